@@ -1,0 +1,20 @@
+// Names that agent and worker must agree on: protocol version, environment variables, log layout.
+#pragma once
+
+#include <cstdint>
+
+namespace dtrun {
+
+inline constexpr std::uint32_t kControlProtocol = 1;
+inline constexpr int kDefaultPort = 29400;
+
+// Worker environment beside torchrun's own variables.
+inline constexpr char kEnvRunId[] = "DTRUN_RUN_ID";
+inline constexpr char kEnvGeneration[] = "DTRUN_GENERATION";
+inline constexpr char kEnvNode[] = "DTRUN_NODE";                   // group rank
+inline constexpr char kEnvControlFd[] = "DTRUN_CONTROL_FD";        // built-in trainer only
+inline constexpr char kEnvRestartCount[] = "DTRUN_RESTART_COUNT";  // job-wide
+// Unique per agent process; a process that carries it belongs to that agent's job, whatever became of its parent.
+inline constexpr char kEnvAgentToken[] = "DTRUN_AGENT_TOKEN";
+
+}  // namespace dtrun

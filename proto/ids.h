@@ -1,0 +1,14 @@
+// Random identifiers: members, agents' tokens, default run ids.
+#pragma once
+
+#include <string>
+
+namespace dtrun {
+
+// 2*bytes lower-case hex digits from the kernel's random source.
+std::string random_id(int bytes = 8);
+
+// This host's name, "localhost" if it has none.
+std::string host_name();
+
+}  // namespace dtrun

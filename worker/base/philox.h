@@ -1,0 +1,32 @@
+// Philox4x32-10: a counter-based random number generator. Any number of the stream can be computed alone, so
+// random numbers depend on what they are for and never on who computes them or when.
+// From Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace dtrun::worker {
+
+// What a stream is for; part of the counter, so streams never overlap.
+enum class RandomUse : std::uint32_t { kInit = 1, kShuffle = 2, kDropout = 3 };
+
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+
+// The stream of (seed, use, a, b): numbers 0, 1, 2, … by index.
+class RandomStream {
+ public:
+  // a, b: whatever tells streams of one use apart, e.g. epoch; or step*microbatches+microbatch and layer.
+  RandomStream(std::uint64_t seed, RandomUse use, std::uint32_t a, std::uint32_t b);
+
+  std::uint32_t bits(std::uint64_t index) const;
+  // Uniform in [0, 1), 24 bits.
+  float uniform(std::uint64_t index) const { return static_cast<float>(bits(index) >> 8) * 0x1p-24f; }
+
+ private:
+  std::array<std::uint32_t, 2> key_;
+  std::uint32_t a_, b_;  // with the index's low 32 bits and (use) they make the counter
+  std::uint32_t use_;
+};
+
+}  // namespace dtrun::worker

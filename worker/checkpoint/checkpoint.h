@@ -1,0 +1,65 @@
+// Checkpoints: OUTPUT_DIR/checkpoints/step-00000500/{model.safetensors, optimizer.safetensors,
+// trainer_state.json, manifest.json}. Written into a temporary directory, synced, renamed, parent synced: a
+// checkpoint is there whole or not at all. No checkpoint depends on the world size or the device.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/model/network.h"
+#include "worker/optim/optimizer.h"
+
+namespace dtrun::worker {
+
+// Everything that a run needs to go on as if it had never stopped.
+struct TrainState {
+  std::int64_t step = 0;          // optimizer steps done
+  std::vector<float> parameters;  // flat
+  std::vector<OptimizerSlot> optimizer;
+  std::string config_json;        // canonical config of the run that wrote it
+};
+
+// For messages about what was skipped and why.
+using Notice = std::function<void(const std::string&)>;
+
+// The newest checkpoint below output_dir whose manifest, sizes, checksums and shapes are right; a damaged one
+// is passed over with a notice that names the file and the fault. Nothing if there is none.
+std::optional<TrainState> load_newest(const std::filesystem::path& output_dir, const Network& network,
+                                      const Notice& notice);
+
+// Step of what load_newest would return, verified the same way, without keeping the values.
+std::optional<std::int64_t> newest_step(const std::filesystem::path& output_dir, const Notice& notice);
+
+// This very checkpoint directory. Throws WorkerError: EX_NOINPUT if missing or damaged, EX_CONFIG if it does
+// not fit the network.
+TrainState load_checkpoint(const std::filesystem::path& directory, const Network& network);
+
+// Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
+// (0: keeps all) once the new one is safe. Returns its directory. Throws WorkerError with EX_CONFIG when
+// output_dir cannot be written (no space, no permission), leaving older checkpoints as they were.
+std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Network& network,
+                                      const TrainState& state, int keep);
+
+// output_dir/model.safetensors, atomically. Metadata: {"format": "pt"}.
+std::filesystem::path save_model(const std::filesystem::path& output_dir, const Network& network,
+                                 std::span<const float> parameters);
+
+// output_dir and what is in it can be created and written. EX_CONFIG, naming the directory; creates it.
+Status check_output_dir(const std::filesystem::path& output_dir);
+
+// One thread that writes checkpoints behind the training. At most one waits; save() blocks while one does.
+class BackgroundSaver {
+ public:
+  virtual ~BackgroundSaver() = default;  // waits for the write in progress
+  virtual void save(TrainState state) = 0;
+  virtual void wait() = 0;  // until all is on disk; rethrows a writer's WorkerError
+};
+std::unique_ptr<BackgroundSaver> make_background_saver(std::filesystem::path output_dir, const Network& network,
+                                                       int keep);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,82 @@
+// The job's config.json: typed, checked, with every default filled in.
+// Names are those of Hugging Face TrainingArguments wherever the meaning is the same. global_batch_size and
+// micro_batch_size say what is computed; how many processes compute it is not part of the meaning.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/status.h"
+
+namespace dtrun::worker {
+
+struct ModelConfig {
+  std::string type;  // "convnet"
+};
+
+struct DataConfig {
+  std::string type;  // "fashion_mnist"
+  std::string path;  // directory with the four IDX files, .gz or not
+};
+
+struct TrainConfig {
+  int num_train_epochs = 3;
+  std::int64_t max_steps = -1;  // > 0 overrides num_train_epochs
+  int global_batch_size = 128;  // samples per optimizer step
+  int micro_batch_size = 16;    // divides global_batch_size; a leaf of the gradient sum
+  std::string optim = "sgd";    // sgd, adamw
+  double learning_rate = 0.01;
+  double momentum = 0.9;        // sgd
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;  // adamw
+  double weight_decay = 0.0;
+  double max_grad_norm = 0.0;   // 0: no clipping
+  std::string lr_scheduler_type = "constant";  // constant, constant_with_warmup, linear, cosine
+  std::int64_t warmup_steps = 0;
+  std::uint64_t seed = 42;
+  std::string reduction = "tree";  // tree: same bits for any world size; ring: the library's all-reduce
+  std::int64_t logging_steps = 50;
+  std::int64_t eval_steps = 500;   // 0: only at the end
+  std::int64_t save_steps = 500;   // 0: only at the end
+  int save_total_limit = 3;        // 0: keep all
+  std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
+};
+
+// Defaults of the command line's options; not part of what is computed.
+struct LaunchConfig {
+  std::optional<std::string> nproc_per_node;  // "2", "auto", "cpu", "gpu"
+  std::optional<std::string> nnodes;          // "2", "1:4"
+  std::optional<int> max_restarts;
+  std::optional<std::string> lanes;           // "1", "auto"
+  std::optional<std::string> log_dir;
+};
+
+struct JobConfig {
+  std::string output_dir;
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  LaunchConfig launch;
+};
+
+// Parses and checks `text`, after applying `overrides` ("train.max_steps=10"; the value is JSON, or a string
+// where it does not parse as JSON). A failure has EX_CONFIG and says: `source`, the JSON pointer, what was
+// found, what is allowed, and the nearest name for an unknown key. All faults are listed, one a line.
+Result<JobConfig> parse_config(std::string_view text, const std::string& source,
+                               std::span<const std::string> overrides);
+
+// Canonical text: all keys in a fixed order, defaults filled in, no `launch`. Equal configs give equal text;
+// parse_config reads it back.
+std::string to_canonical_json(const JobConfig& config);
+
+// "/train/seed: 42 here, 43 there" for the first difference between two canonical texts; empty if equal.
+std::string first_difference(const std::string& here, const std::string& there);
+
+// The JSON Schema (draft 2020-12) of a config file, generated from the same table that parse_config checks
+// with. configs/job.schema.json is this text.
+std::string config_json_schema();
+
+}  // namespace dtrun::worker

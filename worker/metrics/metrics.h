@@ -1,0 +1,34 @@
+// OUTPUT_DIR/metrics.jsonl: one JSON object a line, for scripts. Only rank 0 writes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace dtrun::worker {
+
+struct TrainMetrics {
+  std::int64_t step = 0;  // optimizer steps done
+  double epoch = 0, loss = 0, learning_rate = 0, grad_norm = 0, samples_per_second = 0;
+  int world_size = 1;
+  std::int64_t generation = 0;
+  // Share of the wall time since the last line that was not math, 0..1, and its parts.
+  double wait_gradients = 0, wait_data = 0, other = 0;
+};
+struct EvalMetrics { std::int64_t step = 0; double loss = 0, accuracy = 0; };
+struct EndMetrics { std::int64_t step = 0; std::string params_sha256; };
+
+class MetricsWriter {
+ public:
+  virtual ~MetricsWriter() = default;
+  virtual void write(const TrainMetrics&) = 0;
+  virtual void write(const EvalMetrics&) = 0;
+  virtual void write(const EndMetrics&) = 0;
+};
+
+// Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
+// are dropped first, by writing the kept lines to a new file and renaming it. Throws WorkerError, EX_CONFIG.
+std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir, std::int64_t resume_step);
+
+}  // namespace dtrun::worker
