@@ -6,15 +6,16 @@
 namespace dtrun {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitUsage = 64;        // wrong command line
-inline constexpr int kExitNoInput = 66;      // input named in the config is missing or unreadable
-inline constexpr int kExitUnavailable = 69;  // no rendezvous: not enough nodes in time, store not reachable
-inline constexpr int kExitSoftware = 70;     // a bug in dtrun
-inline constexpr int kExitNoPermission = 77; // the store refused this agent
-inline constexpr int kExitConfig = 78;       // invalid config.json
+inline constexpr int kExitUsage = 64;         // wrong command line
+inline constexpr int kExitNoInput = 66;       // input named in the config is missing or unreadable
+inline constexpr int kExitUnavailable = 69;   // no rendezvous: not enough nodes in time, store not reachable
+inline constexpr int kExitSoftware = 70;      // a bug in dtrun
+inline constexpr int kExitNoPermission = 77;  // the store refused this agent
+inline constexpr int kExitConfig = 78;        // invalid config.json
 
 // Between dtrun-worker and its agent only; dtrun itself never ends with these two.
-inline constexpr int kExitWorkerStopped = 75;   // ended early at an agreed step because it, or a peer, was told to
+inline constexpr int kExitWorkerStopped =
+    75;  // ended early at an agreed step because it, or a peer, was told to
 inline constexpr int kExitWorkerPeerLost = 76;  // ended because a collective with its peers broke
 
 inline constexpr int exit_code_of_signal(int signal) { return 128 + signal; }

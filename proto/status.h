@@ -34,8 +34,8 @@ Status errno_status(int exit_code, std::string_view what, int error_number);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT: implicit on purpose
-  Result(Status failure) : status_(std::move(failure)) {}   // NOLINT: implicit; REQUIRES: !failure.ok()
+  Result(T value) : value_(std::move(value)) {}            // NOLINT: implicit on purpose
+  Result(Status failure) : status_(std::move(failure)) {}  // NOLINT: implicit; REQUIRES: !failure.ok()
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }

@@ -11,7 +11,8 @@ namespace dtrun::worker {
 
 class WorkerError : public std::runtime_error {
  public:
-  WorkerError(int exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
+  WorkerError(int exit_code, const std::string& message)
+      : std::runtime_error(message), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:

@@ -11,7 +11,8 @@ namespace dtrun::worker {
 // What a stream is for; part of the counter, so streams never overlap.
 enum class RandomUse : std::uint32_t { kInit = 1, kShuffle = 2, kDropout = 3 };
 
-std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                        std::array<std::uint32_t, 2> key);
 
 // The stream of (seed, use, a, b): numbers 0, 1, 2, … by index.
 class RandomStream {
@@ -19,14 +20,14 @@ class RandomStream {
   // a, b: whatever tells streams of one use apart, e.g. epoch; or step*microbatches+microbatch and layer.
   RandomStream(std::uint64_t seed, RandomUse use, std::uint32_t a, std::uint32_t b);
 
+  // REQUIRES: index < 2^34 (four numbers come from one 32-bit counter word).
   std::uint32_t bits(std::uint64_t index) const;
   // Uniform in [0, 1), 24 bits.
   float uniform(std::uint64_t index) const { return static_cast<float>(bits(index) >> 8) * 0x1p-24f; }
 
  private:
   std::array<std::uint32_t, 2> key_;
-  std::uint32_t a_, b_;  // with the index's low 32 bits and (use) they make the counter
-  std::uint32_t use_;
+  std::uint32_t a_, b_, use_;  // the counter is (index / 4, a, b, use)
 };
 
 }  // namespace dtrun::worker

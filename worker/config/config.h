@@ -30,18 +30,19 @@ struct TrainConfig {
   int micro_batch_size = 16;    // divides global_batch_size; a leaf of the gradient sum
   std::string optim = "sgd";    // sgd, adamw
   double learning_rate = 0.01;
-  double momentum = 0.9;        // sgd
+  double momentum = 0.9;                                             // sgd
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;  // adamw
   double weight_decay = 0.0;
-  double max_grad_norm = 0.0;   // 0: no clipping
+  double max_grad_norm = 0.0;                  // 0: no clipping
   std::string lr_scheduler_type = "constant";  // constant, constant_with_warmup, linear, cosine
   std::int64_t warmup_steps = 0;
+  bool bf16 = false;  // only false for now: the CPU backend computes in fp32
   std::uint64_t seed = 42;
   std::string reduction = "tree";  // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
-  std::int64_t eval_steps = 500;   // 0: only at the end
-  std::int64_t save_steps = 500;   // 0: only at the end
-  int save_total_limit = 3;        // 0: keep all
+  std::int64_t eval_steps = 500;                // 0: only at the end
+  std::int64_t save_steps = 500;                // 0: only at the end
+  int save_total_limit = 3;                     // 0: keep all
   std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
 };
 
@@ -50,7 +51,7 @@ struct LaunchConfig {
   std::optional<std::string> nproc_per_node;  // "2", "auto", "cpu", "gpu"
   std::optional<std::string> nnodes;          // "2", "1:4"
   std::optional<int> max_restarts;
-  std::optional<std::string> lanes;           // "1", "auto"
+  std::optional<std::string> lanes;  // "1", "auto"
   std::optional<std::string> log_dir;
 };
 

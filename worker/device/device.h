@@ -14,8 +14,8 @@ namespace dtrun::worker {
 
 // `capacity` rows are laid out; the first `samples` are real. The rest are zero and add nothing.
 struct Microbatch {
-  int samples = 0;                 // 1..capacity
-  const float* x = nullptr;        // [capacity, channels, height, width], host memory
+  int samples = 0;                       // 1..capacity
+  const float* x = nullptr;              // [capacity, channels, height, width], host memory
   const std::int32_t* labels = nullptr;  // [capacity]
 };
 

@@ -34,7 +34,7 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, std::size_t
 // counted from 0 out of total_steps.
 double learning_rate_at(const TrainConfig& config, std::int64_t step, std::int64_t total_steps);
 
-// Euclidean norm, summed in fp64 in index order: the same on every replica.
+// Euclidean norm, summed in fp64 in an order that only the length decides: the same on every replica.
 double gradient_norm(std::span<const float> gradient);
 
 }  // namespace dtrun::worker

@@ -1,0 +1,137 @@
+#include "agent/console.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <climits>
+
+namespace dtrun::agent {
+namespace {
+
+constexpr std::size_t kCongested = 1u << 20;
+constexpr std::size_t kDrained = 64u << 10;
+constexpr char kClearLine[] = "\r\x1b[K";
+
+bool writable(int fd) {
+  pollfd entry{fd, POLLOUT, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+// How much to write at once: a pipe with POLLOUT takes PIPE_BUF bytes without blocking, and takes them whole,
+// so that lines of several agents on one pipe do not mix.
+std::size_t portion(std::string_view text, bool regular) {
+  if (regular || text.size() <= PIPE_BUF) return text.size();
+  const std::size_t newline = text.rfind('\n', PIPE_BUF - 1);
+  return newline == std::string_view::npos ? PIPE_BUF : newline + 1;
+}
+
+}  // namespace
+
+Console::Console(Loop& loop, std::function<void(bool)> congestion)
+    : loop_(loop), congestion_(std::move(congestion)), out_{STDOUT_FILENO}, err_{STDERR_FILENO} {
+  for (Output* output : {&out_, &err_}) {
+    struct stat info {};
+    output->terminal = isatty(output->fd) == 1;
+    output->regular = fstat(output->fd, &info) == 0 && S_ISREG(info.st_mode);
+  }
+}
+
+Console::~Console() {
+  for (Output* output : {&out_, &err_}) {
+    if (output->watched) loop_.forget(output->fd);
+  }
+}
+
+int Console::columns() const {
+  winsize size{};
+  return ioctl(err_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void Console::write(Stream stream, std::string_view lines) {
+  const bool under_bar = !bar_.empty() && shares_terminal(stream);
+  if (under_bar) push(&err_, kClearLine);
+  push(stream == Stream::kOut ? &out_ : &err_, lines);
+  if (under_bar) push(&err_, bar_);
+}
+
+void Console::notice(const std::string& text) { write(Stream::kErr, "dtrun: " + text + "\n"); }
+
+void Console::set_bar(const std::string& bar) {
+  if (!err_.terminal || bar == bar_) return;
+  bar_ = bar;
+  push(&err_, kClearLine + bar_);
+}
+
+void Console::push(Output* output, std::string_view text) {
+  if (output->broken) return;
+  output->queue.append(text);
+  pump(output);
+}
+
+// Writes one portion; false if nothing more can be written now.
+bool Console::write_some(Output* output) {
+  if (!writable(output->fd)) return false;
+  const std::string_view rest = std::string_view(output->queue).substr(output->written);
+  const ssize_t n = ::write(output->fd, rest.data(), portion(rest, output->regular));
+  if (n < 0) {
+    if (errno == EAGAIN || errno == EINTR) return false;
+    output->broken = true;  // the reader is gone, or the disk full: the job goes on without us being heard
+    return false;
+  }
+  output->written += static_cast<std::size_t>(n);
+  return true;
+}
+
+void Console::pump(Output* output) {
+  while (output->written < output->queue.size() && write_some(output)) {
+  }
+  if (output->broken || output->written == output->queue.size()) {
+    output->queue.clear();
+    output->written = 0;
+  } else if (output->written > kCongested) {
+    output->queue.erase(0, output->written);
+    output->written = 0;
+  }
+  const bool want = !output->queue.empty();
+  if (want && !output->watched) {
+    output->watched = loop_.watch(output->fd, EPOLLOUT, [this, output](std::uint32_t) { pump(output); });
+  } else if (!want && output->watched) {
+    loop_.forget(output->fd);
+    output->watched = false;
+  }
+  update_congestion();
+}
+
+void Console::update_congestion() {
+  const std::size_t queued = out_.queue.size() - out_.written + err_.queue.size() - err_.written;
+  if (!congested_ && queued > kCongested) {
+    congested_ = true;
+    congestion_(true);
+  } else if (congested_ && queued < kDrained) {
+    congested_ = false;
+    congestion_(false);
+  }
+}
+
+void Console::flush(int interrupt_fd) {
+  for (Output* output : {&out_, &err_}) {
+    while (!output->queue.empty()) {
+      pollfd entries[2] = {{output->fd, POLLOUT, 0}, {interrupt_fd, POLLIN, 0}};
+      if (poll(entries, 2, -1) < 0 && errno != EINTR) return;
+      if (entries[1].revents != 0) return drop();
+      pump(output);
+    }
+  }
+}
+
+void Console::drop() {
+  for (Output* output : {&out_, &err_}) {
+    if (output->queue.empty()) continue;
+    output->broken = true;
+    pump(output);
+  }
+}
+
+}  // namespace dtrun::agent

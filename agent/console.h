@@ -1,0 +1,61 @@
+// The agent's own standard output and error: whole lines of workers, notices, and the progress bar below them.
+// Never blocks the loop: what a slow reader does not take is queued, and the workers' pipes are left unread
+// while the queue is long, so that memory stays bounded and no line is lost.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "agent/loop.h"
+
+namespace dtrun::agent {
+
+class Console {
+ public:
+  enum class Stream { kOut, kErr };
+
+  // `congestion(true)` when the queue grows over its limit, `congestion(false)` when it has drained.
+  Console(Loop& loop, std::function<void(bool)> congestion);
+  ~Console();
+
+  // `lines` is one or more whole lines with their newlines.
+  void write(Stream stream, std::string_view lines);
+  // "dtrun: text" on standard error.
+  void notice(const std::string& text);
+
+  // A line that stays below everything else; empty: none. Only on a terminal.
+  void set_bar(const std::string& bar);
+  bool has_terminal() const { return err_.terminal; }
+  int columns() const;
+
+  // Waits until everything is written, or the reader is gone, or `interrupt_fd` becomes readable.
+  void flush(int interrupt_fd);
+  // Throws away what is queued and what comes: nobody reads it.
+  void drop();
+
+ private:
+  struct Output {
+    int fd;
+    bool terminal = false;
+    bool regular = false;
+    bool broken = false;
+    bool watched = false;
+    std::string queue;
+    std::size_t written = 0;  // of the queue
+  };
+
+  void push(Output* output, std::string_view text);
+  void pump(Output* output);
+  bool write_some(Output* output);
+  void update_congestion();
+  bool shares_terminal(Stream stream) const { return stream == Stream::kErr || out_.terminal; }
+
+  Loop& loop_;
+  std::function<void(bool)> congestion_;
+  bool congested_ = false;
+  Output out_, err_;
+  std::string bar_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,192 @@
+// What the agent does next: a pure function of (state, event, time). It knows the rendezvous, this node's
+// workers, signals and deadlines, and includes nothing but the standard library and exit codes; agent/driver.h
+// turns the world into events and carries the actions out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/assignment.h"
+#include "agent/outcome.h"
+
+namespace dtrun::agent {
+
+using Millis = std::int64_t;  // of a steady clock; only differences mean something
+
+struct Settings {
+  bool builtin = false;  // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
+  int nproc = 1;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  bool hosting = false;  // the coordinator lives in this process
+  std::string endpoint;  // "host:port", for people
+  std::string host;      // this node's name
+  Millis join_timeout = 600000;
+  Millis shutdown_timeout = 30000;
+  Millis coordinator_timeout = 30000;  // how long a lost coordinator is waited for
+};
+
+namespace event {
+
+struct Connected {};
+struct Disconnected {
+  std::string why;
+  bool permanent = false;
+};
+struct Welcome {
+  std::string address;  // what peers will be told
+  Millis heartbeat_interval = 1000;
+};
+struct Waiting {
+  int joined = 0, min_nodes = 0, max_nodes = 0;
+  bool spare = false;
+};
+struct Assigned {
+  Assignment assignment;
+};
+struct StopOrder {
+  std::int64_t generation = 0;
+  std::string reason;
+};
+struct Ended {
+  JobEnd job;
+};
+struct Rejected {
+  int exit_code = 0;
+  bool job_over = false;
+  std::string message;
+};
+// A worker is gone, its output is read to the end. The outcome names exit, pid, error and stderr; the rest
+// (rank, host, collateral, retryable) is decided here.
+struct WorkerExited {
+  std::int64_t generation = 0;
+  WorkerOutcome outcome;
+  bool never_ran = false;  // the program could not be executed
+};
+struct WorkerBroken {  // its collective broke; it waits to be stopped
+  std::int64_t generation = 0;
+  int local_rank = 0;
+  std::string error;
+};
+struct WorkerCompleted {
+  Completion completion;
+};
+struct Signal {
+  int number = 0;
+};
+struct MembersLeft {};  // the coordinator hosted here has no member but this one
+struct Tick {};
+
+}  // namespace event
+
+using Event = std::variant<event::Connected, event::Disconnected, event::Welcome, event::Waiting,
+                           event::Assigned, event::StopOrder, event::Ended, event::Rejected,
+                           event::WorkerExited, event::WorkerBroken, event::WorkerCompleted, event::Signal,
+                           event::MembersLeft, event::Tick>;
+
+namespace action {
+
+struct StartWorkers {
+  Assignment assignment;
+};
+struct SignalWorkers {  // the process group of every worker that still runs
+  int number = 0;
+};
+struct AbortWorkers {  // the control protocol's Stop{ABORT}
+  std::string reason;
+};
+struct SendJoin {
+  std::int64_t generation = 0;
+  int group_rank = -1;
+};
+struct SendHeartbeat {
+  std::int64_t generation = 0;
+};
+struct SendFailure {
+  std::int64_t generation = 0;
+  WorkerOutcome outcome;
+};
+struct SendStopped {
+  std::int64_t generation = 0;
+  std::vector<WorkerOutcome> outcomes;
+};
+struct SendFinished {
+  std::int64_t generation = 0;
+};
+struct SendLeave {
+  std::int64_t generation = 0;
+  int signal = 0;
+};
+struct AwaitMembers {};  // answer MembersLeft once no other member is connected to the server hosted here
+struct DropOutput {};    // whoever reads our output has stopped: wait for it no longer
+struct Print {           // one or more lines for people
+  std::string text;
+};
+struct End {
+  int exit_code = 0;
+};
+
+}  // namespace action
+
+using Action = std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers,
+                            action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
+                            action::SendFinished, action::SendLeave, action::AwaitMembers, action::DropOutput,
+                            action::Print, action::End>;
+
+// Where this node stands with the coordinator.
+struct Link {
+  bool connected = false;
+  bool ever_connected = false;
+  Millis lost_at = 0;
+  std::string why_lost;
+  std::optional<Millis> heartbeat_at;
+  Millis heartbeat_interval = 1000;
+  std::string address;
+};
+
+// This node's workers of the current generation.
+struct Group {
+  Assignment assignment;              // generation 0: none yet
+  std::vector<std::optional<WorkerOutcome>> outcomes;  // by local rank; empty while the worker runs
+  bool failure_sent = false;
+  bool closed = true;                 // Finished or Stopped was sent: nothing more to say of this generation
+  bool stopping = false;
+  std::set<int> signals;              // that we sent to them
+  std::optional<Millis> kill_at;
+  std::optional<Millis> broken_at;    // when to stop waiting for the cause of a broken collective
+  WorkerOutcome broken;
+};
+
+struct State {
+  Settings settings;
+  Millis started_at = 0;
+  Link link;
+  Group group;
+  std::optional<Assignment> next;     // starts as soon as no worker of the old generation runs
+  std::optional<event::Waiting> waiting;
+  std::optional<Millis> waiting_since;
+  std::optional<Millis> notice_at;
+  std::optional<Completion> completion;
+  // Reasons to end, the first that applies wins.
+  int told_signal = 0;
+  Millis told_at = 0;
+  std::optional<int> give_up;         // exit code
+  std::optional<JobEnd> job_end;
+  std::optional<Millis> members_notice_at, members_deadline;
+  bool ended = false;
+};
+
+State initial_state(Settings settings, Millis now);
+
+// Advances the state by one event; the actions are to be carried out in order.
+std::vector<Action> decide(State& state, const Event& event, Millis now);
+
+// When the next Tick is due, if any.
+std::optional<Millis> next_deadline(const State& state);
+
+}  // namespace dtrun::agent

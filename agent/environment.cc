@@ -1,0 +1,106 @@
+#include "agent/environment.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "proto/contract.h"
+
+namespace dtrun::agent {
+namespace {
+
+class Variables {
+ public:
+  explicit Variables(std::vector<std::string> entries) : entries_(std::move(entries)) {}
+
+  const std::string* find(std::string_view name) const {
+    auto it = locate(name);
+    return it == entries_.end() ? nullptr : &*it;
+  }
+
+  void set(const std::string& name, const std::string& value) {
+    erase(name);
+    entries_.push_back(name + "=" + value);
+  }
+  void set(const std::string& name, std::int64_t value) { set(name, std::to_string(value)); }
+
+  void set_if_absent(const std::string& name, const std::string& value) {
+    if (find(name) == nullptr) set(name, value);
+  }
+
+  void erase(std::string_view name) {
+    std::erase_if(entries_, [&](const std::string& entry) { return names(entry, name); });
+  }
+
+  std::vector<std::string> take() { return std::move(entries_); }
+
+ private:
+  static bool names(std::string_view entry, std::string_view name) {
+    return entry.size() > name.size() && entry[name.size()] == '=' && entry.substr(0, name.size()) == name;
+  }
+  std::vector<std::string>::const_iterator locate(std::string_view name) const {
+    return std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return names(entry, name); });
+  }
+
+  std::vector<std::string> entries_;
+};
+
+void set_ranks(const Assignment& assignment, int local_rank, Variables* env) {
+  const AssignedNode& here = assignment.here();
+  env->set("RANK", here.first_rank + local_rank);
+  env->set("LOCAL_RANK", local_rank);
+  env->set("WORLD_SIZE", assignment.world_size);
+  env->set("LOCAL_WORLD_SIZE", here.nproc);
+  env->set("GROUP_RANK", assignment.group_rank);
+  env->set("GROUP_WORLD_SIZE", static_cast<std::int64_t>(assignment.nodes.size()));
+  env->set("ROLE_RANK", here.first_rank + local_rank);  // one role per job
+  env->set("ROLE_WORLD_SIZE", assignment.world_size);
+  env->set("MASTER_ADDR", assignment.master_address);
+  env->set("MASTER_PORT", assignment.master_port);
+}
+
+void set_job(const WorkerSetting& setting, const Assignment& assignment, Variables* env) {
+  env->set("ROLE_NAME", setting.role);
+  env->set("TORCHELASTIC_RESTART_COUNT", assignment.restart_count);
+  env->set("TORCHELASTIC_MAX_RESTARTS", setting.max_restarts);
+  env->set("TORCHELASTIC_RUN_ID", setting.run_id);
+  env->set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  env->set_if_absent("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  env->set_if_absent("OMP_NUM_THREADS", std::to_string(std::max(1, setting.cores / assignment.here().nproc)));
+  env->set(kEnvRunId, setting.run_id);
+  env->set(kEnvGeneration, assignment.generation);
+  env->set(kEnvNode, assignment.group_rank);
+  env->set(kEnvRestartCount, assignment.restart_count);
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
+                                            const WorkerSetting& setting, const Assignment& assignment,
+                                            int local_rank, int control_fd, const std::string& error_file) {
+  Variables env(inherited);
+  set_ranks(assignment, local_rank, &env);
+  set_job(setting, assignment, &env);
+  env.erase("TORCHELASTIC_ERROR_FILE");
+  if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
+  env.erase(kEnvControlFd);
+  if (control_fd >= 0) env.set(kEnvControlFd, control_fd);
+  std::string token = setting.token;
+  if (const std::string* outer = env.find(kEnvAgentToken)) {
+    token = outer->substr(std::string_view(kEnvAgentToken).size() + 1) + ":" + token;
+  }
+  env.set(kEnvAgentToken, token);
+  return env.take();
+}
+
+std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank) {
+  static constexpr std::string_view kMacro = "${local_rank}";
+  const std::string value = std::to_string(local_rank);
+  for (std::string& argument : argv) {
+    for (std::size_t at = 0; (at = argument.find(kMacro, at)) != std::string::npos; at += value.size()) {
+      argument.replace(at, kMacro.size(), value);
+    }
+  }
+  return argv;
+}
+
+}  // namespace dtrun::agent

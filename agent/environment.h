@@ -1,0 +1,31 @@
+// What a worker finds in its environment and on its command line. Pure: the agent's own environment is an
+// argument.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/assignment.h"
+
+namespace dtrun::agent {
+
+// The same for all workers of the job on this node.
+struct WorkerSetting {
+  std::string run_id;
+  std::string role;
+  int max_restarts = 0;
+  int cores = 1;      // that this node's workers share
+  std::string token;  // of this agent (kEnvAgentToken)
+};
+
+// "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.
+// `control_fd` -1: no control socket. An outer agent's token is kept before ours: a process that carries both
+// belongs to both jobs.
+std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
+                                            const WorkerSetting& setting, const Assignment& assignment,
+                                            int local_rank, int control_fd, const std::string& error_file);
+
+// `argv` with "${local_rank}" replaced.
+std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank);
+
+}  // namespace dtrun::agent

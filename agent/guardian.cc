@@ -1,0 +1,83 @@
+#include "agent/guardian.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "agent/proc_scan.h"
+
+namespace dtrun::agent {
+namespace {
+
+constexpr char kGo = 'g';
+
+void pause_ms(long ms) {
+  const timespec time{0, ms * 1000000};
+  nanosleep(&time, nullptr);
+}
+
+// A process may fork while we look, so two empty looks in a row end the search. At most 30 s: what cannot be
+// killed by then hangs in the kernel.
+void kill_all(const std::string& token) {
+  int empty = 0;
+  for (int round = 0; round < 3000 && empty < 2; ++round) {
+    empty = kill_by_token(token) == 0 ? empty + 1 : 0;
+    pause_ms(10);
+  }
+}
+
+[[noreturn]] void stand_guard(int lifeline, const std::string& token) {
+  setsid();
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  prctl(PR_SET_NAME, "guardian");
+  // Nobody may wait for the end of a terminal, pipe or port that only this process still holds.
+  const int null = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
+  dup2(lifeline, 3);
+  if (close_range(4, ~0u, 0) != 0) {
+    for (int fd = 4; fd < 4096; ++fd) close(fd);
+  }
+  char order = 0;
+  ssize_t n;
+  while ((n = read(3, &order, 1)) < 0 && errno == EINTR) {
+  }
+  if (n != 1 || order != kGo) kill_all(token);
+  _exit(0);
+}
+
+}  // namespace
+
+bool Guardian::start() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    write_end.reset();
+    stand_guard(read_end.get(), token_);
+  }
+  if (pid < 0) return false;
+  pid_ = pid;
+  lifeline_ = std::move(write_end);
+  return true;
+}
+
+void Guardian::dismiss() {
+  if (pid_ <= 0) return;
+  [[maybe_unused]] const ssize_t n = write(lifeline_.get(), &kGo, 1);
+  lifeline_.reset();
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+}  // namespace dtrun::agent

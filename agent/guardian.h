@@ -1,0 +1,38 @@
+// A tiny process that outlives the agent by a moment: should the agent die, even by SIGKILL, it kills every
+// process that carries the agent's token, then ends. It ignores signals, lives in its own session, and is told
+// to go when the agent ends in an orderly way.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "agent/descriptor.h"
+
+namespace dtrun::agent {
+
+class Guardian {
+ public:
+  explicit Guardian(std::string token) : token_(std::move(token)) {}
+  ~Guardian() { dismiss(); }
+  Guardian(const Guardian&) = delete;
+
+  // Forks it. Best called before any thread starts; safe later, when a dead one is replaced.
+  bool start();
+  // Tells it to go and reaps it.
+  void dismiss();
+
+  pid_t pid() const { return pid_; }
+  // It was reaped elsewhere.
+  void forget() {
+    pid_ = -1;
+    lifeline_.reset();
+  }
+
+ private:
+  std::string token_;
+  pid_t pid_ = -1;
+  Descriptor lifeline_;  // the only write end: its closing is the news of the agent's death
+};
+
+}  // namespace dtrun::agent

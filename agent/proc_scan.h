@@ -1,0 +1,23 @@
+// Finds and ends processes that belong to an agent's job by the token in their environment, whatever became
+// of their parents, groups and sessions. Never touches a process without the token.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace dtrun::agent {
+
+// Live processes whose environment has kEnvAgentToken with `token` in it and, unless empty, the entry `also`
+// ("LOCAL_RANK=0").
+std::vector<pid_t> find_by_token(const std::string& token, const std::string& also = "");
+
+// Sends SIGKILL to each of them; returns how many there were. A process that forks meanwhile may need another
+// call: repeat until it returns 0.
+int kill_by_token(const std::string& token, const std::string& also = "");
+
+// Whether this process has a child that is not in `known`; true as well where the kernel does not tell.
+bool has_other_children(const std::vector<pid_t>& known);
+
+}  // namespace dtrun::agent

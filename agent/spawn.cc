@@ -1,0 +1,113 @@
+#include "agent/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "agent/descriptor.h"
+
+namespace dtrun::agent {
+namespace {
+
+// Above every number that the child's own descriptors take.
+constexpr int kFirstSpareFd = 16;
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (const std::string& string : strings) out.push_back(const_cast<char*>(string.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+struct Exec {
+  char** argv;
+  char** environment;
+  const SpawnPlan* plan;
+  pid_t parent;
+  int error_fd;
+};
+
+void close_others_on_exec() {
+  if (close_range(kControlFd, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
+  const long limit = sysconf(_SC_OPEN_MAX);  // an old kernel
+  for (int fd = kControlFd; fd < limit && fd < 65536; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+bool install_descriptors(const SpawnPlan& plan) {
+  close_others_on_exec();
+  if (dup2(plan.stdin_fd, 0) < 0 || dup2(plan.stdout_fd, 1) < 0 || dup2(plan.stderr_fd, 2) < 0) return false;
+  if (plan.control_fd < 0) return true;
+  if (plan.control_fd == kControlFd) return fcntl(kControlFd, F_SETFD, 0) == 0;
+  return dup2(plan.control_fd, kControlFd) == kControlFd;
+}
+
+void restore_signals() {
+  struct sigaction fallback {};
+  fallback.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) sigaction(number, &fallback, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// Runs in the child, which shares the parent's memory (vfork): system calls only, no writes but to its stack.
+[[noreturn]] void become(const Exec& exec) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
+  if (install_descriptors(*exec.plan)) {
+    restore_signals();
+    execvpe(exec.argv[0], exec.argv, exec.environment);
+  }
+  const int error = errno;
+  [[maybe_unused]] const ssize_t n = write(exec.error_fd, &error, sizeof error);
+  _exit(127);
+}
+
+// The signal mask stays full in between, so that no signal's handler or default can strike the child early.
+[[gnu::noinline]] pid_t start(const Exec& exec) {
+  const pid_t pid = vfork();
+  if (pid == 0) become(exec);
+  return pid;
+}
+
+Status cannot_execute(const std::string& program, int error) {
+  const bool missing = error == ENOENT || error == ENOTDIR;
+  std::string text = "cannot start '" + program + "': ";
+  if (missing && program.find('/') == std::string::npos) {
+    text += "no such program in PATH";
+  } else {
+    text += std::strerror(error);
+  }
+  return Status(missing ? 127 : 126, text);
+}
+
+}  // namespace
+
+Result<pid_t> spawn(const SpawnPlan& plan) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitSoftware, "cannot make a pipe", errno);
+  Descriptor read_end(ends[0]), low_end(ends[1]);
+  Descriptor write_end(fcntl(low_end.get(), F_DUPFD_CLOEXEC, kFirstSpareFd));
+  low_end.reset();
+
+  std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
+  const pid_t pid = start({argv.data(), environment.data(), &plan, getpid(), write_end.get()});
+  if (pid < 0) return errno_status(kExitSoftware, "cannot start a process for '" + plan.argv[0] + "'", errno);
+
+  write_end.reset();
+  int error = 0;
+  if (read(read_end.get(), &error, sizeof error) == sizeof error) {
+    waitpid(pid, nullptr, 0);
+    return cannot_execute(plan.argv[0], error);
+  }
+  return pid;
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,47 @@
+// The command line as typed: CLI11 knows the options, this file the order of precedence (flag, DTRUN_*,
+// PET_*) and where dtrun's options end and the program's arguments begin. What the values mean is
+// launch_plan's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/status.h"
+
+namespace dtrun::cmd {
+
+// A value and where it came from ("--nnodes", "DTRUN_NNODES", "launch.nnodes"), for messages.
+struct Given {
+  std::string value;
+  std::string source;
+};
+
+struct Options {
+  std::map<std::string, Given> values;  // by torchrun's name, e.g. "nproc_per_node"; flags have "true"
+  std::vector<std::string> program;     // CONFIG.json | SCRIPT.py | PROGRAM and what follows it, without "--"
+  bool program_is_verbatim = false;     // it came after "--"
+
+  bool has(const std::string& name) const { return values.count(name) != 0; }
+  bool flag(const std::string& name) const { return has(name) && values.at(name).value == "true"; }
+};
+
+// Set instead of Options when the user asked for text (--help, --version).
+struct TextAnswer {
+  std::string text;
+};
+
+struct ParsedCommandLine {
+  Options options;
+  std::optional<TextAnswer> answer;
+};
+
+using Environment = std::function<const char*(const char*)>;  // getenv
+
+// `arguments` without argv[0]. A failure has EX_USAGE.
+Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,
+                                             const Environment& environment);
+
+}  // namespace dtrun::cmd

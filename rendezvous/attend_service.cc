@@ -1,0 +1,110 @@
+#include "rendezvous/attend_service.h"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "rendezvous/convert.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
+class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>, public Connection {
+ public:
+  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, EventThread& thread)
+      : id_(id),
+        context_(context),
+        peer_address_(address_of_peer(context->peer())),
+        coordinator_(coordinator),
+        thread_(thread) {}
+
+  void start(std::shared_ptr<Stream> self) {
+    self_ = self;
+    thread_.post([this, self = std::move(self)] { coordinator_.opened(id_, self); });
+    StartSendInitialMetadata();  // tells the agent that a coordinator is there, before it joins
+    StartRead(&incoming_);
+  }
+
+  void send(v1::FromCoordinator message) override {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    outbox_.push_back(std::move(message));
+    if (outbox_.size() == 1) StartWrite(&outbox_.front());
+  }
+
+  void close(bool abort) override {
+    const std::lock_guard lock(mutex_);
+    if (abort && !finished_) context_->TryCancel();
+    closing_ = true;
+    finish_if_flushed();
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      report_broken();
+      return close(false);
+    }
+    thread_.post([this, event = to_event(id_, incoming_, peer_address_)] { coordinator_.received(event); });
+    StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    outbox_.pop_front();
+    if (!ok) {
+      outbox_.clear();
+      closing_ = true;
+    }
+    if (!outbox_.empty()) StartWrite(&outbox_.front());
+    finish_if_flushed();
+  }
+
+  void OnCancel() override {
+    report_broken();
+    close(false);
+  }
+
+  void OnDone() override { self_.reset(); }
+
+  void report_broken() {
+    if (broken_.exchange(true)) return;
+    // Not `this`: the stream may be gone by then.
+    thread_.post([&coordinator = coordinator_, id = id_] { coordinator.broken(id); });
+  }
+
+  // REQUIRES: mutex_ held.
+  void finish_if_flushed() {
+    if (!closing_ || finished_ || !outbox_.empty()) return;
+    finished_ = true;
+    Finish(grpc::Status::OK);
+  }
+
+  const ConnectionId id_;
+  grpc::CallbackServerContext* const context_;
+  const std::string peer_address_;
+  Coordinator& coordinator_;
+  EventThread& thread_;
+  v1::FromAgent incoming_;
+  std::atomic<bool> broken_{false};
+  std::shared_ptr<Stream> self_;
+
+  std::mutex mutex_;  // guards the rest
+  std::deque<v1::FromCoordinator> outbox_;  // the front is being written
+  bool closing_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Attend(
+    grpc::CallbackServerContext* context) {
+  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, thread_);
+  Stream* reactor = stream.get();
+  reactor->start(std::move(stream));
+  return reactor;
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,14 @@
+// What every use of gRPC in this process needs first: silence on standard error, and a way to write endpoints.
+#pragma once
+
+#include <string>
+
+namespace dtrun::rendezvous {
+
+// gRPC's own log goes nowhere unless DTRUN_LOG_LEVEL is debug or trace. Cheap; call before each first use.
+void set_up_grpc();
+
+// "10.0.0.1:29400", "[fd00::1]:29400"
+std::string endpoint_text(const std::string& host, int port);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,137 @@
+// What the coordinator hears and says, as plain structs: the language of the pure core (state.h). Their
+// meaning is that of proto/rendezvous.proto, into and out of which convert.h turns them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dtrun::rendezvous {
+
+using Millis = std::int64_t;         // steady clock of the coordinator's host
+using ConnectionId = std::uint64_t;  // one stream; a member that reconnects comes with another one
+using MemberId = std::string;
+
+// How one worker ended.
+struct Outcome {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  std::string host;
+  int group_rank = 0;
+  int exit_code = 0;  // valid when signal is 0
+  int signal = 0;
+  bool collateral = false;
+  bool retryable = true;
+  std::vector<std::string> stderr_tail;
+  std::string error;
+  double uptime_s = 0;
+};
+
+// ---- from agents and from the driver
+
+struct Join {
+  std::string run_id;
+  MemberId member_id;
+  std::string host;
+  std::string address;  // never empty: the driver fills in the stream's peer address
+  int nproc = 1;
+  int node_rank = -1;  // -1: any
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  Millis last_call = 5000;
+  Millis join_timeout = 600000;
+  Millis heartbeat_timeout = 15000;
+  std::string job;
+  int master_port = 0;
+  int group_rank = -1;  // the rank that it had in Event::generation; -1: none
+};
+struct Heartbeat {};
+struct Failure {
+  Outcome outcome;
+};
+struct Stopped {
+  std::vector<Outcome> outcomes;
+};
+struct Finished {};
+struct Leave {
+  int signal = 0;
+};
+struct StreamBroken {
+  std::string why;  // for people, may be empty
+};
+struct Tick {};
+
+struct Event {
+  ConnectionId from = 0;        // 0 for Tick
+  std::int64_t generation = 0;  // the sender's newest
+  std::variant<Join, Heartbeat, Failure, Stopped, Finished, Leave, StreamBroken, Tick> body;
+};
+
+// ---- to agents and to the driver
+
+struct Welcome {
+  std::string address;
+  Millis heartbeat_interval = 0;
+};
+struct Rejected {
+  enum Reason { kUnspecified, kOtherRun, kOtherJob, kOtherSettings, kNodeRankTaken, kJobOver };
+  Reason reason = kUnspecified;
+  std::string message;
+  std::string job;  // kOtherJob: the run's text
+};
+struct Waiting {
+  int joined = 0;
+  int min_nodes = 0;
+  int max_nodes = 0;
+  bool spare = false;
+};
+struct Node {
+  std::string host;
+  std::string address;
+  int nproc = 0;
+  int first_rank = 0;
+  MemberId member_id;
+};
+// One generation as all of its members are told it.
+struct Membership {
+  std::int64_t generation = 0;
+  int world_size = 0;
+  std::vector<Node> nodes;  // in group-rank order
+  int restart_count = 0;
+  std::string master_address;
+  int master_port = 0;
+  std::string reason;
+};
+struct Assignment {
+  int group_rank = 0;
+  std::shared_ptr<const Membership> membership;
+};
+struct StopOrder {
+  std::string reason;
+};
+struct JobResult {
+  int exit_code = 0;
+  std::string reason;
+  std::shared_ptr<const Outcome> first_failure;  // null when no worker failed
+  std::vector<Outcome> followers;                // by rank
+  int restart_count = 0;
+};
+struct JobEnd {
+  std::shared_ptr<const JobResult> result;
+};
+// The driver ends the stream once what was said before is written, or at once if the peer is silent anyway.
+struct Close {
+  bool abort = false;
+};
+
+struct Action {
+  ConnectionId to = 0;
+  std::int64_t generation = 0;  // the coordinator's newest
+  std::variant<Welcome, Rejected, Waiting, Assignment, StopOrder, JobEnd, Close> body;
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,27 @@
+// Who gets which group rank in a generation, and where each node's worker ranks start. Pure; decides nothing
+// about who takes part.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dtrun::rendezvous {
+
+struct RankRequest {
+  std::string host;
+  int nproc = 1;
+  int node_rank = -1;      // --node_rank, -1: any. Distinct among the requests where given
+  int previous_rank = -1;  // group rank that the node had before, -1: none
+};
+
+struct Rank {
+  int group_rank = 0;
+  int first_rank = 0;  // of the node's worker with local rank 0
+};
+
+// Ranks for `nodes`, which come in join order; same order in the result. Group ranks are 0 … n-1. In order of
+// precedence: given node ranks (exact where below n, else in their order), agents of one host side by side,
+// the rank that a node had, join order. So a replacement takes the rank of the node that is gone.
+std::vector<Rank> assign_ranks(const std::vector<RankRequest>& nodes);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# What the scripts beside this file share: messages, and commands that are quiet unless they fail.
+# Sourced, not run. Leaves the caller in the repository's root.
+
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+cd "$root" || exit
+
+say() { printf 'dtrun: %s\n' "$*" >&2; }
+
+# The comment at the top of a script is its help.
+help_of() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p;}' "$1"; }
+
+# quietly LOG COMMAND…: the output goes to LOG, and is shown (its last lines) only if the command fails.
+quietly() {
+  local log=$1 code=0
+  shift
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 </dev/null || code=$?
+  [ "$code" -eq 0 ] && return 0
+  tail -n 80 "$log" >&2
+  say "failed with exit code $code: $* (all of its output: $log)"
+  return "$code"
+}
+
+# On a terminal one line that is rewritten, elsewhere nothing: ninja's "[3/40]" lines from standard input.
+show_progress() {
+  local what=$1 line
+  while IFS= read -r line; do
+    [[ -t 2 && $line =~ ^\[([0-9]+/[0-9]+)\] ]] && printf '\r\033[Kdtrun: building %s %s' "$what" "${BASH_REMATCH[1]}" >&2
+  done
+  [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+# build PRESET [TARGET…]: configures if that was not done yet, builds the targets (default: the preset's).
+build() {
+  local preset=$1 log=build/$1/build.log code=0
+  shift
+  local targets=()
+  [ $# -eq 0 ] || targets=(--target "$@")
+  # CMake runs again by itself when a CMakeLists.txt changes, but not when the presets do.
+  if ! [ "build/$preset/build.ninja" -nt CMakePresets.json ]; then
+    say "configuring build/$preset"
+    quietly "build/$preset/configure.log" cmake --preset "$preset" || return
+  fi
+  cmake --build --preset "$preset" "${targets[@]}" 2>&1 </dev/null | tee "$log" | show_progress "$preset" || code=$?
+  [ "$code" -eq 0 ] && return 0
+  grep -vE '^\[[0-9]+/[0-9]+\] ' "$log" | tail -n 80 >&2
+  say "the build of $preset failed (all of its output: $log)"
+  return "$code"
+}

@@ -1,0 +1,233 @@
+#include "cmd/launch_plan.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace dtrun;
+using namespace dtrun::cmd;
+using std::chrono::milliseconds;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+struct Planned {
+  Result<JobSpec> spec;
+  std::vector<std::string> notices;
+};
+
+Planned plan(std::vector<std::string> arguments, Variables variables = {}, int cpus = 8, int gpus = 0) {
+  const Environment environment = [&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  auto parsed = parse_command_line(arguments, environment);
+  REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
+  std::vector<std::string> notices;
+  auto spec = make_job_spec(parsed.value().options, {cpus, gpus, "/opt/dtrun-worker"}, environment,
+                            [&](const std::string& text) { notices.push_back(text); });
+  return {std::move(spec), notices};
+}
+
+JobSpec good(std::vector<std::string> arguments, Variables variables = {}, int cpus = 8, int gpus = 0) {
+  Planned planned = plan(std::move(arguments), std::move(variables), cpus, gpus);
+  REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
+  return planned.spec.value();
+}
+
+std::string bad(std::vector<std::string> arguments, int exit_code = kExitUsage, Variables variables = {}) {
+  Planned planned = plan(std::move(arguments), std::move(variables));
+  REQUIRE_FALSE(planned.spec.ok());
+  CHECK(planned.spec.status().exit_code() == exit_code);
+  return planned.spec.status().message();
+}
+
+// A directory with a config and a data set whose files begin as they should, gone at the end.
+class Job {
+ public:
+  Job() {
+    directory_ = std::filesystem::temp_directory_path() / ("dtrun_plan_" + std::to_string(getpid()));
+    std::filesystem::create_directories(directory_);
+    write_idx("train-images-idx3-ubyte", {1, 28, 28});
+    write_idx("train-labels-idx1-ubyte", {1});
+    write_idx("t10k-images-idx3-ubyte", {1, 28, 28});
+    write_idx("t10k-labels-idx1-ubyte", {1});
+    nlohmann::json config = {{"output_dir", "out"},
+                             {"model", {{"type", "convnet"}}},
+                             {"data", {{"type", "fashion_mnist"}, {"path", directory_.string()}}},
+                             {"launch", {{"nproc_per_node", 3}, {"max_restarts", 5}}}};
+    std::ofstream(path()) << config;
+  }
+  ~Job() { std::filesystem::remove_all(directory_); }
+  std::string path() const { return (directory_ / "job.json").string(); }
+  std::filesystem::path directory() const { return directory_; }
+
+ private:
+  void write_idx(const std::string& name, const std::vector<int>& dims) {
+    std::ofstream file(directory_ / name, std::ios::binary);
+    file.put(0).put(0).put(8).put(static_cast<char>(dims.size()));
+    std::size_t size = 1;
+    for (int dim : dims) {
+      file.put(0).put(0).put(0).put(static_cast<char>(dim));
+      size *= static_cast<std::size_t>(dim);
+    }
+    file << std::string(size, '\0');
+  }
+  std::filesystem::path directory_;
+};
+
+}  // namespace
+
+TEST_CASE("without options a program runs once, standalone") {
+  const JobSpec spec = good({"--", "/bin/true"});
+  CHECK(spec.rendezvous.standalone);
+  CHECK(spec.nproc == 1);
+  CHECK(spec.nodes.max == 1);
+  CHECK(spec.max_restarts == 0);
+  CHECK(spec.run_id.size() == 8);
+  CHECK(std::get<ExternalProgram>(spec.program).argv == std::vector<std::string>{"/bin/true"});
+}
+
+TEST_CASE("nnodes takes a number or a range") {
+  const std::vector<std::string> endpoint{"--rdzv_endpoint", "h:1", "--nnodes"};
+  const auto nodes = [&](const std::string& text) {
+    return good({"--rdzv_endpoint", "h:1", "--nnodes", text, "--", "x"}).nodes;
+  };
+  CHECK(nodes("3").min == 3);
+  CHECK(nodes("3").max == 3);
+  CHECK(nodes("1:4").min == 1);
+  CHECK(nodes("1:4").max == 4);
+  for (const char* wrong : {"0", "2:1", "a", "1:", ":2", "1:2:3", "-1", "1.5", "99999999999"}) {
+    CHECK_MESSAGE(
+        bad({"--rdzv_endpoint", "h:1", "--nnodes", wrong, "--", "x"}).find("expected N or MIN:MAX") !=
+            std::string::npos,
+        wrong);
+  }
+}
+
+TEST_CASE("nproc_per_node counts cores and GPUs") {
+  CHECK(good({"--nproc_per_node", "cpu", "--", "x"}).nproc == 8);
+  CHECK(good({"--nproc_per_node", "auto", "--", "x"}).nproc == 8);
+  CHECK(good({"--nproc_per_node", "auto", "--", "x"}, {}, 8, 2).nproc == 2);
+  CHECK(good({"--nproc_per_node", "gpu", "--", "x"}, {}, 8, 2).nproc == 2);
+  CHECK(bad({"--nproc_per_node", "gpu", "--", "x"}).find("no GPU") != std::string::npos);
+  CHECK(bad({"--nproc_per_node", "many", "--", "x"}).find("--nproc_per_node=many") != std::string::npos);
+}
+
+TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or without a port") {
+  const auto endpoint = [&](const std::string& text) {
+    const auto spec = good({"--nnodes", "2", "--rdzv_endpoint", text, "--", "x"});
+    return spec.rendezvous.host + " " + std::to_string(spec.rendezvous.port);
+  };
+  CHECK(endpoint("node0") == "node0 29400");
+  CHECK(endpoint("node0:1234") == "node0 1234");
+  CHECK(endpoint("10.0.0.1:1234") == "10.0.0.1 1234");
+  CHECK(endpoint("fe80::1") == "fe80::1 29400");
+  CHECK(endpoint("[fe80::1]") == "fe80::1 29400");
+  CHECK(endpoint("[fe80::1]:1234") == "fe80::1 1234");
+  for (const char* wrong : {"node0:", "node0:0", "node0:65536", "node0:http", "[::1", "[::1]x", ":29400"}) {
+    CHECK_MESSAGE(bad({"--nnodes", "2", "--rdzv_endpoint", wrong, "--", "x"}).find("--rdzv_endpoint=") == 0,
+                  wrong);
+  }
+}
+
+TEST_CASE("several nodes without an endpoint are refused with the way out") {
+  CHECK(bad({"--nnodes", "2", "--", "x"}).find("--rdzv_endpoint HOST[:PORT]") != std::string::npos);
+  CHECK(bad({"--standalone", "--nnodes", "2", "--", "x"}).find("--standalone") != std::string::npos);
+}
+
+TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
+  const auto spec = good(
+      {"--rdzv_conf", "join_timeout=7,last_call_timeout=0.5,keep_alive_interval=2,keep_alive_max_attempt=4",
+       "--", "x"});
+  CHECK(spec.rendezvous.join_timeout == milliseconds(7000));
+  CHECK(spec.rendezvous.last_call == milliseconds(500));
+  CHECK(spec.rendezvous.heartbeat_timeout == milliseconds(8000));
+  CHECK(bad({"--rdzv_conf", "join_timeou=7", "--", "x"}).find("did you mean join_timeout?") !=
+        std::string::npos);
+  CHECK(bad({"--rdzv_conf", "join_timeout=soon", "--", "x"}).find("number of seconds") != std::string::npos);
+  CHECK(bad({"--rdzv_conf", "join_timeout", "--", "x"}).find("KEY=SECONDS") != std::string::npos);
+}
+
+TEST_CASE("the env backend takes its place in the world from the environment") {
+  const Variables variables{
+      {"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}};
+  const JobSpec spec = good({"--rdzv_backend", "env", "--", "x"}, variables);
+  CHECK(spec.nodes.min == 4);
+  CHECK(spec.nodes.max == 4);
+  CHECK(spec.node_rank == 2);
+  CHECK(spec.nproc == 1);
+  CHECK(spec.rendezvous.host == "10.0.0.1");
+  CHECK(spec.rendezvous.port == 1234);
+  CHECK(bad({"--rdzv_backend", "env", "--", "x"}).find("needs RANK") != std::string::npos);
+  Variables outside = variables;
+  outside["RANK"] = "4";
+  CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, outside).find("less than WORLD_SIZE") !=
+        std::string::npos);
+}
+
+TEST_CASE("an option without effect is named once instead of being ignored in silence") {
+  const Planned planned = plan({"--standalone", "--rdzv_endpoint", "h:1", "--lanes", "2", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[0] == "--lanes=2 has no effect: only the built-in trainer has lanes");
+  CHECK(planned.notices[1] == "--rdzv_endpoint has no effect with --standalone");
+}
+
+TEST_CASE("the run id must be fit for a path") {
+  CHECK(good({"--rdzv_id", "exp-7.b_2", "--", "x"}).run_id == "exp-7.b_2");
+  for (const char* wrong : {"a/b", "..", "a b"}) {
+    CHECK_MESSAGE(bad({"--rdzv_id", wrong, "--", "x"}).find("--rdzv_id=") == 0, wrong);
+  }
+}
+
+TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python is not touched") {
+  const auto argv = [](std::vector<std::string> arguments, Variables variables = {}) {
+    return std::get<ExternalProgram>(good(std::move(arguments), std::move(variables)).program).argv;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(argv({"train.py", "--x"}) == Words{"python3", "-u", "train.py", "--x"});
+  CHECK(argv({"train.py"}, {{"PYTHON_EXEC", "/opt/py"}}) == Words{"/opt/py", "-u", "train.py"});
+  CHECK(argv({"-m", "pkg.train", "a"}) == Words{"python3", "-u", "-m", "pkg.train", "a"});
+  CHECK(argv({"--no_python", "train.py"}) == Words{"train.py"});
+  CHECK(argv({"--", "train.py"}) == Words{"train.py"});
+  CHECK(bad({"-m", "--no_python", "x"}).find("exclude") != std::string::npos);
+  CHECK(bad({"--standalone"}).find("nothing to run") == 0);
+}
+
+TEST_CASE("a config brings its launch section, overrides and a canonical text") {
+  const Job job;
+  const JobSpec spec = good({job.path(), "train.max_steps=10"}, {}, 8);
+  CHECK(spec.nproc == 3);
+  CHECK(spec.max_restarts == 5);
+  CHECK(spec.role == "trainer");
+  const auto& trainer = std::get<BuiltinTrainer>(spec.program);
+  CHECK(trainer.lanes == 2);
+  CHECK(trainer.output_dir == "out");
+  CHECK(nlohmann::json::parse(trainer.config_json)["train"]["max_steps"] == 10);
+  CHECK(good({"--nproc_per_node", "2", "--max_restarts", "0", job.path()}).nproc == 2);
+  CHECK(good({"--lanes", "7", job.path()}).max_restarts == 5);
+}
+
+TEST_CASE("a config that is missing, broken or names missing data is refused with the contract's code") {
+  const Job job;
+  CHECK(bad({"/nonexistent/job.json"}, kExitNoInput).find("/nonexistent/job.json") != std::string::npos);
+  CHECK(bad({job.directory().string() + "/.json"}, kExitNoInput).find(".json") != std::string::npos);
+  CHECK(bad({job.path(), "train.sed=1"}, kExitConfig).find("seed") != std::string::npos);
+  CHECK(bad({job.path(), "train"}).find("key=value") != std::string::npos);
+  CHECK(bad({job.path(), "--nnodes", "2"}).find("come before") != std::string::npos);
+  CHECK(bad({job.path(), "data.path=/nonexistent"}, kExitNoInput).find("/nonexistent") != std::string::npos);
+}
+
+TEST_CASE("the plan is JSON that a script can read") {
+  const Job job;
+  const auto json = nlohmann::json::parse(describe_plan(good({"--rdzv_id", "r", job.path()})));
+  CHECK(json["run_id"] == "r");
+  CHECK(json["nproc_per_node"] == 3);
+  CHECK(json["rendezvous"]["standalone"] == true);
+  CHECK(json["config"]["model"]["type"] == "convnet");
+}

@@ -1,0 +1,45 @@
+// How long one microbatch takes: forward and backward on this thread. Run by hand and by scripts/bench.
+//   lane_bench [micro_batch_size] [seconds]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "worker/device/device.h"
+
+using namespace dtrun::worker;
+
+int main(int argc, char** argv) {
+  const int capacity = argc > 1 ? std::atoi(argv[1]) : 16;
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 1.0;
+  if (capacity < 1 || seconds <= 0) {
+    std::fprintf(stderr, "usage: lane_bench [micro_batch_size] [seconds]\n");
+    return 64;
+  }
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  std::vector<float> parameters(network.size), gradient(network.size), x(capacity * network.input.size());
+  initialize_parameters(network, 1, parameters);
+  std::vector<std::int32_t> labels(capacity);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(i * 2654435761u % 1000) / 500.0f - 1.0f;
+  for (int n = 0; n < capacity; ++n) labels[n] = n % 10;
+
+  const auto device = make_cpu_device();
+  const auto lane = device->make_lane(network, capacity);
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  std::vector<double> times;
+  float loss = 0;
+  while (Clock::now() < end) {
+    const auto start = Clock::now();
+    lane->load_parameters(parameters);
+    loss = lane->train({capacity, x.data(), labels.data()}, gradient, [](int) {}).loss;
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  std::sort(times.begin(), times.end());
+  std::printf(
+      "{\"micro_batch_size\": %d, \"runs\": %zu, \"min_ms\": %.3f, \"median_ms\": %.3f, \"loss\": %.4f}\n",
+      capacity, times.size(), times.front(), times[times.size() / 2], loss);
+  return 0;
+}

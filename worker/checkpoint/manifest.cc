@@ -1,0 +1,109 @@
+#include "worker/checkpoint/manifest.h"
+
+#include <openssl/evp.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+#include "worker/base/error.h"
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string to_hex(std::span<const unsigned char> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned char byte : bytes) text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return text;
+}
+
+Status fault(const fs::path& path, const std::string& what) {
+  return Status(kExitNoInput, path.string() + ": " + what);
+}
+
+}  // namespace
+
+FileDigest digest_of(std::span<const std::string_view> pieces) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  FileDigest digest;
+  for (std::string_view piece : pieces) {
+    ok = ok && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
+    digest.size += piece.size();
+  }
+  unsigned char hash[EVP_MAX_MD_SIZE];
+  unsigned int length = 0;
+  if (!ok || EVP_DigestFinal_ex(context.get(), hash, &length) != 1) {
+    throw WorkerError(kExitSoftware, "libcrypto cannot compute sha256");
+  }
+  digest.sha256 = to_hex({hash, length});
+  return digest;
+}
+
+std::string to_json(const Manifest& manifest) {
+  Json json = Json::object();
+  for (const auto& [file, digest] : manifest) json[file] = {{"size", digest.size}, {"sha256", digest.sha256}};
+  return json.dump(2) + "\n";
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  const auto json = parse_strict_json(text);
+  if (!json.ok()) return Status(kExitNoInput, json.status().message());
+  const Status malformed(kExitNoInput, "is not {\"FILE\": {\"size\": …, \"sha256\": …}, …}");
+  if (!json.value().value.is_object() || !json.value().repeated.empty()) return malformed;
+  Manifest manifest;
+  for (const auto& [file, entry] : json.value().value.items()) {
+    if (!entry.is_object() || !entry.contains("size") || !entry["size"].is_number_unsigned() ||
+        !entry.contains("sha256") || !entry["sha256"].is_string()) {
+      return malformed;
+    }
+    manifest[file] = {entry["size"].get<std::uint64_t>(), entry["sha256"].get<std::string>()};
+  }
+  return manifest;
+}
+
+Result<std::string> read_whole(const fs::path& path) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  if (error) {
+    return fault(path, error == std::errc::no_such_file_or_directory ? "is missing"
+                                                                     : "cannot be read: " + error.message());
+  }
+  std::string content(size, '\0');
+  std::ifstream stream(path, std::ios::binary);
+  errno = 0;
+  if (!stream || !stream.read(content.data(), static_cast<std::streamsize>(size))) {
+    return fault(path, errno ? std::string("cannot be read: ") + std::strerror(errno) : "became shorter while read");
+  }
+  return content;
+}
+
+Result<std::string> read_verified(const fs::path& directory, const std::string& file, const Manifest& manifest) {
+  const fs::path path = directory / file;
+  const auto entry = manifest.find(file);
+  if (entry == manifest.end()) return fault(directory / kManifestFile, "does not list " + file);
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  // The size first: it costs nothing, and a wrong one is never read into memory.
+  if (!error && size != entry->second.size) {
+    return fault(path, "has " + std::to_string(size) + " bytes, but " + kManifestFile + " says " +
+                           std::to_string(entry->second.size) + ": truncated or changed");
+  }
+  auto content = read_whole(path);
+  if (!content.ok()) return content;
+  const std::string_view pieces[] = {content.value()};
+  if (digest_of(pieces) != entry->second) {
+    return fault(path, std::string("its checksum differs from ") + kManifestFile + ": damaged or changed");
+  }
+  return content;
+}
+
+}  // namespace dtrun::worker

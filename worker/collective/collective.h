@@ -1,0 +1,90 @@
+// What the trainer needs of a collective library: messages between ranks that are started and awaited
+// separately, and the few blocking operations of start-up. gloo/ carries them over TCP on the CPU; a GPU
+// library joins as another implementation. What is exchanged and in which order it is summed is
+// gradient_exchange.h's business.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dtrun::worker {
+
+// A message to or from `peer`. Messages of one (sender, receiver, tag) arrive in the order they were started.
+// The memory must stay as it is until the Pending that carries it was awaited.
+struct OutMessage {
+  int peer = 0;
+  std::uint32_t tag = 0;
+  std::span<const std::byte> bytes;
+};
+struct InMessage {
+  int peer = 0;
+  std::uint32_t tag = 0;
+  std::span<std::byte> bytes;
+};
+
+// Messages under way. Destroying it without wait() gives them up; only right when the collective is broken.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  // Until all are sent and received. Throws WorkerError, kExitWorkerPeerLost.
+  virtual void wait() = 0;
+};
+
+// Every operation ends in bounded time: with its result, or with WorkerError(kExitWorkerPeerLost) naming the
+// peer. After one failed, the collective is broken and every later call fails too.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Starts sends and receives; does not block. Thread-safe. Empty messages are skipped on both sides.
+  // Receives may be started long before the peer sends: then the bytes go straight to their place when they
+  // come.
+  virtual std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
+                                         std::span<const InMessage> receives) = 0;
+
+  // In place, element-wise, by the library's own algorithm: the bits depend on the number of ranks.
+  virtual void all_reduce_sum(std::span<float> values) = 0;
+
+  // The following are made of start(), one call at a time, all ranks in the same order.
+  // `all` holds size() records of equal length; each rank has filled in its own (rank()-th).
+  void all_gather(std::span<std::byte> all);
+  void broadcast(int root, std::span<std::byte> bytes);
+  void barrier();
+};
+
+template <typename T>
+std::span<std::byte> bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span<T>(values));
+}
+
+// The key-value store through which ranks find each other.
+class KeyValueStore {
+ public:
+  virtual ~KeyValueStore() = default;
+  // Both throw WorkerError(kExitWorkerPeerLost): the store is lost, or nobody set the key within `timeout`.
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
+};
+
+struct CollectiveOptions {
+  int rank = 0;
+  int size = 1;
+  std::string address;  // this host's, numeric or a name, on which the collective listens
+  std::chrono::milliseconds connect_timeout{120000};  // until all ranks have found each other
+  std::chrono::milliseconds timeout{60000};  // of any one wait later on: how long a peer may be silent
+};
+
+// No peers, no sockets. REQUIRES: size 1.
+std::unique_ptr<Collective> make_single_process_collective();
+
+// Connects every rank with every other through gloo; blocks until all are there.
+std::unique_ptr<Collective> make_gloo_collective(const CollectiveOptions& options, KeyValueStore& store);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,151 @@
+// Collective over gloo's TCP transport: one pair of sockets' ends per peer, unbound buffers, one event-loop
+// thread of gloo's own that moves the bytes. gloo's exceptions become WorkerError here and nowhere else.
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <utility>
+
+#include "worker/base/error.h"
+#include "worker/collective/collective.h"
+#include "worker/collective/gloo/gloo_store.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// The upper bits keep our messages apart from those of gloo's own algorithms (gloo/types.h).
+constexpr std::uint64_t kSlotPrefix = std::uint64_t{0xd7} << 56;
+constexpr std::uint32_t kAllReduceTag = 1;
+
+// gloo's messages begin with the place in its source; people need the rest.
+std::string reason(const std::exception& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("] ");
+  return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+WorkerError peer_lost(int peer, const std::exception& error) {
+  return {kExitWorkerPeerLost, "lost rank " + std::to_string(peer) + ": " + reason(error)};
+}
+
+class GlooPending final : public Pending {
+ public:
+  explicit GlooPending(milliseconds timeout) : timeout_(timeout) {}
+
+  void send(gloo::Context& context, const OutMessage& message) {
+    // gloo takes a mutable pointer for either direction and does not write to what it sends.
+    auto* data = const_cast<std::byte*>(message.bytes.data());
+    start(context, message.peer, data, message.bytes.size(), true, message.tag);
+  }
+  void receive(gloo::Context& context, const InMessage& message) {
+    start(context, message.peer, message.bytes.data(), message.bytes.size(), false, message.tag);
+  }
+
+  void wait() override {
+    for (Operation& operation : operations_) {
+      try {
+        if (operation.is_send) {
+          operation.buffer->waitSend(nullptr, timeout_);
+        } else {
+          operation.buffer->waitRecv(nullptr, timeout_);
+        }
+      } catch (const std::exception& error) {
+        throw peer_lost(operation.peer, error);
+      }
+    }
+    operations_.clear();
+  }
+
+ private:
+  struct Operation {
+    int peer;
+    bool is_send;
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  };
+
+  void start(gloo::Context& context, int peer, void* data, std::size_t size, bool is_send,
+             std::uint32_t tag) {
+    if (size == 0) return;
+    try {
+      operations_.push_back({peer, is_send, context.createUnboundBuffer(data, size)});
+      auto& buffer = *operations_.back().buffer;
+      if (is_send) {
+        buffer.send(peer, kSlotPrefix | tag, 0, size);
+      } else {
+        buffer.recv(peer, kSlotPrefix | tag, 0, size);
+      }
+    } catch (const std::exception& error) {
+      throw peer_lost(peer, error);
+    }
+  }
+
+  const milliseconds timeout_;
+  std::vector<Operation> operations_;
+};
+
+class GlooCollective final : public Collective {
+ public:
+  GlooCollective(const CollectiveOptions& options, KeyValueStore& store)
+      : timeout_(options.timeout),
+        context_(std::make_shared<gloo::rendezvous::Context>(options.rank, options.size)) {
+    try {
+      gloo::transport::tcp::attr attributes;
+      attributes.hostname = options.address;
+      auto device = gloo::transport::tcp::CreateDevice(attributes);
+      // gloo waits five times this long for each connection.
+      context_->setTimeout(options.connect_timeout / 5);
+      GlooStore rendezvous(store, options.connect_timeout);
+      context_->connectFullMesh(rendezvous, device);
+      context_->setTimeout(timeout_);
+    } catch (const WorkerError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw WorkerError(kExitWorkerPeerLost, "rank " + std::to_string(options.rank) + " at " +
+                                                 options.address +
+                                                 " could not connect to its peers: " + reason(error));
+    }
+  }
+
+  int rank() const override { return context_->rank; }
+  int size() const override { return context_->size; }
+
+  std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
+                                 std::span<const InMessage> receives) override {
+    auto pending = std::make_unique<GlooPending>(timeout_);
+    for (const InMessage& message : receives) pending->receive(*context_, message);
+    for (const OutMessage& message : sends) pending->send(*context_, message);
+    return pending;
+  }
+
+  void all_reduce_sum(std::span<float> values) override {
+    try {
+      gloo::AllreduceOptions options(context_);
+      options.setOutput(values.data(), values.size());
+      options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+      options.setReduceFunction(
+          static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+      options.setTag(kAllReduceTag);
+      options.setTimeout(timeout_);
+      gloo::allreduce(options);
+    } catch (const std::exception& error) {
+      throw WorkerError(kExitWorkerPeerLost, "all-reduce broke: " + reason(error));
+    }
+  }
+
+ private:
+  const milliseconds timeout_;
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> make_gloo_collective(const CollectiveOptions& options, KeyValueStore& store) {
+  return std::make_unique<GlooCollective>(options, store);
+}
+
+}  // namespace dtrun::worker

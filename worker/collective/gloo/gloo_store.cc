@@ -1,0 +1,21 @@
+#include "worker/collective/gloo/gloo_store.h"
+
+namespace dtrun::worker {
+
+void GlooStore::set(const std::string& key, const std::vector<char>& data) {
+  store_.set("gloo/" + key, std::string(data.begin(), data.end()));
+}
+
+std::vector<char> GlooStore::get(const std::string& key) {
+  wait({key});
+  const std::string& value = seen_.at(key);
+  return {value.begin(), value.end()};
+}
+
+void GlooStore::wait(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (!seen_.contains(key)) seen_.emplace(key, store_.get("gloo/" + key, timeout_));
+  }
+}
+
+}  // namespace dtrun::worker

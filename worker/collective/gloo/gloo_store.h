@@ -1,0 +1,32 @@
+// gloo's rendezvous store on top of the agent's key-value store. Values are kept once read: gloo asks for
+// each twice (wait, then get).
+#pragma once
+
+#include <gloo/rendezvous/store.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "worker/collective/collective.h"
+
+namespace dtrun::worker {
+
+class GlooStore final : public gloo::rendezvous::Store {
+ public:
+  GlooStore(KeyValueStore& store, std::chrono::milliseconds timeout) : store_(store), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override;
+  std::vector<char> get(const std::string& key) override;
+  void wait(const std::vector<std::string>& keys) override;
+  // gloo passes the timeout of one connection; a peer may take longer to start.
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
+
+ private:
+  KeyValueStore& store_;
+  const std::chrono::milliseconds timeout_;
+  std::map<std::string, std::string> seen_;
+};
+
+}  // namespace dtrun::worker

@@ -1,0 +1,63 @@
+// The canonical text of a config, and the difference between two of them.
+#include <nlohmann/json.hpp>
+
+#include "worker/config/config.h"
+#include "worker/config/options.h"
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ToJson {
+  template <typename T>
+  Json operator()(const T* field) const {
+    return *field;
+  }
+  template <typename T>
+  Json operator()(const std::optional<T>* field) const {
+    return *field ? Json(**field) : Json();
+  }
+};
+
+// Pointer and value of everything in a text, in its order; the whole text under "" if it is not JSON.
+Json flattened(const std::string& text) {
+  Result<StrictJson> parsed = parse_strict_json(text);
+  if (!parsed.ok()) return Json{{"", text}};
+  return parsed.value().value.flatten();
+}
+
+std::string shown_at(const Json& flat, const std::string& pointer) {
+  const auto found = flat.find(pointer);
+  return found == flat.end() ? "not given" : shown(*found);
+}
+
+}  // namespace
+
+std::string to_canonical_json(const JobConfig& config) {
+  JobConfig copy = config;  // the table hands out references to fields that can be written
+  Json root = Json::object();
+  for (const Option& option : config_options()) {
+    const std::string group(group_of(option));
+    if (group == "launch") continue;
+    Json value = std::visit(ToJson(), option.field(copy));
+    (group.empty() ? root : root[group])[std::string(name_of(option))] = std::move(value);
+  }
+  return root.dump(2) + "\n";
+}
+
+std::string first_difference(const std::string& here, const std::string& there) {
+  if (here == there) return "";
+  const Json ours = flattened(here), theirs = flattened(there);
+  for (const Json* side : {&ours, &theirs}) {
+    for (const auto& [pointer, value] : side->items()) {
+      const std::string a = shown_at(ours, pointer), b = shown_at(theirs, pointer);
+      if (a != b) return pointer + ": " + a + " here, " + b + " there";
+    }
+  }
+  return "the texts differ in spacing or in order";
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,266 @@
+#include "worker/config/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace dtrun::worker {
+
+namespace {
+
+template <auto Member>
+FieldRef top(JobConfig& config) {
+  return &(config.*Member);
+}
+
+template <auto Group, auto Member>
+FieldRef in(JobConfig& config) {
+  return &(config.*Group.*Member);
+}
+
+constexpr auto kModel = &JobConfig::model;
+constexpr auto kData = &JobConfig::data;
+constexpr auto kTrain = &JobConfig::train;
+constexpr auto kLaunch = &JobConfig::launch;
+
+// Bounds that no real job reaches; they keep products of two options within 64 bits.
+constexpr double kMaxBatch = 1 << 20;
+constexpr double kMaxSteps = 1e12;
+constexpr double kMaxCount = 1e6;
+
+constexpr Range kOneOrMore{.min = 1, .max = kMaxSteps};
+constexpr Range kZeroOrMore{.min = 0, .max = kMaxSteps};
+constexpr Range kFraction{.min = 0, .max = 1, .max_open = true};
+
+bool is_count(std::string_view text) {
+  return !text.empty() && text.size() <= 6 && text[0] != '0' &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_nproc(std::string_view text) {
+  return is_count(text) || text == "auto" || text == "cpu" || text == "gpu";
+}
+
+bool is_lanes(std::string_view text) { return is_count(text) || text == "auto"; }
+
+int number(std::string_view count) {
+  int value = 0;
+  for (char digit : count) value = 10 * value + (digit - '0');
+  return value;
+}
+
+bool is_node_range(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return is_count(text);
+  const std::string_view min = text.substr(0, colon), max = text.substr(colon + 1);
+  return is_count(min) && is_count(max) && number(min) <= number(max);
+}
+
+constexpr Spelling kNproc{is_nproc, R"(a number of workers, "auto", "cpu" or "gpu")",
+                          "^([1-9][0-9]{0,5}|auto|cpu|gpu)$"};
+constexpr Spelling kLanes{is_lanes, R"(a number of lanes or "auto")", "^([1-9][0-9]{0,5}|auto)$"};
+constexpr Spelling kNodes{is_node_range, R"(a number of nodes, or "MIN:MAX" such as "1:4")",
+                          "^[1-9][0-9]{0,5}(:[1-9][0-9]{0,5})?$"};
+
+const std::vector<Option>& table() {
+  static const std::vector<Option> options = {
+      {.pointer = "/output_dir",
+       .field = top<&JobConfig::output_dir>,
+       .description = "Directory for checkpoints, metrics and the final model; created if it is missing. "
+                      "Relative paths are relative to the working directory.",
+       .required = true},
+
+      {.pointer = "/model/type",
+       .field = in<kModel, &ModelConfig::type>,
+       .description = "The network. convnet: two convolutions and two linear layers, for 28x28 images.",
+       .required = true,
+       .choices = {"convnet"}},
+
+      {.pointer = "/data/type",
+       .field = in<kData, &DataConfig::type>,
+       .description = "The data set's kind. fashion_mnist: four IDX files, as gzip or not.",
+       .required = true,
+       .choices = {"fashion_mnist"}},
+      {.pointer = "/data/path",
+       .field = in<kData, &DataConfig::path>,
+       .description = "Directory with the data set's files.",
+       .required = true},
+
+      {.pointer = "/train/num_train_epochs",
+       .field = in<kTrain, &TrainConfig::num_train_epochs>,
+       .description = "How many times every sample is used.",
+       .range = {.min = 1, .max = kMaxCount}},
+      {.pointer = "/train/max_steps",
+       .field = in<kTrain, &TrainConfig::max_steps>,
+       .description = "Optimizer steps of the whole run; overrides num_train_epochs. -1: go by the epochs.",
+       .range = {.min = -1, .max = kMaxSteps, .not_zero = true}},
+      {.pointer = "/train/global_batch_size",
+       .field = in<kTrain, &TrainConfig::global_batch_size>,
+       .description = "Samples per optimizer step, over all workers.",
+       .range = {.min = 1, .max = kMaxBatch}},
+      {.pointer = "/train/micro_batch_size",
+       .field = in<kTrain, &TrainConfig::micro_batch_size>,
+       .description = "Samples that one lane computes at a time; divides global_batch_size.",
+       .range = {.min = 1, .max = kMaxBatch}},
+      {.pointer = "/train/optim",
+       .field = in<kTrain, &TrainConfig::optim>,
+       .description = "The optimizer, as in torch.optim.",
+       .choices = {"sgd", "adamw"}},
+      {.pointer = "/train/learning_rate",
+       .field = in<kTrain, &TrainConfig::learning_rate>,
+       .description = "The highest learning rate of the schedule.",
+       .range = {.min = 0, .max = 1e6, .min_open = true}},
+      {.pointer = "/train/momentum",
+       .field = in<kTrain, &TrainConfig::momentum>,
+       .description = "Momentum of sgd.",
+       .range = kFraction},
+      {.pointer = "/train/adam_beta1",
+       .field = in<kTrain, &TrainConfig::adam_beta1>,
+       .description = "Decay of adamw's mean of the gradient.",
+       .range = kFraction},
+      {.pointer = "/train/adam_beta2",
+       .field = in<kTrain, &TrainConfig::adam_beta2>,
+       .description = "Decay of adamw's mean of the squared gradient.",
+       .range = kFraction},
+      {.pointer = "/train/adam_epsilon",
+       .field = in<kTrain, &TrainConfig::adam_epsilon>,
+       .description = "Added to adamw's denominator.",
+       .range = {.min = 0, .max = 1, .min_open = true}},
+      {.pointer = "/train/weight_decay",
+       .field = in<kTrain, &TrainConfig::weight_decay>,
+       .description = "Weight decay: coupled for sgd, decoupled for adamw. 0: none.",
+       .range = {.min = 0, .max = 1e6}},
+      {.pointer = "/train/max_grad_norm",
+       .field = in<kTrain, &TrainConfig::max_grad_norm>,
+       .description = "A longer gradient is scaled down to this norm. 0: never.",
+       .range = {.min = 0, .max = 1e30}},
+      {.pointer = "/train/lr_scheduler_type",
+       .field = in<kTrain, &TrainConfig::lr_scheduler_type>,
+       .description = "How the learning rate changes over the run, as in Hugging Face transformers.",
+       .choices = {"constant", "constant_with_warmup", "linear", "cosine"}},
+      {.pointer = "/train/warmup_steps",
+       .field = in<kTrain, &TrainConfig::warmup_steps>,
+       .description = "Steps over which the learning rate rises from 0; not used by \"constant\".",
+       .range = kZeroOrMore},
+      {.pointer = "/train/bf16",
+       .field = in<kTrain, &TrainConfig::bf16>,
+       .description = "Compute in bfloat16. Only false for now.",
+       .only_false = "the CPU backend computes in fp32; leave it out or set it to false"},
+      {.pointer = "/train/seed",
+       .field = in<kTrain, &TrainConfig::seed>,
+       .description = "Decides initial values, sample order and all other random numbers.",
+       .range = {.min = 0}},
+      {.pointer = "/train/reduction",
+       .field = in<kTrain, &TrainConfig::reduction>,
+       .description = "How gradients are summed. tree: the same bits for any number of workers. ring: the "
+                      "library's all-reduce, without that promise.",
+       .choices = {"tree", "ring"}},
+      {.pointer = "/train/logging_steps",
+       .field = in<kTrain, &TrainConfig::logging_steps>,
+       .description = "A line of metrics every so many steps.",
+       .range = kOneOrMore},
+      {.pointer = "/train/eval_steps",
+       .field = in<kTrain, &TrainConfig::eval_steps>,
+       .description = "Evaluate every so many steps. 0: only at the end.",
+       .range = kZeroOrMore},
+      {.pointer = "/train/save_steps",
+       .field = in<kTrain, &TrainConfig::save_steps>,
+       .description = "Write a checkpoint every so many steps. 0: only at the end.",
+       .range = kZeroOrMore},
+      {.pointer = "/train/save_total_limit",
+       .field = in<kTrain, &TrainConfig::save_total_limit>,
+       .description = "Checkpoints to keep; older ones are removed. 0: keep all.",
+       .range = {.min = 0, .max = kMaxCount}},
+      {.pointer = "/train/resume_from_checkpoint",
+       .field = in<kTrain, &TrainConfig::resume_from_checkpoint>,
+       .description = "auto (or true): go on from the newest good checkpoint in output_dir. none (or false): "
+                      "start anew. Anything else: a checkpoint's directory.",
+       .boolean_too = true},
+
+      {.pointer = "/launch/nproc_per_node",
+       .field = in<kLaunch, &LaunchConfig::nproc_per_node>,
+       .description = "Workers on each node, as --nproc_per_node.",
+       .integer_too = true,
+       .spelling = kNproc},
+      {.pointer = "/launch/nnodes",
+       .field = in<kLaunch, &LaunchConfig::nnodes>,
+       .description = "Nodes, or MIN:MAX, as --nnodes.",
+       .integer_too = true,
+       .spelling = kNodes},
+      {.pointer = "/launch/max_restarts",
+       .field = in<kLaunch, &LaunchConfig::max_restarts>,
+       .description = "Restarts after failures in the whole job, as --max_restarts.",
+       .range = {.min = 0, .max = kMaxCount}},
+      {.pointer = "/launch/lanes",
+       .field = in<kLaunch, &LaunchConfig::lanes>,
+       .description = "Lanes in each worker, as --lanes.",
+       .integer_too = true,
+       .spelling = kLanes},
+      {.pointer = "/launch/log_dir",
+       .field = in<kLaunch, &LaunchConfig::log_dir>,
+       .description = "Directory for the workers' output, as --log_dir."},
+  };
+  return options;
+}
+
+std::string number_text(double value) {
+  // The first test keeps the conversion within range.
+  if (std::abs(value) < 1e15 && value == std::floor(value)) {
+    return std::to_string(static_cast<std::int64_t>(value));
+  }
+  return nlohmann::json(value).dump();
+}
+
+std::string range_text(const Range& range) {
+  if (range.not_zero) return number_text(range.min) + ", or 1 to " + number_text(range.max);
+  const std::string from = (range.min_open ? "more than " : "") + number_text(range.min);
+  if (range.max == std::numeric_limits<double>::infinity()) {
+    return range.min_open ? from : from + " or more";
+  }
+  const std::string to = number_text(range.max);
+  if (range.min_open) return from + ", at most " + to;
+  return from + (range.max_open ? " or more, less than " : " to ") + to;
+}
+
+std::string quoted_list(const std::vector<std::string_view>& choices) {
+  std::string text;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
+    text += '"' + std::string(choices[i]) + '"';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::span<const Option> config_options() { return table(); }
+
+std::string_view group_of(const Option& option) {
+  const std::string_view path = option.pointer.substr(1);
+  const std::size_t slash = path.find('/');
+  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+}
+
+std::string_view name_of(const Option& option) {
+  return option.pointer.substr(option.pointer.rfind('/') + 1);
+}
+
+std::vector<std::string_view> option_groups() {
+  std::vector<std::string_view> groups;
+  for (const Option& option : table()) {
+    const std::string_view group = group_of(option);
+    if (!group.empty() && (groups.empty() || groups.back() != group)) groups.push_back(group);
+  }
+  return groups;
+}
+
+std::string allowed_values(const Option& option) {
+  if (!option.choices.empty()) return quoted_list(option.choices);
+  if (option.spelling.accepts) return std::string(option.spelling.allowed);
+  if (!option.only_false.empty()) return "false";
+  if (option.boolean_too) return R"("auto", "none" or a checkpoint's directory)";
+  if (option.range.min == -std::numeric_limits<double>::infinity()) return "";
+  return range_text(option.range);
+}
+
+}  // namespace dtrun::worker

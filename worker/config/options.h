@@ -1,0 +1,61 @@
+// The config's options as one table: parsing, checking, the canonical text and the JSON Schema all read it.
+// A new option is one entry here, beside its field in config.h.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "worker/config/config.h"
+
+namespace dtrun::worker {
+
+using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
+                              std::int64_t*, std::uint64_t*, double*, bool*>;
+
+// Which numbers are allowed. For an open end the bound itself is not.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_open = false, max_open = false;
+  bool not_zero = false;
+};
+
+// How a string must be spelled: the same thing for the parser, for people and as a regular expression for the
+// schema.
+struct Spelling {
+  bool (*accepts)(std::string_view) = nullptr;
+  std::string_view allowed;
+  std::string_view pattern;
+};
+
+struct Option {
+  std::string_view pointer;  // "/train/seed"; one or two tokens
+  FieldRef (*field)(JobConfig&);
+  std::string_view description;
+  bool required = false;
+  bool integer_too = false;          // a string option that also takes an integer, spelled as a string then
+  bool boolean_too = false;          // takes true ("auto") and false ("none") as well
+  std::string_view only_false = {};  // why true is refused, for now
+  Range range = {};                  // numbers
+  std::vector<std::string_view> choices = {};  // strings; empty: any
+  Spelling spelling = {};
+};
+
+std::span<const Option> config_options();
+
+// "/train/seed" -> "train" and "seed"; "/output_dir" -> "" and "output_dir".
+std::string_view group_of(const Option& option);
+std::string_view name_of(const Option& option);
+
+// Groups in the order of the table; the top level's own options are no group.
+std::vector<std::string_view> option_groups();
+
+// What the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of its type.
+std::string allowed_values(const Option& option);
+
+}  // namespace dtrun::worker

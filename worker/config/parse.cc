@@ -1,0 +1,380 @@
+// From text and overrides to a JobConfig. Faults are collected, so that one run shows them all.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "proto/nearest.h"
+#include "worker/config/config.h"
+#include "worker/config/options.h"
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kLargestConfig = 1 << 20;  // bytes
+constexpr std::size_t kMostFaults = 20;          // shown
+
+// What people write who come from elsewhere, and what it is called here.
+struct Hint {
+  std::string_view name, advice;
+};
+constexpr Hint kHints[] = {
+    {"per_device_train_batch_size", "global_batch_size counts the samples of a step over all workers"},
+    {"gradient_accumulation_steps", "global_batch_size and micro_batch_size decide it"},
+    {"batch_size", "use global_batch_size"},
+    {"train_batch_size", "use global_batch_size"},
+    {"epochs", "use num_train_epochs"},
+    {"lr", "use learning_rate"},
+    {"optimizer", "use optim"},
+    {"lr_scheduler", "use lr_scheduler_type"},
+    {"scheduler", "use lr_scheduler_type"},
+    {"fp16", "the CPU backend computes in fp32"},
+};
+
+// Faults of one parse, each with where it stands: the file, or the override that brought it.
+class Faults {
+ public:
+  explicit Faults(const std::string& source) : source_(source) {}
+
+  // From now on faults at this pointer are the override's.
+  void blame(const std::string& pointer, const std::string& override_text) {
+    blamed_[pointer] = override_text;
+  }
+
+  void add(const std::string& pointer, const std::string& text) {
+    const auto blamed = blamed_.find(pointer);
+    const std::string where = blamed == blamed_.end() ? source_ : "override " + printable(blamed->second);
+    add_line(where + ": " + printable(pointer) + ": " + text);
+  }
+  void add_line(std::string line) { lines_.push_back(std::move(line)); }
+
+  bool none() const { return lines_.empty(); }
+
+  Status status() const {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(lines_.size(), kMostFaults); ++i) {
+      text += (i > 0 ? "\n" : "") + lines_[i];
+    }
+    if (lines_.size() > kMostFaults) {
+      text += "\n" + source_ + ": and " + std::to_string(lines_.size() - kMostFaults) + " more";
+    }
+    return Status(kExitConfig, text);
+  }
+
+ private:
+  std::string source_;
+  std::map<std::string, std::string> blamed_;
+  std::vector<std::string> lines_;
+};
+
+std::string allowed_note(const Option& option) {
+  const std::string allowed = allowed_values(option);
+  return allowed.empty() ? "" : " (allowed: " + allowed + ")";
+}
+
+// The options of a group ("" for the top level), and at the top level the groups too.
+std::vector<std::string> names_in(std::string_view group) {
+  std::vector<std::string> names;
+  for (const Option& option : config_options()) {
+    if (group_of(option) == group) names.emplace_back(name_of(option));
+  }
+  if (group.empty()) {
+    for (std::string_view name : option_groups()) names.emplace_back(name);
+  }
+  return names;
+}
+
+// " (did you mean …?)" for a key that `group` does not have; empty if nothing is near.
+std::string suggestion(std::string_view group, const std::string& key) {
+  for (const Hint& hint : kHints) {
+    if (hint.name == key) return "; " + std::string(hint.advice);
+  }
+  for (const Option& option : config_options()) {
+    if (name_of(option) == key) return "; did you mean " + std::string(option.pointer) + "?";
+  }
+  const auto names = names_in(group);
+  const std::string nearest = nearest_name(key, names);
+  if (!nearest.empty()) return "; did you mean \"" + nearest + "\"?";
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return " (known here: " + all + ")";
+}
+
+const Option* find_option(std::string_view pointer) {
+  for (const Option& option : config_options()) {
+    if (option.pointer == pointer) return &option;
+  }
+  return nullptr;
+}
+
+// ---- one value into one field; the return value is the fault, or empty.
+
+std::string wrong_type(const Json& value, std::string_view wanted, const Option& option) {
+  std::string found = shown(value);
+  if (!value.is_null()) found += " (" + std::string(type_name(value)) + ")";
+  return "found " + found + ", wanted " + std::string(wanted) + allowed_note(option);
+}
+
+std::string out_of_range(const Json& value, const Option& option) {
+  return shown(value) + " is out of range" + allowed_note(option);
+}
+
+bool in_range(double value, const Range& range) {
+  const bool high_enough = range.min_open ? value > range.min : value >= range.min;
+  const bool low_enough = range.max_open ? value < range.max : value <= range.max;
+  return high_enough && low_enough && !(range.not_zero && value == 0);
+}
+
+template <typename Integer>
+std::string assign_integer(const Json& value, const Option& option, Integer* field) {
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (number == std::floor(number) && std::abs(number) < 1e15) {
+      return "found " + shown(value) + ", wanted an integer: write " +
+             std::to_string(static_cast<std::int64_t>(number)) + allowed_note(option);
+    }
+  }
+  if (!value.is_number_integer()) return wrong_type(value, "an integer", option);
+  if (!in_range(value.get<double>(), option.range)) return out_of_range(value, option);
+  // The table's ranges lie within int and int64; seed takes the whole of uint64 and its JSON type says so.
+  *field = value.get<Integer>();
+  return "";
+}
+
+std::string check_string(const Json& value, const Option& option) {
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.empty()) return "is empty" + allowed_note(option);
+  if (text.find('\0') != std::string::npos) return shown(value) + " contains a zero byte";
+  if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
+    const std::vector<std::string> choices(option.choices.begin(), option.choices.end());
+    const std::string nearest = nearest_name(text, choices);
+    const std::string guess = nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?";
+    return shown(value) + " is not known" + allowed_note(option) + guess;
+  }
+  if (option.spelling.accepts && !option.spelling.accepts(text)) {
+    return shown(value) + " is not understood" + allowed_note(option);
+  }
+  return "";
+}
+
+template <typename StringField>
+std::string assign_string(Json value, const Option& option, StringField* field) {
+  if (option.boolean_too && value.is_boolean()) value = value.get<bool>() ? "auto" : "none";
+  if (option.integer_too && value.is_number_integer()) value = value.dump();
+  if (!value.is_string()) {
+    return wrong_type(value, option.integer_too ? "an integer or a string" : "a string", option);
+  }
+  std::string fault = check_string(value, option);
+  if (fault.empty()) *field = value.get<std::string>();
+  return fault;
+}
+
+// One overload for each kind of field.
+struct Assign {
+  const Json& value;
+  const Option& option;
+
+  std::string operator()(std::string* field) const { return assign_string(value, option, field); }
+  std::string operator()(std::optional<std::string>* field) const {
+    return assign_string(value, option, field);
+  }
+  std::string operator()(int* field) const { return assign_integer(value, option, field); }
+  std::string operator()(std::int64_t* field) const { return assign_integer(value, option, field); }
+  std::string operator()(std::uint64_t* field) const { return assign_integer(value, option, field); }
+  std::string operator()(std::optional<int>* field) const {
+    int number = 0;
+    std::string fault = assign_integer(value, option, &number);
+    if (fault.empty()) *field = number;
+    return fault;
+  }
+  std::string operator()(double* field) const {
+    if (!value.is_number()) return wrong_type(value, "a number", option);
+    const double number = value.get<double>();
+    if (!in_range(number, option.range)) return out_of_range(value, option);
+    *field = number + 0.0;  // -0 becomes 0
+    return "";
+  }
+  std::string operator()(bool* field) const {
+    if (!value.is_boolean()) return wrong_type(value, "a boolean", option);
+    if (value.get<bool>() && !option.only_false.empty()) {
+      return "true is not available: " + std::string(option.only_false);
+    }
+    *field = value.get<bool>();
+    return "";
+  }
+};
+
+// ---- overrides
+
+// What stands right of the "=": JSON, or else a string. For an option that takes only strings, a number is
+// meant as a string too: output_dir=2024.
+Json override_value(const std::string& text, const Option& option) {
+  JobConfig scratch;
+  const FieldRef field = option.field(scratch);
+  const bool wants_string = std::holds_alternative<std::string*>(field) ||
+                            std::holds_alternative<std::optional<std::string>*>(field);
+  const Result<StrictJson> parsed = parse_strict_json(text);
+  if (!parsed.ok()) return text;
+  const Json& value = parsed.value().value;
+  const bool fits = value.is_string() || (option.boolean_too && value.is_boolean());
+  return wants_string && !fits ? Json(text) : value;
+}
+
+std::string unknown_override(const std::string& path) {
+  std::vector<std::string> paths;
+  for (const Option& option : config_options()) {
+    const std::string_view group = group_of(option);
+    paths.push_back((group.empty() ? "" : std::string(group) + ".") + std::string(name_of(option)));
+  }
+  const std::string suffix = "." + path.substr(path.rfind('.') + 1);
+  for (const std::string& known : paths) {
+    if (known.ends_with(suffix) || known == suffix.substr(1)) return "; did you mean " + known + "?";
+  }
+  const std::string nearest = nearest_name(path, paths);
+  return nearest.empty() ? "; the options are listed in configs/job.schema.json"
+                         : "; did you mean " + nearest + "?";
+}
+
+void apply_override(const std::string& text, Json* root, Faults* faults) {
+  const std::string shown_text = "override " + printable(text);
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) {
+    faults->add_line(shown_text + ": not of the form key=value, e.g. train.max_steps=10");
+    return;
+  }
+  const std::string path = text.substr(0, equals);
+  std::string pointer = "/" + path;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  const Option* option = find_option(pointer);
+  if (!option) {
+    faults->add_line(shown_text + ": there is no option " + printable(path) + unknown_override(path));
+    return;
+  }
+  if (printable(text) != text) {
+    faults->add_line(shown_text + ": the value has control characters or is not UTF-8");
+    return;
+  }
+  Json* group = root;
+  if (const std::string_view name = group_of(*option); !name.empty()) {
+    if (!root->contains(name)) (*root)[std::string(name)] = Json::object();
+    group = &(*root)[std::string(name)];
+  }
+  if (!group->is_object()) return;  // its own fault; told when the file is checked
+  (*group)[std::string(name_of(*option))] = override_value(text.substr(equals + 1), *option);
+  faults->blame(pointer, text);
+}
+
+// ---- the whole file
+
+void check_keys(const Json& object, std::string_view group, Faults* faults) {
+  const auto known = names_in(group);
+  for (const auto& [key, value] : object.items()) {
+    if (group.empty() && key == "$schema") continue;
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string pointer = (group.empty() ? "/" : "/" + std::string(group) + "/") + key;
+    faults->add(pointer, "unknown key" + suggestion(group, key));
+  }
+}
+
+void check_shape(const Json& root, Faults* faults) {
+  check_keys(root, "", faults);
+  for (std::string_view group : option_groups()) {
+    if (!root.contains(group)) continue;
+    const Json& value = root[std::string(group)];
+    if (value.is_object()) {
+      check_keys(value, group, faults);
+    } else {
+      faults->add("/" + std::string(group),
+                  "found " + shown(value) + " (" + std::string(type_name(value)) + "), wanted an object");
+    }
+  }
+}
+
+// The option's value, null if the file does not give it.
+const Json* value_of(const Json& root, const Option& option) {
+  const Json* group = &root;
+  if (const std::string name(group_of(option)); !name.empty()) {
+    if (!root.contains(name)) return nullptr;
+    group = &root[name];
+  }
+  if (!group->is_object()) return nullptr;
+  const auto found = group->find(std::string(name_of(option)));
+  return found == group->end() ? nullptr : &*found;
+}
+
+void assign_all(const Json& root, JobConfig* config, Faults* faults) {
+  for (const Option& option : config_options()) {
+    const Json* value = value_of(root, option);
+    const std::string pointer(option.pointer);
+    if (!value) {
+      if (option.required) faults->add(pointer, "is missing" + allowed_note(option));
+      continue;
+    }
+    const std::string fault = std::visit(Assign{*value, option}, option.field(*config));
+    if (!fault.empty()) faults->add(pointer, fault);
+  }
+}
+
+// " (allowed: a divisor, e.g. 32 or 64)": the nearest ones below and above.
+std::string divisors_near(int wanted, int of) {
+  int below = 1, above = of;
+  for (int divisor = 1; divisor <= of; ++divisor) {
+    if (of % divisor != 0) continue;
+    if (divisor < wanted) below = divisor;
+    if (divisor > wanted) {
+      above = divisor;
+      break;
+    }
+  }
+  const std::string both = std::to_string(below) + (above != below ? " or " + std::to_string(above) : "");
+  return " (allowed: a divisor, e.g. " + both + ")";
+}
+
+// What no single option can be blamed for.
+void check_together(const JobConfig& config, Faults* faults) {
+  const TrainConfig& train = config.train;
+  if (train.global_batch_size % train.micro_batch_size != 0) {
+    faults->add("/train/micro_batch_size",
+                std::to_string(train.micro_batch_size) + " does not divide global_batch_size " +
+                    std::to_string(train.global_batch_size) +
+                    divisors_near(train.micro_batch_size, train.global_batch_size));
+  }
+  if (train.lr_scheduler_type == "constant" && train.warmup_steps > 0) {
+    faults->add("/train/warmup_steps", std::to_string(train.warmup_steps) +
+                                           " has no effect with lr_scheduler_type \"constant\" (use "
+                                           "\"constant_with_warmup\", \"linear\" or \"cosine\")");
+  }
+}
+
+}  // namespace
+
+Result<JobConfig> parse_config(std::string_view text, const std::string& source,
+                               std::span<const std::string> overrides) {
+  if (text.size() > kLargestConfig) {
+    return Status(kExitConfig, source + ": " + std::to_string(text.size()) +
+                                   " bytes; a job config has at most " + std::to_string(kLargestConfig) +
+                                   ". Is it another file?");
+  }
+  Result<StrictJson> parsed = parse_strict_json(text);
+  if (!parsed.ok()) return parsed.status().within(source);
+  Json& root = parsed.value().value;
+  if (!root.is_object()) {
+    return Status(kExitConfig, source + ": found " + shown(root) + " (" + std::string(type_name(root)) +
+                                   "), wanted an object: { \"output_dir\": …, \"model\": …, \"data\": … }");
+  }
+
+  Faults faults(source);
+  for (const std::string& pointer : parsed.value().repeated) faults.add(pointer, "given twice; keep one");
+  for (const std::string& text_of_override : overrides) apply_override(text_of_override, &root, &faults);
+  check_shape(root, &faults);
+  JobConfig config;
+  assign_all(root, &config, &faults);
+  if (faults.none()) check_together(config, &faults);
+  if (!faults.none()) return faults.status();
+  return config;
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,106 @@
+// The JSON Schema of a config file, from the table that also checks it.
+#include <nlohmann/json.hpp>
+
+#include "worker/config/config.h"
+#include "worker/config/options.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// An integral bound without ".0", as people write it.
+Json bound(double value) {
+  return value == static_cast<double>(static_cast<std::int64_t>(value))
+             ? Json(static_cast<std::int64_t>(value))
+             : Json(value);
+}
+
+void add_range(const Range& range, Json* schema) {
+  constexpr double kOpenEnd = 1e18;
+  if (range.min > -kOpenEnd) (*schema)[range.min_open ? "exclusiveMinimum" : "minimum"] = bound(range.min);
+  if (range.max < kOpenEnd) (*schema)[range.max_open ? "exclusiveMaximum" : "maximum"] = bound(range.max);
+  if (range.not_zero) (*schema)["not"] = {{"const", 0}};
+}
+
+void add_strings(const Option& option, Json* schema) {
+  Json types = Json::array({"string"});
+  if (option.integer_too) types.push_back("integer");
+  if (option.boolean_too) types.push_back("boolean");
+  (*schema)["type"] = types.size() == 1 ? types[0] : types;
+  if (!option.choices.empty()) (*schema)["enum"] = option.choices;
+  if (!option.spelling.pattern.empty()) (*schema)["pattern"] = option.spelling.pattern;
+  if (option.choices.empty() && option.spelling.pattern.empty()) (*schema)["minLength"] = 1;
+  if (option.integer_too) (*schema)["minimum"] = 1;  // a count of something
+}
+
+// Type, default and limits of one field.
+struct Describe {
+  const Option& option;
+  Json* schema;
+
+  void operator()(const std::string* field) const {
+    add_strings(option, schema);
+    if (!field->empty()) (*schema)["default"] = *field;
+  }
+  void operator()(const std::optional<std::string>*) const { add_strings(option, schema); }
+  void operator()(const std::optional<int>*) const { add_number("integer"); }
+  void operator()(const bool* field) const {
+    (*schema)["type"] = "boolean";
+    if (!option.only_false.empty()) (*schema)["const"] = false;
+    (*schema)["default"] = *field;
+  }
+  void operator()(const double* field) const {
+    add_number("number");
+    (*schema)["default"] = *field;
+  }
+  template <typename Integer>
+  void operator()(const Integer* field) const {
+    add_number("integer");
+    (*schema)["default"] = *field;
+  }
+
+ private:
+  void add_number(const char* type) const {
+    (*schema)["type"] = type;
+    add_range(option.range, schema);
+  }
+};
+
+Json option_schema(const Option& option) {
+  JobConfig defaults;
+  Json schema = {{"description", option.description}};
+  std::visit(Describe{option, &schema}, option.field(defaults));
+  return schema;
+}
+
+Json object_schema() {
+  return {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
+}
+
+}  // namespace
+
+std::string config_json_schema() {
+  Json root = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "dtrun job config"}};
+  root.update(object_schema());
+  root["properties"]["$schema"] = {{"type", "string"}};
+  for (const Option& option : config_options()) {
+    const std::string group(group_of(option)), name(name_of(option));
+    Json* object = &root;
+    if (!group.empty()) {
+      if (!root["properties"].contains(group)) root["properties"][group] = object_schema();
+      object = &root["properties"][group];
+    }
+    (*object)["properties"][name] = option_schema(option);
+    if (option.required) (*object)["required"].push_back(name);
+    // A group that has something required is required itself.
+    if (option.required && !group.empty()) {
+      Json& required = root["required"];
+      if (std::find(required.begin(), required.end(), group) == required.end()) required.push_back(group);
+    }
+  }
+  return root.dump(2) + "\n";
+}
+
+}  // namespace dtrun::worker

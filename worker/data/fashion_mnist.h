@@ -1,0 +1,16 @@
+// Fashion-MNIST (and any data set in its four-file form): images of one channel in ten classes.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "proto/status.h"
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+// Failures have EX_NOINPUT and name the file.
+Result<std::unique_ptr<Dataset>> load_fashion_mnist(const std::filesystem::path& directory, Split split);
+Status check_fashion_mnist(const std::filesystem::path& directory);
+
+}  // namespace dtrun::worker

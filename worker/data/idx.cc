@@ -1,0 +1,165 @@
+#include "worker/data/idx.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "worker/data/gzip.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+constexpr std::uint8_t kUnsignedByte = 0x08;
+constexpr std::uint64_t kMostValues = std::uint64_t{1} << 36;
+
+Status fault(const std::string& message) { return Status(kExitNoInput, message); }
+
+// The two ways in which a file's content reaches the parser look the same from here on.
+class Content {
+ public:
+  explicit Content(Bytes file)
+      : file_(file), gzip_(is_gzip(file) ? file : Bytes()), compressed_(is_gzip(file)) {}
+
+  // As many bytes as there are, up to out.size().
+  std::size_t read(std::span<std::uint8_t> out) {
+    if (compressed_) return gzip_.read(out);
+    const std::size_t size = std::min(out.size(), file_.size() - position_);
+    if (size > 0) std::memcpy(out.data(), file_.data() + position_, size);
+    position_ += size;
+    return size;
+  }
+
+  // Why there are no more bytes, after a short read.
+  Status short_of(std::uint64_t have, std::uint64_t want) const {
+    const std::string where = with_thousands(have) + " of " + with_thousands(want) + " bytes";
+    if (!compressed_) return fault("file ends after " + where + ": truncated");
+    if (!gzip_.fault().empty())
+      return fault("gzip data is corrupt after " + where + " (" + gzip_.fault() + ")");
+    if (gzip_.ended())
+      return fault("the gzip content ends after " + where + ": truncated before compression");
+    return fault("file ends within the gzip data, after " + where + " of its content: truncated");
+  }
+
+  // The most content that the file can hold.
+  std::uint64_t most() const { return file_.size() * (compressed_ ? kMaxGzipRatio : 1); }
+
+  // Nothing may follow the array.
+  Status check_end() {
+    std::uint8_t next = 0;
+    const bool more = read({&next, 1}) > 0;
+    if (compressed_ && !gzip_.fault().empty()) {
+      return fault("gzip data is corrupt at its end (" + gzip_.fault() + ")");
+    }
+    if (more) return fault("has content after the end of the array: not the file that its header says");
+    if (!compressed_) return Status();
+    if (!gzip_.ended()) return fault("file ends within the gzip trailer: truncated");
+    if (gzip_.unread() > 0) {
+      return fault(with_thousands(gzip_.unread()) + " bytes of garbage follow the gzip data");
+    }
+    return Status();
+  }
+
+ private:
+  Bytes file_;
+  GzipReader gzip_;
+  bool compressed_;
+  std::size_t position_ = 0;
+};
+
+std::uint32_t big_endian32(const std::uint8_t* bytes) {
+  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 |
+         bytes[3];
+}
+
+std::string hex(const std::uint8_t* bytes, std::size_t size) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) {
+    if (i > 0) text += ' ';
+    text += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
+  }
+  return text;
+}
+
+Status check_magic(const std::uint8_t (&magic)[4], int rank) {
+  const std::uint8_t wanted[4] = {0, 0, kUnsignedByte, static_cast<std::uint8_t>(rank)};
+  if (std::equal(magic, magic + 4, wanted)) return Status();
+  std::string why = "not an IDX file";
+  if (magic[0] == 0 && magic[1] == 0) {
+    why = magic[2] != kUnsignedByte ? "IDX with elements of another type than unsigned bytes"
+          : magic[3] == 3           ? "an IDX file of images, not of labels"
+          : magic[3] == 1           ? "an IDX file of labels, not of images"
+                                    : "IDX with another number of dimensions";
+  }
+  return fault("begins with " + hex(magic, 4) + " where " + hex(wanted, 4) + " is expected: " + why);
+}
+
+Result<std::vector<std::uint32_t>> read_dims(Content& content, int rank) {
+  const std::size_t header = 4 + 4 * static_cast<std::size_t>(rank);
+  std::uint8_t magic[4];
+  if (const std::size_t have = content.read(magic); have < sizeof magic)
+    return content.short_of(have, header);
+  if (Status status = check_magic(magic, rank); !status.ok()) return status;
+  std::vector<std::uint32_t> dims;
+  for (int i = 0; i < rank; ++i) {
+    std::uint8_t bytes[4];
+    const std::size_t have = content.read(bytes);
+    if (have < sizeof bytes) return content.short_of(4 + 4 * static_cast<std::size_t>(i) + have, header);
+    dims.push_back(big_endian32(bytes));
+  }
+  return dims;
+}
+
+// The product of the dimensions, checked against what the file can hold before anything is allocated.
+Result<std::uint64_t> plausible_count(const std::vector<std::uint32_t>& dims, const Content& content) {
+  std::uint64_t count = 1;
+  std::string product;
+  for (std::uint32_t dim : dims) {
+    product += (product.empty() ? "" : " x ") + with_thousands(dim);
+    // Each factor is below 2^32 and the product so far at most 2^36: no overflow... of what is still
+    // compared.
+    count = count > kMostValues / std::max<std::uint64_t>(dim, 1) ? kMostValues + 1 : count * dim;
+  }
+  if (count == 0) return fault("is empty: its header says " + product);
+  if (count > kMostValues) return fault("its header says " + product + " values: corrupt");
+  const std::uint64_t total = 4 + 4 * dims.size() + count;
+  if (total > content.most()) {
+    return fault("its header says " + product +
+                 " values, more than a file of this size can hold: truncated or corrupt");
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string with_thousands(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
+Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, int rank) {
+  Content content(beginning);
+  return read_dims(content, rank);
+}
+
+Result<IdxArray> parse_idx(Bytes file, int rank) {
+  Content content(file);
+  auto dims = read_dims(content, rank);
+  if (!dims.ok()) return dims.status();
+  const auto count = plausible_count(dims.value(), content);
+  if (!count.ok()) return count.status();
+
+  IdxArray array{std::move(dims).value(), {}};
+  array.values.resize(count.value());
+  const std::uint64_t header = 4 + 4 * array.dims.size();
+  const std::size_t have = content.read(array.values);
+  if (have < array.values.size()) return content.short_of(header + have, header + count.value());
+  if (Status status = content.check_end(); !status.ok()) return status;
+  return array;
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,34 @@
+// The IDX format of the MNIST family: big-endian; two zero bytes, the element type, the number of dimensions,
+// each dimension as 32 bits, then the elements in row-major order. Files may be gzip; the content tells.
+// Functions of bytes: reading the file is the caller's.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/status.h"
+
+namespace dtrun::worker {
+
+using Bytes = std::span<const std::uint8_t>;
+
+// An array of unsigned bytes, the one element type that image and label files use.
+struct IdxArray {
+  std::vector<std::uint32_t> dims;
+  std::vector<std::uint8_t> values;
+};
+
+// The whole array. `rank`: how many dimensions it must have. Failures have EX_NOINPUT and say what was found
+// and what it means. Nothing is allocated for sizes that so short a file cannot hold.
+Result<IdxArray> parse_idx(Bytes file, int rank);
+
+// The dimensions alone, from the file's first bytes (kIdxProbe are always enough).
+Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, int rank);
+inline constexpr std::size_t kIdxProbe = 4096;
+
+// 1234567 -> "1,234,567"
+std::string with_thousands(std::uint64_t number);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,34 @@
+// A network made ready to run on one CPU thread for a fixed number of rows. Two ways to lay it out stand
+// behind this: grouped/ (own loops, samples side by side) and onednn/. Loss, statistics and buckets are
+// lane.cc's.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "worker/device/device.h"
+
+namespace dtrun::worker {
+
+class CpuGraph {
+ public:
+  virtual ~CpuGraph() = default;
+
+  virtual void load_parameters(std::span<const float> flat) = 0;
+
+  // x: [samples, input size]. Returns the input of the last layer, [capacity, classes]; rows from `samples`
+  // on hold what a row of zeros gives. Valid until the next call.
+  virtual std::span<const float> forward(const float* x, int samples) = 0;
+
+  // Follows forward(). logit_gradient: [capacity, classes], zero in rows that are not real. Writes the
+  // gradient of the parameters, last layer first, and calls final_from(offset) whenever all of it from offset
+  // on is final.
+  virtual void backward(const float* logit_gradient, float* gradient,
+                        const std::function<void(std::size_t offset)>& final_from) = 0;
+};
+
+std::unique_ptr<CpuGraph> make_grouped_graph(const Network& network, int capacity);
+
+}  // namespace dtrun::worker

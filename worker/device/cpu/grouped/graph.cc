@@ -1,0 +1,224 @@
+// Runs a network with the loops of kernels.h. All buffers are laid out once; running allocates nothing.
+#include "worker/device/cpu/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "worker/device/cpu/buffer.h"
+#include "worker/device/cpu/grouped/kernels.h"
+#include "worker/device/cpu/lowering.h"
+
+namespace dtrun::worker {
+namespace {
+
+using grouped::kGroup;
+
+// One activation of all groups and its gradient: [group][value][kGroup].
+struct Activation {
+  Activation(std::size_t values_per_sample, int groups, bool with_gradient)
+      : values(values_per_sample),
+        value(values_per_sample * groups * kGroup),
+        gradient(with_gradient ? values_per_sample * groups * kGroup : 0) {}
+  float* group(int g) const { return value.data() + g * values * kGroup; }
+  float* group_gradient(int g) const { return gradient.data() + g * values * kGroup; }
+
+  std::size_t values;  // of one sample
+  Buffer value, gradient;
+};
+
+// One layer between two activations.
+class Op {
+ public:
+  Op(const Operation& operation, const Activation& in, const Activation& out, int groups)
+      : operation_(operation), in_(in), out_(out), groups_(groups) {}
+  virtual ~Op() = default;
+  virtual void forward(const float* parameters) = 0;
+  virtual void backward(const float* parameters, float* gradient) = 0;
+  // Offset of its first parameter; nothing without parameters.
+  virtual const Parameter* first_parameter() const { return nullptr; }
+
+ protected:
+  void mask_in_gradient() const {
+    if (operation_.in_is_relu)
+      kernels_.mask_by_relu(in_.values * groups_, in_.group(0), in_.group_gradient(0));
+  }
+
+  const grouped::Kernels& kernels_ = grouped::kernels();
+  const Operation operation_;
+  const Activation& in_;
+  const Activation& out_;
+  const int groups_;
+};
+
+class ConvOp : public Op {
+ public:
+  ConvOp(const Operation& operation, const Conv2d& conv, const Network& network, const Activation& in,
+         const Activation& out, int groups)
+      : Op(operation, in, out, groups),
+        shape_{operation.in.channels, operation.in.height, operation.in.width, operation.out.channels,
+               operation.out.height,  operation.out.width, conv.kernel},
+        weight_(network.parameters[conv.weight]),
+        bias_(network.parameters[conv.bias]) {}
+
+  void forward(const float* parameters) override {
+    for (int g = 0; g < groups_; ++g)
+      kernels_.conv_forward(shape_, in_.group(g), parameters + weight_.offset, parameters + bias_.offset,
+                            operation_.relu, out_.group(g));
+  }
+
+  void backward(const float* parameters, float* gradient) override {
+    kernels_.conv_backward_weights(shape_, groups_, in_.group(0), out_.group_gradient(0),
+                                   gradient + weight_.offset, gradient + bias_.offset);
+    if (!operation_.needs_in_gradient) return;
+    for (int g = 0; g < groups_; ++g)
+      kernels_.conv_backward_data(shape_, out_.group_gradient(g), parameters + weight_.offset,
+                                  in_.group_gradient(g));
+    mask_in_gradient();
+  }
+
+  const Parameter* first_parameter() const override { return &weight_; }
+
+ private:
+  const grouped::ConvShape shape_;
+  const Parameter &weight_, &bias_;
+};
+
+class PoolOp : public Op {
+ public:
+  PoolOp(const Operation& operation, const MaxPool2d& pool, const Activation& in, const Activation& out,
+         int groups)
+      : Op(operation, in, out, groups), shape_{operation.in.channels, operation.in.height, operation.in.width,
+                                               operation.out.height,  operation.out.width, pool.kernel} {}
+
+  void forward(const float*) override {
+    for (int g = 0; g < groups_; ++g)
+      kernels_.pool_forward(shape_, in_.group(g), operation_.relu, out_.group(g));
+  }
+
+  void backward(const float*, float*) override {
+    if (!operation_.needs_in_gradient) return;
+    for (int g = 0; g < groups_; ++g)
+      kernels_.pool_backward(shape_, in_.group(g), out_.group(g), out_.group_gradient(g),
+                             operation_.in_is_relu, in_.group_gradient(g));
+  }
+
+ private:
+  const grouped::PoolShape shape_;
+};
+
+class LinearOp : public Op {
+ public:
+  LinearOp(const Operation& operation, const Linear& linear, const Network& network, const Activation& in,
+           const Activation& out, int groups)
+      : Op(operation, in, out, groups),
+        shape_{linear.in_features, linear.out_features},
+        weight_(network.parameters[linear.weight]),
+        bias_(network.parameters[linear.bias]),
+        in_rows_(in.value.size()) {}
+
+  void forward(const float* parameters) override {
+    for (int g = 0; g < groups_; ++g)
+      kernels_.linear_forward(shape_, in_.group(g), parameters + weight_.offset, parameters + bias_.offset,
+                              operation_.relu, out_.group(g));
+  }
+
+  void backward(const float* parameters, float* gradient) override {
+    kernels_.linear_backward_weights(shape_, groups_, in_.group(0), out_.group_gradient(0), in_rows_.data(),
+                                     gradient + weight_.offset, gradient + bias_.offset);
+    if (!operation_.needs_in_gradient) return;
+    for (int g = 0; g < groups_; ++g)
+      kernels_.linear_backward_data(shape_, out_.group_gradient(g), parameters + weight_.offset,
+                                    in_.group_gradient(g));
+    mask_in_gradient();
+  }
+
+  const Parameter* first_parameter() const override { return &weight_; }
+
+ private:
+  const grouped::LinearShape shape_;
+  const Parameter &weight_, &bias_;
+  Buffer in_rows_;
+};
+
+class GroupedGraph : public CpuGraph {
+ public:
+  GroupedGraph(const Network& network, int capacity)
+      : network_(network),
+        lowered_(lower(network_)),
+        groups_((capacity + kGroup - 1) / kGroup),
+        parameters_(network.size),
+        logits_(lowered_.classes * groups_ * kGroup) {
+    activations_.reserve(lowered_.operations.size() + 1);  // ops keep references
+    activations_.emplace_back(network.input.size(), groups_, false);
+    for (const Operation& operation : lowered_.operations) add(operation);
+  }
+
+  void load_parameters(std::span<const float> flat) override {
+    std::copy(flat.begin(), flat.end(), parameters_.data());
+  }
+
+  std::span<const float> forward(const float* x, int samples) override {
+    const Activation& input = activations_.front();
+    for (int g = 0; g < groups_; ++g) {
+      const int rows = std::clamp(samples - g * kGroup, 0, kGroup);
+      kernels_.rows_to_group(rows, input.values, x + g * kGroup * input.values, lowered_.input_relu,
+                             input.group(g));
+    }
+    for (const auto& op : ops_) op->forward(parameters_.data());
+    const Activation& output = activations_.back();
+    for (int g = 0; g < groups_; ++g)
+      kernels_.group_to_rows(output.values, output.group(g), logits_.data() + g * kGroup * output.values);
+    return {logits_.data(), logits_.size()};
+  }
+
+  void backward(const float* logit_gradient, float* gradient,
+                const std::function<void(std::size_t offset)>& final_from) override {
+    const Activation& output = activations_.back();
+    for (int g = 0; g < groups_; ++g)
+      kernels_.rows_to_group(kGroup, output.values, logit_gradient + g * kGroup * output.values, false,
+                             output.group_gradient(g));
+    if (lowered_.operations.back().relu)
+      kernels_.mask_by_relu(output.values * groups_, output.group(0), output.group_gradient(0));
+    for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
+      (*op)->backward(parameters_.data(), gradient);
+      if (const Parameter* first = (*op)->first_parameter()) final_from(first->offset);
+    }
+  }
+
+ private:
+  void add(const Operation& operation) {
+    activations_.emplace_back(operation.out.size(), groups_, true);
+    const Activation& in = activations_[activations_.size() - 2];
+    const Activation& out = activations_.back();
+    std::visit(
+        [&](const auto& layer) {
+          using L = std::decay_t<decltype(layer)>;
+          if constexpr (std::is_same_v<L, Conv2d>)
+            ops_.push_back(std::make_unique<ConvOp>(operation, layer, network_, in, out, groups_));
+          else if constexpr (std::is_same_v<L, Linear>)
+            ops_.push_back(std::make_unique<LinearOp>(operation, layer, network_, in, out, groups_));
+          else if constexpr (std::is_same_v<L, MaxPool2d>)
+            ops_.push_back(std::make_unique<PoolOp>(operation, layer, in, out, groups_));
+        },
+        operation.layer);
+  }
+
+  const Network network_;
+  const LoweredNetwork lowered_;
+  const int groups_;
+  const grouped::Kernels& kernels_ = grouped::kernels();
+  Buffer parameters_;                    // flat
+  Buffer logits_;                        // [rows][classes]
+  std::vector<Activation> activations_;  // [0]: the input; [i + 1]: what operation i makes
+  std::vector<std::unique_ptr<Op>> ops_;
+};
+
+}  // namespace
+
+std::unique_ptr<CpuGraph> make_grouped_graph(const Network& network, int capacity) {
+  return std::make_unique<GroupedGraph>(network, capacity);
+}
+
+}  // namespace dtrun::worker

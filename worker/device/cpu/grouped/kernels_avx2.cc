@@ -1,0 +1,6 @@
+// The kernels for AVX2; compiled with its flags, called only where the processor has it.
+#define DTRUN_KERNELS avx2
+#define DTRUN_KERNELS_NAME "AVX2"
+#define DTRUN_VECTOR 8
+#define DTRUN_REGISTERS 16
+#include "worker/device/cpu/grouped/kernels_impl.h"

@@ -1,0 +1,12 @@
+// A lane of the CPU device over a given graph: for the device itself, and for tests that compare graphs.
+#pragma once
+
+#include <memory>
+
+#include "worker/device/cpu/graph.h"
+
+namespace dtrun::worker {
+
+std::unique_ptr<Lane> make_cpu_lane(const Network& network, int capacity, std::unique_ptr<CpuGraph> graph);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,53 @@
+#include "worker/device/cpu/loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+void check_label(std::int32_t label, int classes) {
+  if (label >= 0 && label < classes) return;
+  throw WorkerError(kExitNoInput, "the data has a sample with label " + std::to_string(label) +
+                                      ", but the model has " + std::to_string(classes) +
+                                      " classes, numbered from 0; check /data/path");
+}
+
+// Of one sample: its loss; probabilities (if wanted) become those of the classes.
+float sample_loss(const float* logits, int classes, std::int32_t label, float* probabilities) {
+  const float largest = *std::max_element(logits, logits + classes);
+  float sum = 0;
+  for (int c = 0; c < classes; ++c) {
+    const float e = std::exp(logits[c] - largest);
+    if (probabilities) probabilities[c] = e;
+    sum += e;
+  }
+  if (probabilities) {
+    for (int c = 0; c < classes; ++c) probabilities[c] /= sum;
+  }
+  return std::log(sum) - (logits[label] - largest);
+}
+
+}  // namespace
+
+MicrobatchStats log_softmax_nll(std::span<const float> logits, int classes, const std::int32_t* labels,
+                                int samples, std::span<float> logit_gradient) {
+  double loss = 0;
+  int correct = 0;
+  std::fill(logit_gradient.begin(), logit_gradient.end(), 0.0f);
+  for (int n = 0; n < samples; ++n) {
+    check_label(labels[n], classes);
+    const float* row = logits.data() + static_cast<std::size_t>(n) * classes;
+    float* gradient =
+        logit_gradient.empty() ? nullptr : logit_gradient.data() + static_cast<std::size_t>(n) * classes;
+    loss += sample_loss(row, classes, labels[n], gradient);
+    if (gradient) gradient[labels[n]] -= 1.0f;
+    correct += std::max_element(row, row + classes) - row == labels[n];
+  }
+  return {static_cast<float>(loss), static_cast<float>(correct)};
+}
+
+}  // namespace dtrun::worker

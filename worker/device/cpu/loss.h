@@ -1,0 +1,17 @@
+// Log-softmax and negative log-likelihood of a microbatch, with its gradient. Tiny, so plain loops over rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "worker/device/device.h"
+
+namespace dtrun::worker {
+
+// logits: [rows, classes]; labels: of the first `samples` rows. Sums run in sample order in fp64. If
+// logit_gradient is not empty ([rows, classes]), it becomes the gradient of the summed loss: softmax - onehot
+// for the real rows, zero for the rest. Throws WorkerError (EX_NOINPUT) for a label that is no class.
+MicrobatchStats log_softmax_nll(std::span<const float> logits, int classes, const std::int32_t* labels,
+                                int samples, std::span<float> logit_gradient);
+
+}  // namespace dtrun::worker

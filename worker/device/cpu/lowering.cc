@@ -1,0 +1,78 @@
+// Shape propagation and ReLU folding over a network's layers.
+#include "worker/device/cpu/lowering.h"
+
+#include <string>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+void require(bool ok, const std::string& what) {
+  if (!ok) throw WorkerError(kExitSoftware, "this network cannot be run: " + what);
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const Network& network) : network_(network), shape_(network.input) {}
+
+  LoweredNetwork run() {
+    for (const Layer& layer : network_.layers) {
+      require(!ended_, "a layer follows the loss");
+      std::visit([&](const auto& l) { add(l); }, layer);
+    }
+    require(ended_, "its last layer is not the loss");
+    require(!lowered_.operations.empty(), "it has no layer with parameters");
+    return std::move(lowered_);
+  }
+
+ private:
+  void add(const Conv2d& conv) {
+    require(conv.in_channels == shape_.channels, "a convolution expects other channels than it gets");
+    require(shape_.height >= conv.kernel && shape_.width >= conv.kernel,
+            "a convolution gets too small an image");
+    push(conv, {conv.out_channels, shape_.height - conv.kernel + 1, shape_.width - conv.kernel + 1});
+    has_parameters_ = true;
+  }
+  void add(const MaxPool2d& pool) {
+    require(shape_.height >= pool.kernel && shape_.width >= pool.kernel,
+            "a max-pool gets too small an image");
+    push(pool, {shape_.channels, shape_.height / pool.kernel, shape_.width / pool.kernel});
+  }
+  void add(const Linear& linear) {
+    require(static_cast<std::size_t>(linear.in_features) == shape_.size(),
+            "a linear layer expects other features than it gets");
+    push(linear, {linear.out_features, 1, 1});
+    has_parameters_ = true;
+  }
+  void add(const Relu&) {
+    if (lowered_.operations.empty())
+      lowered_.input_relu = true;
+    else
+      lowered_.operations.back().relu = true;
+  }
+  void add(const Flatten&) { shape_ = {static_cast<int>(shape_.size()), 1, 1}; }
+  void add(const LogSoftmaxNll& loss) {
+    require(static_cast<std::size_t>(loss.classes) == shape_.size(),
+            "its loss expects other classes than it gets");
+    lowered_.classes = shape_.size();
+    ended_ = true;
+  }
+
+  void push(const Layer& layer, const SampleShape& out) {
+    const bool after_relu = !lowered_.operations.empty() && lowered_.operations.back().relu;
+    lowered_.operations.push_back({layer, shape_, out, false, after_relu, has_parameters_});
+    shape_ = out;
+  }
+
+  const Network& network_;
+  SampleShape shape_;
+  LoweredNetwork lowered_;
+  bool has_parameters_ = false, ended_ = false;
+};
+
+}  // namespace
+
+LoweredNetwork lower(const Network& network) { return Lowering(network).run(); }
+
+}  // namespace dtrun::worker

@@ -1,0 +1,29 @@
+// A network's layers with their shapes worked out and each ReLU folded into the layer before it: what both
+// CPU graphs are built from.
+#pragma once
+
+#include <vector>
+
+#include "worker/model/network.h"
+
+namespace dtrun::worker {
+
+// One operation between two activations.
+struct Operation {
+  Layer layer;  // Conv2d, MaxPool2d or Linear
+  SampleShape in, out;
+  bool relu = false;        // of its output
+  bool in_is_relu = false;  // its input is a ReLU's output: its input gradient passes only where that is > 0
+  bool needs_in_gradient = false;  // some layer before it has parameters
+};
+
+struct LoweredNetwork {
+  bool input_relu = false;  // the network begins with a ReLU
+  std::vector<Operation> operations;
+  std::size_t classes = 0;
+};
+
+// Throws WorkerError (EX_SOFTWARE) for a network whose layers do not fit each other.
+LoweredNetwork lower(const Network& network);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,72 @@
+// A worker's share of the tree sum: takes its leaves' gradients as lanes finish them, bucket by bucket in any
+// order, merges siblings as soon as both are there, and says when all blocks that this worker can finish
+// alone are done. The order in which leaves arrive changes who adds, never what is added to what.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "worker/reduction/buffer_pool.h"
+#include "worker/reduction/tree.h"
+
+namespace dtrun::worker {
+
+// A contiguous piece of the vector, in floats, that is exchanged as one.
+struct VectorRange {
+  std::size_t begin = 0, end = 0;
+  std::size_t size() const { return end - begin; }
+};
+
+class TreeAccumulator {
+ public:
+  // Called once per bucket and step, by the thread that finished the bucket's last block; partials[i] is the
+  // whole vector whose range of this bucket holds blocks()[i]. The pointers are good until the next begin().
+  using BucketDone = std::function<void(int bucket, std::span<const float* const> partials)>;
+
+  // size: floats of the vector; buckets: disjoint ranges of it.
+  TreeAccumulator(std::size_t size, std::vector<VectorRange> buckets, BucketDone done);
+
+  // Starts a step: this worker has leaves [begin, end) of 0..leaves-1. Not concurrent with anything else
+  // here.
+  void begin(std::int64_t begin, std::int64_t end, std::int64_t leaves);
+
+  // The buffer into which `leaf` is to be written: call once per leaf and step, from any thread.
+  float* take(std::int64_t leaf);
+
+  // The range `bucket` of the leaf's buffer is final. From any thread.
+  void complete(std::int64_t leaf, int bucket);
+
+  const std::vector<Block>& blocks() const { return blocks_; }
+
+ private:
+  struct Leaf {
+    FloatBuffer buffer;
+    std::atomic<int> buckets_in_use{0};
+  };
+  std::size_t node(const Block& block) const;
+  void merge(std::int64_t left, std::int64_t right, int bucket);
+  void block_done(int bucket);
+
+  const std::vector<VectorRange> buckets_;
+  const BucketDone done_;
+  BufferPool pool_;
+
+  // The step. Everything is sized in begin(); afterwards only atomics and buffers change.
+  std::int64_t begin_ = 0, end_ = 0, leaves_ = 1;
+  int height_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<const float*> partials_;  // of blocks_; filled by take()
+  std::unique_ptr<Leaf[]> own_;         // [end - begin]
+  std::size_t own_capacity_ = 0;
+  std::vector<std::size_t> level_offset_;                  // where a level's nodes begin in arrivals_
+  std::size_t nodes_ = 0;                                  // per bucket
+  std::unique_ptr<std::atomic<std::uint8_t>[]> arrivals_;  // [bucket][node]: children that are complete
+  std::size_t arrivals_capacity_ = 0;
+  std::unique_ptr<std::atomic<int>[]> blocks_left_;  // [bucket]
+};
+
+}  // namespace dtrun::worker
