@@ -1,6 +1,6 @@
-// The agent's own standard output and error: whole lines of workers, notices, and the progress bar below them.
-// Never blocks the loop: what a slow reader does not take is queued, and the workers' pipes are left unread
-// while the queue is long, so that memory stays bounded and no line is lost.
+// The agent's own standard output and error: whole lines of workers, notices, and the progress bar below
+// them. Never blocks the loop: what a slow reader does not take is queued, and the workers' pipes are left
+// unread while the queue is long, so that memory stays bounded and no line is lost.
 #pragma once
 
 #include <functional>
@@ -41,8 +41,8 @@ class Console {
     bool regular = false;
     bool broken = false;
     bool watched = false;
-    std::string queue;
-    std::size_t written = 0;  // of the queue
+    std::string queue = {};
+    std::size_t written = 0;  // bytes of the queue
   };
 
   void push(Output* output, std::string_view text);

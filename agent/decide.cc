@@ -250,7 +250,8 @@ class Step {
       if (!outcome.collateral) abort_workers("a worker of this node died");
       return;
     }
-    const bool agreed_stop = s.settings.builtin && outcome.signal == 0 && outcome.exit_code == kExitWorkerStopped;
+    const bool agreed_stop =
+        s.settings.builtin && outcome.signal == 0 && outcome.exit_code == kExitWorkerStopped;
     if (agreed_stop && !s.group.stopping) return begin_grace();
     if (!s.group.failure_sent && (!outcome.collateral || !s.group.stopping)) report_failure(outcome);
     if (workers_run() && !s.group.stopping) {
@@ -361,11 +362,11 @@ class Step {
   std::string waiting_text() const {
     const event::Waiting& w = *s.waiting;
     const std::string where = " at " + s.settings.endpoint + ", this node as " + s.link.address;
-    if (w.spare) return "the run is complete with " + count(w.max_nodes, "node") + where + "; waiting as a spare";
-    const std::string wanted =
-        w.min_nodes == w.max_nodes
-            ? std::to_string(w.max_nodes)
-            : std::to_string(w.max_nodes) + " (at least " + std::to_string(w.min_nodes) + ")";
+    if (w.spare)
+      return "the run is complete with " + count(w.max_nodes, "node") + where + "; waiting as a spare";
+    const std::string wanted = w.min_nodes == w.max_nodes ? std::to_string(w.max_nodes)
+                                                          : std::to_string(w.max_nodes) + " (at least " +
+                                                                std::to_string(w.min_nodes) + ")";
     return "joined " + std::to_string(w.joined) + " of " + wanted + " nodes" + where + "; " +
            seconds(*s.waiting_since + s.settings.join_timeout - now_) + " left";
   }
@@ -378,11 +379,12 @@ class Step {
   void check_link() {
     if (s.link.connected || ending() || now_ < link_deadline()) return;
     if (s.link.ever_connected) {
-      give_up(kExitUnavailable,
-              "the coordinator at " + s.settings.endpoint + " is gone for " +
-                  seconds(s.settings.coordinator_timeout) + " (" + s.link.why_lost +
-                  "): the node that hosts it is lost. Start the job again on the nodes that are left, or give " +
-                  "the coordinator a host of its own with `dtrun store`");
+      give_up(
+          kExitUnavailable,
+          "the coordinator at " + s.settings.endpoint + " is gone for " +
+              seconds(s.settings.coordinator_timeout) + " (" + s.link.why_lost +
+              "): the node that hosts it is lost. Start the job again on the nodes that are left, or give " +
+              "the coordinator a host of its own with `dtrun store`");
     } else {
       give_up(kExitUnavailable, "no coordinator at " + s.settings.endpoint + " within " +
                                     seconds(s.settings.join_timeout) + ": " + s.link.why_lost);

@@ -1,6 +1,6 @@
 // What the agent does next: a pure function of (state, event, time). It knows the rendezvous, this node's
-// workers, signals and deadlines, and includes nothing but the standard library and exit codes; agent/driver.h
-// turns the world into events and carries the actions out.
+// workers, signals and deadlines, and includes nothing but the standard library and exit codes;
+// agent/driver.h turns the world into events and carries the actions out.
 #pragma once
 
 #include <cstdint>
@@ -84,10 +84,10 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::Connected, event::Disconnected, event::Welcome, event::Waiting,
-                           event::Assigned, event::StopOrder, event::Ended, event::Rejected,
-                           event::WorkerExited, event::WorkerBroken, event::WorkerCompleted, event::Signal,
-                           event::MembersLeft, event::Tick>;
+using Event =
+    std::variant<event::Connected, event::Disconnected, event::Welcome, event::Waiting, event::Assigned,
+                 event::StopOrder, event::Ended, event::Rejected, event::WorkerExited, event::WorkerBroken,
+                 event::WorkerCompleted, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -133,13 +133,13 @@ struct End {
 
 }  // namespace action
 
-using Action = std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers,
-                            action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
-                            action::SendFinished, action::SendLeave, action::AwaitMembers, action::DropOutput,
-                            action::Print, action::End>;
+using Action =
+    std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers, action::SendJoin,
+                 action::SendHeartbeat, action::SendFailure, action::SendStopped, action::SendFinished,
+                 action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print, action::End>;
 
 // Where this node stands with the coordinator.
-struct Link {
+struct Connection {
   bool connected = false;
   bool ever_connected = false;
   Millis lost_at = 0;
@@ -151,23 +151,23 @@ struct Link {
 
 // This node's workers of the current generation.
 struct Group {
-  Assignment assignment;              // generation 0: none yet
+  Assignment assignment;                               // generation 0: none yet
   std::vector<std::optional<WorkerOutcome>> outcomes;  // by local rank; empty while the worker runs
   bool failure_sent = false;
-  bool closed = true;                 // Finished or Stopped was sent: nothing more to say of this generation
+  bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
   bool stopping = false;
-  std::set<int> signals;              // that we sent to them
+  std::set<int> signals;  // that we sent to them
   std::optional<Millis> kill_at;
-  std::optional<Millis> broken_at;    // when to stop waiting for the cause of a broken collective
+  std::optional<Millis> broken_at;  // when to stop waiting for the cause of a broken collective
   WorkerOutcome broken;
 };
 
 struct State {
   Settings settings;
   Millis started_at = 0;
-  Link link;
+  Connection link;
   Group group;
-  std::optional<Assignment> next;     // starts as soon as no worker of the old generation runs
+  std::optional<Assignment> next;  // starts as soon as no worker of the old generation runs
   std::optional<event::Waiting> waiting;
   std::optional<Millis> waiting_since;
   std::optional<Millis> notice_at;
@@ -175,7 +175,7 @@ struct State {
   // Reasons to end, the first that applies wins.
   int told_signal = 0;
   Millis told_at = 0;
-  std::optional<int> give_up;         // exit code
+  std::optional<int> give_up;  // exit code
   std::optional<JobEnd> job_end;
   std::optional<Millis> members_notice_at, members_deadline;
   bool ended = false;

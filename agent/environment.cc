@@ -38,7 +38,8 @@ class Variables {
     return entry.size() > name.size() && entry[name.size()] == '=' && entry.substr(0, name.size()) == name;
   }
   std::vector<std::string>::const_iterator locate(std::string_view name) const {
-    return std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) { return names(entry, name); });
+    return std::find_if(entries_.begin(), entries_.end(),
+                        [&](const auto& entry) { return names(entry, name); });
   }
 
   std::vector<std::string> entries_;
@@ -84,12 +85,16 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase(kEnvControlFd);
   if (control_fd >= 0) env.set(kEnvControlFd, control_fd);
-  std::string token = setting.token;
+  std::string token = worker_token(setting.token, local_rank);
   if (const std::string* outer = env.find(kEnvAgentToken)) {
-    token = outer->substr(std::string_view(kEnvAgentToken).size() + 1) + ":" + token;
+    token = outer->substr(std::string_view(kEnvAgentToken).size() + 1) + token;
   }
   env.set(kEnvAgentToken, token);
   return env.take();
+}
+
+std::string worker_token(const std::string& agent_token, int local_rank) {
+  return agent_token + "." + std::to_string(local_rank) + ";";
 }
 
 std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank) {

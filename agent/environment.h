@@ -25,6 +25,10 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
                                             const WorkerSetting& setting, const Assignment& assignment,
                                             int local_rank, int control_fd, const std::string& error_file);
 
+// What kEnvAgentToken holds for one worker and everything that it starts. Looking for `agent_token` finds all
+// of an agent's processes, looking for this finds one worker's.
+std::string worker_token(const std::string& agent_token, int local_rank);
+
 // `argv` with "${local_rank}" replaced.
 std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank);
 

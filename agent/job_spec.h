@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -16,10 +17,10 @@ struct NodeCount {
 };
 
 struct RendezvousSpec {
-  std::string host;            // name or numeric address of the coordinator
-  int port = 0;                // 0 only when standalone: any free one
-  bool standalone = false;     // this agent hosts the coordinator on loopback, one node
-  std::string local_address;   // --local_addr; empty: the address that reaches the coordinator
+  std::string host;           // name or numeric address of the coordinator
+  int port = 0;               // 0 only when standalone: any free one
+  bool standalone = false;    // this agent hosts the coordinator on loopback, one node
+  std::string local_address;  // --local_addr; empty: the address that reaches the coordinator
   std::chrono::milliseconds last_call{5000};
   std::chrono::milliseconds join_timeout{600000};
   std::chrono::milliseconds heartbeat_timeout{15000};  // keep_alive_interval * keep_alive_max_attempt
@@ -30,7 +31,7 @@ struct BuiltinTrainer {
   std::filesystem::path worker_binary;
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
-  int lanes = 1;            // per worker
+  int lanes = 1;  // per worker
 };
 
 // Any other program.
@@ -44,11 +45,15 @@ struct JobSpec {
   int nproc = 1;                 // workers on this node
   std::optional<int> node_rank;  // --node_rank
   RendezvousSpec rendezvous;
-  int max_restarts = 0;          // job-wide
+  int max_restarts = 0;  // job-wide
   std::chrono::milliseconds shutdown_timeout{30000};
-  std::filesystem::path log_dir; // empty: console only
+  std::filesystem::path log_dir;  // empty: console only
   std::string role = "default";
   std::variant<BuiltinTrainer, ExternalProgram> program;
+
+  // How the run's job text differs from ours, for the message when the coordinator refuses us because of it;
+  // may be empty.
+  std::function<std::string(const std::string& theirs)> describe_difference;
 };
 
 }  // namespace dtrun

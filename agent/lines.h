@@ -1,11 +1,14 @@
 // Cuts bytes into whole lines with bounded memory. Pure; knows nothing of where bytes come from or lines go.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "agent/utf8.h"
 
 namespace dtrun::agent {
 
@@ -55,7 +58,7 @@ class Tail {
   void push(std::string_view line) {
     static constexpr std::size_t kLines = 20, kLength = 400;
     if (lines_.size() == kLines) lines_.pop_front();
-    lines_.emplace_back(line.substr(0, kLength));
+    lines_.emplace_back(printable(line.substr(0, kLength)));
     if (line.size() > kLength) lines_.back() += "...";
   }
   std::vector<std::string> lines() const { return {lines_.begin(), lines_.end()}; }

@@ -50,8 +50,8 @@ class Loop {
 
   Descriptor epoll_;
   std::uint64_t next_serial_ = 1;
-  std::unordered_map<int, std::uint64_t> serials_;                        // by descriptor
-  std::unordered_map<std::uint64_t, std::shared_ptr<Watch>> watches_;    // by serial: never reused, unlike fds
+  std::unordered_map<int, std::uint64_t> serials_;                     // by descriptor
+  std::unordered_map<std::uint64_t, std::shared_ptr<Watch>> watches_;  // by serial: never reused, unlike fds
   std::map<TimerId, std::function<void()>> timers_;
 };
 

@@ -16,12 +16,12 @@ struct WorkerOutcome {
   int group_rank = 0;
   int pid = 0;
   std::string host;
-  int exit_code = 0;        // valid when signal is 0
+  int exit_code = 0;  // valid when signal is 0
   int signal = 0;
-  bool collateral = false;  // stopped by its agent, or ended only because a peer did
-  bool retryable = true;    // false: the same failure would come back
+  bool collateral = false;               // stopped by its agent, or ended only because a peer did
+  bool retryable = true;                 // false: the same failure would come back
   std::vector<std::string> stderr_tail;  // oldest first
-  std::string error;        // what the worker said of itself; may be empty
+  std::string error;                     // what the worker said of itself; may be empty
   double uptime_s = 0;
 
   bool ok() const { return exit_code == 0 && signal == 0; }

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "agent/descriptor.h"
+#include "agent/pidfd.h"
 #include "proto/contract.h"
 
 namespace dtrun::agent {
@@ -28,22 +28,20 @@ std::optional<std::string> read_all(const std::string& path) {
   return text;
 }
 
-bool carries(std::string_view environment, std::string_view token, std::string_view also) {
+bool carries(std::string_view environment, std::string_view token) {
   const std::string name = std::string(kEnvAgentToken) + "=";
-  bool has_token = false, has_also = also.empty();
   while (!environment.empty()) {
     const std::size_t end = std::min(environment.find('\0'), environment.size());
     const std::string_view entry = environment.substr(0, end);
-    has_token = has_token || (entry.starts_with(name) && entry.find(token) != std::string_view::npos);
-    has_also = has_also || entry == also;
+    if (entry.starts_with(name) && entry.find(token) != std::string_view::npos) return true;
     environment.remove_prefix(std::min(end + 1, environment.size()));
   }
-  return has_token && has_also;
+  return false;
 }
 
-bool matches(pid_t pid, const std::string& token, const std::string& also) {
+bool matches(pid_t pid, const std::string& token) {
   const auto environment = read_all("/proc/" + std::to_string(pid) + "/environ");
-  return environment && carries(*environment, token, also);
+  return environment && carries(*environment, token);
 }
 
 template <typename Visit>
@@ -58,26 +56,26 @@ void for_each_process(Visit visit) {
 }
 
 // The handle is taken before the look: a process that takes over the number later cannot be hit.
-bool kill_if_matching(pid_t pid, const std::string& token, const std::string& also) {
-  Descriptor handle(pidfd_open(pid, 0));
-  if (!matches(pid, token, also)) return false;
-  if (handle.open()) return pidfd_send_signal(handle.get(), SIGKILL, nullptr, 0) == 0;
+bool kill_if_matching(pid_t pid, const std::string& token) {
+  Descriptor handle(open_pidfd(pid));
+  if (!matches(pid, token)) return false;
+  if (handle.open()) return signal_pidfd(handle.get(), SIGKILL);
   return kill(pid, SIGKILL) == 0;
 }
 
 }  // namespace
 
-std::vector<pid_t> find_by_token(const std::string& token, const std::string& also) {
+std::vector<pid_t> find_by_token(const std::string& token) {
   std::vector<pid_t> found;
   for_each_process([&](pid_t pid) {
-    if (matches(pid, token, also)) found.push_back(pid);
+    if (matches(pid, token)) found.push_back(pid);
   });
   return found;
 }
 
-int kill_by_token(const std::string& token, const std::string& also) {
+int kill_by_token(const std::string& token) {
   int killed = 0;
-  for_each_process([&](pid_t pid) { killed += kill_if_matching(pid, token, also) ? 1 : 0; });
+  for_each_process([&](pid_t pid) { killed += kill_if_matching(pid, token) ? 1 : 0; });
   return killed;
 }
 

@@ -9,13 +9,12 @@
 
 namespace dtrun::agent {
 
-// Live processes whose environment has kEnvAgentToken with `token` in it and, unless empty, the entry `also`
-// ("LOCAL_RANK=0").
-std::vector<pid_t> find_by_token(const std::string& token, const std::string& also = "");
+// Live processes whose environment has kEnvAgentToken with `token` in its value.
+std::vector<pid_t> find_by_token(const std::string& token);
 
 // Sends SIGKILL to each of them; returns how many there were. A process that forks meanwhile may need another
 // call: repeat until it returns 0.
-int kill_by_token(const std::string& token, const std::string& also = "");
+int kill_by_token(const std::string& token);
 
 // Whether this process has a child that is not in `known`; true as well where the kernel does not tell.
 bool has_other_children(const std::vector<pid_t>& known);

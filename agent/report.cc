@@ -28,9 +28,9 @@ std::string indented(const std::string& text, const std::string& indent) {
 }
 
 std::string first_failure_text(const WorkerOutcome& first) {
-  std::string text = who(first) + " failed first: " + describe_exit(first.exit_code, first.signal) + " after " +
-                     fixed(first.uptime_s, 1) + " s (local rank " + std::to_string(first.local_rank) + ", pid " +
-                     std::to_string(first.pid) + ")";
+  std::string text = who(first) + " failed first: " + describe_exit(first.exit_code, first.signal) +
+                     " after " + fixed(first.uptime_s, 1) + " s (local rank " +
+                     std::to_string(first.local_rank) + ", pid " + std::to_string(first.pid) + ")";
   if (!first.error.empty()) text += "\n  error:\n" + indented(first.error, "    ");
   if (!first.stderr_tail.empty()) {
     text += "\n  last lines of its stderr:";
@@ -50,7 +50,8 @@ std::string followers_text(const JobEnd& end) {
 
 std::string restarts_text(const JobEnd& end, int max_restarts) {
   if (max_restarts == 0) return "";
-  std::string text = "\n  restarts used: " + std::to_string(end.restart_count) + " of " + std::to_string(max_restarts);
+  std::string text =
+      "\n  restarts used: " + std::to_string(end.restart_count) + " of " + std::to_string(max_restarts);
   if (end.restart_count < max_restarts && !end.first_failure->retryable) {
     text += " (the same failure would come back, so no restart was tried)";
   }

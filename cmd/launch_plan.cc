@@ -383,6 +383,9 @@ class Planner {
   Status finish_program() {
     if (!config_) return Status();
     if (!options_.has("role")) spec_.role = "trainer";
+    spec_.describe_difference = [mine = worker::to_canonical_json(*config_)](const std::string& theirs) {
+      return worker::first_difference(mine, theirs);
+    };
     spec_.program = BuiltinTrainer{machine_.worker_binary, worker::to_canonical_json(*config_),
                                    config_->output_dir, lanes_};
     return Status();

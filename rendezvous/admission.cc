@@ -37,8 +37,8 @@ std::optional<Rejected> refuse_malformed(const Join& join) {
   const auto refusal = [](const std::string& what) { return Rejected{Rejected::kOtherSettings, what, ""}; };
   if (join.member_id.empty()) return refusal("the agent sent no member id");
   if (join.min_nodes < 1 || join.max_nodes < join.min_nodes || join.max_nodes > kMaxNodes)
-    return refusal("--nnodes " + nnodes(join.min_nodes, join.max_nodes) + " is not 1 <= MIN <= MAX <= " +
-                   std::to_string(kMaxNodes));
+    return refusal("--nnodes " + nnodes(join.min_nodes, join.max_nodes) +
+                   " is not 1 <= MIN <= MAX <= " + std::to_string(kMaxNodes));
   if (join.nproc < 1 || join.nproc > kMaxPerNode)
     return refusal("--nproc_per_node " + std::to_string(join.nproc) + " is not within 1 and " +
                    std::to_string(kMaxPerNode));

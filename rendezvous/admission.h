@@ -1,5 +1,5 @@
-// Whether a Join fits the run: the same run, the same job, the same settings. Pure; a refusal says what differs
-// and what to do about it.
+// Whether a Join fits the run: the same run, the same job, the same settings. Pure; a refusal says what
+// differs and what to do about it.
 #pragma once
 
 #include <optional>

@@ -91,7 +91,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   std::atomic<bool> broken_{false};
   std::shared_ptr<Stream> self_;
 
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;                        // guards the rest
   std::deque<v1::FromCoordinator> outbox_;  // the front is being written
   bool closing_ = false;
   bool finished_ = false;

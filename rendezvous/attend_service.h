@@ -1,5 +1,5 @@
-// The Rendezvous service: one reactor per Attend stream, which hands what it reads to the coordinator's thread
-// and writes what that says. Decides nothing.
+// The Rendezvous service: one reactor per Attend stream, which hands what it reads to the coordinator's
+// thread and writes what that says. Decides nothing.
 #pragma once
 
 #include <atomic>

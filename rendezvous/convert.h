@@ -14,7 +14,8 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
 // REQUIRES: the action is a message, not Close.
 v1::FromCoordinator to_message(const Action& action);
 
-// "10.0.0.7" of gRPC's "ipv4:10.0.0.7:41234", "fd00::7" of "ipv6:%5Bfd00::7%5D:41234"; empty for anything else.
+// "10.0.0.7" of gRPC's "ipv4:10.0.0.7:41234", "fd00::7" of "ipv6:%5Bfd00::7%5D:41234"; empty for anything
+// else.
 std::string address_of_peer(const std::string& grpc_peer);
 
 }  // namespace dtrun::rendezvous

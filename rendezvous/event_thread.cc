@@ -38,7 +38,8 @@ void EventThread::run() {
     if (deadline == std::numeric_limits<std::int64_t>::max())
       wake_.wait(lock, woken);
     else
-      wake_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::milliseconds(deadline)), woken);
+      wake_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::milliseconds(deadline)),
+                       woken);
     if (ending_ && tasks_.empty()) return;
     const std::deque<Task> tasks = std::exchange(tasks_, {});
     lock.unlock();

@@ -1,5 +1,5 @@
-// One named thread that owns some state: runs the tasks that others post, in order, and wakes up by itself when
-// its state says that something is due. The seam between gRPC's threads and the pure core.
+// One named thread that owns some state: runs the tasks that others post, in order, and wakes up by itself
+// when its state says that something is due. The seam between gRPC's threads and the pure core.
 #pragma once
 
 #include <condition_variable>
@@ -17,8 +17,8 @@ std::int64_t steady_now();
 class EventThread {
  public:
   using Task = std::function<void()>;
-  // Runs on the thread after tasks and at deadlines: does what is due, returns the next deadline (steady_now's
-  // clock, INT64_MAX for none).
+  // Runs on the thread after tasks and at deadlines: does what is due, returns the next deadline
+  // (steady_now's clock, INT64_MAX for none).
   using Tend = std::function<std::int64_t()>;
 
   explicit EventThread(Tend tend);

@@ -11,8 +11,9 @@ namespace dtrun::rendezvous {
 
 class Failures {
  public:
-  // Notes how a worker ended. `explained`: this generation was already broken by something else (a member lost,
-  // a newcomer), so a worker that fails now is taken for a victim of that unless its failure would come back.
+  // Notes how a worker ended. `explained`: this generation was already broken by something else (a member
+  // lost, a newcomer), so a worker that fails now is taken for a victim of that unless its failure would come
+  // back.
   void note(const Outcome& outcome, bool explained);
 
   // The first failure: the earliest culprit; failing that the earliest victim. Null if nothing failed, or if

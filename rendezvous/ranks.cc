@@ -16,7 +16,8 @@ std::vector<int> sorted_by(const std::vector<RankRequest>& nodes, int RankReques
   std::vector<int> indices;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     if (nodes[i].*key >= 0) indices.push_back(static_cast<int>(i));
-  std::stable_sort(indices.begin(), indices.end(), [&](int a, int b) { return nodes[a].*key < nodes[b].*key; });
+  std::stable_sort(indices.begin(), indices.end(),
+                   [&](int a, int b) { return nodes[a].*key < nodes[b].*key; });
   return indices;
 }
 

@@ -1,8 +1,7 @@
 #include "rendezvous/state.h"
 
-#include <csignal>
-
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -131,8 +130,7 @@ void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& jo
 }
 
 std::optional<Rejected> Stepper::refusal(const Join& join) {
-  if (s_.phase == Phase::kOver)
-    return Rejected{Rejected::kJobOver, "the run is over: " + s_.why, ""};
+  if (s_.phase == Phase::kOver) return Rejected{Rejected::kJobOver, "the run is over: " + s_.why, ""};
   if (auto malformed = refuse_malformed(join)) return malformed;
   if (s_.settings) {
     if (auto other = refuse_other(*s_.settings, join)) return other;
@@ -158,7 +156,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   // A coordinator that was itself restarted goes on counting where its members were.
   if (s_.membership == nullptr && generation < kMaxGeneration)
     s_.generation = std::max(s_.generation, generation);
-  Member member{join, now_, -1, -1};
+  Member member{join, s_.joins++, now_, -1, -1};
   if (generation == s_.generation && join.group_rank >= 0) member.previous_rank = join.group_rank;
   s_.members.emplace(from, std::move(member));
   s_.by_id[join.member_id] = from;
@@ -271,7 +269,8 @@ void Stepper::conclude() {
   if (first == nullptr && settling()) return;
   if (first != nullptr) {
     ++s_.restarts;
-    s_.why = describe(*first) + ", restart " + std::to_string(s_.restarts) + " of " + std::to_string(max_restarts);
+    s_.why =
+        describe(*first) + ", restart " + std::to_string(s_.restarts) + " of " + std::to_string(max_restarts);
   }
   s_.settle_deadline = kNever;
   s_.phase = Phase::kGathering;
@@ -293,8 +292,9 @@ void Stepper::gather() {
     s_.last_call = kNever;
     if (now_ >= s_.join_deadline)
       end_job(kExitUnavailable,
-              "only " + std::to_string(joined()) + " of " + count_of(static_cast<std::size_t>(run.min_nodes), "node") +
-                  " joined within " + seconds(run.join_timeout),
+              "only " + std::to_string(joined()) + " of " +
+                  count_of(static_cast<std::size_t>(run.min_nodes), "node") + " joined within " +
+                  seconds(run.join_timeout),
               nullptr);
     return;
   }
@@ -332,14 +332,23 @@ void Stepper::break_generation(Cause cause, const std::string& why) {
 // The members of the next generation, in join order: whoever took part before, then given node ranks, then by
 // join order. The rest are spares.
 std::vector<ConnectionId> Stepper::choose() const {
-  std::vector<std::tuple<bool, bool, ConnectionId>> candidates;
+  struct Candidate {
+    bool newcomer, any_rank;
+    std::uint64_t order;
+    ConnectionId id;
+  };
+  std::vector<Candidate> candidates;
   for (const auto& [id, member] : s_.members)
-    candidates.emplace_back(member.seat < 0, member.join.node_rank < 0, id);
-  std::sort(candidates.begin(), candidates.end());
+    candidates.push_back({member.seat < 0, member.join.node_rank < 0, member.order, id});
+  const auto earlier = [](const Candidate& a, const Candidate& b) { return a.order < b.order; };
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.newcomer, a.any_rank, a.order) < std::tie(b.newcomer, b.any_rank, b.order);
+  });
+  const auto places = static_cast<std::size_t>(s_.settings->max_nodes);
+  if (candidates.size() > places) candidates.resize(places);
+  std::sort(candidates.begin(), candidates.end(), earlier);
   std::vector<ConnectionId> chosen;
-  for (const auto& [newcomer, any_rank, id] : candidates)
-    if (static_cast<int>(chosen.size()) < s_.settings->max_nodes) chosen.push_back(id);
-  std::sort(chosen.begin(), chosen.end());
+  for (const Candidate& candidate : candidates) chosen.push_back(candidate.id);
   return chosen;
 }
 
@@ -367,7 +376,8 @@ void Stepper::start_generation() {
   std::vector<ConnectionId> in_rank_order(chosen.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const Join& join = s_.members.at(chosen[i]).join;
-    next->nodes[ranks[i].group_rank] = {join.host, join.address, join.nproc, ranks[i].first_rank, join.member_id};
+    next->nodes[ranks[i].group_rank] = {join.host, join.address, join.nproc, ranks[i].first_rank,
+                                        join.member_id};
     next->world_size += join.nproc;
     in_rank_order[ranks[i].group_rank] = chosen[i];
   }
@@ -411,10 +421,13 @@ void Stepper::end_job(int exit_code, const std::string& reason, const Outcome* f
 
 }  // namespace
 
-std::vector<Action> step(State& state, const Event& event, Millis now) { return Stepper(state, now).run(event); }
+std::vector<Action> step(State& state, const Event& event, Millis now) {
+  return Stepper(state, now).run(event);
+}
 
 Millis next_deadline(const State& state) {
-  return std::min({state.join_deadline, state.last_call, state.settle_deadline, state.sweep_at, state.announce_at});
+  return std::min(
+      {state.join_deadline, state.last_call, state.settle_deadline, state.sweep_at, state.announce_at});
 }
 
 }  // namespace dtrun::rendezvous

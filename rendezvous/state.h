@@ -1,6 +1,6 @@
-// The coordinator as a pure state machine: who is a member, which generation they form, when it starts, breaks
-// and ends. step() is told everything that happens and the time; it returns what is to be said. Streams, timers
-// and threads are server.cc's.
+// The coordinator as a pure state machine: who is a member, which generation they form, when it starts,
+// breaks and ends. step() is told everything that happens and the time; it returns what is to be said.
+// Streams, timers and threads are server.cc's.
 //
 // A run gathers members, then runs one generation after another. A generation breaks when a worker fails, a
 // member is lost or somebody joins; then its members are told to stop, and once all have (or are gone) either
@@ -26,12 +26,13 @@ inline constexpr Millis kNever = std::numeric_limits<Millis>::max();
 enum class Phase {
   kGathering,  // fewer members than a generation needs, or last call
   kRunning,
-  kStopping,   // the generation is broken; its members were told to stop
+  kStopping,  // the generation is broken; its members were told to stop
   kOver,
 };
 
 struct Member {
   Join join;
+  std::uint64_t order = 0;  // in which members joined
   Millis last_seen = 0;
   int previous_rank = -1;  // group rank in the newest generation that it took part in
   int seat = -1;           // index into State::seats, -1: not of the current generation
@@ -55,7 +56,8 @@ struct State {
   std::int64_t generation = 0;
   int restarts = 0;
 
-  std::map<ConnectionId, Member> members;  // connections count up: this is join order
+  std::map<ConnectionId, Member> members;
+  std::uint64_t joins = 0;  // so far
   std::map<MemberId, ConnectionId> by_id;
   std::map<int, ConnectionId> by_node_rank;  // given ones only
 

@@ -63,7 +63,8 @@ KeyValueStore::Sum KeyValueStore::add(const std::string& key, std::int64_t delta
   const auto found = values_.find(key);
   const std::optional<std::int64_t> before = found == values_.end() ? 0 : parse(found->second);
   if (!before) return {false, 0};
-  const auto sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(*before) + static_cast<std::uint64_t>(delta));
+  const auto sum =
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(*before) + static_cast<std::uint64_t>(delta));
   set(key, std::to_string(sum));
   return {true, sum};
 }

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 [[noreturn]] void fail(const std::string& what, const fs::path& path, int error) {
   std::string message = "cannot " + what + " " + path.string() + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) message += "; free some space or choose another output_dir";
-  if (error == EACCES || error == EPERM || error == EROFS) message += "; choose an output_dir that can be written";
+  if (error == EACCES || error == EPERM || error == EROFS)
+    message += "; choose an output_dir that can be written";
   throw WorkerError(kExitConfig, message);
 }
 
@@ -76,8 +77,9 @@ void replace_file(const fs::path& path, std::span<const std::string_view> pieces
 
 void make_directories(const fs::path& path) {
   std::error_code error;
-  fs::create_directories(path, error);
+  const bool created = fs::create_directories(path, error);
   if (error) fail("create the directory", path, error.value());
+  if (created) sync_directory(path.parent_path());
 }
 
 void sync_directory(const fs::path& path) {

@@ -81,12 +81,14 @@ Result<std::string> read_whole(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   errno = 0;
   if (!stream || !stream.read(content.data(), static_cast<std::streamsize>(size))) {
-    return fault(path, errno ? std::string("cannot be read: ") + std::strerror(errno) : "became shorter while read");
+    return fault(
+        path, errno ? std::string("cannot be read: ") + std::strerror(errno) : "became shorter while read");
   }
   return content;
 }
 
-Result<std::string> read_verified(const fs::path& directory, const std::string& file, const Manifest& manifest) {
+Result<std::string> read_verified(const fs::path& directory, const std::string& file,
+                                  const Manifest& manifest) {
   const fs::path path = directory / file;
   const auto entry = manifest.find(file);
   if (entry == manifest.end()) return fault(directory / kManifestFile, "does not list " + file);

@@ -28,8 +28,8 @@ FileDigest digest_of(std::span<const std::string_view> pieces);
 std::string to_json(const Manifest& manifest);
 Result<Manifest> parse_manifest(std::string_view text);  // EX_NOINPUT
 
-// The file's whole content, once size and checksum are as the manifest says. Failures have EX_NOINPUT and name
-// the file.
+// The file's whole content, once size and checksum are as the manifest says. Failures have EX_NOINPUT and
+// name the file.
 Result<std::string> read_verified(const std::filesystem::path& directory, const std::string& file,
                                   const Manifest& manifest);
 

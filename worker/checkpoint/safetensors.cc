@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kPrefix = 8;                  // the header's size
-constexpr std::uint64_t kMaxHeader = 100'000'000;   // the reference implementation's limit
+constexpr std::size_t kPrefix = 8;                 // the header's size
+constexpr std::uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
 constexpr std::size_t kMaxDimensions = 16;
 constexpr char kMetadata[] = "__metadata__";
 
@@ -53,7 +53,8 @@ Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uin
   if (value["dtype"] != "F32") return fault(who + "has dtype " + shown(value["dtype"]) + ", wanted \"F32\"");
   const Json& shape = value["shape"];
   const Json& offsets = value["data_offsets"];
-  if (!shape.is_array() || shape.size() > kMaxDimensions || !std::all_of(shape.begin(), shape.end(), is_size)) {
+  if (!shape.is_array() || shape.size() > kMaxDimensions ||
+      !std::all_of(shape.begin(), shape.end(), is_size)) {
     return fault(who + "has an invalid shape " + shown(shape));
   }
   if (!offsets.is_array() || offsets.size() != 2 || !std::all_of(offsets.begin(), offsets.end(), is_size)) {
@@ -61,12 +62,13 @@ Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uin
   }
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   if (begin > end || end > data_size || begin % sizeof(float) != 0) {
-    return fault(who + "has data_offsets " + shown(offsets) + " outside of the data's " + std::to_string(data_size) +
-                 " bytes: the file is truncated or damaged");
+    return fault(who + "has data_offsets " + shown(offsets) + " outside of the data's " +
+                 std::to_string(data_size) + " bytes: the file is truncated or damaged");
   }
   const std::uint64_t values = values_of(shape, data_size);
   if (values * sizeof(float) != end - begin) {
-    return fault(who + "has shape " + shown(shape) + ", which does not fill its data_offsets " + shown(offsets));
+    return fault(who + "has shape " + shown(shape) + ", which does not fill its data_offsets " +
+                 shown(offsets));
   }
   return Tensor{name, shape.get<std::vector<std::int64_t>>(), begin / sizeof(float), values};
 }
@@ -94,14 +96,16 @@ Result<std::string_view> header_text(std::string_view file) {
   for (std::size_t i = 0; i < kPrefix; ++i) {
     size |= std::uint64_t{static_cast<unsigned char>(file[i])} << (8 * i);
   }
-  if (size > kMaxHeader) return fault("its header would have " + std::to_string(size) + " bytes: not a safetensors file");
+  if (size > kMaxHeader)
+    return fault("its header would have " + std::to_string(size) + " bytes: not a safetensors file");
   if (size > file.size() - kPrefix) return fault("file ends within the header: truncated");
   return file.substr(kPrefix, size);
 }
 
 }  // namespace
 
-std::string safetensors_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata) {
+std::string safetensors_header(std::span<const Tensor> tensors,
+                               const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
   for (const Tensor& tensor : tensors) {
@@ -124,7 +128,8 @@ Result<Safetensors> parse_safetensors(std::string_view file) {
   if (!json.ok()) return fault("its header is not JSON: " + json.status().message());
   const Json& header = json.value().value;
   if (!header.is_object()) return fault("its header is not a JSON object");
-  if (!json.value().repeated.empty()) return fault("its header repeats " + printable(json.value().repeated[0]));
+  if (!json.value().repeated.empty())
+    return fault("its header repeats " + printable(json.value().repeated[0]));
 
   Safetensors result;
   result.data = file.substr(kPrefix + text.value().size());

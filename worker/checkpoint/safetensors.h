@@ -29,9 +29,11 @@ struct Safetensors {
 };
 
 // All that precedes the data. REQUIRES: tensors lie one behind the other, from offset 0.
-std::string safetensors_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata);
+std::string safetensors_header(std::span<const Tensor> tensors,
+                               const std::map<std::string, std::string>& metadata);
 
-// Strict: tensors must cover the data exactly, without overlap, gap or repeated name. Failures have EX_NOINPUT.
+// Strict: tensors must cover the data exactly, without overlap, gap or repeated name. Failures have
+// EX_NOINPUT.
 Result<Safetensors> parse_safetensors(std::string_view file);
 
 // Copies a tensor's values out.

@@ -26,6 +26,7 @@ struct ToJson {
 Json flattened(const std::string& text) {
   Result<StrictJson> parsed = parse_strict_json(text);
   if (!parsed.ok()) return Json{{"", text}};
+  if (parsed.value().value.empty()) return Json::object();  // flatten() would name the empty object itself
   return parsed.value().value.flatten();
 }
 

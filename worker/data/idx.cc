@@ -40,6 +40,13 @@ class Content {
     return fault("file ends within the gzip data, after " + where + " of its content: truncated");
   }
 
+  // The header promises `total` bytes, more than most().
+  Status too_small_for(std::uint64_t total, const std::string& product) const {
+    if (!compressed_) return short_of(file_.size(), total);
+    return fault("its header says " + product +
+                 " values, more than gzip data of this size can hold: truncated or corrupt");
+  }
+
   // The most content that the file can hold.
   std::uint64_t most() const { return file_.size() * (compressed_ ? kMaxGzipRatio : 1); }
 
@@ -123,10 +130,7 @@ Result<std::uint64_t> plausible_count(const std::vector<std::uint32_t>& dims, co
   if (count == 0) return fault("is empty: its header says " + product);
   if (count > kMostValues) return fault("its header says " + product + " values: corrupt");
   const std::uint64_t total = 4 + 4 * dims.size() + count;
-  if (total > content.most()) {
-    return fault("its header says " + product +
-                 " values, more than a file of this size can hold: truncated or corrupt");
-  }
+  if (total > content.most()) return content.too_small_for(total, product);
   return count;
 }
 

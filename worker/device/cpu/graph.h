@@ -30,5 +30,6 @@ class CpuGraph {
 };
 
 std::unique_ptr<CpuGraph> make_grouped_graph(const Network& network, int capacity);
+std::unique_ptr<CpuGraph> make_onednn_graph(const Network& network, int capacity);
 
 }  // namespace dtrun::worker

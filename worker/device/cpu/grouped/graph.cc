@@ -116,7 +116,7 @@ class LinearOp : public Op {
         shape_{linear.in_features, linear.out_features},
         weight_(network.parameters[linear.weight]),
         bias_(network.parameters[linear.bias]),
-        in_rows_(in.value.size()) {}
+        in_rows_(grouped::padded_features(linear.in_features) * groups * kGroup) {}
 
   void forward(const float* parameters) override {
     for (int g = 0; g < groups_; ++g)

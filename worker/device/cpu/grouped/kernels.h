@@ -28,6 +28,11 @@ struct LinearShape {
   int in_features, out_features;
 };
 
+// Features in a row of linear_backward_weights' scratch.
+constexpr std::size_t padded_features(int features) {
+  return (static_cast<std::size_t>(features) + kGroup - 1) / kGroup * kGroup;
+}
+
 // Activations and their gradients are 64-byte aligned; parameters and their gradients need not be, and have
 // PyTorch's layouts. Functions without `groups` work on one group.
 struct Kernels {
@@ -52,7 +57,8 @@ struct Kernels {
                          bool relu, float* out);
   void (*linear_backward_data)(const LinearShape&, const float* out_gradient, const float* weight,
                                float* in_gradient);
-  // in_rows: scratch of groups*kGroup rows of in_features floats.
+  // in_rows: scratch, 64-byte aligned, of groups*kGroup rows of padded_features floats, zero before the first
+  // use.
   void (*linear_backward_weights)(const LinearShape&, int groups, const float* in, const float* out_gradient,
                                   float* in_rows, float* weight_gradient, float* bias_gradient);
 

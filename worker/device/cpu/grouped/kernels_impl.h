@@ -427,37 +427,83 @@ void rows_to_group(int samples, std::size_t values, const float* rows, bool relu
   }
 }
 
-// One row of the weights' gradient: sum over samples of (the sample's gradient) x (the sample's inputs).
-inline void linear_weight_row(std::size_t in_features, int groups, const float* gradient,
-                              std::size_t group_stride, const float* in_rows, float* to) {
-  for (std::size_t i = 0; i < in_features; ++i) to[i] = 0;
+// Gradient of kVector x Vectors neighbouring weights of Outputs rows: the sum over samples of (the sample's
+// gradient) x (the sample's inputs), in sample order.
+constexpr int kLinearRows = kManyRegisters ? 10 : 4;
+
+template <int Outputs, int Vectors>
+inline void linear_weights_tile(const LinearShape& s, int groups, const float* gradient, const float* in_rows,
+                                int columns, float* to) {
+  const std::size_t stride = padded_features(s.in_features);
+  const std::size_t group_stride = static_cast<std::size_t>(s.out_features) * kGroup;
+  Vector sum[Outputs][Vectors] = {};
   for (int g = 0; g < groups; ++g) {
-    const float* d = gradient + g * group_stride;
-    const float* rows = in_rows + static_cast<std::size_t>(g) * kGroup * in_features;
-    for (std::size_t i = 0; i < in_features; ++i) {
-      float sum = to[i];
-      for (int n = 0; n < kGroup; ++n) sum += d[n] * rows[n * in_features + i];
-      to[i] = sum;
+    for (int n = 0; n < kGroup; ++n) {
+      const float* row = in_rows + (static_cast<std::size_t>(g) * kGroup + n) * stride;
+      for (int v = 0; v < Vectors; ++v) {
+        const Vector value = load(row + v * kVector);
+        for (int o = 0; o < Outputs; ++o) sum[o][v] += gradient[g * group_stride + o * kGroup + n] * value;
+      }
     }
+  }
+  for (int o = 0; o < Outputs; ++o) {  // the weights' rows are neither aligned nor padded
+    for (int v = 0; v < Vectors; ++v) {
+      const int count = smaller(kVector, columns - v * kVector);
+      if (count > 0)
+        __builtin_memcpy(to + o * static_cast<std::size_t>(s.in_features) + v * kVector, &sum[o][v],
+                         count * sizeof(float));
+    }
+  }
+}
+
+template <int Outputs>
+inline void linear_weights_rows(const LinearShape& s, int groups, const float* gradient, const float* in_rows,
+                                float* to) {
+  constexpr int kVectors = kVector == kGroup ? 1 : 2;
+  constexpr int kColumns = kVector * kVectors;
+  static_assert(kGroup % kColumns == 0);
+  for (int i = 0; i < s.in_features; i += kColumns)
+    linear_weights_tile<Outputs, kVectors>(s, groups, gradient, in_rows + i, s.in_features - i, to + i);
+}
+
+// [features][kGroup] of every group to [kGroup][padded features]; the padding is left as it is.
+inline void linear_in_rows(const LinearShape& s, int groups, const float* in, float* in_rows) {
+  const std::size_t stride = padded_features(s.in_features);
+  for (int g = 0; g < groups; ++g) {
+    for (int i = 0; i < s.in_features; ++i, in += kGroup) {
+      for (int n = 0; n < kGroup; ++n)
+        in_rows[(static_cast<std::size_t>(g) * kGroup + n) * stride + i] = in[n];
+    }
+  }
+}
+
+inline void linear_backward_bias(const LinearShape& s, int groups, const float* out_gradient,
+                                 float* bias_gradient) {
+  alignas(64) float values[kTree][kGroup];
+  for (int begin = 0; begin < s.out_features; begin += kTree) {
+    const int count = smaller(kTree, s.out_features - begin);
+    for (int j = 0; j < count; ++j) {
+      Samples sum = {};
+      for (int g = 0; g < groups; ++g)
+        sum += *reinterpret_cast<const Samples*>(
+            out_gradient + (static_cast<std::size_t>(g) * s.out_features + begin + j) * kGroup);
+      *reinterpret_cast<Samples*>(values[j]) = sum;
+    }
+    sum_samples(values, count, bias_gradient + begin);
   }
 }
 
 void linear_backward_weights(const LinearShape& s, int groups, const float* in, const float* out_gradient,
                              float* in_rows, float* weight_gradient, float* bias_gradient) {
-  const auto in_features = static_cast<std::size_t>(s.in_features);
-  const std::size_t stride = static_cast<std::size_t>(s.out_features) * kGroup;
-  for (int g = 0; g < groups; ++g)
-    group_to_rows(in_features, in + g * in_features * kGroup, in_rows + g * in_features * kGroup);
-  for (int o = 0; o < s.out_features; ++o) {
-    linear_weight_row(in_features, groups, out_gradient + o * kGroup, stride, in_rows,
-                      weight_gradient + o * in_features);
-    Samples sum = {};
-    for (int g = 0; g < groups; ++g)
-      sum += *reinterpret_cast<const Samples*>(out_gradient + g * stride + o * kGroup);
-    alignas(64) float values[1][kGroup];
-    *reinterpret_cast<Samples*>(values[0]) = sum;
-    sum_samples(values, 1, bias_gradient + o);
-  }
+  linear_in_rows(s, groups, in, in_rows);
+  int o = 0;
+  const auto row = static_cast<std::size_t>(s.in_features);
+  for (; o + kLinearRows <= s.out_features; o += kLinearRows)
+    linear_weights_rows<kLinearRows>(s, groups, out_gradient + o * kGroup, in_rows,
+                                     weight_gradient + o * row);
+  for (; o < s.out_features; ++o)
+    linear_weights_rows<1>(s, groups, out_gradient + o * kGroup, in_rows, weight_gradient + o * row);
+  linear_backward_bias(s, groups, out_gradient, bias_gradient);
 }
 
 void mask_by_relu(std::size_t values, const float* activation, float* gradient) {

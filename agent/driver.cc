@@ -1,0 +1,436 @@
+#include "agent/driver.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "agent/local_address.h"
+#include "agent/proc_scan.h"
+#include "agent/report.h"
+#include "agent/spawn.h"
+#include "proto/contract.h"
+#include "proto/ids.h"
+
+extern char** environ;
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+Millis now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Loop::Clock::now().time_since_epoch()).count();
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::filesystem::path run_dir(const JobSpec& spec) {
+  return spec.log_dir.empty() ? spec.log_dir : spec.log_dir / run_folder(spec.run_id);
+}
+
+std::filesystem::path prepared_event_file(const JobSpec& spec) {
+  if (spec.log_dir.empty()) return {};
+  std::error_code ignored;  // prepare() tells
+  std::filesystem::create_directories(run_dir(spec), ignored);
+  return run_dir(spec) / "events.jsonl";
+}
+
+Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
+  Settings settings;
+  settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
+  settings.nproc = spec.nproc;
+  settings.min_nodes = spec.nodes.min;
+  settings.max_nodes = spec.nodes.max;
+  settings.max_restarts = spec.max_restarts;
+  settings.hosting = link.hosting();
+  settings.endpoint = link.endpoint();
+  settings.host = host;
+  settings.join_timeout = spec.rendezvous.join_timeout.count();
+  settings.shutdown_timeout = spec.shutdown_timeout.count();
+  return settings;
+}
+
+}  // namespace
+
+Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signals& signals)
+    : spec_(spec),
+      token_(std::move(token)),
+      trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
+      guardian_(guardian),
+      signals_(signals),
+      console_(loop_,
+               [this](bool congested) {
+                 for (auto& [serial, worker] : workers_) worker->pause_output(congested);
+               }),
+      view_(console_),
+      log_(prepared_event_file(spec), host_name()) {
+  for (char** entry = environ; *entry != nullptr; ++entry) inherited_.emplace_back(*entry);
+  setting_ = {spec.run_id, spec.role, spec.max_restarts, usable_cores(), token_};
+  identity_.member_id = random_id();
+  identity_.host = host_name();
+}
+
+Driver::~Driver() {
+  std::error_code ignored;
+  if (!scratch_.empty()) std::filesystem::remove_all(scratch_, ignored);
+}
+
+int Driver::run() {
+  if (Status status = prepare(); !status.ok()) {
+    console_.notice(status.message());
+    console_.flush(signals_.fd());
+    return status.exit_code();
+  }
+  while (!exit_code_) {
+    arm_timer();
+    if (Status status = loop_.run_once(); !status.ok()) {
+      console_.notice(status.message());
+      exit_code_ = status.exit_code();
+    }
+    drain_events();
+  }
+  finish();
+  return *exit_code_;
+}
+
+Status Driver::prepare() {
+  if (std::error_code error; !spec_.log_dir.empty()) {
+    std::filesystem::create_directories(run_dir(spec_), error);
+    if (error) {
+      return Status(kExitUsage, "--log_dir " + spec_.log_dir.string() + ": cannot create " +
+                                    run_dir(spec_).string() + ": " + error.message());
+    }
+  }
+  hold_master_port();
+  signals_.watch(loop_, [this](int number) { from_signal(number); });
+  auto link = Link::start(spec_.rendezvous, loop_, [this](auto event) { from_client(std::move(event)); });
+  if (!link.ok()) return link.status();
+  link_ = std::move(link).value();
+  state_ = initial_state(settings_of(spec_, *link_, identity_.host), now_ms());
+  log_.write("start",
+             {{"run_id", spec_.run_id}, {"endpoint", link_->endpoint()}, {"hosting", link_->hosting()}});
+  return {};
+}
+
+void Driver::drain_events() {
+  while (!events_.empty() && !exit_code_) {
+    const Event event = std::move(events_.front());
+    events_.pop_front();
+    for (const Action& action : decide(state_, event, now_ms())) {
+      std::visit([this](const auto& a) { act(a); }, action);
+    }
+  }
+}
+
+void Driver::arm_timer() {
+  if (timer_) loop_.cancel(*timer_);
+  timer_.reset();
+  const std::optional<Millis> due = next_deadline(state_);
+  if (!due) return;
+  timer_ = loop_.call_at(Loop::Clock::time_point(std::chrono::milliseconds(*due)), [this] {
+    timer_.reset();
+    events_.push_back(event::Tick{});
+  });
+}
+
+void Driver::finish() {
+  view_.clear();
+  workers_.clear();
+  sweep(token_);
+  link_->client().close(1s);
+  link_.reset();
+  console_.flush(signals_.fd());
+}
+
+// --- what happens
+// -------------------------------------------------------------------------------------------
+
+void Driver::from_client(rendezvous::ClientEvent event) {
+  if (auto* connected = std::get_if<rendezvous::Connected>(&event)) {
+    const std::string& chosen = spec_.rendezvous.local_address;
+    identity_.address =
+        chosen.empty() ? reachable_address(connected->local_address, spec_.rendezvous.host) : chosen;
+    events_.push_back(event::Connected{});
+  } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
+    if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));
+  } else if (auto* lost = std::get_if<rendezvous::Disconnected>(&event)) {
+    log_.write("disconnected", {{"why", lost->why.message()}, {"attempt", lost->attempt}});
+    events_.push_back(event::Disconnected{lost->why.message(), lost->permanent});
+  } else if (auto* done = std::get_if<rendezvous::KvDone>(&event)) {
+    auto worker = workers_.find(done->local_rank);
+    if (worker == workers_.end()) return;
+    control::FromAgent reply;
+    *reply.mutable_kv() = std::move(done->reply);
+    worker->second->send(reply);
+  }
+}
+
+void Driver::from_signal(int number) {
+  switch (number) {
+    case SIGCHLD:
+      return reap_children();
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+    case SIGQUIT:
+      log_.write("signal", {{"signal", describe_signal(number)}});
+      events_.push_back(event::Signal{number});
+      return;
+    case SIGUSR1:
+    case SIGUSR2:
+    case SIGCONT:
+      for (auto& [serial, worker] : workers_) worker->signal_group(number);
+      return;
+    case SIGTSTP:
+      for (auto& [serial, worker] : workers_) worker->signal_group(SIGSTOP);
+      return stop_self();
+    default:
+      return;
+  }
+}
+
+void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromWorker& message) {
+  using Body = control::FromWorker;
+  switch (message.body_case()) {
+    case Body::kHello:
+      if (message.hello().protocol() == kControlProtocol) return worker.send(start_message());
+      return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
+                            std::to_string(kControlProtocol) + " and " +
+                            std::to_string(message.hello().protocol()) + "): install both from one build");
+    case Body::kKv:
+      return link_->client().kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/",
+                                message.kv());
+    case Body::kProgress:
+      if (state_.group.assignment.group_rank == 0 && worker.local_rank() == 0)
+        view_.update(message.progress());
+      return;
+    case Body::kCollectiveBroken:
+      events_.push_back(
+          event::WorkerBroken{worker.generation(), worker.local_rank(), message.collective_broken().error()});
+      return;
+    case Body::kCompleted: {
+      const control::Completed& done = message.completed();
+      events_.push_back(
+          event::WorkerCompleted{{done.step(), done.loss(), done.accuracy(), done.model_path()}});
+      return;
+    }
+    case Body::kFault:
+      return worker.set_error(message.fault().message());
+    case Body::BODY_NOT_SET:
+      return;
+  }
+}
+
+// Workers, orphans that came to us as their subreaper, and the guardian.
+void Driver::reap_children() {
+  for (;;) {
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const pid_t pid = info.si_pid;
+    auto worker =
+        std::find_if(workers_.begin(), workers_.end(), [&](auto& w) { return w.second->pid() == pid; });
+    if (worker != workers_.end()) {
+      worker->second->reap();
+      continue;
+    }
+    waitpid(pid, nullptr, 0);
+    if (pid == guardian_.pid()) {
+      guardian_.forget();
+      if (++guardian_restarts_ < 100) guardian_.start();
+    }
+  }
+}
+
+void Driver::worker_exited(const WorkerProcess& worker) { sweep(worker_token(token_, worker.local_rank())); }
+
+std::vector<pid_t> Driver::known_children() const {
+  std::vector<pid_t> known = {guardian_.pid()};
+  for (const auto& [serial, worker] : workers_) known.push_back(worker->pid());
+  return known;
+}
+
+// Kills what left its group (setsid, a daemon). Its parent is dead, so it is our child now: without unknown
+// children there is nothing to look for. A process may fork meanwhile, hence the rounds.
+void Driver::sweep(const std::string& token) {
+  for (int round = 0; round < 10 && has_other_children(known_children()); ++round) {
+    if (kill_by_token(token) == 0) return;
+  }
+}
+
+// --- what to do
+// ---------------------------------------------------------------------------------------------
+
+void Driver::act(const action::StartWorkers& a) {
+  log_.write("start_workers", {{"generation", a.assignment.generation},
+                               {"group_rank", a.assignment.group_rank},
+                               {"world_size", a.assignment.world_size},
+                               {"restart_count", a.assignment.restart_count},
+                               {"reason", a.assignment.reason}});
+  workers_.clear();
+  view_.clear();
+  for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
+    start_worker(plan_worker(a.assignment, local_rank));
+  }
+}
+
+WorkerPlan Driver::plan_worker(const Assignment& assignment, int local_rank) {
+  WorkerPlan plan;
+  plan.generation = assignment.generation;
+  plan.local_rank = local_rank;
+  plan.rank = assignment.here().first_rank + local_rank;
+  plan.control = trainer_ != nullptr;
+  plan.prefix = "[" + spec_.role + ":" + std::to_string(plan.rank) + "] ";
+  plan.log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan.generation, plan.rank);
+  std::error_code ignored;  // opening the files tells
+  if (!plan.log_dir.empty()) std::filesystem::create_directories(plan.log_dir, ignored);
+  if (const auto dir = error_dir(plan.log_dir, plan.rank); !dir.empty()) {
+    plan.error_file = dir / "error.json";
+    std::filesystem::remove(plan.error_file, ignored);
+  }
+  plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
+                                        plan.control ? kControlFd : -1, plan.error_file.string());
+  plan.argv = trainer_ != nullptr
+                  ? std::vector<std::string>{trainer_->worker_binary.string()}
+                  : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
+  return plan;
+}
+
+// dtrun-worker says over the control socket why it failed; other programs may write an error file.
+std::filesystem::path Driver::error_dir(const std::filesystem::path& log_dir, int rank) {
+  std::error_code error;
+  if (!log_dir.empty()) return std::filesystem::absolute(log_dir, error);
+  if (trainer_ != nullptr) return {};
+  if (scratch_.empty()) {
+    std::string path = (std::filesystem::temp_directory_path(error) / "dtrun-XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr) return {};
+    scratch_ = path;
+  }
+  const std::filesystem::path dir = scratch_ / std::to_string(rank);
+  std::filesystem::create_directories(dir, error);
+  return dir;
+}
+
+void Driver::start_worker(WorkerPlan plan) {
+  const int serial = next_serial_++;
+  const std::int64_t generation = plan.generation;
+  auto& slot = workers_[serial];
+  WorkerProcess::Callbacks callbacks;
+  callbacks.message = [this, serial](const control::FromWorker& message) {
+    from_worker(*workers_.at(serial), serial, message);
+  };
+  callbacks.exited = [this, serial] { worker_exited(*workers_.at(serial)); };
+  callbacks.ended = [this, generation](WorkerOutcome outcome, bool never_ran) {
+    log_.write("worker_ended", {{"generation", generation},
+                                {"rank", outcome.rank},
+                                {"pid", outcome.pid},
+                                {"how", describe_exit(outcome.exit_code, outcome.signal)},
+                                {"error", outcome.error}});
+    events_.push_back(event::WorkerExited{generation, std::move(outcome), never_ran});
+  };
+  const int rank = plan.rank;
+  slot = std::make_unique<WorkerProcess>(loop_, console_, std::move(plan), std::move(callbacks));
+  slot->start();
+  if (slot->pid() > 0) {
+    log_.write("worker_started", {{"generation", generation}, {"rank", rank}, {"pid", slot->pid()}});
+  }
+}
+
+control::FromAgent Driver::start_message() const {
+  control::FromAgent message;
+  control::Start* start = message.mutable_start();
+  start->set_config_json(trainer_->config_json);
+  start->set_address(state_.group.assignment.here().address);
+  start->set_lanes(trainer_->lanes);
+  return message;
+}
+
+void Driver::act(const action::SignalWorkers& a) {
+  log_.write("signal_workers", {{"signal", describe_signal(a.number)}});
+  for (auto& [serial, worker] : workers_) worker->signal_group(a.number);
+}
+
+void Driver::act(const action::AbortWorkers& a) {
+  log_.write("abort_workers", {{"reason", a.reason}});
+  control::FromAgent message;
+  message.mutable_stop()->set_kind(control::Stop::ABORT);
+  message.mutable_stop()->set_reason(a.reason);
+  for (auto& [serial, worker] : workers_) worker->send(message);
+}
+
+void Driver::act(const action::SendJoin& a) {
+  log_.write("join", {{"generation", a.generation}, {"group_rank", a.group_rank}});
+  link_->client().send(to_message(a, spec_, identity_));
+}
+
+void Driver::act(const action::SendHeartbeat& a) { link_->client().send(to_message(a)); }
+
+void Driver::act(const action::SendFailure& a) {
+  log_.write("report_failure", {{"generation", a.generation},
+                                {"rank", a.outcome.rank},
+                                {"how", describe_exit(a.outcome.exit_code, a.outcome.signal)},
+                                {"collateral", a.outcome.collateral}});
+  link_->client().send(to_message(a));
+}
+
+void Driver::act(const action::SendStopped& a) {
+  log_.write("stopped", {{"generation", a.generation}});
+  view_.clear();
+  link_->client().send(to_message(a));
+}
+
+void Driver::act(const action::SendFinished& a) {
+  log_.write("finished", {{"generation", a.generation}});
+  view_.clear();
+  link_->client().send(to_message(a));
+}
+
+void Driver::act(const action::SendLeave& a) {
+  log_.write("leave", {{"signal", a.signal}});
+  link_->client().send(to_message(a));
+}
+
+// The server has no news of departures, so this last moment of the host's life is spent looking.
+void Driver::act(const action::AwaitMembers& a) {
+  if (link_->members() <= 1) {
+    events_.push_back(event::MembersLeft{});
+  } else {
+    loop_.call_at(Loop::Clock::now() + 20ms, [this, a] { act(a); });
+  }
+}
+
+void Driver::act(const action::DropOutput&) { console_.drop(); }
+
+void Driver::act(const action::Print& a) {
+  log_.write("notice", {{"text", a.text}});
+  console_.notice(a.text);
+}
+
+void Driver::act(const action::End& a) {
+  log_.write("end", {{"exit_code", a.exit_code}});
+  exit_code_ = a.exit_code;
+}
+
+// For MASTER_PORT: SO_REUSEADDR lets rank 0's program listen on the port that we keep from everybody else.
+void Driver::hold_master_port() {
+  master_port_.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(master_port_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  socklen_t size = sizeof any;
+  if (bind(master_port_.get(), reinterpret_cast<sockaddr*>(&any), size) == 0 &&
+      getsockname(master_port_.get(), reinterpret_cast<sockaddr*>(&any), &size) == 0) {
+    identity_.master_port = ntohs(any.sin_port);
+  }
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,98 @@
+// Carries the decisions of agent/decide.h out: turns what happens (signals, workers, the coordinator, time)
+// into events, asks what to do, and does it. One thread; owns everything of the agent that is not pure.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/console.h"
+#include "agent/decide.h"
+#include "agent/environment.h"
+#include "agent/events.h"
+#include "agent/guardian.h"
+#include "agent/job_spec.h"
+#include "agent/link.h"
+#include "agent/loop.h"
+#include "agent/messages.h"
+#include "agent/progress_view.h"
+#include "agent/signals.h"
+#include "agent/worker_process.h"
+
+namespace dtrun::agent {
+
+class Driver {
+ public:
+  // `token` is the guardian's.
+  Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signals& signals);
+  ~Driver();
+
+  // Until the job has ended here; the exit code of the contract.
+  int run();
+
+ private:
+  Status prepare();
+  void drain_events();
+  void arm_timer();
+  void finish();
+
+  // Sources of events.
+  void from_client(rendezvous::ClientEvent event);
+  void from_signal(int number);
+  void from_worker(WorkerProcess& worker, int serial, const control::FromWorker& message);
+  void reap_children();
+  void worker_exited(const WorkerProcess& worker);
+
+  // Actions.
+  void act(const action::StartWorkers& a);
+  void act(const action::SignalWorkers& a);
+  void act(const action::AbortWorkers& a);
+  void act(const action::SendJoin& a);
+  void act(const action::SendHeartbeat& a);
+  void act(const action::SendFailure& a);
+  void act(const action::SendStopped& a);
+  void act(const action::SendFinished& a);
+  void act(const action::SendLeave& a);
+  void act(const action::AwaitMembers& a);
+  void act(const action::DropOutput& a);
+  void act(const action::Print& a);
+  void act(const action::End& a);
+
+  WorkerPlan plan_worker(const Assignment& assignment, int local_rank);
+  void start_worker(WorkerPlan plan);
+  control::FromAgent start_message() const;
+  std::filesystem::path error_dir(const std::filesystem::path& log_dir, int rank);
+  void sweep(const std::string& token);
+  std::vector<pid_t> known_children() const;
+  void hold_master_port();
+
+  const JobSpec& spec_;
+  const std::string token_;
+  const BuiltinTrainer* const trainer_;  // null for another program
+  Guardian& guardian_;
+  int guardian_restarts_ = 0;
+  Signals& signals_;
+  Loop loop_;
+  Console console_;
+  ProgressView view_;
+  EventLog log_;
+  Identity identity_;
+  Descriptor master_port_;         // bound, never listening: keeps the port free for rank 0
+  std::filesystem::path scratch_;  // error files of workers when there is no log directory
+  std::vector<std::string> inherited_;
+  WorkerSetting setting_;
+
+  State state_;
+  std::deque<Event> events_;
+  std::optional<Loop::TimerId> timer_;
+  std::optional<int> exit_code_;
+  std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial: a reply that comes late finds nobody
+  int next_serial_ = 0;
+  std::unique_ptr<Link> link_;  // goes first: its events come here
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,103 @@
+#include "agent/local_address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace dtrun::agent {
+namespace {
+
+std::string numeric(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address->sa_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  } else if (address->sa_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof text);
+  }
+  return text;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+bool is_numeric(const std::string& host) {
+  in6_addr scratch;
+  return inet_pton(AF_INET, host.c_str(), &scratch) == 1 || inet_pton(AF_INET6, host.c_str(), &scratch) == 1;
+}
+
+struct Interface {
+  std::string address;
+  bool loopback;
+  bool ipv4;
+};
+
+std::vector<Interface> interfaces() {
+  std::vector<Interface> found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || !(entry->ifa_flags & IFF_UP)) continue;
+    const std::string address = numeric(entry->ifa_addr);
+    if (!address.empty()) {
+      found.push_back(
+          {address, (entry->ifa_flags & IFF_LOOPBACK) != 0, entry->ifa_addr->sa_family == AF_INET});
+    }
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+bool is_ours(const std::string& address) {
+  if (is_loopback(address)) return true;
+  for (const Interface& interface : interfaces()) {
+    if (interface.address == address) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  std::vector<std::string> addresses;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    addresses.push_back(numeric(entry->ai_addr));
+  }
+  freeaddrinfo(list);
+  return addresses;
+}
+
+}  // namespace
+
+std::optional<std::string> listen_address(const std::string& host) {
+  if (is_numeric(host)) {
+    if (!is_ours(host)) return std::nullopt;
+    return host;
+  }
+  for (const std::string& address : resolve(host)) {
+    if (!is_ours(address)) continue;
+    if (host == "localhost") return address;
+    return address.find(':') == std::string::npos ? "0.0.0.0" : "::";
+  }
+  return std::nullopt;
+}
+
+std::string reachable_address(const std::string& address, const std::string& host) {
+  if (!is_loopback(address) || is_numeric(host) || host == "localhost") return address;
+  std::string any;
+  for (const Interface& interface : interfaces()) {
+    if (interface.loopback || interface.address.starts_with("fe80")) continue;
+    if (interface.ipv4) return interface.address;
+    if (any.empty()) any = interface.address;
+  }
+  return any.empty() ? address : any;
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,17 @@
+// Which addresses are this machine's: who hosts the coordinator, and what peers are told.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace dtrun::agent {
+
+// If `host` (a name or numeric address) means this machine: the numeric address on which a coordinator for it
+// should listen, "0.0.0.0" or "::" for a name that other machines know too. May wait for the name service.
+std::optional<std::string> listen_address(const std::string& host);
+
+// `address`, unless it is loopback although `host` is a name that other machines use (Debian maps a machine's
+// own name to 127.0.1.1): then the first address of an interface that is up, if there is one.
+std::string reachable_address(const std::string& address, const std::string& host);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,34 @@
+// Translates between the wire's messages and the pure core's structs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "agent/decide.h"
+#include "agent/job_spec.h"
+#include "proto/rendezvous.pb.h"
+
+namespace dtrun::agent {
+
+namespace wire = dtrun::rendezvous::v1;
+
+// Nothing for a message that this version does not know.
+std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpec& spec);
+
+wire::FromAgent to_message(const action::SendHeartbeat& send);
+wire::FromAgent to_message(const action::SendFailure& send);
+wire::FromAgent to_message(const action::SendStopped& send);
+wire::FromAgent to_message(const action::SendFinished& send);
+wire::FromAgent to_message(const action::SendLeave& send);
+
+// Who this agent is: the part of Join that the core does not decide.
+struct Identity {
+  std::string member_id;
+  std::string host;
+  std::string address;
+  int master_port = 0;
+};
+wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, const Identity& identity);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,43 @@
+// Progress of the built-in trainer as text: a bar for a terminal, a line for a log. Pure, but for the memory
+// of recent steps from which the time left is guessed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace dtrun::agent {
+
+struct ProgressPoint {
+  enum class Phase { kLoading, kTraining, kEvaluating, kSaving };
+  Phase phase = Phase::kLoading;
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;
+  double loss = 0;
+  double samples_per_second = 0;
+  double accuracy = -1;  // negative: none yet
+  std::optional<double> seconds_left;
+};
+
+// "[=====>    ]  55 % 1290/2345  loss 0.312  9,800 samples/s  11 s left", at most `columns` wide.
+std::string progress_bar(const ProgressPoint& point, int columns);
+
+// "step 1290 of 2345 (55 %), loss 0.312, 9,800 samples/s, 11 s left"
+std::string progress_line(const ProgressPoint& point);
+
+// "45 s", "3 min 20 s", "2 h 05 min"
+std::string duration_text(double seconds);
+
+// Time left from the pace of the last half minute, so that an evaluation or a pause fades out.
+class Pace {
+ public:
+  // `now` in seconds of a steady clock.
+  std::optional<double> seconds_left(std::int64_t step, std::int64_t total, double now);
+
+ private:
+  std::deque<std::pair<double, std::int64_t>> recent_;
+};
+
+}  // namespace dtrun::agent

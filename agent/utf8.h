@@ -1,0 +1,13 @@
+// Makes a line of any bytes fit for a protobuf string and a terminal.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dtrun::agent {
+
+// The part after the last carriage return (what a terminal would show), with '?' for control characters and
+// for bytes that are not UTF-8. Newlines and tabs stay.
+std::string printable(std::string_view text);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,218 @@
+#include "agent/worker_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "agent/pidfd.h"
+#include "agent/spawn.h"
+#include "agent/utf8.h"
+#include "proto/exit_codes.h"
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long a pipe that somebody still holds is read after the worker's end.
+constexpr auto kOutputAfterEnd = 1s;
+
+std::filesystem::path file_in(const std::filesystem::path& dir, const char* name) {
+  return dir.empty() ? dir : dir / name;
+}
+
+// The error file of torch.distributed.elastic: {"message": "..."} or {"message": {"message": "...", ...}}.
+std::string error_message(const nlohmann::json& document) {
+  if (!document.is_object() || !document.contains("message")) return "";
+  const auto& message = document["message"];
+  if (message.is_string()) return message.get<std::string>();
+  return error_message(message);
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Callbacks callbacks)
+    : loop_(loop), plan_(std::move(plan)), callbacks_(std::move(callbacks)) {
+  out_.emplace(Output{
+      {}, LogWriter(console, Console::Stream::kOut, plan_.prefix, file_in(plan_.log_dir, "stdout.log"))});
+  err_.emplace(Output{
+      {}, LogWriter(console, Console::Stream::kErr, plan_.prefix, file_in(plan_.log_dir, "stderr.log"))});
+}
+
+WorkerProcess::~WorkerProcess() {
+  if (late_timer_) loop_.cancel(*late_timer_);
+  for (Output* output : {&*out_, &*err_}) unwatch(output);
+  if (handle_.open()) loop_.forget(handle_.get());
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+}
+
+// Child's ends: stdin, stdout, stderr, control (-1 if it has none). Ours are stored.
+bool WorkerProcess::make_channels(int child_fds[4]) {
+  child_fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  int ends[2];
+  int next = 1;
+  for (Output* output : {&*out_, &*err_}) {
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    output->pipe.reset(ends[0]);
+    child_fds[next++] = ends[1];
+  }
+  if (!plan_.control) return child_fds[0] >= 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  child_fds[3] = ends[1];
+  control_ = std::make_unique<ControlChannel>(loop_, Descriptor(ends[0]), callbacks_.message,
+                                              [this](const std::string& error) { condemn(error); });
+  return child_fds[0] >= 0;
+}
+
+void WorkerProcess::start() {
+  started_at_ = exited_at_ = Loop::Clock::now();
+  int child_fds[4] = {-1, -1, -1, -1};
+  const bool made = make_channels(child_fds);
+  const int error = errno;
+  Descriptor owned[4] = {Descriptor(child_fds[0]), Descriptor(child_fds[1]), Descriptor(child_fds[2]),
+                         Descriptor(child_fds[3])};
+  if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
+
+  auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3]});
+  if (!pid.ok()) return start_failed(pid.status());
+  pid_ = last_pid_ = pid.value();
+  for (Output* output : {&*out_, &*err_}) watch(output);
+  handle_.reset(open_pidfd(pid_));  // without one, SIGCHLD alone tells
+  if (handle_.open()) loop_.watch(handle_.get(), EPOLLIN, [this](std::uint32_t) { reap(); });
+}
+
+void WorkerProcess::start_failed(const Status& status) {
+  error_ = status.message();
+  exit_code_ = status.exit_code();
+  ended_ = true;
+  control_.reset();
+  for (Output* output : {&*out_, &*err_}) finish_output(output);
+  callbacks_.ended(outcome(), exit_code_ == 126 || exit_code_ == 127);
+}
+
+void WorkerProcess::signal_group(int number) {
+  if (pid_ <= 0) return;
+  kill(-pid_, number);
+  // A stopped process would sleep through the request to end.
+  if (number != SIGKILL && number != SIGSTOP) kill(-pid_, SIGCONT);
+}
+
+void WorkerProcess::send(const control::FromAgent& message) {
+  if (control_) control_->send(message);
+}
+
+void WorkerProcess::condemn(const std::string& why) {
+  error_ = why;
+  condemned_ = true;
+  signal_group(SIGKILL);
+}
+
+void WorkerProcess::pause_output(bool paused) {
+  paused_ = paused;
+  for (Output* output : {&*out_, &*err_}) {
+    if (paused) {
+      unwatch(output);
+    } else if (output->pipe.open()) {
+      watch(output);
+    }
+  }
+}
+
+void WorkerProcess::watch(Output* output) {
+  if (paused_ || output->watched) return;
+  output->watched =
+      loop_.watch(output->pipe.get(), EPOLLIN, [this, output](std::uint32_t) { read_output(output); });
+}
+
+void WorkerProcess::unwatch(Output* output) {
+  if (output->watched) loop_.forget(output->pipe.get());
+  output->watched = false;
+}
+
+void WorkerProcess::read_output(Output* output) {
+  char chunk[65536];
+  const ssize_t n = read(output->pipe.get(), chunk, sizeof chunk);
+  if (n > 0) return output->writer.push({chunk, static_cast<std::size_t>(n)});
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  finish_output(output);
+  check_ended();
+}
+
+void WorkerProcess::finish_output(Output* output) {
+  unwatch(output);
+  output->pipe.reset();
+  output->writer.finish();
+}
+
+void WorkerProcess::reap() {
+  if (pid_ <= 0) return;
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    return;
+  // While the leader is a zombie its number, which is the group's, cannot be given to anybody else.
+  kill(-pid_, SIGKILL);
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+  const bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+  exit_code_ = by_signal ? 0 : info.si_status;
+  signal_ = by_signal ? info.si_status : 0;
+  exited_at_ = Loop::Clock::now();
+  pid_ = -1;
+  if (handle_.open()) loop_.forget(handle_.get());
+  handle_.reset();
+  if (control_) control_->drain_and_close();
+  callbacks_.exited();
+  late_timer_ = loop_.call_at(exited_at_ + kOutputAfterEnd, [this] { output_late(); });
+  check_ended();
+}
+
+void WorkerProcess::output_late() {
+  if (paused_) {
+    late_timer_ = loop_.call_at(Loop::Clock::now() + kOutputAfterEnd, [this] { output_late(); });
+    return;
+  }
+  late_timer_.reset();
+  for (Output* output : {&*out_, &*err_}) {
+    if (output->pipe.open()) finish_output(output);
+  }
+  check_ended();
+}
+
+void WorkerProcess::check_ended() {
+  if (ended_ || pid_ > 0 || out_->pipe.open() || err_->pipe.open()) return;
+  ended_ = true;
+  if (late_timer_) loop_.cancel(*late_timer_);
+  late_timer_.reset();
+  callbacks_.ended(outcome(), false);
+}
+
+WorkerOutcome WorkerProcess::outcome() const {
+  WorkerOutcome outcome;
+  outcome.local_rank = plan_.local_rank;
+  outcome.rank = plan_.rank;
+  outcome.pid = last_pid_;
+  outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
+  outcome.signal = condemned_ ? 0 : signal_;
+  outcome.stderr_tail = err_->writer.tail();
+  outcome.error = error_;
+  if (!outcome.ok() && outcome.error.empty()) outcome.error = error_from_file();
+  outcome.error = printable(outcome.error);
+  outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
+  return outcome;
+}
+
+std::string WorkerProcess::error_from_file() const {
+  if (plan_.error_file.empty()) return "";
+  std::ifstream file(plan_.error_file);
+  const auto document = nlohmann::json::parse(file, nullptr, false);
+  return document.is_discarded() ? "" : error_message(document);
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,46 @@
+// From "host:port" to a connected socket, and what can be told about an endpoint that does not answer as a
+// coordinator would. Blocking, with deadlines, interruptible; knows no gRPC.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace dtrun::rendezvous {
+
+// Tells blocking calls that nobody wants their result any more.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  void raise();                   // for good; any thread
+  int fd() const { return fd_; }  // readable once raised
+
+ private:
+  int fd_;
+};
+
+struct Dialled {
+  int fd = -1;                // connected, non-blocking, close-on-exec; -1: not connected
+  std::string local_address;  // numeric
+  std::string error;          // what went wrong
+  bool unresolved = false;    // the name is unknown
+};
+
+// Resolves the host and connects to the first of its addresses that accepts.
+Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
+             const Interrupt& interrupt);
+
+// Who accepts connections on an endpoint, by what it answers to the preface of an HTTP/2 client.
+enum class Answer {
+  kHttp2,   // a SETTINGS frame: a gRPC server, or something close to it
+  kOther,   // anything else
+  kSilent,  // nothing within the time
+  kGone,    // nobody accepts, or hangs up at once: a coordinator may be just going or coming
+};
+Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
+             const Interrupt& interrupt);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,44 @@
+// The agent as a program of its own, for its process tests: agent_under_test [options] [--] PROGRAM [args…].
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "agent/agent.h"
+
+int main(int argc, char** argv) {
+  dtrun::JobSpec spec;
+  spec.run_id = "test";
+  spec.rendezvous.standalone = true;
+  spec.rendezvous.last_call = std::chrono::milliseconds(200);
+  std::string config;
+  int i = 1;
+  for (; i + 1 < argc && std::string(argv[i]).starts_with("--") && std::string(argv[i]) != "--"; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    const int number = std::atoi(value.c_str());
+    if (name == "--nproc") spec.nproc = number;
+    if (name == "--run_id") spec.run_id = value;
+    if (name == "--max_restarts") spec.max_restarts = number;
+    if (name == "--shutdown_ms") spec.shutdown_timeout = std::chrono::milliseconds(number);
+    if (name == "--join_ms") spec.rendezvous.join_timeout = std::chrono::milliseconds(number);
+    if (name == "--log_dir") spec.log_dir = value;
+    if (name == "--nodes") spec.nodes = {number, number};
+    if (name == "--min_nodes") spec.nodes.min = number;
+    if (name == "--config") config = value;
+    if (name == "--port") {
+      spec.rendezvous.standalone = false;
+      spec.rendezvous.host = "127.0.0.1";
+      spec.rendezvous.port = number;
+    }
+  }
+  if (i < argc && std::string(argv[i]) == "--") ++i;
+  if (config.empty()) {
+    spec.program = dtrun::ExternalProgram{std::vector<std::string>(argv + i, argv + argc)};
+  } else {
+    spec.program = dtrun::BuiltinTrainer{argv[i], config, "", 3};
+    spec.describe_difference = [=](const std::string& theirs) {
+      return config + " here, " + theirs + " there";
+    };
+  }
+  return dtrun::agent::run(spec);
+}

@@ -1,0 +1,314 @@
+#include "agent/decide.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "tests/agent/scenario.h"
+
+using namespace dtrun::agent;
+using dtrun::agent::test::Scenario;
+using dtrun::agent::test::Trace;
+
+namespace doctest {
+template <>
+struct StringMaker<Trace> {
+  static String convert(const Trace& trace) {
+    std::string text;
+    for (const auto& line : trace) text += "\n    " + line;
+    return text.c_str();
+  }
+};
+}  // namespace doctest
+
+namespace {
+
+Settings builtin(int nproc = 2) {
+  Settings settings;
+  settings.builtin = true;
+  settings.nproc = nproc;
+  settings.min_nodes = settings.max_nodes = 2;
+  settings.max_restarts = 3;
+  settings.endpoint = "10.0.0.1:29400";
+  settings.host = "b";
+  return settings;
+}
+
+Settings external(int nproc = 2) {
+  Settings settings = builtin(nproc);
+  settings.builtin = false;
+  return settings;
+}
+
+event::Ended job_end(int exit_code) {
+  event::Ended e;
+  e.job.exit_code = exit_code;
+  e.job.reason = "the reason";
+  return e;
+}
+
+bool printed(const Scenario& s, const std::string& text) {
+  return std::any_of(s.printed.begin(), s.printed.end(),
+                     [&](const auto& line) { return line.find(text) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("a job that succeeds: join, start, finish, end with 0") {
+  Scenario s(builtin());
+  CHECK(s.joins() == Trace{"join g0 as -1", "start g1"});
+  CHECK(s.exits(0, 0) == Trace{});
+  CHECK(s.exits(1, 0) == Trace{"finished g1"});
+  s.happens(event::WorkerCompleted{{2345, 0.302, 0.891, "m"}});
+  CHECK(s.happens(job_end(0)) == Trace{"end 0"});
+  CHECK(printed(s, "done: 2345 steps"));
+  CHECK_FALSE(next_deadline(s.state).has_value());
+}
+
+TEST_CASE("heartbeats go out at the interval that the coordinator asked for") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.passes(3500) == Trace{"heartbeat", "heartbeat", "heartbeat"});
+}
+
+TEST_CASE("the first worker that fails is reported at once and the others are stopped") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "abort", "signal 15"});
+  CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral] [r3 signal 9]"});
+  CHECK(s.assigned(2, 1, "rank 3 on b failed") == Trace{"start g2"});
+  CHECK(printed(s, "rank 3 on b failed; restart 1 of 3"));
+}
+
+TEST_CASE("a program that is not ours gets SIGTERM only, and its exit after that is collateral") {
+  Scenario s(external());
+  s.joins();
+  CHECK(s.exits(0, 1) == Trace{"failure r2 code 1", "signal 15"});
+  CHECK(s.exits(1, 0, SIGTERM) == Trace{"stopped [r2 code 1] [r3 signal 15 collateral]"});
+}
+
+TEST_CASE("workers that do not end within the grace are killed") {
+  Scenario s(external());
+  s.joins();
+  s.exits(0, 1);
+  s.state.link.heartbeat_at.reset();
+  CHECK(s.passes(29999) == Trace{});
+  CHECK(s.passes(30000) == Trace{"signal 9"});
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"stopped [r2 code 1] [r3 signal 9 collateral]"});
+}
+
+TEST_CASE("a worker that dies by a signal that we never sent is a failure even while stopping") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::StopOrder{1, "another node failed"});
+  CHECK(s.exits(0, 0, SIGSEGV) == Trace{"failure r2 signal 11"});
+  CHECK(s.exits(1, 75) == Trace{"stopped [r2 signal 11] [r3 code 75 collateral]"});
+}
+
+TEST_CASE("which failures a restart can help") {
+  struct Case {
+    bool builtin;
+    int code;
+    bool retryable;
+  };
+  for (const Case& c : {Case{true, 1, true},
+                        {true, 64, false},
+                        {true, 66, false},
+                        {true, 70, true},
+                        {true, 78, false},
+                        {false, 1, true},
+                        {false, 2, false},
+                        {false, 63, true},
+                        {false, 64, false},
+                        {false, 78, false},
+                        {false, 79, true}}) {
+    CAPTURE(c.builtin);
+    CAPTURE(c.code);
+    Scenario s(c.builtin ? builtin(1) : external(1));
+    s.joins();
+    const std::string expected = "failure r2 code " + std::to_string(c.code) + (c.retryable ? "" : " final");
+    CHECK(s.exits(0, c.code).front() == expected);
+  }
+  Scenario s(external(1));
+  s.joins();
+  CHECK(s.exits(0, 127, 0, true).front() == "failure r2 code 127 final");
+}
+
+TEST_CASE("the coordinator's stop order stops workers and is answered when they are down") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.happens(event::StopOrder{1, "node c joined"}) == Trace{"abort", "signal 15"});
+  CHECK(s.exits(0, 75) == Trace{});
+  CHECK(s.exits(1, 0, SIGTERM) == Trace{"stopped [r2 code 75 collateral] [r3 signal 15 collateral]"});
+}
+
+TEST_CASE("a stop order of an older generation is dropped") {
+  Scenario s(builtin());
+  s.joins(2);
+  CHECK(s.happens(event::StopOrder{1, "late"}) == Trace{});
+  CHECK(s.assigned(1) == Trace{});
+}
+
+TEST_CASE("workers that stopped because a peer was told to are no failure") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.exits(0, 75) == Trace{});
+  CHECK(s.exits(1, 75) == Trace{"stopped [r2 code 75 collateral] [r3 code 75 collateral]"});
+}
+
+TEST_CASE("a broken collective waits for its cause, then is reported as collateral") {
+  Scenario s(builtin());
+  s.joins();
+  s.state.link.heartbeat_at.reset();
+  CHECK(s.happens(event::WorkerBroken{1, 0, "peer closed"}) == Trace{});
+  CHECK(s.passes(2999) == Trace{});
+  CHECK(s.passes(3000) == Trace{"failure r2 code 76 collateral", "abort", "signal 15"});
+}
+
+TEST_CASE("a broken collective whose cause dies here is reported as that death alone") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::WorkerBroken{1, 0, "peer closed"});
+  s.now = 100;
+  CHECK(s.exits(1, 0, SIGSEGV) == Trace{"failure r3 signal 11", "abort", "signal 15"});
+  s.state.link.heartbeat_at.reset();
+  CHECK(s.passes(5000) == Trace{});
+}
+
+TEST_CASE("a broken collective is not reported when the stop order comes first") {
+  Scenario s(builtin());
+  s.joins();
+  s.state.link.heartbeat_at.reset();
+  s.happens(event::WorkerBroken{1, 0, "peer closed"});
+  CHECK(s.happens(event::StopOrder{1, "node a is lost"}) == Trace{"abort", "signal 15"});
+  CHECK(s.passes(5000) == Trace{});
+}
+
+TEST_CASE("SIGINT reaches the built-in trainer as SIGTERM, and dtrun ends with 130 once workers are down") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.happens(event::Signal{SIGINT}) == Trace{"signal 15"});
+  CHECK(s.exits(0, 75) == Trace{});
+  CHECK(s.exits(1, 75) == Trace{"leave 2", "end 130"});
+}
+
+TEST_CASE("another program gets the signal that dtrun got") {
+  Scenario s(external(1));
+  s.joins();
+  CHECK(s.happens(event::Signal{SIGHUP}) == Trace{"signal 1"});
+  CHECK(s.exits(0, 0, SIGHUP) == Trace{"leave 1", "end 129"});
+}
+
+TEST_CASE("a second signal cuts the grace short, the same one delivered twice does not") {
+  Scenario s(external(1));
+  s.joins();
+  s.happens(event::Signal{SIGTERM});
+  s.now = 10;
+  CHECK(s.happens(event::Signal{SIGTERM}) == Trace{});
+  s.now = 600;
+  CHECK(s.happens(event::Signal{SIGINT}) == Trace{"drop output", "signal 9"});
+  CHECK(s.exits(0, 0, SIGKILL) == Trace{"leave 15", "end 143"});
+}
+
+TEST_CASE("a signal during the rendezvous ends dtrun at once") {
+  Scenario s(builtin());
+  s.happens(event::Connected{});
+  CHECK(s.happens(event::Signal{SIGTERM}) == Trace{"leave 15", "end 143"});
+}
+
+TEST_CASE("workers told to finish their step are aborted when a peer is gone") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::Signal{SIGTERM});
+  CHECK(s.happens(event::WorkerBroken{1, 0, "peer closed"}) == Trace{"abort"});
+}
+
+TEST_CASE("no coordinator within the join timeout is exit code 69 with the reason") {
+  Settings settings = builtin();
+  settings.join_timeout = 12000;
+  Scenario s(settings);
+  s.happens(event::Disconnected{"10.0.0.1:29400: connection refused", false});
+  CHECK(s.passes(11999) == Trace{});
+  CHECK(printed(s, "connection refused; trying for another 7 s"));
+  CHECK(s.passes(12000) == Trace{"leave 0", "end 69"});
+  CHECK(printed(s, "no coordinator at 10.0.0.1:29400 within 12 s: 10.0.0.1:29400: connection refused"));
+}
+
+TEST_CASE("an endpoint that can never work ends dtrun at once") {
+  Scenario s(builtin());
+  CHECK(s.happens(event::Disconnected{"something else listens there", true}) == Trace{"leave 0", "end 69"});
+}
+
+TEST_CASE("waiting says how many joined, where, and how long it lasts, every 5 s") {
+  Scenario s(builtin());
+  s.happens(event::Connected{});
+  s.happens(event::Welcome{"10.0.0.2", 60000});
+  s.happens(event::Waiting{1, 2, 2, false});
+  CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 600 s left");
+  s.happens(event::Waiting{1, 2, 2, false});
+  CHECK(s.printed.size() == 1);
+  s.passes(10000);
+  CHECK(s.printed.size() == 3);
+  CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left");
+}
+
+TEST_CASE("workers outlive a short loss of the coordinator, then make way for the new generation") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.happens(event::Disconnected{"connection reset", false}) == Trace{});
+  CHECK(s.passes(5000) == Trace{});
+  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1", "abort", "signal 15"});
+  CHECK(s.assigned(2) == Trace{});
+  s.exits(0, 75);
+  CHECK(s.exits(1, 75) == Trace{"stopped [r2 code 75 collateral] [r3 code 75 collateral]", "start g2"});
+}
+
+TEST_CASE("a coordinator that is gone for good ends the job with 69 and says what was lost") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::Disconnected{"connection refused", false});
+  CHECK(s.passes(30000) == Trace{"abort", "signal 15"});
+  s.exits(0, 75);
+  CHECK(s.exits(1, 75) == Trace{"leave 0", "end 69"});
+  CHECK(printed(s, "the node that hosts it is lost"));
+}
+
+TEST_CASE("a refusal ends dtrun with the code of its kind") {
+  Scenario s(builtin());
+  s.happens(event::Connected{});
+  CHECK(s.happens(event::Rejected{78, false, "another config"}) == Trace{"leave 0", "end 78"});
+  CHECK(printed(s, "another config"));
+}
+
+TEST_CASE("a failed job ends every agent with the first failure's exit code and the report") {
+  Scenario s(external(1));
+  s.joins();
+  s.exits(0, 3);
+  event::Ended end = job_end(3);
+  end.job.first_failure = WorkerOutcome{};
+  end.job.first_failure->exit_code = 3;
+  end.job.first_failure->host = "b";
+  CHECK(s.happens(end) == Trace{"end 3"});
+  CHECK(printed(s, "the job failed: rank 0 on b failed first: exit code 3"));
+}
+
+TEST_CASE("the agent that hosts the coordinator ends last") {
+  Settings settings = external(1);
+  settings.hosting = true;
+  Scenario s(settings);
+  s.joins();
+  s.exits(0, 0);
+  s.state.link.heartbeat_at.reset();
+  CHECK(s.happens(job_end(0)) == Trace{"await members"});
+  CHECK(s.passes(2500) == Trace{});
+  CHECK(printed(s, "waiting for the other nodes"));
+  CHECK(s.happens(event::MembersLeft{}) == Trace{"end 0"});
+}
+
+TEST_CASE("the job's end while workers run stops them first") {
+  Scenario s(external(1));
+  s.joins();
+  CHECK(s.happens(job_end(69)) == Trace{"signal 15"});
+  CHECK(s.exits(0, 0, SIGTERM) == Trace{"end 69"});
+}

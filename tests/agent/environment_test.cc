@@ -1,0 +1,94 @@
+#include "agent/environment.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+using namespace dtrun::agent;
+
+namespace {
+
+Assignment two_nodes() {
+  Assignment assignment;
+  assignment.generation = 4;
+  assignment.group_rank = 1;
+  assignment.world_size = 5;
+  assignment.nodes = {{"a", "10.0.0.1", 3, 0}, {"b", "10.0.0.2", 2, 3}};
+  assignment.restart_count = 2;
+  assignment.master_address = "10.0.0.1";
+  assignment.master_port = 4711;
+  return assignment;
+}
+
+const WorkerSetting kSetting{"run", "trainer", 5, 8, "abc"};
+
+std::map<std::string, std::string> environment(const std::vector<std::string>& inherited,
+                                               int control_fd = 3) {
+  std::map<std::string, std::string> out;
+  for (const auto& entry :
+       worker_environment(inherited, kSetting, two_nodes(), 1, control_fd, "/logs/error.json")) {
+    const std::size_t equals = entry.find('=');
+    INFO("twice: ", entry);
+    CHECK(out.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a worker finds all of torchrun's variables and ours, and keeps the rest") {
+  const std::map<std::string, std::string> expected = {
+      {"PATH", "/bin"},
+      {"RANK", "4"},
+      {"LOCAL_RANK", "1"},
+      {"WORLD_SIZE", "5"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"GROUP_RANK", "1"},
+      {"GROUP_WORLD_SIZE", "2"},
+      {"ROLE_RANK", "4"},
+      {"ROLE_WORLD_SIZE", "5"},
+      {"ROLE_NAME", "trainer"},
+      {"MASTER_ADDR", "10.0.0.1"},
+      {"MASTER_PORT", "4711"},
+      {"TORCHELASTIC_RESTART_COUNT", "2"},
+      {"TORCHELASTIC_MAX_RESTARTS", "5"},
+      {"TORCHELASTIC_RUN_ID", "run"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", "/logs/error.json"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"OMP_NUM_THREADS", "4"},
+      {"DTRUN_RUN_ID", "run"},
+      {"DTRUN_GENERATION", "4"},
+      {"DTRUN_NODE", "1"},
+      {"DTRUN_RESTART_COUNT", "2"},
+      {"DTRUN_CONTROL_FD", "3"},
+      {"DTRUN_AGENT_TOKEN", "abc.1;"},
+  };
+  CHECK(environment({"PATH=/bin", "RANK=99", "MASTER_PORT=1"}) == expected);
+}
+
+TEST_CASE("what the user set for threads and NCCL errors stays") {
+  const auto env = environment({"OMP_NUM_THREADS=7", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0"});
+  CHECK(env.at("OMP_NUM_THREADS") == "7");
+  CHECK(env.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0");
+}
+
+TEST_CASE("a program without a control socket does not see an outer job's") {
+  CHECK(environment({"DTRUN_CONTROL_FD=3"}, -1).count("DTRUN_CONTROL_FD") == 0);
+}
+
+TEST_CASE("a worker of an inner job carries the outer job's token too") {
+  CHECK(environment({"DTRUN_AGENT_TOKEN=outer.0;"}).at("DTRUN_AGENT_TOKEN") == "outer.0;abc.1;");
+}
+
+TEST_CASE("more workers than cores still get one thread each") {
+  Assignment assignment = two_nodes();
+  assignment.nodes[1].nproc = 64;
+  const auto entries = worker_environment({}, kSetting, assignment, 0, -1, "");
+  CHECK(std::count(entries.begin(), entries.end(), "OMP_NUM_THREADS=1") == 1);
+}
+
+TEST_CASE("${local_rank} is replaced wherever it stands in an argument") {
+  CHECK(worker_arguments({"prog", "--gpu=${local_rank}", "${local_rank}-${local_rank}", "$local_rank"}, 12) ==
+        std::vector<std::string>{"prog", "--gpu=12", "12-12", "$local_rank"});
+}

@@ -1,0 +1,90 @@
+#include "agent/report.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "agent/progress_text.h"
+
+using namespace dtrun::agent;
+
+namespace {
+
+WorkerOutcome worker(int rank, const std::string& host, int code, int signal, bool collateral) {
+  WorkerOutcome outcome;
+  outcome.rank = rank;
+  outcome.local_rank = rank % 2;
+  outcome.host = host;
+  outcome.pid = 4711;
+  outcome.exit_code = code;
+  outcome.signal = signal;
+  outcome.collateral = collateral;
+  outcome.uptime_s = 12.34;
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("the report names the culprit, its last words, the restarts, and who followed") {
+  JobEnd end;
+  end.exit_code = 1;
+  end.first_failure = worker(3, "node-b", 1, 0, false);
+  end.first_failure->stderr_tail = {"Traceback (most recent call last):", "ValueError: boom"};
+  end.first_failure->error = "boom";
+  end.followers = {worker(0, "node-a", 0, SIGTERM, true), worker(2, "node-b", 0, SIGSEGV, false)};
+  end.restart_count = 3;
+  CHECK(failure_report(end, 3) ==
+        "the job failed: rank 3 on node-b failed first: exit code 1 after 12.3 s (local rank 1, pid 4711)\n"
+        "  error:\n"
+        "    boom\n"
+        "  last lines of its stderr:\n"
+        "    Traceback (most recent call last):\n"
+        "    ValueError: boom\n"
+        "  restarts used: 3 of 3\n"
+        "  followed: rank 0 on node-a, signal 15 (SIGTERM)\n"
+        "  followed: rank 2 on node-b, signal 11 (SIGSEGV) of its own");
+}
+
+TEST_CASE("a failure that would come back says why no restart was tried") {
+  JobEnd end;
+  end.first_failure = worker(0, "a", 66, 0, false);
+  end.first_failure->retryable = false;
+  CHECK(failure_report(end, 3).find("0 of 3 (the same failure would come back") != std::string::npos);
+}
+
+TEST_CASE("a job that ended without a failed worker says the coordinator's reason") {
+  JobEnd end;
+  end.reason = "only 1 of 2 nodes joined within 10 s";
+  CHECK(failure_report(end, 0) == "only 1 of 2 nodes joined within 10 s");
+}
+
+TEST_CASE("the final line tells what was reached and where the model lies") {
+  CHECK(done_line({2345, 0.3021, 0.8912, "runs/x/model.safetensors"}) ==
+        "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors");
+  CHECK(done_line({10, 1.5, -1, ""}) == "done: 10 steps, loss 1.500");
+}
+
+TEST_CASE("progress as a line and as a bar that never wraps") {
+  ProgressPoint point;
+  point.phase = ProgressPoint::Phase::kTraining;
+  point.step = 1290;
+  point.total_steps = 2345;
+  point.loss = 0.3119;
+  point.samples_per_second = 9812.4;
+  point.seconds_left = 200;
+  CHECK(progress_line(point) == "step 1290 of 2345 (55 %), loss 0.312, 9,812 samples/s, 3 min 20 s left");
+  CHECK(progress_bar(point, 120) ==
+        "[=============>          ]  55 %  1290/2345  loss 0.312  9,812 samples/s  3 min 20 s left");
+  CHECK(progress_bar(point, 40).size() == 39);
+  point.step = point.total_steps;
+  CHECK(progress_bar(point, 40).starts_with("[========================] 100 %"));
+}
+
+TEST_CASE("time left follows the pace of the last half minute") {
+  Pace pace;
+  CHECK_FALSE(pace.seconds_left(0, 1000, 0).has_value());
+  CHECK(*pace.seconds_left(100, 1000, 10) == doctest::Approx(90));
+  for (int t = 11; t <= 60; ++t) (void)pace.seconds_left(100 + (t - 10) * 2, 1000, t);
+  CHECK(*pace.seconds_left(202, 1000, 61) == doctest::Approx(399));
+  CHECK_FALSE(pace.seconds_left(50, 1000, 62).has_value());
+}

@@ -1,0 +1,231 @@
+// A worker that misbehaves on request, for the agent's process tests: test_worker MODE [ARGUMENT].
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <string>
+
+#include "proto/contract.h"
+#include "proto/control.pb.h"
+#include "proto/framing.h"
+
+namespace {
+
+using namespace dtrun;
+
+[[noreturn]] void sleep_forever() {
+  for (;;) pause();
+}
+
+void say(const std::string& line) { std::cout << line << std::endl; }
+
+int die_by_signal(int number) {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(number, SIG_DFL);
+  kill(getpid(), number);
+  return 0;  // a signal that does not end a process
+}
+
+// A child in the worker's own group.
+pid_t fork_child() {
+  const pid_t child = fork();
+  if (child == 0) sleep_forever();
+  return child;
+}
+
+// A process in its own session whose parent is gone; holds our standard output open.
+pid_t fork_daemon() {
+  int ends[2];
+  if (pipe(ends) != 0) std::exit(99);
+  if (fork() == 0) {
+    setsid();
+    const pid_t daemon = fork();
+    if (daemon == 0) {
+      signal(SIGTERM, SIG_IGN);
+      sleep_forever();
+    }
+    if (write(ends[1], &daemon, sizeof daemon) != sizeof daemon) std::exit(99);
+    _exit(0);
+  }
+  pid_t daemon = -1;
+  if (read(ends[0], &daemon, sizeof daemon) != sizeof daemon) std::exit(99);
+  return daemon;
+}
+
+void list_descriptors() {
+  DIR* dir = opendir("/proc/self/fd");
+  std::string text = "fds";
+  while (const dirent* entry = readdir(dir)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] != '.' && fd != dirfd(dir)) text += " " + std::string(entry->d_name);
+  }
+  closedir(dir);
+  say(text);
+}
+
+void list_signals() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigBlk") || line.starts_with("SigIgn")) say(line);
+  }
+}
+
+void write_bulk(int megabytes) {
+  std::string line(1023, 'x');
+  line += '\n';
+  for (int i = 0; i < megabytes * 1024; ++i) {
+    if (fwrite(line.data(), 1, line.size(), stdout) != line.size()) std::exit(98);
+  }
+  fflush(stdout);
+}
+
+class Control {
+ public:
+  Control() : fd_(std::atoi(std::getenv(kEnvControlFd))) {}
+
+  void send(const control::FromWorker& message) {
+    std::string bytes;
+    append_frame(message.SerializeAsString(), &bytes);
+    send_raw(bytes);
+  }
+  void send_raw(const std::string& bytes) {
+    if (write(fd_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::exit(97);
+  }
+
+  // Exits with 96 at the end of the stream.
+  control::FromAgent receive() {
+    for (;;) {
+      auto frame = reader_.next();
+      if (!frame.ok()) std::exit(95);
+      if (frame.value()) {
+        control::FromAgent message;
+        if (!message.ParseFromString(*frame.value())) std::exit(94);
+        return message;
+      }
+      char chunk[4096];
+      const ssize_t n = read(fd_, chunk, sizeof chunk);
+      if (n <= 0) std::exit(96);
+      reader_.push({chunk, static_cast<std::size_t>(n)});
+    }
+  }
+
+  control::Start hello(unsigned protocol = kControlProtocol) {
+    control::FromWorker message;
+    message.mutable_hello()->set_protocol(protocol);
+    message.mutable_hello()->set_pid(getpid());
+    send(message);
+    return receive().start();
+  }
+
+  control::KvReply kv(control::KvRequest::Op op, const std::string& key, const std::string& value) {
+    control::FromWorker message;
+    message.mutable_kv()->set_id(++last_id_);
+    message.mutable_kv()->set_op(op);
+    message.mutable_kv()->set_key(key);
+    message.mutable_kv()->set_value(value);
+    message.mutable_kv()->set_timeout_ms(10000);
+    send(message);
+    return receive().kv();
+  }
+
+ private:
+  int fd_;
+  unsigned long last_id_ = 0;
+  FrameReader reader_;
+};
+
+int trainer_like(const std::string& mode) {
+  Control control;
+  if (mode == "protocol") {
+    control.hello(kControlProtocol + 1);
+    return 0;
+  }
+  if (mode == "garbage") {
+    control.send_raw("\xff\xff\xff\xff nonsense");
+    sleep_forever();
+  }
+  const control::Start start = control.hello();
+  const int rank = std::atoi(std::getenv("RANK"));
+  control::FromWorker message;
+  if (mode == "train") {
+    say("config " + start.config_json() + " address " + start.address() + " lanes " +
+        std::to_string(start.lanes()));
+    const std::string me = std::to_string(rank), other = std::to_string(1 - rank);
+    control.kv(control::KvRequest::SET, "from" + me, "value" + me);
+    say("got " + control.kv(control::KvRequest::GET, "from" + other, "").value());
+    message.mutable_progress()->set_step(10);
+    message.mutable_progress()->set_total_steps(20);
+    control.send(message);
+    if (rank == 0) {
+      control::Completed* done = message.mutable_completed();
+      done->set_step(2345);
+      done->set_loss(0.3021);
+      done->set_accuracy(0.891);
+      done->set_model_path("runs/x/model.safetensors");
+      control.send(message);
+    }
+    return 0;
+  }
+  if (mode == "broken") {  // rank 0 is the victim; rank 1 lives on in silence
+    if (rank == 1) {
+      control.receive();
+      return 75;
+    }
+    message.mutable_collective_broken()->set_error("peer 1 is silent");
+    control.send(message);
+    return control.receive().stop().kind() == control::Stop::ABORT ? 75 : 1;
+  }
+  if (mode == "fault") {
+    if (rank != 0) return control.receive().stop().kind() == control::Stop::ABORT ? 75 : 1;
+    message.mutable_fault()->set_exit_code(66);
+    message.mutable_fault()->set_message("train-images: file ends early");
+    control.send(message);
+    return 66;
+  }
+  return 64;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // The built-in trainer has no arguments: its mode comes by the environment.
+  if (argc < 2) return trainer_like(std::getenv("TEST_WORKER_MODE"));
+  const std::string mode = argv[1];
+  const std::string argument = argc > 2 ? argv[2] : "";
+  if (mode == "signal") return die_by_signal(std::atoi(argument.c_str()));
+  if (mode == "descriptors") {
+    list_descriptors();
+    list_signals();
+    return 0;
+  }
+  if (mode == "bulk") {
+    write_bulk(std::atoi(argument.c_str()));
+    return 0;
+  }
+  if (mode == "family") {
+    say("child " + std::to_string(fork_child()) + " daemon " + std::to_string(fork_daemon()) + " ready");
+    if (argument == "exit") return 0;
+    sleep_forever();
+  }
+  if (mode == "stubborn") {
+    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+    say("child " + std::to_string(fork_child()) + " daemon -1 ready");
+    sleep_forever();
+  }
+  if (mode == "silent") {
+    close(STDOUT_FILENO);
+    close(STDERR_FILENO);
+    usleep(50000);
+    return 7;
+  }
+  return 64;
+}

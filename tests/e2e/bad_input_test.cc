@@ -1,0 +1,156 @@
+// Bad input: a message that names the thing, the contract's exit code, and nothing touched.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/e2e/program.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+const std::filesystem::path kData = "/usr/share/datasets/fashion-mnist";
+
+void refuses(const std::vector<std::string>& arguments, int exit_code,
+             const std::vector<std::string>& words) {
+  std::vector<std::string> argv{kDtrun};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const Ended ended = run(argv);
+  CAPTURE(ended.err);
+  CHECK(ended.exit_code == exit_code);
+  for (const std::string& word : words) CHECK_MESSAGE(ended.err.find(word) != std::string::npos, word);
+}
+
+std::vector<std::string> job(const std::filesystem::path& output, const std::vector<std::string>& overrides) {
+  std::vector<std::string> arguments{
+      "--standalone", "--nproc_per_node", "2", kConfig, "output_dir=" + output.string(), "train.max_steps=3"};
+  arguments.insert(arguments.end(), overrides.begin(), overrides.end());
+  return arguments;
+}
+
+// A copy of the data set of which a test may damage a file.
+void copy_data(const std::filesystem::path& to) {
+  std::filesystem::create_directories(to);
+  for (const auto& entry : std::filesystem::directory_iterator(kData)) {
+    std::filesystem::copy_file(entry.path(), to / entry.path().filename());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an unknown option ends with 64 and the nearest name") {
+  refuses({"--nproc_per_nod", "2", kConfig}, 64, {"--nproc_per_nod", "--nproc_per_node"});
+}
+
+TEST_CASE("faults of a config end with 78, name the pointer, and leave the output directory alone") {
+  TemporaryDirectory directory;
+  refuses(job(directory / "out", {"train.learning_rat=1"}), 78, {"learning_rat", "learning_rate"});
+  refuses(job(directory / "out", {"train.seed=\"x\""}), 78, {"/train/seed"});
+  refuses(job(directory / "out", {"train.micro_batch_size=48"}), 78, {"/train/micro_batch_size", "48"});
+  refuses(job(directory / "out", {"train.num_train_epochs=0"}), 78, {"/train/num_train_epochs"});
+  CHECK_FALSE(std::filesystem::exists(directory / "out"));
+}
+
+TEST_CASE("missing, truncated and corrupt data end with 66 and name the file") {
+  TemporaryDirectory directory;
+  refuses(job(directory / "out", {"data.path=/nonexistent"}), 66, {"/nonexistent"});
+
+  copy_data(directory / "cut");
+  std::filesystem::resize_file(directory / "cut/train-images-idx3-ubyte.gz", 100000);
+  refuses(job(directory / "out", {"data.path=" + (directory / "cut").string()}), 66,
+          {"train-images-idx3-ubyte.gz"});
+
+  copy_data(directory / "bad");
+  std::ofstream(directory / "bad/train-labels-idx1-ubyte.gz", std::ios::binary)
+      << "this is no gzip file at all";
+  refuses(job(directory / "out", {"data.path=" + (directory / "bad").string()}), 66,
+          {"train-labels-idx1-ubyte.gz"});
+}
+
+TEST_CASE("an output directory that cannot be made ends with 78 and its name") {
+  TemporaryDirectory directory;
+  std::ofstream(directory / "file") << "x";
+  refuses(job(directory / "file" / "out", {}), 78, {(directory / "file").string()});
+}
+
+TEST_CASE("a damaged checkpoint is passed over, by name, for the one before it") {
+  TemporaryDirectory directory;
+  const std::vector<std::string> saves{"train.save_steps=2", "train.max_steps=5"};
+  const auto argv = [&](const std::filesystem::path& output) {
+    std::vector<std::string> all{kDtrun};
+    const std::vector<std::string> rest = job(output, saves);
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  };
+  REQUIRE(run(argv(directory / "out")).exit_code == 0);
+  const std::string model = read_file(directory / "out/model.safetensors");
+  const std::filesystem::path newest = directory / "out/checkpoints/step-00000005/model.safetensors";
+  REQUIRE(std::filesystem::exists(newest));
+  std::fstream(newest, std::ios::in | std::ios::out | std::ios::binary).seekp(5000).write("garbage", 7);
+  std::filesystem::remove(directory / "out/model.safetensors");
+  const Ended again = run(argv(directory / "out"));
+  CHECK_MESSAGE(again.exit_code == 0, again.err);
+  CHECK_MESSAGE(again.err.find("step-00000005") != std::string::npos, again.err);
+  CHECK(read_file(directory / "out/model.safetensors") == model);
+}
+
+TEST_CASE("an endpoint that does not resolve ends with 69 and the name") {
+  refuses({"--nnodes", "2", "--rdzv_endpoint", "nosuch.invalid:29400", "--rdzv_conf", "join_timeout=3", "--",
+           "true"},
+          69, {"nosuch.invalid"});
+}
+
+TEST_CASE("an endpoint where something else listens ends with 69 and says so") {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(listen(fd, 8) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const std::string endpoint = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  refuses({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--", "true"}, 69, {endpoint, "something else"});
+  close(fd);
+}
+
+TEST_CASE("too few nodes in time end with 69 and the count") {
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  refuses({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--rdzv_conf", "join_timeout=1", "--", "true"}, 69,
+          {"1 of 2"});
+}
+
+TEST_CASE("two agents with different configs under one run id: the second is refused with the difference") {
+  TemporaryDirectory directory;
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  const auto node = [&](const std::string& seed) {
+    return std::vector<std::string>{kDtrun,
+                                    "--nnodes",
+                                    "2",
+                                    "--rdzv_endpoint",
+                                    endpoint,
+                                    "--rdzv_id",
+                                    "r",
+                                    kConfig,
+                                    "output_dir=" + (directory / "out").string(),
+                                    "train.seed=" + seed};
+  };
+  Program first(node("1"));
+  REQUIRE(eventually([&] { return !children_of(first.pid(), "guardian").empty(); }));
+  const Ended second = run(node("2"));
+  CAPTURE(second.err);
+  // Whichever joined first holds the run; both start at nearly the same time here.
+  if (second.exit_code == 78) {
+    CHECK(second.err.find("/train/seed") != std::string::npos);
+  } else {
+    const Ended other = first.wait();
+    CHECK(other.exit_code == 78);
+    CHECK(other.err.find("/train/seed") != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(directory / "out"));
+}

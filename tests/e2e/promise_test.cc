@@ -1,0 +1,144 @@
+// The promise: the same config gives the same bytes, however the work is cut and whatever dies on the way.
+// Real dtrun, real workers, the real data set.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/e2e/program.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+
+// 24 steps of 128 samples with a checkpoint every 5: short, and no checkpoint falls on the last step.
+std::vector<std::string> command(std::vector<std::string> options, const std::filesystem::path& output,
+                                 std::vector<std::string> overrides = {}) {
+  std::vector<std::string> argv{kDtrun};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.insert(argv.end(), {kConfig, "output_dir=" + output.string(), "train.max_steps=24",
+                           "train.save_steps=5", "train.eval_steps=0", "train.logging_steps=1"});
+  argv.insert(argv.end(), overrides.begin(), overrides.end());
+  return argv;
+}
+
+std::vector<std::string> standalone(int workers, int lanes = 1) {
+  return {"--standalone", "--nproc_per_node", std::to_string(workers), "--lanes", std::to_string(lanes)};
+}
+
+std::string model(const std::filesystem::path& output) {
+  const std::string bytes = read_file(output / "model.safetensors");
+  REQUIRE_MESSAGE(bytes.size() > 21840 * 4, output.string());
+  return bytes;
+}
+
+// One worker, one lane, no failure: what every other run must equal.
+const std::string& expected() {
+  static const std::string bytes = [] {
+    TemporaryDirectory directory;
+    const Ended ended = run(command(standalone(1), directory / "out"));
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    return model(directory / "out");
+  }();
+  return bytes;
+}
+
+long lines_of(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+}  // namespace
+
+TEST_CASE("two lanes, and 2, 3 or 4 workers, give the bytes of one worker with one lane") {
+  for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}, {2, 2}}) {
+    CAPTURE(workers);
+    CAPTURE(lanes);
+    TemporaryDirectory directory;
+    const Ended ended = run(command(standalone(workers, lanes), directory / "out"));
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    CHECK(model(directory / "out") == expected());
+  }
+}
+
+TEST_CASE("two agents with 1 and 2 workers give the bytes of one worker") {
+  TemporaryDirectory directory;
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  const auto node = [&](const std::string& workers) {
+    return command({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--rdzv_id", "pair", "--nproc_per_node",
+                    workers, "--lanes", "1"},
+                   directory / "out");
+  };
+  Program first(node("1")), second(node("2"));
+  const Ended a = first.wait(), b = second.wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+  CHECK(model(directory / "out") == expected());
+}
+
+TEST_CASE("a worker killed between two checkpoints changes no byte") {
+  TemporaryDirectory directory;
+  std::vector<std::string> options = standalone(2);
+  options.insert(options.end(), {"--max_restarts", "1"});
+  // More steps than elsewhere, so that the kill finds the run in its middle.
+  Program job(command(options, directory / "killed", {"train.max_steps=150"}));
+  REQUIRE(eventually([&] { return lines_of(directory / "killed/metrics.jsonl") >= 13; }));
+  const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
+  REQUIRE(workers.size() == 2);
+  kill(workers[1], SIGKILL);
+  const Ended ended = job.wait();
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK_MESSAGE(ended.err.find("SIGKILL") != std::string::npos, ended.err);
+  CHECK_MESSAGE(ended.err.find("restart 1 of 1") != std::string::npos, ended.err);
+
+  const Ended calm = run(command(standalone(2), directory / "calm", {"train.max_steps=150"}));
+  REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+  CHECK(model(directory / "killed") == model(directory / "calm"));
+}
+
+TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers changes no byte") {
+  TemporaryDirectory directory;
+  Program job(command(standalone(2), directory / "stopped", {"train.max_steps=150"}));
+  REQUIRE(eventually([&] { return lines_of(directory / "stopped/metrics.jsonl") >= 13; }));
+  job.signal(SIGTERM);
+  const Ended stopped = job.wait();
+  CHECK_MESSAGE(stopped.exit_code == 143, stopped.err);
+  CHECK_FALSE(std::filesystem::exists(directory / "stopped/model.safetensors"));
+
+  const Ended resumed = run(command(standalone(3), directory / "stopped", {"train.max_steps=150"}));
+  REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
+  const Ended calm = run(command(standalone(1), directory / "calm", {"train.max_steps=150"}));
+  REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+  CHECK(model(directory / "stopped") == model(directory / "calm"));
+}
+
+TEST_CASE("once restarts are used up, the job ends with the first failure's code and names the culprit") {
+  TemporaryDirectory directory;
+  std::vector<std::string> options = standalone(2);
+  options.insert(options.end(), {"--max_restarts", "0"});
+  Program job(command(options, directory / "out", {"train.max_steps=2000"}));
+  REQUIRE(eventually([&] { return lines_of(directory / "out/metrics.jsonl") >= 3; }));
+  const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
+  REQUIRE(workers.size() == 2);
+  kill(workers[0], SIGKILL);
+  const Ended ended = job.wait();
+  CHECK_MESSAGE(ended.exit_code == 137, ended.err);
+  CHECK_MESSAGE(ended.err.find(std::to_string(workers[0])) != std::string::npos, ended.err);
+  CHECK_MESSAGE(ended.err.find("SIGKILL") != std::string::npos, ended.err);
+  for (pid_t worker : workers) CHECK(kill(worker, 0) != 0);
+}
+
+TEST_CASE("kill -9 of the agent leaves no worker alive") {
+  TemporaryDirectory directory;
+  Program job(command(standalone(2), directory / "out", {"train.max_steps=2000"}));
+  REQUIRE(eventually([&] { return lines_of(directory / "out/metrics.jsonl") >= 3; }));
+  const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
+  REQUIRE(workers.size() == 2);
+  job.signal(SIGKILL);
+  CHECK(job.wait().exit_code == 137);
+  for (pid_t worker : workers) CHECK(eventually([&] { return kill(worker, 0) != 0; }, 10));
+}

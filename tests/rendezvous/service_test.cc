@@ -1,0 +1,379 @@
+// The coordinator behind real sockets: real server and clients over loopback.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/rendezvous/test_agent.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using From = v1::FromCoordinator;
+
+v1::FromAgent finished() {
+  v1::FromAgent message;
+  message.mutable_finished();
+  return message;
+}
+
+v1::FromAgent leave() {
+  v1::FromAgent message;
+  message.mutable_leave();
+  return message;
+}
+
+control::KvRequest request(control::KvRequest::Op op, const std::string& key, const std::string& value = "") {
+  control::KvRequest request;
+  request.set_id(7);
+  request.set_op(op);
+  request.set_key(key);
+  request.set_value(value);
+  return request;
+}
+
+// Polls a condition that no event announces.
+template <typename Condition>
+bool eventually(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return true;
+}
+
+// A TCP listener on a free loopback port that is no coordinator.
+class Listener {
+ public:
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(listen(fd_, 8) == 0);
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() {
+    shutdown(fd_, SHUT_RDWR);  // ends accept()
+    if (thread_.joinable()) thread_.join();
+    close(fd_);
+  }
+
+  // Answers each connection with the same words and hangs up.
+  void answer_with(const std::string& words) {
+    thread_ = std::thread([this, words] {
+      for (int peer; (peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC)) >= 0; close(peer)) {
+        char heard[64];
+        if (recv(peer, heard, sizeof heard, 0) > 0) send(peer, words.data(), words.size(), MSG_NOSIGNAL);
+        shutdown(peer, SHUT_WR);
+      }
+    });
+  }
+  int port() const { return port_; }
+
+ private:
+  int fd_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+std::vector<std::string> descriptors_that_survive_exec() {
+  std::vector<std::string> surviving;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream info(entry.path());
+    for (std::string line; std::getline(info, line);)
+      if (line.starts_with("flags:") && (std::stoi(line.substr(6), nullptr, 8) & O_CLOEXEC) == 0)
+        surviving.push_back(entry.path().filename());
+  }
+  std::sort(surviving.begin(), surviving.end());
+  return surviving;
+}
+
+// A port that was free a moment ago.
+int free_port() { return Listener().port(); }
+
+}  // namespace
+
+TEST_CASE("two agents join, finish and leave") {
+  const auto server = start_server();
+  RunSettings run;
+  run.min_nodes = run.max_nodes = 2;
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "localhost", server->port());
+  a.join(run, 1);
+  REQUIRE(a.hear(From::kWaiting));
+  b.join(run, 2);
+  const auto welcome = b.hear(From::kWelcome);
+  REQUIRE(welcome);
+  CHECK(welcome->welcome().address() == "127.0.0.1");
+  const auto first = a.hear(From::kAssignment);
+  const auto second = b.hear(From::kAssignment);
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(first->generation() == 1);
+  CHECK(first->assignment().group_rank() == 0);
+  CHECK(second->assignment().group_rank() == 1);
+  CHECK(second->assignment().world_size() == 3);
+  CHECK(second->assignment().nodes(1).first_rank() == 1);
+  CHECK(second->assignment().master_address() == "127.0.0.1");
+  CHECK(second->assignment().master_port() == 12345);
+  a.send(finished());
+  b.send(finished());
+  for (TestAgent* agent : {&a, &b}) {
+    const auto end = agent->hear(From::kJobEnd);
+    REQUIRE(end);
+    CHECK(end->job_end().exit_code() == 0);
+  }
+  CHECK(server->members() == 2);
+  b.send(leave());
+  b.client().close(kPatience);
+  CHECK(eventually([&] { return server->members() == 1; }));
+}
+
+TEST_CASE("fifty agents get fifty different ranks") {
+  const auto server = start_server();
+  RunSettings run;
+  run.min_nodes = run.max_nodes = 50;
+  std::vector<std::unique_ptr<TestAgent>> agents;
+  for (int i = 0; i < run.max_nodes; ++i)
+    agents.push_back(std::make_unique<TestAgent>(std::to_string(i), "127.0.0.1", server->port()));
+  for (auto& agent : agents) agent->join(run);
+  std::vector<bool> taken(50, false);
+  for (auto& agent : agents) {
+    const auto assignment = agent->hear(From::kAssignment);
+    REQUIRE(assignment);
+    const int rank = assignment->assignment().group_rank();
+    CHECK_FALSE(taken.at(rank));
+    taken.at(rank) = true;
+    CHECK(assignment->assignment().nodes_size() == 50);
+  }
+}
+
+TEST_CASE("a broken stream stops the others at once, long before any heartbeat is missed") {
+  const auto server = start_server();
+  RunSettings run;
+  run.min_nodes = 1;
+  run.max_nodes = 2;
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "127.0.0.1", server->port());
+  a.join(run);
+  b.join(run);
+  REQUIRE(a.hear(From::kAssignment));
+  REQUIRE(b.hear(From::kAssignment));
+  b.kill();
+  const auto stop = a.hear(From::kStop);
+  REQUIRE(stop);
+  CHECK(stop->stop().reason() == "host-b lost its connection");
+  v1::FromAgent stopped;
+  stopped.mutable_stopped();
+  a.send(stopped);
+  const auto next = a.hear(From::kAssignment);
+  REQUIRE(next);
+  CHECK(next->generation() == 2);
+  CHECK(next->assignment().world_size() == 1);
+  CHECK(next->assignment().restart_count() == 0);
+}
+
+TEST_CASE("an agent that falls silent is taken out after the heartbeat timeout, one that beats is not") {
+  const auto server = start_server();
+  RunSettings run;
+  run.max_nodes = 2;
+  run.heartbeat_timeout_ms = 300;
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "127.0.0.1", server->port());
+  a.join(run);
+  b.join(run);
+  REQUIRE(a.hear(From::kAssignment));
+  REQUIRE(b.hear(From::kAssignment));
+  std::optional<From> stop;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!stop && std::chrono::steady_clock::now() < deadline) {
+    v1::FromAgent beat;
+    beat.mutable_heartbeat();
+    a.send(beat);
+    stop = a.hear(From::kStop, milliseconds(50));
+  }
+  REQUIRE(stop);
+  CHECK(stop->stop().reason() == "host-b was silent for 0.3 s");
+  CHECK(b.next<Disconnected>());
+}
+
+TEST_CASE("close() flushes Leave, so that nobody takes a leaving agent for a lost one") {
+  const auto server = start_server();
+  RunSettings run;
+  run.max_nodes = 2;
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "127.0.0.1", server->port());
+  a.join(run);
+  b.join(run);
+  REQUIRE(a.hear(From::kAssignment));
+  REQUIRE(b.hear(From::kAssignment));
+  v1::FromAgent message = leave();
+  message.mutable_leave()->set_signal(15);
+  b.send(message);
+  b.client().close(kPatience);
+  const auto stop = a.hear(From::kStop);
+  REQUIRE(stop);
+  CHECK(stop->stop().reason() == "host-b left (told to by SIGTERM)");
+}
+
+TEST_CASE("an agent of another run is refused and its stream ended") {
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "127.0.0.1", server->port());
+  RunSettings run;
+  run.max_nodes = 2;
+  a.join(run);
+  REQUIRE(a.hear(From::kWelcome));
+  run.run_id = "other";
+  b.join(run);
+  const auto rejected = b.hear(From::kRejected);
+  REQUIRE(rejected);
+  CHECK(rejected->rejected().reason() == v1::Rejected::OTHER_RUN);
+  CHECK(b.next<Disconnected>());
+}
+
+TEST_CASE("store operations work under their prefix") {
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  REQUIRE(a.next<Connected>());
+  using Op = control::KvRequest;
+  const auto unset = a.kv(request(Op::GET, "key"));
+  CHECK_FALSE(unset.ok());
+  CHECK(unset.error() == "store: no key g1/key");
+  CHECK(a.kv(request(Op::SET, "key", std::string("a\0b", 3))).ok());
+  CHECK(a.kv(request(Op::GET, "key")).value() == std::string("a\0b", 3));
+  CHECK_FALSE(a.kv(request(Op::GET, "key"), "g2/").ok());
+  auto add = request(Op::ADD, "count");
+  add.set_delta(5);
+  CHECK(a.kv(add).number() == 5);
+  CHECK(a.kv(add).number() == 10);
+  auto swap = request(Op::COMPARE_AND_SET, "leader", "me");
+  CHECK(a.kv(swap).value() == "me");
+  swap.set_value("you");
+  CHECK(a.kv(swap).value() == "me");
+  CHECK(a.kv(request(Op::DELETE, "key")).number() == 1);
+  const auto reply = a.kv(request(Op::DELETE, "key"));
+  CHECK(reply.number() == 0);
+  CHECK(reply.id() == 7);
+}
+
+TEST_CASE("a get waits for the key, or until its time is up") {
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "127.0.0.1", server->port());
+  REQUIRE(a.next<Connected>());
+  REQUIRE(b.next<Connected>());
+  auto get = request(control::KvRequest::GET, "late");
+  get.set_timeout_ms(kPatience.count());
+  a.client().kv(3, "p/", get);
+  CHECK(b.kv(request(control::KvRequest::SET, "late", "here"), "p/").ok());
+  const auto done = a.next<KvDone>();
+  REQUIRE(done);
+  CHECK(done->local_rank == 3);
+  CHECK(done->reply.value() == "here");
+  get.set_key("never");
+  get.set_timeout_ms(30);
+  const auto reply = a.kv(get, "p/");
+  CHECK_FALSE(reply.ok());
+  CHECK(reply.error() == "store: key p/never was not set within 30 ms");
+}
+
+TEST_CASE("a server that ends while a get waits answers it with an error, and the client says what it lost") {
+  auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  REQUIRE(a.next<Connected>());
+  auto get = request(control::KvRequest::GET, "never");
+  get.set_timeout_ms(kPatience.count());
+  a.client().kv(0, "", get);
+  CHECK(a.kv(request(control::KvRequest::SET, "seen")).ok());  // so the get is under way
+  server.reset();
+  const auto done = a.next<KvDone>();
+  REQUIRE(done);
+  CHECK_FALSE(done->reply.ok());
+}
+
+TEST_CASE("a client reconnects by itself when the coordinator comes back") {
+  auto server = start_server();
+  ServerOptions options{"127.0.0.1", server->port()};
+  TestAgent a("a", "127.0.0.1", options.port);
+  REQUIRE(a.next<Connected>());
+  server.reset();
+  const auto lost = a.next<Disconnected>();
+  REQUIRE(lost);
+  CHECK(lost->attempt == 1);
+  CHECK(lost->why.message().find("127.0.0.1:" + std::to_string(options.port)) != std::string::npos);
+  const auto refused = a.next<Disconnected>();
+  REQUIRE(refused);
+  CHECK_FALSE(refused->permanent);
+  CHECK(refused->attempt == 2);
+  auto again = Server::start(options);
+  REQUIRE_MESSAGE(again.ok(), again.status().message());
+  const auto connected = a.next<Connected>();
+  REQUIRE(connected);
+  CHECK(connected->local_address == "127.0.0.1");
+}
+
+TEST_CASE("nobody there yet is no permanent failure, and says so") {
+  TestAgent a("a", "127.0.0.1", free_port());
+  const auto failure = a.next<Disconnected>();
+  REQUIRE(failure);
+  CHECK_FALSE(failure->permanent);
+  CHECK(failure->why.exit_code() == kExitUnavailable);
+  CHECK(failure->why.message().find("Connection refused") != std::string::npos);
+  CHECK(a.next<Disconnected>());  // tries again
+}
+
+TEST_CASE("a web server on the endpoint is told from a coordinator") {
+  Listener listener;
+  listener.answer_with("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+  TestAgent a("a", "127.0.0.1", listener.port());
+  const auto failure = a.next<Disconnected>();
+  REQUIRE(failure);
+  CHECK(failure->permanent);
+  CHECK(failure->why.message().find("something else than a dtrun coordinator") != std::string::npos);
+}
+
+TEST_CASE("something that accepts and says nothing is told from a coordinator") {
+  Listener listener;
+  TestAgent a("a", "127.0.0.1", listener.port());
+  const auto failure = a.next<Disconnected>();
+  REQUIRE(failure);
+  CHECK(failure->permanent);
+  CHECK(failure->why.message().find("says nothing") != std::string::npos);
+}
+
+TEST_CASE("a name that does not resolve is named") {
+  TestAgent a("a", "nosuch.invalid", 29400);
+  const auto failure = a.next<Disconnected>();
+  REQUIRE(failure);
+  CHECK_FALSE(failure->permanent);  // only once it stays unknown
+  CHECK(failure->why.message().find("nosuch.invalid") != std::string::npos);
+}
+
+TEST_CASE("a taken port is refused with its name, even if it is another coordinator's") {
+  const auto server = start_server();
+  const auto second = Server::start({"127.0.0.1", server->port()});
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.status().exit_code() == kExitUnavailable);
+  CHECK(second.status().message().find("127.0.0.1:" + std::to_string(server->port())) != std::string::npos);
+  CHECK(second.status().message().find("Address already in use") != std::string::npos);
+}
+
+TEST_CASE("every descriptor is closed on exec: workers inherit none") {
+  const std::vector<std::string> before = descriptors_that_survive_exec();
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  REQUIRE(a.next<Connected>());
+  CHECK(descriptors_that_survive_exec() == before);
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,137 @@
+#include "tests/support/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+extern char** environ;
+
+namespace dtrun::test {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (const std::string& string : strings) out.push_back(const_cast<char*>(string.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+void Process::Collector::start(int fd) {
+  reader_ = std::thread([this, fd] {
+    char chunk[65536];
+    for (ssize_t n; (n = read(fd, chunk, sizeof chunk)) > 0;) {
+      std::lock_guard lock(mutex_);
+      text_.append(chunk, static_cast<std::size_t>(n));
+    }
+    close(fd);
+  });
+}
+
+void Process::Collector::join() {
+  if (reader_.joinable()) reader_.join();
+}
+
+std::string Process::Collector::text() const {
+  std::lock_guard lock(mutex_);
+  return text_;
+}
+
+Process::Process(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
+  int out[2], err[2];
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  std::vector<std::string> entries = environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  auto arguments = pointers(argv), variables = pointers(entries);
+  pid_ = fork();
+  if (pid_ == 0) {
+    setpgid(0, 0);
+    dup2(out[1], STDOUT_FILENO);
+    dup2(err[1], STDERR_FILENO);
+    execvpe(arguments[0], arguments.data(), variables.data());
+    _exit(127);
+  }
+  if (pid_ < 0) throw std::runtime_error("fork");
+  close(out[1]);
+  close(err[1]);
+  out_.start(out[0]);
+  err_.start(err[0]);
+}
+
+Process::~Process() {
+  if (!reaped_) wait(Duration(0));
+}
+
+void Process::signal(int number) const { kill(pid_, number); }
+
+bool Process::wait_for_out(const std::string& text, Duration limit) const {
+  return eventually([&] { return out().find(text) != std::string::npos; }, limit);
+}
+
+bool Process::wait_for_err(const std::string& text, Duration limit) const {
+  return eventually([&] { return err().find(text) != std::string::npos; }, limit);
+}
+
+int Process::wait(Duration limit) {
+  if (reaped_) return code_;
+  const bool in_time = eventually(
+      [&] {
+        siginfo_t info{};
+        return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
+               info.si_pid == pid_;
+      },
+      limit);
+  if (!in_time) kill(-pid_, SIGKILL);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  reaped_ = true;
+  out_.join();
+  err_.join();
+  if (in_time) code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return code_;
+}
+
+bool eventually(const std::function<bool()>& condition, Process::Duration limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+bool is_alive(pid_t pid) {
+  const std::string stat = slurp("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t close = stat.rfind(')');
+  return close != std::string::npos && close + 2 < stat.size() && stat[close + 2] != 'Z' &&
+         stat[close + 2] != 'X';
+}
+
+std::vector<pid_t> processes_with(const std::string& text) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && slurp(entry.path() / "cmdline").find(text) != std::string::npos && is_alive(pid)) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+}  // namespace dtrun::test

@@ -1,0 +1,68 @@
+// A real process for tests: started with arguments and environment, its output collected while it runs,
+// waited for with deadlines, ended with all its group when the test leaves. Also looks processes up in /proc.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace dtrun::test {
+
+class Process {
+ public:
+  using Duration = std::chrono::milliseconds;
+
+  // argv[0] is looked up in PATH; `environment` ("NAME=value") is added to this process's own.
+  explicit Process(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
+  ~Process();  // SIGKILL to its group if it still runs
+  Process(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+
+  // Everything written so far.
+  std::string out() const { return out_.text(); }
+  std::string err() const { return err_.text(); }
+  // Waits until standard output (or error) contains `text`; false at the deadline.
+  bool wait_for_out(const std::string& text, Duration limit = Duration(20000)) const;
+  bool wait_for_err(const std::string& text, Duration limit = Duration(20000)) const;
+
+  // The exit code, 128+N for signal N, or -1 if the deadline passed (it is killed then). Returns once its
+  // output has ended too.
+  int wait(Duration limit = Duration(60000));
+
+ private:
+  class Collector {
+   public:
+    ~Collector() { join(); }
+    void start(int fd);
+    void join();
+    std::string text() const;
+
+   private:
+    mutable std::mutex mutex_;
+    std::string text_;  // guarded by mutex_
+    std::thread reader_;
+  };
+
+  pid_t pid_ = -1;
+  bool reaped_ = false;
+  int code_ = -1;
+  Collector out_, err_;
+};
+
+// Polls `condition` until it holds; false at the deadline.
+bool eventually(const std::function<bool()>& condition, Process::Duration limit = Process::Duration(20000));
+
+// Exists and is not a zombie.
+bool is_alive(pid_t pid);
+
+// Live processes whose command line contains `text`.
+std::vector<pid_t> processes_with(const std::string& text);
+
+}  // namespace dtrun::test

@@ -1,0 +1,100 @@
+#include "worker/data/idx.h"
+
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include <numeric>
+
+#include "tests/worker/io/idx_files.h"
+#include "tests/worker/io/temporary.h"
+
+namespace dtrun::worker {
+namespace {
+
+std::string fault_of(const std::string& file, int rank) {
+  const auto result = parse_idx(as_bytes(file), rank);
+  if (result.ok()) return "accepted";
+  CHECK(result.status().exit_code() == kExitNoInput);
+  return result.status().message();
+}
+
+const std::string kPixels("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c", 12);
+
+TEST_CASE("an array is read raw and from gzip alike") {
+  const std::string raw = idx_file({2, 2, 3}, kPixels);
+  for (const std::string& file : {raw, gzip(raw)}) {
+    const auto array = parse_idx(as_bytes(file), 3);
+    REQUIRE_MESSAGE(array.ok(), array.status().message());
+    CHECK(array.value().dims == std::vector<std::uint32_t>{2, 2, 3});
+    CHECK(std::string(array.value().values.begin(), array.value().values.end()) == kPixels);
+  }
+}
+
+TEST_CASE("a file cut at any byte is refused") {
+  const std::string raw = idx_file({2, 2, 3}, kPixels);
+  const std::string packed = gzip(raw);
+  for (std::size_t size = 0; size < raw.size(); ++size) CHECK(fault_of(raw.substr(0, size), 3) != "accepted");
+  for (std::size_t size = 0; size < packed.size(); ++size)
+    CHECK(fault_of(packed.substr(0, size), 3) != "accepted");
+}
+
+TEST_CASE("a truncated file says how much of it is there") {
+  const std::string raw = idx_file({2000}, std::string(2000, '\1'));
+  CHECK(fault_of(raw.substr(0, 1234), 1) == "file ends after 1,234 of 2,008 bytes: truncated");
+  CHECK(fault_of(raw.substr(0, 7), 1) == "file ends after 7 of 8 bytes: truncated");
+  const std::string packed = gzip(idx_file({2, 2, 3}, kPixels));
+  CHECK(contains(fault_of(packed.substr(0, packed.size() - 12), 3), "file ends within the gzip data, after"));
+  CHECK(fault_of(packed.substr(0, packed.size() - 1), 3) == "file ends within the gzip trailer: truncated");
+}
+
+TEST_CASE("a wrong beginning says what the file is instead") {
+  CHECK(fault_of("\x7f"
+                 "ELF....",
+                 1) == "begins with 7f 45 4c 46 where 00 00 08 01 is expected: not an IDX file");
+  CHECK(contains(fault_of(idx_file({2, 2, 3}, kPixels), 1), "an IDX file of images, not of labels"));
+  CHECK(contains(fault_of(idx_file({12}, kPixels), 3), "an IDX file of labels, not of images"));
+  std::string floats = idx_file({3}, kPixels);
+  floats[2] = 0x0d;
+  CHECK(contains(fault_of(floats, 1), "elements of another type than unsigned bytes"));
+}
+
+TEST_CASE("what follows the array is refused") {
+  const std::string raw = idx_file({12}, kPixels);
+  CHECK(contains(fault_of(raw + "x", 1), "content after the end of the array"));
+  CHECK(contains(fault_of(gzip(raw + "x"), 1), "content after the end of the array"));
+  CHECK(contains(fault_of(gzip(raw) + "xyz", 1), "3 bytes of garbage follow the gzip data"));
+}
+
+TEST_CASE("a header of impossible size is refused before anything is allocated") {
+  CHECK(contains(fault_of(idx_file({0xffffffff, 0xffffffff, 0xffffffff}, ""), 3), "corrupt"));
+  CHECK(contains(fault_of(idx_file({0x80000000, 2, 8}, "abc"), 3),
+                 "file ends after 19 of 34,359,738,384 bytes"));
+  CHECK(contains(fault_of(gzip(idx_file({0x80000000, 2, 8}, "abc")), 3),
+                 "more than gzip data of this size can hold"));
+  CHECK(contains(fault_of(idx_file({0, 28, 28}, ""), 3), "is empty"));
+}
+
+TEST_CASE("one flipped bit anywhere in a gzip file is never read as good data") {
+  const std::string raw = idx_file({2, 2, 3}, kPixels);
+  const std::string packed = gzip(raw);
+  for (std::size_t bit = 0; bit < 8 * packed.size(); ++bit) {
+    std::string damaged = packed;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    const auto array = parse_idx(as_bytes(damaged), 3);
+    // The gzip header has bytes that mean nothing to the content (time, system).
+    if (array.ok()) CHECK(std::string(array.value().values.begin(), array.value().values.end()) == kPixels);
+  }
+  std::string wrong_checksum = packed;
+  wrong_checksum[packed.size() - 8] = static_cast<char>(wrong_checksum[packed.size() - 8] ^ 1);
+  CHECK(contains(fault_of(wrong_checksum, 3), "gzip data is corrupt at its end (incorrect data check)"));
+}
+
+TEST_CASE("numbers in messages have thousands separators") {
+  CHECK(with_thousands(0) == "0");
+  CHECK(with_thousands(999) == "999");
+  CHECK(with_thousands(1000) == "1,000");
+  CHECK(with_thousands(47040016) == "47,040,016");
+}
+
+}  // namespace
+}  // namespace dtrun::worker

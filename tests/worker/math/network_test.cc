@@ -1,0 +1,90 @@
+#include "worker/model/network.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "worker/base/error.h"
+
+using namespace dtrun::worker;
+
+namespace {
+Network convnet() { return make_network({"convnet"}, {1, 28, 28}, 10); }
+}  // namespace
+
+TEST_CASE("the convnet has the parameters of the PyTorch example, in order and without gaps") {
+  const Network network = convnet();
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> expected{
+      {"conv1.weight", {20, 1, 5, 5}},  {"conv1.bias", {20}},
+      {"conv2.weight", {20, 20, 5, 5}}, {"conv2.bias", {20}},
+      {"fc1.weight", {50, 320}},        {"fc1.bias", {50}},
+      {"fc2.weight", {10, 50}},         {"fc2.bias", {10}}};
+  REQUIRE(network.parameters.size() == expected.size());
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Parameter& parameter = network.parameters[i];
+    CHECK(parameter.name == expected[i].first);
+    CHECK(parameter.shape == expected[i].second);
+    CHECK(parameter.offset == offset);
+    offset += parameter.size;
+  }
+  CHECK(network.size == offset);
+  CHECK(network.size == 27100);
+}
+
+TEST_CASE("buckets cover the gradient from its end, the fully connected layers before the convolutions") {
+  const Network network = convnet();
+  std::size_t end = network.size;
+  for (const Bucket& bucket : network.buckets) {
+    CHECK(bucket.end == end);
+    CHECK(bucket.begin < bucket.end);
+    end = bucket.begin;
+  }
+  CHECK(end == 0);
+  REQUIRE(network.buckets.size() == 2);
+  CHECK(network.buckets[0].begin == network.parameters[4].offset);  // fc1.weight
+}
+
+TEST_CASE("initial values are uniform within 1/sqrt(fan-in), and differ by seed and parameter") {
+  const Network network = convnet();
+  std::vector<float> flat(network.size), again(network.size), other(network.size);
+  initialize_parameters(network, 1, flat);
+  initialize_parameters(network, 1, again);
+  initialize_parameters(network, 2, other);
+  CHECK(flat == again);
+  CHECK(flat != other);
+  const double fan_in[] = {25, 25, 500, 500, 320, 320, 50, 50};
+  for (std::size_t i = 0; i < network.parameters.size(); ++i) {
+    const Parameter& p = network.parameters[i];
+    CAPTURE(p.name);
+    const double bound = 1 / std::sqrt(fan_in[i]);
+    double largest = 0, sum = 0;
+    for (std::size_t k = 0; k < p.size; ++k) {
+      largest = std::max(largest, std::abs(double{flat[p.offset + k]}));
+      sum += flat[p.offset + k];
+    }
+    CHECK(largest <= bound * 1.000001);
+    CHECK(largest > bound * 0.7);
+    CHECK(std::abs(sum / p.size) < bound * 2 / std::sqrt(p.size));  // over three standard deviations
+  }
+  CHECK(flat[network.parameters[1].offset] != flat[network.parameters[3].offset]);
+}
+
+TEST_CASE("the fingerprint is the sha256 of the values in name order") {
+  Network network;
+  network.parameters = {{"b", {1}, 0, 1}, {"a", {1}, 1, 1}};
+  network.size = 2;
+  const std::vector<float> flat{1.0f, 2.0f};
+  CHECK(parameters_sha256(network, flat) ==
+        "cec62291c7d5e97447562503965c17a32c0c4bdb5696725f2225aa37afc61e28");
+}
+
+TEST_CASE("data that does not fit the model is refused, naming the layer") {
+  CHECK_THROWS_WITH_AS(
+      make_network({"convnet"}, {1, 8, 8}, 10),
+      "the data does not fit the model: samples of 1x8x8 are too small for its layer conv2; choose "
+      "other data or another model",
+      WorkerError);
+  CHECK_THROWS_AS(make_network({"transformer"}, {1, 28, 28}, 10), WorkerError);
+  CHECK_THROWS_AS(make_network({"convnet"}, {1, 28, 28}, 1), WorkerError);
+}

@@ -1,0 +1,199 @@
+#include "worker/trainer/control_client.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "proto/contract.h"
+#include "proto/framing.h"
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::atomic<int> ended_with{-1};
+void remember_end(int exit_code) {
+  int none = -1;
+  ended_with.compare_exchange_strong(none, exit_code);
+  ended_with.notify_all();
+}
+
+// The agent's end of the socket, driven by the test.
+class FakeAgent {
+ public:
+  FakeAgent() {
+    ended_with = -1;
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    fd_ = ends[0];
+    const timeval patience{10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    client = std::make_unique<ControlClient>(ends[1], remember_end);
+  }
+  ~FakeAgent() {
+    hang_up();
+    client.reset();
+  }
+  void hang_up() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  void send(const control::FromAgent& message) { send_raw(message.SerializeAsString()); }
+  void send_raw(const std::string& payload) {
+    std::string frame;
+    append_frame(payload, &frame);
+    REQUIRE(write(fd_, frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
+  }
+  // The next message; fails the test after 10 s without one.
+  control::FromWorker next() {
+    for (;;) {
+      auto frame = reader_.next();
+      REQUIRE(frame.ok());
+      if (frame.value()) {
+        control::FromWorker message;
+        REQUIRE(message.ParseFromString(*frame.value()));
+        return message;
+      }
+      char buffer[4096];
+      const ssize_t count = read(fd_, buffer, sizeof buffer);
+      REQUIRE(count > 0);
+      reader_.push({buffer, static_cast<std::size_t>(count)});
+    }
+  }
+  void stop(control::Stop::Kind kind) {
+    control::FromAgent message;
+    message.mutable_stop()->set_kind(kind);
+    send(message);
+  }
+  // What the process would have ended with.
+  int end() {
+    ended_with.wait(-1);
+    return ended_with;
+  }
+
+  std::unique_ptr<ControlClient> client;
+
+ private:
+  int fd_ = -1;
+  FrameReader reader_;
+};
+
+TEST_CASE("the worker says hello with its protocol and takes the job from the answer") {
+  FakeAgent agent;
+  std::thread answering([&] {
+    CHECK(agent.next().hello().protocol() == kControlProtocol);
+    control::FromAgent message;
+    message.mutable_start()->set_config_json("{}");
+    message.mutable_start()->set_lanes(3);
+    agent.send(message);
+  });
+  const control::Start start = agent.client->hello();
+  answering.join();
+  CHECK(start.config_json() == "{}");
+  CHECK(start.lanes() == 3);
+}
+
+TEST_CASE("store requests are answered by id, in any order") {
+  FakeAgent agent;
+  std::thread answering([&] {
+    const control::FromWorker first = agent.next(), second = agent.next();
+    for (const control::FromWorker* request : {&second, &first}) {
+      control::FromAgent message;
+      message.mutable_kv()->set_id(request->kv().id());
+      message.mutable_kv()->set_ok(true);
+      message.mutable_kv()->set_value("value of " + request->kv().key());
+      agent.send(message);
+    }
+  });
+  std::string a, b;
+  std::thread other([&] { b = agent.client->get("b", milliseconds(1000)); });
+  a = agent.client->get("a", milliseconds(1000));
+  other.join();
+  answering.join();
+  CHECK(a == "value of a");
+  CHECK(b == "value of b");
+}
+
+TEST_CASE("a store that refuses becomes an error with its reason") {
+  FakeAgent agent;
+  std::thread answering([&] {
+    control::FromAgent message;
+    message.mutable_kv()->set_id(agent.next().kv().id());
+    message.mutable_kv()->set_error("nobody set it within 1 s");
+    agent.send(message);
+  });
+  CHECK_THROWS_WITH_AS(agent.client->get("gloo/1", milliseconds(1000)),
+                       "the store on 'gloo/1': nobody set it within 1 s", WorkerError);
+  answering.join();
+}
+
+TEST_CASE("an abort ends the process at once") {
+  FakeAgent agent;
+  agent.client->enter_training();
+  agent.stop(control::Stop::ABORT);
+  CHECK(agent.end() == kExitWorkerStopped);
+}
+
+TEST_CASE("the agent's death ends the process at once") {
+  FakeAgent agent;
+  agent.client->enter_training();
+  agent.hang_up();
+  CHECK(agent.end() == kExitWorkerStopped);
+}
+
+TEST_CASE("a frame that is no message ends the process") {
+  FakeAgent agent;
+  agent.send_raw(std::string(8, '\xff'));
+  CHECK(agent.end() == kExitSoftware);
+}
+
+TEST_CASE("while training a stop only sets the flag, and a second signal ends the process") {
+  FakeAgent agent;
+  agent.client->enter_training();
+  agent.stop(control::Stop::FINISH_STEP);
+  agent.client->signal_received();
+  CHECK(agent.client->stop_requested());
+  CHECK(ended_with == -1);
+  agent.client->signal_received();
+  CHECK(ended_with == kExitWorkerStopped);
+}
+
+TEST_CASE("before training begins a stop ends the process, since nothing is there to be saved") {
+  FakeAgent agent;
+  agent.client->signal_received();
+  CHECK(ended_with == kExitWorkerStopped);
+}
+
+TEST_CASE("progress is repeated as a heartbeat and a note is said once") {
+  FakeAgent agent;
+  TrainingProgress progress;
+  progress.phase = Phase::kTraining;
+  progress.step = 7;
+  progress.note = "resumed from step 5";
+  agent.client->report(progress);
+  const control::FromWorker first = agent.next(), second = agent.next();
+  CHECK(first.progress().note() == "resumed from step 5");
+  CHECK(first.progress().step() == 7);
+  CHECK(second.progress().note().empty());
+  CHECK(second.progress().step() == 7);
+  CHECK(second.progress().phase() == control::Progress::TRAINING);
+}
+
+TEST_CASE("a broken collective is told to the agent, and waiting for its order ends in time") {
+  FakeAgent agent;
+  agent.client->enter_training();
+  agent.client->collective_broken("lost rank 1", milliseconds(20));
+  CHECK(agent.next().collective_broken().error() == "lost rank 1");
+}
+
+}  // namespace
+}  // namespace dtrun::worker

@@ -1,0 +1,160 @@
+#include "worker/checkpoint/layout.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormatVersion = 1;
+constexpr char kStepPrefix[] = "step-";
+constexpr std::size_t kMostDigits = 15;
+
+// The step of "step-00000500", or nothing for another name.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  const std::string digits = name.substr(sizeof kStepPrefix - 1);
+  const bool number = !digits.empty() && digits.size() <= kMostDigits &&
+                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!number) return std::nullopt;
+  const std::int64_t step = std::stoll(digits);
+  if (step_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return Json(shape).dump(); }
+
+Status not_ours(const std::string& what) { return Status(kExitConfig, what); }
+
+// The tensor called `name` with this parameter's shape.
+Result<const Tensor*> find_tensor(const Safetensors& file, const std::string& name,
+                                  const Parameter& parameter) {
+  const auto found = std::ranges::find(file.tensors, name, &Tensor::name);
+  if (found == file.tensors.end()) return not_ours("has no tensor \"" + name + "\", which this model needs");
+  if (found->shape != parameter.shape) {
+    return not_ours("tensor \"" + name + "\" has shape " + shape_text(found->shape) + ", this model needs " +
+                    shape_text(parameter.shape));
+  }
+  return &*found;
+}
+
+// Every parameter's tensor, named with this prefix, to its place in the flat vector.
+Result<std::vector<float>> gather(const Safetensors& file, const Network& network,
+                                  const std::string& prefix) {
+  std::vector<float> flat(network.size);
+  for (const Parameter& parameter : network.parameters) {
+    const auto tensor = find_tensor(file, prefix + parameter.name, parameter);
+    if (!tensor.ok()) return tensor.status();
+    copy_values(file, *tensor.value(), flat.data() + parameter.offset);
+  }
+  return flat;
+}
+
+// "momentum_buffer" for "momentum_buffer.conv1.weight"; nothing if no parameter has such an end.
+std::optional<std::string> slot_of(const std::string& tensor, const Network& network) {
+  for (const Parameter& parameter : network.parameters) {
+    const std::string end = "." + parameter.name;
+    if (tensor.size() > end.size() && tensor.ends_with(end))
+      return tensor.substr(0, tensor.size() - end.size());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+fs::path checkpoints_directory(const fs::path& output_dir) { return output_dir / "checkpoints"; }
+
+std::string step_name(std::int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "%s%08lld", kStepPrefix, static_cast<long long>(step));
+  return name;
+}
+
+std::map<std::int64_t, fs::path> list_checkpoints(const fs::path& output_dir) {
+  std::map<std::int64_t, fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(checkpoints_directory(output_dir), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto step = step_of(entry->path().filename().string());
+    if (step) found[*step] = entry->path();
+  }
+  return found;
+}
+
+std::vector<Tensor> model_tensors(const Network& network) {
+  std::vector<Tensor> tensors;
+  for (const Parameter& parameter : network.parameters) {
+    tensors.push_back({parameter.name, parameter.shape, parameter.offset, parameter.size});
+  }
+  return tensors;
+}
+
+std::vector<Tensor> optimizer_tensors(const Network& network, const std::vector<OptimizerSlot>& slots) {
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    for (const Parameter& parameter : network.parameters) {
+      tensors.push_back({slots[i].name + "." + parameter.name, parameter.shape,
+                         i * network.size + parameter.offset, parameter.size});
+    }
+  }
+  return tensors;
+}
+
+Result<std::vector<float>> model_values(const Safetensors& file, const Network& network) {
+  if (file.tensors.size() > network.parameters.size()) {
+    return not_ours("has " + std::to_string(file.tensors.size()) + " tensors, this model has " +
+                    std::to_string(network.parameters.size()));
+  }
+  return gather(file, network, "");
+}
+
+Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Network& network) {
+  std::vector<OptimizerSlot> slots;
+  for (const Tensor& tensor : file.tensors) {  // by offset, so in the order in which they were written
+    const auto name = slot_of(tensor.name, network);
+    if (!name)
+      return not_ours("tensor \"" + printable(tensor.name) + "\" belongs to no parameter of this model");
+    const bool known = std::ranges::find(slots, *name, &OptimizerSlot::name) != slots.end();
+    if (known) continue;
+    auto values = gather(file, network, *name + ".");
+    if (!values.ok()) return values.status();
+    slots.push_back({*name, std::move(values).value()});
+  }
+  return slots;
+}
+
+std::string to_json(const StateText& state) {
+  // The config as an object, for people, where that loses nothing; else as the text that it is.
+  Json config = Json::parse(state.config_json, nullptr, false);
+  if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
+  const Json json = {{"format_version", kFormatVersion}, {"step", state.step}, {"config", config}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<StateText> parse_state(std::string_view text) {
+  const auto parsed = parse_strict_json(text);
+  if (!parsed.ok()) return Status(kExitNoInput, parsed.status().message());
+  const Json& json = parsed.value().value;
+  const Status malformed(kExitNoInput, "is not {\"format_version\": …, \"step\": …, \"config\": …}");
+  if (!json.is_object()) return malformed;
+  const Json version = json.value("format_version", Json()), step = json.value("step", Json());
+  const Json config = json.value("config", Json());
+  if (!version.is_number_integer() || !step.is_number_unsigned() ||
+      !(config.is_string() || config.is_object())) {
+    return malformed;
+  }
+  if (version != kFormatVersion) {
+    return Status(kExitNoInput, "has format_version " + version.dump() + ", this dtrun reads " +
+                                    std::to_string(kFormatVersion) + "; use the version that wrote it");
+  }
+  return StateText{step.get<std::int64_t>(),
+                   config.is_string() ? config.get<std::string>() : config.dump(2) + "\n"};
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,143 @@
+// Writing checkpoints and the final model.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "worker/base/error.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/durable.h"
+#include "worker/checkpoint/layout.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view bytes_of(std::span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+std::map<std::string, std::string> torch_metadata() { return {{"format", "pt"}}; }
+
+// A name that no other writer, of this process or another one, has.
+fs::path scratch_path(const fs::path& directory, const std::string& name) {
+  static std::atomic<int> counter{0};
+  return directory /
+         (kScratchPrefix + name + "-" + std::to_string(getpid()) + "-" + std::to_string(++counter));
+}
+
+void remove_abandoned(const fs::path& directory) {
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(kScratchPrefix)) remove_if_abandoned(entry->path());
+  }
+}
+
+// Writes one file of the checkpoint and enters it into the manifest.
+void add_file(const fs::path& directory, const char* name, std::span<const std::string_view> pieces,
+              Manifest* manifest) {
+  (*manifest)[name] = digest_of(pieces);
+  write_synced(directory / name, pieces);
+}
+
+void check_sizes(const Network& network, const TrainState& state) {
+  bool fits = state.parameters.size() == network.size;
+  for (const OptimizerSlot& slot : state.optimizer) fits = fits && slot.values.size() == network.size;
+  if (!fits)
+    throw WorkerError(kExitSoftware, "checkpoint: the state's vectors are not as long as the network's");
+}
+
+void write_files(const fs::path& directory, const Network& network, const TrainState& state) {
+  Manifest manifest;
+  const std::string model_header = safetensors_header(model_tensors(network), torch_metadata());
+  const std::string_view model[] = {model_header, bytes_of(state.parameters)};
+  add_file(directory, kModelFile, model, &manifest);
+
+  const std::string optimizer_header =
+      safetensors_header(optimizer_tensors(network, state.optimizer), torch_metadata());
+  std::vector<std::string_view> optimizer = {optimizer_header};
+  for (const OptimizerSlot& slot : state.optimizer) optimizer.push_back(bytes_of(slot.values));
+  add_file(directory, kOptimizerFile, optimizer, &manifest);
+
+  const std::string state_text = to_json(StateText{state.step, state.config_json});
+  const std::string_view state_pieces[] = {state_text};
+  add_file(directory, kStateFile, state_pieces, &manifest);
+
+  const std::string manifest_text = to_json(manifest);
+  const std::string_view manifest_pieces[] = {manifest_text};
+  write_synced(directory / kManifestFile, manifest_pieces);
+  sync_directory(directory);
+}
+
+// Removes all but the newest `keep` up to `step`. Newer ones than `step` are what this run passed over when
+// it resumed: they are left alone, and count for nothing.
+void prune(const fs::path& output_dir, std::int64_t step, int keep) {
+  auto checkpoints = list_checkpoints(output_dir);
+  checkpoints.erase(checkpoints.upper_bound(step), checkpoints.end());
+  for (auto excess = static_cast<std::int64_t>(checkpoints.size()) - keep; excess > 0; --excess) {
+    // Under a scratch name first, so that none is ever seen half removed under its own.
+    const fs::path oldest = checkpoints.begin()->second;
+    const fs::path scratch = scratch_path(oldest.parent_path(), oldest.filename().string());
+    checkpoints.erase(checkpoints.begin());
+    std::error_code ignored;
+    fs::rename(oldest, scratch, ignored);
+    if (!ignored) fs::remove_all(scratch, ignored);
+  }
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& output_dir, const Network& network, const TrainState& state,
+                         int keep) {
+  check_sizes(network, state);
+  const fs::path checkpoints = checkpoints_directory(output_dir);
+  make_directories(checkpoints);
+  remove_abandoned(checkpoints);
+  const fs::path target = checkpoints / step_name(state.step);
+  {
+    const ScratchDirectory scratch(scratch_path(checkpoints, step_name(state.step)));
+    write_files(scratch.path(), network, state);
+    move_directory(scratch.path(), target);
+    sync_directory(checkpoints);
+  }
+  if (keep > 0) prune(output_dir, state.step, keep);
+  return target;
+}
+
+fs::path save_model(const fs::path& output_dir, const Network& network, std::span<const float> parameters) {
+  if (parameters.size() != network.size) {
+    throw WorkerError(kExitSoftware, "model: there are not as many values as the network has parameters");
+  }
+  make_directories(output_dir);
+  const std::string header = safetensors_header(model_tensors(network), torch_metadata());
+  const std::string_view pieces[] = {header, bytes_of(parameters)};
+  const fs::path path = output_dir / kModelFile;
+  replace_file(path, pieces);
+  return path;
+}
+
+Status check_output_dir(const fs::path& output_dir) {
+  const std::string way_out = "; choose another output_dir";
+  for (const fs::path& directory : {output_dir, checkpoints_directory(output_dir)}) {
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error) {
+      return Status(kExitConfig, "output directory " + directory.string() +
+                                     " cannot be created: " + error.message() + way_out);
+    }
+    std::string probe = (directory / ".probe-XXXXXX").string();
+    const int file = mkstemp(probe.data());
+    if (file < 0) {
+      return Status(kExitConfig, "output directory " + directory.string() +
+                                     " cannot be written: " + std::strerror(errno) + way_out);
+    }
+    close(file);
+    unlink(probe.c_str());
+  }
+  return Status();
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,27 @@
+// What the oneDNN operations are made of: primitives with their arguments bound once, memory on our own
+// aligned buffers, and reorders that vanish where two operations agree on a format.
+#pragma once
+
+#include <dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+namespace dtrun::worker::onednn {
+
+// A primitive with its arguments, ready to run any number of times.
+struct Call {
+  dnnl::primitive primitive;
+  std::unordered_map<int, dnnl::memory> arguments;
+  void run(dnnl::stream& stream) const { primitive.execute(stream, arguments); }
+};
+
+// `from` seen in the format `to`: from itself if it has it, else new memory, and a reorder added to `calls`.
+inline dnnl::memory in_format(const dnnl::engine& engine, const dnnl::memory& from,
+                              const dnnl::memory::desc& to, std::vector<Call>& calls) {
+  if (from.get_desc() == to) return from;
+  dnnl::memory converted(to, engine);
+  calls.push_back({dnnl::reorder(from, converted), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, converted}}});
+  return converted;
+}
+
+}  // namespace dtrun::worker::onednn

@@ -1,0 +1,49 @@
+// Creates oneDNN's primitive descriptors. oneDNN 3 dropped the operation descriptors of 2.x; this file pair
+// is the only place that knows. Everything is fp32, stride 1 for convolutions, stride = kernel for pools, no
+// padding, and scratchpads are the primitive's own.
+#pragma once
+
+#include <dnnl.hpp>
+
+namespace dtrun::worker::onednn {
+
+using Desc = dnnl::memory::desc;
+
+// relu: applied to the output.
+dnnl::convolution_forward::primitive_desc conv_forward(const dnnl::engine&, const Desc& in,
+                                                       const Desc& weight, const Desc& bias, const Desc& out,
+                                                       bool relu);
+dnnl::convolution_backward_data::primitive_desc conv_backward_data(
+    const dnnl::engine&, const Desc& in_gradient, const Desc& weight, const Desc& out_gradient,
+    const dnnl::convolution_forward::primitive_desc& forward);
+dnnl::convolution_backward_weights::primitive_desc conv_backward_weights(
+    const dnnl::engine&, const Desc& in, const Desc& weight_gradient, const Desc& bias_gradient,
+    const Desc& out_gradient, const dnnl::convolution_forward::primitive_desc& forward);
+
+dnnl::inner_product_forward::primitive_desc linear_forward(const dnnl::engine&, const Desc& in,
+                                                           const Desc& weight, const Desc& bias,
+                                                           const Desc& out, bool relu);
+dnnl::inner_product_backward_data::primitive_desc linear_backward_data(
+    const dnnl::engine&, const Desc& in_gradient, const Desc& weight, const Desc& out_gradient,
+    const dnnl::inner_product_forward::primitive_desc& forward);
+dnnl::inner_product_backward_weights::primitive_desc linear_backward_weights(
+    const dnnl::engine&, const Desc& in, const Desc& weight_gradient, const Desc& bias_gradient,
+    const Desc& out_gradient, const dnnl::inner_product_forward::primitive_desc& forward);
+
+dnnl::pooling_forward::primitive_desc pool_forward(const dnnl::engine&, const Desc& in, const Desc& out,
+                                                   int kernel);
+dnnl::pooling_backward::primitive_desc pool_backward(const dnnl::engine&, const Desc& in_gradient,
+                                                     const Desc& out_gradient, int kernel,
+                                                     const dnnl::pooling_forward::primitive_desc& forward);
+
+// In place, of values that are laid out as `data`. Backward needs the ReLU's output only.
+dnnl::eltwise_forward::primitive_desc relu_forward(const dnnl::engine&, const Desc& data);
+dnnl::eltwise_backward::primitive_desc relu_backward(const dnnl::engine&, const Desc& data,
+                                                     const dnnl::eltwise_forward::primitive_desc& forward);
+
+dnnl::memory::dims dimensions(const Desc&);
+
+// A descriptor that names no format, so that the primitive may choose.
+Desc any_format(const Desc& like);
+
+}  // namespace dtrun::worker::onednn

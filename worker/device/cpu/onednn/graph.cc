@@ -1,0 +1,169 @@
+// Runs a network with oneDNN. All primitives, formats and memory are settled when the graph is built; running
+// it allocates nothing and uses the calling thread alone.
+#include "worker/device/cpu/graph.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "worker/base/error.h"
+#include "worker/device/cpu/buffer.h"
+#include "worker/device/cpu/lowering.h"
+#include "worker/device/cpu/onednn/compat.h"
+#include "worker/device/cpu/onednn/op.h"
+
+namespace dtrun::worker {
+namespace {
+
+using dnnl::memory;
+
+// oneDNN shares a primitive among the threads of OpenMP, and how depends on their number. The setting is this
+// thread's own. The runtime is whichever oneDNN was linked with; without one there is nothing to set.
+void use_one_thread() {
+  if (void* function = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
+    reinterpret_cast<void (*)(int)>(function)(1);
+}
+
+memory::desc plain(const memory::dims& dims) {
+  switch (dims.size()) {
+    case 1:
+      return {dims, memory::data_type::f32, memory::format_tag::a};
+    case 2:
+      return {dims, memory::data_type::f32, memory::format_tag::ab};
+    default:
+      return {dims, memory::data_type::f32, memory::format_tag::abcd};
+  }
+}
+
+class OnednnGraph : public CpuGraph {
+ public:
+  OnednnGraph(const Network& network, int rows)
+      : network_(network),
+        lowered_(lower(network_)),
+        rows_(rows),
+        parameters_(network.size),
+        gradient_(network.size),
+        input_(rows * network.input.size()),
+        logits_(rows * lowered_.classes),
+        logit_gradient_(rows * lowered_.classes) {
+    build();
+  }
+
+  void load_parameters(std::span<const float> flat) override {
+    std::copy(flat.begin(), flat.end(), parameters_.data());
+    for (const auto& op : ops_) run(op->load);
+    stream_.wait();
+    diverged_ = std::any_of(flat.begin(), flat.end(), [](float value) { return std::isnan(value); });
+  }
+
+  std::span<const float> forward(const float* x, int samples) override {
+    const std::size_t real = samples * network_.input.size();
+    std::copy(x, x + real, input_.data());
+    std::fill(input_.data() + real, input_.data() + input_.size(), 0.0f);
+    if (lowered_.input_relu) {
+      for (std::size_t i = 0; i < real; ++i) input_.data()[i] = input_.data()[i] < 0 ? 0 : input_.data()[i];
+    }
+    for (const auto& op : ops_) run(op->forward);
+    run(to_logits_);
+    stream_.wait();
+    if (diverged_) std::fill_n(logits_.data(), logits_.size(), std::numeric_limits<float>::quiet_NaN());
+    return {logits_.data(), logits_.size()};
+  }
+
+  void backward(const float* logit_gradient, float* gradient,
+                const std::function<void(std::size_t offset)>& final_from) override {
+    std::copy(logit_gradient, logit_gradient + logit_gradient_.size(), logit_gradient_.data());
+    std::size_t end = network_.size;
+    for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
+      run((*op)->backward);
+      const Parameter* first = (*op)->first_parameter();
+      if (!first) continue;
+      stream_.wait();
+      std::copy(gradient_.data() + first->offset, gradient_.data() + end, gradient + first->offset);
+      end = first->offset;
+      final_from(end);
+    }
+  }
+
+ private:
+  void run(const std::vector<onednn::Call>& calls) {
+    for (const onednn::Call& call : calls) call.run(stream_);
+  }
+
+  void build() {
+    const SampleShape& in = network_.input;
+    memory value(plain({rows_, in.channels, in.height, in.width}), engine_, input_.data());
+    for (const Operation& operation : lowered_.operations) {
+      ops_.push_back(make_op(operation, value.get_desc()));
+      value = ops_.back()->build_forward(value);
+    }
+    const memory::desc logits = plain({rows_, static_cast<memory::dim>(lowered_.classes)});
+    const memory result(logits, engine_, logits_.data());
+    to_logits_.push_back({dnnl::reorder(value, result), {{DNNL_ARG_FROM, value}, {DNNL_ARG_TO, result}}});
+    memory gradient(logits, engine_, logit_gradient_.data());
+    for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) gradient = (*op)->build_backward(gradient);
+  }
+
+  std::unique_ptr<onednn::Op> make_op(const Operation& operation, const memory::desc& in) {
+    return std::visit(
+        [&](const auto& layer) -> std::unique_ptr<onednn::Op> {
+          using L = std::decay_t<decltype(layer)>;
+          if constexpr (std::is_same_v<L, Conv2d>)
+            return onednn::make_conv(engine_, operation, rows_, network_.parameters[layer.weight],
+                                     parameter(layer.weight), parameter(layer.bias));
+          else if constexpr (std::is_same_v<L, Linear>)
+            return onednn::make_linear(engine_, operation, rows_, network_.parameters[layer.weight],
+                                       parameter(layer.weight, in), parameter(layer.bias));
+          else if constexpr (std::is_same_v<L, MaxPool2d>)
+            return onednn::make_pool(engine_, operation, rows_, layer);
+          else
+            throw WorkerError(kExitSoftware, "a lowered network has a layer that is no operation");
+        },
+        operation.layer);
+  }
+
+  onednn::ParameterMemory parameter(std::size_t index) {
+    const Parameter& p = network_.parameters[index];
+    return parameter(p, memory::dims(p.shape.begin(), p.shape.end()));
+  }
+  // A linear layer after Flatten: its weight [out, in] is [out, channels, height, width] of the unflattened
+  // input.
+  onednn::ParameterMemory parameter(std::size_t index, const memory::desc& in) {
+    const Parameter& p = network_.parameters[index];
+    memory::dims dims = onednn::dimensions(in);
+    dims[0] = p.shape[0];
+    return parameter(p, dims);
+  }
+  onednn::ParameterMemory parameter(const Parameter& p, const memory::dims& dims) {
+    return {memory(plain(dims), engine_, parameters_.data() + p.offset),
+            memory(plain(dims), engine_, gradient_.data() + p.offset)};
+  }
+
+  const Network network_;
+  const LoweredNetwork lowered_;
+  const int rows_;
+  const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  Buffer parameters_, gradient_;            // flat
+  Buffer input_, logits_, logit_gradient_;  // [rows][values]
+  std::vector<std::unique_ptr<onednn::Op>> ops_;
+  std::vector<onednn::Call> to_logits_;
+  bool diverged_ = false;  // a parameter is NaN, which oneDNN's ReLU would turn into 0 and so hide
+};
+
+}  // namespace
+
+std::unique_ptr<CpuGraph> make_onednn_graph(const Network& network, int capacity) {
+  use_one_thread();  // before the first primitive is made
+  try {
+    return std::make_unique<OnednnGraph>(network, capacity);
+  } catch (const dnnl::error& error) {
+    throw WorkerError(kExitSoftware, std::string("oneDNN cannot run this network: ") + error.what());
+  }
+}
+
+}  // namespace dtrun::worker

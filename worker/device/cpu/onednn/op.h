@@ -1,0 +1,50 @@
+// One layer of a network as oneDNN calls: built once for fixed rows, formats chosen by oneDNN.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "worker/device/cpu/lowering.h"
+#include "worker/device/cpu/onednn/call.h"
+#include "worker/model/network.h"
+
+namespace dtrun::worker::onednn {
+
+// A parameter in PyTorch's layout, on the graph's flat vectors of values and gradients.
+struct ParameterMemory {
+  dnnl::memory value, gradient;
+};
+
+// What an operation is built from. The order: all operations forward (first to last), then backward (last to
+// first), because each needs its neighbour's memory.
+class Op {
+ public:
+  Op(const dnnl::engine& engine, const Operation& operation) : engine_(engine), operation_(operation) {}
+  virtual ~Op() = default;
+
+  // Builds load and forward from the memory of the input; returns that of the output.
+  virtual dnnl::memory build_forward(const dnnl::memory& in) = 0;
+  // Builds backward from the gradient of the output; returns that of the input (empty if nobody needs it).
+  virtual dnnl::memory build_backward(const dnnl::memory& out_gradient) = 0;
+  virtual const Parameter* first_parameter() const { return nullptr; }
+
+  std::vector<Call> load;  // after new parameter values
+  std::vector<Call> forward;
+  std::vector<Call> backward;  // writes the parameters' gradients into the flat gradient
+
+ protected:
+  // Appends to `backward`: what of out_gradient passes the ReLU that was folded into this operation.
+  dnnl::memory through_relu(const dnnl::memory& out_gradient);
+
+  const dnnl::engine& engine_;
+  const Operation operation_;
+  dnnl::memory out_;
+};
+
+std::unique_ptr<Op> make_conv(const dnnl::engine&, const Operation&, int rows, const Parameter& weight,
+                              const ParameterMemory& weight_memory, const ParameterMemory& bias_memory);
+std::unique_ptr<Op> make_linear(const dnnl::engine&, const Operation&, int rows, const Parameter& weight,
+                                const ParameterMemory& weight_memory, const ParameterMemory& bias_memory);
+std::unique_ptr<Op> make_pool(const dnnl::engine&, const Operation&, int rows, const MaxPool2d&);
+
+}  // namespace dtrun::worker::onednn

@@ -1,0 +1,40 @@
+// What the trainer needs of the agent that started it, as the trainer sees it. ControlClient speaks the real
+// protocol; tests put something smaller here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dtrun::worker {
+
+enum class Phase { kLoading, kTraining, kEvaluating, kSaving };
+
+// Where the training is. The newest report replaces the one before.
+struct TrainingProgress {
+  Phase phase = Phase::kLoading;
+  std::int64_t step = 0, total_steps = 0;
+  double epoch = 0;
+  double loss = 0;  // mean over the samples since the previous report
+  double learning_rate = 0;
+  double samples_per_second = 0;
+  double accuracy = -1;  // of the newest evaluation; negative: none yet
+  std::string note;      // one line for people, mostly empty
+};
+
+struct Completion {
+  std::int64_t step = 0;
+  double loss = 0, accuracy = -1;
+  std::string model_path, params_sha256;
+  double seconds = 0;
+};
+
+class AgentLink {
+ public:
+  virtual ~AgentLink() = default;
+  // True once this worker was told to end after the step in hand. Cheap; any thread.
+  virtual bool stop_requested() const = 0;
+  virtual void report(const TrainingProgress& progress) = 0;
+  virtual void completed(const Completion& completion) = 0;
+};
+
+}  // namespace dtrun::worker

@@ -1,0 +1,246 @@
+#include "worker/trainer/control_client.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "proto/contract.h"
+#include "proto/framing.h"
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often the reporter speaks; the agent expects to hear something at least once a second.
+constexpr milliseconds kReportInterval{400};
+constexpr milliseconds kHelloTimeout{60000};
+// Beyond the time that the store itself may take, for the way there and back.
+constexpr milliseconds kRequestSlack{10000};
+
+control::Progress to_message(const TrainingProgress& progress) {
+  control::Progress message;
+  message.set_phase(static_cast<control::Progress::Phase>(progress.phase));
+  message.set_step(progress.step);
+  message.set_total_steps(progress.total_steps);
+  message.set_epoch(progress.epoch);
+  message.set_loss(progress.loss);
+  message.set_learning_rate(progress.learning_rate);
+  message.set_samples_per_second(progress.samples_per_second);
+  message.set_accuracy(progress.accuracy);
+  message.set_note(progress.note);
+  return message;
+}
+static_assert(static_cast<int>(Phase::kLoading) == control::Progress::LOADING);
+static_assert(static_cast<int>(Phase::kTraining) == control::Progress::TRAINING);
+static_assert(static_cast<int>(Phase::kEvaluating) == control::Progress::EVALUATING);
+static_assert(static_cast<int>(Phase::kSaving) == control::Progress::SAVING);
+
+}  // namespace
+
+ControlClient::ControlClient(int fd, EndProcess end_process) : fd_(fd), end_process_(end_process) {
+  reader_ = std::thread([this] { read_loop(); });
+  reporter_ = std::thread([this] { report_loop(); });
+}
+
+ControlClient::~ControlClient() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  shutdown(fd_, SHUT_RDWR);  // wakes the reader
+  reader_.join();
+  reporter_.join();
+  close(fd_);
+}
+
+control::Start ControlClient::hello() {
+  control::FromWorker message;
+  message.mutable_hello()->set_protocol(kControlProtocol);
+  message.mutable_hello()->set_pid(getpid());
+  send(message);
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, kHelloTimeout, [&] { return start_.has_value(); })) {
+    throw WorkerError(kExitSoftware, "the agent did not say what to train within 60 s");
+  }
+  return *start_;
+}
+
+void ControlClient::signal_received() {
+  if (signals_.fetch_add(1) > 0) end_process_(kExitWorkerStopped);
+  request_stop();
+}
+
+void ControlClient::request_stop() {
+  stop_requested_ = true;
+  if_stopped_before_training();
+  changed_.notify_all();
+}
+
+void ControlClient::if_stopped_before_training() {
+  if (stop_requested_ && !in_training_) end_process_(kExitWorkerStopped);
+}
+
+void ControlClient::report(const TrainingProgress& progress) {
+  std::lock_guard lock(mutex_);
+  // A note or a new phase is sent at once; of the rest the reporter takes the newest when it is time.
+  const bool urgent = !progress_ || progress.phase != progress_->phase || !progress.note.empty() ||
+                      progress.accuracy != progress_->accuracy;
+  std::string unsent_note = progress_ && report_now_ ? progress_->note : std::string();
+  progress_ = progress;
+  if (progress_->note.empty()) progress_->note = std::move(unsent_note);
+  if (urgent) {
+    report_now_ = true;
+    changed_.notify_all();
+  }
+}
+
+void ControlClient::report_loop() {
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    changed_.wait_for(lock, kReportInterval, [&] { return closing_ || report_now_; });
+    if (closing_ || !progress_) continue;
+    report_now_ = false;
+    control::FromWorker message;
+    *message.mutable_progress() = to_message(*progress_);
+    progress_->note.clear();
+    lock.unlock();
+    send(message);
+    lock.lock();
+  }
+}
+
+void ControlClient::completed(const Completion& completion) {
+  control::FromWorker message;
+  control::Completed& body = *message.mutable_completed();
+  body.set_step(completion.step);
+  body.set_loss(completion.loss);
+  body.set_accuracy(completion.accuracy);
+  body.set_model_path(completion.model_path);
+  body.set_params_sha256(completion.params_sha256);
+  body.set_seconds(completion.seconds);
+  send(message);
+}
+
+void ControlClient::send_fault(int exit_code, const std::string& message_text) {
+  control::FromWorker message;
+  message.mutable_fault()->set_exit_code(exit_code);
+  message.mutable_fault()->set_message(message_text);
+  send(message);
+}
+
+void ControlClient::collective_broken(const std::string& error, milliseconds patience) {
+  control::FromWorker message;
+  message.mutable_collective_broken()->set_error(error);
+  send(message);
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [&] { return closing_ || stop_requested_; });
+}
+
+// Blocks while the agent does not read; a dead agent is the reader's to notice.
+void ControlClient::send(const control::FromWorker& message) {
+  std::string frame;
+  append_frame(message.SerializeAsString(), &frame);
+  std::lock_guard lock(send_mutex_);
+  for (std::size_t at = 0; at < frame.size();) {
+    const ssize_t sent = ::send(fd_, frame.data() + at, frame.size() - at, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return;
+    at += static_cast<std::size_t>(sent);
+  }
+}
+
+void ControlClient::set(const std::string& key, const std::string& value) {
+  control::KvRequest message;
+  message.set_op(control::KvRequest::SET);
+  message.set_key(key);
+  message.set_value(value);
+  request(std::move(message), milliseconds(0));
+}
+
+std::string ControlClient::get(const std::string& key, milliseconds timeout) {
+  control::KvRequest message;
+  message.set_op(control::KvRequest::GET);
+  message.set_key(key);
+  message.set_timeout_ms(timeout.count());
+  return request(std::move(message), timeout).value();
+}
+
+control::KvReply ControlClient::request(control::KvRequest kv, milliseconds timeout) {
+  const std::string key = kv.key();
+  std::uint64_t id;
+  {
+    std::lock_guard lock(mutex_);
+    id = next_request_++;
+    requests_[id];
+  }
+  kv.set_id(id);
+  control::FromWorker message;
+  *message.mutable_kv() = std::move(kv);
+  send(message);
+
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, timeout + kRequestSlack, [&] { return closing_ || requests_[id].has_value(); });
+  const std::optional<control::KvReply> reply = std::move(requests_[id]);
+  requests_.erase(id);
+  if (!reply) throw WorkerError(kExitWorkerPeerLost, "the store did not answer about '" + key + "'");
+  if (!reply->ok()) throw WorkerError(kExitWorkerPeerLost, "the store on '" + key + "': " + reply->error());
+  return *reply;
+}
+
+void ControlClient::read_loop() {
+  FrameReader frames;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t count = recv(fd_, buffer, sizeof buffer, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    frames.push({buffer, static_cast<std::size_t>(count)});
+    for (;;) {
+      Result<std::optional<std::string>> frame = frames.next();
+      control::FromAgent message;
+      if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) {
+        return end_process_(kExitSoftware);
+      }
+      if (!frame.value()) break;
+      take(message);
+    }
+  }
+  std::unique_lock lock(mutex_);
+  if (closing_) return;
+  lock.unlock();
+  // The agent is gone: nobody watches this worker any more, and its peers are being stopped too.
+  end_process_(kExitWorkerStopped);
+}
+
+void ControlClient::take(const control::FromAgent& message) {
+  switch (message.body_case()) {
+    case control::FromAgent::kStart: {
+      std::lock_guard lock(mutex_);
+      start_ = message.start();
+      break;
+    }
+    case control::FromAgent::kKv: {
+      std::lock_guard lock(mutex_);
+      // An answer that nobody waits for any more is dropped.
+      if (auto waiting = requests_.find(message.kv().id()); waiting != requests_.end())
+        waiting->second = message.kv();
+      break;
+    }
+    case control::FromAgent::kStop:
+      if (message.stop().kind() == control::Stop::ABORT) return end_process_(kExitWorkerStopped);
+      request_stop();
+      break;
+    case control::FromAgent::BODY_NOT_SET:
+      break;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace dtrun::worker

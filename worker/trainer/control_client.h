@@ -1,0 +1,86 @@
+// The worker's end of the control socket (proto/control.proto): says hello, receives the job, asks the
+// agent's key-value store, reports progress at least once a second, and turns the agent's orders and SIGTERM
+// into a stop flag or, where nothing may be finished any more, into the end of the process.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "proto/control.pb.h"
+#include "worker/collective/collective.h"
+#include "worker/trainer/agent_link.h"
+
+namespace dtrun::worker {
+
+class ControlClient final : public AgentLink, public KeyValueStore {
+ public:
+  // Ends the process at once; the exit code is given. Tests replace it; it must not return otherwise.
+  using EndProcess = void (*)(int exit_code);
+
+  // Takes the connected stream socket. Starts the reader and the reporter thread, which live as long as this.
+  ControlClient(int fd, EndProcess end_process);
+  ~ControlClient() override;
+  ControlClient(const ControlClient&) = delete;
+
+  // Sends Hello and waits for the agent's answer. Throws WorkerError if none comes.
+  control::Start hello();
+
+  // A stop by signal. The second one while the first is being carried out ends the process. Any thread.
+  void signal_received();
+
+  // Until now nothing is there to be saved, and a stop ends the process at once; from now on it sets the
+  // flag.
+  void enter_training() {
+    in_training_ = true;
+    if_stopped_before_training();
+  }
+
+  bool stop_requested() const override { return stop_requested_; }
+  void report(const TrainingProgress& progress) override;
+  void completed(const Completion& completion) override;
+
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+
+  void send_fault(int exit_code, const std::string& message);
+
+  // The collective broke: tells the agent, waits for its order (which ends the process) and gives up after
+  // `patience`.
+  void collective_broken(const std::string& error, std::chrono::milliseconds patience);
+
+ private:
+  void send(const control::FromWorker& message);
+  control::KvReply request(control::KvRequest request, std::chrono::milliseconds timeout);
+  void read_loop();
+  void take(const control::FromAgent& message);
+  void report_loop();
+  void request_stop();
+  void if_stopped_before_training();
+
+  const int fd_;
+  const EndProcess end_process_;
+  std::atomic<bool> stop_requested_{false};
+  std::atomic<bool> in_training_{false};
+  std::atomic<int> signals_{0};
+
+  std::mutex send_mutex_;  // one frame at a time on the socket
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool closing_ = false;
+  std::optional<control::Start> start_;
+  std::uint64_t next_request_ = 1;
+  std::map<std::uint64_t, std::optional<control::KvReply>> requests_;
+  std::optional<TrainingProgress> progress_;
+  bool report_now_ = false;
+
+  std::thread reader_, reporter_;
+};
+
+}  // namespace dtrun::worker

@@ -1,0 +1,26 @@
+// Loss and accuracy on a whole data set. Ranks and lanes share the microbatches; the leaves' sums are
+// gathered and added in the fixed tree, so the result is the same bits for any number of them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "worker/collective/collective.h"
+#include "worker/data/dataset.h"
+#include "worker/trainer/lane_team.h"
+
+namespace dtrun::worker {
+
+struct Evaluation {
+  double loss = 0;      // mean per sample
+  double accuracy = 0;  // 0..1
+};
+
+// Called by all ranks alike. Nothing, and not made up for after a resumption, if stop() became true on any
+// rank before the end. Throws what the collective throws.
+std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
+                                   std::span<const float> parameters, Collective& collective, LaneTeam& lanes,
+                                   const std::function<bool()>& stop);
+
+}  // namespace dtrun::worker

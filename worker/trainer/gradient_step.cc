@@ -1,0 +1,90 @@
+#include "worker/trainer/gradient_step.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace dtrun::worker {
+
+GradientStep::GradientStep(const TrainConfig& config, const Network& network, const Dataset& data,
+                           Collective& collective, LaneTeam& lanes, StepClock& clock)
+    : config_(config),
+      network_(network),
+      data_(data),
+      rank_(collective.rank()),
+      world_(collective.size()),
+      lanes_(lanes),
+      clock_(clock),
+      sum_(make_float_buffer(kStatFloats + network.size)),
+      inputs_(lanes.size()) {
+  const std::vector<VectorRange> ranges = ranges_of(network);
+  exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, ranges)
+                                         : make_tree_exchange(collective, ranges);
+  accumulator_ = std::make_unique<TreeAccumulator>(
+      kStatFloats + network.size, ranges,
+      [this](int bucket, std::span<const float* const> partials) { exchange_->send(bucket, partials); });
+  for (Input& input : inputs_) {
+    input.x.resize(config.micro_batch_size * data.shape().size());
+    input.labels.resize(config.micro_batch_size);
+  }
+}
+
+std::vector<VectorRange> GradientStep::ranges_of(const Network& network) {
+  std::vector<VectorRange> ranges;
+  for (const Bucket& bucket : network.buckets)
+    ranges.push_back({kStatFloats + bucket.begin, kStatFloats + bucket.end});
+  ranges.back().begin = 0;
+  return ranges;
+}
+
+StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t> order,
+                            std::span<const float> parameters) {
+  plan_ = plan, order_ = order;
+  const LeafRange own = leaves_of_rank(plan.leaves, rank_, world_);
+  accumulator_->begin(own.begin, own.end, plan.leaves);
+  exchange_->begin(plan.leaves, {sum_.get(), kStatFloats + network_.size});
+  next_leaf_.store(own.begin, std::memory_order_relaxed);
+  lanes_.run([&](int lane_index, Lane& lane) {
+    std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
+    if (leaf >= own.end) return;
+    lane.load_parameters(parameters);
+    for (; leaf < own.end; leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed))
+      run_leaf(lane, lane_index, leaf);
+  });
+  {
+    StepClock::Scope waiting(clock_, StepClock::kGradients);
+    exchange_->finish();
+  }
+  const float samples = sum_[2];
+  for (float& value : gradient()) value /= samples;
+  return {sum_[0], sum_[1], samples};
+}
+
+void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
+  float* const out = accumulator_->take(leaf);
+  std::optional<StepClock::Scope> timed;
+  const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
+  if (measured) timed.emplace(clock_, StepClock::kData);
+  const Microbatch microbatch = fill(inputs_[lane_index], leaf);
+  if (measured) timed.emplace(clock_, StepClock::kMath);
+  const int last_bucket = static_cast<int>(network_.buckets.size()) - 1;
+  const MicrobatchStats stats = lane.train(microbatch, {out + kStatFloats, network_.size}, [&](int bucket) {
+    if (bucket != last_bucket) accumulator_->complete(leaf, bucket);
+  });
+  timed.reset();
+  std::fill_n(out, kStatFloats, 0.0f);
+  out[0] = stats.loss, out[1] = stats.correct, out[2] = static_cast<float>(microbatch.samples);
+  accumulator_->complete(leaf, last_bucket);
+}
+
+Microbatch GradientStep::fill(Input& input, std::int64_t leaf) const {
+  const int capacity = config_.micro_batch_size;
+  const std::int64_t first = leaf * capacity;
+  const int samples = static_cast<int>(std::min<std::int64_t>(capacity, plan_.samples - first));
+  data_.fill(order_.subspan(plan_.first_sample + first, samples), input.x.data(), input.labels.data());
+  // The rest of a part-filled microbatch is zero.
+  std::fill(input.x.begin() + samples * data_.shape().size(), input.x.end(), 0.0f);
+  std::fill(input.labels.begin() + samples, input.labels.end(), 0);
+  return {samples, input.x.data(), input.labels.data()};
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,303 @@
+#include "worker/trainer/trainer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "worker/base/error.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/durable.h"
+#include "worker/data/sampler.h"
+#include "worker/device/device.h"
+#include "worker/metrics/metrics.h"
+#include "worker/model/network.h"
+#include "worker/optim/optimizer.h"
+#include "worker/trainer/evaluation.h"
+#include "worker/trainer/gradient_step.h"
+#include "worker/trainer/lane_team.h"
+#include "worker/trainer/step_clock.h"
+#include "worker/trainer/stop_vote.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// torch.nn.utils.clip_grad_norm_
+void clip(std::span<float> gradient, double norm, double max_norm) {
+  const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
+  if (factor == 1.0f) return;
+  for (float& value : gradient) value *= factor;
+}
+
+class Trainer {
+ public:
+  Trainer(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent);
+  Outcome run();
+
+ private:
+  void begin();
+  void report_drift(const ResumePoint& start);
+  bool one_step();
+  void log_step(double learning_rate, double norm);
+  bool evaluate_now();
+  void save_now();
+  Outcome stop_here();
+  void finish();
+  void report(Phase phase);
+
+  bool is_writer() const { return place_.rank == 0; }
+  bool every(std::int64_t steps) const { return steps > 0 && step_ % steps == 0; }
+  bool at_end() const { return step_ >= schedule_.total_steps(); }
+  TrainState snapshot() const { return {step_, parameters_, optimizer_->slots, config_json_}; }
+
+  const JobConfig& config_;
+  const TrainConfig& train_;
+  const Place& place_;
+  const Datasets& data_;
+  Collective& collective_;
+  AgentLink& agent_;
+  const std::string config_json_;
+  const Schedule schedule_;
+  const Network network_;
+  const std::unique_ptr<Device> device_;
+  LaneTeam lanes_;
+  StepClock clock_;
+  GradientStep gradient_step_;
+  StopVote stop_vote_;
+  const std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
+  std::unique_ptr<BackgroundSaver> saver_;  // rank 0's
+
+  // The state of the run: the same on every rank between steps.
+  std::int64_t step_ = 0;  // optimizer steps done
+  std::vector<float> parameters_;
+
+  std::int64_t order_epoch_ = -1;
+  std::vector<std::uint32_t> order_;  // of order_epoch_
+
+  StepStats since_log_, since_report_;
+  TrainingProgress progress_;
+  Clock::time_point start_ = Clock::now(), last_report_ = start_;
+  std::optional<Evaluation> newest_evaluation_;  // nothing if older than step_
+};
+
+Trainer::Trainer(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent)
+    : config_(setup.config),
+      train_(setup.config.train),
+      place_(setup.place),
+      data_(data),
+      collective_(collective),
+      agent_(agent),
+      config_json_(to_canonical_json(setup.config)),
+      schedule_(data.train->size(), train_.global_batch_size, train_.micro_batch_size,
+                train_.num_train_epochs, train_.max_steps),
+      network_(make_network(setup.config.model, data.train->shape(), data.train->classes())),
+      device_(make_cpu_device()),
+      lanes_(*device_, network_, setup.lanes, train_.micro_batch_size),
+      gradient_step_(train_, network_, *data.train, collective, lanes_, clock_),
+      stop_vote_(collective),
+      optimizer_(make_optimizer(train_, network_.size)) {}
+
+Outcome Trainer::run() {
+  begin();
+  start_ = last_report_ = Clock::now();
+  clock_.restart();
+  while (!at_end()) {
+    if (one_step()) return stop_here();
+    if (every(train_.eval_steps) && !at_end() && !evaluate_now()) return stop_here();
+    if (every(train_.save_steps) && !at_end()) save_now();
+  }
+  if (!evaluate_now()) return stop_here();
+  finish();
+  return Outcome::kCompleted;
+}
+
+void Trainer::begin() {
+  report(Phase::kLoading);
+  ResumePoint start = choose_start(config_, place_, network_, optimizer_->slots, collective_,
+                                   [](const std::string& text) { spdlog::warn(text); });
+  if (start.resumed) report_drift(start);
+  step_ = start.state.step;
+  parameters_ = std::move(start.state.parameters);
+  optimizer_->slots = std::move(start.state.optimizer);
+  if (!is_writer()) return;
+
+  make_directories(config_.output_dir);
+  const std::string_view text = config_json_;
+  replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
+  metrics_ = open_metrics(config_.output_dir, step_);
+  saver_ = make_background_saver(config_.output_dir, network_, train_.save_total_limit);
+  spdlog::info("{}: {} parameters, {} training samples, {} steps, {} x {}", config_.model.type, network_.size,
+               data_.train->size(), schedule_.total_steps(),
+               place_.world_size == 1 ? "1 worker" : std::to_string(place_.world_size) + " workers",
+               lanes_.size() == 1 ? "1 lane" : std::to_string(lanes_.size()) + " lanes");
+  if (!start.resumed) return;
+  const std::string from =
+      start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
+  spdlog::info("resumed from step {} of {}{}", step_, schedule_.total_steps(), from);
+  progress_.note = "resumed from step " + std::to_string(step_);
+}
+
+void Trainer::report_drift(const ResumePoint& start) {
+  const ConfigDrift drift = config_drift(config_, start.state.config_json);
+  if (!drift.fatal.empty()) {
+    throw WorkerError(kExitConfig, "the checkpoint of step " + std::to_string(start.state.step) + " in " +
+                                       config_.output_dir + " belongs to another job: " + drift.fatal +
+                                       " (in the checkpoint); choose another output_dir");
+  }
+  if (is_writer() && !drift.harmless.empty()) {
+    spdlog::info("the config changed since the checkpoint of step {}: {} (in the checkpoint)",
+                 start.state.step, drift.harmless);
+  }
+}
+
+// Returns true if all ranks are to stop after this step.
+bool Trainer::one_step() {
+  stop_vote_.cast(agent_.stop_requested());
+  const StepPlan plan = schedule_.step(step_);
+  if (plan.epoch != order_epoch_) {
+    StepClock::Scope timed(clock_, StepClock::kData);
+    order_ = epoch_order(train_.seed, plan.epoch, data_.train->size());
+    order_epoch_ = plan.epoch;
+  }
+  const StepStats stats = gradient_step_.run(plan, order_, parameters_);
+  since_log_ += stats;
+  since_report_ += stats;
+
+  const double learning_rate = learning_rate_at(train_, step_, schedule_.total_steps());
+  const bool log = (step_ + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
+                   step_ + 1 == schedule_.total_steps();
+  double norm = 0;
+  {
+    StepClock::Scope timed(clock_, StepClock::kMath);
+    const std::span<float> gradient = gradient_step_.gradient();
+    if (train_.max_grad_norm > 0 || log) norm = gradient_norm(gradient);
+    if (train_.max_grad_norm > 0) clip(gradient, norm, train_.max_grad_norm);
+    optimizer_->apply(step_, learning_rate, gradient, parameters_);
+  }
+  ++step_;
+  newest_evaluation_.reset();
+  progress_.epoch = static_cast<double>(step_) / static_cast<double>(schedule_.steps_per_epoch());
+  progress_.learning_rate = learning_rate;
+  report(Phase::kTraining);
+  if (log) log_step(learning_rate, norm);
+  return stop_vote_.result();
+}
+
+void Trainer::log_step(double learning_rate, double norm) {
+  const StepClock::Shares shares = clock_.lap();
+  if (metrics_) {
+    TrainMetrics line;
+    line.step = step_;
+    line.epoch = progress_.epoch;
+    line.loss = since_log_.loss / since_log_.samples;
+    line.learning_rate = learning_rate;
+    line.grad_norm = norm;
+    line.samples_per_second = since_log_.samples / shares.seconds;
+    line.world_size = place_.world_size;
+    line.generation = place_.generation;
+    line.wait_gradients = shares.gradients;
+    line.wait_data = shares.data;
+    line.other = shares.other;
+    metrics_->write(line);
+  }
+  since_log_ = {};
+}
+
+// Hands the newest numbers to the reporting thread. Rates are over the time since the last report that had
+// one, so that a step of a few milliseconds does not make them jump.
+void Trainer::report(Phase phase) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - last_report_).count();
+  if (phase == progress_.phase && phase == Phase::kTraining && seconds < 0.1) return;
+  progress_.phase = phase;
+  progress_.step = step_;
+  progress_.total_steps = schedule_.total_steps();
+  if (since_report_.samples > 0 && seconds >= 0.1) {
+    progress_.loss = since_report_.loss / since_report_.samples;
+    progress_.samples_per_second = since_report_.samples / seconds;
+    since_report_ = {};
+    last_report_ = now;
+  }
+  agent_.report(progress_);
+  progress_.note.clear();
+}
+
+// False if a rank was told to stop before the end.
+bool Trainer::evaluate_now() {
+  report(Phase::kEvaluating);
+  newest_evaluation_ = evaluate(*data_.test, train_.micro_batch_size, parameters_, collective_, lanes_,
+                                [&] { return agent_.stop_requested(); });
+  if (!newest_evaluation_) return false;
+  progress_.accuracy = newest_evaluation_->accuracy;
+  if (is_writer()) {
+    metrics_->write(EvalMetrics{step_, newest_evaluation_->loss, newest_evaluation_->accuracy});
+    spdlog::info("step {}: test loss {:.4f}, accuracy {:.2f} %", step_, newest_evaluation_->loss,
+                 newest_evaluation_->accuracy * 100);
+  }
+  // Neither the rate nor the shares of the next line are to contain this evaluation.
+  report(Phase::kEvaluating);
+  since_report_ = {};
+  last_report_ = Clock::now();
+  since_log_ = {};
+  clock_.restart();
+  return true;
+}
+
+void Trainer::save_now() {
+  if (!saver_) return;
+  spdlog::debug("step {}: checkpoint", step_);
+  saver_->save(snapshot());
+}
+
+// All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
+// worker's end for the whole group's.
+Outcome Trainer::stop_here() {
+  report(Phase::kSaving);
+  if (is_writer()) {
+    saver_->wait();
+    save_checkpoint(config_.output_dir, network_, snapshot(), train_.save_total_limit);
+    spdlog::info("stopped after step {} of {}; checkpoint saved", step_, schedule_.total_steps());
+  }
+  collective_.barrier();
+  return Outcome::kStopped;
+}
+
+void Trainer::finish() {
+  if (!is_writer()) return;
+  report(Phase::kSaving);
+  const double seconds = seconds_since(start_);
+  saver_->save(snapshot());
+  saver_->wait();
+  const std::string model = save_model(config_.output_dir, network_, parameters_).string();
+  const std::string sha256 = parameters_sha256(network_, parameters_);
+  metrics_->write(EndMetrics{step_, sha256});
+  agent_.completed({step_, newest_evaluation_->loss, newest_evaluation_->accuracy, model, sha256, seconds});
+}
+
+}  // namespace
+
+Datasets load_datasets(const JobConfig& config) {
+  return {load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
+}
+
+Outcome train(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent) {
+  return Trainer(setup, data, collective, agent).run();
+}
+
+}  // namespace dtrun::worker
