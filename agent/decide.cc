@@ -192,7 +192,9 @@ class Step {
   }
 
   void abort_workers(const std::string& reason) {
-    if (s.settings.builtin) emit(action::AbortWorkers{reason});
+    if (!s.settings.builtin || s.group.aborted) return;
+    s.group.aborted = true;
+    emit(action::AbortWorkers{reason});
   }
 
   // The generation is over for this node: nothing of it may go on.

@@ -156,6 +156,7 @@ struct Group {
   bool failure_sent = false;
   bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
   bool stopping = false;
+  bool aborted = false;   // told by the control protocol to end at once
   std::set<int> signals;  // that we sent to them
   std::optional<Millis> kill_at;
   std::optional<Millis> broken_at;  // when to stop waiting for the cause of a broken collective

@@ -51,6 +51,9 @@ TEST_CASE("printable text is valid UTF-8 without control characters, as a termin
   CHECK(printable("héllo\tworld") == "héllo\tworld");
   CHECK(printable("10 %\r20 %\r30 %\r") == "30 %");
   CHECK(printable("a\x1b[31mb") == "a?[31mb");
-  CHECK(printable("\xff\xc3(\xe2\x82") == "??(??");
+  CHECK(printable("\xff\xc3(\xe2\x82") ==
+        "?"
+        "?(?"
+        "?");
   CHECK(printable("\xc0\x80\xed\xa0\x80") == "?????");
 }

@@ -14,23 +14,35 @@
 namespace dtrun::worker {
 
 struct Parameter {
-  std::string name;                 // "conv1.weight"
-  std::vector<std::int64_t> shape;  // as PyTorch stores it: conv [out, in, kh, kw], linear [out, in]
-  std::size_t offset = 0, size = 0; // in the flat vector, in floats
+  std::string name;                  // "conv1.weight"
+  std::vector<std::int64_t> shape;   // as PyTorch stores it: conv [out, in, kh, kw], linear [out, in]
+  std::size_t offset = 0, size = 0;  // in the flat vector, in floats
 };
 
 // Shapes exclude the batch dimension. weight and bias index Network::parameters.
-struct Conv2d { int in_channels, out_channels, kernel; std::size_t weight, bias; };  // stride 1, no padding
+struct Conv2d {
+  int in_channels, out_channels, kernel;
+  std::size_t weight, bias;
+};  // stride 1, no padding
 struct Relu {};
-struct MaxPool2d { int kernel; };  // stride = kernel, no padding; a rest is dropped
+struct MaxPool2d {
+  int kernel;
+};  // stride = kernel, no padding; a rest is dropped
 struct Flatten {};
-struct Linear { int in_features, out_features; std::size_t weight, bias; };
-struct LogSoftmaxNll { int classes; };  // always last: log-softmax and the negative log-likelihood
+struct Linear {
+  int in_features, out_features;
+  std::size_t weight, bias;
+};
+struct LogSoftmaxNll {
+  int classes;
+};  // always last: log-softmax and the negative log-likelihood
 using Layer = std::variant<Conv2d, Relu, MaxPool2d, Flatten, Linear, LogSoftmaxNll>;
 
 // A contiguous piece of the flat gradient. Buckets follow the order in which backward completes them: bucket
 // 0 is the end of the vector (the last layers). Fixed by the model, never by timing.
-struct Bucket { std::size_t begin = 0, end = 0; };
+struct Bucket {
+  std::size_t begin = 0, end = 0;
+};
 
 struct Network {
   SampleShape input;
@@ -45,8 +57,8 @@ struct Network {
 // does not fit the model.
 Network make_network(const ModelConfig& config, const SampleShape& input, int classes);
 
-// Initial values: PyTorch's defaults for these layers, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weight and bias,
-// from RandomStream(seed, kInit, parameter index). flat: [network.size].
+// Initial values: PyTorch's defaults for these layers, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weight and
+// bias, from RandomStream(seed, kInit, parameter index). flat: [network.size].
 void initialize_parameters(const Network& network, std::uint64_t seed, std::span<float> flat);
 
 // sha256 (hex) over all parameters as little-endian fp32, in name order.

@@ -1,5 +1,5 @@
-// Optimizers and learning-rate schedules. Every replica applies the same update to the same values, element by
-// element, so its result is the same bits everywhere.
+// Optimizers and learning-rate schedules. Every replica applies the same update to the same values, element
+// by element, so its result is the same bits everywhere.
 #pragma once
 
 #include <cstdint>

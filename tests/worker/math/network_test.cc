@@ -1,3 +1,4 @@
+// The model as data: parameters, buckets, initial values, fingerprint.
 #include "worker/model/network.h"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// The generator against its published vectors, and the streams' layout.
 #include "worker/base/philox.h"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// One sample at a time, one product at a time; speed does not matter here.
 #include "tests/worker/math/reference.h"
 
 #include <algorithm>

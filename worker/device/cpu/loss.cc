@@ -1,3 +1,4 @@
+// Scalar loops in fp32; a microbatch's logits are a few hundred numbers.
 #include "worker/device/cpu/loss.h"
 
 #include <algorithm>

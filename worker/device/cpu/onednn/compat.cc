@@ -1,3 +1,4 @@
+// The 3.x and the 2.x spelling of each descriptor, one after the other.
 #include "worker/device/cpu/onednn/compat.h"
 
 namespace dtrun::worker::onednn {

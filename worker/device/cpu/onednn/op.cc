@@ -1,3 +1,4 @@
+// The part of an operation's backward that does not depend on its kind.
 #include "worker/device/cpu/onednn/op.h"
 
 #include "worker/device/cpu/onednn/compat.h"
