@@ -15,8 +15,6 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr char kGo = 'g';
-
 void pause_ms(long ms) {
   const timespec time{0, ms * 1000000};
   nanosleep(&time, nullptr);
@@ -45,11 +43,10 @@ void kill_all(const std::string& token) {
   if (close_range(4, ~0u, 0) != 0) {
     for (int fd = 4; fd < 4096; ++fd) close(fd);
   }
-  char order = 0;
-  ssize_t n;
-  while ((n = read(3, &order, 1)) < 0 && errno == EINTR) {
+  char nothing;
+  while (read(3, &nothing, 1) < 0 && errno == EINTR) {
   }
-  if (n != 1 || order != kGo) kill_all(token);
+  kill_all(token);
   _exit(0);
 }
 
@@ -73,7 +70,7 @@ bool Guardian::start() {
 
 void Guardian::dismiss() {
   if (pid_ <= 0) return;
-  [[maybe_unused]] const ssize_t n = write(lifeline_.get(), &kGo, 1);
+  kill(pid_, SIGKILL);  // before the lifeline closes; it may be stopped and deaf to anything else
   lifeline_.reset();
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

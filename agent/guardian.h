@@ -19,7 +19,7 @@ class Guardian {
 
   // Forks it. Best called before any thread starts; safe later, when a dead one is replaced.
   bool start();
-  // Tells it to go and reaps it.
+  // Ends it before it can act, and reaps it.
   void dismiss();
 
   pid_t pid() const { return pid_; }

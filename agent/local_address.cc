@@ -90,7 +90,7 @@ std::optional<std::string> listen_address(const std::string& host) {
 }
 
 std::string reachable_address(const std::string& address, const std::string& host) {
-  if (!is_loopback(address) || is_numeric(host) || host == "localhost") return address;
+  if (!is_loopback(address) || host.empty() || host == "localhost" || is_numeric(host)) return address;
   std::string any;
   for (const Interface& interface : interfaces()) {
     if (interface.loopback || interface.address.starts_with("fe80")) continue;

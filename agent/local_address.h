@@ -11,7 +11,8 @@ namespace dtrun::agent {
 std::optional<std::string> listen_address(const std::string& host);
 
 // `address`, unless it is loopback although `host` is a name that other machines use (Debian maps a machine's
-// own name to 127.0.1.1): then the first address of an interface that is up, if there is one.
+// own name to 127.0.1.1; a standalone job has no `host`): then the first address of an interface that is up,
+// if there is one.
 std::string reachable_address(const std::string& address, const std::string& host);
 
 }  // namespace dtrun::agent

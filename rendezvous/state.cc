@@ -15,6 +15,9 @@ namespace {
 constexpr Millis kAnnounceEvery = 5000;
 // Thousands of agents that join within a moment are told the count a few times, not thousands of times each.
 constexpr Millis kAnnounceGap = 100;
+// Workers that were told to stop agree with their peers on a last step and save it: the peers get this long
+// to do the same before they are ordered to stop.
+constexpr Millis kStopTogether = 10000;
 // How long all members that stopped by themselves wait for the one that was told to, to leave.
 constexpr Millis kSettle = 2000;
 // A member's "newest generation" is believed up to here; nothing real comes near it.
@@ -67,6 +70,8 @@ class Stepper {
 
   // Generations.
   void break_generation(Cause cause, const std::string& why);
+  void order_stop();
+  void order_overdue_stop();
   std::vector<ConnectionId> choose() const;
   void start_generation();
   void seat(const std::vector<ConnectionId>& in_rank_order);
@@ -215,6 +220,7 @@ void Stepper::remove(ConnectionId id, const std::string& how) {
 void Stepper::vacate(const Member& member, const std::string& how) {
   if (s_.phase != Phase::kRunning && s_.phase != Phase::kStopping) return;
   Seat& seat = s_.seats[member.seat];
+  const bool ran = seat.open();
   close_seat(&Seat::gone, seat);
   if (seat.finished) return;
   s_.lost_member = true;
@@ -224,6 +230,7 @@ void Stepper::vacate(const Member& member, const std::string& how) {
   if (s_.cause == Cause::kFailure && s_.failures.first(true) != nullptr) return;
   if (s_.cause == Cause::kStoppedByItself) s_.cause = Cause::kLoss;
   if (s_.cause == Cause::kFailure || s_.cause == Cause::kLoss) s_.why = why;
+  if (ran) order_overdue_stop();
 }
 
 // ---- what follows
@@ -232,6 +239,7 @@ void Stepper::advance() {
   sweep();
   if (s_.phase == Phase::kRunning && everybody_finished())
     end_job(kExitOk, "all workers of " + count_of(s_.seats.size(), "node") + " succeeded", nullptr);
+  if (s_.phase == Phase::kStopping && now_ >= s_.order_at) order_stop();
   if (s_.phase == Phase::kStopping && s_.open_seats == 0) conclude();
   if (s_.phase == Phase::kGathering) gather();
   announce();
@@ -272,7 +280,7 @@ void Stepper::conclude() {
     s_.why =
         describe(*first) + ", restart " + std::to_string(s_.restarts) + " of " + std::to_string(max_restarts);
   }
-  s_.settle_deadline = kNever;
+  s_.settle_deadline = s_.order_at = kNever;
   s_.phase = Phase::kGathering;
   s_.join_deadline = now_ + s_.settings->join_timeout;
   count_changed();
@@ -321,12 +329,26 @@ void Stepper::announce() {
 // ---- generations
 
 void Stepper::break_generation(Cause cause, const std::string& why) {
+  if (s_.phase == Phase::kStopping && cause != Cause::kStoppedByItself) return order_overdue_stop();
   if (s_.phase != Phase::kRunning) return;
   s_.phase = Phase::kStopping;
   s_.cause = cause;
   s_.why = why;
+  if (cause == Cause::kStoppedByItself)
+    s_.order_at = now_ + kStopTogether;
+  else
+    order_stop();
+}
+
+void Stepper::order_stop() {
+  s_.order_at = kNever;
   for (const Seat& seat : s_.seats)
-    if (!seat.gone) say(seat.member, StopOrder{why});
+    if (!seat.gone && !seat.stopped) say(seat.member, StopOrder{s_.why});
+}
+
+// Something worse happened while the members were stopping by themselves.
+void Stepper::order_overdue_stop() {
+  if (s_.order_at != kNever) order_stop();
 }
 
 // The members of the next generation, in join order: whoever took part before, then given node ranks, then by
@@ -416,7 +438,7 @@ void Stepper::end_job(int exit_code, const std::string& reason, const Outcome* f
   if (first != nullptr) result->first_failure = std::make_shared<Outcome>(*first);
   for (const auto& [id, member] : s_.members) say(id, JobEnd{result});
   s_.phase = Phase::kOver;
-  s_.join_deadline = s_.last_call = s_.settle_deadline = s_.announce_at = kNever;
+  s_.join_deadline = s_.last_call = s_.order_at = s_.settle_deadline = s_.announce_at = kNever;
 }
 
 }  // namespace
@@ -426,8 +448,8 @@ std::vector<Action> step(State& state, const Event& event, Millis now) {
 }
 
 Millis next_deadline(const State& state) {
-  return std::min(
-      {state.join_deadline, state.last_call, state.settle_deadline, state.sweep_at, state.announce_at});
+  return std::min({state.join_deadline, state.last_call, state.order_at, state.settle_deadline,
+                   state.sweep_at, state.announce_at});
 }
 
 }  // namespace dtrun::rendezvous

@@ -74,6 +74,7 @@ struct State {
   // Deadlines, kNever when not set.
   Millis join_deadline = kNever;    // gathering: no generation by then ends the job
   Millis last_call = kNever;        // gathering: the first generation starts without the rest
+  Millis order_at = kNever;         // stopping: those who still run are ordered to stop
   Millis settle_deadline = kNever;  // stopping: no longer wait for the one who was told to stop to leave
   Millis sweep_at = kNever;         // nobody can be overdue before
   Millis announce_at = kNever;      // tell those who wait how many have joined

@@ -5,6 +5,7 @@
 #include "agent/utf8.h"
 
 using namespace dtrun::agent;
+using namespace std::string_literals;
 
 namespace {
 
@@ -21,9 +22,8 @@ std::vector<std::string> cut(const std::string& text, std::size_t portion) {
 }  // namespace
 
 TEST_CASE("lines come out whole however the bytes are portioned") {
-  const std::string text("first\n\nthird \0 with a zero\r\nlast, without newline", 48);
-  const std::vector<std::string> expected = {"first", "", std::string("third \0 with a zero\r", 20),
-                                             "last, without newline"};
+  const std::string text = "first\n\nthird \0 with a zero\r\nlast, without newline"s;
+  const std::vector<std::string> expected = {"first", "", "third \0 with a zero\r"s, "last, without newline"};
   for (std::size_t portion = 1; portion <= text.size(); ++portion) {
     CAPTURE(portion);
     CHECK(cut(text, portion) == expected);

@@ -22,7 +22,7 @@ struct TrainState {
   std::int64_t step = 0;          // optimizer steps done
   std::vector<float> parameters;  // flat
   std::vector<OptimizerSlot> optimizer;
-  std::string config_json;        // canonical config of the run that wrote it
+  std::string config_json;  // canonical config of the run that wrote it
 };
 
 // For messages about what was skipped and why.
@@ -60,7 +60,7 @@ class BackgroundSaver {
   virtual void save(TrainState state) = 0;
   virtual void wait() = 0;  // until all is on disk; rethrows a writer's WorkerError
 };
-std::unique_ptr<BackgroundSaver> make_background_saver(std::filesystem::path output_dir, const Network& network,
-                                                       int keep);
+std::unique_ptr<BackgroundSaver> make_background_saver(std::filesystem::path output_dir,
+                                                       const Network& network, int keep);
 
 }  // namespace dtrun::worker

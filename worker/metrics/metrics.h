@@ -16,8 +16,14 @@ struct TrainMetrics {
   // Share of the wall time since the last line that was not math, 0..1, and its parts.
   double wait_gradients = 0, wait_data = 0, other = 0;
 };
-struct EvalMetrics { std::int64_t step = 0; double loss = 0, accuracy = 0; };
-struct EndMetrics { std::int64_t step = 0; std::string params_sha256; };
+struct EvalMetrics {
+  std::int64_t step = 0;
+  double loss = 0, accuracy = 0;
+};
+struct EndMetrics {
+  std::int64_t step = 0;
+  std::string params_sha256;
+};
 
 class MetricsWriter {
  public:
@@ -29,6 +35,7 @@ class MetricsWriter {
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
 // are dropped first, by writing the kept lines to a new file and renaming it. Throws WorkerError, EX_CONFIG.
-std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir, std::int64_t resume_step);
+std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir,
+                                            std::int64_t resume_step);
 
 }  // namespace dtrun::worker

@@ -228,8 +228,8 @@ void Trainer::report(Phase phase) {
   progress_.phase = phase;
   progress_.step = step_;
   progress_.total_steps = schedule_.total_steps();
+  if (since_report_.samples > 0) progress_.loss = since_report_.loss / since_report_.samples;
   if (since_report_.samples > 0 && seconds >= 0.1) {
-    progress_.loss = since_report_.loss / since_report_.samples;
     progress_.samples_per_second = since_report_.samples / seconds;
     since_report_ = {};
     last_report_ = now;

@@ -1,0 +1,78 @@
+// What the agent's process tests share: how the agent and its odd workers are started, and what a job's
+// processes are called.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "proto/ids.h"
+#include "tests/support/process.h"
+
+namespace dtrun::agent::test {
+
+using dtrun::test::eventually;
+using dtrun::test::is_alive;
+using dtrun::test::Process;
+
+inline std::string binary(const std::string& name) {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+inline std::vector<std::string> agent(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), binary("agent_under_test"));
+  return arguments;
+}
+
+// An agent with `options` and a test_worker in `mode`.
+inline std::vector<std::string> agent_with(std::vector<std::string> options, std::vector<std::string> mode) {
+  options.insert(options.end(), {"--", binary("test_worker")});
+  options.insert(options.end(), mode.begin(), mode.end());
+  return agent(options);
+}
+
+// The same with the built-in trainer's protocol; the mode comes by the environment.
+inline std::vector<std::string> trainer_agent(std::vector<std::string> options,
+                                              const std::string& config = "{}") {
+  options.insert(options.end(), {"--config", config, "--", binary("test_worker")});
+  return agent(options);
+}
+
+inline std::string slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The numbers after "child" and "daemon" in a worker's "child N daemon M ready".
+struct Family {
+  pid_t child = -1, daemon = -1;
+};
+inline Family family_in(const std::string& out) {
+  Family family;
+  std::istringstream(out.substr(out.find("child ") + 6)) >> family.child;
+  std::istringstream(out.substr(out.find("daemon ") + 7)) >> family.daemon;
+  return family;
+}
+
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / ("dtrun-test-" + random_id())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace dtrun::agent::test

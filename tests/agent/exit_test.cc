@@ -1,0 +1,84 @@
+// How workers end, and what dtrun makes of it: real processes.
+#include <csignal>
+
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent::test;
+
+TEST_CASE("workers that all end with 0 are exit code 0 and no word more") {
+  Process job(agent({"--nproc", "3", "--", "/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"}));
+  CHECK(job.wait() == 0);
+  for (const char* line :
+       {"[default:0] rank 0 of 3\n", "[default:1] rank 1 of 3\n", "[default:2] rank 2 of 3\n"}) {
+    CHECK(job.out().find(line) != std::string::npos);
+  }
+  CHECK(job.err() == "");
+}
+
+TEST_CASE("each of the 256 exit codes of a worker becomes dtrun's") {
+  for (int code = 0; code < 256; ++code) {
+    Process job(agent({"--", "/bin/sh", "-c", "exit " + std::to_string(code)}));
+    CHECK(job.wait() == code);
+    if (code != 0) CHECK(job.err().find("exit code " + std::to_string(code) + " after") != std::string::npos);
+  }
+}
+
+TEST_CASE("each signal that ends a worker is named and becomes 128+N") {
+  for (int number = 1; number < 65; ++number) {
+    if (number == 32 || number == 33) continue;  // of the C library
+    const bool harmless = number == SIGCHLD || number == SIGCONT || number == SIGURG || number == SIGWINCH;
+    const bool stops = number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
+    if (stops) continue;
+    CAPTURE(number);
+    Process job(agent_with({}, {"signal", std::to_string(number)}));
+    CHECK(job.wait() == (harmless ? 0 : 128 + number));
+    if (!harmless) CHECK(job.err().find("signal " + std::to_string(number)) != std::string::npos);
+  }
+}
+
+TEST_CASE("a program that does not exist is named, is 127, and is not tried again") {
+  Process job(agent({"--nproc", "2", "--max_restarts", "3", "--", "no-such-program"}));
+  CHECK(job.wait() == 127);
+  CHECK(job.err().find("cannot start 'no-such-program': no such program in PATH") != std::string::npos);
+  CHECK(job.err().find("restart 1") == std::string::npos);
+  CHECK(Process(agent({"--", "/etc/passwd"})).wait() == 126);
+}
+
+TEST_CASE("a worker that fails takes the others along, and the report tells culprit from follower") {
+  const std::string script =
+      "if [ $RANK = 1 ]; then echo first >&2; echo boom >&2; exit 9; fi; exec sleep 1000";
+  Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 9);
+  CHECK(job.err().find("rank 1 on ") != std::string::npos);
+  CHECK(job.err().find("failed first: exit code 9") != std::string::npos);
+  CHECK(job.err().find("    first\n    boom\n") != std::string::npos);
+  CHECK(job.err().find("followed: rank 0 on ") != std::string::npos);
+}
+
+TEST_CASE("restarts are used up, counted, and announced with their cause") {
+  const std::string script = "echo run $TORCHELASTIC_RESTART_COUNT; [ $DTRUN_RESTART_COUNT = 2 ]";
+  Process lucky(agent({"--max_restarts", "2", "--", "/bin/sh", "-c", script}));
+  CHECK(lucky.wait() == 0);
+  CHECK(lucky.out() == "[default:0] run 0\n[default:0] run 1\n[default:0] run 2\n");
+  CHECK(lucky.err().find("restart 2 of 2\n") != std::string::npos);
+  Process unlucky(agent({"--max_restarts", "2", "--", "/bin/sh", "-c", "exit 5"}));
+  CHECK(unlucky.wait() == 5);
+  CHECK(unlucky.err().find("restarts used: 2 of 2") != std::string::npos);
+}
+
+TEST_CASE("an error file in torch's format is part of the report") {
+  const std::string script =
+      R"(echo '{"message": {"message": "ValueError: boom"}}' > $TORCHELASTIC_ERROR_FILE; exit 1)";
+  Process job(agent({"--", "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 1);
+  CHECK(job.err().find("  error:\n    ValueError: boom\n") != std::string::npos);
+}
+
+TEST_CASE("a worker sees only its three descriptors, an empty signal mask and default dispositions") {
+  Process job(agent_with({}, {"descriptors"}));
+  CHECK(job.wait() == 0);
+  CHECK(job.out() ==
+        "[default:0] fds 0 1 2\n"
+        "[default:0] SigBlk:\t0000000000000000\n"
+        "[default:0] SigIgn:\t0000000000000000\n");
+}

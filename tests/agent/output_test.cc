@@ -1,0 +1,86 @@
+// Workers' output from their pipes to the console and the log files: real processes.
+#include <csignal>
+
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent::test;
+
+TEST_CASE("a last line without a newline is shown whole, and logged as it was") {
+  Folder logs;
+  Process job(
+      agent({"--log_dir", logs.path().string(), "--", "/bin/sh", "-c", "printf abc; printf 'x\\ny' >&2"}));
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] abc\n");
+  CHECK(job.err() == "[default:0] x\n[default:0] y\n");
+  CHECK(slurp(logs.path() / "test/attempt_1/0/stdout.log") == "abc");
+  CHECK(slurp(logs.path() / "test/attempt_1/0/stderr.log") == "x\ny");
+}
+
+TEST_CASE("bytes of any value come through unchanged") {
+  Folder logs;
+  const std::string script = "head -c 300000 /dev/urandom | tee $TMPDIR/copy";
+  Process job(agent({"--log_dir", logs.path().string(), "--", "/bin/sh", "-c", script}),
+              {"TMPDIR=" + logs.path().string()});
+  CHECK(job.wait() == 0);
+  const std::string copy = slurp(logs.path() / "copy");
+  CHECK(copy.size() == 300000);
+  CHECK(slurp(logs.path() / "test/attempt_1/0/stdout.log") == copy);
+}
+
+TEST_CASE("100 MB of output lose no line") {
+  Process job(agent_with({}, {"bulk", "100"}));
+  CHECK(job.wait() == 0);
+  CHECK(job.out().size() == 100u * 1024 * (1024 + sizeof "[default:0] " - 1));
+}
+
+TEST_CASE("a reader that has stopped reading does not make the agent deaf") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const std::string out = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(ends[1]);
+  std::string command = "exec ";
+  for (const auto& word : agent_with({}, {"bulk", "50"})) command += word + " ";
+  Process job({"/bin/sh", "-c", command + "> " + out});
+  // The pipe is full and nobody reads: the worker is held back.
+  pid_t worker = -1;
+  CHECK(eventually([&] {
+    for (pid_t pid : dtrun::test::processes_with("test_worker")) {
+      if (slurp("/proc/" + std::to_string(pid) + "/wchan").find("pipe_w") != std::string::npos ||
+          slurp("/proc/" + std::to_string(pid) + "/syscall").starts_with("1 ")) {
+        worker = pid;
+      }
+    }
+    return worker > 0;
+  }));
+  job.signal(SIGTERM);
+  CHECK(eventually([&] { return !is_alive(worker); }));
+  CHECK(eventually([&] {  // a second signal: do not wait for the reader
+    job.signal(SIGTERM);
+    return !is_alive(job.pid());
+  }));
+  CHECK(job.wait() == 143);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_CASE("a worker that closes its output still ends with its own code") {
+  CHECK(Process(agent_with({}, {"silent"})).wait() == 7);
+}
+
+TEST_CASE("events.jsonl tells what the agent did, one object a line") {
+  Folder logs;
+  Process job(agent({"--log_dir", logs.path().string(), "--", "/bin/sh", "-c", "exit 3"}));
+  CHECK(job.wait() == 3);
+  const std::string events = slurp(logs.path() / "test/events.jsonl");
+  for (const char* event :
+       {"start", "join", "start_workers", "worker_started", "worker_ended", "report_failure", "end"}) {
+    CAPTURE(event);
+    CHECK(events.find("\"event\":\"" + std::string(event) + "\"") != std::string::npos);
+  }
+}
+
+TEST_CASE("a log directory that cannot be made is named before anything starts") {
+  Process job(agent({"--log_dir", "/proc/nowhere", "--", "/bin/echo", "started"}));
+  CHECK(job.wait() == 64);
+  CHECK(job.err().find("--log_dir /proc/nowhere: cannot create") != std::string::npos);
+  CHECK(job.out() == "");
+}

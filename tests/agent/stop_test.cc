@@ -1,0 +1,125 @@
+// Signals to dtrun, its sudden death, and what must not outlive it: real processes.
+#include <csignal>
+
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent::test;
+
+namespace {
+
+constexpr char kWaitForTerm[] =
+    "trap 'echo got TERM; exit 3' TERM; trap 'echo got INT; exit 4' INT; echo ready; "
+    "while :; do sleep 0.02; done";
+
+// Processes of the job started under this name.
+bool none_left(const std::string& run_id) {
+  return eventually([&] { return dtrun::test::processes_with(run_id).empty(); });
+}
+
+}  // namespace
+
+TEST_CASE("SIGTERM and SIGINT reach the workers, which end in peace, and dtrun ends with 128+N") {
+  for (const auto& [number, heard] : {std::pair{SIGTERM, "got TERM"}, {SIGINT, "got INT"}}) {
+    CAPTURE(number);
+    Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", kWaitForTerm}));
+    REQUIRE(job.wait_for_out("[default:0] ready"));
+    REQUIRE(job.wait_for_out("[default:1] ready"));
+    job.signal(number);
+    CHECK(job.wait() == 128 + number);
+    CHECK(job.out().find("[default:0] " + std::string(heard)) != std::string::npos);
+    CHECK(job.out().find("[default:1] " + std::string(heard)) != std::string::npos);
+  }
+}
+
+TEST_CASE("a worker that ignores signals is killed after the grace, its children with it") {
+  Process job(agent_with({"--shutdown_ms", "300"}, {"stubborn"}));
+  REQUIRE(job.wait_for_out("ready"));
+  const Family family = family_in(job.out());
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 143);
+  CHECK(job.err().find("killing 1 worker") != std::string::npos);
+  CHECK_FALSE(is_alive(family.child));
+}
+
+TEST_CASE("a second SIGINT ends at once what would have had half a minute") {
+  Process job(agent_with({}, {"stubborn"}));
+  REQUIRE(job.wait_for_out("ready"));
+  job.signal(SIGINT);
+  REQUIRE(job.wait_for_err("stopping 1 worker after SIGINT"));
+  const auto started = std::chrono::steady_clock::now();
+  CHECK(eventually([&] {
+    job.signal(SIGINT);
+    return !is_alive(job.pid());
+  }));
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(15));
+  CHECK(job.wait() == 130);
+}
+
+TEST_CASE("a stopped worker is woken to hear that it should end") {
+  Process job(agent({"--", "/bin/sh", "-c", kWaitForTerm}));
+  REQUIRE(job.wait_for_out("ready"));
+  for (pid_t pid : dtrun::test::processes_with("got TERM")) {
+    if (pid != job.pid()) kill(pid, SIGSTOP);
+  }
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 143);
+  CHECK(job.out().find("got TERM") != std::string::npos);
+}
+
+TEST_CASE("a worker's children and daemons do not outlive it") {
+  Process job(agent_with({}, {"family", "exit"}));
+  REQUIRE(job.wait_for_out("ready"));
+  const Family family = family_in(job.out());
+  CHECK(job.wait() == 0);
+  CHECK_FALSE(is_alive(family.child));
+  CHECK_FALSE(is_alive(family.daemon));
+}
+
+TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and no guardian") {
+  const std::string run_id = "run-" + dtrun::random_id();
+  Process job(agent_with({"--nproc", "2", "--run_id", run_id}, {"family", run_id}));
+  REQUIRE(job.wait_for_out("[default:0] child"));
+  REQUIRE(job.wait_for_out("[default:1] child"));
+  CHECK(dtrun::test::processes_with(run_id).size() >= 2 + 2 * 3);  // agent, guardian, two families
+  job.signal(SIGKILL);
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK(none_left(run_id));
+}
+
+TEST_CASE("an orderly end leaves no guardian") {
+  const std::string run_id = "run-" + dtrun::random_id();
+  Process job(agent({"--run_id", run_id, "--", "/bin/true"}));
+  CHECK(job.wait() == 0);
+  CHECK(dtrun::test::processes_with(run_id).empty());
+}
+
+TEST_CASE("a guardian that dies is replaced") {
+  const std::string run_id = "run-" + dtrun::random_id();
+  Process job(agent_with({"--run_id", run_id}, {"family"}));
+  REQUIRE(job.wait_for_out("ready"));
+  auto guardian = [&]() -> pid_t {
+    for (pid_t pid : dtrun::test::processes_with(run_id)) {
+      if (slurp("/proc/" + std::to_string(pid) + "/comm") == "guardian\n") return pid;
+    }
+    return -1;
+  };
+  const pid_t first = guardian();
+  REQUIRE(first > 0);
+  kill(first, SIGKILL);
+  REQUIRE(eventually([&] { return guardian() > 0 && guardian() != first; }));
+  const Family family = family_in(job.out());
+  job.signal(SIGKILL);
+  CHECK(eventually([&] { return !is_alive(family.daemon); }));
+  CHECK(none_left(run_id));
+}
+
+TEST_CASE("a process without the token is never touched") {
+  Process bystander({"sleep", "1000"}, {"DTRUN_AGENT_TOKEN=another.0;"});
+  Process job(agent_with({}, {"family"}));
+  REQUIRE(job.wait_for_out("ready"));
+  const Family family = family_in(job.out());
+  job.signal(SIGKILL);
+  CHECK(eventually([&] { return !is_alive(family.daemon); }));
+  CHECK(is_alive(bystander.pid()));
+  bystander.signal(SIGKILL);
+}

@@ -1,0 +1,119 @@
+// The control protocol with workers of the built-in trainer's kind, and jobs of two agents: real processes.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <csignal>
+
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent::test;
+
+namespace {
+
+std::vector<std::string> mode(const std::string& name) { return {"TEST_WORKER_MODE=" + name}; }
+
+// Free a moment ago.
+std::string free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+}  // namespace
+
+TEST_CASE("workers get their config, meet over the store, and the last line says what was reached") {
+  Process job(trainer_agent({"--nproc", "2"}, "{\"a\":1}"), mode("train"));
+  CHECK(job.wait() == 0);
+  CHECK(job.out().find("[default:0] config {\"a\":1} address 127.0.0.1 lanes 3\n") != std::string::npos);
+  CHECK(job.out().find("[default:0] got value1\n") != std::string::npos);
+  CHECK(job.out().find("[default:1] got value0\n") != std::string::npos);
+  CHECK(
+      job.err().find(
+          "dtrun: done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors\n") !=
+      std::string::npos);
+}
+
+TEST_CASE("a worker's own words about its failure are the report's, and bad input is not tried again") {
+  Process job(trainer_agent({"--nproc", "2", "--max_restarts", "3"}), mode("fault"));
+  CHECK(job.wait() == 66);
+  CHECK(job.err().find("train-images: file ends early") != std::string::npos);
+  CHECK(job.err().find("restart 1 of 3") == std::string::npos);
+}
+
+TEST_CASE("a collective that broke without a visible cause ends the job after a while") {
+  Process job(trainer_agent({"--nproc", "2"}), mode("broken"));
+  CHECK(job.wait() == 76);
+  CHECK(job.err().find("peer 1 is silent") != std::string::npos);
+}
+
+TEST_CASE("a worker of another version or without manners is ended with a clear word") {
+  Process other(trainer_agent({}), mode("protocol"));
+  CHECK(other.wait() == 70);
+  CHECK(other.err().find("install both from one build") != std::string::npos);
+  Process garbage(trainer_agent({}), mode("garbage"));
+  CHECK(garbage.wait() == 70);
+  CHECK(garbage.err().find("control protocol: a frame of") != std::string::npos);
+}
+
+TEST_CASE("two agents on one host make one job, and the hosting one ends last") {
+  const std::string port = free_port();
+  const std::string script = "echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR";
+  Process first(agent({"--nodes", "2", "--port", port, "--", "/bin/sh", "-c", script}));
+  REQUIRE(first.wait_for_err("joined 1 of 2 nodes at 127.0.0.1:" + port));
+  Process second(agent({"--nodes", "2", "--nproc", "2", "--port", port, "--", "/bin/sh", "-c", script}));
+  CHECK(second.wait() == 0);
+  CHECK(first.wait() == 0);
+  CHECK(first.out() == "[default:0] rank 0 of 3 at 127.0.0.1\n");
+  CHECK(second.out().find("[default:2] rank 2 of 3 at 127.0.0.1\n") != std::string::npos);
+}
+
+TEST_CASE("a failure on one node stops the other, and both report it with its exit code") {
+  const std::string port = free_port();
+  const std::string script = "[ $RANK = 1 ] && exit 8; exec sleep 1000";
+  Process first(agent({"--nodes", "2", "--port", port, "--", "/bin/sh", "-c", script}));
+  Process second(agent({"--nodes", "2", "--port", port, "--", "/bin/sh", "-c", script}));
+  CHECK(first.wait() == 8);
+  CHECK(second.wait() == 8);
+  CHECK(first.err().find("rank 1 on ") != std::string::npos);
+  CHECK(second.err().find("rank 1 on ") != std::string::npos);
+}
+
+TEST_CASE("another config under the same run id is refused with the difference") {
+  const std::string port = free_port();
+  Process first(trainer_agent({"--nodes", "2", "--port", port}, "{\"seed\":1}"), mode("train"));
+  REQUIRE(first.wait_for_err("joined 1 of 2"));
+  Process second(trainer_agent({"--nodes", "2", "--port", port}, "{\"seed\":2}"), mode("train"));
+  CHECK(second.wait() == 78);
+  CHECK(second.err().find("{\"seed\":2} here, {\"seed\":1} there") != std::string::npos);
+  first.signal(SIGTERM);
+  CHECK(first.wait() == 143);
+}
+
+TEST_CASE("too few nodes within the join timeout is exit code 69") {
+  Process job(agent({"--nodes", "2", "--join_ms", "600", "--port", free_port(), "--", "/bin/true"}));
+  CHECK(job.wait() == 69);
+  CHECK(job.err().find("1 of 2") != std::string::npos);
+}
+
+TEST_CASE("the loss of a node restarts the other's workers with the nodes that are left") {
+  const std::string port = free_port();
+  const std::string script = "echo world $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || exec sleep 1000";
+  const std::vector<std::string> options = {"--nodes", "2", "--min_nodes", "1", "--port", port};
+  std::vector<std::string> argv = options;
+  argv.insert(argv.end(), {"--", "/bin/sh", "-c", script});
+  Process first(agent(argv));
+  REQUIRE(first.wait_for_err("joined 1 of 2"));
+  Process second(agent(argv));
+  REQUIRE(first.wait_for_out("world 2"));
+  REQUIRE(second.wait_for_out("world 2"));
+  second.signal(SIGKILL);
+  CHECK(first.wait() == 0);
+  CHECK(first.out().find("world 1") != std::string::npos);
+  CHECK(first.err().find("going on with 1 worker on 1 node") != std::string::npos);
+}

@@ -1,0 +1,147 @@
+#include "tests/rendezvous/invariants.h"
+
+#include <map>
+#include <set>
+
+namespace dtrun::rendezvous {
+namespace {
+
+template <typename Body>
+int count(const std::vector<Action>& actions) {
+  int found = 0;
+  for (const Action& action : actions) found += std::holds_alternative<Body>(action.body);
+  return found;
+}
+
+std::string check_books(const State& state) {
+  if (state.by_id.size() != state.members.size()) return "a member is known under two ids, or none";
+  for (const auto& [id, connection] : state.by_id)
+    if (!state.members.contains(connection) || state.members.at(connection).join.member_id != id)
+      return "member " + id + " is not where its id says";
+  std::set<int> node_ranks;
+  for (const auto& [connection, member] : state.members)
+    if (member.join.node_rank >= 0 && !node_ranks.insert(member.join.node_rank).second)
+      return "two members have node rank " + std::to_string(member.join.node_rank);
+  int open = 0;
+  int finished = 0;
+  for (const Seat& seat : state.seats) {
+    open += seat.open();
+    finished += seat.finished;
+    if (!seat.gone && !state.members.contains(seat.member)) return "a seat's member is gone unnoticed";
+  }
+  if (open != state.open_seats || finished != state.finished_seats) return "the seats are miscounted";
+  return "";
+}
+
+// The generation as such: who takes part, and with which ranks.
+std::string check_membership(const State& state) {
+  const Membership& membership = *state.membership;
+  const int nodes = static_cast<int>(membership.nodes.size());
+  if (nodes < state.settings->min_nodes || nodes > state.settings->max_nodes)
+    return "a generation of " + std::to_string(nodes) + " nodes";
+  std::set<MemberId> ids;
+  std::map<std::string, int> last_of_host;
+  int first = 0;
+  bool given_ranks = false;
+  for (int rank = 0; rank < nodes; ++rank) {
+    const Node& node = membership.nodes[rank];
+    if (!ids.insert(node.member_id).second) return node.member_id + " has two ranks";
+    if (node.first_rank != first) return "ranks overlap, or leave a gap";
+    first += node.nproc;
+    const Member& member = state.members.at(state.by_id.at(node.member_id));
+    given_ranks = given_ranks || member.join.node_rank >= 0;
+    if (nodes == state.settings->max_nodes && member.join.node_rank >= 0 && member.join.node_rank != rank)
+      return node.member_id + " did not get its node rank";
+  }
+  if (first != membership.world_size) return "the world size is not the sum of nproc";
+  for (int rank = 0; !given_ranks && rank < nodes; ++rank) {
+    const std::string& host = membership.nodes[rank].host;
+    if (last_of_host.contains(host) && last_of_host[host] != rank - 1)
+      return "ranks of " + host + " are scattered";
+    last_of_host[host] = rank;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Invariants::check(const State& state, const Event& event, const std::vector<Action>& actions,
+                              Millis now, bool deep) {
+  std::string broken = check_progress(state, now);
+  if (broken.empty()) broken = check_messages(state, event, actions);
+  if (broken.empty()) broken = check_assignments(state, actions);
+  if (broken.empty()) broken = check_end(state, actions);
+  if (broken.empty() && deep) broken = check_books(state);
+  phase_ = state.phase;
+  generation_ = state.generation;
+  had_membership_ = state.membership != nullptr;
+  restarts_ = state.restarts;
+  ended_ = ended_ || count<JobEnd>(actions) > 0 || state.phase == Phase::kOver;
+  return broken;
+}
+
+std::string Invariants::check_progress(const State& state, Millis now) const {
+  if (next_deadline(state) <= now) return "a deadline that has passed is still due";
+  if (phase_ == Phase::kOver && state.phase != Phase::kOver) return "the job went on after its end";
+  // Before the first generation an empty run is forgotten, with the generation that its members had named.
+  if (had_membership_ && state.generation < generation_) return "the generation went back";
+  if (had_membership_ && state.generation > generation_ + 1) return "a generation was skipped";
+  if (state.restarts < restarts_ || state.restarts > restarts_ + 1) return "the restart count jumped";
+  if (state.settings && state.restarts > state.settings->max_restarts) return "more restarts than allowed";
+  return "";
+}
+
+std::string Invariants::check_messages(const State& state, const Event& event,
+                                       const std::vector<Action>& actions) const {
+  std::set<ConnectionId> stopped;
+  for (const Action& action : actions) {
+    const bool farewell =
+        std::holds_alternative<Rejected>(action.body) || std::holds_alternative<Close>(action.body);
+    if (!state.members.contains(action.to) && action.to != event.from && !farewell &&
+        !std::holds_alternative<StopOrder>(action.body))
+      return "something was said to a stranger";
+    if (std::holds_alternative<StopOrder>(action.body) && !stopped.insert(action.to).second)
+      return "a member was told to stop twice in one step";
+    if (phase_ == Phase::kOver && !farewell) return "something was said after the end";
+  }
+  return "";
+}
+
+std::string Invariants::check_assignments(const State& state, const std::vector<Action>& actions) const {
+  const int assigned = count<Assignment>(actions);
+  const bool formed = state.membership != nullptr && state.membership->generation > generation_;
+  if (!formed) return assigned == 0 ? "" : "an assignment without a new generation";
+  if (phase_ == Phase::kRunning && state.phase == Phase::kRunning && state.seats.empty())
+    return "nobody runs";
+  if (assigned != static_cast<int>(state.membership->nodes.size()))
+    return "a member was left without assignment";
+  std::set<int> ranks;
+  for (const Action& action : actions) {
+    const auto* assignment = std::get_if<Assignment>(&action.body);
+    if (assignment == nullptr) continue;
+    if (!ranks.insert(assignment->group_rank).second) return "two members share a rank";
+    if (action.generation != state.generation) return "an assignment names another generation";
+    const Node& node = state.membership->nodes.at(assignment->group_rank);
+    if (state.by_id.at(node.member_id) != action.to) return "an assignment went to the wrong member";
+  }
+  return check_membership(state);
+}
+
+std::string Invariants::check_end(const State& state, const std::vector<Action>& actions) const {
+  const int ends = count<JobEnd>(actions);
+  if (ends == 0) return "";
+  if (ended_) return "the job ended twice";
+  if (state.phase != Phase::kOver) return "the job was said to end but goes on";
+  if (ends != static_cast<int>(state.members.size())) return "not everybody was told of the end";
+  for (const Action& action : actions) {
+    const auto* end = std::get_if<JobEnd>(&action.body);
+    if (end == nullptr) continue;
+    const JobResult& result = *end->result;
+    if (result.first_failure && result.exit_code == 0) return "a failure ended with exit code 0";
+    if (!result.first_failure && result.exit_code != 0 && result.exit_code != 69)
+      return "exit code " + std::to_string(result.exit_code) + " without a first failure";
+  }
+  return "";
+}
+
+}  // namespace dtrun::rendezvous
