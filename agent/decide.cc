@@ -46,8 +46,7 @@ class Step {
       s.link.lost_at = now_;
       s.link.heartbeat_at.reset();
       if (!ending()) {
-        print("lost the connection to the coordinator at " + s.settings.endpoint + ": " + e.why +
-              "; trying again for " + seconds(s.settings.coordinator_timeout));
+        print(e.why + "; workers keep running, trying again for " + seconds(s.settings.coordinator_timeout));
       }
     }
     s.link.why_lost = e.why;

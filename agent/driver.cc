@@ -44,6 +44,7 @@ std::filesystem::path prepared_event_file(const JobSpec& spec) {
   return run_dir(spec) / "events.jsonl";
 }
 
+// Whether this node hosts the coordinator is filled in once it is known.
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
   Settings settings;
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
@@ -51,7 +52,6 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.min_nodes = spec.nodes.min;
   settings.max_nodes = spec.nodes.max;
   settings.max_restarts = spec.max_restarts;
-  settings.hosting = link.hosting();
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();
@@ -116,8 +116,7 @@ Status Driver::prepare() {
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), now_ms());
-  log_.write("start",
-             {{"run_id", spec_.run_id}, {"endpoint", link_->endpoint()}, {"hosting", link_->hosting()}});
+  log_.write("start", {{"run_id", spec_.run_id}, {"endpoint", link_->endpoint()}});
   return {};
 }
 
@@ -146,7 +145,7 @@ void Driver::finish() {
   view_.clear();
   workers_.clear();
   sweep(token_);
-  link_->client().close(1s);
+  link_->close(1s);
   link_.reset();
   console_.flush(signals_.fd());
 }
@@ -159,6 +158,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     const std::string& chosen = spec_.rendezvous.local_address;
     identity_.address =
         chosen.empty() ? reachable_address(connected->local_address, spec_.rendezvous.host) : chosen;
+    state_.settings.hosting = link_->hosting();  // known by now, unlike at the start
     events_.push_back(event::Connected{});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));
@@ -207,8 +207,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");
     case Body::kKv:
-      return link_->client().kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/",
-                                message.kv());
+      return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
       if (state_.group.assignment.group_rank == 0 && worker.local_rank() == 0)
         view_.update(message.progress());
@@ -367,35 +366,38 @@ void Driver::act(const action::AbortWorkers& a) {
 }
 
 void Driver::act(const action::SendJoin& a) {
-  log_.write("join", {{"generation", a.generation}, {"group_rank", a.group_rank}});
-  link_->client().send(to_message(a, spec_, identity_));
+  log_.write("join", {{"generation", a.generation},
+                      {"group_rank", a.group_rank},
+                      {"address", identity_.address},
+                      {"hosting", link_->hosting()}});
+  link_->send(to_message(a, spec_, identity_));
 }
 
-void Driver::act(const action::SendHeartbeat& a) { link_->client().send(to_message(a)); }
+void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a)); }
 
 void Driver::act(const action::SendFailure& a) {
   log_.write("report_failure", {{"generation", a.generation},
                                 {"rank", a.outcome.rank},
                                 {"how", describe_exit(a.outcome.exit_code, a.outcome.signal)},
                                 {"collateral", a.outcome.collateral}});
-  link_->client().send(to_message(a));
+  link_->send(to_message(a));
 }
 
 void Driver::act(const action::SendStopped& a) {
   log_.write("stopped", {{"generation", a.generation}});
   view_.clear();
-  link_->client().send(to_message(a));
+  link_->send(to_message(a));
 }
 
 void Driver::act(const action::SendFinished& a) {
   log_.write("finished", {{"generation", a.generation}});
   view_.clear();
-  link_->client().send(to_message(a));
+  link_->send(to_message(a));
 }
 
 void Driver::act(const action::SendLeave& a) {
   log_.write("leave", {{"signal", a.signal}});
-  link_->client().send(to_message(a));
+  link_->send(to_message(a));
 }
 
 // The server has no news of departures, so this last moment of the host's life is spent looking.

@@ -1,6 +1,6 @@
 // A tiny process that outlives the agent by a moment: should the agent die, even by SIGKILL, it kills every
 // process that carries the agent's token, then ends. It ignores signals, lives in its own session, and is
-// told to go when the agent ends in an orderly way.
+// dismissed when the agent ends in an orderly way.
 #pragma once
 
 #include <sys/types.h>

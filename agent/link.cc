@@ -2,65 +2,100 @@
 
 #include <sys/eventfd.h>
 
+#include <thread>
+
 #include "agent/local_address.h"
 
 namespace dtrun::agent {
+namespace {
 
-Link::Link(Loop& loop, Sink sink)
-    : loop_(loop), sink_(std::move(sink)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  loop_.watch(wake_.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
+std::string with_port(const std::string& host, int port) {
+  const bool bare_ipv6 = host.find(':') != std::string::npos;
+  return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+}  // namespace
+
+void Link::Mailbox::post(Job job) {
+  {
+    std::lock_guard lock(mutex);
+    jobs.push_back(std::move(job));
+  }
+  eventfd_write(wake.get(), 1);
+}
+
+Link::Link(const RendezvousSpec& spec, Loop& loop, Sink sink)
+    : spec_(spec), loop_(loop), sink_(std::move(sink)), mailbox_(std::make_shared<Mailbox>()) {
+  mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  endpoint_ = with_port(spec.host, spec.port);
+  loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
 }
 
 Link::~Link() {
   client_.reset();
-  loop_.forget(wake_.get());
+  loop_.forget(mailbox_->wake.get());
 }
 
 Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop, Sink sink) {
-  std::unique_ptr<Link> link(new Link(loop, std::move(sink)));
-  if (Status status = link->host(spec); !status.ok()) return status;
-  const std::string host = spec.standalone ? "127.0.0.1" : spec.host;
-  const int port = link->server_ ? link->server_->port() : spec.port;
-  const bool bare_ipv6 = host.find(':') != std::string::npos;
-  link->endpoint_ = (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-  rendezvous::ClientOptions options;
-  options.host = host;
-  options.port = port;
-  link->client_ = rendezvous::Client::start(
-      options, [raw = link.get()](rendezvous::ClientEvent e) { raw->post(std::move(e)); });
+  std::unique_ptr<Link> link(new Link(spec, loop, std::move(sink)));
+  if (spec.standalone) {
+    if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
+  } else if (needs_no_lookup(spec.host)) {
+    (void)link->join(listen_address(spec.host));  // fails only if standalone
+  } else {
+    link->resolve_and_join();
+  }
   return link;
+}
+
+// The name service cannot be interrupted: the thread is left to itself, and its result to the mailbox. A job
+// that runs finds the link alive, since only the link's loop runs it.
+void Link::resolve_and_join() {
+  std::thread([this, mailbox = mailbox_, host = spec_.host] {
+    mailbox->post([this, address = listen_address(host)] { (void)join(address); });
+  }).detach();
 }
 
 // A port that is taken is no failure unless standalone: another agent of this host may hold it, and what is
 // there instead the client finds out.
-Status Link::host(const RendezvousSpec& spec) {
-  const std::optional<std::string> address = spec.standalone ? "127.0.0.1" : listen_address(spec.host);
-  if (!address) return {};
-  auto server = rendezvous::Server::start({*address, spec.standalone ? 0 : spec.port});
-  if (server.ok()) {
-    server_ = std::move(server).value();
-    return {};
+Status Link::join(const std::optional<std::string>& listen_address) {
+  const int wanted_port = spec_.standalone ? 0 : spec_.port;
+  if (listen_address) {
+    auto server = rendezvous::Server::start({*listen_address, wanted_port});
+    if (!server.ok() && spec_.standalone) return server.status();
+    if (server.ok()) server_ = std::move(server).value();
   }
-  return spec.standalone ? server.status() : Status();
-}
-
-void Link::post(rendezvous::ClientEvent event) {
-  {
-    std::lock_guard lock(mailbox_mutex_);
-    mailbox_.push_back(std::move(event));
-  }
-  eventfd_write(wake_.get(), 1);
+  rendezvous::ClientOptions options;
+  options.host = spec_.standalone ? *listen_address : spec_.host;
+  options.port = spec_.standalone ? server_->port() : wanted_port;
+  endpoint_ = with_port(options.host, options.port);
+  client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
+    mailbox_->post([this, event = std::move(event)]() mutable { sink_(std::move(event)); });
+  });
+  return {};
 }
 
 void Link::deliver() {
   eventfd_t ignored;
-  eventfd_read(wake_.get(), &ignored);
-  std::deque<rendezvous::ClientEvent> events;
+  eventfd_read(mailbox_->wake.get(), &ignored);
+  std::deque<Job> jobs;
   {
-    std::lock_guard lock(mailbox_mutex_);
-    events.swap(mailbox_);
+    std::lock_guard lock(mailbox_->mutex);
+    jobs.swap(mailbox_->jobs);
   }
-  for (auto& event : events) sink_(std::move(event));
+  for (Job& job : jobs) job();
+}
+
+void Link::send(const rendezvous::v1::FromAgent& message) {
+  if (client_) client_->send(message);
+}
+
+void Link::kv(int worker, const std::string& prefix, const control::KvRequest& request) {
+  if (client_) client_->kv(worker, prefix, request);
+}
+
+void Link::close(std::chrono::milliseconds timeout) {
+  if (client_) client_->close(timeout);
 }
 
 }  // namespace dtrun::agent

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "agent/descriptor.h"
@@ -22,34 +23,49 @@ class Link {
  public:
   using Sink = std::function<void(rendezvous::ClientEvent)>;
 
-  // `sink` is called on the loop. Fails if a standalone coordinator cannot be started.
+  // `sink` is called on the loop. Fails if a standalone coordinator cannot be started. A name is resolved in
+  // the background, so that a slow name service does not hold up signals.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, Loop& loop, Sink sink);
   ~Link();
   Link(const Link&) = delete;
 
-  rendezvous::Client& client() { return *client_; }
+  void send(const rendezvous::v1::FromAgent& message);
+  void kv(int worker, const std::string& prefix, const control::KvRequest& request);
+  void close(std::chrono::milliseconds timeout);
+
   const std::string& endpoint() const { return endpoint_; }  // "host:port"
   bool hosting() const { return server_ != nullptr; }
   // Members connected to the coordinator hosted here, this agent included.
   int members() const { return server_ ? server_->members() : 0; }
 
  private:
-  Link(Loop& loop, Sink sink);
+  using Job = std::function<void()>;
 
-  Status host(const RendezvousSpec& spec);
-  void post(rendezvous::ClientEvent event);
+  // Jobs from other threads to the loop. Shared with them: one may outlive the link.
+  struct Mailbox {
+    Descriptor wake;  // eventfd
+    std::mutex mutex;
+    std::deque<Job> jobs;  // guarded by mutex
+
+    void post(Job job);
+  };
+
+  Link(const RendezvousSpec& spec, Loop& loop, Sink sink);
+
+  void resolve_and_join();
+  // `listen_address`: where to host the coordinator, nothing if another machine does.
+  Status join(const std::optional<std::string>& listen_address);
   void deliver();
 
+  const RendezvousSpec& spec_;
   Loop& loop_;
   Sink sink_;
   std::string endpoint_;
-  Descriptor wake_;  // eventfd
-
-  std::mutex mailbox_mutex_;
-  std::deque<rendezvous::ClientEvent> mailbox_;  // guarded by mailbox_mutex_
+  std::shared_ptr<Mailbox> mailbox_;
 
   std::unique_ptr<rendezvous::Server> server_;
-  std::unique_ptr<rendezvous::Client> client_;  // goes before the mailbox and the server
+  std::unique_ptr<rendezvous::Client>
+      client_;  // null while the name is being resolved; goes before the server
 };
 
 }  // namespace dtrun::agent

@@ -89,8 +89,10 @@ std::optional<std::string> listen_address(const std::string& host) {
   return std::nullopt;
 }
 
+bool needs_no_lookup(const std::string& host) { return is_numeric(host) || host == "localhost"; }
+
 std::string reachable_address(const std::string& address, const std::string& host) {
-  if (!is_loopback(address) || host.empty() || host == "localhost" || is_numeric(host)) return address;
+  if (!is_loopback(address) || host.empty() || needs_no_lookup(host)) return address;
   std::string any;
   for (const Interface& interface : interfaces()) {
     if (interface.loopback || interface.address.starts_with("fe80")) continue;

@@ -10,6 +10,9 @@ namespace dtrun::agent {
 // should listen, "0.0.0.0" or "::" for a name that other machines know too. May wait for the name service.
 std::optional<std::string> listen_address(const std::string& host);
 
+// Whether listen_address(host) answers without the name service.
+bool needs_no_lookup(const std::string& host);
+
 // `address`, unless it is loopback although `host` is a name that other machines use (Debian maps a machine's
 // own name to 127.0.1.1; a standalone job has no `host`): then the first address of an interface that is up,
 // if there is one.

@@ -11,15 +11,18 @@ std::int64_t steady_now() {
   return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-EventThread::EventThread(Tend tend) : tend_(std::move(tend)), thread_([this] { run(); }) {}
+void EventThread::start(Tend tend) {
+  tend_ = std::move(tend);
+  thread_ = std::thread([this] { run(); });
+}
 
-EventThread::~EventThread() {
+void EventThread::stop() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void EventThread::post(Task task) {

@@ -21,15 +21,17 @@ class EventThread {
   // (steady_now's clock, INT64_MAX for none).
   using Tend = std::function<std::int64_t()>;
 
-  explicit EventThread(Tend tend);
-  ~EventThread();  // runs what was posted before it, then ends the thread
+  EventThread() = default;
+  ~EventThread() { stop(); }
 
+  void start(Tend tend);
+  void stop();           // runs what was posted before it, then ends the thread
   void post(Task task);  // any thread
 
  private:
   void run();
 
-  const Tend tend_;
+  Tend tend_;
   std::mutex mutex_;  // guards the two below
   std::deque<Task> tasks_;
   bool ending_ = false;

@@ -21,13 +21,13 @@ namespace {
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer()
-      : thread_([this] { return std::min(coordinator_.tend(), store_.tend()); }),
-        attend_(coordinator_, thread_),
-        store_(thread_) {}
+  GrpcServer() : attend_(coordinator_, thread_), store_(thread_) {
+    thread_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
+  }
 
   ~GrpcServer() override {
-    if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open, waits for it
+    thread_.stop();
   }
 
   bool listen(const ServerOptions& options) {
@@ -50,9 +50,8 @@ class GrpcServer final : public Server {
   int members() const override { return coordinator_.members(); }
 
  private:
-  // Order matters: the thread ends before what it tends, after the server's last call.
-  Coordinator coordinator_;
   EventThread thread_;
+  Coordinator coordinator_;
   AttendService attend_;
   StoreService store_;
   std::unique_ptr<grpc::Server> server_;

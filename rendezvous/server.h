@@ -20,7 +20,7 @@ class Server {
   // The settings of the run (node counts, timeouts, restarts) come with the first member's Join.
   static Result<std::unique_ptr<Server>> start(const ServerOptions& options);
 
-  // Breaks every stream. Call wait_until_empty first to let members leave by themselves.
+  // Breaks every stream. To let the members leave by themselves, watch members() first.
   virtual ~Server() = default;
 
   virtual int port() const = 0;

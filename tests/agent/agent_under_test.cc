@@ -27,9 +27,10 @@ int main(int argc, char** argv) {
     if (name == "--config") config = value;
     if (name == "--port") {
       spec.rendezvous.standalone = false;
-      spec.rendezvous.host = "127.0.0.1";
+      if (spec.rendezvous.host.empty()) spec.rendezvous.host = "127.0.0.1";
       spec.rendezvous.port = number;
     }
+    if (name == "--host") spec.rendezvous.host = value;
   }
   if (i < argc && std::string(argv[i]) == "--") ++i;
   if (config.empty()) {

@@ -22,6 +22,7 @@ std::string check_books(const State& state) {
   for (const auto& [connection, member] : state.members)
     if (member.join.node_rank >= 0 && !node_ranks.insert(member.join.node_rank).second)
       return "two members have node rank " + std::to_string(member.join.node_rank);
+  if (state.phase != Phase::kRunning && state.phase != Phase::kStopping) return "";
   int open = 0;
   int finished = 0;
   for (const Seat& seat : state.seats) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "proto/nearest.h"
 #include "worker/config/config.h"
@@ -45,6 +46,7 @@ class Faults {
   }
 
   void add(const std::string& pointer, const std::string& text) {
+    faulty_.insert(pointer);
     const auto blamed = blamed_.find(pointer);
     const std::string where = blamed == blamed_.end() ? source_ : "override " + printable(blamed->second);
     add_line(where + ": " + printable(pointer) + ": " + text);
@@ -52,6 +54,7 @@ class Faults {
   void add_line(std::string line) { lines_.push_back(std::move(line)); }
 
   bool none() const { return lines_.empty(); }
+  bool at(const std::string& pointer) const { return faulty_.contains(pointer); }
 
   Status status() const {
     std::string text;
@@ -67,6 +70,7 @@ class Faults {
  private:
   std::string source_;
   std::map<std::string, std::string> blamed_;
+  std::set<std::string> faulty_;
   std::vector<std::string> lines_;
 };
 
@@ -333,16 +337,19 @@ std::string divisors_near(int wanted, int of) {
   return " (allowed: a divisor, e.g. " + both + ")";
 }
 
-// What no single option can be blamed for.
+// What no single option can be blamed for. An option with a fault of its own is left out of it.
 void check_together(const JobConfig& config, Faults* faults) {
   const TrainConfig& train = config.train;
-  if (train.global_batch_size % train.micro_batch_size != 0) {
+  const bool batches_known =
+      !faults->at("/train/global_batch_size") && !faults->at("/train/micro_batch_size");
+  if (batches_known && train.global_batch_size % train.micro_batch_size != 0) {
     faults->add("/train/micro_batch_size",
                 std::to_string(train.micro_batch_size) + " does not divide global_batch_size " +
                     std::to_string(train.global_batch_size) +
                     divisors_near(train.micro_batch_size, train.global_batch_size));
   }
-  if (train.lr_scheduler_type == "constant" && train.warmup_steps > 0) {
+  const bool warms_up = !faults->at("/train/warmup_steps") && train.warmup_steps > 0;
+  if (warms_up && !faults->at("/train/lr_scheduler_type") && train.lr_scheduler_type == "constant") {
     faults->add("/train/warmup_steps", std::to_string(train.warmup_steps) +
                                            " has no effect with lr_scheduler_type \"constant\" (use "
                                            "\"constant_with_warmup\", \"linear\" or \"cosine\")");
@@ -372,7 +379,7 @@ Result<JobConfig> parse_config(std::string_view text, const std::string& source,
   check_shape(root, &faults);
   JobConfig config;
   assign_all(root, &config, &faults);
-  if (faults.none()) check_together(config, &faults);
+  check_together(config, &faults);
   if (!faults.none()) return faults.status();
   return config;
 }

@@ -129,6 +129,15 @@ TEST_CASE("all faults of a file are told at once, one a line") {
   }
 }
 
+TEST_CASE(
+    "options that contradict each other are told beside other faults, unless one of them is wrong itself") {
+  const std::string faults = fault_of(with_train(R"({"micro_batch_size": 48, "seed": -1})"));
+  CHECK(contains(faults, "/train/micro_batch_size: 48 does not divide global_batch_size 128"));
+  CHECK(contains(faults, "/train/seed: -1 is out of range"));
+  CHECK_FALSE(
+      contains(fault_of(with_train(R"({"micro_batch_size": 48, "global_batch_size": 0})")), "divide"));
+}
+
 TEST_CASE("a message never carries control characters or broken UTF-8 of the input") {
   const std::string fault = fault_of(R"({"a\u001b[31m": 1})");
   CHECK(contains(fault, "/a\\x1b[31m: unknown key"));

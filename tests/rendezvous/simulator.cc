@@ -1,0 +1,313 @@
+#include "tests/rendezvous/simulator.h"
+
+#include <algorithm>
+#include <queue>
+#include <random>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/state.h"
+#include "tests/rendezvous/invariants.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+constexpr Millis kHeartbeatTimeout = 15000;
+constexpr Millis kJoinTimeout = 60000;
+constexpr Millis kGiveUp = 24 * 3600 * 1000;  // of virtual time: the run hangs
+constexpr std::size_t kDeepCheckLimit = 64;   // members up to which every step is checked in full
+
+struct Agent {
+  MemberId id;
+  int lives = 0;  // counts up with every start; timers of an earlier life are void
+  bool alive = false;
+  bool ended = false;  // heard JobEnd or a refusal
+  ConnectionId connection = 0;
+  std::int64_t generation = 0;
+  int group_rank = -1;
+  int first_rank = 0;
+  bool busy = false;  // workers run
+};
+
+struct Connection {
+  int agent = 0;
+  bool black_hole = false;
+  bool closed = false;  // by the coordinator's side
+  Millis last_up = 0;   // a connection delivers in order
+  Millis last_down = 0;
+};
+
+// What the queue holds.
+struct ToCoordinator {
+  Event event;
+};
+struct ToAgent {
+  Action action;
+};
+struct Broken {
+  ConnectionId connection;
+};  // as the agent sees it
+enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash };
+struct AgentTimer {
+  Timer timer;
+  int agent;
+  int life;
+  std::int64_t generation;
+};
+struct Scheduled {
+  Millis at;
+  std::int64_t order;  // ties in the order of scheduling
+  std::variant<ToCoordinator, ToAgent, Broken, AgentTimer> what;
+  bool operator>(const Scheduled& other) const {
+    return std::tie(at, order) > std::tie(other.at, other.order);
+  }
+};
+
+class Simulator {
+ public:
+  explicit Simulator(const SimSettings& settings) : settings_(settings), random_(settings.seed) {
+    agents_.resize(static_cast<std::size_t>(settings.agents));
+    for (int i = 0; i < settings.agents; ++i) in(below(settings.join_spread), timer(Timer::kStart, i));
+    for (int i = 0; i < settings.crashes; ++i)
+      schedule(below(settings.work * 3),
+               AgentTimer{Timer::kCrash, static_cast<int>(below(settings.agents)), 0, 0});
+  }
+
+  SimResult run() {
+    while (result_.broken.empty() && now_ <= kGiveUp) {
+      const Millis due = next_deadline(state_);
+      const Millis next = queue_.empty() ? kNever : queue_.top().at;
+      if (due == kNever && next == kNever) break;
+      now_ = std::min(due, next);
+      if (due < next) {
+        take({0, 0, Tick{}});
+        continue;
+      }
+      const auto what = queue_.top().what;
+      queue_.pop();
+      std::visit([this](const auto& known) { happen(known); }, what);
+    }
+    finish();
+    return result_;
+  }
+
+ private:
+  // ---- chance and time
+
+  Millis below(Millis limit) {
+    return static_cast<Millis>(random_() % static_cast<std::uint64_t>(std::max<Millis>(1, limit)));
+  }
+  bool chance(double share) { return static_cast<double>(random_() >> 11) < share * 9007199254740992.0; }
+  Millis delay() { return 1 + (chance(0.02) ? below(800) : below(20)); }
+
+  template <typename What>
+  void schedule(Millis at, What what) {
+    queue_.push({at, order_++, std::move(what)});
+  }
+  template <typename What>
+  void in(Millis time, What what) {
+    schedule(now_ + time, std::move(what));
+  }
+  AgentTimer timer(Timer kind, int agent) const {
+    const Agent& a = agents_[static_cast<std::size_t>(agent)];
+    return {kind, agent, a.lives, a.generation};
+  }
+
+  // ---- the coordinator
+
+  void take(const Event& event) {
+    const std::int64_t before = state_.generation;
+    const std::vector<Action> actions = step(state_, event, now_);
+    const bool deep = state_.members.size() <= kDeepCheckLimit || state_.generation != before;
+    result_.broken = invariants_.check(state_, event, actions, now_, deep);
+    ++result_.events;
+    for (const Action& action : actions) say(action);
+  }
+
+  void say(const Action& action) {
+    Connection& connection = connections_.at(action.to);
+    if (const auto* end = std::get_if<JobEnd>(&action.body)) {
+      result_.exit_code = end->result->exit_code;
+      result_.ended_at = now_;
+    }
+    connection.last_down = std::max(connection.last_down, now_ + delay());
+    if (std::holds_alternative<Close>(action.body)) {
+      connection.closed = true;
+      if (!connection.black_hole) schedule(connection.last_down, Broken{action.to});
+    } else if (!connection.black_hole) {
+      schedule(connection.last_down, ToAgent{action});
+    }
+  }
+
+  void happen(const ToCoordinator& message) {
+    if (!connections_.at(message.event.from).closed) take(message.event);
+  }
+
+  // ---- the network
+
+  void send(Agent& agent, std::int64_t generation, decltype(Event::body) body) {
+    Connection& connection = connections_.at(agent.connection);
+    if (connection.black_hole) return;
+    connection.last_up = std::max(connection.last_up, now_ + delay());
+    if (chance(settings_.silent_loss)) return lose(agent);
+    if (chance(settings_.broken)) {
+      body = StreamBroken{};
+      schedule(connection.last_up, Broken{agent.connection});
+    }
+    schedule(connection.last_up, ToCoordinator{{agent.connection, generation, std::move(body)}});
+  }
+
+  // From now on nothing passes; the agent notices by its own keep-alive, the coordinator by the missing
+  // beats.
+  void lose(Agent& agent) {
+    connections_.at(agent.connection).black_hole = true;
+    in(kHeartbeatTimeout, Broken{agent.connection});
+  }
+
+  void happen(const Broken& broken) {
+    const int index = connections_.at(broken.connection).agent;
+    Agent& agent = agents_[static_cast<std::size_t>(index)];
+    if (!agent.alive || agent.ended || agent.connection != broken.connection) return;
+    agent.connection = 0;
+    agent.busy = false;  // it kills its workers
+    in(50 + below(2000), timer(Timer::kConnect, index));
+  }
+
+  // ---- the agents
+
+  void happen(const AgentTimer& due) {
+    Agent& agent = agents_[static_cast<std::size_t>(due.agent)];
+    if (due.timer == Timer::kCrash) return crash(agent, due.agent);
+    if (due.life != agent.lives || agent.ended) return;
+    switch (due.timer) {
+      case Timer::kStart:
+        return start(agent, due.agent);
+      case Timer::kConnect:
+        return connect(agent, due.agent);
+      case Timer::kBeat:
+        return beat(agent, due.agent);
+      case Timer::kWorkEnds:
+        return work_ends(agent, due);
+      case Timer::kStopped:
+        return stopped(agent, due);
+      case Timer::kCrash:
+        return;
+    }
+  }
+
+  void start(Agent& agent, int index) {
+    agent =
+        Agent{"agent-" + std::to_string(index) + "." + std::to_string(agent.lives), agent.lives + 1, true};
+    connect(agent, index);
+    in(kHeartbeatTimeout / 3, timer(Timer::kBeat, index));
+  }
+
+  void connect(Agent& agent, int index) {
+    agent.connection = connections_.size() + 1;
+    connections_[agent.connection].agent = index;
+    Join join;
+    join.run_id = "sim";
+    join.member_id = agent.id;
+    join.host = "host-" + std::to_string(index / 2);
+    join.address = "10.0.0.1";
+    join.nproc = 1 + index % 2;
+    join.min_nodes = settings_.min_nodes;
+    join.max_nodes = settings_.max_nodes;
+    join.max_restarts = settings_.max_restarts;
+    join.join_timeout = kJoinTimeout;
+    join.heartbeat_timeout = kHeartbeatTimeout;
+    join.group_rank = agent.group_rank;
+    send(agent, agent.generation, join);
+  }
+
+  void beat(Agent& agent, int index) {
+    if (agent.connection != 0) send(agent, agent.generation, Heartbeat{});
+    in(kHeartbeatTimeout / 3, timer(Timer::kBeat, index));
+  }
+
+  void work_ends(Agent& agent, const AgentTimer& due) {
+    if (!agent.busy || due.generation != agent.generation || agent.connection == 0) return;
+    if (!chance(settings_.worker_failure)) {
+      agent.busy = false;
+      return send(agent, agent.generation, Finished{});
+    }
+    send(agent, agent.generation, Failure{outcome(agent)});
+    in(below(2000), timer(Timer::kStopped, due.agent));
+  }
+
+  void stopped(Agent& agent, const AgentTimer& due) {
+    if (!agent.busy || due.generation != agent.generation || agent.connection == 0) return;
+    agent.busy = false;
+    send(agent, agent.generation, Stopped{{outcome(agent)}});
+  }
+
+  static Outcome outcome(const Agent& agent) {
+    Outcome outcome;
+    outcome.rank = agent.first_rank;
+    outcome.host = agent.id;
+    outcome.exit_code = 1;
+    return outcome;
+  }
+
+  // Half of the crashes close the connection (the process died), half don't (the machine did).
+  void crash(Agent& agent, int index) {
+    if (!agent.alive || agent.ended) return;
+    if (agent.connection != 0) {
+      if (chance(0.5))
+        lose(agent);
+      else
+        in(delay(), ToCoordinator{{agent.connection, 0, StreamBroken{}}});
+    }
+    agent.alive = false;
+    ++agent.lives;
+    if (chance(settings_.restarted)) in(1000 + below(20000), timer(Timer::kStart, index));
+  }
+
+  void happen(const ToAgent& message) {
+    const Connection& connection = connections_.at(message.action.to);
+    const int index = connection.agent;
+    Agent& agent = agents_[static_cast<std::size_t>(index)];
+    if (!agent.alive || agent.connection != message.action.to || connection.black_hole) return;
+    const auto& body = message.action.body;
+    if (std::holds_alternative<JobEnd>(body) || std::holds_alternative<Rejected>(body)) agent.ended = true;
+    if (std::holds_alternative<StopOrder>(body) && message.action.generation == agent.generation)
+      in(10 + below(3000), timer(Timer::kStopped, index));
+    if (const auto* assignment = std::get_if<Assignment>(&body)) work(agent, index, *assignment);
+  }
+
+  void work(Agent& agent, int index, const Assignment& assignment) {
+    if (assignment.membership->generation <= agent.generation && result_.broken.empty())
+      result_.broken = agent.id + " was assigned an old generation";
+    agent.generation = assignment.membership->generation;
+    agent.group_rank = assignment.group_rank;
+    agent.first_rank = assignment.membership->nodes[static_cast<std::size_t>(agent.group_rank)].first_rank;
+    agent.busy = true;
+    in(settings_.work / 2 + below(settings_.work / 2), timer(Timer::kWorkEnds, index));
+  }
+
+  void finish() {
+    for (const Agent& agent : agents_) result_.waiting += agent.alive && !agent.ended;
+    result_.over = state_.phase == Phase::kOver || !state_.settings;
+    result_.generations = state_.generation;
+  }
+
+  const SimSettings settings_;
+  std::mt19937_64 random_;
+  Millis now_ = 0;
+  std::int64_t order_ = 0;
+  std::priority_queue<Scheduled, std::vector<Scheduled>, std::greater<>> queue_;
+  State state_;
+  Invariants invariants_;
+  std::vector<Agent> agents_;
+  std::unordered_map<ConnectionId, Connection> connections_;
+  SimResult result_;
+};
+
+}  // namespace
+
+SimResult simulate(const SimSettings& settings) { return Simulator(settings).run(); }
+
+}  // namespace dtrun::rendezvous
