@@ -313,7 +313,7 @@ std::filesystem::path Driver::error_dir(const std::filesystem::path& log_dir, in
     if (mkdtemp(path.data()) == nullptr) return {};
     scratch_ = path;
   }
-  const std::filesystem::path dir = scratch_ / std::to_string(rank);
+  std::filesystem::path dir = scratch_ / std::to_string(rank);
   std::filesystem::create_directories(dir, error);
   return dir;
 }

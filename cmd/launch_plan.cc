@@ -144,7 +144,7 @@ class Planner {
     }
     for (auto part : {&Planner::read_program, &Planner::read_workers, &Planner::read_rendezvous,
                       &Planner::read_policy, &Planner::finish_program}) {
-      const Status status = (this->*part)();
+      Status status = (this->*part)();
       if (!status.ok()) return status;
     }
     return Status();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/decide.h"
@@ -49,7 +50,7 @@ using Trace = std::vector<std::string>;
 
 class Scenario {
  public:
-  explicit Scenario(Settings settings) : state(initial_state(settings, 0)) {}
+  explicit Scenario(Settings settings) : state(initial_state(std::move(settings), 0)) {}
 
   // What one event brings; printed text is kept apart in `printed`.
   Trace happens(const Event& event) {

@@ -19,15 +19,17 @@ bool none_left(const std::string& run_id) {
 }  // namespace
 
 TEST_CASE("SIGTERM and SIGINT reach the workers, which end in peace, and dtrun ends with 128+N") {
-  for (const auto& [number, heard] : {std::pair{SIGTERM, "got TERM"}, {SIGINT, "got INT"}}) {
+  for (const auto& sent : {std::pair{SIGTERM, "got TERM"}, {SIGINT, "got INT"}}) {
+    const int number = sent.first;
+    const std::string heard = sent.second;
     CAPTURE(number);
     Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c", kWaitForTerm}));
     REQUIRE(job.wait_for_out("[default:0] ready"));
     REQUIRE(job.wait_for_out("[default:1] ready"));
     job.signal(number);
     CHECK(job.wait() == 128 + number);
-    CHECK(job.out().find("[default:0] " + std::string(heard)) != std::string::npos);
-    CHECK(job.out().find("[default:1] " + std::string(heard)) != std::string::npos);
+    CHECK(job.out().find("[default:0] " + heard) != std::string::npos);
+    CHECK(job.out().find("[default:1] " + heard) != std::string::npos);
   }
 }
 

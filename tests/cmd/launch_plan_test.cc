@@ -20,7 +20,8 @@ struct Planned {
   std::vector<std::string> notices;
 };
 
-Planned plan(std::vector<std::string> arguments, Variables variables = {}, int cpus = 8, int gpus = 0) {
+Planned plan(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
+             int gpus = 0) {
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -33,14 +34,16 @@ Planned plan(std::vector<std::string> arguments, Variables variables = {}, int c
   return {std::move(spec), notices};
 }
 
-JobSpec good(std::vector<std::string> arguments, Variables variables = {}, int cpus = 8, int gpus = 0) {
-  Planned planned = plan(std::move(arguments), std::move(variables), cpus, gpus);
+JobSpec good(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
+             int gpus = 0) {
+  Planned planned = plan(arguments, variables, cpus, gpus);
   REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
   return planned.spec.value();
 }
 
-std::string bad(std::vector<std::string> arguments, int exit_code = kExitUsage, Variables variables = {}) {
-  Planned planned = plan(std::move(arguments), std::move(variables));
+std::string bad(const std::vector<std::string>& arguments, int exit_code = kExitUsage,
+                const Variables& variables = {}) {
+  Planned planned = plan(arguments, variables);
   REQUIRE_FALSE(planned.spec.ok());
   CHECK(planned.spec.status().exit_code() == exit_code);
   return planned.spec.status().message();
@@ -186,8 +189,8 @@ TEST_CASE("the run id must be fit for a path") {
 }
 
 TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python is not touched") {
-  const auto argv = [](std::vector<std::string> arguments, Variables variables = {}) {
-    return std::get<ExternalProgram>(good(std::move(arguments), std::move(variables)).program).argv;
+  const auto argv = [](const std::vector<std::string>& arguments, const Variables& variables = {}) {
+    return std::get<ExternalProgram>(good(arguments, variables).program).argv;
   };
   using Words = std::vector<std::string>;
   CHECK(argv({"train.py", "--x"}) == Words{"python3", "-u", "train.py", "--x"});

@@ -9,8 +9,8 @@ using namespace dtrun::cmd;
 
 namespace {
 
-Result<ParsedCommandLine> parse(std::vector<std::string> arguments,
-                                std::map<std::string, std::string> variables = {}) {
+Result<ParsedCommandLine> parse(const std::vector<std::string>& arguments,
+                                const std::map<std::string, std::string>& variables = {}) {
   return parse_command_line(arguments, [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();

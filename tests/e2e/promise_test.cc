@@ -31,7 +31,7 @@ std::vector<std::string> standalone(int workers, int lanes = 1) {
 }
 
 std::string model(const std::filesystem::path& output) {
-  const std::string bytes = read_file(output / "model.safetensors");
+  std::string bytes = read_file(output / "model.safetensors");
   REQUIRE_MESSAGE(bytes.size() > 21840 * 4, output.string());
   return bytes;
 }
@@ -55,7 +55,9 @@ long lines_of(const std::filesystem::path& file) {
 }  // namespace
 
 TEST_CASE("two lanes, and 2, 3 or 4 workers, give the bytes of one worker with one lane") {
-  for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}, {2, 2}}) {
+  for (const auto& shape : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}, {2, 2}}) {
+    const int workers = shape.first;
+    const int lanes = shape.second;
     CAPTURE(workers);
     CAPTURE(lanes);
     TemporaryDirectory directory;

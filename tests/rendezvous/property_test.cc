@@ -115,7 +115,7 @@ std::string replay(const History& history) {
   Invariants invariants;
   for (const Moment& moment : history) {
     const auto actions = step(state, moment.event, moment.at);
-    const std::string broken = invariants.check(state, moment.event, actions, moment.at);
+    std::string broken = invariants.check(state, moment.event, actions, moment.at);
     if (!broken.empty()) return broken;
   }
   return "";

@@ -10,7 +10,7 @@ namespace dtrun::rendezvous {
 namespace {
 
 SimResult run(const SimSettings& settings) {
-  const SimResult result = simulate(settings);
+  SimResult result = simulate(settings);
   INFO("seed " << settings.seed << ", " << settings.agents << " agents, " << result.generations
                << " generations, " << result.events << " events, ended at " << result.ended_at << " ms");
   REQUIRE(result.broken == "");

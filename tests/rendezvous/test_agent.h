@@ -92,7 +92,7 @@ class TestAgent {
     return message;
   }
 
-  control::KvReply kv(control::KvRequest request, const std::string& prefix = "g1/") {
+  control::KvReply kv(const control::KvRequest& request, const std::string& prefix = "g1/") {
     client_->kv(0, prefix, request);
     const auto done = next<KvDone>();
     REQUIRE(done.has_value());

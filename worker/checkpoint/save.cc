@@ -96,7 +96,7 @@ fs::path save_checkpoint(const fs::path& output_dir, const Network& network, con
   const fs::path checkpoints = checkpoints_directory(output_dir);
   make_directories(checkpoints);
   remove_abandoned(checkpoints);
-  const fs::path target = checkpoints / step_name(state.step);
+  fs::path target = checkpoints / step_name(state.step);
   {
     const ScratchDirectory scratch(scratch_path(checkpoints, step_name(state.step)));
     write_files(scratch.path(), network, state);
@@ -114,7 +114,7 @@ fs::path save_model(const fs::path& output_dir, const Network& network, std::spa
   make_directories(output_dir);
   const std::string header = safetensors_header(model_tensors(network), torch_metadata());
   const std::string_view pieces[] = {header, bytes_of(parameters)};
-  const fs::path path = output_dir / kModelFile;
+  fs::path path = output_dir / kModelFile;
   replace_file(path, pieces);
   return path;
 }

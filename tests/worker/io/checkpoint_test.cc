@@ -135,9 +135,9 @@ TEST_CASE("a missing or truncated file is named") {
        {"model.safetensors", "optimizer.safetensors", "trainer_state.json", "manifest.json"}) {
     const std::string content = read_text(directory / file);
     write_text(directory / file, content.substr(0, content.size() / 2));
-    const auto [code, message] = thrown([&] { load_checkpoint(directory, kNetwork); });
-    CHECK(code == kExitNoInput);
-    CHECK_MESSAGE(contains(message, (directory / file).string()), message);
+    const auto fault = thrown([&] { load_checkpoint(directory, kNetwork); });
+    CHECK(fault.first == kExitNoInput);
+    CHECK_MESSAGE(contains(fault.second, (directory / file).string()), fault.second);
     fs::remove(directory / file);
     CHECK(thrown([&] { load_checkpoint(directory, kNetwork); }).second ==
           (directory / file).string() + ": is missing");

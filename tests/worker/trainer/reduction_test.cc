@@ -44,7 +44,7 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 
 // One worker's part: lanes finish (leaf, bucket) in a random order that keeps each leaf's buckets in order.
 struct WorkerSum {
-  WorkerSum(std::size_t size, std::vector<VectorRange> buckets)
+  WorkerSum(std::size_t size, const std::vector<VectorRange>& buckets)
       : buckets(buckets),
         accumulator(size, buckets, [this](int bucket, std::span<const float* const> partials) {
           std::lock_guard lock(mutex);

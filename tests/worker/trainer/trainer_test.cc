@@ -65,7 +65,7 @@ struct Job {
     return config;
   }
   std::string model(const std::string& output) const {
-    const std::string bytes = read_text(directory.path() / output / "model.safetensors");
+    std::string bytes = read_text(directory.path() / output / "model.safetensors");
     REQUIRE(bytes.size() > 80000);
     return bytes;
   }

@@ -5,8 +5,13 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <sched.h>
 
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "worker/base/error.h"
 #include "worker/collective/collective.h"
@@ -33,9 +38,27 @@ WorkerError peer_lost(int peer, const std::exception& error) {
   return {kExitWorkerPeerLost, "lost rank " + std::to_string(peer) + ": " + reason(error)};
 }
 
+// Buffers whose operation is complete, kept for a while. gloo's thread still holds one for some instants
+// after it has announced completion, and ~UnboundBuffer yields the processor in a loop until it lets go: with
+// all cores busy that costs more than the message.
+class RetiredBuffers {
+ public:
+  void add(std::unique_ptr<gloo::transport::UnboundBuffer> buffer) {
+    std::lock_guard lock(mutex_);
+    std::swap(buffers_[next_], buffer);
+    next_ = (next_ + 1) % buffers_.size();
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> buffers_{256};
+  std::size_t next_ = 0;
+};
+
 class GlooPending final : public Pending {
  public:
-  explicit GlooPending(milliseconds timeout) : timeout_(timeout) {}
+  GlooPending(milliseconds timeout, std::shared_ptr<RetiredBuffers> retired)
+      : timeout_(timeout), retired_(std::move(retired)) {}
 
   void send(gloo::Context& context, const OutMessage& message) {
     // gloo takes a mutable pointer for either direction and does not write to what it sends.
@@ -58,6 +81,7 @@ class GlooPending final : public Pending {
         throw peer_lost(operation.peer, error);
       }
     }
+    for (Operation& operation : operations_) retired_->add(std::move(operation.buffer));
     operations_.clear();
   }
 
@@ -85,8 +109,29 @@ class GlooPending final : public Pending {
   }
 
   const milliseconds timeout_;
+  const std::shared_ptr<RetiredBuffers> retired_;
   std::vector<Operation> operations_;
 };
+
+// gloo's event loop only tries to take a connection's lock, and asks epoll again while a sender holds it. If
+// it wakes up on that sender's core and preempts it, it spins there for a whole time slice. A batch thread
+// never preempts on wake-up, and it keeps its full share when all cores are busy. Threads inherit the policy
+// of their creator.
+std::shared_ptr<gloo::transport::Device> make_device(const gloo::transport::tcp::attr& attributes) {
+  std::shared_ptr<gloo::transport::Device> device;
+  std::exception_ptr failure;
+  std::thread([&] {
+    const sched_param none{};
+    sched_setscheduler(0, SCHED_BATCH, &none);  // a refusal costs speed alone
+    try {
+      device = gloo::transport::tcp::CreateDevice(attributes);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+  return device;
+}
 
 class GlooCollective final : public Collective {
  public:
@@ -96,7 +141,7 @@ class GlooCollective final : public Collective {
     try {
       gloo::transport::tcp::attr attributes;
       attributes.hostname = options.address;
-      auto device = gloo::transport::tcp::CreateDevice(attributes);
+      auto device = make_device(attributes);
       // gloo waits five times this long for each connection.
       context_->setTimeout(options.connect_timeout / 5);
       GlooStore rendezvous(store, options.connect_timeout);
@@ -116,7 +161,7 @@ class GlooCollective final : public Collective {
 
   std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
                                  std::span<const InMessage> receives) override {
-    auto pending = std::make_unique<GlooPending>(timeout_);
+    auto pending = std::make_unique<GlooPending>(timeout_, retired_);
     for (const InMessage& message : receives) pending->receive(*context_, message);
     for (const OutMessage& message : sends) pending->send(*context_, message);
     return pending;
@@ -140,6 +185,7 @@ class GlooCollective final : public Collective {
  private:
   const milliseconds timeout_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
+  const std::shared_ptr<RetiredBuffers> retired_ = std::make_shared<RetiredBuffers>();
 };
 
 }  // namespace
