@@ -1,12 +1,15 @@
-// A TCP port of this host that was free a moment ago, for tests that must name one before anybody listens.
+// TCP ports of this host, for tests that must name one before anybody listens there.
 #pragma once
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
+
 namespace dtrun::test {
 
+// One that was free a moment ago.
 inline int free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -17,6 +20,18 @@ inline int free_port() {
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
   close(fd);
   return ntohs(address.sin_port);
+}
+
+// Somebody accepts connections on it.
+inline bool is_listening(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  const bool connected = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return connected;
 }
 
 }  // namespace dtrun::test

@@ -1,0 +1,260 @@
+#include "tests/chaos/round.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/support/folder.h"
+#include "tests/support/ports.h"
+#include "tests/support/process.h"
+
+namespace dtrun::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
+constexpr milliseconds kLimit{120000};   // of a round; a lost coordinator alone is waited for for 30 s
+constexpr milliseconds kCleanUp{20000};  // of the guardian, on a busy machine
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Live processes that inherited `mark` ("NAME=value") in their environment, with their command lines.
+std::vector<std::pair<pid_t, std::string>> marked(const std::string& mark) {
+  std::vector<std::pair<pid_t, std::string>> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0 || slurp(entry.path() / "environ").find(mark + '\0') == std::string::npos) continue;
+    if (is_alive(pid)) found.emplace_back(pid, slurp(entry.path() / "comm"));
+  }
+  return found;
+}
+
+std::vector<std::string> program(const Plan& plan, const std::filesystem::path& output) {
+  if (!plan.builtin)
+    return {"--", DTRUN_BIN_DIR "/../tests/chaos_worker", "work", std::to_string(plan.work_ms)};
+  return {kConfig, "output_dir=" + output.string(), "train.max_steps=40", "train.save_steps=10",
+          "train.eval_steps=0"};
+}
+
+class Round {
+ public:
+  Round(const Plan& plan, const std::string& name) : plan_(plan), mark_(kMark + name), port_(free_port()) {}
+
+  std::string play(const std::string& expected_model);
+
+ private:
+  struct Agent {
+    std::unique_ptr<Process> process;
+    bool killed = false, replacement = false;
+    int code = -1;
+  };
+
+  void start_store();
+  void wait_until_hosted();
+  void start_agent(bool replacement = false);
+  void strike();
+  void strike_worker();
+  void bring_back();
+  void wait_for_all();
+  void judge_codes();
+  void judge_what_is_left(const std::string& expected_model);
+  bool succeeded() const;
+
+  void wrong(const std::string& what) { wrong_ += what + "\n"; }
+  std::string all_output() const;
+
+  const Plan plan_;
+  const std::string mark_;
+  const int port_;
+  const Folder folder_;
+  std::vector<Agent> agents_;
+  std::vector<std::unique_ptr<Process>> stores_;
+  std::string wrong_;
+};
+
+void Round::start_store() {
+  const std::vector<std::string> argv = {kDtrun,      "store",  "--bind",
+                                         "127.0.0.1", "--port", std::to_string(port_)};
+  stores_.push_back(std::make_unique<Process>(argv, std::vector{mark_}));
+  wait_until_hosted();
+}
+
+// So that it is known who hosts the coordinator.
+void Round::wait_until_hosted() {
+  if (!eventually([&] { return is_listening(port_); })) wrong("nobody listens on the endpoint");
+}
+
+void Round::start_agent(bool replacement) {
+  std::vector<std::string> argv = {kDtrun,
+                                   "--max_restarts",
+                                   std::to_string(plan_.max_restarts),
+                                   "--nproc_per_node",
+                                   "2",
+                                   "--shutdown_timeout",
+                                   "1"};
+  if (plan_.shape == Shape::kStandalone) {
+    argv.push_back("--standalone");
+  } else {
+    const std::string nodes = plan_.shape == Shape::kElastic ? "1:2" : "2";
+    argv.insert(argv.end(), {"--nnodes", nodes, "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port_),
+                             "--rdzv_id", "chaos", "--rdzv_conf", "join_timeout=20,last_call_timeout=1"});
+  }
+  const std::vector<std::string> what = program(plan_, folder_.path() / "output");
+  argv.insert(argv.end(), what.begin(), what.end());
+  agents_.push_back({std::make_unique<Process>(argv, std::vector{mark_}), false, replacement});
+}
+
+void Round::strike_worker() {
+  const std::string name = plan_.builtin ? "dtrun-worker\n" : "chaos_worker\n";
+  std::vector<pid_t> workers;
+  for (const auto& [pid, comm] : marked(mark_)) {
+    // Leaders of their groups are the workers; the rest are their children.
+    if (comm == name && getpgid(pid) == pid && getsid(pid) != pid) workers.push_back(pid);
+  }
+  std::sort(workers.begin(), workers.end());
+  if (!workers.empty()) kill(workers[static_cast<std::size_t>(plan_.which_worker) % workers.size()], SIGKILL);
+}
+
+void Round::strike() {
+  switch (plan_.victim) {
+    case Victim::kWorker:
+      return strike_worker();
+    case Victim::kFirstAgent:
+    case Victim::kSecondAgent: {
+      Agent& agent = agents_[plan_.victim == Victim::kFirstAgent ? 0 : 1];
+      agent.killed = true;
+      return agent.process->signal(SIGKILL);
+    }
+    case Victim::kStore:
+      return stores_.front()->signal(SIGKILL);
+  }
+}
+
+void Round::bring_back() {
+  std::this_thread::sleep_for(milliseconds(plan_.return_after_ms));
+  if (plan_.victim == Victim::kStore) {
+    stores_.front()->wait();  // its port is free
+    start_store();
+  } else {
+    start_agent(true);
+  }
+}
+
+void Round::wait_for_all() {
+  for (Agent& agent : agents_) {
+    agent.code = agent.process->wait(kLimit);
+    if (agent.code == -1) wrong("an agent did not end within " + std::to_string(kLimit.count()) + " ms");
+  }
+  if (stores_.empty()) return;
+  stores_.back()->signal(SIGTERM);
+  stores_.back()->wait(kCleanUp);
+}
+
+void Round::judge_codes() {
+  const std::set<int> allowed = allowed_codes(plan_);
+  std::set<int> seen;
+  for (const Agent& agent : agents_) {
+    // Where the blow came after the job, there is nothing to come back to.
+    if (agent.replacement && (agent.code == 0 || agent.code == 69)) continue;
+    if (agent.killed && (agent.code == 0 || agent.code == 128 + SIGKILL)) continue;
+    seen.insert(agent.code);
+    if (!allowed.contains(agent.code)) wrong("an agent ended with " + std::to_string(agent.code));
+  }
+  if (plan_.victim == Victim::kWorker && seen.size() > 1) wrong("the agents ended with different codes");
+}
+
+bool Round::succeeded() const {
+  return std::any_of(agents_.begin(), agents_.end(), [](const Agent& agent) { return agent.code == 0; });
+}
+
+void Round::judge_what_is_left(const std::string& expected_model) {
+  if (!eventually([&] { return marked(mark_).empty(); }, kCleanUp)) {
+    for (const auto& [pid, comm] : marked(mark_)) {
+      wrong("still running: " + std::to_string(pid) + " " + comm);
+      kill(pid, SIGKILL);
+    }
+  }
+  if (!succeeded()) return;
+  if (plan_.builtin) {
+    if (slurp(folder_.path() / "output/model.safetensors") != expected_model)
+      wrong("the model has other bytes");
+    return;
+  }
+  for (const Agent& agent : agents_) {
+    if (agent.code != 0) continue;
+    const std::string out = agent.process->out();
+    const std::string done = " done\n";
+    int finished = 0;
+    for (std::size_t at = out.find(done); at != std::string::npos; at = out.find(done, at + 1)) ++finished;
+    if (finished < 2) wrong("an agent ended with 0 but not both of its workers said that they were done");
+  }
+}
+
+std::string Round::all_output() const {
+  std::string text;
+  int number = 0;
+  for (const Agent& agent : agents_) {
+    text += "--- agent " + std::to_string(++number) + (agent.killed ? " (killed)" : "") + " ended with " +
+            std::to_string(agent.code) + "\n" + agent.process->err();
+    std::string out = agent.process->out();
+    if (out.size() > 1000) out = "…" + out.substr(out.size() - 1000);
+    text += out;
+  }
+  for (const auto& store : stores_) text += "--- store\n" + store->err();
+  return text;
+}
+
+std::string Round::play(const std::string& expected_model) {
+  if (plan_.shape == Shape::kStore) start_store();
+  start_agent();
+  const auto start = Clock::now();
+  if (plan_.agents() == 2) {
+    wait_until_hosted();
+    start_agent();
+  }
+  std::this_thread::sleep_until(start + milliseconds(plan_.kill_after_ms));
+  strike();
+  if (plan_.returns) bring_back();
+  wait_for_all();
+  judge_codes();
+  judge_what_is_left(expected_model);
+  return wrong_.empty() ? "" : wrong_ + all_output();
+}
+
+}  // namespace
+
+std::string play(const Plan& plan, const std::string& name, const std::string& expected_model) {
+  return Round(plan, name).play(expected_model);
+}
+
+std::string calm_model() {
+  if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) return "";
+  const Folder folder;
+  Plan plan;
+  plan.builtin = true;
+  std::vector<std::string> argv = {kDtrun, "--standalone", "--nproc_per_node", "1"};
+  const std::vector<std::string> what = program(plan, folder.path() / "output");
+  argv.insert(argv.end(), what.begin(), what.end());
+  Process dtrun(argv);
+  if (dtrun.wait(kLimit) != 0) throw std::runtime_error("a calm run failed:\n" + dtrun.err());
+  return slurp(folder.path() / "output/model.safetensors");
+}
+
+}  // namespace dtrun::test
