@@ -275,6 +275,7 @@ class Step {
 
   void give_up(int exit_code, const std::string& message) {
     s.give_up = exit_code;
+    s.give_up_reason = message;
     print(message);
     if (workers_run()) stop_workers(message);
     settle();
@@ -332,7 +333,7 @@ class Step {
   void conclude() {
     if (s.members_deadline) return;
     if (s.job_end->exit_code != 0) {
-      print(failure_report(*s.job_end, s.settings.max_restarts));
+      emit(action::Report{*s.job_end});
     } else if (s.completion) {
       print(done_line(*s.completion));
     }

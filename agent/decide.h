@@ -127,16 +127,19 @@ struct DropOutput {};    // whoever reads our output has stopped: wait for it no
 struct Print {           // one or more lines for people
   std::string text;
 };
+struct Report {  // the job failed: tell people and programs
+  JobEnd job;
+};
 struct End {
   int exit_code = 0;
 };
 
 }  // namespace action
 
-using Action =
-    std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers, action::SendJoin,
-                 action::SendHeartbeat, action::SendFailure, action::SendStopped, action::SendFinished,
-                 action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print, action::End>;
+using Action = std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers,
+                            action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
+                            action::SendFinished, action::SendLeave, action::AwaitMembers, action::DropOutput,
+                            action::Print, action::Report, action::End>;
 
 // Where this node stands with the coordinator.
 struct Connection {
@@ -177,6 +180,7 @@ struct State {
   int told_signal = 0;
   Millis told_at = 0;
   std::optional<int> give_up;  // exit code
+  std::string give_up_reason;
   std::optional<JobEnd> job_end;
   std::optional<Millis> members_notice_at, members_deadline;
   bool ended = false;

@@ -13,6 +13,7 @@
 #include "agent/local_address.h"
 #include "agent/proc_scan.h"
 #include "agent/report.h"
+#include "agent/report_file.h"
 #include "agent/spawn.h"
 #include "proto/contract.h"
 #include "proto/ids.h"
@@ -42,6 +43,13 @@ std::filesystem::path prepared_event_file(const JobSpec& spec) {
   std::error_code ignored;  // prepare() tells
   std::filesystem::create_directories(run_dir(spec), ignored);
   return run_dir(spec) / "events.jsonl";
+}
+
+// Where colours are unwanted (no-color.org).
+bool plain_terminal() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::string_view(term) == "dumb");
 }
 
 // Whether this node hosts the coordinator is filled in once it is known.
@@ -276,6 +284,10 @@ void Driver::act(const action::StartWorkers& a) {
                                {"reason", a.assignment.reason}});
   workers_.clear();
   view_.clear();
+  if (next_serial_ == 0 && !spec_.log_dir.empty()) {  // an earlier job's of this name
+    std::error_code ignored;
+    std::filesystem::remove(run_dir(spec_) / "report.json", ignored);
+  }
   for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
     start_worker(plan_worker(a.assignment, local_rank));
   }
@@ -331,7 +343,7 @@ void Driver::start_worker(WorkerPlan plan) {
     log_.write("worker_ended", {{"generation", generation},
                                 {"rank", outcome.rank},
                                 {"pid", outcome.pid},
-                                {"how", describe_exit(outcome.exit_code, outcome.signal)},
+                                {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
                                 {"error", outcome.error}});
     events_.push_back(event::WorkerExited{generation, std::move(outcome), never_ran});
   };
@@ -376,10 +388,11 @@ void Driver::act(const action::SendJoin& a) {
 void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a)); }
 
 void Driver::act(const action::SendFailure& a) {
-  log_.write("report_failure", {{"generation", a.generation},
-                                {"rank", a.outcome.rank},
-                                {"how", describe_exit(a.outcome.exit_code, a.outcome.signal)},
-                                {"collateral", a.outcome.collateral}});
+  log_.write("report_failure",
+             {{"generation", a.generation},
+              {"rank", a.outcome.rank},
+              {"how", describe_exit(a.outcome.exit_code, a.outcome.signal, a.outcome.cause)},
+              {"collateral", a.outcome.collateral}});
   link_->send(to_message(a));
 }
 
@@ -416,9 +429,43 @@ void Driver::act(const action::Print& a) {
   console_.notice(a.text);
 }
 
+void Driver::act(const action::Report& a) {
+  const std::string file = write_report_file(a.job);
+  const std::string text = failure_report(a.job, spec_.max_restarts, file,
+                                          ReportStyle{console_.has_terminal() && !plain_terminal()});
+  log_.write(
+      "report",
+      {{"exit_code", a.job.exit_code}, {"file", file}, {"text", failure_report(a.job, spec_.max_restarts)}});
+  if (console_.has_terminal()) console_.write(Console::Stream::kErr, "\n");
+  console_.notice(text);
+}
+
+// The report's file name; empty without a log directory.
+std::string Driver::write_report_file(const JobEnd& job) {
+  if (spec_.log_dir.empty() || reported_) return "";
+  reported_ = true;
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const std::filesystem::path file = run_dir(spec_) / "report.json";
+  const Status status =
+      write_report(file, report_json(job, {spec_.run_id, identity_.host, spec_.max_restarts, now.count()}));
+  if (!status.ok()) console_.notice(status.message());
+  return status.ok() ? file.string() : "";
+}
+
 void Driver::act(const action::End& a) {
+  if (a.exit_code != 0) write_report_file(unreported_end(a.exit_code));
   log_.write("end", {{"exit_code", a.exit_code}});
   exit_code_ = a.exit_code;
+}
+
+// Ends that the coordinator did not announce to this node.
+JobEnd Driver::unreported_end(int exit_code) const {
+  JobEnd job;
+  job.exit_code = exit_code;
+  job.restart_count = state_.group.assignment.restart_count;
+  job.reason = state_.give_up_reason;
+  if (state_.told_signal != 0) job.reason = "stopped by " + describe_signal(state_.told_signal);
+  return job;
 }
 
 // For MASTER_PORT: SO_REUSEADDR lets rank 0's program listen on the port that we keep from everybody else.

@@ -60,10 +60,13 @@ class Driver {
   void act(const action::AwaitMembers& a);
   void act(const action::DropOutput& a);
   void act(const action::Print& a);
+  void act(const action::Report& a);
   void act(const action::End& a);
 
   WorkerPlan plan_worker(const Assignment& assignment, int local_rank);
   void start_worker(WorkerPlan plan);
+  std::string write_report_file(const JobEnd& job);
+  JobEnd unreported_end(int exit_code) const;
   control::FromAgent start_message() const;
   std::filesystem::path error_dir(const std::filesystem::path& log_dir, int rank);
   void sweep(const std::string& token);
@@ -90,6 +93,7 @@ class Driver {
   std::deque<Event> events_;
   std::optional<Loop::TimerId> timer_;
   std::optional<int> exit_code_;
+  bool reported_ = false;                                  // report.json is written
   std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial: a reply that comes late finds nobody
   int next_serial_ = 0;
   std::unique_ptr<Link> link_;  // goes first: its events come here

@@ -47,7 +47,10 @@ struct JobSpec {
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
   std::chrono::milliseconds shutdown_timeout{30000};
-  std::filesystem::path log_dir;  // empty: console only
+  std::vector<int> signals_to_handle;           // that stop the job; empty: TERM, INT, HUP, QUIT
+  std::chrono::milliseconds hang_heartbeat{0};  // --heartbeat-timeout: without progress this long; 0: never
+  std::chrono::milliseconds hang_stall{0};      // --stall-timeout: no output and no CPU time; 0: never
+  std::filesystem::path log_dir;                // empty: console only
   std::string role = "default";
   std::variant<BuiltinTrainer, ExternalProgram> program;
 

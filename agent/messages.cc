@@ -21,6 +21,9 @@ wire::WorkerOutcome to_wire(const WorkerOutcome& outcome) {
   for (const std::string& line : outcome.stderr_tail) out.add_stderr_tail(line);
   out.set_error(outcome.error);
   out.set_uptime_s(outcome.uptime_s);
+  out.set_traceback(outcome.traceback);
+  out.set_ended_at(outcome.ended_at);
+  out.set_cause(static_cast<wire::EndCause>(outcome.cause));
   return out;
 }
 
@@ -38,6 +41,9 @@ WorkerOutcome from_wire(const wire::WorkerOutcome& in) {
   outcome.stderr_tail.assign(in.stderr_tail().begin(), in.stderr_tail().end());
   outcome.error = in.error();
   outcome.uptime_s = in.uptime_s();
+  outcome.traceback = in.traceback();
+  outcome.ended_at = in.ended_at();
+  outcome.cause = static_cast<EndCause>(in.cause());
   return outcome;
 }
 

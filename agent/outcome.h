@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/exit_codes.h"
+
 namespace dtrun::agent {
 
 // How one worker ended.
@@ -23,6 +25,9 @@ struct WorkerOutcome {
   std::vector<std::string> stderr_tail;  // oldest first
   std::string error;                     // what the worker said of itself; may be empty
   double uptime_s = 0;
+  std::string traceback;  // from its error file; may be empty
+  double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
+  EndCause cause = EndCause::kUnknown;
 
   bool ok() const { return exit_code == 0 && signal == 0; }
 };

@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <chrono>
 
+#include "agent/error_file.h"
 #include "agent/pidfd.h"
 #include "agent/spawn.h"
 #include "agent/utf8.h"
@@ -26,12 +26,8 @@ std::filesystem::path file_in(const std::filesystem::path& dir, const char* name
   return dir.empty() ? dir : dir / name;
 }
 
-// The error file of torch.distributed.elastic: {"message": "..."} or {"message": {"message": "...", ...}}.
-std::string error_message(const nlohmann::json& document) {
-  if (!document.is_object() || !document.contains("message")) return "";
-  const auto& message = document["message"];
-  if (message.is_string()) return message.get<std::string>();
-  return error_message(message);
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -74,6 +70,7 @@ bool WorkerProcess::make_channels(int child_fds[4]) {
 
 void WorkerProcess::start() {
   started_at_ = exited_at_ = Loop::Clock::now();
+  ended_at_ = wall_seconds();
   int child_fds[4] = {-1, -1, -1, -1};
   const bool made = make_channels(child_fds);
   const int error = errno;
@@ -164,6 +161,7 @@ void WorkerProcess::reap() {
   exit_code_ = by_signal ? 0 : info.si_status;
   signal_ = by_signal ? info.si_status : 0;
   exited_at_ = Loop::Clock::now();
+  ended_at_ = wall_seconds();
   pid_ = -1;
   if (handle_.open()) loop_.forget(handle_.get());
   handle_.reset();
@@ -201,18 +199,16 @@ WorkerOutcome WorkerProcess::outcome() const {
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
   outcome.signal = condemned_ ? 0 : signal_;
   outcome.stderr_tail = err_->writer.tail();
-  outcome.error = error_;
-  if (!outcome.ok() && outcome.error.empty()) outcome.error = error_from_file();
-  outcome.error = printable(outcome.error);
+  outcome.error = printable(error_);
+  if (!outcome.ok() && !plan_.error_file.empty()) {
+    WorkerError own = read_error_file(plan_.error_file);
+    if (outcome.error.empty()) outcome.error = std::move(own.message);
+    outcome.traceback = std::move(own.traceback);
+  }
   outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
+  outcome.ended_at = ended_at_;
+  outcome.cause = cause_;
   return outcome;
-}
-
-std::string WorkerProcess::error_from_file() const {
-  if (plan_.error_file.empty()) return "";
-  std::ifstream file(plan_.error_file);
-  const auto document = nlohmann::json::parse(file, nullptr, false);
-  return document.is_discarded() ? "" : error_message(document);
 }
 
 }  // namespace dtrun::agent

@@ -80,7 +80,6 @@ class WorkerProcess {
   void output_late();
   void check_ended();
   WorkerOutcome outcome() const;
-  std::string error_from_file() const;
   void start_failed(const Status& status);
 
   Loop& loop_;
@@ -97,6 +96,8 @@ class WorkerProcess {
   bool ended_ = false;
   int exit_code_ = 0, signal_ = 0;
   Loop::Clock::time_point started_at_, exited_at_;
+  double ended_at_ = 0;  // seconds since 1970
+  EndCause cause_ = EndCause::kUnknown;
   std::optional<Loop::TimerId> late_timer_;
 };
 

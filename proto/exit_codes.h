@@ -23,7 +23,10 @@ inline constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 // True for failures that the same config and input would bring again: a restart cannot help.
 bool is_deterministic_failure(int exit_code);
 
-// "exit code 3", "signal 9 (SIGKILL)"
-std::string describe_exit(int exit_code, int signal);
+// What ended a worker where its exit code or signal alone does not tell. The values are the wire's.
+enum class EndCause { kUnknown = 0, kOutOfMemory = 1, kHung = 2 };
+
+// "exit code 3", "signal 9 (SIGKILL)", "signal 9 (SIGKILL): out of memory"
+std::string describe_exit(int exit_code, int signal, EndCause cause = EndCause::kUnknown);
 
 }  // namespace dtrun

@@ -17,6 +17,9 @@ Outcome from_wire(const v1::WorkerOutcome& wire) {
   outcome.stderr_tail = {wire.stderr_tail().begin(), wire.stderr_tail().end()};
   outcome.error = wire.error();
   outcome.uptime_s = wire.uptime_s();
+  outcome.traceback = wire.traceback();
+  outcome.ended_at = wire.ended_at();
+  outcome.cause = static_cast<EndCause>(wire.cause());
   return outcome;
 }
 
@@ -33,6 +36,9 @@ void to_wire(const Outcome& outcome, v1::WorkerOutcome* wire) {
   for (const std::string& line : outcome.stderr_tail) wire->add_stderr_tail(line);
   wire->set_error(outcome.error);
   wire->set_uptime_s(outcome.uptime_s);
+  wire->set_traceback(outcome.traceback);
+  wire->set_ended_at(outcome.ended_at);
+  wire->set_cause(static_cast<v1::EndCause>(outcome.cause));
 }
 
 Join from_wire(const v1::Join& wire, const std::string& peer_address) {

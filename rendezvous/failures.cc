@@ -23,6 +23,12 @@ std::vector<Outcome> Failures::followers(const Outcome* first) const {
   std::vector<Outcome> others;
   for (const auto& [rank, outcome] : outcomes_)
     if (first == nullptr || rank != first->rank) others.push_back(outcome);
+  for (Outcome& other : others) {
+    // What a victim wrote explains nothing, and thousands of them would fill a message.
+    if (!other.collateral) continue;
+    other.stderr_tail.clear();
+    other.traceback.clear();
+  }
   return others;
 }
 
@@ -38,7 +44,7 @@ int exit_code_of(const Outcome& outcome) {
 
 std::string describe(const Outcome& outcome) {
   return "rank " + std::to_string(outcome.rank) + " on " + outcome.host + " failed (" +
-         describe_exit(outcome.exit_code, outcome.signal) + ")";
+         describe_exit(outcome.exit_code, outcome.signal, outcome.cause) + ")";
 }
 
 }  // namespace dtrun::rendezvous

@@ -20,7 +20,7 @@ class Failures {
   // there are only victims and something else explains them.
   const Outcome* first(bool explained) const;
 
-  // The other workers that did not end well, by rank.
+  // The other workers that did not end well, by rank; victims without their last words.
   std::vector<Outcome> followers(const Outcome* first) const;
 
  private:

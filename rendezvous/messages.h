@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "proto/exit_codes.h"
+
 namespace dtrun::rendezvous {
 
 using Millis = std::int64_t;         // steady clock of the coordinator's host
@@ -28,6 +30,9 @@ struct Outcome {
   std::vector<std::string> stderr_tail;
   std::string error;
   double uptime_s = 0;
+  std::string traceback;  // from its error file; may be empty
+  double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
+  EndCause cause = EndCause::kUnknown;
 };
 
 // ---- from agents and from the driver

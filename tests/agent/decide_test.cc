@@ -289,8 +289,7 @@ TEST_CASE("a failed job ends every agent with the first failure's exit code and 
   end.job.first_failure = WorkerOutcome{};
   end.job.first_failure->exit_code = 3;
   end.job.first_failure->host = "b";
-  CHECK(s.happens(end) == Trace{"end 3"});
-  CHECK(printed(s, "the job failed: rank 0 on b failed first: exit code 3"));
+  CHECK(s.happens(end) == Trace{"report r0 code 3", "end 3"});
 }
 
 TEST_CASE("the agent that hosts the coordinator ends last") {
@@ -310,5 +309,5 @@ TEST_CASE("the job's end while workers run stops them first") {
   Scenario s(external(1));
   s.joins();
   CHECK(s.happens(job_end(69)) == Trace{"signal 15"});
-  CHECK(s.exits(0, 0, SIGTERM) == Trace{"end 69"});
+  CHECK(s.exits(0, 0, SIGTERM) == Trace{"report the reason", "end 69"});
 }

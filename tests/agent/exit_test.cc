@@ -1,5 +1,6 @@
 // How workers end, and what dtrun makes of it: real processes.
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "tests/agent/agent_process.h"
 
@@ -19,7 +20,7 @@ TEST_CASE("each of the 256 exit codes of a worker becomes dtrun's") {
   for (int code = 0; code < 256; ++code) {
     Process job(agent({"--", "/bin/sh", "-c", "exit " + std::to_string(code)}));
     CHECK(job.wait() == code);
-    if (code != 0) CHECK(job.err().find("exit code " + std::to_string(code) + " after") != std::string::npos);
+    if (code != 0) CHECK(job.err().find("exit code " + std::to_string(code) + "\n") != std::string::npos);
   }
 }
 
@@ -64,6 +65,52 @@ TEST_CASE("restarts are used up, counted, and announced with their cause") {
   Process unlucky(agent({"--max_restarts", "2", "--", "/bin/sh", "-c", "exit 5"}));
   CHECK(unlucky.wait() == 5);
   CHECK(unlucky.err().find("restarts used: 2 of 2") != std::string::npos);
+}
+
+TEST_CASE("the report is also a file, with how the job failed for programs") {
+  Folder logs;
+  const std::string record =
+      R"({"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": "Traceback:\n  here"}}})";
+  const std::string script = "[ $RANK = 1 ] || exec sleep 1000; printf '%s' '" + record +
+                             "' > $TORCHELASTIC_ERROR_FILE; echo words >&2; exit 7";
+  Process job(agent({"--nproc", "2", "--log_dir", logs.path().string(), "--", "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 7);
+  const auto file = logs.path() / "test/report.json";
+  CHECK(job.err().find("  all of it: " + file.string() + "\n") != std::string::npos);
+  CHECK(job.err().find("  traceback:\n    Traceback:\n      here\n") != std::string::npos);
+  const auto report = nlohmann::json::parse(slurp(file));
+  CHECK(report["exit_code"] == 7);
+  CHECK(report["run_id"] == "test");
+  CHECK(report["restarts"]["allowed"] == 0);
+  const auto& first = report["first_failure"];
+  CHECK(first["rank"] == 1);
+  CHECK(first["local_rank"] == 1);
+  CHECK(first["exit_code"] == 7);
+  CHECK(first["signal"].is_null());
+  CHECK(first["pid"].get<int>() > 0);
+  CHECK(first["host"] == dtrun::host_name());
+  CHECK(first["error"] == "ValueError: boom");
+  CHECK(first["traceback"] == "Traceback:\n  here");
+  CHECK(first["stderr_tail"] == nlohmann::json{"words"});
+  CHECK(first["ended_at"].get<std::string>().ends_with("Z"));
+  CHECK(report["followers"].size() == 1);
+  CHECK(report["followers"][0]["rank"] == 0);
+  CHECK(report["followers"][0]["signal_name"] == "SIGTERM");
+  CHECK(report["followers"][0]["collateral"] == true);
+}
+
+TEST_CASE("a job that was stopped by a signal says so in its report file, and a success leaves none") {
+  Folder logs;
+  const std::string folder = logs.path().string();
+  Process stopped(agent({"--log_dir", folder, "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"}));
+  REQUIRE(stopped.wait_for_out("ready"));
+  stopped.signal(SIGTERM);
+  CHECK(stopped.wait() == 143);
+  const auto report = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
+  CHECK(report["reason"] == "stopped by SIGTERM");
+  CHECK(report["first_failure"].is_null());
+  CHECK(Process(agent({"--log_dir", folder, "--", "/bin/true"})).wait() == 0);
+  CHECK_FALSE(std::filesystem::exists(logs.path() / "test/report.json"));
 }
 
 TEST_CASE("an error file in torch's format is part of the report") {

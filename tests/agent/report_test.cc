@@ -31,10 +31,12 @@ TEST_CASE("the report names the culprit, its last words, the restarts, and who f
   end.first_failure = worker(3, "node-b", 1, 0, false);
   end.first_failure->stderr_tail = {"Traceback (most recent call last):", "ValueError: boom"};
   end.first_failure->error = "boom";
+  end.first_failure->ended_at = 1795276450.5;
   end.followers = {worker(0, "node-a", 0, SIGTERM, true), worker(2, "node-b", 0, SIGSEGV, false)};
   end.restart_count = 3;
   CHECK(failure_report(end, 3) ==
-        "the job failed: rank 3 on node-b failed first: exit code 1 after 12.3 s (local rank 1, pid 4711)\n"
+        "the job failed: rank 3 on node-b failed first: exit code 1\n"
+        "  after 12.3 s, at 2026-11-21 15:54:10 UTC; local rank 1, pid 4711\n"
         "  error:\n"
         "    boom\n"
         "  last lines of its stderr:\n"
@@ -49,7 +51,67 @@ TEST_CASE("a failure that would come back says why no restart was tried") {
   JobEnd end;
   end.first_failure = worker(0, "a", 66, 0, false);
   end.first_failure->retryable = false;
-  CHECK(failure_report(end, 3).find("0 of 3 (the same failure would come back") != std::string::npos);
+  CHECK(failure_report(end, 3).ends_with("0 of 3 (the same failure would come back)"));
+  end.reason = "rank 0 on a failed (exit code 66), the same way 3 times in a row";
+  CHECK(failure_report(end, 3).ends_with("0 of 3 (the same way 3 times in a row)"));
+}
+
+TEST_CASE("a traceback is shown once, although it is also what stderr ends in") {
+  JobEnd end;
+  end.first_failure = worker(0, "a", 1, 0, false);
+  end.first_failure->error = "ValueError: boom";
+  end.first_failure->traceback =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\nValueError: boom";
+  end.first_failure->stderr_tail = {"warning: x", "    g()", "ValueError: boom", "bye"};
+  CHECK(failure_report(end, 0) ==
+        "the job failed: rank 0 on a failed first: exit code 1\n"
+        "  after 12.3 s; local rank 0, pid 4711\n"
+        "  error:\n"
+        "    ValueError: boom\n"
+        "  traceback:\n"
+        "    Traceback (most recent call last):\n"
+        "      File \"a.py\", line 1, in f\n"
+        "        g()\n"
+        "    ValueError: boom\n"
+        "  last lines of its stderr:\n"
+        "    warning: x\n"
+        "    (the traceback above)\n"
+        "    bye");
+  end.first_failure->stderr_tail = {"something else"};
+  CHECK(failure_report(end, 0).ends_with("last lines of its stderr:\n    something else"));
+}
+
+TEST_CASE("a thousand followers that ended alike make a line per host, and very many hosts a last line") {
+  JobEnd end;
+  end.first_failure = worker(2, "a", 1, 0, false);
+  for (int rank = 0; rank < 1000; ++rank) {
+    if (rank != 2) end.followers.push_back(worker(rank, rank < 8 ? "a" : "b", 0, SIGTERM, true));
+  }
+  CHECK(failure_report(end, 0, "logs/report.json")
+            .ends_with("  followed: ranks 0-1, 3-7 on a, signal 15 (SIGTERM)\n"
+                       "  followed: ranks 8-999 on b, signal 15 (SIGTERM)\n"
+                       "  all of it: logs/report.json"));
+  for (int rank = 0; rank < 20; ++rank) {
+    end.followers.push_back(worker(1000 + rank, "c" + std::to_string(rank), 0, SIGTERM, true));
+  }
+  CHECK(failure_report(end, 0).ends_with("\n  and others on 6 more hosts"));
+}
+
+TEST_CASE("what the kernel or a hang did to a worker is part of how it ended") {
+  JobEnd end;
+  end.first_failure = worker(0, "a", 0, SIGKILL, false);
+  end.first_failure->cause = dtrun::EndCause::kOutOfMemory;
+  CHECK(failure_report(end, 0).starts_with(
+      "the job failed: rank 0 on a failed first: signal 9 (SIGKILL): out of memory\n"));
+  end.first_failure->cause = dtrun::EndCause::kHung;
+  CHECK(failure_report(end, 0).starts_with(
+      "the job failed: rank 0 on a failed first: signal 9 (SIGKILL): it hung\n"));
+}
+
+TEST_CASE("on a terminal the heading stands out") {
+  JobEnd end;
+  end.reason = "only 1 of 2 nodes joined within 10 s";
+  CHECK(failure_report(end, 0, "", {true}) == "\x1b[1;31monly 1 of 2 nodes joined within 10 s\x1b[0m\n");
 }
 
 TEST_CASE("a job that ended without a failed worker says the coordinator's reason") {

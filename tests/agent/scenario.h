@@ -43,6 +43,9 @@ struct Describe {
   std::string operator()(const action::AwaitMembers&) const { return "await members"; }
   std::string operator()(const action::DropOutput&) const { return "drop output"; }
   std::string operator()(const action::Print& a) const { return "print: " + a.text; }
+  std::string operator()(const action::Report& a) const {
+    return "report " + (a.job.first_failure ? text_of(*a.job.first_failure) : a.job.reason);
+  }
   std::string operator()(const action::End& a) const { return "end " + std::to_string(a.exit_code); }
 };
 

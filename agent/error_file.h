@@ -1,0 +1,24 @@
+// The file in which a worker may say why it failed (TORCHELASTIC_ERROR_FILE), in the format of
+// torch.distributed.elastic's @record:
+//   {"message": "text"}
+//   {"message": {"message": "text", "extraInfo": {"py_callstack": "Traceback...", "timestamp":
+//   "1700000000"}}}
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace dtrun::agent {
+
+struct WorkerError {
+  std::string message;    // one or more lines, fit for a terminal
+  std::string traceback;  // likewise; its end if it is very long
+};
+
+// Both empty for a text that is no such document.
+WorkerError parse_error_file(const std::string& text);
+
+// The same of a file; both empty if there is none.
+WorkerError read_error_file(const std::filesystem::path& file);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,25 @@
+// LOG_DIR/RUN_ID/report.json: how a job failed, for programs (docs/report.md describes the fields).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "agent/outcome.h"
+#include "proto/status.h"
+
+namespace dtrun::agent {
+
+// Where and how the report was written, beside the coordinator's word on the job.
+struct ReportContext {
+  std::string run_id;
+  std::string host;
+  int max_restarts = 0;
+  double written_at = 0;  // seconds since 1970
+};
+
+std::string report_json(const JobEnd& end, const ReportContext& context);
+
+// Replaces `file` in one step: agents that share the directory all write the same report.
+Status write_report(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace dtrun::agent

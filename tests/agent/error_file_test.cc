@@ -1,0 +1,43 @@
+#include "agent/error_file.h"
+
+#include <doctest/doctest.h>
+
+using namespace dtrun::agent;
+
+TEST_CASE("@record's error file gives message and traceback") {
+  const WorkerError error = parse_error_file(
+      R"({"message": {"message": "ValueError: boom", "extraInfo":
+          {"py_callstack": "Traceback (most recent call last):\n  File \"a.py\"\nValueError: boom\n",
+           "timestamp": "1700000000"}}})");
+  CHECK(error.message == "ValueError: boom");
+  CHECK(error.traceback == "Traceback (most recent call last):\n  File \"a.py\"\nValueError: boom");
+}
+
+TEST_CASE("a plain message is taken as well") {
+  CHECK(parse_error_file(R"({"message": "no data"})").message == "no data");
+  CHECK(parse_error_file(R"({"message": {"message": "no data"}})").message == "no data");
+}
+
+TEST_CASE("what is no error file says nothing") {
+  for (const char* text :
+       {"", "{", "[]", "3", "{}", R"({"message": 3})", R"({"message": {"message": [1]}})",
+        R"({"message": {"extraInfo": 3}})", R"({"message": {"extraInfo": {"py_callstack": {}}}})"}) {
+    CAPTURE(text);
+    CHECK(parse_error_file(text).message.empty());
+    CHECK(parse_error_file(text).traceback.empty());
+  }
+}
+
+TEST_CASE("control characters do not reach the terminal") {
+  CHECK(parse_error_file(R"({"message": "a\u001b[2Jb\nc"})").message == "a?[2Jb\nc");
+}
+
+TEST_CASE("of a very long traceback the innermost frames stay") {
+  std::string frames;
+  for (int i = 0; i < 5000; ++i) frames += "frame " + std::to_string(i) + R"(\n)";
+  const WorkerError error = parse_error_file(
+      R"({"message": {"message": "m", "extraInfo": {"py_callstack": ")" + frames + R"("}}})");
+  CHECK(error.traceback.size() < 17000);
+  CHECK(error.traceback.starts_with("...\nframe "));
+  CHECK(error.traceback.ends_with("\nframe 4999"));
+}
