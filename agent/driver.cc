@@ -1,10 +1,6 @@
 #include "agent/driver.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -27,11 +23,6 @@ using namespace std::chrono_literals;
 
 Millis now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Loop::Clock::now().time_since_epoch()).count();
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 std::filesystem::path run_dir(const JobSpec& spec) {
@@ -80,9 +71,16 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
                  for (auto& [serial, worker] : workers_) worker->pause_output(congested);
                }),
       view_(console_),
-      log_(prepared_event_file(spec), host_name()) {
+      log_(prepared_event_file(spec), host_name()),
+      outputs_(spec, host_name()) {
   for (char** entry = environ; *entry != nullptr; ++entry) inherited_.emplace_back(*entry);
-  setting_ = {spec.run_id, spec.role, spec.max_restarts, usable_cores(), token_};
+  setting_ = {spec.run_id,
+              spec.role,
+              spec.max_restarts,
+              spec.omp_num_threads,
+              token_,
+              spec.virtual_local_rank,
+              spec.rendezvous.master_address};
   identity_.member_id = random_id();
   identity_.host = host_name();
 }
@@ -118,7 +116,7 @@ Status Driver::prepare() {
                                     run_dir(spec_).string() + ": " + error.message());
     }
   }
-  hold_master_port();
+  if (Status status = hold_master_port(); !status.ok()) return status;
   signals_.watch(loop_, [this](int number) { from_signal(number); });
   auto link = Link::start(spec_.rendezvous, loop_, [this](auto event) { from_client(std::move(event)); });
   if (!link.ok()) return link.status();
@@ -182,7 +180,14 @@ void Driver::from_client(rendezvous::ClientEvent event) {
   }
 }
 
+void Driver::told_to_end(int number) {
+  log_.write("signal", {{"signal", describe_signal(number)}});
+  events_.push_back(event::Signal{number});
+}
+
 void Driver::from_signal(int number) {
+  const auto& chosen = spec_.signals_to_handle;
+  if (std::find(chosen.begin(), chosen.end(), number) != chosen.end()) return told_to_end(number);
   switch (number) {
     case SIGCHLD:
       return reap_children();
@@ -190,9 +195,7 @@ void Driver::from_signal(int number) {
     case SIGINT:
     case SIGHUP:
     case SIGQUIT:
-      log_.write("signal", {{"signal", describe_signal(number)}});
-      events_.push_back(event::Signal{number});
-      return;
+      return told_to_end(number);
     case SIGUSR1:
     case SIGUSR2:
     case SIGCONT:
@@ -299,10 +302,14 @@ WorkerPlan Driver::plan_worker(const Assignment& assignment, int local_rank) {
   plan.local_rank = local_rank;
   plan.rank = assignment.here().first_rank + local_rank;
   plan.control = trainer_ != nullptr;
-  plan.prefix = "[" + spec_.role + ":" + std::to_string(plan.rank) + "] ";
   plan.log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan.generation, plan.rank);
   std::error_code ignored;  // opening the files tells
   if (!plan.log_dir.empty()) std::filesystem::create_directories(plan.log_dir, ignored);
+  plan.out = outputs_.plan(console_, Console::Stream::kOut, plan.rank, local_rank, plan.log_dir);
+  plan.err = outputs_.plan(console_, Console::Stream::kErr, plan.rank, local_rank, plan.log_dir);
+  if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
+    plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
+  }
   if (const auto dir = error_dir(plan.log_dir, plan.rank); !dir.empty()) {
     plan.error_file = dir / "error.json";
     std::filesystem::remove(plan.error_file, ignored);
@@ -468,18 +475,18 @@ JobEnd Driver::unreported_end(int exit_code) const {
   return job;
 }
 
-// For MASTER_PORT: SO_REUSEADDR lets rank 0's program listen on the port that we keep from everybody else.
-void Driver::hold_master_port() {
-  master_port_.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  setsockopt(master_port_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  socklen_t size = sizeof any;
-  if (bind(master_port_.get(), reinterpret_cast<sockaddr*>(&any), size) == 0 &&
-      getsockname(master_port_.get(), reinterpret_cast<sockaddr*>(&any), &size) == 0) {
-    identity_.master_port = ntohs(any.sin_port);
+// A node that will not have rank 0 need not have the port.
+Status Driver::hold_master_port() {
+  const int wanted = spec_.rendezvous.master_port;
+  identity_.master_port = wanted;
+  auto held = hold_port(wanted);
+  if (held.ok()) {
+    identity_.master_port = held.value().port;
+    master_port_ = std::move(held.value().socket);
+    return {};
   }
+  const bool surely_first = spec_.nodes.max == 1 || spec_.node_rank == 0;
+  return surely_first ? held.status() : Status();
 }
 
 }  // namespace dtrun::agent

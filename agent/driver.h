@@ -18,7 +18,9 @@
 #include "agent/job_spec.h"
 #include "agent/link.h"
 #include "agent/loop.h"
+#include "agent/master_port.h"
 #include "agent/messages.h"
+#include "agent/output_plan.h"
 #include "agent/progress_view.h"
 #include "agent/signals.h"
 #include "agent/worker_process.h"
@@ -43,6 +45,7 @@ class Driver {
   // Sources of events.
   void from_client(rendezvous::ClientEvent event);
   void from_signal(int number);
+  void told_to_end(int number);
   void from_worker(WorkerProcess& worker, int serial, const control::FromWorker& message);
   void reap_children();
   void worker_exited(const WorkerProcess& worker);
@@ -71,7 +74,7 @@ class Driver {
   std::filesystem::path error_dir(const std::filesystem::path& log_dir, int rank);
   void sweep(const std::string& token);
   std::vector<pid_t> known_children() const;
-  void hold_master_port();
+  Status hold_master_port();
 
   const JobSpec& spec_;
   const std::string token_;
@@ -84,7 +87,8 @@ class Driver {
   ProgressView view_;
   EventLog log_;
   Identity identity_;
-  Descriptor master_port_;         // bound, never listening: keeps the port free for rank 0
+  OutputPlanner outputs_;
+  Descriptor master_port_;         // keeps the port free for rank 0
   std::filesystem::path scratch_;  // error files of workers when there is no log directory
   std::vector<std::string> inherited_;
   WorkerSetting setting_;

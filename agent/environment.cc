@@ -1,6 +1,7 @@
 #include "agent/environment.h"
 
 #include <algorithm>
+#include <sstream>
 #include <string_view>
 
 #include "proto/contract.h"
@@ -66,11 +67,24 @@ void set_job(const WorkerSetting& setting, const Assignment& assignment, Variabl
   env->set("TORCHELASTIC_RUN_ID", setting.run_id);
   env->set("TORCHELASTIC_USE_AGENT_STORE", "False");
   env->set_if_absent("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  env->set_if_absent("OMP_NUM_THREADS", std::to_string(std::max(1, setting.cores / assignment.here().nproc)));
+  env->set_if_absent("OMP_NUM_THREADS", std::to_string(setting.omp_num_threads));
+  if (!setting.master_address.empty()) env->set("MASTER_ADDR", setting.master_address);
   env->set(kEnvRunId, setting.run_id);
   env->set(kEnvGeneration, assignment.generation);
   env->set(kEnvNode, assignment.group_rank);
   env->set(kEnvRestartCount, assignment.restart_count);
+}
+
+// The worker's GPU among those that this agent may use, as device 0.
+void set_virtual_local_rank(int local_rank, Variables* env) {
+  static constexpr char kVisible[] = "CUDA_VISIBLE_DEVICES";
+  std::string device = std::to_string(local_rank);
+  if (const std::string* visible = env->find(kVisible)) {
+    std::istringstream devices(visible->substr(std::string_view(kVisible).size() + 1));
+    for (int i = 0; i <= local_rank; ++i) std::getline(devices, device, ',');
+  }
+  env->set(kVisible, device);
+  env->set("LOCAL_RANK", 0);
 }
 
 }  // namespace
@@ -81,6 +95,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   Variables env(inherited);
   set_ranks(assignment, local_rank, &env);
   set_job(setting, assignment, &env);
+  if (setting.virtual_local_rank) set_virtual_local_rank(local_rank, &env);
   env.erase("TORCHELASTIC_ERROR_FILE");
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase(kEnvControlFd);

@@ -14,8 +14,10 @@ struct WorkerSetting {
   std::string run_id;
   std::string role;
   int max_restarts = 0;
-  int cores = 1;      // that this node's workers share
-  std::string token;  // of this agent (kEnvAgentToken)
+  int omp_num_threads = 1;          // unless the user's environment says
+  std::string token;                // of this agent (kEnvAgentToken)
+  bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
+  std::string master_address;       // empty: the assignment's
 };
 
 // "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.

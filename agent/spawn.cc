@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -25,10 +27,29 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return out;
 }
 
+// A cpu_set_t as large as its highest CPU needs.
+class CpuMask {
+ public:
+  explicit CpuMask(const std::vector<int>& cpus) {
+    if (cpus.empty()) return;
+    const int highest = *std::max_element(cpus.begin(), cpus.end());
+    words_.resize(CPU_ALLOC_SIZE(static_cast<std::size_t>(highest) + 1) / sizeof(std::uint64_t));
+    for (int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes(), set());
+  }
+  bool empty() const { return words_.empty(); }
+  std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
+  const cpu_set_t* set() const { return reinterpret_cast<const cpu_set_t*>(words_.data()); }
+
+ private:
+  cpu_set_t* set() { return reinterpret_cast<cpu_set_t*>(words_.data()); }
+  std::vector<std::uint64_t> words_;
+};
+
 struct Exec {
   char** argv;
   char** environment;
   const SpawnPlan* plan;
+  const CpuMask* cpus;
   pid_t parent;
   int error_fd;
 };
@@ -47,6 +68,10 @@ bool install_descriptors(const SpawnPlan& plan) {
   return dup2(plan.control_fd, kControlFd) == kControlFd;
 }
 
+bool bind_to(const CpuMask& cpus) {
+  return cpus.empty() || sched_setaffinity(0, cpus.bytes(), cpus.set()) == 0;
+}
+
 void restore_signals() {
   struct sigaction fallback {};
   fallback.sa_handler = SIG_DFL;
@@ -61,7 +86,7 @@ void restore_signals() {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
-  if (install_descriptors(*exec.plan)) {
+  if (install_descriptors(*exec.plan) && bind_to(*exec.cpus)) {
     restore_signals();
     execvpe(exec.argv[0], exec.argv, exec.environment);
   }
@@ -98,7 +123,8 @@ Result<pid_t> spawn(const SpawnPlan& plan) {
   low_end.reset();
 
   std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
-  const pid_t pid = start({argv.data(), environment.data(), &plan, getpid(), write_end.get()});
+  const CpuMask cpus(plan.cpus);
+  const pid_t pid = start({argv.data(), environment.data(), &plan, &cpus, getpid(), write_end.get()});
   if (pid < 0) return errno_status(kExitSoftware, "cannot start a process for '" + plan.argv[0] + "'", errno);
 
   write_end.reset();

@@ -20,7 +20,8 @@ struct SpawnPlan {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int control_fd = -1;  // becomes kControlFd; -1: none
+  int control_fd = -1;    // becomes kControlFd; -1: none
+  std::vector<int> cpus;  // that it may use; empty: those of this process
 };
 
 // The new process's id, which is its group's too. A program that cannot be executed fails with a shell's exit

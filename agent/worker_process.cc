@@ -22,10 +22,6 @@ using namespace std::chrono_literals;
 // How long a pipe that somebody still holds is read after the worker's end.
 constexpr auto kOutputAfterEnd = 1s;
 
-std::filesystem::path file_in(const std::filesystem::path& dir, const char* name) {
-  return dir.empty() ? dir : dir / name;
-}
-
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -34,10 +30,8 @@ double wall_seconds() {
 
 WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Callbacks callbacks)
     : loop_(loop), plan_(std::move(plan)), callbacks_(std::move(callbacks)) {
-  out_.emplace(Output{
-      {}, LogWriter(console, Console::Stream::kOut, plan_.prefix, file_in(plan_.log_dir, "stdout.log"))});
-  err_.emplace(Output{
-      {}, LogWriter(console, Console::Stream::kErr, plan_.prefix, file_in(plan_.log_dir, "stderr.log"))});
+  out_.emplace(Output{{}, LogWriter(console, Console::Stream::kOut, plan_.out)});
+  err_.emplace(Output{{}, LogWriter(console, Console::Stream::kErr, plan_.err)});
 }
 
 WorkerProcess::~WorkerProcess() {
@@ -78,7 +72,8 @@ void WorkerProcess::start() {
                          Descriptor(child_fds[3])};
   if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
 
-  auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3]});
+  auto pid = spawn(
+      {plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3], plan_.cpus});
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
   for (Output* output : {&*out_, &*err_}) watch(output);

@@ -27,9 +27,10 @@ struct WorkerPlan {
   int rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  bool control = false;              // give it a control socket
-  std::string prefix;                // of its console lines
-  std::filesystem::path log_dir;     // exists; empty: console only
+  bool control = false;  // give it a control socket
+  StreamPlan out, err;
+  std::vector<int> cpus;             // that it may use; empty: all
+  std::filesystem::path log_dir;     // exists; empty: no files
   std::filesystem::path error_file;  // where the worker may say why it failed; empty: nowhere
 };
 

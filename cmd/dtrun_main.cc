@@ -1,5 +1,5 @@
 // dtrun: reads the command line, makes the plan, runs the agent.
-#include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,14 +17,9 @@ namespace {
 
 using namespace dtrun;
 
-cmd::Machine this_machine() {
-  cmd::Machine machine;
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) machine.cpus = CPU_COUNT(&cpus);
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  machine.worker_binary = (self.parent_path() / "dtrun-worker").string();
-  return machine;
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 int fail(const Status& status) {
@@ -37,7 +32,7 @@ int fail(const Status& status) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
-  Result<cmd::ParsedCommandLine> parsed = cmd::parse_command_line(arguments, environment);
+  Result<cmd::ParsedCommandLine> parsed = cmd::parse_command_line(arguments, environment, terminal_columns());
   if (!parsed.ok()) return fail(parsed.status());
   if (parsed.value().answer) {
     std::fputs(parsed.value().answer->text.c_str(), stdout);
@@ -46,7 +41,7 @@ int main(int argc, char** argv) {
 
   set_up_log("dtrun");
   const auto notice = [](const std::string& text) { std::fprintf(stderr, "dtrun: %s\n", text.c_str()); };
-  Result<JobSpec> spec = cmd::make_job_spec(parsed.value().options, this_machine(), environment, notice);
+  Result<JobSpec> spec = cmd::make_job_spec(parsed.value().options, cmd::this_machine(), environment, notice);
   if (!spec.ok()) return fail(spec.status());
   if (parsed.value().options.flag("dry_run")) {
     std::fputs(cmd::describe_plan(spec.value()).c_str(), stdout);

@@ -1,13 +1,15 @@
 #include "cmd/launch_plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
+#include "cmd/output_options.h"
+#include "cmd/values.h"
 #include "proto/contract.h"
 #include "proto/ids.h"
 #include "proto/nearest.h"
@@ -19,84 +21,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Status usage(const std::string& message) { return Status(kExitUsage, message); }
-
-std::string quoted(const Given& given) { return given.source + "=" + given.value; }
-
-Result<int> parse_int(const Given& given, int least, const std::string& allowed) {
-  int value = 0;
-  const char* end = given.value.data() + given.value.size();
-  const auto [stop, error] = std::from_chars(given.value.data(), end, value);
-  if (error != std::errc() || stop != end || value < least) {
-    return usage(quoted(given) + ": expected " + allowed);
-  }
-  return value;
-}
-
-Result<milliseconds> parse_seconds(const Given& given) {
-  std::istringstream text(given.value);
-  double seconds = 0;
-  if (!(text >> seconds) || !text.eof() || !std::isfinite(seconds) || seconds < 0 || seconds > 1e7) {
-    return usage(quoted(given) + ": expected a number of seconds, 0 or more");
-  }
-  return milliseconds(std::llround(seconds * 1000));
-}
-
-Result<NodeCount> parse_nodes(const Given& given) {
-  const std::size_t colon = given.value.find(':');
-  const std::string allowed = "N or MIN:MAX, with 1 <= MIN <= MAX";
-  Result<int> least = parse_int({given.value.substr(0, colon), given.source}, 1, allowed);
-  if (!least.ok()) return usage(quoted(given) + ": expected " + allowed);
-  if (colon == std::string::npos) return NodeCount{least.value(), least.value()};
-  Result<int> most = parse_int({given.value.substr(colon + 1), given.source}, least.value(), allowed);
-  if (!most.ok()) return usage(quoted(given) + ": expected " + allowed);
-  return NodeCount{least.value(), most.value()};
-}
-
-Result<int> parse_nproc(const Given& given, const Machine& machine) {
-  if (given.value == "cpu") return machine.cpus;
-  if (given.value == "auto") return machine.gpus > 0 ? machine.gpus : machine.cpus;
+Result<int> parse_nproc(const Given& given, int cpus, int gpus) {
+  if (given.value == "cpu") return cpus;
+  if (given.value == "auto") return gpus > 0 ? gpus : cpus;
   if (given.value == "gpu") {
-    if (machine.gpus > 0) return machine.gpus;
-    return usage(quoted(given) + ": no GPU that dtrun can use on this machine; use cpu, auto or a number");
+    if (gpus > 0) return gpus;
+    return usage(quoted(given) + ": no GPU that can be used on this machine; use cpu, auto or a number");
   }
   return parse_int(given, 1, "a number of workers (1 or more), auto, cpu or gpu");
-}
-
-struct Endpoint {
-  std::string host;
-  int port = kDefaultPort;
-};
-
-// HOST, HOST:PORT, [IPV6], [IPV6]:PORT; a bare IPv6 address has two colons or more.
-Result<Endpoint> parse_endpoint(const Given& given) {
-  const std::string& text = given.value;
-  Endpoint endpoint;
-  std::string port;
-  if (!text.empty() && text[0] == '[') {
-    const std::size_t close = text.find(']');
-    if (close == std::string::npos) return usage(quoted(given) + ": the bracket is not closed");
-    endpoint.host = text.substr(1, close - 1);
-    if (close + 1 < text.size()) {
-      if (text[close + 1] != ':') return usage(quoted(given) + ": expected [ADDRESS]:PORT");
-      port = text.substr(close + 2);
-      if (port.empty()) return usage(quoted(given) + ": the port is missing after ':'");
-    }
-  } else if (std::count(text.begin(), text.end(), ':') == 1) {
-    endpoint.host = text.substr(0, text.find(':'));
-    port = text.substr(text.find(':') + 1);
-    if (port.empty()) return usage(quoted(given) + ": the port is missing after ':'");
-  } else {
-    endpoint.host = text;
-  }
-  if (endpoint.host.empty()) return usage(quoted(given) + ": expected HOST[:PORT]");
-  if (!port.empty()) {
-    Result<int> number = parse_int({port, given.source}, 1, "");
-    if (!number.ok() || number.value() > 65535)
-      return usage(quoted(given) + ": expected a port from 1 to 65535");
-    endpoint.port = number.value();
-  }
-  return endpoint;
 }
 
 // The run id becomes a directory name and part of store keys.
@@ -123,11 +55,15 @@ Result<std::string> read_file(const std::string& path) {
   return text.str();
 }
 
+// torchrun's run_path: the script sees itself as the main module and the first argument.
+constexpr char kRunPath[] =
+    "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
+
 // Fills a JobSpec step by step; the first failure is kept and ends the filling.
 class Planner {
  public:
   Planner(const Options& options, const Machine& machine, const Environment& environment,
-          const std::function<void(const std::string&)>& notice)
+          const Notice& notice)
       : options_(options), machine_(machine), environment_(environment), notice_(notice) {}
 
   Result<JobSpec> plan() {
@@ -143,7 +79,8 @@ class Planner {
           "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
     }
     for (auto part : {&Planner::read_program, &Planner::read_workers, &Planner::read_rendezvous,
-                      &Planner::read_policy, &Planner::finish_program}) {
+                      &Planner::read_master_port, &Planner::read_policy, &Planner::read_cpus,
+                      &Planner::read_output, &Planner::finish_program}) {
       Status status = (this->*part)();
       if (!status.ok()) return status;
     }
@@ -152,19 +89,23 @@ class Planner {
 
   bool is_config() const {
     return !options_.program_is_verbatim && !options_.flag("no_python") && !options_.flag("module") &&
-           options_.program[0].ends_with(".json");
+           !options_.flag("run_path") && options_.program[0].ends_with(".json");
   }
 
   Status read_program() {
     if (is_config()) return read_config();
     ExternalProgram program{options_.program};
-    const bool module = options_.flag("module");
+    const bool module = options_.flag("module"), run_path = options_.flag("run_path");
     if (module && options_.flag("no_python")) return usage("--module and --no_python exclude each other");
     const bool script = !options_.program_is_verbatim && program.argv[0].ends_with(".py");
-    if (module || (script && !options_.flag("no_python"))) {
+    if (module || run_path || (script && !options_.flag("no_python"))) {
       const char* python = environment_("PYTHON_EXEC");
       std::vector<std::string> prefix{python && *python ? python : "python3", "-u"};
-      if (module) prefix.push_back("-m");
+      if (run_path) {
+        prefix.insert(prefix.end(), {"-c", kRunPath});
+      } else if (module) {
+        prefix.push_back("-m");
+      }
       program.argv.insert(program.argv.begin(), prefix.begin(), prefix.end());
     }
     spec_.program = std::move(program);
@@ -207,6 +148,10 @@ class Planner {
     return std::nullopt;
   }
 
+  void no_effect(const std::string& name, const std::string& why) {
+    if (options_.has(name)) notice_(options_.values.at(name).source + " has no effect" + why);
+  }
+
   Status read_workers() {
     if (const auto nodes = given("nnodes")) {
       Result<NodeCount> count = parse_nodes(*nodes);
@@ -214,7 +159,8 @@ class Planner {
       spec_.nodes = count.value();
     }
     if (const auto nproc = given("nproc_per_node")) {
-      Result<int> count = parse_nproc(*nproc, machine_);
+      const int gpus = config_ ? machine_.trainer_gpus : machine_.gpus;
+      Result<int> count = parse_nproc(*nproc, machine_.cpus, gpus);
       if (!count.ok()) return count.status();
       spec_.nproc = count.value();
     }
@@ -234,7 +180,18 @@ class Planner {
       lanes_ = count.value();
       if (!config_) notice_(quoted(*lanes) + " has no effect: only the built-in trainer has lanes");
     }
+    read_threads();
     return Status();
+  }
+
+  // torchrun gives each worker one thread; so much of the node would stay idle.
+  void read_threads() {
+    spec_.omp_num_threads = std::max(1, machine_.cpus / spec_.nproc);
+    const char* chosen = environment_("OMP_NUM_THREADS");
+    if (config_ || chosen != nullptr || spec_.nproc == 1) return;
+    notice_("OMP_NUM_THREADS=" + std::to_string(spec_.omp_num_threads) + " for each worker (" +
+            std::to_string(machine_.cpus) + " cores, " + std::to_string(spec_.nproc) +
+            " workers; set it to have another)");
   }
 
   Status read_rendezvous() {
@@ -242,13 +199,15 @@ class Planner {
     if (backend == "c10d") backend = "dtrun";
     const std::vector<std::string> backends{"dtrun", "c10d", "static", "env"};
     if (std::find(backends.begin(), backends.end(), backend) == backends.end()) {
-      return usage(quoted(options_.values.at("rdzv_backend")) + ": expected dtrun, c10d, static or env");
+      const bool etcd = options_.values.at("rdzv_backend").value.starts_with("etcd");
+      return usage(quoted(options_.values.at("rdzv_backend")) + ": expected dtrun, c10d, static or env" +
+                   (etcd ? " (dtrun brings its own coordinator, no etcd is needed)" : ""));
     }
     Status status = backend == "env" ? read_env_backend() : read_endpoint(backend == "static");
     if (!status.ok()) return status;
     if (options_.has("local_addr")) {
       spec_.rendezvous.local_address = options_.values.at("local_addr").value;
-      if (spec_.rendezvous.standalone) notice_("--local_addr has no effect on a single node");
+      if (spec_.rendezvous.standalone) no_effect("local_addr", " on a single node");
     }
     status = read_run_id();
     if (status.ok() && options_.has("rdzv_conf")) status = read_rdzv_conf(options_.values.at("rdzv_conf"));
@@ -256,28 +215,89 @@ class Planner {
   }
 
   Status read_endpoint(bool is_static) {
-    RendezvousSpec& rendezvous = spec_.rendezvous;
-    const bool endpoint_given = options_.has("rdzv_endpoint");
-    if (options_.flag("standalone") || (!endpoint_given && spec_.nodes.max == 1)) {
-      if (spec_.nodes.max != 1) return usage("--standalone is for one node, but --nnodes allows more");
-      if (endpoint_given) notice_("--rdzv_endpoint has no effect with --standalone");
-      rendezvous.standalone = true;
-      rendezvous.host = "127.0.0.1";
-      return Status();
+    Result<std::optional<Endpoint>> endpoint = find_endpoint(is_static);
+    if (!endpoint.ok()) return endpoint.status();
+    if (options_.flag("standalone") || !endpoint.value()) return stand_alone();
+    if (is_static && spec_.nodes.max > 1 && !spec_.node_rank) {
+      return usage("--rdzv_backend static needs --node_rank on each node");
     }
-    if (!endpoint_given) {
+    spec_.rendezvous.host = endpoint.value()->host;
+    spec_.rendezvous.port = endpoint.value()->port;
+    return Status();
+  }
+
+  // Where the nodes meet; nothing if one node needs no place to.
+  Result<std::optional<Endpoint>> find_endpoint(bool is_static) {
+    if (options_.has("rdzv_endpoint")) {
+      const Given& given = options_.values.at("rdzv_endpoint");
+      Result<Endpoint> endpoint = parse_endpoint(given, kDefaultPort);
+      if (!endpoint.ok()) return endpoint.status();
+      if (is_static || spec_.nodes.max == 1) {
+        Status status = read_master_address();
+        if (!status.ok()) return status;
+      } else {
+        no_effect("master_addr", ": MASTER_ADDR is the address of the node that gets rank 0");
+      }
+      if (endpoint.value().port != 0) return std::optional<Endpoint>(endpoint.value());
+      if (spec_.nodes.max == 1) return std::optional<Endpoint>();  // torchrun's "localhost:0"
+      return usage(quoted(given) + ": expected a port from 1 to 65535");
+    }
+    Status status = read_master_address();
+    if (!status.ok()) return status;
+    if (spec_.nodes.max == 1 || options_.flag("standalone")) return std::optional<Endpoint>();
+    if (!options_.has("master_addr")) {
       return usage(
           "several nodes need --rdzv_endpoint HOST[:PORT], the same on each: the host where the coordinator "
           "runs");
     }
-    if (is_static && spec_.nodes.max > 1 && !spec_.node_rank) {
-      return usage("--rdzv_backend static needs --node_rank on each node");
+    return endpoint_beside_master();
+  }
+
+  // torchrun's static rendezvous names no other place. Rank 0's program listens on MASTER_PORT itself.
+  Result<std::optional<Endpoint>> endpoint_beside_master() const {
+    if (!spec_.node_rank)
+      return usage("--master_addr without --rdzv_endpoint needs --node_rank on each node");
+    Endpoint endpoint{spec_.rendezvous.master_address, kDefaultPort};
+    if (options_.has("master_port")) {
+      Result<int> port = parse_port(options_.values.at("master_port"));
+      if (!port.ok()) return port.status();
+      endpoint.port = port.value() == 65535 ? 65534 : port.value() + 1;
     }
-    Result<Endpoint> endpoint = parse_endpoint(options_.values.at("rdzv_endpoint"));
-    if (!endpoint.ok()) return endpoint.status();
-    rendezvous.host = endpoint.value().host;
-    rendezvous.port = endpoint.value().port;
+    return std::optional<Endpoint>(endpoint);
+  }
+
+  Status stand_alone() {
+    if (spec_.nodes.max != 1) return usage("--standalone is for one node, but --nnodes allows more");
+    if (options_.flag("standalone")) no_effect("rdzv_endpoint", " with --standalone");
+    spec_.rendezvous.standalone = true;
+    spec_.rendezvous.host = "127.0.0.1";
     return Status();
+  }
+
+  // "[::1]" is how torchrun's help wants IPv6.
+  Status read_master_address() {
+    if (!options_.has("master_addr")) return Status();
+    const std::string& text = options_.values.at("master_addr").value;
+    const bool bracketed = text.starts_with("[") && text.ends_with("]");
+    spec_.rendezvous.master_address = bracketed ? text.substr(1, text.size() - 2) : text;
+    if (!spec_.rendezvous.master_address.empty()) return Status();
+    return usage(quoted(options_.values.at("master_addr")) + ": expected an address");
+  }
+
+  Status read_master_port() {
+    if (!options_.has("master_port")) return Status();
+    if (backend_is_env()) {
+      no_effect("master_port", " with --rdzv_backend env");
+      return Status();
+    }
+    Result<int> port = parse_port(options_.values.at("master_port"));
+    if (!port.ok()) return port.status();
+    spec_.rendezvous.master_port = port.value();
+    return Status();
+  }
+
+  bool backend_is_env() const {
+    return options_.has("rdzv_backend") && options_.values.at("rdzv_backend").value == "env";
   }
 
   // One worker whose place in the world somebody exported by hand: every terminal is a node of its own.
@@ -303,9 +323,8 @@ class Planner {
     }
     if (port.value() > 65535)
       return usage("MASTER_PORT=" + std::to_string(port.value()) + ": expected at most 65535");
-    for (const char* name : {"nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint"}) {
-      if (options_.has(name))
-        notice_(options_.values.at(name).source + " has no effect with --rdzv_backend env");
+    for (const char* name : {"nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint", "master_addr"}) {
+      no_effect(name, " with --rdzv_backend env");
     }
     spec_.nodes = {world.value(), world.value()};
     spec_.nproc = 1;
@@ -318,7 +337,7 @@ class Planner {
 
   Status read_run_id() {
     if (!options_.has("rdzv_id")) {
-      spec_.run_id = spec_.rendezvous.standalone ? random_id(4) : "default";
+      spec_.run_id = spec_.rendezvous.standalone ? random_id(4) : "none";
       return Status();
     }
     spec_.run_id = options_.values.at("rdzv_id").value;
@@ -327,8 +346,8 @@ class Planner {
 
   Status read_rdzv_conf(const Given& conf) {
     const std::vector<std::string> known{
-        "join_timeout",           "timeout",       "last_call_timeout", "keep_alive_interval",
-        "keep_alive_max_attempt", "close_timeout", "read_timeout"};
+        "join_timeout",  "timeout",      "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt",
+        "close_timeout", "read_timeout", "is_host",           "store_type",          "use_libuv"};
     milliseconds interval{5000};
     double attempts = 3;
     std::istringstream entries(conf.value);
@@ -342,6 +361,10 @@ class Planner {
         const std::string nearest = nearest_name(key, known);
         return usage(conf.source + ": unknown key " + key +
                      (nearest.empty() ? "" : ", did you mean " + nearest + "?"));
+      }
+      if (key == "is_host" || key == "store_type" || key == "use_libuv") {
+        notice_(conf.source + " " + key + " has no effect: dtrun has no c10d store");
+        continue;
       }
       const Given value{entry.substr(equals + 1), conf.source + " " + key};
       Result<milliseconds> seconds = parse_seconds(value);
@@ -370,14 +393,84 @@ class Planner {
       if (!count.ok()) return count.status();
       spec_.max_restarts = count.value();
     }
-    if (const auto grace = given("shutdown_timeout")) {
+    if (const auto grace = shutdown_timeout()) {
       Result<milliseconds> seconds = parse_seconds(*grace);
       if (!seconds.ok()) return seconds.status();
       spec_.shutdown_timeout = seconds.value();
     }
-    if (const auto directory = given("log_dir")) spec_.log_dir = directory->value;
+    if (const auto names = given("signals_to_handle")) {
+      Result<std::vector<int>> signals = parse_signals(*names);
+      if (!signals.ok()) return signals.status();
+      spec_.signals_to_handle = signals.value();
+    }
     if (const auto role = given("role")) spec_.role = role->value;
+    return read_accepted();
+  }
+
+  std::optional<Given> shutdown_timeout() const {
+    static constexpr char kTorchs[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+    if (auto option = given("shutdown_timeout")) return option;
+    const char* variable = environment_(kTorchs);
+    if (variable == nullptr || *variable == '\0') return std::nullopt;
+    return Given{variable, kTorchs};
+  }
+
+  // Options that torchrun needs because of how it is built.
+  Status read_accepted() {
+    if (const auto method = given("start_method")) {
+      const std::set<std::string> methods{"spawn", "fork", "forkserver"};
+      if (!methods.count(method->value))
+        return usage(quoted(*method) + ": expected spawn, fork or forkserver");
+    }
+    if (const auto interval = given("monitor_interval")) {
+      Result<milliseconds> seconds = parse_seconds(*interval);
+      if (!seconds.ok()) return seconds.status();
+    }
+    no_effect("start_method", ": dtrun starts programs, not Python functions");
+    no_effect("monitor_interval", ": dtrun waits on events, it does not poll");
+    no_effect("event_log_handler", ": see events.jsonl in --log_dir");
+    no_effect("logs_specs", ": dtrun has no Python plug-ins, see the options under Output");
     return Status();
+  }
+
+  Status read_cpus() {
+    if (options_.flag("virtual_local_rank")) {
+      Status status = read_virtual_local_rank();
+      if (!status.ok()) return status;
+    }
+    const auto mode = given("numa_binding");
+    if (!mode) return Status();
+    const auto binding = cpu_binding_of(mode->value);
+    if (!binding) return usage(quoted(*mode) + ": expected node, socket, exclusive or core-complex");
+    Result<std::vector<std::vector<int>>> cpus =
+        bind_cpus(machine_.topology, machine_.gpu_nodes, *binding, spec_.nproc);
+    if (!cpus.ok()) return cpus.status().within(quoted(*mode));
+    const auto all = [&](const std::vector<int>& some) { return some.size() == machine_.topology.size(); };
+    if (std::all_of(cpus.value().begin(), cpus.value().end(), all)) {
+      notice_(quoted(*mode) + " has no effect: there is only one choice on this machine, all of its CPUs");
+    }
+    spec_.worker_cpus = cpus.value();
+    return Status();
+  }
+
+  Status read_virtual_local_rank() {
+    if (config_) {
+      no_effect("virtual_local_rank", " on the built-in trainer");
+      return Status();
+    }
+    spec_.virtual_local_rank = true;
+    const char* visible = environment_("CUDA_VISIBLE_DEVICES");
+    if (visible == nullptr) return Status();
+    const std::string devices = visible;
+    const auto count = devices.empty() ? 0 : std::count(devices.begin(), devices.end(), ',') + 1;
+    if (count >= spec_.nproc) return Status();
+    return usage("--virtual_local_rank: " + std::to_string(spec_.nproc) +
+                 " workers need as many GPUs, but CUDA_VISIBLE_DEVICES=" + devices);
+  }
+
+  Status read_output() {
+    return read_output_options([this](const std::string& name) { return given(name); }, environment_, notice_,
+                               &spec_);
   }
 
   Status finish_program() {
@@ -394,7 +487,7 @@ class Planner {
   const Options& options_;
   const Machine& machine_;
   const Environment& environment_;
-  const std::function<void(const std::string&)>& notice_;
+  const Notice& notice_;
   std::optional<worker::JobConfig> config_;
   int lanes_ = 1;
   JobSpec spec_;
@@ -403,7 +496,7 @@ class Planner {
 }  // namespace
 
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
-                              const std::function<void(const std::string&)>& notice) {
+                              const Notice& notice) {
   return Planner(options, machine, environment, notice).plan();
 }
 
@@ -421,6 +514,8 @@ std::string describe_plan(const JobSpec& spec) {
       {"standalone", rendezvous.standalone},
       {"host", rendezvous.host},
       {"port", rendezvous.standalone ? Json(nullptr) : Json(rendezvous.port)},
+      {"master_addr", rendezvous.master_address.empty() ? Json(nullptr) : Json(rendezvous.master_address)},
+      {"master_port", rendezvous.master_port == 0 ? Json(nullptr) : Json(rendezvous.master_port)},
       {"local_addr", rendezvous.local_address.empty() ? Json(nullptr) : Json(rendezvous.local_address)},
       {"join_timeout", seconds(rendezvous.join_timeout)},
       {"last_call_timeout", seconds(rendezvous.last_call)},
@@ -428,6 +523,8 @@ std::string describe_plan(const JobSpec& spec) {
   plan["max_restarts"] = spec.max_restarts;
   plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
   plan["log_dir"] = spec.log_dir.empty() ? Json(nullptr) : Json(spec.log_dir.string());
+  plan["log_prefix"] = spec.output.prefix;
+  if (!spec.worker_cpus.empty()) plan["worker_cpus"] = spec.worker_cpus;
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) {
     plan["program"] = {trainer->worker_binary.string()};
     plan["lanes"] = trainer->lanes;

@@ -5,21 +5,16 @@
 #include <string>
 
 #include "agent/job_spec.h"
+#include "cmd/machine.h"
 #include "cmd/options.h"
+#include "cmd/output_options.h"
 #include "proto/status.h"
 
 namespace dtrun::cmd {
 
-// What this machine has; main asks the system, tests invent it.
-struct Machine {
-  int cpus = 1;  // that this process may use
-  int gpus = 0;  // that dtrun-worker can use
-  std::string worker_binary;
-};
-
 // EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. `notice` gets one line for each option without effect.
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
-                              const std::function<void(const std::string&)>& notice);
+                              const Notice& notice);
 
 // The plan as JSON for --dry_run, 2-space indented, ending with a newline.
 std::string describe_plan(const JobSpec& spec);

@@ -40,8 +40,8 @@ struct ParsedCommandLine {
 
 using Environment = std::function<const char*(const char*)>;  // getenv
 
-// `arguments` without argv[0]. A failure has EX_USAGE.
+// `arguments` without argv[0]; `columns` is the width of --help. A failure has EX_USAGE.
 Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,
-                                             const Environment& environment);
+                                             const Environment& environment, int columns = 80);
 
 }  // namespace dtrun::cmd

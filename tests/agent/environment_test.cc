@@ -21,7 +21,7 @@ Assignment two_nodes() {
   return assignment;
 }
 
-const WorkerSetting kSetting{"run", "trainer", 5, 8, "abc"};
+const WorkerSetting kSetting{"run", "trainer", 5, 4, "abc", false, ""};
 
 std::map<std::string, std::string> environment(const std::vector<std::string>& inherited,
                                                int control_fd = 3) {
@@ -82,11 +82,29 @@ TEST_CASE("a worker of an inner job carries the outer job's token too") {
   CHECK(environment({"DTRUN_AGENT_TOKEN=outer.0;"}).at("DTRUN_AGENT_TOKEN") == "outer.0;abc.1;");
 }
 
-TEST_CASE("more workers than cores still get one thread each") {
-  Assignment assignment = two_nodes();
-  assignment.nodes[1].nproc = 64;
-  const auto entries = worker_environment({}, kSetting, assignment, 0, -1, "");
-  CHECK(std::count(entries.begin(), entries.end(), "OMP_NUM_THREADS=1") == 1);
+TEST_CASE("with virtual local ranks each worker has its own GPU as device 0") {
+  WorkerSetting setting = kSetting;
+  setting.virtual_local_rank = true;
+  const auto variables = [&](const std::vector<std::string>& inherited) {
+    const auto entries = worker_environment(inherited, setting, two_nodes(), 1, -1, "");
+    std::string found;
+    for (const auto& entry : entries) {
+      if (entry.starts_with("LOCAL_RANK=") || entry.starts_with("CUDA_VISIBLE_DEVICES="))
+        found += entry + " ";
+    }
+    return found;
+  };
+  CHECK(variables({}) == "CUDA_VISIBLE_DEVICES=1 LOCAL_RANK=0 ");
+  CHECK(variables({"CUDA_VISIBLE_DEVICES=5,7,6"}) == "CUDA_VISIBLE_DEVICES=7 LOCAL_RANK=0 ");
+  CHECK(environment({"CUDA_VISIBLE_DEVICES=5,7"}).at("CUDA_VISIBLE_DEVICES") == "5,7");
+}
+
+TEST_CASE("a given master address goes before the node's own") {
+  WorkerSetting setting = kSetting;
+  setting.master_address = "head";
+  const auto entries = worker_environment({}, setting, two_nodes(), 0, -1, "");
+  CHECK(std::count(entries.begin(), entries.end(), "MASTER_ADDR=head") == 1);
+  CHECK(std::count(entries.begin(), entries.end(), "MASTER_ADDR=10.0.0.1") == 0);
 }
 
 TEST_CASE("${local_rank} is replaced wherever it stands in an argument") {

@@ -1,6 +1,7 @@
 #include "cmd/launch_plan.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -29,7 +30,9 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
   auto parsed = parse_command_line(arguments, environment);
   REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
   std::vector<std::string> notices;
-  auto spec = make_job_spec(parsed.value().options, {cpus, gpus, "/opt/dtrun-worker"}, environment,
+  Machine machine{cpus, gpus, "/opt/dtrun-worker"};
+  for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
+  auto spec = make_job_spec(parsed.value().options, machine, environment,
                             [&](const std::string& text) { notices.push_back(text); });
   return {std::move(spec), notices};
 }
@@ -181,11 +184,117 @@ TEST_CASE("an option without effect is named once instead of being ignored in si
   CHECK(planned.notices[1] == "--rdzv_endpoint has no effect with --standalone");
 }
 
+TEST_CASE("what torchrun needs and dtrun does not is accepted, checked, and said to have no effect") {
+  const Planned planned = plan({"--start_method", "fork", "--monitor_interval", "0.5", "--event_log_handler",
+                                "null", "--logs_specs", "x", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  REQUIRE(planned.notices.size() == 4);
+  for (const std::string& notice : planned.notices) {
+    CHECK_MESSAGE(notice.find(" has no effect: ") != std::string::npos, notice);
+  }
+  CHECK(bad({"--start_method", "thread", "--", "x"}).find("expected spawn, fork or forkserver") !=
+        std::string::npos);
+  CHECK(bad({"--monitor_interval", "often", "--", "x"}).find("number of seconds") != std::string::npos);
+  CHECK(bad({"--rdzv_backend", "etcd-v2", "--", "x"}).find("no etcd is needed") != std::string::npos);
+}
+
+TEST_CASE("several workers share the cores, which is said in one line unless the user has chosen") {
+  const Planned planned = plan({"--nproc_per_node", "3", "--", "x"});
+  CHECK(planned.spec.value().omp_num_threads == 2);
+  REQUIRE(planned.notices.size() == 1);
+  CHECK(planned.notices[0] ==
+        "OMP_NUM_THREADS=2 for each worker (8 cores, 3 workers; set it to have another)");
+  CHECK(plan({"--nproc_per_node", "3", "--", "x"}, {{"OMP_NUM_THREADS", "1"}}).notices.empty());
+  CHECK(plan({"--", "x"}).notices.empty());
+  CHECK(good({"--nproc_per_node", "100", "--", "x"}).omp_num_threads == 1);
+}
+
+TEST_CASE("--master_addr and --master_port without an endpoint are torchrun's static rendezvous") {
+  const JobSpec spec = good(
+      {"--nnodes", "2", "--node_rank", "1", "--master_addr", "head", "--master_port", "29500", "--", "x"});
+  CHECK(spec.rendezvous.host == "head");
+  CHECK(spec.rendezvous.port == 29501);
+  CHECK(spec.rendezvous.master_address == "head");
+  CHECK(spec.rendezvous.master_port == 29500);
+  const JobSpec v6 = good({"--nnodes", "2", "--node_rank", "0", "--master_addr", "[fd00::1]", "--", "x"});
+  CHECK(v6.rendezvous.host == "fd00::1");
+  CHECK(v6.rendezvous.port == 29400);
+  CHECK(v6.rendezvous.master_port == 0);
+  CHECK(bad({"--nnodes", "2", "--master_addr", "head", "--", "x"}).find("needs --node_rank") !=
+        std::string::npos);
+  CHECK(bad({"--master_port", "0", "--", "x"}).find("expected a port") != std::string::npos);
+}
+
+TEST_CASE("with an endpoint the port counts, the address only for static ranks") {
+  const std::vector<std::string> common{"--nnodes",        "2",   "--node_rank",   "0",
+                                        "--rdzv_endpoint", "h:1", "--master_addr", "head",
+                                        "--master_port",   "5"};
+  auto arguments = common;
+  arguments.insert(arguments.end(), {"--rdzv_backend", "static", "--", "x"});
+  const JobSpec fixed = good(arguments);
+  CHECK(fixed.rendezvous.host == "h");
+  CHECK(fixed.rendezvous.master_address == "head");
+  CHECK(fixed.rendezvous.master_port == 5);
+  arguments = common;
+  arguments.insert(arguments.end(), {"--", "x"});
+  const Planned elastic = plan(arguments);
+  CHECK(elastic.spec.value().rendezvous.master_address.empty());
+  CHECK(elastic.spec.value().rendezvous.master_port == 5);
+  REQUIRE(elastic.notices.size() == 1);
+  CHECK(elastic.notices[0].find("--master_addr has no effect") == 0);
+}
+
+TEST_CASE("one node has MASTER_ADDR and MASTER_PORT as given, and takes torchrun's port 0 for any") {
+  const JobSpec spec = good({"--master_addr", "localhost", "--master_port", "4711", "--", "x"});
+  CHECK(spec.rendezvous.standalone);
+  CHECK(spec.rendezvous.master_address == "localhost");
+  CHECK(spec.rendezvous.master_port == 4711);
+  CHECK(good({"--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--", "x"}).rendezvous.standalone);
+}
+
+TEST_CASE("signals that end the job have names; those that nobody can handle are refused") {
+  CHECK(good({"--signals_to_handle", "SIGTERM,SIGUSR1, USR2", "--", "x"}).signals_to_handle ==
+        std::vector<int>{SIGTERM, SIGUSR1, SIGUSR2});
+  CHECK(bad({"--signals_to_handle", "SIGUSR3", "--", "x"}).find("did you mean SIGUSR") != std::string::npos);
+  CHECK(bad({"--signals_to_handle", "SIGKILL", "--", "x"}).find("cannot be handled") != std::string::npos);
+}
+
+TEST_CASE("the grace is also read from torch's own variable") {
+  CHECK(good({"--", "x"}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}}).shutdown_timeout == milliseconds(7000));
+  CHECK(good({"--shutdown_timeout", "8", "--", "x"}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}})
+            .shutdown_timeout == milliseconds(8000));
+}
+
+TEST_CASE("virtual local ranks need a GPU for each worker") {
+  CHECK(good({"--virtual_local_rank", "--nproc_per_node", "2", "--", "x"}).virtual_local_rank);
+  CHECK(bad({"--virtual_local_rank", "--nproc_per_node", "3", "--", "x"}, kExitUsage,
+            {{"CUDA_VISIBLE_DEVICES", "0,1"}})
+            .find("CUDA_VISIBLE_DEVICES=0,1") != std::string::npos);
+}
+
+TEST_CASE("a NUMA binding that binds nothing is said to have no effect; an unknown one is refused") {
+  CHECK(bad({"--numa_binding", "core", "--", "x"}).find("expected node, socket, exclusive or core-complex") !=
+        std::string::npos);
+  Planned planned = plan({"--numa_binding", "node", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  CHECK(planned.spec.value().worker_cpus == std::vector<std::vector<int>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+  REQUIRE(planned.notices.size() == 1);
+  CHECK(planned.notices[0].find("--numa_binding=node has no effect") == 0);
+  planned =
+      plan({"--numa_binding", "exclusive", "--nproc_per_node", "4", "--", "x"}, {{"OMP_NUM_THREADS", "1"}});
+  CHECK(planned.spec.value().worker_cpus.at(3) == std::vector<int>{6, 7});
+  CHECK(planned.notices.empty());
+}
+
 TEST_CASE("the run id must be fit for a path") {
   CHECK(good({"--rdzv_id", "exp-7.b_2", "--", "x"}).run_id == "exp-7.b_2");
   for (const char* wrong : {"a/b", "..", "a b"}) {
     CHECK_MESSAGE(bad({"--rdzv_id", wrong, "--", "x"}).find("--rdzv_id=") == 0, wrong);
   }
+}
+
+TEST_CASE("nodes that say nothing share torchrun's run id") {
+  CHECK(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).run_id == "none");
 }
 
 TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python is not touched") {
@@ -197,6 +306,10 @@ TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python 
   CHECK(argv({"train.py"}, {{"PYTHON_EXEC", "/opt/py"}}) == Words{"/opt/py", "-u", "train.py"});
   CHECK(argv({"-m", "pkg.train", "a"}) == Words{"python3", "-u", "-m", "pkg.train", "a"});
   CHECK(argv({"--no_python", "train.py"}) == Words{"train.py"});
+  const Words by_path = argv({"--run_path", "--no_python", "/a/script", "b"});
+  REQUIRE(by_path.size() == 6);
+  CHECK(by_path[2] == "-c");
+  CHECK(by_path[4] == "/a/script");
   CHECK(argv({"--", "train.py"}) == Words{"train.py"});
   CHECK(bad({"-m", "--no_python", "x"}).find("exclude") != std::string::npos);
   CHECK(bad({"--standalone"}).find("nothing to run") == 0);

@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <cctype>
+
+#include "cmd/help.h"
+#include "cmd/option_table.h"
 
 using namespace dtrun;
 using namespace dtrun::cmd;
@@ -86,19 +90,102 @@ TEST_CASE("a flag in the environment is 1 or 0") {
   CHECK(error(parse({"x"}, {{"PET_STANDALONE", "maybe"}})) == "PET_STANDALONE=maybe: expected 1 or 0");
 }
 
-TEST_CASE("--help names every option, an example and the exit codes, in lines that fit a terminal") {
+TEST_CASE("a short option takes its value with or without a space") {
+  CHECK(value(parse({"-r", "3", "x"}), "redirects") == "3 from --redirects");
+  CHECK(value(parse({"-r3", "x"}), "redirects") == "3 from --redirects");
+  CHECK(value(parse({"-t", "0:1,1:2", "x"}), "tee") == "0:1,1:2 from --tee");
+  CHECK(value(parse({"-m", "x"}), "module") == "true from --module");
+  CHECK(error(parse({"-mx"})).find("unknown option -mx") == 0);
+  CHECK(error(parse({"-t"})) == "-t needs a value (N|RANK:N,...)");
+}
+
+TEST_CASE("an empty value is a value") {
+  for (const auto& arguments :
+       {std::vector<std::string>{"--log_prefix", "", "x"}, std::vector<std::string>{"--log_prefix=", "x"}}) {
+    CHECK(value(parse(arguments), "log_prefix") == " from --log_prefix");
+  }
+}
+
+// torchrun's, 1.13 to 2.14.
+const char* const kTorchrunOptions[] = {"nnodes",
+                                        "nproc_per_node",
+                                        "rdzv_backend",
+                                        "rdzv_endpoint",
+                                        "rdzv_id",
+                                        "rdzv_conf",
+                                        "max_restarts",
+                                        "monitor_interval",
+                                        "start_method",
+                                        "event_log_handler",
+                                        "role",
+                                        "log_dir",
+                                        "redirects",
+                                        "tee",
+                                        "local_ranks_filter",
+                                        "duplicate_stdout_filters",
+                                        "duplicate_stderr_filters",
+                                        "node_rank",
+                                        "master_addr",
+                                        "master_port",
+                                        "local_addr",
+                                        "logs_specs",
+                                        "numa_binding",
+                                        "signals_to_handle",
+                                        "shutdown_timeout",
+                                        "log_line_prefix_template"};
+const char* const kTorchrunFlags[] = {"standalone", "module", "no_python", "run_path", "virtual_local_rank"};
+
+std::string replaced(std::string text, char from, char to) {
+  std::replace(text.begin(), text.end(), from, to);
+  return text;
+}
+
+std::string capitals(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
+
+TEST_CASE("every option of torchrun exists, in both spellings, as DTRUN_<NAME> and as PET_<NAME>") {
+  for (const std::string name : kTorchrunOptions) {
+    CAPTURE(name);
+    CHECK(value(parse({"--" + name, "7", "x"}), name) == "7 from --" + name);
+    CHECK(value(parse({"--" + replaced(name, '_', '-'), "7", "x"}), name) == "7 from --" + name);
+    for (const std::string prefix : {"DTRUN_", "PET_"}) {
+      const std::string variable = prefix + capitals(name);
+      CHECK(value(parse({"x"}, {{variable, "7"}}), name) == "7 from " + variable);
+    }
+  }
+  for (const std::string name : kTorchrunFlags) {
+    CAPTURE(name);
+    CHECK(value(parse({"--" + name, "x"}), name) == "true from --" + name);
+    CHECK(value(parse({"--" + replaced(name, '_', '-'), "x"}), name) == "true from --" + name);
+    for (const std::string prefix : {"DTRUN_", "PET_"}) {
+      const std::string variable = prefix + capitals(name);
+      CHECK(value(parse({"x"}, {{variable, "1"}}), name) == "true from " + variable);
+    }
+  }
+}
+
+TEST_CASE("--help names every option, an example and the exit codes") {
   const auto parsed = parse({"--help"});
   REQUIRE(parsed.ok());
   REQUIRE(parsed.value().answer);
   const std::string& text = parsed.value().answer->text;
-  for (const char* word :
-       {"--standalone", "--nnodes", "--nproc_per_node", "--node_rank", "--rdzv_backend", "--rdzv_endpoint",
-        "--rdzv_id", "--rdzv_conf", "--max_restarts", "--log_dir", "--local_addr", "--dry_run", "--version",
-        "configs/fashion_mnist_convnet.json", "69 no rendezvous"}) {
+  for (const OptionText& option : option_table()) {
+    CHECK_MESSAGE(text.find("--" + std::string(option.name)) != std::string::npos, option.name);
+  }
+  for (const char* word : {"--help", "--version", "configs/fashion_mnist_convnet.json", "69 no"}) {
     CHECK_MESSAGE(text.find(word) != std::string::npos, word);
   }
-  std::size_t start = 0;
-  for (std::size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-    CHECK_MESSAGE(end - start <= 112, text.substr(start, end - start));
+}
+
+TEST_CASE("--help fits the terminal, and is never wider than people read") {
+  for (const int columns : {80, 93, 110, 250}) {
+    const std::string text = help_text(columns);
+    std::size_t start = 0;
+    for (std::size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
+      CHECK_MESSAGE(end - start <= static_cast<std::size_t>(std::min(columns, 110)),
+                    text.substr(start, end - start));
+    }
   }
 }
