@@ -16,6 +16,14 @@ TEST_CASE("a mistyped name finds the one that was meant") {
   CHECK(nearest_name("node_rank", kNames) == "node_rank");
 }
 
+TEST_CASE("two letters that changed places are one mistake") {
+  const std::vector<std::string> names = {"sgd", "adamw"};
+  CHECK(nearest_name("sdg", names) == "sgd");
+  CHECK(nearest_name("gsd", names) == "sgd");
+  CHECK(nearest_name("admaw", names) == "adamw");
+  CHECK(nearest_name("dgs", names) == "");
+}
+
 TEST_CASE("a name that is like none finds none") {
   CHECK(nearest_name("verbose", kNames) == "");
   CHECK(nearest_name("", kNames) == "");
