@@ -290,7 +290,9 @@ class Step {
     if (s.give_up) return leave(0, *s.give_up);
     if (s.job_end) return conclude();
     close_generation();
-    if (s.next) start_next();
+    if (s.next) return start_next();
+    // The news came while the old workers were still being stopped.
+    if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) notice();
   }
 
   void leave(int signal, int exit_code) {

@@ -300,7 +300,7 @@ void Stepper::gather() {
     s_.last_call = kNever;
     if (now_ >= s_.join_deadline)
       end_job(kExitUnavailable,
-              "only " + std::to_string(joined()) + " of " +
+              (s_.membership != nullptr ? s_.why + "; " : "") + "only " + std::to_string(joined()) + " of " +
                   count_of(static_cast<std::size_t>(run.min_nodes), "node") + " joined within " +
                   seconds(run.join_timeout),
               nullptr);

@@ -253,6 +253,19 @@ TEST_CASE("waiting says how many joined, where, and how long it lasts, every 5 s
   CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left");
 }
 
+TEST_CASE("an agent that lost its connection says that it waits again once its workers are gone") {
+  Scenario s(builtin(1));
+  s.joins();
+  s.happens(event::Disconnected{"lost it", false});
+  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1", "abort", "signal 15"});
+  s.printed.clear();
+  s.happens(event::Waiting{2, 2, 2, false});
+  CHECK(s.printed.empty());
+  CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral]"});
+  REQUIRE(s.printed.size() == 1);
+  CHECK(s.printed[0].starts_with("joined 2 of 2 nodes"));
+}
+
 TEST_CASE("workers outlive a short loss of the coordinator, then make way for the new generation") {
   Scenario s(builtin());
   s.joins();
