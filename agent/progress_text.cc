@@ -44,7 +44,7 @@ std::string activity(const ProgressPoint& point) {
 // The facts after the step count, joined by `separator`.
 std::string facts(const ProgressPoint& point, const std::string& separator) {
   std::string text;
-  if (point.step > 0) text += separator + "loss " + three_digits(point.loss);
+  if (point.loss) text += separator + "loss " + three_digits(*point.loss);
   if (point.samples_per_second > 0) text += separator + grouped(point.samples_per_second) + " samples/s";
   if (const std::string doing = activity(point); !doing.empty()) {
     text += separator + doing;

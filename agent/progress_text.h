@@ -15,7 +15,7 @@ struct ProgressPoint {
   Phase phase = Phase::kLoading;
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
-  double loss = 0;
+  std::optional<double> loss;  // none before the first step since a start or restart
   double samples_per_second = 0;
   double accuracy = -1;  // negative: none yet
   std::optional<double> seconds_left;

@@ -10,7 +10,7 @@ ProgressPoint to_point(const control::Progress& progress) {
   point.phase = static_cast<ProgressPoint::Phase>(progress.phase());
   point.step = progress.step();
   point.total_steps = progress.total_steps();
-  point.loss = progress.loss();
+  if (progress.has_loss()) point.loss = progress.loss();
   point.samples_per_second = progress.samples_per_second();
   point.accuracy = progress.accuracy();
   return point;

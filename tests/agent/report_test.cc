@@ -142,6 +142,13 @@ TEST_CASE("progress as a line and as a bar that never wraps") {
   CHECK(progress_bar(point, 40).starts_with("[========================] 100 %"));
 }
 
+TEST_CASE("a restarted job claims no loss before its first step") {
+  ProgressPoint point;
+  point.phase = ProgressPoint::Phase::kEvaluating;
+  point.step = point.total_steps = 2345;
+  CHECK(progress_line(point) == "step 2345 of 2345 (100 %), evaluating");
+}
+
 TEST_CASE("time left follows the pace of the last half minute") {
   Pace pace;
   CHECK_FALSE(pace.seconds_left(0, 1000, 0).has_value());

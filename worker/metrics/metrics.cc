@@ -40,41 +40,59 @@ bool keeps(std::string_view line, std::int64_t resume_step) {
   return !step.is_number_integer() || step.get<std::int64_t>() <= resume_step;
 }
 
+bool is_evaluation_of(std::string_view line, std::int64_t step) {
+  const Json json = Json::parse(line, nullptr, false);
+  return json.is_object() && json.value("event", Json()) == "eval" && json.value("step", Json()) == step;
+}
+
 // The lines to keep of `text`; what follows the last newline is torn.
-std::string kept_lines(std::string_view text, std::int64_t resume_step) {
-  std::string kept;
+struct Kept {
+  std::string text;
+  bool evaluated = false;  // there is an evaluation of the step itself among them
+};
+
+Kept kept_lines(std::string_view text, std::int64_t resume_step) {
+  Kept kept;
   while (!text.empty()) {
     const std::size_t newline = text.find('\n');
     if (newline == std::string_view::npos) break;
-    if (keeps(text.substr(0, newline), resume_step)) kept += text.substr(0, newline + 1);
+    if (keeps(text.substr(0, newline), resume_step)) {
+      kept.text += text.substr(0, newline + 1);
+      kept.evaluated = kept.evaluated || is_evaluation_of(text.substr(0, newline), resume_step);
+    }
     text.remove_prefix(newline + 1);
   }
   return kept;
 }
 
-void rewind(const fs::path& path, std::int64_t resume_step) {
+// Returns whether the file holds an evaluation of `resume_step`.
+bool rewind(const fs::path& path, std::int64_t resume_step) {
   std::error_code missing;
-  if (!fs::exists(path, missing)) return;
+  if (!fs::exists(path, missing)) return false;
   std::ostringstream stream;
   if (const std::ifstream file(path, std::ios::binary); file) stream << file.rdbuf();
   const std::string text = stream.str();
-  const std::string kept = kept_lines(text, resume_step);
-  if (kept == text) return;
+  const Kept kept = kept_lines(text, resume_step);
+  if (kept.text == text) return kept.evaluated;
 
   const fs::path scratch = path.string() + ".tmp";
   std::ofstream out(scratch, std::ios::binary | std::ios::trunc);
-  out << kept;
+  out << kept.text;
   out.close();
   if (!out) fail("write", scratch, std::strerror(errno));
   std::error_code error;
   fs::rename(scratch, path, error);
   if (error) fail("replace", path, error.message());
+  return kept.evaluated;
 }
 
 class FileMetrics : public MetricsWriter {
  public:
-  explicit FileMetrics(fs::path path)
-      : path_(std::move(path)), file_(open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
+  // `evaluated_step`: a step whose evaluation the file holds already; -1: none.
+  FileMetrics(fs::path path, std::int64_t evaluated_step)
+      : path_(std::move(path)),
+        evaluated_step_(evaluated_step),
+        file_(open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
     if (file_ < 0) fail("open", path_, std::strerror(errno));
   }
   ~FileMetrics() override { close(file_); }
@@ -94,7 +112,9 @@ class FileMetrics : public MetricsWriter {
             {"other", m.other},
             {"time", now()}});
   }
+  // A run that goes on from its last step evaluates it again, with the same result.
   void write(const EvalMetrics& m) override {
+    if (m.step == evaluated_step_) return;
     append(
         {{"event", "eval"}, {"step", m.step}, {"loss", m.loss}, {"accuracy", m.accuracy}, {"time", now()}});
   }
@@ -116,6 +136,7 @@ class FileMetrics : public MetricsWriter {
   }
 
   const fs::path path_;
+  const std::int64_t evaluated_step_;
   const int file_;
 };
 
@@ -126,8 +147,8 @@ std::unique_ptr<MetricsWriter> open_metrics(const fs::path& output_dir, std::int
   std::error_code error;
   fs::create_directories(output_dir, error);
   if (error) fail("create the directory", output_dir, error.message());
-  rewind(path, resume_step);
-  return std::make_unique<FileMetrics>(path);
+  const bool evaluated = rewind(path, resume_step);
+  return std::make_unique<FileMetrics>(path, evaluated ? resume_step : -1);
 }
 
 }  // namespace dtrun::worker

@@ -29,7 +29,7 @@ control::Progress to_message(const TrainingProgress& progress) {
   message.set_step(progress.step);
   message.set_total_steps(progress.total_steps);
   message.set_epoch(progress.epoch);
-  message.set_loss(progress.loss);
+  if (progress.loss) message.set_loss(*progress.loss);
   message.set_learning_rate(progress.learning_rate);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_accuracy(progress.accuracy);

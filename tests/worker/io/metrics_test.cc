@@ -80,6 +80,19 @@ TEST_CASE("resuming drops the lines of steps that will be computed again, and an
   CHECK(metrics.events() == "");
 }
 
+TEST_CASE("the step that a run resumes from is evaluated again, but written once") {
+  Metrics metrics;
+  metrics.open(0)->write(EvalMetrics{50, 0.5, 0.9});
+  {
+    const auto writer = metrics.open(50);
+    writer->write(EvalMetrics{50, 0.5, 0.9});
+    writer->write(EvalMetrics{100, 0.4, 0.95});
+  }
+  CHECK(metrics.events() == "eval50 eval100 ");
+  metrics.open(75)->write(EvalMetrics{75, 0.5, 0.9});
+  CHECK(metrics.events() == "eval50 eval75 ");
+}
+
 TEST_CASE("a torn last line and lines that are no objects are dropped, foreign ones kept") {
   Metrics metrics;
   metrics.open(0);
