@@ -16,6 +16,7 @@
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/durable.h"
+#include "worker/checkpoint/output_lock.h"
 #include "worker/data/sampler.h"
 #include "worker/device/device.h"
 #include "worker/metrics/metrics.h"
@@ -32,6 +33,10 @@ namespace dtrun::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// A writer of an earlier generation or run may be about to end. After a restart it may sit on a node that was
+// lost, with the same files, and needs as long as its agent takes to give up.
+constexpr std::chrono::seconds kLockPatience{3}, kLockPatienceAfterRestart{30};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -80,6 +85,7 @@ class Trainer {
   GradientStep gradient_step_;
   StopVote stop_vote_;
   const std::unique_ptr<Optimizer> optimizer_;
+  std::optional<OutputLock> output_lock_;   // rank 0's
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
   std::unique_ptr<BackgroundSaver> saver_;  // rank 0's
 
@@ -129,6 +135,10 @@ Outcome Trainer::run() {
 
 void Trainer::begin() {
   report(Phase::kLoading);
+  if (is_writer()) {
+    output_lock_.emplace(config_.output_dir,
+                         place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
+  }
   ResumePoint start = choose_start(config_, place_, network_, optimizer_->slots, collective_,
                                    [](const std::string& text) { spdlog::warn(text); });
   if (start.resumed) report_drift(start);
@@ -137,7 +147,6 @@ void Trainer::begin() {
   optimizer_->slots = std::move(start.state.optimizer);
   if (!is_writer()) return;
 
-  make_directories(config_.output_dir);
   const std::string_view text = config_json_;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
   metrics_ = open_metrics(config_.output_dir, step_);

@@ -90,8 +90,10 @@ class OnednnGraph : public CpuGraph {
   }
 
  private:
-  void run(const std::vector<onednn::Call>& calls) {
+  void run(const std::vector<onednn::Call>& calls) try {
     for (const onednn::Call& call : calls) call.run(stream_);
+  } catch (const dnnl::error& error) {
+    throw WorkerError(kExitSoftware, std::string("oneDNN failed while computing: ") + error.what());
   }
 
   void build() {

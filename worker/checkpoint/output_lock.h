@@ -1,0 +1,23 @@
+// One run at a time writes an output directory: its rank 0 holds a lock file there for as long as it lives.
+// The kernel lets go of it however the process ends, so a dead run never stands in the way.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+
+namespace dtrun::worker {
+
+class OutputLock {
+ public:
+  // Makes the directory if need be. Waits up to `patience` for a writer that is about to end; throws
+  // WorkerError (EX_CONFIG) that names the directory and the holder if it does not. Where the file system
+  // knows no locks, nothing is locked.
+  OutputLock(const std::filesystem::path& output_dir, std::chrono::milliseconds patience);
+  ~OutputLock();
+  OutputLock(const OutputLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+}  // namespace dtrun::worker
