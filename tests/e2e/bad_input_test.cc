@@ -6,14 +6,12 @@
 
 #include <fstream>
 
-#include "tests/e2e/program.h"
+#include "tests/e2e/training.h"
 
 using namespace dtrun::test;
 
 namespace {
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 const std::filesystem::path kData = "/usr/share/datasets/fashion-mnist";
 
 void refuses(const std::vector<std::string>& arguments, int exit_code,

@@ -17,11 +17,13 @@ extern char** environ;
 namespace dtrun::test {
 namespace {
 
-std::thread read_all(int fd, std::string* into) {
-  return std::thread([fd, into] {
+std::thread read_all(int fd, std::string& into, std::mutex& mutex) {
+  return std::thread([fd, &into, &mutex] {
     char chunk[4096];
-    for (ssize_t n; (n = read(fd, chunk, sizeof chunk)) > 0;)
-      into->append(chunk, static_cast<std::size_t>(n));
+    for (ssize_t n; (n = read(fd, chunk, sizeof chunk)) > 0;) {
+      const std::lock_guard lock(mutex);
+      into.append(chunk, static_cast<std::size_t>(n));
+    }
     close(fd);
   });
 }
@@ -51,13 +53,18 @@ Program::Program(const std::vector<std::string>& argv, const std::vector<std::st
   }
   close(out[1]);
   close(err[1]);
-  out_reader_ = read_all(out[0], &ended_.out);
-  err_reader_ = read_all(err[0], &ended_.err);
+  out_reader_ = read_all(out[0], ended_.out, mutex_);
+  err_reader_ = read_all(err[0], ended_.err, mutex_);
 }
 
 Program::~Program() { wait(Seconds(0)); }
 
 void Program::signal(int number) const { kill(pid_, number); }
+
+std::string Program::err_so_far() const {
+  const std::lock_guard lock(mutex_);
+  return ended_.err;
+}
 
 Ended Program::wait(Seconds limit) {
   if (reaped_) return ended_;

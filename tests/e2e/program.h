@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,11 +30,13 @@ class Program {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
+  std::string err_so_far() const;  // what it wrote to stderr up to now
   Ended wait(Seconds limit = Seconds(120));
 
  private:
   pid_t pid_ = -1;
   bool reaped_ = false;
+  mutable std::mutex mutex_;  // guards the texts in ended_ until the readers have ended
   Ended ended_;
   std::thread out_reader_, err_reader_;
 };

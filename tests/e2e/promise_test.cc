@@ -3,37 +3,18 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <cstdlib>
-
-#include "tests/e2e/program.h"
+#include "tests/e2e/training.h"
 
 using namespace dtrun::test;
 
 namespace {
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
-
 // 24 steps of 128 samples with a checkpoint every 5: short, and no checkpoint falls on the last step.
-std::vector<std::string> command(std::vector<std::string> options, const std::filesystem::path& output,
-                                 std::vector<std::string> overrides = {}) {
-  std::vector<std::string> argv{kDtrun};
-  argv.insert(argv.end(), options.begin(), options.end());
-  argv.insert(argv.end(), {kConfig, "output_dir=" + output.string(), "train.max_steps=24",
-                           "train.save_steps=5", "train.eval_steps=0", "train.logging_steps=1"});
-  argv.insert(argv.end(), overrides.begin(), overrides.end());
-  return argv;
-}
-
-std::vector<std::string> standalone(int workers, int lanes = 1) {
-  return {"--standalone", "--nproc_per_node", std::to_string(workers), "--lanes", std::to_string(lanes)};
-}
-
-std::string model(const std::filesystem::path& output) {
-  std::string bytes = read_file(output / "model.safetensors");
-  REQUIRE_MESSAGE(bytes.size() > 21840 * 4, output.string());
-  return bytes;
+std::vector<std::string> command(const std::vector<std::string>& options, const std::filesystem::path& output,
+                                 const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides{"train.max_steps=24", "train.save_steps=5"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return training(options, output, overrides);
 }
 
 // One worker, one lane, no failure: what every other run must equal.
@@ -45,11 +26,6 @@ const std::string& expected() {
     return model(directory / "out");
   }();
   return bytes;
-}
-
-long lines_of(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
-  return std::count(text.begin(), text.end(), '\n');
 }
 
 }  // namespace
@@ -88,7 +64,7 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
   options.insert(options.end(), {"--max_restarts", "1"});
   // More steps than elsewhere, so that the kill finds the run in its middle.
   Program job(command(options, directory / "killed", {"train.max_steps=150"}));
-  REQUIRE(eventually([&] { return lines_of(directory / "killed/metrics.jsonl") >= 13; }));
+  REQUIRE(eventually([&] { return metrics_lines(directory / "killed") >= 13; }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   kill(workers[1], SIGKILL);
@@ -105,7 +81,7 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
 TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers changes no byte") {
   TemporaryDirectory directory;
   Program job(command(standalone(2), directory / "stopped", {"train.max_steps=150"}));
-  REQUIRE(eventually([&] { return lines_of(directory / "stopped/metrics.jsonl") >= 13; }));
+  REQUIRE(eventually([&] { return metrics_lines(directory / "stopped") >= 13; }));
   job.signal(SIGTERM);
   const Ended stopped = job.wait();
   CHECK_MESSAGE(stopped.exit_code == 143, stopped.err);
@@ -123,7 +99,7 @@ TEST_CASE("once restarts are used up, the job ends with the first failure's code
   std::vector<std::string> options = standalone(2);
   options.insert(options.end(), {"--max_restarts", "0"});
   Program job(command(options, directory / "out", {"train.max_steps=2000"}));
-  REQUIRE(eventually([&] { return lines_of(directory / "out/metrics.jsonl") >= 3; }));
+  REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 3; }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   kill(workers[0], SIGKILL);
@@ -137,7 +113,7 @@ TEST_CASE("once restarts are used up, the job ends with the first failure's code
 TEST_CASE("kill -9 of the agent leaves no worker alive") {
   TemporaryDirectory directory;
   Program job(command(standalone(2), directory / "out", {"train.max_steps=2000"}));
-  REQUIRE(eventually([&] { return lines_of(directory / "out/metrics.jsonl") >= 3; }));
+  REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 3; }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   job.signal(SIGKILL);

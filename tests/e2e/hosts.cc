@@ -1,0 +1,117 @@
+#include "tests/e2e/hosts.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+namespace dtrun::test {
+namespace {
+
+std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+void must(const std::vector<std::string>& argv) {
+  const Ended ended = run(argv);
+  if (ended.exit_code == 0) return;
+  std::string command;
+  for (const std::string& word : argv) command += word + " ";
+  throw std::runtime_error(command + "failed: " + ended.err);
+}
+
+// In the child: only what may follow a fork in a process with threads.
+bool separate(const std::string& name, const std::filesystem::path& directory) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
+  if (unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS) != 0) return false;
+  if (sethostname(name.c_str(), name.size()) != 0) return false;
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  return directory.empty() || mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=64m") == 0;
+}
+
+}  // namespace
+
+NamespaceHolder::NamespaceHolder(const std::string& name, const std::filesystem::path& directory) {
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  pid_ = fork();
+  if (pid_ == 0) {
+    setpgid(0, 0);
+    if (!separate(name, directory) || write(ready[1], "x", 1) != 1) _exit(1);
+    close(ready[0]);
+    close(ready[1]);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  char byte = 0;
+  const bool separated = read(ready[0], &byte, 1) == 1;
+  close(ready[0]);
+  if (!separated) {
+    waitpid(pid_, nullptr, 0);
+    throw std::runtime_error("this machine lets us make no namespaces");
+  }
+}
+
+NamespaceHolder::~NamespaceHolder() {
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+std::string why_no_hosts() {
+  if (geteuid() != 0) return "network namespaces need root";
+  for (const char* tool : {"ip", "nsenter"}) {
+    if (run({tool, "-V"}).exit_code != 0) return std::string(tool) + " is missing (scripts/setup --tests)";
+  }
+  try {
+    Hosts(1);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Hosts::Hosts(int count) : switch_("switch", "") {
+  std::filesystem::create_directory(directory());
+  const auto in = [](pid_t holder, const std::vector<std::string>& argv) {
+    must(joined({"nsenter", "--target", std::to_string(holder), "--net", "--"}, argv));
+  };
+  in(switch_.pid(), {"ip", "link", "add", "br0", "type", "bridge"});
+  in(switch_.pid(), {"ip", "link", "set", "br0", "up"});
+  for (int host = 0; host < count; ++host) {
+    hosts_.push_back(std::make_unique<NamespaceHolder>(name(host), directory()));
+    const pid_t pid = hosts_.back()->pid();
+    const std::string port = "port" + std::to_string(host);
+    in(switch_.pid(),
+       {"ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", std::to_string(pid)});
+    in(switch_.pid(), {"ip", "link", "set", port, "master", "br0", "up"});
+    in(pid, {"ip", "address", "add", address(host) + "/24", "dev", "eth0"});
+    in(pid, {"ip", "link", "set", "lo", "up"});
+    in(pid, {"ip", "link", "set", "eth0", "up"});
+  }
+}
+
+std::vector<std::string> Hosts::on(int host, const std::vector<std::string>& argv) const {
+  return joined(
+      {"nsenter", "--target", std::to_string(hosts_[host]->pid()), "--net", "--mount", "--uts", "--"}, argv);
+}
+
+std::filesystem::path Hosts::seen_from_here(int host, const std::string& file) const {
+  return "/proc/" + std::to_string(hosts_[host]->pid()) + "/root" + (directory() / file).string();
+}
+
+void Hosts::resize_disk(int host, const std::string& size) const {
+  must(on(host, {"mount", "-o", "remount,size=" + size, directory()}));
+}
+
+void Hosts::cable(int host, const std::string& state) const {
+  must({"nsenter", "--target", std::to_string(switch_.pid()), "--net", "--", "ip", "link", "set",
+        "port" + std::to_string(host), state});
+}
+
+}  // namespace dtrun::test

@@ -1,0 +1,61 @@
+// A small network made for one test: hosts that are network namespaces, each with its own name, address and
+// directory, joined by a bridge. They share this machine's programs and processes, but no output file system:
+// the directory has one path and, on every host, other contents.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+
+namespace dtrun::test {
+
+// Why such a network cannot be made on this machine (not root, no ip, no bridges); empty: it can.
+std::string why_no_hosts();
+
+// A process that does nothing but keep its namespaces alive; they go away with it, whatever ends it.
+class NamespaceHolder {
+ public:
+  // `name` becomes the host's. `directory` (may be empty) gets a file system of its own.
+  NamespaceHolder(const std::string& name, const std::filesystem::path& directory);
+  ~NamespaceHolder();
+  NamespaceHolder(const NamespaceHolder&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class Hosts {
+ public:
+  explicit Hosts(int count);
+
+  // "node0", "node1", …
+  static std::string name(int host) { return "node" + std::to_string(host); }
+  static std::string address(int host) { return "10.77.0." + std::to_string(host + 1); }
+  // The command, to be run on the host; its process is dtrun's, with nothing in between.
+  std::vector<std::string> on(int host, const std::vector<std::string>& argv) const;
+
+  // The path that every host sees with contents of its own, and where the test finds those.
+  std::filesystem::path directory() const { return shared_path_.path() / "disk"; }
+  std::filesystem::path seen_from_here(int host, const std::string& file) const;
+  // Limits what the host's directory holds, e.g. "400k".
+  void resize_disk(int host, const std::string& size) const;
+
+  // Takes the host's cable out of the switch: nothing arrives, nobody is told.
+  void cut(int host) const { cable(host, "down"); }
+  void mend(int host) const { cable(host, "up"); }
+
+ private:
+  void cable(int host, const std::string& state) const;
+
+  TemporaryDirectory shared_path_;
+  NamespaceHolder switch_;
+  std::vector<std::unique_ptr<NamespaceHolder>> hosts_;
+};
+
+}  // namespace dtrun::test

@@ -1,0 +1,221 @@
+// Two machines that share nothing but a network: network namespaces with a cable that can be pulled out, and
+// an output directory of their own on each. Whatever happens to one of them, the model has the bytes of a run
+// on one worker.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/e2e/hosts.h"
+#include "tests/e2e/training.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+const std::vector<std::string> kJob{"train.max_steps=400", "train.save_steps=20"};
+
+// One worker on this machine, no failure: what every other run must equal.
+const std::string& expected() {
+  static const std::string bytes = [] {
+    TemporaryDirectory directory;
+    const Ended ended = run(training(standalone(1), directory / "out", kJob));
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    return model(directory / "out");
+  }();
+  return bytes;
+}
+
+// Two hosts and the agents on them. The first one hosts the coordinator; its network is its own, so that its
+// port is free.
+class Pair {
+ public:
+  explicit Pair(std::vector<std::string> options) : options_(std::move(options)) {}
+
+  std::unique_ptr<Program> start(int host, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> argv{"--rdzv_endpoint",  Hosts::address(0) + ":29400",
+                                  "--rdzv_id",        "pair",
+                                  "--nproc_per_node", "1",
+                                  "--lanes",          "1"};
+    argv.insert(argv.end(), options_.begin(), options_.end());
+    argv.insert(argv.end(), more.begin(), more.end());
+    return std::make_unique<Program>(hosts.on(host, training(argv, hosts.directory() / "out", kJob)));
+  }
+  std::filesystem::path output(int host) const { return hosts.seen_from_here(host, "out"); }
+
+  bool trains(int host, long lines = 13) const {
+    return eventually([&] { return metrics_lines(output(host)) >= lines; });
+  }
+  bool reports(int host, const std::string& fact) const {
+    return eventually([&] { return contains(read_file(output(host) / "metrics.jsonl"), fact); });
+  }
+
+  const Hosts hosts{2};
+
+ private:
+  const std::vector<std::string> options_;
+};
+
+const std::vector<std::string> kBoth{"--nnodes", "2"};
+// Two seconds of silence are enough to be given up.
+const std::vector<std::string> kOneIsEnough{
+    "--nnodes", "1:2",         "--max_restarts",
+    "3",        "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=20"};
+
+pid_t only_worker(const Program& agent) {
+  const std::vector<pid_t> workers = children_of(agent.pid(), "dtrun-worker");
+  REQUIRE(workers.size() == 1);
+  return workers[0];
+}
+
+// Keeps a process from running, so that the job is not done before a test has caught up with it.
+class Frozen {
+ public:
+  explicit Frozen(pid_t pid) : pid_(pid) { kill(pid_, SIGSTOP); }
+  ~Frozen() { kill(pid_, SIGCONT); }
+  Frozen(const Frozen&) = delete;
+
+ private:
+  const pid_t pid_;
+};
+
+// The coordinator counts the node among its members.
+bool is_back(const Program& agent) {
+  return eventually([&] { return contains(agent.err_so_far(), "joined 2 of 2"); });
+}
+
+void ends(Program& agent, int exit_code) {
+  const Ended ended = agent.wait();
+  CHECK_MESSAGE(ended.exit_code == exit_code, ended.err);
+}
+
+}  // namespace
+
+TEST_CASE("this machine can make a network") {
+  const std::string why = why_no_hosts();
+  if (why.empty()) return;
+  std::printf("skipped: %s\n", why.c_str());
+  std::exit(77);
+}
+
+TEST_CASE("a worker killed on one node: its peers go on from the checkpoint that the other node holds") {
+  const Pair pair({"--nnodes", "2", "--max_restarts", "1"});
+  const auto first = pair.start(0), second = pair.start(1);
+  // Past the first checkpoint.
+  REQUIRE(pair.trains(0, 30));
+  kill(only_worker(*second), SIGKILL);
+  const Ended a = first->wait(), b = second->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+  CHECK_MESSAGE(contains(a.err, "rank 1 on node1 failed (signal 9 (SIGKILL))"), a.err);
+  CHECK_MESSAGE(contains(a.err, "resumed from step"), a.err);
+  CHECK(model(pair.output(0)) == expected());
+  CHECK_FALSE(std::filesystem::exists(pair.output(1) / "model.safetensors"));
+}
+
+TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that is not rank 0's") {
+  const Pair pair(kBoth);
+  {
+    const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1, {"--node_rank", "1"});
+    REQUIRE(pair.trains(0));
+    first->signal(SIGTERM);
+    ends(*first, 143);
+    second->signal(SIGTERM);
+    (void)second->wait();
+  }
+  const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
+  const Ended a = first->wait(), b = second->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+  CHECK_MESSAGE(contains(b.err, "held by rank 1"), b.err);
+  CHECK(model(pair.output(1)) == expected());
+}
+
+TEST_CASE(
+    "a cut cable: the node with the coordinator goes on alone, the other one ends with 69 and says why") {
+  const Pair pair(kOneIsEnough);
+  const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
+  REQUIRE(pair.trains(0));
+  const pid_t lonely = only_worker(*second);
+  pair.hosts.cut(1);
+  const Ended a = first->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(contains(a.err, "node1 was silent for 2 s"), a.err);
+  CHECK(model(pair.output(0)) == expected());
+  const Ended b = second->wait();
+  CHECK_MESSAGE(b.exit_code == 69, b.err);
+  CHECK_MESSAGE(contains(b.err, "the coordinator at 10.77.0.1:29400 is gone"), b.err);
+  CHECK(kill(lonely, 0) != 0);
+}
+
+TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says who is missing") {
+  const Pair pair(
+      {"--nnodes", "2", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2,join_timeout=3"});
+  const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
+  REQUIRE(pair.trains(0));
+  pair.hosts.cut(1);
+  const Ended a = first->wait();
+  CHECK_MESSAGE(a.exit_code == 69, a.err);
+  CHECK_MESSAGE(contains(a.err, "node1 was silent for 2 s"), a.err);
+  CHECK_MESSAGE(contains(a.err, "only 1 of 2 nodes"), a.err);
+  ends(*second, 69);
+}
+
+TEST_CASE("a cable that is plugged in again: the node comes back and takes its part") {
+  const Pair pair(kOneIsEnough);
+  const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
+  REQUIRE(pair.trains(0));
+  pair.hosts.cut(1);
+  REQUIRE(pair.reports(0, R"("world_size":1,"generation":2)"));
+  {
+    const Frozen worker(only_worker(*first));
+    pair.hosts.mend(1);
+    REQUIRE_MESSAGE(is_back(*second), second->err_so_far());
+  }
+  const Ended a = first->wait(), b = second->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+  CHECK(model(pair.output(0)) == expected());
+}
+
+TEST_CASE("a stopped agent is noticed by its silence, and takes its part again once it goes on") {
+  const Pair pair(kOneIsEnough);
+  const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
+  REQUIRE(pair.trains(0));
+  second->signal(SIGSTOP);
+  REQUIRE(pair.reports(0, R"("world_size":1,"generation":2)"));
+  {
+    const Frozen worker(only_worker(*first));
+    second->signal(SIGCONT);
+    REQUIRE_MESSAGE(is_back(*second), second->err_so_far());
+  }
+  const Ended a = first->wait(), b = second->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(contains(a.err, "node1 was silent for 2 s"), a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+  CHECK(model(pair.output(0)) == expected());
+}
+
+TEST_CASE("a node that dies at once and comes back with an empty disk is given the state") {
+  const Pair pair(kOneIsEnough);
+  const auto first = pair.start(0, {"--node_rank", "0"});
+  auto second = pair.start(1);
+  REQUIRE(pair.trains(0));
+  const pid_t orphan = only_worker(*second);
+  second->signal(SIGKILL);
+  ends(*second, 137);
+  CHECK(eventually([&] { return kill(orphan, 0) != 0; }, 10));
+  std::filesystem::remove_all(pair.output(1));
+  REQUIRE(pair.reports(0, R"("world_size":1,"generation":2)"));
+  {
+    const Frozen worker(only_worker(*first));
+    second = pair.start(1);
+    REQUIRE_MESSAGE(is_back(*second), second->err_so_far());
+  }
+  const Ended a = first->wait(), b = second->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+  CHECK_MESSAGE(contains(a.err, "node1 joined"), a.err);
+  CHECK(model(pair.output(0)) == expected());
+}

@@ -1,0 +1,39 @@
+#include "tests/e2e/training.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+namespace dtrun::test {
+
+std::vector<std::string> training(const std::vector<std::string>& options,
+                                  const std::filesystem::path& output,
+                                  const std::vector<std::string>& overrides) {
+  std::vector<std::string> argv{kDtrun};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.insert(argv.end(),
+              {kConfig, "output_dir=" + output.string(), "train.eval_steps=0", "train.logging_steps=1"});
+  argv.insert(argv.end(), overrides.begin(), overrides.end());
+  return argv;
+}
+
+std::vector<std::string> standalone(int workers, int lanes) {
+  return {"--standalone", "--nproc_per_node", std::to_string(workers), "--lanes", std::to_string(lanes)};
+}
+
+std::string model(const std::filesystem::path& output) {
+  std::string bytes = read_file(output / "model.safetensors");
+  REQUIRE_MESSAGE(bytes.size() > 21840 * sizeof(float), output.string());
+  return bytes;
+}
+
+long metrics_lines(const std::filesystem::path& output) {
+  const std::string text = read_file(output / "metrics.jsonl");
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace dtrun::test

@@ -1,0 +1,32 @@
+// Short runs of the real trainer on the real data set, and what they leave behind.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+
+namespace dtrun::test {
+
+inline const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+inline const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+
+// dtrun OPTIONS… CONFIG output_dir=… OVERRIDES…, with a metrics line for every step and no evaluation before
+// the end.
+std::vector<std::string> training(const std::vector<std::string>& options,
+                                  const std::filesystem::path& output,
+                                  const std::vector<std::string>& overrides);
+
+// One node with one lane a worker, unless told otherwise.
+std::vector<std::string> standalone(int workers, int lanes = 1);
+
+// The final model's bytes; fails the test if there is none.
+std::string model(const std::filesystem::path& output);
+
+// Lines of metrics.jsonl so far.
+long metrics_lines(const std::filesystem::path& output);
+
+bool contains(const std::string& text, const std::string& part);
+
+}  // namespace dtrun::test

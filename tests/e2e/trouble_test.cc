@@ -1,0 +1,151 @@
+// Trouble around a run: a full disk, a second run in the same output directory, noise on the coordinator's
+// port. A clear message, the contract's exit code, and what was there before stays as it was.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/e2e/hosts.h"
+#include "tests/e2e/training.h"
+
+using namespace dtrun::test;
+using namespace std::string_literals;
+
+namespace {
+
+int connect_to(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// A connection that says `bytes` and then nothing more until the test ends.
+class Noise {
+ public:
+  Noise(int port, const std::string& bytes) : fd_(connect_to(port)) {
+    REQUIRE(fd_ >= 0);
+    (void)send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  ~Noise() { close(fd_); }
+  Noise(const Noise&) = delete;
+
+ private:
+  const int fd_;
+};
+
+std::string frame(char type, char flags, char stream, const std::string& body) {
+  const auto length = static_cast<unsigned>(body.size());
+  return std::string{static_cast<char>(length >> 16),
+                     static_cast<char>(length >> 8),
+                     static_cast<char>(length),
+                     type,
+                     flags,
+                     0,
+                     0,
+                     0,
+                     stream} +
+         body;
+}
+
+// A header field in HPACK's plainest form.
+std::string field(const std::string& name, const std::string& value) {
+  return "\0"s + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
+}
+
+// What a gRPC client sends to attend, with a message that is none.
+std::string call_with(const std::string& message) {
+  const std::string headers = field(":method", "POST") + field(":scheme", "http") +
+                              field(":path", "/dtrun.rendezvous.v1.Rendezvous/Attend") +
+                              field(":authority", "x") + field("te", "trailers") +
+                              field("content-type", "application/grpc");
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "") + frame(1, 4, 1, headers) +
+         frame(0, 0, 1, "\0\0\0\0"s + static_cast<char>(message.size()) + message);
+}
+
+}  // namespace
+
+TEST_CASE("noise on the coordinator's port disturbs nobody") {
+  const int port = free_port();
+  const auto node = [&] {
+    return std::vector<std::string>{
+        kDtrun,      "--nnodes", "2",  "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port),
+        "--rdzv_id", "noisy",    "--", "/bin/true"};
+  };
+  Program first(node());
+  REQUIRE(eventually([&] { return contains(first.err_so_far(), "joined 1 of 2"); }));
+  std::string garbage(100000, '\0');
+  for (std::size_t i = 0; i < garbage.size(); ++i) garbage[i] = static_cast<char>(i * i * 31 + i / 7);
+  std::vector<std::unique_ptr<Noise>> connections;
+  for (const std::string& bytes :
+       {""s, "\n"s, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"s, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"s,
+        garbage, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + garbage,
+        call_with("this is no protobuf"), call_with("\x0a\xff\xff\xff\xff\x7f")}) {
+    connections.push_back(std::make_unique<Noise>(port, bytes));
+  }
+  Program second(node());
+  const Ended a = first.wait(), b = second.wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+}
+
+TEST_CASE(
+    "a full disk ends the job with 78 and says what to do; with room again it goes on to the same bytes") {
+  if (const std::string why = why_no_hosts(); !why.empty()) {
+    MESSAGE("left out, since a small disk cannot be made here: ", why);
+    return;
+  }
+  const Hosts hosts(1);
+  const std::vector<std::string> job{"train.max_steps=40", "train.save_steps=5"};
+  const std::filesystem::path out = hosts.directory() / "out", seen = hosts.seen_from_here(0, "out");
+  // Room for about two checkpoints; three are to be kept.
+  hosts.resize_disk(0, "450k");
+  const auto command = hosts.on(0, training(standalone(2), out, job));
+  const Ended full = run(command);
+  CHECK_MESSAGE(full.exit_code == 78, full.err);
+  CHECK_MESSAGE(contains(full.err, "No space left on device"), full.err);
+  CHECK_MESSAGE(contains(full.err, "free some space or choose another output_dir"), full.err);
+  CHECK_MESSAGE(contains(full.err, out.string()), full.err);
+  CHECK(std::filesystem::exists(seen / "checkpoints/step-00000005/manifest.json"));
+  CHECK_FALSE(std::filesystem::exists(seen / "model.safetensors"));
+
+  hosts.resize_disk(0, "8m");
+  const Ended again = run(command);
+  CHECK_MESSAGE(again.exit_code == 0, again.err);
+  CHECK_MESSAGE(contains(again.err, "resumed from step"), again.err);
+  TemporaryDirectory elsewhere;
+  REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
+  CHECK(model(seen) == model(elsewhere / "out"));
+}
+
+TEST_CASE(
+    "a second run in an output directory that is in use is refused, and the first one is not disturbed") {
+  TemporaryDirectory directory;
+  const std::vector<std::string> job{"train.max_steps=300", "train.save_steps=20"};
+  Program first(training(standalone(1), directory / "out", job));
+  REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 5; }));
+  first.signal(SIGSTOP);
+  const pid_t worker = children_of(first.pid(), "dtrun-worker").at(0);
+  kill(worker, SIGSTOP);
+  const std::string metrics = read_file(directory / "out/metrics.jsonl");
+  const Ended second = run(training(standalone(2), directory / "out", job));
+  CHECK_MESSAGE(second.exit_code == 78, second.err);
+  CHECK_MESSAGE(contains(second.err, (directory / "out").string() + " is in use"), second.err);
+  CHECK_MESSAGE(contains(second.err, std::to_string(worker)), second.err);
+  CHECK(read_file(directory / "out/metrics.jsonl") == metrics);
+  kill(worker, SIGCONT);
+  first.signal(SIGCONT);
+  const Ended ended = first.wait();
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+
+  REQUIRE(run(training(standalone(1), directory / "calm", job)).exit_code == 0);
+  CHECK(model(directory / "out") == model(directory / "calm"));
+}
