@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -56,7 +57,10 @@ std::size_t LogFile::portion(std::string_view bytes) const {
   if (max_size_ == 0 || bytes.size() <= room) return bytes.size();
   const std::size_t newline = room == 0 ? std::string_view::npos : bytes.rfind('\n', room - 1);
   if (newline != std::string_view::npos) return newline + 1;
-  return size_ > 0 && at_line_start_ ? 0 : room;
+  if (size_ > 0 && at_line_start_) return 0;
+  // The line that has begun ends in this file, unless it never ends.
+  const std::size_t end = std::min(bytes.find('\n'), bytes.size() - 1) + 1;
+  return std::min<std::uint64_t>(end, 2 * max_size_ - std::min(size_, 2 * max_size_));
 }
 
 Status LogFile::write(std::string_view bytes) {

@@ -1,0 +1,255 @@
+// Options at work: the real dtrun with real processes.
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "tests/support/folder.h"
+#include "tests/support/ports.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words command(Words options, const std::string& script) {
+  options.insert(options.begin(), {DTRUN_BIN_DIR "/dtrun", "--rdzv_id", "t"});
+  options.insert(options.end(), {"--", "/bin/sh", "-c", script});
+  return options;
+}
+
+// OMP_NUM_THREADS is set so that nothing but what a test is about is said.
+struct Done {
+  int code;
+  std::string out, err;
+};
+Done run(const Words& options, const std::string& script, Words variables = {}) {
+  variables.push_back("OMP_NUM_THREADS=1");
+  Process job(command(options, script), variables);
+  const int code = job.wait();
+  return {code, job.out(), job.err()};
+}
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string sorted(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n";
+  return all;
+}
+
+constexpr char kBoth[] = "echo out$RANK; echo err$RANK >&2";
+
+}  // namespace
+
+TEST_CASE("redirected streams are in the file and not on the console, teed ones in both") {
+  Folder logs;
+  const Done job = run({"--log_dir", logs.path(), "--nproc_per_node", "2", "-r", "0:3", "-t", "1:1"}, kBoth);
+  CHECK(job.code == 0);
+  CHECK(job.out == "[default:1] out1\n");
+  CHECK(job.err == "[default:1] err1\n");
+  const auto attempt = logs.path() / "t/attempt_1";
+  CHECK(slurp(attempt / "0/stdout.log") == "out0\n");
+  CHECK(slurp(attempt / "0/stderr.log") == "err0\n");
+  CHECK(slurp(attempt / "1/stdout.log") == "out1\n");
+  CHECK_FALSE(std::filesystem::exists(attempt / "1/stderr.log"));
+}
+
+TEST_CASE("a failed worker's last lines are in the report though its stderr is redirected") {
+  Folder logs;
+  const Done job = run({"--log_dir", logs.path(), "-r3"}, "echo the cause >&2; exit 3");
+  CHECK(job.code == 3);
+  CHECK(job.err.find("    the cause") != std::string::npos);
+  CHECK(job.err.find("[default:0]") == std::string::npos);
+}
+
+TEST_CASE("files without a log directory are in a temporary one that is named") {
+  Folder scratch;
+  const Done job = run({"--redirects", "1"}, "echo hidden", {"TMPDIR=" + scratch.path().string()});
+  CHECK(job.out.empty());
+  const std::string intro = "dtrun: --redirects without --log_dir: files are in ";
+  REQUIRE(job.err.starts_with(intro));
+  const std::string folder = job.err.substr(intro.size(), job.err.find('\n') - intro.size());
+  CHECK(slurp(std::filesystem::path(folder) / "t/attempt_1/0/stdout.log") == "hidden\n");
+}
+
+TEST_CASE("the ranks' filter hides the others on the console, not in their files") {
+  Folder logs;
+  const Done job =
+      run({"--log_dir", logs.path(), "--nproc_per_node", "3", "--local_ranks_filter", "2"}, "echo out$RANK");
+  CHECK(job.out == "[default:2] out2\n");
+  CHECK(slurp(logs.path() / "t/attempt_1/0/stdout.log") == "out0\n");
+}
+
+TEST_CASE("lines with a word of the filters are gathered from all ranks, with their prefix") {
+  Folder logs;
+  const Done job = run({"--log_dir", logs.path(), "--nproc_per_node", "2", "--duplicate_stdout_filters",
+                        "apple,pe,,ar", "--duplicate_stderr_filters", "plum"},
+                       "echo an apple from $RANK; echo pe,ar$RANK; echo pear; echo plum$RANK >&2");
+  CHECK(job.code == 0);
+  const auto attempt = logs.path() / "t/attempt_1";
+  CHECK(sorted(slurp(attempt / "filtered_stdout.log")) ==
+        "[default:0] an apple from 0\n[default:0] pe,ar0\n[default:1] an apple from 1\n[default:1] pe,ar1\n");
+  CHECK(sorted(slurp(attempt / "filtered_stderr.log")) == "[default:0] plum0\n[default:1] plum1\n");
+}
+
+TEST_CASE("lines carry the prefix that was asked for, files do not") {
+  Folder logs;
+  const Done job = run(
+      {"--log_dir", logs.path(), "--role", "reader", "--log_prefix", "{role}/{local_rank} |"}, "echo hello");
+  CHECK(job.out == "reader/0 | hello\n");
+  CHECK(slurp(logs.path() / "t/attempt_1/0/stdout.log") == "hello\n");
+  CHECK(run({"--log_prefix="}, "echo hello").out == "hello\n");
+  CHECK(run({}, "echo hello", {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=<${rank}>:"}).out == "<0>:hello\n");
+}
+
+TEST_CASE("timestamps begin every line, on the console and in the file, and a line in parts has one") {
+  Folder logs;
+  const Done job =
+      run({"--log_dir", logs.path(), "--log_timestamps"}, "printf one; printf 'and\\ntwo\\n'; printf three");
+  const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z )";
+  const std::string prefix = R"(\[default:0\] )";
+  CHECK(std::regex_match(
+      job.out, std::regex(time + prefix + "oneand\n" + time + prefix + "two\n" + time + prefix + "three\n")));
+  CHECK(std::regex_match(slurp(logs.path() / "t/attempt_1/0/stdout.log"),
+                         std::regex(time + "oneand\n" + time + "two\n" + time + "three")));
+}
+
+TEST_CASE("a log file that reaches its size begins anew, and lines stay whole") {
+  Folder logs;
+  const Done job = run({"--log_dir", logs.path(), "-r", "1", "--log_max_size", "1K"},
+                       "for i in $(seq 100); do echo a line of thirty bytes, no $i; done");
+  CHECK(job.code == 0);
+  const auto folder = logs.path() / "t/attempt_1/0";
+  for (const char* name : {"stdout.log", "stdout.log.1", "stdout.log.2"}) {
+    const std::string text = slurp(folder / name);
+    CHECK(text.size() <= 1024 + 40);
+    CHECK(text.starts_with("a line"));
+    CHECK(text.ends_with("\n"));
+  }
+  CHECK(slurp(folder / "stdout.log").ends_with("no 100\n"));
+}
+
+TEST_CASE("a file that cannot be written sends the output to the console") {
+  Folder logs;
+  std::filesystem::create_directories(logs.path() / "t/attempt_1/0/stdout.log");  // a folder in its place
+  const Done job = run({"--log_dir", logs.path(), "-r", "3"}, "echo rescued");
+  CHECK(job.out == "[default:0] rescued\n");
+  CHECK(job.err.find("goes to the console only") != std::string::npos);
+}
+
+TEST_CASE("MASTER_PORT and MASTER_ADDR are those that were given") {
+  const std::string port = std::to_string(free_port());
+  const Done job =
+      run({"--master_addr", "localhost", "--master_port", port}, "echo $MASTER_ADDR:$MASTER_PORT");
+  CHECK(job.out == "[default:0] localhost:" + port + "\n");
+}
+
+TEST_CASE("a port that somebody else has is refused before anything starts") {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  socklen_t size = sizeof name;
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&name), size) == 0);
+  REQUIRE(listen(fd, 1) == 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
+  const Done job = run({"--master_port", std::to_string(ntohs(name.sin_port))}, "echo started");
+  close(fd);
+  CHECK(job.code == 69);
+  CHECK(job.out.empty());
+  CHECK(job.err.find("Address already in use") != std::string::npos);
+}
+
+TEST_CASE("torchrun's static rendezvous: two agents, a master address and port, ranks as given") {
+  const std::string port = std::to_string(free_port());
+  const auto node = [&](const std::string& rank) {
+    return command(
+        {"--nnodes", "2", "--node_rank", rank, "--master_addr", "127.0.0.1", "--master_port", port},
+        "echo $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT");
+  };
+  Process second(node("1")), first(node("0"));
+  CHECK(first.wait() == 0);
+  CHECK(second.wait() == 0);
+  CHECK(first.out() == "[default:0] 0 of 2 at 127.0.0.1:" + port + "\n");
+  CHECK(second.out() == "[default:1] 1 of 2 at 127.0.0.1:" + port + "\n");
+}
+
+TEST_CASE("the env backend: every terminal exports its place, as for torch.distributed's own") {
+  const std::string port = std::to_string(free_port());
+  const auto terminal = [&](const std::string& rank) {
+    return Words{"RANK=" + rank, "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
+  };
+  const Words words = command({"--rdzv_backend", "env"}, "echo $RANK of $WORLD_SIZE");
+  Process second(words, terminal("1")), first(words, terminal("0"));
+  CHECK(first.wait() == 0);
+  CHECK(second.wait() == 0);
+  CHECK(first.out() == "[default:0] 0 of 2\n");
+  CHECK(second.out() == "[default:1] 1 of 2\n");
+}
+
+TEST_CASE("each worker of an exclusive binding runs on CPUs of its own") {
+  cpu_set_t all;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  const Done job = run({"--nproc_per_node", "2", "--numa_binding", "exclusive", "--log_prefix", ""},
+                       "grep Cpus_allowed_list /proc/self/status");
+  if (job.code == 64) {  // one core
+    CHECK(job.err.find("usable cores for 2 workers") != std::string::npos);
+    return;
+  }
+  CHECK(job.code == 0);
+  const std::string lines = sorted(job.out);
+  const std::size_t half = lines.find('\n') + 1;
+  CHECK(lines.substr(0, half) != lines.substr(half));
+}
+
+TEST_CASE("virtual local ranks give each worker its own GPU as the only one") {
+  const Done job = run({"--nproc_per_node", "2", "--virtual_local_rank", "--log_prefix", ""},
+                       "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES", {"CUDA_VISIBLE_DEVICES=4,6"});
+  CHECK(sorted(job.out) == "0 0 4\n1 0 6\n");
+}
+
+TEST_CASE("SIGUSR1 is passed on to the workers, unless --signals_to_handle makes it end the job") {
+  const std::string script = "trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.05; done";
+  Process passed(command({}, script));
+  REQUIRE(passed.wait_for_out("ready"));
+  passed.signal(SIGUSR1);
+  CHECK(passed.wait() == 5);
+  Process ended(command({"--signals_to_handle", "SIGUSR1"}, script));
+  REQUIRE(ended.wait_for_out("ready"));
+  ended.signal(SIGUSR1);
+  CHECK(ended.wait() == 128 + SIGUSR1);
+  CHECK(ended.out().find("got it") != std::string::npos);
+}
+
+TEST_CASE("a script that lies anywhere runs with runpy, as its own main module") {
+  Folder folder;
+  const auto script = folder.path() / "script";
+  std::ofstream(script) << "import sys\nprint(__name__, sys.argv[1:], sys.argv[0] == __file__)\n";
+  Process job({DTRUN_BIN_DIR "/dtrun", "--run_path", script.string(), "a", "b"});
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] __main__ ['a', 'b'] True\n");
+}
+
+TEST_CASE("options come from PET_* and DTRUN_* as from the command line") {
+  const Done job =
+      run({}, "echo $RANK", {"PET_NPROC_PER_NODE=2", "DTRUN_LOG_PREFIX=<{rank}>", "PET_LOG_PREFIX=x"});
+  CHECK(sorted(job.out) == "<0> 0\n<1> 1\n");
+}
