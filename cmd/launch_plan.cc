@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cmd/output_options.h"
+#include "cmd/rendezvous_options.h"
 #include "cmd/values.h"
 #include "proto/contract.h"
 #include "proto/ids.h"
@@ -29,15 +30,6 @@ Result<int> parse_nproc(const Given& given, int cpus, int gpus) {
     return usage(quoted(given) + ": no GPU that can be used on this machine; use cpu, auto or a number");
   }
   return parse_int(given, 1, "a number of workers (1 or more), auto, cpu or gpu");
-}
-
-// The run id becomes a directory name and part of store keys.
-Status check_run_id(const Given& given) {
-  const bool fine = !given.value.empty() && given.value.size() <= 128 && given.value[0] != '.' &&
-                    std::all_of(given.value.begin(), given.value.end(), [](unsigned char c) {
-                      return std::isalnum(c) || c == '-' || c == '_' || c == '.';
-                    });
-  return fine ? Status() : usage(quoted(given) + ": expected letters, digits, '.', '_' and '-', at most 128");
 }
 
 Result<std::string> read_file(const std::string& path) {
@@ -78,9 +70,9 @@ class Planner {
       return usage(
           "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
     }
-    for (auto part : {&Planner::read_program, &Planner::read_workers, &Planner::read_rendezvous,
-                      &Planner::read_master_port, &Planner::read_policy, &Planner::read_cpus,
-                      &Planner::read_output, &Planner::finish_program}) {
+    for (auto part :
+         {&Planner::read_program, &Planner::read_workers, &Planner::read_rendezvous, &Planner::read_policy,
+          &Planner::read_cpus, &Planner::read_output, &Planner::finish_program}) {
       Status status = (this->*part)();
       if (!status.ok()) return status;
     }
@@ -148,8 +140,13 @@ class Planner {
     return std::nullopt;
   }
 
-  void no_effect(const std::string& name, const std::string& why) {
-    if (options_.has(name)) notice_(options_.values.at(name).source + " has no effect" + why);
+  void no_effect(const std::string& name, const std::string& why) const {
+    say_no_effect(options_, name, why, notice_);
+  }
+
+  Status read_rendezvous() {
+    Status status = read_rendezvous_options(options_, environment_, notice_, &spec_);
+    return status.ok() ? read_lanes() : status;
   }
 
   Status read_workers() {
@@ -173,7 +170,14 @@ class Planner {
       }
       spec_.node_rank = number.value();
     }
-    lanes_ = std::max(1, machine_.cpus / spec_.nproc);
+    return Status();
+  }
+
+  // A worker of the env backend knows nothing of the others on its machine.
+  Status read_lanes() {
+    lanes_ = options_.has("rdzv_backend") && options_.values.at("rdzv_backend").value == "env"
+                 ? 1
+                 : std::max(1, machine_.cpus / spec_.nproc);
     if (const auto lanes = given("lanes"); lanes && lanes->value != "auto") {
       Result<int> count = parse_int(*lanes, 1, "a number of lanes (1 or more) or auto");
       if (!count.ok()) return count.status();
@@ -192,199 +196,6 @@ class Planner {
     notice_("OMP_NUM_THREADS=" + std::to_string(spec_.omp_num_threads) + " for each worker (" +
             std::to_string(machine_.cpus) + " cores, " + std::to_string(spec_.nproc) +
             " workers; set it to have another)");
-  }
-
-  Status read_rendezvous() {
-    std::string backend = options_.has("rdzv_backend") ? options_.values.at("rdzv_backend").value : "dtrun";
-    if (backend == "c10d") backend = "dtrun";
-    const std::vector<std::string> backends{"dtrun", "c10d", "static", "env"};
-    if (std::find(backends.begin(), backends.end(), backend) == backends.end()) {
-      const bool etcd = options_.values.at("rdzv_backend").value.starts_with("etcd");
-      return usage(quoted(options_.values.at("rdzv_backend")) + ": expected dtrun, c10d, static or env" +
-                   (etcd ? " (dtrun brings its own coordinator, no etcd is needed)" : ""));
-    }
-    Status status = backend == "env" ? read_env_backend() : read_endpoint(backend == "static");
-    if (!status.ok()) return status;
-    if (options_.has("local_addr")) {
-      spec_.rendezvous.local_address = options_.values.at("local_addr").value;
-      if (spec_.rendezvous.standalone) no_effect("local_addr", " on a single node");
-    }
-    status = read_run_id();
-    if (status.ok() && options_.has("rdzv_conf")) status = read_rdzv_conf(options_.values.at("rdzv_conf"));
-    return status;
-  }
-
-  Status read_endpoint(bool is_static) {
-    Result<std::optional<Endpoint>> endpoint = find_endpoint(is_static);
-    if (!endpoint.ok()) return endpoint.status();
-    if (options_.flag("standalone") || !endpoint.value()) return stand_alone();
-    if (is_static && spec_.nodes.max > 1 && !spec_.node_rank) {
-      return usage("--rdzv_backend static needs --node_rank on each node");
-    }
-    spec_.rendezvous.host = endpoint.value()->host;
-    spec_.rendezvous.port = endpoint.value()->port;
-    return Status();
-  }
-
-  // Where the nodes meet; nothing if one node needs no place to.
-  Result<std::optional<Endpoint>> find_endpoint(bool is_static) {
-    if (options_.has("rdzv_endpoint")) {
-      const Given& given = options_.values.at("rdzv_endpoint");
-      Result<Endpoint> endpoint = parse_endpoint(given, kDefaultPort);
-      if (!endpoint.ok()) return endpoint.status();
-      if (is_static || spec_.nodes.max == 1) {
-        Status status = read_master_address();
-        if (!status.ok()) return status;
-      } else {
-        no_effect("master_addr", ": MASTER_ADDR is the address of the node that gets rank 0");
-      }
-      if (endpoint.value().port != 0) return std::optional<Endpoint>(endpoint.value());
-      if (spec_.nodes.max == 1) return std::optional<Endpoint>();  // torchrun's "localhost:0"
-      return usage(quoted(given) + ": expected a port from 1 to 65535");
-    }
-    Status status = read_master_address();
-    if (!status.ok()) return status;
-    if (spec_.nodes.max == 1 || options_.flag("standalone")) return std::optional<Endpoint>();
-    if (!options_.has("master_addr")) {
-      return usage(
-          "several nodes need --rdzv_endpoint HOST[:PORT], the same on each: the host where the coordinator "
-          "runs");
-    }
-    return endpoint_beside_master();
-  }
-
-  // torchrun's static rendezvous names no other place. Rank 0's program listens on MASTER_PORT itself.
-  Result<std::optional<Endpoint>> endpoint_beside_master() const {
-    if (!spec_.node_rank)
-      return usage("--master_addr without --rdzv_endpoint needs --node_rank on each node");
-    Endpoint endpoint{spec_.rendezvous.master_address, kDefaultPort};
-    if (options_.has("master_port")) {
-      Result<int> port = parse_port(options_.values.at("master_port"));
-      if (!port.ok()) return port.status();
-      endpoint.port = port.value() == 65535 ? 65534 : port.value() + 1;
-    }
-    return std::optional<Endpoint>(endpoint);
-  }
-
-  Status stand_alone() {
-    if (spec_.nodes.max != 1) return usage("--standalone is for one node, but --nnodes allows more");
-    if (options_.flag("standalone")) no_effect("rdzv_endpoint", " with --standalone");
-    spec_.rendezvous.standalone = true;
-    spec_.rendezvous.host = "127.0.0.1";
-    return Status();
-  }
-
-  // "[::1]" is how torchrun's help wants IPv6.
-  Status read_master_address() {
-    if (!options_.has("master_addr")) return Status();
-    const std::string& text = options_.values.at("master_addr").value;
-    const bool bracketed = text.starts_with("[") && text.ends_with("]");
-    spec_.rendezvous.master_address = bracketed ? text.substr(1, text.size() - 2) : text;
-    if (!spec_.rendezvous.master_address.empty()) return Status();
-    return usage(quoted(options_.values.at("master_addr")) + ": expected an address");
-  }
-
-  Status read_master_port() {
-    if (!options_.has("master_port")) return Status();
-    if (backend_is_env()) {
-      no_effect("master_port", " with --rdzv_backend env");
-      return Status();
-    }
-    Result<int> port = parse_port(options_.values.at("master_port"));
-    if (!port.ok()) return port.status();
-    spec_.rendezvous.master_port = port.value();
-    return Status();
-  }
-
-  bool backend_is_env() const {
-    return options_.has("rdzv_backend") && options_.values.at("rdzv_backend").value == "env";
-  }
-
-  // One worker whose place in the world somebody exported by hand: every terminal is a node of its own.
-  Status read_env_backend() {
-    const auto number = [&](const char* name, int least) -> Result<int> {
-      const char* value = environment_(name);
-      if (value == nullptr) {
-        return usage(std::string("--rdzv_backend env needs ") + name +
-                     " in the environment (with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT)");
-      }
-      return parse_int({value, name}, least, "a whole number, " + std::to_string(least) + " or more");
-    };
-    Result<int> rank = number("RANK", 0), world = number("WORLD_SIZE", 1), port = number("MASTER_PORT", 1);
-    for (const Result<int>* result : {&rank, &world, &port}) {
-      if (!result->ok()) return result->status();
-    }
-    const char* address = environment_("MASTER_ADDR");
-    if (address == nullptr || *address == '\0')
-      return usage("--rdzv_backend env needs MASTER_ADDR in the environment");
-    if (rank.value() >= world.value()) {
-      return usage("RANK=" + std::to_string(rank.value()) + ": expected less than WORLD_SIZE, " +
-                   std::to_string(world.value()));
-    }
-    if (port.value() > 65535)
-      return usage("MASTER_PORT=" + std::to_string(port.value()) + ": expected at most 65535");
-    for (const char* name : {"nnodes", "nproc_per_node", "node_rank", "rdzv_endpoint", "master_addr"}) {
-      no_effect(name, " with --rdzv_backend env");
-    }
-    spec_.nodes = {world.value(), world.value()};
-    spec_.nproc = 1;
-    spec_.node_rank = rank.value();
-    spec_.rendezvous.host = address;
-    spec_.rendezvous.port = port.value();
-    if (!options_.has("lanes")) lanes_ = 1;
-    return Status();
-  }
-
-  Status read_run_id() {
-    if (!options_.has("rdzv_id")) {
-      spec_.run_id = spec_.rendezvous.standalone ? random_id(4) : "none";
-      return Status();
-    }
-    spec_.run_id = options_.values.at("rdzv_id").value;
-    return check_run_id(options_.values.at("rdzv_id"));
-  }
-
-  Status read_rdzv_conf(const Given& conf) {
-    const std::vector<std::string> known{
-        "join_timeout",  "timeout",      "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt",
-        "close_timeout", "read_timeout", "is_host",           "store_type",          "use_libuv"};
-    milliseconds interval{5000};
-    double attempts = 3;
-    std::istringstream entries(conf.value);
-    for (std::string entry; std::getline(entries, entry, ',');) {
-      const std::size_t equals = entry.find('=');
-      const std::string key = entry.substr(0, equals);
-      if (equals == std::string::npos || key.empty()) {
-        return usage(quoted(conf) + ": expected KEY=SECONDS,…");
-      }
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
-        const std::string nearest = nearest_name(key, known);
-        return usage(conf.source + ": unknown key " + key +
-                     (nearest.empty() ? "" : ", did you mean " + nearest + "?"));
-      }
-      if (key == "is_host" || key == "store_type" || key == "use_libuv") {
-        notice_(conf.source + " " + key + " has no effect: dtrun has no c10d store");
-        continue;
-      }
-      const Given value{entry.substr(equals + 1), conf.source + " " + key};
-      Result<milliseconds> seconds = parse_seconds(value);
-      if (!seconds.ok()) return seconds.status();
-      if (key == "join_timeout" || key == "timeout") spec_.rendezvous.join_timeout = seconds.value();
-      if (key == "last_call_timeout") spec_.rendezvous.last_call = seconds.value();
-      if (key == "keep_alive_interval") interval = seconds.value();
-      if (key == "keep_alive_max_attempt") attempts = static_cast<double>(seconds.value().count()) / 1000;
-      if (key == "close_timeout" || key == "read_timeout") {
-        notice_(conf.source + " " + key +
-                " has no effect: dtrun waits on connections, it does not poll a store");
-      }
-    }
-    spec_.rendezvous.heartbeat_timeout =
-        milliseconds(std::llround(static_cast<double>(interval.count()) * attempts));
-    if (spec_.rendezvous.heartbeat_timeout < milliseconds(100)) {
-      return usage(conf.source +
-                   ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");
-    }
-    return Status();
   }
 
   Status read_policy() {

@@ -39,6 +39,7 @@ struct ParsedCommandLine {
 };
 
 using Environment = std::function<const char*(const char*)>;  // getenv
+using Notice = std::function<void(const std::string& text)>;  // one line for the user
 
 // `arguments` without argv[0]; `columns` is the width of --help. A failure has EX_USAGE.
 Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,

@@ -12,7 +12,6 @@
 namespace dtrun::cmd {
 
 using Lookup = std::function<std::optional<Given>(const std::string& name)>;
-using Notice = std::function<void(const std::string& text)>;
 
 // Fills spec->log_dir and spec->output. REQUIRES: spec->nproc is known.
 Status read_output_options(const Lookup& given, const Environment& environment, const Notice& notice,

@@ -62,14 +62,19 @@ int signal_number(const std::string& name) {
   return 0;
 }
 
+}  // namespace
+
+Status usage(const std::string& message) { return Status(kExitUsage, message); }
+
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(' ');
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-}  // namespace
-
-Status usage(const std::string& message) { return Status(kExitUsage, message); }
+void say_no_effect(const Options& options, const std::string& name, const std::string& why,
+                   const Notice& notice) {
+  if (options.has(name)) notice(options.values.at(name).source + " has no effect" + why);
+}
 
 std::string quoted(const Given& given) { return given.source + "=" + given.value; }
 

@@ -16,7 +16,12 @@
 namespace dtrun::cmd {
 
 Status usage(const std::string& message);
+std::string trimmed(const std::string& text);
 std::string quoted(const Given& given);  // "--nnodes=2"
+
+// "--role has no effect" and `why`, if the option is given.
+void say_no_effect(const Options& options, const std::string& name, const std::string& why,
+                   const Notice& notice);
 
 Result<int> parse_int(const Given& given, int least, const std::string& allowed);
 Result<std::chrono::milliseconds> parse_seconds(const Given& given);

@@ -159,6 +159,15 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
   CHECK(bad({"--rdzv_conf", "join_timeout", "--", "x"}).find("KEY=SECONDS") != std::string::npos);
 }
 
+TEST_CASE("keys of c10d's store have no effect, spaces around a key are no fault") {
+  const Planned planned = plan({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf",
+                                "is_host=1, join_timeout = 7,read_timeout=60", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  CHECK(planned.spec.value().rendezvous.join_timeout == milliseconds(7000));
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[0] == "--rdzv_conf is_host has no effect: dtrun has no c10d store");
+}
+
 TEST_CASE("the env backend takes its place in the world from the environment") {
   const Variables variables{
       {"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}};
@@ -180,8 +189,8 @@ TEST_CASE("an option without effect is named once instead of being ignored in si
   const Planned planned = plan({"--standalone", "--rdzv_endpoint", "h:1", "--lanes", "2", "--", "x"});
   REQUIRE(planned.spec.ok());
   REQUIRE(planned.notices.size() == 2);
-  CHECK(planned.notices[0] == "--lanes=2 has no effect: only the built-in trainer has lanes");
-  CHECK(planned.notices[1] == "--rdzv_endpoint has no effect with --standalone");
+  CHECK(planned.notices[1] == "--lanes=2 has no effect: only the built-in trainer has lanes");
+  CHECK(planned.notices[0] == "--rdzv_endpoint has no effect with --standalone");
 }
 
 TEST_CASE("what torchrun needs and dtrun does not is accepted, checked, and said to have no effect") {

@@ -65,11 +65,11 @@ void check_same(const std::vector<std::string>& options, const std::vector<std::
       CAPTURE(what);
       CHECK(ours[what] == theirs[what]);
     }
-    "ROLE_NAME", "TORCH_NCCL_ASYNC_ERROR_HANDLING"
-  }) {
+    for (const char* name :
+         {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}) {
       CHECK_MESSAGE(ours["environ"].contains(name), name);
     }
-}
+  }
 }
 
 }  // namespace
