@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <fstream>
 #include <system_error>
 
 #include "agent/local_address.h"
@@ -34,6 +35,12 @@ std::filesystem::path prepared_event_file(const JobSpec& spec) {
   std::error_code ignored;  // prepare() tells
   std::filesystem::create_directories(run_dir(spec), ignored);
   return run_dir(spec) / "events.jsonl";
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  return entries;
 }
 
 // Where colours are unwanted (no-color.org).
@@ -68,12 +75,16 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
       signals_(signals),
       console_(loop_,
                [this](bool congested) {
+                 congested_ = congested;
                  for (auto& [serial, worker] : workers_) worker->pause_output(congested);
                }),
       view_(console_),
       log_(prepared_event_file(spec), host_name()),
-      outputs_(spec, host_name()) {
-  for (char** entry = environ; *entry != nullptr; ++entry) inherited_.emplace_back(*entry);
+      outputs_(spec, host_name()),
+      outsiders_(has_other_children({guardian.pid()})),
+      inherited_(own_environment()),
+      hang_guard_(loop_, console_, {spec.hang_heartbeat.count(), spec.hang_stall.count()}, inherited_,
+                  hang_view()) {
   setting_ = {spec.run_id,
               spec.role,
               spec.max_restarts,
@@ -149,8 +160,10 @@ void Driver::arm_timer() {
 
 void Driver::finish() {
   view_.clear();
+  hang_guard_.rest();
   workers_.clear();
   sweep(token_);
+  sweep_strangers();
   link_->close(1s);
   link_.reset();
   console_.flush(signals_.fd());
@@ -220,6 +233,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
     case Body::kKv:
       return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
+      worker.set_pulse(message.progress().pulse());
       if (state_.group.assignment.group_rank == 0 && worker.local_rank() == 0)
         view_.update(message.progress());
       return;
@@ -276,6 +290,14 @@ void Driver::sweep(const std::string& token) {
   }
 }
 
+// What gave up its parent, its group and its environment has come to us, the subreaper. Only to be called
+// while no worker runs. Children that were ours before the job began (of a shell that became dtrun) may have
+// left us orphans too, so with them nothing is certain, and nobody is touched.
+void Driver::sweep_strangers() {
+  if (outsiders_) return;
+  kill_other_children(known_children(), 2s);
+}
+
 // --- what to do
 // ---------------------------------------------------------------------------------------------
 
@@ -286,6 +308,7 @@ void Driver::act(const action::StartWorkers& a) {
                                {"restart_count", a.assignment.restart_count},
                                {"reason", a.assignment.reason}});
   workers_.clear();
+  sweep_strangers();
   view_.clear();
   if (next_serial_ == 0 && !spec_.log_dir.empty()) {  // an earlier job's of this name
     std::error_code ignored;
@@ -294,6 +317,7 @@ void Driver::act(const action::StartWorkers& a) {
   for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
     start_worker(plan_worker(a.assignment, local_rank));
   }
+  hang_guard_.watch();
 }
 
 WorkerPlan Driver::plan_worker(const Assignment& assignment, int local_rank) {
@@ -310,8 +334,11 @@ WorkerPlan Driver::plan_worker(const Assignment& assignment, int local_rank) {
   if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
     plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
   }
-  if (const auto dir = error_dir(plan.log_dir, plan.rank); !dir.empty()) {
-    plan.error_file = dir / "error.json";
+  // dtrun-worker says over the control socket why it failed.
+  std::filesystem::path error_dir = std::filesystem::absolute(plan.log_dir, ignored);
+  if (plan.log_dir.empty()) error_dir = plan.control ? "" : scratch_dir(plan.rank);
+  if (!error_dir.empty()) {
+    plan.error_file = error_dir / "error.json";
     std::filesystem::remove(plan.error_file, ignored);
   }
   plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
@@ -319,14 +346,14 @@ WorkerPlan Driver::plan_worker(const Assignment& assignment, int local_rank) {
   plan.argv = trainer_ != nullptr
                   ? std::vector<std::string>{trainer_->worker_binary.string()}
                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
+  prepare_hang_files(&plan);
   return plan;
 }
 
-// dtrun-worker says over the control socket why it failed; other programs may write an error file.
-std::filesystem::path Driver::error_dir(const std::filesystem::path& log_dir, int rank) {
+// A folder for files of a worker that are no logs, or whose job has no log directory; empty if there is no
+// room for it.
+std::filesystem::path Driver::scratch_dir(int rank) {
   std::error_code error;
-  if (!log_dir.empty()) return std::filesystem::absolute(log_dir, error);
-  if (trainer_ != nullptr) return {};
   if (scratch_.empty()) {
     std::string path = (std::filesystem::temp_directory_path(error) / "dtrun-XXXXXX").string();
     if (mkdtemp(path.data()) == nullptr) return {};
@@ -335,6 +362,45 @@ std::filesystem::path Driver::error_dir(const std::filesystem::path& log_dir, in
   std::filesystem::path dir = scratch_ / std::to_string(rank);
   std::filesystem::create_directories(dir, error);
   return dir;
+}
+
+// What hang detection leaves to the worker, and about it. The heartbeat file exists before the worker does,
+// so that a program may set its time (os.utime) as well as touch it.
+void Driver::prepare_hang_files(WorkerPlan* plan) {
+  const std::string name = std::string(kEnvHeartbeatFile) + "=";
+  std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
+  const bool heartbeats = spec_.hang_heartbeat.count() > 0;
+  if (!heartbeats && spec_.hang_stall.count() == 0) return;
+  const std::filesystem::path dir = scratch_dir(plan->rank);
+  plan->stacks_file = (plan->log_dir.empty() ? dir : plan->log_dir) / "stacks.txt";
+  if (!heartbeats || plan->control || dir.empty()) return;
+  plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
+  std::ofstream(plan->heartbeat_file).close();
+  plan->environment.push_back(name + plan->heartbeat_file.string());
+}
+
+HangGuard::View Driver::hang_view() {
+  HangGuard::View view;
+  view.workers = [this] {
+    std::vector<WorkerProcess*> workers;
+    if (state_.group.stopping) return workers;  // their grace is limited anyway
+    for (auto& [serial, worker] : workers_) workers.push_back(worker.get());
+    return workers;
+  };
+  view.held_back = [this] { return congested_; };
+  view.found = [this](const WorkerProcess& worker, const std::string& what) {
+    log_.write("hang", {{"rank", worker.rank()}, {"pid", worker.pid()}, {"what", what}});
+    console_.notice("rank " + std::to_string(worker.rank()) + ": " + what +
+                    "; it will be killed once its stacks are written");
+  };
+  return view;
+}
+
+// A SIGKILL that nobody here sent may have been the kernel's.
+void Driver::note_cause(WorkerOutcome* outcome) {
+  const bool ours = outcome->cause != EndCause::kUnknown || state_.group.signals.count(SIGKILL) > 0;
+  if (outcome->signal != SIGKILL || ours) return;
+  if (oom_.killed(outcome->pid)) outcome->cause = EndCause::kOutOfMemory;
 }
 
 void Driver::start_worker(WorkerPlan plan) {
@@ -347,6 +413,7 @@ void Driver::start_worker(WorkerPlan plan) {
   };
   callbacks.exited = [this, serial] { worker_exited(*workers_.at(serial)); };
   callbacks.ended = [this, generation](WorkerOutcome outcome, bool never_ran) {
+    note_cause(&outcome);
     log_.write("worker_ended", {{"generation", generation},
                                 {"rank", outcome.rank},
                                 {"pid", outcome.pid},
@@ -373,6 +440,7 @@ control::FromAgent Driver::start_message() const {
 
 void Driver::act(const action::SignalWorkers& a) {
   log_.write("signal_workers", {{"signal", describe_signal(a.number)}});
+  hang_guard_.rest();
   for (auto& [serial, worker] : workers_) worker->signal_group(a.number);
 }
 

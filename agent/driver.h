@@ -15,11 +15,13 @@
 #include "agent/environment.h"
 #include "agent/events.h"
 #include "agent/guardian.h"
+#include "agent/hang_guard.h"
 #include "agent/job_spec.h"
 #include "agent/link.h"
 #include "agent/loop.h"
 #include "agent/master_port.h"
 #include "agent/messages.h"
+#include "agent/oom.h"
 #include "agent/output_plan.h"
 #include "agent/progress_view.h"
 #include "agent/signals.h"
@@ -71,8 +73,12 @@ class Driver {
   std::string write_report_file(const JobEnd& job);
   JobEnd unreported_end(int exit_code) const;
   control::FromAgent start_message() const;
-  std::filesystem::path error_dir(const std::filesystem::path& log_dir, int rank);
+  std::filesystem::path scratch_dir(int rank);
+  void prepare_hang_files(WorkerPlan* plan);
+  HangGuard::View hang_view();
+  void note_cause(WorkerOutcome* outcome);
   void sweep(const std::string& token);
+  void sweep_strangers();
   std::vector<pid_t> known_children() const;
   Status hold_master_port();
 
@@ -89,7 +95,8 @@ class Driver {
   Identity identity_;
   OutputPlanner outputs_;
   Descriptor master_port_;         // keeps the port free for rank 0
-  std::filesystem::path scratch_;  // error files of workers when there is no log directory
+  std::filesystem::path scratch_;  // what workers and their agent leave for each other where it is no log
+  const bool outsiders_;           // this process had children before the job began
   std::vector<std::string> inherited_;
   WorkerSetting setting_;
 
@@ -100,6 +107,9 @@ class Driver {
   bool reported_ = false;                                  // report.json is written
   std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial: a reply that comes late finds nobody
   int next_serial_ = 0;
+  bool congested_ = false;
+  OomWatch oom_ = OomWatch::of_this_process();
+  HangGuard hang_guard_;
   std::unique_ptr<Link> link_;  // goes first: its events come here
 };
 

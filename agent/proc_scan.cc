@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 #include "agent/descriptor.h"
 #include "agent/pidfd.h"
@@ -63,6 +65,18 @@ bool kill_if_matching(pid_t pid, const std::string& token) {
   return kill(pid, SIGKILL) == 0;
 }
 
+// This process's children that are not in `known`; nothing where the kernel does not tell.
+std::optional<std::vector<pid_t>> other_children(const std::vector<pid_t>& known) {
+  const auto text = read_all("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  if (!text) return std::nullopt;
+  std::vector<pid_t> others;
+  std::istringstream children(*text);
+  for (pid_t pid; children >> pid;) {
+    if (std::find(known.begin(), known.end(), pid) == known.end()) others.push_back(pid);
+  }
+  return others;
+}
+
 }  // namespace
 
 std::vector<pid_t> find_by_token(const std::string& token) {
@@ -80,14 +94,23 @@ int kill_by_token(const std::string& token) {
 }
 
 bool has_other_children(const std::vector<pid_t>& known) {
-  const std::string self = std::to_string(getpid());
-  const auto text = read_all("/proc/self/task/" + self + "/children");
-  if (!text) return true;
-  std::istringstream children(*text);
-  for (pid_t pid; children >> pid;) {
-    if (std::find(known.begin(), known.end(), pid) == known.end()) return true;
+  const auto others = other_children(known);
+  return !others || !others->empty();
+}
+
+// A child's number is not given to anybody else before we have reaped it, so that nobody else can be hit.
+void kill_other_children(const std::vector<pid_t>& known, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto others = other_children(known);
+    if (!others || others->empty()) return;
+    bool reaped = false;
+    for (pid_t pid : *others) {
+      kill(pid, SIGKILL);
+      reaped = waitpid(pid, nullptr, WNOHANG) == pid || reaped;
+    }
+    if (!reaped) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return false;
 }
 
 }  // namespace dtrun::agent

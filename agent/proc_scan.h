@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,9 @@ int kill_by_token(const std::string& token);
 
 // Whether this process has a child that is not in `known`; true as well where the kernel does not tell.
 bool has_other_children(const std::vector<pid_t>& known);
+
+// Sends SIGKILL to every child that is not in `known`, to the children that come to us by that, and so on,
+// and reaps them; gives up after `limit`. Does nothing where the kernel does not tell children.
+void kill_other_children(const std::vector<pid_t>& known, std::chrono::milliseconds limit);
 
 }  // namespace dtrun::agent

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -21,6 +22,15 @@ using namespace std::chrono_literals;
 
 // How long a pipe that somebody still holds is read after the worker's end.
 constexpr auto kOutputAfterEnd = 1s;
+
+// Changes whenever the file is touched, written or replaced; 0 if there is none.
+std::uint64_t touch_mark(const std::filesystem::path& file) {
+  struct stat info {};
+  if (stat(file.c_str(), &info) != 0) return 0;
+  const auto time = static_cast<std::uint64_t>(info.st_mtim.tv_sec) * 1000000000u +
+                    static_cast<std::uint64_t>(info.st_mtim.tv_nsec);
+  return time ^ (static_cast<std::uint64_t>(info.st_ino) << 32);
+}
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -65,6 +75,7 @@ bool WorkerProcess::make_channels(int child_fds[4]) {
 void WorkerProcess::start() {
   started_at_ = exited_at_ = Loop::Clock::now();
   ended_at_ = wall_seconds();
+  if (!plan_.heartbeat_file.empty()) first_beat_ = touch_mark(plan_.heartbeat_file);
   int child_fds[4] = {-1, -1, -1, -1};
   const bool made = make_channels(child_fds);
   const int error = errno;
@@ -101,6 +112,19 @@ void WorkerProcess::send(const control::FromAgent& message) {
   if (control_) control_->send(message);
 }
 
+std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
+  if (plan_.control) return pulse_;
+  if (plan_.heartbeat_file.empty()) return std::nullopt;
+  const std::uint64_t beat = touch_mark(plan_.heartbeat_file);
+  return beat == first_beat_ ? std::nullopt : std::optional(beat);
+}
+
+void WorkerProcess::kill_hung(const std::string& why) {
+  error_ = why;
+  hung_ = true;
+  signal_group(SIGKILL);
+}
+
 void WorkerProcess::condemn(const std::string& why) {
   error_ = why;
   condemned_ = true;
@@ -132,6 +156,7 @@ void WorkerProcess::unwatch(Output* output) {
 void WorkerProcess::read_output(Output* output) {
   char chunk[65536];
   const ssize_t n = read(output->pipe.get(), chunk, sizeof chunk);
+  if (n > 0) output_bytes_ += static_cast<std::uint64_t>(n);
   if (n > 0) return output->writer.push({chunk, static_cast<std::size_t>(n)});
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   finish_output(output);
@@ -194,7 +219,8 @@ WorkerOutcome WorkerProcess::outcome() const {
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
   outcome.signal = condemned_ ? 0 : signal_;
   outcome.stderr_tail = err_->writer.tail();
-  outcome.error = printable(error_);
+  const bool ended_otherwise = hung_ && signal_ != SIGKILL;
+  outcome.error = ended_otherwise ? "" : printable(error_);
   if (!outcome.ok() && !plan_.error_file.empty()) {
     WorkerError own = read_error_file(plan_.error_file);
     if (outcome.error.empty()) outcome.error = std::move(own.message);
@@ -202,7 +228,7 @@ WorkerOutcome WorkerProcess::outcome() const {
   }
   outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
   outcome.ended_at = ended_at_;
-  outcome.cause = cause_;
+  if (hung_ && signal_ == SIGKILL) outcome.cause = EndCause::kHung;
   return outcome;
 }
 

@@ -29,9 +29,11 @@ struct WorkerPlan {
   std::vector<std::string> environment;
   bool control = false;  // give it a control socket
   StreamPlan out, err;
-  std::vector<int> cpus;             // that it may use; empty: all
-  std::filesystem::path log_dir;     // exists; empty: no files
-  std::filesystem::path error_file;  // where the worker may say why it failed; empty: nowhere
+  std::vector<int> cpus;                 // that it may use; empty: all
+  std::filesystem::path log_dir;         // exists; empty: no files
+  std::filesystem::path heartbeat_file;  // exists; touched by the worker; empty: none
+  std::filesystem::path stacks_file;     // for its stacks should it hang
+  std::filesystem::path error_file;      // where the worker may say why it failed; empty: nowhere
 };
 
 class WorkerProcess {
@@ -52,12 +54,21 @@ class WorkerProcess {
 
   pid_t pid() const { return pid_; }  // -1 before its start and after its end
   int local_rank() const { return plan_.local_rank; }
+  int rank() const { return plan_.rank; }
+  bool has_log_dir() const { return !plan_.log_dir.empty(); }
+  const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
   std::int64_t generation() const { return plan_.generation; }
 
   void signal_group(int number);
   void send(const control::FromAgent& message);
   // What it says of itself before it ends.
   void set_error(std::string error) { error_ = std::move(error); }
+  // A number that changes with each sign of progress; nothing if it never gave one and need not.
+  std::optional<std::uint64_t> heartbeat() const;
+  void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
+  std::uint64_t output_bytes() const { return output_bytes_; }
+  // Ends it for `why`; it counts as hung unless it ends otherwise meanwhile.
+  void kill_hung(const std::string& why);
   // It broke the control protocol: it is killed and counts as ended with EX_SOFTWARE.
   void condemn(const std::string& why);
   // Stops or resumes reading its output.
@@ -93,12 +104,14 @@ class WorkerProcess {
   std::unique_ptr<ControlChannel> control_;
   std::string error_;
   bool condemned_ = false;
+  bool hung_ = false;
+  std::uint64_t pulse_ = 0, output_bytes_ = 0;
+  std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
   bool paused_ = false;
   bool ended_ = false;
   int exit_code_ = 0, signal_ = 0;
   Loop::Clock::time_point started_at_, exited_at_;
   double ended_at_ = 0;  // seconds since 1970
-  EndCause cause_ = EndCause::kUnknown;
   std::optional<Loop::TimerId> late_timer_;
 };
 

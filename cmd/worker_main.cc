@@ -17,6 +17,7 @@
 #include "proto/contract.h"
 #include "proto/log.h"
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 #include "worker/collective/collective.h"
 #include "worker/trainer/control_client.h"
 #include "worker/trainer/trainer.h"
@@ -62,6 +63,12 @@ Place place_from_environment() {
           environment_int(kEnvGeneration, 1)};
 }
 
+std::unique_ptr<Collective> meet_peers(const Place& place, const std::string& address, ControlClient& agent) {
+  if (place.world_size == 1) return make_single_process_collective();
+  const Pulse::WaitsForPeers alive;
+  return make_gloo_collective({place.rank, place.world_size, address}, agent);
+}
+
 int train_for(ControlClient& agent) {
   const control::Start start = agent.hello();
   Result<JobConfig> config = parse_config(start.config_json(), "config", {});
@@ -71,10 +78,7 @@ int train_for(ControlClient& agent) {
   TrainingProgress loading;
   agent.report(loading);
   const Datasets data = load_datasets(setup.config);
-  const std::unique_ptr<Collective> collective =
-      setup.place.world_size == 1
-          ? make_single_process_collective()
-          : make_gloo_collective({setup.place.rank, setup.place.world_size, start.address()}, agent);
+  const std::unique_ptr<Collective> collective = meet_peers(setup.place, start.address(), agent);
   agent.enter_training();
   const Outcome outcome = train(setup, data, *collective, agent);
   // Tearing down the collective's connections takes longer than the kernel needs; nothing is left to be said.

@@ -14,6 +14,8 @@ inline constexpr char kEnvGeneration[] = "DTRUN_GENERATION";
 inline constexpr char kEnvNode[] = "DTRUN_NODE";                   // group rank
 inline constexpr char kEnvControlFd[] = "DTRUN_CONTROL_FD";        // built-in trainer only
 inline constexpr char kEnvRestartCount[] = "DTRUN_RESTART_COUNT";  // job-wide
+// A file that the worker touches to say that it makes progress; with --heartbeat-timeout.
+inline constexpr char kEnvHeartbeatFile[] = "DTRUN_HEARTBEAT_FILE";
 // Unique per agent process; a process that carries it belongs to that agent's job, whatever became of its
 // parent.
 inline constexpr char kEnvAgentToken[] = "DTRUN_AGENT_TOKEN";

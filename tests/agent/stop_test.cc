@@ -105,8 +105,8 @@ TEST_CASE("a guardian that dies is replaced") {
     }
     return -1;
   };
+  REQUIRE(eventually([&] { return guardian() > 0; }));
   const pid_t first = guardian();
-  REQUIRE(first > 0);
   kill(first, SIGKILL);
   REQUIRE(eventually([&] { return guardian() > 0 && guardian() != first; }));
   const Family family = family_in(job.out());
@@ -124,4 +124,74 @@ TEST_CASE("a process without the token is never touched") {
   CHECK(eventually([&] { return !is_alive(family.daemon); }));
   CHECK(is_alive(bystander.pid()));
   bystander.signal(SIGKILL);
+}
+
+TEST_CASE("signals are heard while the coordinator's name is being looked up") {
+  for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    CAPTURE(number);
+    Process job(agent({"--host", "node0.example", "--port", "29400", "--nodes", "2", "--", "/bin/true"}),
+                {"LD_PRELOAD=" + binary("slow_names.so"), "ASAN_OPTIONS=verify_asan_link_order=0"});
+    REQUIRE(job.wait_for_err("looking up node0.example"));
+    job.signal(number);
+    CHECK(job.wait(std::chrono::milliseconds(10000)) == 128 + number);
+  }
+}
+
+TEST_CASE("signals are heard while other nodes are waited for") {
+  for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    CAPTURE(number);
+    Process job(agent({"--nodes", "2", "--port", dtrun::test::free_port(), "--", "/bin/true"}));
+    REQUIRE(job.wait_for_err("joined 1 of 2 nodes"));
+    job.signal(number);
+    CHECK(job.wait(std::chrono::milliseconds(10000)) == 128 + number);
+  }
+}
+
+TEST_CASE("SIGHUP and SIGQUIT reach the workers like SIGTERM") {
+  for (const auto& [number, name] : {std::pair{SIGHUP, "HUP"}, {SIGQUIT, "QUIT"}}) {
+    const std::string trap = std::string("trap 'echo got ") + name + "; exit 3' " + name;
+    Process job(agent({"--", "/bin/sh", "-c", trap + "; echo ready; while :; do sleep 0.02; done"}));
+    REQUIRE(job.wait_for_out("ready"));
+    job.signal(number);
+    CHECK(job.wait() == 128 + number);
+    CHECK(job.out().find(std::string("got ") + name) != std::string::npos);
+  }
+}
+
+TEST_CASE("a signal that is to be handled stops the job like the usual ones") {
+  const std::string script = "trap 'echo got USR1; exit 3' USR1; echo ready; while :; do sleep 0.02; done";
+  Process job(agent({"--signal", std::to_string(SIGUSR1), "--", "/bin/sh", "-c", script}));
+  REQUIRE(job.wait_for_out("ready"));
+  job.signal(SIGUSR1);
+  CHECK(job.wait() == 128 + SIGUSR1);
+  CHECK(job.out().find("got USR1") != std::string::npos);
+}
+
+TEST_CASE("other signals are passed on and stop nothing") {
+  const std::string script = "trap 'echo got USR2' USR2; echo ready; while :; do sleep 0.02; done";
+  Process job(agent({"--", "/bin/sh", "-c", script}));
+  REQUIRE(job.wait_for_out("ready"));
+  job.signal(SIGUSR2);
+  REQUIRE(job.wait_for_out("got USR2"));
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 143);
+}
+
+TEST_CASE("a daemon that gave up its parent, its group and its environment is found in the end") {
+  const std::string mark = "31" + std::to_string(getpid()) + ".25";  // seconds that nobody else sleeps
+  Process job(agent({"--", "/bin/sh", "-c", "env -i setsid sleep " + mark + " & exit 0"}));
+  CHECK(job.wait() == 0);
+  CHECK(dtrun::test::processes_with(mark).empty());
+}
+
+TEST_CASE("children of the shell that became dtrun are not the job's") {
+  const std::string mark = "32" + std::to_string(getpid()) + ".25";
+  std::string command = "sleep " + mark + " & exec ";
+  for (const auto& word : agent({"--", "/bin/true"})) command += word + " ";
+  Process job({"/bin/sh", "-c", command});
+  CHECK(eventually([&] { return !is_alive(job.pid()); }));
+  const auto left = dtrun::test::processes_with(mark);
+  CHECK(left.size() == 1);
+  for (pid_t pid : left) kill(pid, SIGKILL);
+  CHECK(job.wait() == 0);
 }

@@ -184,6 +184,24 @@ int trainer_like(const std::string& mode) {
     control.send(message);
     return control.receive().stop().kind() == control::Stop::ABORT ? 75 : 1;
   }
+  if (mode == "early") {  // rank 1 uses the store when rank 0 and all of its node's workers are long gone
+    if (rank == 0) {
+      control.kv(control::KvRequest::SET, "key", "left behind");
+      say("rank 0 ends");
+      return 0;
+    }
+    usleep(1000000);
+    say("got " + control.kv(control::KvRequest::GET, "key", "").value());
+    return 0;
+  }
+  if (mode == "hang" || mode == "slow") {  // reports all the time; "slow" really is at work
+    for (unsigned i = 0; i < 30 || mode == "hang"; ++i) {
+      message.mutable_progress()->set_pulse(mode == "slow" ? i + 1 : 1);
+      control.send(message);
+      usleep(100000);
+    }
+    return 0;
+  }
   if (mode == "fault") {
     if (rank != 0) return control.receive().stop().kind() == control::Stop::ABORT ? 75 : 1;
     message.mutable_fault()->set_exit_code(66);
@@ -220,6 +238,10 @@ int main(int argc, char** argv) {
     for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
     say("child " + std::to_string(fork_child()) + " daemon -1 ready");
     sleep_forever();
+  }
+  if (mode == "eat") {  // more memory than there is
+    if (std::atoi(std::getenv("RANK")) != 1) sleep_forever();
+    for (;;) std::memset(std::malloc(1 << 20), 1, 1 << 20);
   }
   if (mode == "silent") {
     close(STDOUT_FILENO);

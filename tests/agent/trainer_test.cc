@@ -1,29 +1,14 @@
 // The control protocol with workers of the built-in trainer's kind, and jobs of two agents: real processes.
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <csignal>
 
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
+using dtrun::test::free_port;
 
 namespace {
 
 std::vector<std::string> mode(const std::string& name) { return {"TEST_WORKER_MODE=" + name}; }
-
-// Free a moment ago.
-std::string free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return std::to_string(ntohs(address.sin_port));
-}
 
 }  // namespace
 
@@ -82,6 +67,17 @@ TEST_CASE("a failure on one node stops the other, and both report it with its ex
   CHECK(second.wait() == 8);
   CHECK(first.err().find("rank 1 on ") != std::string::npos);
   CHECK(second.err().find("rank 1 on ") != std::string::npos);
+}
+
+TEST_CASE("who ends early waits for nobody, and the store stays for the others") {
+  const std::string port = free_port();
+  Process first(trainer_agent({"--nodes", "2", "--port", port}), mode("early"));
+  REQUIRE(first.wait_for_err("joined 1 of 2"));
+  Process second(trainer_agent({"--nodes", "2", "--port", port}), mode("early"));
+  REQUIRE(first.wait_for_out("rank 0 ends"));
+  CHECK(second.wait() == 0);
+  CHECK(first.wait() == 0);
+  CHECK(second.out().find("got left behind") != std::string::npos);
 }
 
 TEST_CASE("another config under the same run id is refused with the difference") {

@@ -5,17 +5,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 
 namespace dtrun::worker {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = 16u << 20;  // written between two signs of life
 
 [[noreturn]] void fail(const std::string& what, const fs::path& path, int error) {
   std::string message = "cannot " + what + " " + path.string() + ": " + std::strerror(error);
@@ -42,7 +46,8 @@ class Descriptor {
 
 void write_all(int fd, std::string_view bytes, const fs::path& path) {
   while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kPiece));
+    Pulse::beat();
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail("write", path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(written));

@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <system_error>
 
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
@@ -17,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t kPiece = 16u << 20;  // read between two signs of life
 
 std::string to_hex(std::span<const unsigned char> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -80,7 +84,11 @@ Result<std::string> read_whole(const fs::path& path) {
   std::string content(size, '\0');
   std::ifstream stream(path, std::ios::binary);
   errno = 0;
-  if (!stream || !stream.read(content.data(), static_cast<std::streamsize>(size))) {
+  for (std::uint64_t at = 0; stream && at < size; at += kPiece) {
+    stream.read(content.data() + at, static_cast<std::streamsize>(std::min(kPiece, size - at)));
+    Pulse::beat();
+  }
+  if (!stream) {
     return fault(
         path, errno ? std::string("cannot be read: ") + std::strerror(errno) : "became shorter while read");
   }

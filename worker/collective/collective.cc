@@ -1,5 +1,7 @@
 #include "worker/collective/collective.h"
 
+#include "worker/base/pulse.h"
+
 namespace dtrun::worker {
 
 namespace {
@@ -31,6 +33,7 @@ void Collective::all_gather(std::span<std::byte> all) {
     sends.push_back({peer, kTagAllGather, all.subspan(rank() * record, record)});
     receives.push_back({peer, kTagAllGather, all.subspan(peer * record, record)});
   }
+  const Pulse::WaitsForPeers alive;
   start(sends, receives)->wait();
 }
 
@@ -44,6 +47,7 @@ void Collective::broadcast(int root, std::span<std::byte> bytes) {
   } else {
     receives.push_back({root, kTagBroadcast, bytes});
   }
+  const Pulse::WaitsForPeers alive;
   start(sends, receives)->wait();
 }
 

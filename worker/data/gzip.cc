@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "worker/base/pulse.h"
+
 namespace dtrun::worker {
 
 namespace {
 constexpr int kGzipFormat = 16 + MAX_WBITS;  // zlib: a gzip header and trailer are expected
-constexpr std::size_t kPiece = 1u << 30;     // below the range of zlib's counters
+constexpr std::size_t kPiece = 16u << 20;    // between two signs of life
 }  // namespace
 
 bool is_gzip(std::span<const std::uint8_t> file) {
@@ -37,6 +39,7 @@ std::size_t GzipReader::read(std::span<std::uint8_t> out) {
     stream_.avail_out = static_cast<uInt>(room);
     const int result = inflate(&stream_, Z_NO_FLUSH);
     done += room - stream_.avail_out;
+    Pulse::beat();
     if (result == Z_STREAM_END) {
       ended_ = true;
     } else if (result == Z_BUF_ERROR || (result == Z_OK && done == out.size())) {

@@ -10,6 +10,7 @@
 #include "proto/contract.h"
 #include "proto/framing.h"
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 
 namespace dtrun::worker {
 
@@ -109,6 +110,7 @@ void ControlClient::report_loop() {
     report_now_ = false;
     control::FromWorker message;
     *message.mutable_progress() = to_message(*progress_);
+    message.mutable_progress()->set_pulse(Pulse::read());
     progress_->note.clear();
     lock.unlock();
     send(message);
@@ -139,6 +141,7 @@ void ControlClient::collective_broken(const std::string& error, milliseconds pat
   control::FromWorker message;
   message.mutable_collective_broken()->set_error(error);
   send(message);
+  const Pulse::WaitsForPeers alive;
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, patience, [&] { return closing_ || stop_requested_; });
 }

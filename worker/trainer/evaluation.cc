@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "worker/base/pulse.h"
 #include "worker/data/sampler.h"
 #include "worker/reduction/tree.h"
 
@@ -30,6 +31,7 @@ LeafSums run_leaf(Lane& lane, const Dataset& data, std::int64_t leaf, int capaci
   std::fill(x.begin() + samples * data.shape().size(), x.end(), 0.0f);
   std::fill(labels.begin() + samples, labels.end(), 0);
   const MicrobatchStats stats = lane.evaluate({samples, x.data(), labels.data()});
+  Pulse::beat();
   return {stats.loss, stats.correct, 0};
 }
 
@@ -46,6 +48,7 @@ void gather(Collective& collective, std::vector<LeafSums>& leaves) {
     sends.push_back({peer, kTagLeaves, part_of(collective.rank())});
     receives.push_back({peer, kTagLeaves, part_of(peer)});
   }
+  const Pulse::WaitsForPeers alive;
   collective.start(sends, receives)->wait();
 }
 

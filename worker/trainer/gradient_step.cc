@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "worker/base/pulse.h"
+
 namespace dtrun::worker {
 
 GradientStep::GradientStep(const TrainConfig& config, const Network& network, const Dataset& data,
@@ -52,6 +54,7 @@ StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t>
   });
   {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
+    const Pulse::WaitsForPeers alive;
     exchange_->finish();
   }
   const float samples = sum_[2];
@@ -74,6 +77,7 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   std::fill_n(out, kStatFloats, 0.0f);
   out[0] = stats.loss, out[1] = stats.correct, out[2] = static_cast<float>(microbatch.samples);
   accumulator_->complete(leaf, last_bucket);
+  Pulse::beat();
 }
 
 Microbatch GradientStep::fill(Input& input, std::int64_t leaf) const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "worker/base/pulse.h"
 #include "worker/collective/collective.h"
 
 namespace dtrun::worker {
@@ -29,6 +30,7 @@ class StopVote {
 
   // True if any rank wants to stop: the same on all.
   bool result() {
+    const Pulse::WaitsForPeers alive;
     pending_->wait();
     for (const std::byte vote : votes_) {
       if (vote != std::byte{0}) return true;
