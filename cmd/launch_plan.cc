@@ -209,6 +209,9 @@ class Planner {
       if (!seconds.ok()) return seconds.status();
       spec_.shutdown_timeout = seconds.value();
     }
+    if (Status status = read_hang_timeout("heartbeat_timeout", &spec_.hang_heartbeat); !status.ok())
+      return status;
+    if (Status status = read_hang_timeout("stall_timeout", &spec_.hang_stall); !status.ok()) return status;
     if (const auto names = given("signals_to_handle")) {
       Result<std::vector<int>> signals = parse_signals(*names);
       if (!signals.ok()) return signals.status();
@@ -216,6 +219,19 @@ class Planner {
     }
     if (const auto role = given("role")) spec_.role = role->value;
     return read_accepted();
+  }
+
+  // Shorter ones would take the time that any program needs between two steps for a hang.
+  Status read_hang_timeout(const std::string& name, milliseconds* timeout) {
+    const auto text = given(name);
+    if (!text) return Status();
+    Result<milliseconds> seconds = parse_seconds(*text);
+    if (!seconds.ok()) return seconds.status();
+    if (seconds.value() != milliseconds(0) && seconds.value() < milliseconds(1000)) {
+      return usage(quoted(*text) + ": expected at least 1 second, or 0 for never");
+    }
+    *timeout = seconds.value();
+    return Status();
   }
 
   std::optional<Given> shutdown_timeout() const {
@@ -333,6 +349,8 @@ std::string describe_plan(const JobSpec& spec) {
       {"heartbeat_timeout", seconds(rendezvous.heartbeat_timeout)}};
   plan["max_restarts"] = spec.max_restarts;
   plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
+  if (spec.hang_heartbeat.count() > 0) plan["heartbeat_timeout"] = seconds(spec.hang_heartbeat);
+  if (spec.hang_stall.count() > 0) plan["stall_timeout"] = seconds(spec.hang_stall);
   plan["log_dir"] = spec.log_dir.empty() ? Json(nullptr) : Json(spec.log_dir.string());
   plan["log_prefix"] = spec.output.prefix;
   if (!spec.worker_cpus.empty()) plan["worker_cpus"] = spec.worker_cpus;

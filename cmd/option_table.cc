@@ -58,6 +58,15 @@ constexpr OptionText kOptions[] = {
      "Signals that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always do. SIGUSR1 and "
      "SIGUSR2 are passed on to the workers unless they are named here"},
 
+    {"heartbeat_timeout", false, "", "SECONDS", kFailures,
+     "A worker that reports progress and has stopped to for this long hangs: its stacks are written to its "
+     "log directory (else to the console), and it is killed and counts as failed. The built-in trainer "
+     "always reports; another program does by touching the file $DTRUN_HEARTBEAT_FILE, and is held to it "
+     "from the first time on [never]"},
+    {"stall_timeout", false, "", "SECONDS", kFailures,
+     "The same for programs that do not report: when no worker of the node wrote anything or used the CPU "
+     "for this long. Make it longer than any wait for another node [never]"},
+
     {"log_dir", false, "", "DIR", kOutput,
      "Also write workers' output to DIR/RUN_ID/attempt_G/RANK/{stdout,stderr}.log [console only]"},
     {"redirects", false, "r", "N|RANK:N,...", kOutput,

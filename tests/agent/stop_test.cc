@@ -2,8 +2,15 @@
 #include <csignal>
 
 #include "tests/agent/agent_process.h"
+#include "tests/support/ports.h"
 
 using namespace dtrun::agent::test;
+
+namespace {
+
+std::string free_port() { return std::to_string(dtrun::test::free_port()); }
+
+}  // namespace
 
 namespace {
 
@@ -140,7 +147,7 @@ TEST_CASE("signals are heard while the coordinator's name is being looked up") {
 TEST_CASE("signals are heard while other nodes are waited for") {
   for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     CAPTURE(number);
-    Process job(agent({"--nodes", "2", "--port", dtrun::test::free_port(), "--", "/bin/true"}));
+    Process job(agent({"--nodes", "2", "--port", free_port(), "--", "/bin/true"}));
     REQUIRE(job.wait_for_err("joined 1 of 2 nodes"));
     job.signal(number);
     CHECK(job.wait(std::chrono::milliseconds(10000)) == 128 + number);

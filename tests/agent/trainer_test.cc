@@ -2,9 +2,15 @@
 #include <csignal>
 
 #include "tests/agent/agent_process.h"
+#include "tests/support/ports.h"
 
 using namespace dtrun::agent::test;
-using dtrun::test::free_port;
+
+namespace {
+
+std::string free_port() { return std::to_string(dtrun::test::free_port()); }
+
+}  // namespace
 
 namespace {
 

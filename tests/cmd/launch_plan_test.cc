@@ -274,6 +274,15 @@ TEST_CASE("the grace is also read from torch's own variable") {
             .shutdown_timeout == milliseconds(8000));
 }
 
+TEST_CASE("hangs are looked for when asked to, and not sooner than a program may be silent") {
+  CHECK(good({"--", "x"}).hang_heartbeat == milliseconds(0));
+  CHECK(good({"--heartbeat-timeout", "30", "--", "x"}).hang_heartbeat == milliseconds(30000));
+  CHECK(good({"--stall_timeout", "1.5", "--", "x"}).hang_stall == milliseconds(1500));
+  CHECK(good({"--stall_timeout", "0", "--", "x"}).hang_stall == milliseconds(0));
+  CHECK(bad({"--stall_timeout", "0.5", "--", "x"}).find("at least 1 second") != std::string::npos);
+  CHECK(bad({"--heartbeat_timeout", "soon", "--", "x"}).find("number of seconds") != std::string::npos);
+}
+
 TEST_CASE("virtual local ranks need a GPU for each worker") {
   CHECK(good({"--virtual_local_rank", "--nproc_per_node", "2", "--", "x"}).virtual_local_rank);
   CHECK(bad({"--virtual_local_rank", "--nproc_per_node", "3", "--", "x"}, kExitUsage,

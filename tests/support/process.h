@@ -65,7 +65,4 @@ bool is_alive(pid_t pid);
 // Live processes whose command line contains `text`.
 std::vector<pid_t> processes_with(const std::string& text);
 
-// A port of the loopback that was free a moment ago.
-std::string free_port();
-
 }  // namespace dtrun::test
