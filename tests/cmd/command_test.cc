@@ -192,6 +192,34 @@ TEST_CASE("torchrun's static rendezvous: two agents, a master address and port, 
   CHECK(second.out() == "[default:1] 1 of 2 at 127.0.0.1:" + port + "\n");
 }
 
+TEST_CASE("nodes meet over IPv6, and the master's address is one of it") {
+  const int port = free_port();
+  const auto node = [&] {
+    return command({"--nnodes", "2", "--rdzv_endpoint", "[::1]:" + std::to_string(port)},
+                   "echo $MASTER_ADDR");
+  };
+  if (!std::filesystem::exists("/proc/net/if_inet6") || slurp("/proc/net/if_inet6").empty()) return;
+  Process first(node()), second(node());
+  CHECK(first.wait() == 0);
+  CHECK(second.wait() == 0);
+  CHECK(first.out().ends_with(" ::1\n"));
+  CHECK(second.out().ends_with(" ::1\n"));
+}
+
+TEST_CASE("the address for peers is the one that was chosen") {
+  const std::string port = std::to_string(free_port());
+  const auto node = [&](const std::string& rank) {
+    return command({"--nnodes", "2", "--node_rank", rank, "--rdzv_endpoint", "127.0.0.1:" + port,
+                    "--local_addr", "127.0.0." + std::to_string(7 + std::stoi(rank))},
+                   "echo $MASTER_ADDR");
+  };
+  Process first(node("0")), second(node("1"));
+  CHECK(first.wait() == 0);
+  CHECK(second.wait() == 0);
+  CHECK(first.out() == "[default:0] 127.0.0.7\n");
+  CHECK(second.out() == "[default:1] 127.0.0.7\n");
+}
+
 TEST_CASE("the env backend: every terminal exports its place, as for torch.distributed's own") {
   const std::string port = std::to_string(free_port());
   const auto terminal = [&](const std::string& rank) {

@@ -27,6 +27,8 @@ const std::set<std::string> kDiffer = {
     "TORCHELASTIC_ERROR_FILE",          // a path of the launcher's own
     "NCCL_ASYNC_ERROR_HANDLING",        // its name until PyTorch 2.1 …
     "TORCH_NCCL_ASYNC_ERROR_HANDLING",  // … and since 2.2
+    "TORCHELASTIC_USE_AGENT_STORE",     // True in later 2.x: their agent has a TCPStore, ours has none
+    "TORCHELASTIC_SIGNALS_TO_HANDLE",   // how later 2.x tell themselves
     "_",                                // the shell's
 };
 
@@ -65,6 +67,7 @@ void check_same(const std::vector<std::string>& options, const std::vector<std::
       CAPTURE(what);
       CHECK(ours[what] == theirs[what]);
     }
+    CHECK(ours["environ"]["TORCHELASTIC_USE_AGENT_STORE"] == "False");
     for (const char* name :
          {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}) {
       CHECK_MESSAGE(ours["environ"].contains(name), name);
