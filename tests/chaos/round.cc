@@ -198,7 +198,8 @@ void Round::judge_what_is_left(const std::string& expected_model) {
     return;
   }
   for (const Agent& agent : agents_) {
-    if (agent.code != 0) continue;
+    // A replacement may come when the work is nearly done, and see the others end.
+    if (agent.code != 0 || agent.replacement) continue;
     const std::string out = agent.process->out();
     const std::string done = " done\n";
     int finished = 0;
