@@ -33,7 +33,7 @@ void check_lines(std::istream& text, bool prefixed, int first_line, std::map<int
     next[rank] = number + 2;
   }
   CHECK(foreign == 0);
-  for (const auto& [rank, number] : next) CHECK_MESSAGE(number == kLines + first_line, "rank ", rank);
+  for (const auto& entry : next) CHECK_MESSAGE(entry.second == kLines + first_line, "rank ", entry.first);
 }
 
 std::map<int, int> all_ranks_from(int first_line) {
@@ -46,9 +46,9 @@ std::map<int, int> all_ranks_from(int first_line) {
 
 TEST_CASE("8 workers that say 1,000 lines a second lose none, on the console and in the log files") {
   const Folder folder;
-  Process dtrun({DTRUN_BIN_DIR "/dtrun", "--standalone", "--nproc_per_node", std::to_string(kWorkers),
-                 "--rdzv_id", "talk", "--log_dir", folder.path().string(), "--",
-                 DTRUN_BIN_DIR "/../tests/chaos_worker", "talk", std::to_string(kLines),
+  const std::string dtrun_binary = DTRUN_BIN_DIR "/dtrun", worker = DTRUN_BIN_DIR "/../tests/chaos_worker";
+  Process dtrun({dtrun_binary, "--standalone", "--nproc_per_node", std::to_string(kWorkers), "--rdzv_id",
+                 "talk", "--log_dir", folder.path().string(), "--", worker, "talk", std::to_string(kLines),
                  std::to_string(kPerSecond)});
   REQUIRE_MESSAGE(dtrun.wait() == 0, dtrun.err());
   std::istringstream out(dtrun.out()), err(dtrun.err());

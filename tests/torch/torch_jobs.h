@@ -25,7 +25,7 @@ inline constexpr Process::Duration kLong{240000};
 inline const std::string& python_with_torch() {
   static const std::string python = [] {
     const char* chosen = std::getenv("DTRUN_TEST_PYTHON");
-    const std::string candidate = chosen != nullptr ? chosen : "/usr/bin/python3";
+    std::string candidate = chosen != nullptr ? chosen : "/usr/bin/python3";
     Process probe(
         {candidate, "-c", "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"});
     if (probe.wait(kLong) == 0) return candidate;
@@ -47,14 +47,14 @@ inline std::vector<std::string> joined(std::vector<std::string> a, const std::ve
 }
 
 // argv[0] of `script` is a file of tests/torch/scripts.
-inline std::vector<std::string> under_dtrun(std::vector<std::string> options,
+inline std::vector<std::string> under_dtrun(const std::vector<std::string>& options,
                                             std::vector<std::string> script) {
   script[0] = kScripts + script[0];
   return joined(joined({kDtrun}, options), script);
 }
 
 // torchrun 1.13 dies on Python 3.11 unless it is given maps for both of these; they leave ranks 0 to 8 alone.
-inline std::vector<std::string> under_torchrun(std::vector<std::string> options,
+inline std::vector<std::string> under_torchrun(const std::vector<std::string>& options,
                                                std::vector<std::string> script) {
   script[0] = kScripts + script[0];
   return joined(
