@@ -7,8 +7,8 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr double kPaceWindow = 30;  // seconds
-constexpr int kBarWidth = 24;
+constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; a guess from less time is none
+constexpr int kBarWidth = 24, kNarrowestBar = 6;
 
 std::string grouped(double value) {
   std::string digits = std::to_string(static_cast<long long>(std::llround(std::max(0.0, value))));
@@ -41,16 +41,20 @@ std::string activity(const ProgressPoint& point) {
   return "";
 }
 
+std::string bar_of(int percent, int width) {
+  const int filled = percent * width / 100;
+  std::string bar = "[" + std::string(static_cast<std::size_t>(filled), '=');
+  if (filled < width) bar += ">" + std::string(static_cast<std::size_t>(width - filled - 1), ' ');
+  return bar + "]";
+}
+
 // The facts after the step count, joined by `separator`.
 std::string facts(const ProgressPoint& point, const std::string& separator) {
   std::string text;
   if (point.loss) text += separator + "loss " + three_digits(*point.loss);
+  if (const std::string doing = activity(point); !doing.empty()) return text + separator + doing;
   if (point.samples_per_second > 0) text += separator + grouped(point.samples_per_second) + " samples/s";
-  if (const std::string doing = activity(point); !doing.empty()) {
-    text += separator + doing;
-  } else if (point.seconds_left) {
-    text += separator + duration_text(*point.seconds_left) + " left";
-  }
+  if (point.seconds_left) text += separator + duration_text(*point.seconds_left) + " left";
   return text;
 }
 
@@ -70,16 +74,15 @@ std::string duration_text(double seconds) {
 }
 
 std::string progress_bar(const ProgressPoint& point, int columns) {
-  const int filled = percent(point) * kBarWidth / 100;
-  std::string bar = "[" + std::string(static_cast<std::size_t>(filled), '=');
-  if (filled < kBarWidth) bar += ">" + std::string(static_cast<std::size_t>(kBarWidth - filled - 1), ' ');
   char count[64];
-  std::snprintf(count, sizeof count, "] %3d %%  %lld/%lld", percent(point),
-                static_cast<long long>(point.step), static_cast<long long>(point.total_steps));
-  bar += count + facts(point, "  ");
+  std::snprintf(count, sizeof count, "%3d %%  %lld/%lld", percent(point), static_cast<long long>(point.step),
+                static_cast<long long>(point.total_steps));
+  std::string text = count + facts(point, "  ");
   // A bar that wraps cannot be cleared again.
-  if (static_cast<int>(bar.size()) >= columns) bar.resize(static_cast<std::size_t>(std::max(0, columns - 1)));
-  return bar;
+  const int room = columns - 1, width = std::min(kBarWidth, room - static_cast<int>(text.size()) - 3);
+  if (width >= kNarrowestBar) return bar_of(percent(point), width) + " " + text;
+  if (static_cast<int>(text.size()) > room) text.resize(static_cast<std::size_t>(std::max(0, room)));
+  return text;
 }
 
 std::string progress_line(const ProgressPoint& point) {
@@ -93,7 +96,7 @@ std::optional<double> Pace::seconds_left(std::int64_t step, std::int64_t total, 
   while (recent_.size() > 2 && now - recent_[1].first >= kPaceWindow) recent_.pop_front();
   const double time = now - recent_.front().first;
   const auto steps = step - recent_.front().second;
-  if (steps <= 0 || time <= 0) return std::nullopt;
+  if (steps <= 0 || time < kPaceFrom) return std::nullopt;
   return static_cast<double>(total - step) * time / static_cast<double>(steps);
 }
 

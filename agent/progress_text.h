@@ -21,7 +21,7 @@ struct ProgressPoint {
   std::optional<double> seconds_left;
 };
 
-// "[=====>    ]  55 % 1290/2345  loss 0.312  9,800 samples/s  11 s left", at most `columns` wide.
+// "[=====>    ]  55 % 1290/2345  loss 0.312  9,800 samples/s  11 s left", narrower than `columns`.
 std::string progress_bar(const ProgressPoint& point, int columns);
 
 // "step 1290 of 2345 (55 %), loss 0.312, 9,800 samples/s, 11 s left"

@@ -259,10 +259,10 @@ bool Trainer::evaluate_now() {
     spdlog::info("step {}: test loss {:.4f}, accuracy {:.2f} %", step_, newest_evaluation_->loss,
                  newest_evaluation_->accuracy * 100);
   }
-  // Neither the rate nor the shares of the next line are to contain this evaluation.
-  report(Phase::kEvaluating);
+  // Neither rates nor the shares of the next line are to contain this evaluation.
   since_report_ = {};
   last_report_ = Clock::now();
+  report(Phase::kEvaluating);
   since_log_ = {};
   clock_.restart();
   return true;
