@@ -253,6 +253,9 @@ class Planner {
       Result<milliseconds> seconds = parse_seconds(*interval);
       if (!seconds.ok()) return seconds.status();
     }
+    if (config_ && (spec_.rendezvous.standalone || options_.has("rdzv_endpoint"))) {
+      no_effect("master_port", " on the built-in trainer");
+    }
     no_effect("start_method", ": dtrun starts programs, not Python functions");
     no_effect("monitor_interval", ": dtrun waits on events, it does not poll");
     no_effect("event_log_handler", ": see events.jsonl in --log_dir");

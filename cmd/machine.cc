@@ -119,7 +119,7 @@ std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowe
 }
 
 std::vector<int> read_gpu_nodes(const fs::path& root, const char* visible) {
-  const std::vector<int> present = present_gpus(root);
+  std::vector<int> present = present_gpus(root);
   if (visible == nullptr) return present;
   std::vector<int> chosen;
   std::istringstream entries(visible);

@@ -21,8 +21,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+
 Words command(Words options, const std::string& script) {
-  options.insert(options.begin(), {DTRUN_BIN_DIR "/dtrun", "--rdzv_id", "t"});
+  options.insert(options.begin(), {kDtrun, "--rdzv_id", "t"});
   options.insert(options.end(), {"--", "/bin/sh", "-c", script});
   return options;
 }
@@ -271,7 +273,7 @@ TEST_CASE("a script that lies anywhere runs with runpy, as its own main module")
   Folder folder;
   const auto script = folder.path() / "script";
   std::ofstream(script) << "import sys\nprint(__name__, sys.argv[1:], sys.argv[0] == __file__)\n";
-  Process job({DTRUN_BIN_DIR "/dtrun", "--run_path", script.string(), "a", "b"});
+  Process job({kDtrun, "--run_path", script.string(), "a", "b"});
   CHECK(job.wait() == 0);
   CHECK(job.out() == "[default:0] __main__ ['a', 'b'] True\n");
 }

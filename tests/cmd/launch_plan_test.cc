@@ -347,6 +347,15 @@ TEST_CASE("a config brings its launch section, overrides and a canonical text") 
   CHECK(good({"--lanes", "7", job.path()}).max_restarts == 5);
 }
 
+TEST_CASE("the built-in trainer has no use for a master port or virtual ranks, which is said") {
+  const Job job;
+  const Planned planned = plan({"--master_port", "5", "--virtual_local_rank", job.path()});
+  REQUIRE(planned.spec.ok());
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[0] == "--master_port has no effect on the built-in trainer");
+  CHECK(planned.notices[1] == "--virtual_local_rank has no effect on the built-in trainer");
+}
+
 TEST_CASE("a config that is missing, broken or names missing data is refused with the contract's code") {
   const Job job;
   CHECK(bad({"/nonexistent/job.json"}, kExitNoInput).find("/nonexistent/job.json") != std::string::npos);

@@ -106,7 +106,7 @@ TEST_CASE("an empty value is a value") {
   }
 }
 
-// torchrun's, 1.13 to 2.14.
+// torchrun's, 1.13 to 2.15.
 const char* const kTorchrunOptions[] = {"nnodes",
                                         "nproc_per_node",
                                         "rdzv_backend",
