@@ -43,8 +43,8 @@ HostAndPort split_endpoint(const std::string& text) {
 }
 
 // Faults and signals that a process cannot block end it before anybody can handle them.
-constexpr int kNotHandled[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGSEGV, SIGBUS, SIGFPE,
-                               SIGILL,  SIGABRT, SIGTRAP, SIGSYS,  SIGPROF};
+constexpr int kNotHandled[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGSEGV, SIGBUS,
+                               SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS,  SIGPROF};
 
 std::vector<std::string> signal_names() {
   std::vector<std::string> names;

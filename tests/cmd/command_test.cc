@@ -180,8 +180,22 @@ TEST_CASE("a port that somebody else has is refused before anything starts") {
   CHECK(job.err.find("Address already in use") != std::string::npos);
 }
 
+// MASTER_PORT, with the next port free for the coordinator.
+int free_pair() {
+  for (;;) {
+    const int port = free_port();
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in next{};
+    next.sin_family = AF_INET;
+    next.sin_port = htons(static_cast<std::uint16_t>(port + 1));
+    const bool free = port < 65535 && bind(fd, reinterpret_cast<sockaddr*>(&next), sizeof next) == 0;
+    close(fd);
+    if (free) return port;
+  }
+}
+
 TEST_CASE("torchrun's static rendezvous: two agents, a master address and port, ranks as given") {
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(free_pair());
   const auto node = [&](const std::string& rank) {
     return command(
         {"--nnodes", "2", "--node_rank", rank, "--master_addr", "127.0.0.1", "--master_port", port},
