@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <fstream>
 #include <system_error>
 
 #include "agent/local_address.h"
@@ -80,25 +79,12 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
                }),
       view_(console_),
       log_(prepared_event_file(spec), host_name()),
-      outputs_(spec, host_name()),
+      planner_(spec, own_environment(), token_),
       outsiders_(has_other_children({guardian.pid()})),
-      inherited_(own_environment()),
-      hang_guard_(loop_, console_, {spec.hang_heartbeat.count(), spec.hang_stall.count()}, inherited_,
+      hang_guard_(loop_, console_, {spec.hang_heartbeat.count(), spec.hang_stall.count()}, own_environment(),
                   hang_view()) {
-  setting_ = {spec.run_id,
-              spec.role,
-              spec.max_restarts,
-              spec.omp_num_threads,
-              token_,
-              spec.virtual_local_rank,
-              spec.rendezvous.master_address};
   identity_.member_id = random_id();
   identity_.host = host_name();
-}
-
-Driver::~Driver() {
-  std::error_code ignored;
-  if (!scratch_.empty()) std::filesystem::remove_all(scratch_, ignored);
 }
 
 int Driver::run() {
@@ -315,68 +301,9 @@ void Driver::act(const action::StartWorkers& a) {
     std::filesystem::remove(run_dir(spec_) / "report.json", ignored);
   }
   for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
-    start_worker(plan_worker(a.assignment, local_rank));
+    start_worker(planner_.plan(console_, a.assignment, local_rank));
   }
   hang_guard_.watch();
-}
-
-WorkerPlan Driver::plan_worker(const Assignment& assignment, int local_rank) {
-  WorkerPlan plan;
-  plan.generation = assignment.generation;
-  plan.local_rank = local_rank;
-  plan.rank = assignment.here().first_rank + local_rank;
-  plan.control = trainer_ != nullptr;
-  plan.log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan.generation, plan.rank);
-  std::error_code ignored;  // opening the files tells
-  if (!plan.log_dir.empty()) std::filesystem::create_directories(plan.log_dir, ignored);
-  plan.out = outputs_.plan(console_, Console::Stream::kOut, plan.rank, local_rank, plan.log_dir);
-  plan.err = outputs_.plan(console_, Console::Stream::kErr, plan.rank, local_rank, plan.log_dir);
-  if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
-    plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
-  }
-  // dtrun-worker says over the control socket why it failed.
-  std::filesystem::path error_dir = std::filesystem::absolute(plan.log_dir, ignored);
-  if (plan.log_dir.empty()) error_dir = plan.control ? "" : scratch_dir(plan.rank);
-  if (!error_dir.empty()) {
-    plan.error_file = error_dir / "error.json";
-    std::filesystem::remove(plan.error_file, ignored);
-  }
-  plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
-                                        plan.control ? kControlFd : -1, plan.error_file.string());
-  plan.argv = trainer_ != nullptr
-                  ? std::vector<std::string>{trainer_->worker_binary.string()}
-                  : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
-  prepare_hang_files(&plan);
-  return plan;
-}
-
-// A folder for files of a worker that are no logs, or whose job has no log directory; empty if there is no
-// room for it.
-std::filesystem::path Driver::scratch_dir(int rank) {
-  std::error_code error;
-  if (scratch_.empty()) {
-    std::string path = (std::filesystem::temp_directory_path(error) / "dtrun-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) return {};
-    scratch_ = path;
-  }
-  std::filesystem::path dir = scratch_ / std::to_string(rank);
-  std::filesystem::create_directories(dir, error);
-  return dir;
-}
-
-// What hang detection leaves to the worker, and about it. The heartbeat file exists before the worker does,
-// so that a program may set its time (os.utime) as well as touch it.
-void Driver::prepare_hang_files(WorkerPlan* plan) {
-  const std::string name = std::string(kEnvHeartbeatFile) + "=";
-  std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
-  const bool heartbeats = spec_.hang_heartbeat.count() > 0;
-  if (!heartbeats && spec_.hang_stall.count() == 0) return;
-  const std::filesystem::path dir = scratch_dir(plan->rank);
-  plan->stacks_file = (plan->log_dir.empty() ? dir : plan->log_dir) / "stacks.txt";
-  if (!heartbeats || plan->control || dir.empty()) return;
-  plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
-  std::ofstream(plan->heartbeat_file).close();
-  plan->environment.push_back(name + plan->heartbeat_file.string());
 }
 
 HangGuard::View Driver::hang_view() {

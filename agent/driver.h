@@ -12,7 +12,6 @@
 
 #include "agent/console.h"
 #include "agent/decide.h"
-#include "agent/environment.h"
 #include "agent/events.h"
 #include "agent/guardian.h"
 #include "agent/hang_guard.h"
@@ -22,9 +21,9 @@
 #include "agent/master_port.h"
 #include "agent/messages.h"
 #include "agent/oom.h"
-#include "agent/output_plan.h"
 #include "agent/progress_view.h"
 #include "agent/signals.h"
+#include "agent/worker_planner.h"
 #include "agent/worker_process.h"
 
 namespace dtrun::agent {
@@ -33,7 +32,6 @@ class Driver {
  public:
   // `token` is the guardian's.
   Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signals& signals);
-  ~Driver();
 
   // Until the job has ended here; the exit code of the contract.
   int run();
@@ -68,13 +66,10 @@ class Driver {
   void act(const action::Report& a);
   void act(const action::End& a);
 
-  WorkerPlan plan_worker(const Assignment& assignment, int local_rank);
   void start_worker(WorkerPlan plan);
   std::string write_report_file(const JobEnd& job);
   JobEnd unreported_end(int exit_code) const;
   control::FromAgent start_message() const;
-  std::filesystem::path scratch_dir(int rank);
-  void prepare_hang_files(WorkerPlan* plan);
   HangGuard::View hang_view();
   void note_cause(WorkerOutcome* outcome);
   void sweep(const std::string& token);
@@ -93,12 +88,9 @@ class Driver {
   ProgressView view_;
   EventLog log_;
   Identity identity_;
-  OutputPlanner outputs_;
-  Descriptor master_port_;         // keeps the port free for rank 0
-  std::filesystem::path scratch_;  // what workers and their agent leave for each other where it is no log
-  const bool outsiders_;           // this process had children before the job began
-  std::vector<std::string> inherited_;
-  WorkerSetting setting_;
+  WorkerPlanner planner_;
+  Descriptor master_port_;  // keeps the port free for rank 0
+  const bool outsiders_;    // this process had children before the job began
 
   State state_;
   std::deque<Event> events_;

@@ -100,7 +100,7 @@ std::optional<pid_t> oom_victim(std::string_view line) {
 }
 
 fs::path oom_counter(const std::string& cgroup, const std::string& mountinfo) {
-  const fs::path machine = "/proc/vmstat";
+  fs::path machine = "/proc/vmstat";
   const auto hierarchy = memory_hierarchy(cgroup);
   if (!hierarchy) return machine;
   const auto mount = mount_of(hierarchy->unified, mountinfo);

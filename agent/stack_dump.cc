@@ -25,6 +25,8 @@ constexpr auto kOneTool = 10s;
 // Data loaders and the like would fill the file; the worker itself comes first.
 constexpr std::size_t kToolProcesses = 4, kListedProcesses = 32;
 
+constexpr char kInKernel[] = "in the kernel:";  // the last part of a dump
+
 std::string text_in(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -100,10 +102,11 @@ std::deque<std::vector<std::string>> tools_for(std::vector<pid_t> pids,
   const auto py_spy = in_path("py-spy", environment), gdb = in_path("gdb", environment);
   for (pid_t pid : pids) {
     const std::string number = std::to_string(pid);
-    if (py_spy && is_python(pid)) {
-      tools.push_back({*py_spy, "dump", "--pid", number});
-    } else if (gdb) {
-      tools.push_back({*gdb, "-nx", "-batch", "-p", number, "-ex", "thread apply all backtrace 40"});
+    if (py_spy && is_python(pid)) tools.push_back({*py_spy, "dump", "--pid", number});
+    if (gdb) {
+      tools.push_back({*gdb, "-nx", "-batch", "-iex", "set auto-load python-scripts off", "-iex",
+                       "set auto-load gdb-scripts off", "-iex", "set print frame-arguments none", "-iex",
+                       "set width 0", "-p", number, "-ex", "thread apply all backtrace 40"});
     }
   }
   return tools;
@@ -143,7 +146,7 @@ StackDump::StackDump(Loop& loop, pid_t group, fs::path file, const std::vector<s
   std::error_code ignored;
   fs::remove(file_, ignored);
   append(thread_states(pids, false));
-  tools_ = tools_for(pids, environment_);
+  if (!file_.empty()) tools_ = tools_for(pids, environment_);
   // Never calls back from within the constructor.
   timer_ = loop_.call_at(Loop::Clock::now(), [this] {
     timer_.reset();
@@ -155,7 +158,7 @@ StackDump::~StackDump() { stop_tool(); }
 
 void StackDump::next_tool() {
   if (tools_.empty() || Loop::Clock::now() >= deadline_) {
-    append("\nin the kernel:\n" + thread_states(members_of(group_), true));
+    append("\n" + std::string(kInKernel) + "\n" + thread_states(members_of(group_), true));
     return done_();
   }
   const std::vector<std::string> argv = std::move(tools_.front());
@@ -164,9 +167,7 @@ void StackDump::next_tool() {
 }
 
 void StackDump::run(const std::vector<std::string>& argv) {
-  std::string title;
-  for (const std::string& word : argv) title += (title.empty() ? "\n" : " ") + word;
-  append(title + "\n");
+  append("\n" + argv[0] + ":\n");
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Descriptor out(open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   auto pid = spawn({argv, environment_, null.get(), out.get(), out.get(), -1, {}});
@@ -205,12 +206,14 @@ void StackDump::append(const std::string& text) const {
 }
 
 std::vector<std::string> StackDump::in_short(const fs::path& file) {
-  static constexpr std::size_t kLines = 30, kLength = 160;
+  static constexpr std::size_t kLines = 24, kLength = 160;
   std::vector<std::string> lines;
   std::ifstream in(file);
-  for (std::string line; lines.size() < kLines && std::getline(in, line);) {
-    const bool noise = line.empty() || line.starts_with("[New LWP") || line.starts_with("warning:");
-    if (!noise) lines.push_back(printable(line.substr(0, kLength)));
+  for (std::string line; lines.size() < kLines && std::getline(in, line) && line != kInKernel;) {
+    // Threads and frames; tools say more than that.
+    for (const char* start : {"process ", "  thread ", "Thread ", "#", "    "}) {
+      if (line.starts_with(start)) lines.push_back(printable(line.substr(0, kLength)));
+    }
   }
   return lines;
 }

@@ -1,0 +1,41 @@
+// What each worker of a generation is started with: command line, environment, CPUs, and the files and
+// folders that it and the agent leave for each other. Makes the folders; starts nothing.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "agent/assignment.h"
+#include "agent/console.h"
+#include "agent/environment.h"
+#include "agent/job_spec.h"
+#include "agent/output_plan.h"
+#include "agent/worker_process.h"
+
+namespace dtrun::agent {
+
+class WorkerPlanner {
+ public:
+  // `inherited`: this process's environment. `token`: the guardian's.
+  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token);
+  ~WorkerPlanner();  // removes what is no log
+  WorkerPlanner(const WorkerPlanner&) = delete;
+
+  WorkerPlan plan(Console& console, const Assignment& assignment, int local_rank);
+
+ private:
+  void plan_output(Console& console, WorkerPlan* plan);
+  void plan_error_file(WorkerPlan* plan);
+  void plan_hang_files(WorkerPlan* plan);
+  std::filesystem::path scratch_dir(int rank);
+
+  const JobSpec& spec_;
+  const BuiltinTrainer* const trainer_;  // null for another program
+  const std::vector<std::string> inherited_;
+  const WorkerSetting setting_;
+  OutputPlanner outputs_;
+  std::filesystem::path scratch_;
+};
+
+}  // namespace dtrun::agent
