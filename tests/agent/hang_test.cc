@@ -127,14 +127,24 @@ TEST_CASE("processes that come and go are work, also when their CPU time goes wi
 TEST_CASE("an agent that was stopped itself wakes up without killing anybody") {
   Node node(kBeats, 1);
   node.signs[0].beat = 1;
-  CHECK(node.passes(24000).empty());
-  node.now += 3600000;  // SIGSTOP, or a suspended machine
+  CHECK(node.passes(34000).empty());  // it has been silent for 29 s of the 30
+  node.now += 3600000;                // SIGSTOP, or a suspended machine
   CHECK(node.detector.look(node.signs, false, node.now).empty());
   node.signs[0].beat = 2;  // the worker wakes up a little later
   CHECK(node.passes(24000).empty());
   node.now += 3600000;
   CHECK(node.detector.look(node.signs, false, node.now).empty());
   CHECK(node.passes(12000).size() == 1);  // it did not
+}
+
+TEST_CASE("what an agent slept through is not held against its workers later either") {
+  Node node(kBeats, 1);
+  node.signs[0].beat = 1;
+  CHECK(node.passes(5000).empty());
+  node.now += 3600000;
+  CHECK(node.detector.look(node.signs, false, node.now).empty());
+  CHECK(node.passes(12000).empty());
+  CHECK(node.passes(20000).size() == 1);
 }
 
 TEST_CASE("a worker that waits for us to read its output does not hang") {
