@@ -323,11 +323,13 @@ HangGuard::View Driver::hang_view() {
   return view;
 }
 
-// A SIGKILL that nobody here sent may have been the kernel's.
+// A SIGKILL that nobody here sent may have been the kernel's; a shell passes on its program's as exit code.
 void Driver::note_cause(WorkerOutcome* outcome) {
   const bool ours = outcome->cause != EndCause::kUnknown || state_.group.signals.count(SIGKILL) > 0;
-  if (outcome->signal != SIGKILL || ours) return;
-  if (oom_.killed(outcome->pid)) outcome->cause = EndCause::kOutOfMemory;
+  if (ours || outcome->ok()) return;
+  const bool shell = outcome->signal == 0 && outcome->exit_code == exit_code_of_signal(SIGKILL);
+  const bool killed = outcome->signal == SIGKILL ? oom_.killed(outcome->pid) : shell && oom_.killed_another();
+  if (killed) outcome->cause = EndCause::kOutOfMemory;
 }
 
 void Driver::start_worker(WorkerPlan plan) {

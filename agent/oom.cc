@@ -129,14 +129,15 @@ OomWatch OomWatch::of_this_process() {
 
 bool OomWatch::killed(pid_t pid) {
   const bool named = named_by_kernel(pid);
+  if (kernel_log_.open() && !named) return false;
+  return killed_another() || named;
+}
+
+bool OomWatch::killed_another() {
   const auto kills = oom_kills(text_in(counter_));
-  if (!accounted_ || !kills) return named;
-  if (*kills <= *accounted_) return named;
-  if (named || !kernel_log_.open()) {
-    ++*accounted_;
-    return true;
-  }
-  return false;
+  if (!accounted_ || !kills || *kills <= *accounted_) return false;
+  ++*accounted_;
+  return true;
 }
 
 // Each read of /dev/kmsg gives one record; a record that was overwritten before we came gives EPIPE.

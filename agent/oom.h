@@ -37,6 +37,9 @@ class OomWatch {
   // Whether `pid`, which has just been found dead of a SIGKILL that we did not send, was such a victim. By
   // the counter alone each kill explains one death.
   bool killed(pid_t pid);
+  // Whether some process of ours was that nobody asked about yet: the program behind a shell that ended with
+  // 137, say.
+  bool killed_another();
 
  private:
   bool named_by_kernel(pid_t pid);

@@ -10,9 +10,10 @@ bool is_deterministic_failure(int exit_code) {
 }
 
 std::string describe_exit(int exit_code, int signal, EndCause cause) {
-  if (signal == 0) return "exit code " + std::to_string(exit_code);
-  std::string text = "signal " + std::to_string(signal);
-  if (const char* name = sigabbrev_np(signal)) text += std::string(" (SIG") + name + ")";
+  std::string text =
+      signal == 0 ? "exit code " + std::to_string(exit_code) : "signal " + std::to_string(signal);
+  const char* name = signal == 0 ? nullptr : sigabbrev_np(signal);
+  if (name != nullptr) text += std::string(" (SIG") + name + ")";
   if (cause == EndCause::kOutOfMemory) text += ": out of memory";
   if (cause == EndCause::kHung) text += ": it hung";
   return text;

@@ -67,6 +67,10 @@ TEST_CASE("by the counter alone each kill explains one death, and what was befor
   CHECK(watch.killed(1));
   CHECK(watch.killed(2));
   CHECK_FALSE(watch.killed(3));
+  CHECK_FALSE(watch.killed_another());
+  write(counter, "oom_kill 8\n");
+  CHECK(watch.killed_another());
+  CHECK_FALSE(watch.killed_another());
 }
 
 TEST_CASE("the kernel's log tells which death it was") {
@@ -91,12 +95,16 @@ TEST_CASE("a worker that the kernel kills for want of memory is reported as such
   }
   write(group / "memory.limit_in_bytes", "100M");
   write(group / "memory.memsw.limit_in_bytes", "100M");
-  std::string command = "echo $$ > " + (group / "cgroup.procs").string() + "; exec ";
-  for (const auto& word : agent_with({"--nproc", "2"}, {"eat"})) command += word + " ";
-  {
+  const std::string shell = binary("test_worker") + " eat; exit $?";
+  const std::pair<std::vector<std::string>, std::string> programs[] = {
+      {agent_with({"--nproc", "2"}, {"eat"}), "signal 9 (SIGKILL): out of memory\n"},
+      {agent({"--nproc", "2", "--", "/bin/sh", "-c", shell}), "exit code 137: out of memory\n"}};
+  for (const auto& [argv, ending] : programs) {
+    std::string command = "echo $$ > " + (group / "cgroup.procs").string() + "; exec ";
+    for (const auto& word : argv) command += "'" + word + "' ";
     Process job({"/bin/sh", "-c", command});
     CHECK(job.wait() == 137);
-    CHECK(job.err().find("failed first: signal 9 (SIGKILL): out of memory\n") != std::string::npos);
+    CHECK(job.err().find("failed first: " + ending) != std::string::npos);
   }
   CHECK(eventually([&] { return fs::remove(group, error); }));
   Process other(agent_with({}, {"signal", std::to_string(SIGKILL)}));

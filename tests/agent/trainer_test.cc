@@ -1,5 +1,6 @@
 // The control protocol with workers of the built-in trainer's kind, and jobs of two agents: real processes.
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "tests/agent/agent_process.h"
 #include "tests/support/ports.h"
@@ -64,15 +65,25 @@ TEST_CASE("two agents on one host make one job, and the hosting one ends last") 
   CHECK(second.out().find("[default:2] rank 2 of 3 at 127.0.0.1\n") != std::string::npos);
 }
 
-TEST_CASE("a failure on one node stops the other, and both report it with its exit code") {
+TEST_CASE("a failure on one node stops the other, and both report the same with its exit code") {
   const std::string port = free_port();
   const std::string script = "[ $RANK = 1 ] && exit 8; exec sleep 1000";
-  Process first(agent({"--nodes", "2", "--port", port, "--", "/bin/sh", "-c", script}));
-  Process second(agent({"--nodes", "2", "--port", port, "--", "/bin/sh", "-c", script}));
+  const Folder logs[2];
+  const auto node = [&](int i) {
+    return agent({"--nodes", "2", "--port", port, "--log_dir", logs[i].path().string(), "--", "/bin/sh", "-c",
+                  script});
+  };
+  Process first(node(0)), second(node(1));
   CHECK(first.wait() == 8);
   CHECK(second.wait() == 8);
   CHECK(first.err().find("rank 1 on ") != std::string::npos);
   CHECK(second.err().find("rank 1 on ") != std::string::npos);
+  const auto a = nlohmann::json::parse(slurp(logs[0].path() / "test/report.json"));
+  const auto b = nlohmann::json::parse(slurp(logs[1].path() / "test/report.json"));
+  CHECK(a["first_failure"]["rank"] == 1);
+  CHECK(a["first_failure"] == b["first_failure"]);
+  CHECK(a["followers"] == b["followers"]);
+  CHECK(a["followers"].size() == 1);
 }
 
 TEST_CASE("who ends early waits for nobody, and the store stays for the others") {
