@@ -1,5 +1,7 @@
 """broadcast, all_reduce, all_gather, a sub-group and the store, through the default env:// initialisation."""
 
+import sys
+
 import torch
 import torch.distributed as dist
 
@@ -17,6 +19,7 @@ pair = torch.tensor([float(rank)])
 if rank < 2:
     dist.all_reduce(pair, op=dist.ReduceOp.MAX, group=first_two)
 dist.barrier()
-print(f"rank {rank} of {world_size}: {word.tolist()} {total.tolist()} {torch.cat(everyone).tolist()} {pair.tolist()}",
-      flush=True)
+# One write: torchrun's workers share its stdout, and print() writes the newline apart.
+sys.stdout.write(f"rank {rank} of {world_size}: {word.tolist()} {total.tolist()} {torch.cat(everyone).tolist()} "
+                 f"{pair.tolist()}\n")
 dist.destroy_process_group()

@@ -6,6 +6,7 @@ Every rank prints which samples it saw and the checksum of its final parameters.
 import argparse
 import hashlib
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -45,7 +46,8 @@ def main():
     parameters = hashlib.sha256()
     for parameter in model.parameters():
         parameters.update(parameter.detach().numpy().tobytes())
-    print(f"rank {rank} local {local_rank} samples {seen.hexdigest()} parameters {parameters.hexdigest()}", flush=True)
+    # One write: torchrun's workers share its stdout, and print() writes the newline apart.
+    sys.stdout.write(f"rank {rank} local {local_rank} samples {seen.hexdigest()} parameters {parameters.hexdigest()}\n")
     dist.destroy_process_group()
 
 

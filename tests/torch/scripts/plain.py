@@ -6,6 +6,7 @@ import sys
 NAMES = ("RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
          "TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE")
 
-print(" ".join(f"{name}={os.environ.get(name)}" for name in NAMES.split()), sys.argv[1:], flush=True)
+# One write: torchrun's workers share its stdout, and print() writes the newline apart.
+sys.stdout.write(" ".join(f"{name}={os.environ.get(name)}" for name in NAMES.split()) + f" {sys.argv[1:]}\n")
 if "--fail" in sys.argv and os.environ["RANK"] == "1":
     sys.exit(17)
