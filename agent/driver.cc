@@ -79,7 +79,7 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
                }),
       view_(console_),
       log_(prepared_event_file(spec), host_name()),
-      planner_(spec, own_environment(), token_),
+      planner_(spec, own_environment(), token_, guardian.scratch()),
       outsiders_(has_other_children({guardian.pid()})),
       hang_guard_(loop_, console_, {spec.hang_heartbeat.count(), spec.hang_stall.count()}, own_environment(),
                   hang_view()) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 
 #include "agent/proc_scan.h"
 
@@ -30,7 +31,7 @@ void kill_all(const std::string& token) {
   }
 }
 
-[[noreturn]] void stand_guard(int lifeline, const std::string& token) {
+[[noreturn]] void stand_guard(int lifeline, const std::string& token, const std::filesystem::path& scratch) {
   setsid();
   sigset_t all;
   sigfillset(&all);
@@ -47,6 +48,8 @@ void kill_all(const std::string& token) {
   while (read(3, &nothing, 1) < 0 && errno == EINTR) {
   }
   kill_all(token);
+  std::error_code ignored;
+  std::filesystem::remove_all(scratch, ignored);
   _exit(0);
 }
 
@@ -60,7 +63,7 @@ bool Guardian::start() {
   const pid_t pid = fork();
   if (pid == 0) {
     write_end.reset();
-    stand_guard(read_end.get(), token_);
+    stand_guard(read_end.get(), token_, scratch_);
   }
   if (pid < 0) return false;
   pid_ = pid;

@@ -1,11 +1,13 @@
 // A tiny process that outlives the agent by a moment: should the agent die, even by SIGKILL, it kills every
-// process that carries the agent's token, then ends. It ignores signals, lives in its own session, and is
-// dismissed when the agent ends in an orderly way.
+// process that carries the agent's token, removes its temporary files, then ends. It ignores signals, lives
+// in its own session, and is dismissed when the agent ends in an orderly way.
 #pragma once
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "agent/descriptor.h"
 
@@ -13,7 +15,9 @@ namespace dtrun::agent {
 
 class Guardian {
  public:
-  explicit Guardian(std::string token) : token_(std::move(token)) {}
+  // `scratch`: a folder of temporary files that need not exist.
+  Guardian(std::string token, std::filesystem::path scratch)
+      : token_(std::move(token)), scratch_(std::move(scratch)) {}
   ~Guardian() { dismiss(); }
   Guardian(const Guardian&) = delete;
 
@@ -23,6 +27,7 @@ class Guardian {
   void dismiss();
 
   pid_t pid() const { return pid_; }
+  const std::filesystem::path& scratch() const { return scratch_; }
   // It was reaped elsewhere.
   void forget() {
     pid_ = -1;
@@ -31,6 +36,7 @@ class Guardian {
 
  private:
   std::string token_;
+  std::filesystem::path scratch_;
   pid_t pid_ = -1;
   Descriptor lifeline_;  // the only write end: its closing is the news of the agent's death
 };

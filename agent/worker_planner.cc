@@ -1,6 +1,7 @@
 #include "agent/worker_planner.h"
 
-#include <cstdlib>
+#include <sys/stat.h>
+
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -27,16 +28,17 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
 }  // namespace
 
 WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited,
-                             const std::string& token)
+                             const std::string& token, fs::path scratch)
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       inherited_(std::move(inherited)),
       setting_(setting_of(spec, token)),
-      outputs_(spec, host_name()) {}
+      outputs_(spec, host_name()),
+      scratch_(std::move(scratch)) {}
 
 WorkerPlanner::~WorkerPlanner() {
   std::error_code ignored;
-  if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
+  if (scratch_made_) fs::remove_all(scratch_, ignored);
 }
 
 WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int local_rank) {
@@ -101,12 +103,10 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
 // A folder for files of a worker that are no logs, or whose job has no log directory; empty if there is no
 // room for it.
 fs::path WorkerPlanner::scratch_dir(int rank) {
+  // Nobody else's business, and never a folder that somebody else has put there.
+  if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) return {};
+  scratch_made_ = true;
   std::error_code error;
-  if (scratch_.empty()) {
-    std::string path = (fs::temp_directory_path(error) / "dtrun-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) return {};
-    scratch_ = path;
-  }
   fs::path dir = scratch_ / std::to_string(rank);
   fs::create_directories(dir, error);
   return dir;

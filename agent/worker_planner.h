@@ -17,8 +17,9 @@ namespace dtrun::agent {
 
 class WorkerPlanner {
  public:
-  // `inherited`: this process's environment. `token`: the guardian's.
-  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token);
+  // `inherited`: this process's environment. `token` and `scratch`: the guardian's.
+  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token,
+                std::filesystem::path scratch);
   ~WorkerPlanner();  // removes what is no log
   WorkerPlanner(const WorkerPlanner&) = delete;
 
@@ -35,7 +36,8 @@ class WorkerPlanner {
   const std::vector<std::string> inherited_;
   const WorkerSetting setting_;
   OutputPlanner outputs_;
-  std::filesystem::path scratch_;
+  const std::filesystem::path scratch_;
+  bool scratch_made_ = false;
 };
 
 }  // namespace dtrun::agent

@@ -86,13 +86,17 @@ TEST_CASE("a worker's children and daemons do not outlive it") {
 
 TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and no guardian") {
   const std::string run_id = "run-" + dtrun::random_id();
-  Process job(agent_with({"--nproc", "2", "--run_id", run_id}, {"family", run_id}));
+  const Folder temporary;
+  Process job(agent_with({"--nproc", "2", "--run_id", run_id}, {"family", run_id}),
+              {"TMPDIR=" + temporary.path().string()});
   REQUIRE(job.wait_for_out("[default:0] child"));
   REQUIRE(job.wait_for_out("[default:1] child"));
   CHECK(dtrun::test::processes_with(run_id).size() >= 2 + 2 * 3);  // agent, guardian, two families
+  CHECK_FALSE(std::filesystem::is_empty(temporary.path()));
   job.signal(SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);
   CHECK(none_left(run_id));
+  CHECK(std::filesystem::is_empty(temporary.path()));
 }
 
 TEST_CASE("an orderly end leaves no guardian") {
