@@ -1,10 +1,8 @@
 // One generation as the coordinator assigned it: the nodes, their ranks, and where rank 0 is found.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace dtrun::agent {
 
@@ -19,13 +17,15 @@ struct Assignment {
   std::int64_t generation = 0;
   int group_rank = 0;  // of this node
   int world_size = 1;
-  std::vector<AssignedNode> nodes;  // in group-rank order; this node is nodes[group_rank]
-  int restart_count = 0;            // job-wide, worker failures only
+  int node_count = 1;
+  AssignedNode node;           // this one
+  int restart_count = 0;       // job-wide, worker failures only
+  int membership_changes = 0;  // job-wide: nodes lost or taken in
   std::string master_address;
   int master_port = 0;
   std::string reason;  // why this generation was formed, one sentence
 
-  const AssignedNode& here() const { return nodes[static_cast<std::size_t>(group_rank)]; }
+  const AssignedNode& here() const { return node; }
 };
 
 }  // namespace dtrun::agent

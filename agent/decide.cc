@@ -17,6 +17,16 @@ constexpr Millis kCauseWait = 3000;
 constexpr Millis kSameSignal = 250;
 constexpr Millis kMembersNotice = 2000;
 constexpr Millis kMembersDeadline = 15000;
+// A lost coordinator that is back this soon is not worth a line on the terminal.
+constexpr Millis kBlip = 1000;
+
+// When a coordinator that is not there is no longer waited for.
+Millis link_deadline_of(const State& s) {
+  if (!s.link.ever_connected) return s.started_at + s.settings.join_timeout;
+  const Settings& settings = s.settings;
+  return s.link.lost_at + (s.link.separate ? std::max(settings.coordinator_timeout, settings.join_timeout)
+                                           : settings.coordinator_timeout);
+}
 
 std::string seconds(Millis ms) { return std::to_string(std::max<Millis>(0, (ms + 999) / 1000)) + " s"; }
 
@@ -31,13 +41,10 @@ class Step {
   std::vector<Action> take() { return std::move(out_); }
 
   void on(const event::Connected&) {
-    // The coordinator counted this node as lost when the stream broke: what runs here belongs to a generation
-    // that is over.
-    const bool again = s.link.ever_connected;
     s.link.connected = s.link.ever_connected = true;
+    s.link.tell_at.reset();
     if (ending()) return;
-    emit(action::SendJoin{generation(), generation() > 0 ? s.group.assignment.group_rank : -1});
-    if (again && workers_run()) stop_workers("the connection to the coordinator was interrupted");
+    emit(action::SendJoin{s.group.assignment});
   }
 
   void on(const event::Disconnected& e) {
@@ -45,9 +52,7 @@ class Step {
       s.link.connected = false;
       s.link.lost_at = now_;
       s.link.heartbeat_at.reset();
-      if (!ending()) {
-        print(e.why + "; workers keep running, trying again for " + seconds(s.settings.coordinator_timeout));
-      }
+      s.link.tell_at = now_ + kBlip;
     }
     s.link.why_lost = e.why;
     if (!s.notice_at) s.notice_at = now_ + kNoticeEvery;
@@ -58,10 +63,25 @@ class Step {
     s.link.address = e.address;
     s.link.heartbeat_interval = std::max<Millis>(1, e.heartbeat_interval);
     s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
+    s.link.separate = e.separate;
+    if (ending()) return;
+    if (std::exchange(s.link.told, false)) {
+      print(e.resumed ? "connected to the coordinator again; the workers were not interrupted"
+                      : "connected to the coordinator again");
+    }
+    if (e.resumed) return say_again();
+    if (workers_run()) stop_workers("the connection to the coordinator was lost for too long");
   }
 
   void on(const event::Waiting& e) {
     if (ending()) return;
+    if (e.restart_in > 0) {
+      if (s.told_restart != e.reason) print(e.reason + " in " + seconds(e.restart_in));
+      s.told_restart = e.reason;
+      s.waiting = e;
+      s.notice_at.reset();
+      return;
+    }
     const bool news = !s.waiting || s.waiting->joined != e.joined || s.waiting->spare != e.spare;
     s.waiting = e;
     if (!s.waiting_since) s.waiting_since = now_;
@@ -151,6 +171,7 @@ class Step {
       emit(action::SendHeartbeat{generation()});
       s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
     }
+    if (due(s.link.tell_at)) tell_lost();
     if (due(s.group.kill_at)) kill_workers();
     if (due(s.group.broken_at)) cause_unknown();
     if (due(s.notice_at)) notice();
@@ -241,8 +262,10 @@ class Step {
   bool is_retryable(const WorkerOutcome& outcome) const {
     if (outcome.signal != 0) return true;
     if (s.settings.builtin) return !is_deterministic_failure(outcome.exit_code);
-    // A wrong command line (2, by old custom) and the sysexits.h range.
-    return outcome.exit_code != 2 && (outcome.exit_code < 64 || outcome.exit_code > 78);
+    const auto& codes = s.settings.no_restart_exit_codes;
+    return std::none_of(codes.begin(), codes.end(), [&](const auto& range) {
+      return range.first <= outcome.exit_code && outcome.exit_code <= range.second;
+    });
   }
 
   void failed(const WorkerOutcome& outcome) {
@@ -263,6 +286,7 @@ class Step {
 
   void report_failure(const WorkerOutcome& outcome) {
     s.group.failure_sent = !outcome.collateral;
+    s.group.reported = outcome;
     emit(action::SendFailure{generation(), outcome});
   }
 
@@ -303,10 +327,29 @@ class Step {
   void close_generation() {
     if (s.group.closed) return;
     s.group.closed = true;
+    send_end();
+  }
+
+  void send_end() {
     if (all_ok() && !s.group.stopping) return emit(action::SendFinished{generation()});
     action::SendStopped stopped{generation(), {}};
     for (const auto& outcome : s.group.outcomes) stopped.outcomes.push_back(*outcome);
     emit(std::move(stopped));
+  }
+
+  // What the coordinator may have missed, or, if it is another one, cannot know.
+  void say_again() {
+    if (s.group.reported) emit(action::SendFailure{generation(), *s.group.reported});
+    if (s.group.closed && generation() > 0) send_end();
+    emit(action::SendHeartbeat{generation()});
+  }
+
+  void tell_lost() {
+    s.link.tell_at.reset();
+    if (s.link.connected || ending()) return;
+    s.link.told = true;
+    const std::string meanwhile = workers_run() ? "; workers keep running" : "";
+    print(s.link.why_lost + meanwhile + ", trying again for " + seconds(link_deadline() - now_));
   }
 
   void start_next() {
@@ -319,16 +362,16 @@ class Step {
     s.group.outcomes.resize(static_cast<std::size_t>(s.settings.nproc));
     s.completion.reset();
     emit(action::StartWorkers{std::move(assignment)});
+    emit(action::SendHeartbeat{generation()});
   }
 
   void announce(const Assignment& to) {
     if (generation() == 0) return;
     if (to.restart_count > s.group.assignment.restart_count) {
-      print(to.reason + "; restart " + std::to_string(to.restart_count) + " of " +
-            std::to_string(s.settings.max_restarts));
+      if (s.told_restart != to.reason) print(to.reason);
     } else {
       print(to.reason + "; going on with " + count(to.world_size, "worker") + " on " +
-            count(static_cast<int>(to.nodes.size()), "node"));
+            count(to.node_count, "node"));
     }
   }
 
@@ -375,14 +418,15 @@ class Step {
            seconds(*s.waiting_since + s.settings.join_timeout - now_) + " left";
   }
 
-  Millis link_deadline() const {
-    return s.link.ever_connected ? s.link.lost_at + s.settings.coordinator_timeout
-                                 : s.started_at + s.settings.join_timeout;
-  }
+  Millis link_deadline() const { return link_deadline_of(s); }
 
   void check_link() {
     if (s.link.connected || ending() || now_ < link_deadline()) return;
-    if (s.link.ever_connected) {
+    if (s.link.ever_connected && s.link.separate) {
+      give_up(kExitUnavailable, "the store at " + s.settings.endpoint + " is gone for " +
+                                    seconds(now_ - s.link.lost_at) + " (" + s.link.why_lost +
+                                    "). Start it again, and the job on all nodes");
+    } else if (s.link.ever_connected) {
       give_up(
           kExitUnavailable,
           "the coordinator at " + s.settings.endpoint + " is gone for " +
@@ -437,8 +481,8 @@ std::optional<Millis> next_deadline(const State& s) {
   consider(s.members_notice_at);
   consider(s.members_deadline);
   if (!s.link.connected && s.told_signal == 0 && !s.give_up && !s.job_end) {
-    consider(s.link.ever_connected ? s.link.lost_at + s.settings.coordinator_timeout
-                                   : s.started_at + s.settings.join_timeout);
+    consider(link_deadline_of(s));
+    consider(s.link.tell_at);
   }
   return next;
 }

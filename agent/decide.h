@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -28,7 +29,10 @@ struct Settings {
   std::string host;      // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
-  Millis coordinator_timeout = 30000;  // how long a lost coordinator is waited for
+  // How long a lost coordinator is waited for: one that an agent hosts, which went down with its node, or a
+  // `dtrun store`, which will be started again.
+  Millis coordinator_timeout = 30000;
+  std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
 
 namespace event {
@@ -41,10 +45,14 @@ struct Disconnected {
 struct Welcome {
   std::string address;  // what peers will be told
   Millis heartbeat_interval = 1000;
+  bool resumed = false;   // the coordinator goes on with the generation that we run
+  bool separate = false;  // it is a `dtrun store`, not part of an agent
 };
 struct Waiting {
   int joined = 0, min_nodes = 0, max_nodes = 0;
   bool spare = false;
+  Millis restart_in = 0;  // of the back-off before a restart
+  std::string reason;     // of that restart
 };
 struct Assigned {
   Assignment assignment;
@@ -101,8 +109,7 @@ struct AbortWorkers {  // the control protocol's Stop{ABORT}
   std::string reason;
 };
 struct SendJoin {
-  std::int64_t generation = 0;
-  int group_rank = -1;
+  Assignment running;  // or what ran last; generation 0: nothing yet
 };
 struct SendHeartbeat {
   std::int64_t generation = 0;
@@ -147,6 +154,9 @@ struct Connection {
   bool ever_connected = false;
   Millis lost_at = 0;
   std::string why_lost;
+  bool separate = false;          // the coordinator is a `dtrun store`
+  std::optional<Millis> tell_at;  // say that it is lost, unless it is back by then
+  bool told = false;
   std::optional<Millis> heartbeat_at;
   Millis heartbeat_interval = 1000;
   std::string address;
@@ -157,6 +167,7 @@ struct Group {
   Assignment assignment;                               // generation 0: none yet
   std::vector<std::optional<WorkerOutcome>> outcomes;  // by local rank; empty while the worker runs
   bool failure_sent = false;
+  std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect
   bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
   bool stopping = false;
   bool aborted = false;   // told by the control protocol to end at once
@@ -175,6 +186,7 @@ struct State {
   std::optional<event::Waiting> waiting;
   std::optional<Millis> waiting_since;
   std::optional<Millis> notice_at;
+  std::string told_restart;  // reason of a restart that was told with its back-off
   std::optional<Completion> completion;
   // Reasons to end, the first that applies wins.
   int told_signal = 0;

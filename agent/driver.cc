@@ -57,6 +57,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.min_nodes = spec.nodes.min;
   settings.max_nodes = spec.nodes.max;
   settings.max_restarts = spec.max_restarts;
+  settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();
@@ -220,6 +221,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
       worker.set_pulse(message.progress().pulse());
+      if (worker.local_rank() == 0) progress_ = message.progress();
       if (state_.group.assignment.group_rank == 0 && worker.local_rank() == 0)
         view_.update(message.progress());
       return;
@@ -300,6 +302,7 @@ void Driver::act(const action::StartWorkers& a) {
     std::error_code ignored;
     std::filesystem::remove(run_dir(spec_) / "report.json", ignored);
   }
+  progress_.reset();
   for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
     start_worker(planner_.plan(console_, a.assignment, local_rank));
   }
@@ -382,14 +385,23 @@ void Driver::act(const action::AbortWorkers& a) {
 }
 
 void Driver::act(const action::SendJoin& a) {
-  log_.write("join", {{"generation", a.generation},
-                      {"group_rank", a.group_rank},
+  log_.write("join", {{"generation", a.running.generation},
+                      {"group_rank", a.running.generation > 0 ? a.running.group_rank : -1},
                       {"address", identity_.address},
                       {"hosting", link_->hosting()}});
   link_->send(to_message(a, spec_, identity_));
 }
 
-void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a)); }
+void Driver::act(const action::SendHeartbeat& a) { link_->send(to_message(a, worker_pids(), progress_)); }
+
+// By local rank; 0 for one that does not run.
+std::vector<pid_t> Driver::worker_pids() const {
+  std::vector<pid_t> pids(static_cast<std::size_t>(spec_.nproc), 0);
+  for (const auto& [serial, worker] : workers_) {
+    pids[static_cast<std::size_t>(worker->local_rank())] = std::max<pid_t>(0, worker->pid());
+  }
+  return pids;
+}
 
 void Driver::act(const action::SendFailure& a) {
   log_.write("report_failure",

@@ -72,6 +72,7 @@ class Driver {
   control::FromAgent start_message() const;
   HangGuard::View hang_view();
   void note_cause(WorkerOutcome* outcome);
+  std::vector<pid_t> worker_pids() const;
   void sweep(const std::string& token);
   void sweep_strangers();
   std::vector<pid_t> known_children() const;
@@ -86,6 +87,7 @@ class Driver {
   Loop loop_;
   Console console_;
   ProgressView view_;
+  std::optional<control::Progress> progress_;  // of this generation, as local rank 0 said last
   EventLog log_;
   Identity identity_;
   WorkerPlanner planner_;

@@ -53,7 +53,7 @@ void set_ranks(const Assignment& assignment, int local_rank, Variables* env) {
   env->set("WORLD_SIZE", assignment.world_size);
   env->set("LOCAL_WORLD_SIZE", here.nproc);
   env->set("GROUP_RANK", assignment.group_rank);
-  env->set("GROUP_WORLD_SIZE", static_cast<std::int64_t>(assignment.nodes.size()));
+  env->set("GROUP_WORLD_SIZE", static_cast<std::int64_t>(assignment.node_count));
   env->set("ROLE_RANK", here.first_rank + local_rank);  // one role per job
   env->set("ROLE_WORLD_SIZE", assignment.world_size);
   env->set("MASTER_ADDR", assignment.master_address);

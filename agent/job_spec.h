@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -73,6 +74,9 @@ struct JobSpec {
   std::optional<int> node_rank;  // --node_rank
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
+  // Failures of other programs that a restart would not cure: inclusive ranges. The built-in trainer has its
+  // own.
+  std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};
   std::chrono::milliseconds shutdown_timeout{30000};
   std::vector<int> signals_to_handle;  // that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
   std::chrono::milliseconds hang_heartbeat{0};  // --heartbeat-timeout: without progress this long; 0: never

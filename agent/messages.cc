@@ -47,20 +47,20 @@ WorkerOutcome from_wire(const wire::WorkerOutcome& in) {
   return outcome;
 }
 
-// An assignment that contradicts itself would index past the nodes: it is not taken.
+// An assignment that contradicts itself is not taken.
 std::optional<Event> assigned(std::int64_t generation, const wire::Assignment& in) {
   Assignment out;
   out.generation = generation;
   out.group_rank = in.group_rank();
   out.world_size = in.world_size();
-  for (const wire::Node& node : in.nodes()) {
-    out.nodes.push_back({node.host(), node.address(), node.nproc(), node.first_rank()});
-  }
+  out.node_count = in.node_count();
+  out.node = {in.node().host(), in.node().address(), in.node().nproc(), in.node().first_rank()};
   out.restart_count = in.restart_count();
+  out.membership_changes = in.membership_changes();
   out.master_address = in.master_address();
   out.master_port = in.master_port();
   out.reason = in.reason();
-  if (out.group_rank < 0 || out.group_rank >= in.nodes_size() || out.here().nproc < 1) return std::nullopt;
+  if (out.group_rank < 0 || out.group_rank >= out.node_count || out.here().nproc < 1) return std::nullopt;
   return event::Assigned{std::move(out)};
 }
 
@@ -70,7 +70,9 @@ Event ended(const wire::JobEnd& in) {
   out.reason = in.reason();
   if (in.has_first_failure()) out.first_failure = from_wire(in.first_failure());
   for (const auto& follower : in.followers()) out.followers.push_back(from_wire(follower));
+  out.more_followers = in.more_followers();
   out.restart_count = in.restart_count();
+  out.membership_changes = in.membership_changes();
   return event::Ended{std::move(out)};
 }
 
@@ -100,12 +102,14 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
   using Body = wire::FromCoordinator;
   switch (message.body_case()) {
     case Body::kWelcome:
-      return event::Welcome{message.welcome().address(), message.welcome().heartbeat_interval_ms()};
+      return event::Welcome{message.welcome().address(), message.welcome().heartbeat_interval_ms(),
+                            message.welcome().resumed(), message.welcome().separate()};
     case Body::kRejected:
       return rejected(message.rejected(), spec);
     case Body::kWaiting: {
       const wire::Waiting& waiting = message.waiting();
-      return event::Waiting{waiting.joined(), waiting.min_nodes(), waiting.max_nodes(), waiting.spare()};
+      return event::Waiting{waiting.joined(), waiting.min_nodes(),     waiting.max_nodes(),
+                            waiting.spare(),  waiting.restart_in_ms(), waiting.reason()};
     }
     case Body::kAssignment:
       return assigned(message.generation(), message.assignment());
@@ -119,9 +123,19 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
   return std::nullopt;
 }
 
-wire::FromAgent to_message(const action::SendHeartbeat& send) {
+wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids,
+                           const std::optional<control::Progress>& progress) {
   wire::FromAgent message = message_of(send.generation);
-  message.mutable_heartbeat();
+  wire::Heartbeat* heartbeat = message.mutable_heartbeat();
+  for (pid_t pid : pids) heartbeat->add_pids(pid);
+  if (progress) {
+    wire::TrainingProgress* out = heartbeat->mutable_progress();
+    out->set_step(progress->step());
+    out->set_total_steps(progress->total_steps());
+    out->set_epoch(progress->epoch());
+    out->set_loss(progress->loss());
+    out->set_samples_per_second(progress->samples_per_second());
+  }
   return message;
 }
 
@@ -151,7 +165,8 @@ wire::FromAgent to_message(const action::SendLeave& send) {
 }
 
 wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, const Identity& identity) {
-  wire::FromAgent message = message_of(send.generation);
+  const Assignment& running = send.running;
+  wire::FromAgent message = message_of(running.generation);
   wire::Join* join = message.mutable_join();
   join->set_run_id(spec.run_id);
   join->set_member_id(identity.member_id);
@@ -167,7 +182,15 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
   join->set_heartbeat_timeout_ms(spec.rendezvous.heartbeat_timeout.count());
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) join->set_job(trainer->config_json);
   join->set_master_port(identity.master_port);
-  join->set_group_rank(send.group_rank);
+  join->set_group_rank(-1);
+  if (running.generation > 0) {
+    join->set_group_rank(running.group_rank);
+    join->set_node_count(running.node_count);
+    join->set_first_rank(running.here().first_rank);
+    join->set_world_size(running.world_size);
+    join->set_restart_count(running.restart_count);
+    join->set_membership_changes(running.membership_changes);
+  }
   return message;
 }
 

@@ -1,12 +1,16 @@
 // Translates between the wire's messages and the pure core's structs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/decide.h"
 #include "agent/job_spec.h"
+#include "proto/control.pb.h"
 #include "proto/rendezvous.pb.h"
 
 namespace dtrun::agent {
@@ -16,7 +20,9 @@ namespace wire = dtrun::rendezvous::v1;
 // Nothing for a message that this version does not know.
 std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpec& spec);
 
-wire::FromAgent to_message(const action::SendHeartbeat& send);
+// `pids` by local rank, 0 for a worker that does not run.
+wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids,
+                           const std::optional<control::Progress>& progress);
 wire::FromAgent to_message(const action::SendFailure& send);
 wire::FromAgent to_message(const action::SendStopped& send);
 wire::FromAgent to_message(const action::SendFinished& send);

@@ -38,7 +38,9 @@ struct JobEnd {
   std::string reason;  // one sentence
   std::optional<WorkerOutcome> first_failure;
   std::vector<WorkerOutcome> followers;
+  int more_followers = 0;  // left out of those
   int restart_count = 0;
+  int membership_changes = 0;
 };
 
 // What rank 0 of the built-in trainer says when training is complete.

@@ -107,4 +107,14 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Atte
   return reactor;
 }
 
+grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
+                                                const v1::StatusRequest* request, v1::StatusReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  thread_.post([this, reactor, request, reply] {
+    *reply = coordinator_.status(request->run_id());
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
 }  // namespace dtrun::rendezvous

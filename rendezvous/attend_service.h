@@ -17,6 +17,8 @@ class AttendService final : public v1::Rendezvous::CallbackService {
 
   grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+                                   v1::StatusReply* reply) override;
 
  private:
   Coordinator& coordinator_;

@@ -58,7 +58,21 @@ Join from_wire(const v1::Join& wire, const std::string& peer_address) {
   join.job = wire.job();
   join.master_port = wire.master_port();
   join.group_rank = wire.group_rank();
+  join.node_count = wire.node_count();
+  join.first_rank = wire.first_rank();
+  join.world_size = wire.world_size();
+  join.restart_count = wire.restart_count();
+  join.membership_changes = wire.membership_changes();
   return join;
+}
+
+Heartbeat from_wire(const v1::Heartbeat& wire) {
+  Heartbeat heartbeat;
+  heartbeat.pids = {wire.pids().begin(), wire.pids().end()};
+  const v1::TrainingProgress& progress = wire.progress();
+  heartbeat.progress = {progress.step(), progress.total_steps(), progress.epoch(), progress.loss(),
+                        progress.samples_per_second()};
+  return heartbeat;
 }
 
 Stopped from_wire(const v1::Stopped& wire) {
@@ -74,6 +88,7 @@ struct BodyWriter {
   void operator()(const Welcome& welcome) const {
     message->mutable_welcome()->set_address(welcome.address);
     message->mutable_welcome()->set_heartbeat_interval_ms(welcome.heartbeat_interval);
+    message->mutable_welcome()->set_resumed(welcome.resumed);
   }
   void operator()(const Rejected& rejected) const {
     v1::Rejected* wire = message->mutable_rejected();
@@ -87,21 +102,23 @@ struct BodyWriter {
     wire->set_min_nodes(waiting.min_nodes);
     wire->set_max_nodes(waiting.max_nodes);
     wire->set_spare(waiting.spare);
+    wire->set_restart_in_ms(waiting.restart_in);
+    wire->set_reason(waiting.reason);
   }
   void operator()(const Assignment& assignment) const {
     const Membership& membership = *assignment.membership;
     v1::Assignment* wire = message->mutable_assignment();
     wire->set_group_rank(assignment.group_rank);
     wire->set_world_size(membership.world_size);
-    for (const Node& node : membership.nodes) {
-      v1::Node* added = wire->add_nodes();
-      added->set_host(node.host);
-      added->set_address(node.address);
-      added->set_nproc(node.nproc);
-      added->set_first_rank(node.first_rank);
-      added->set_member_id(node.member_id);
-    }
+    wire->set_node_count(static_cast<int>(membership.nodes.size()));
+    const Node& node = membership.nodes[static_cast<std::size_t>(assignment.group_rank)];
+    wire->mutable_node()->set_host(node.host);
+    wire->mutable_node()->set_address(node.address);
+    wire->mutable_node()->set_nproc(node.nproc);
+    wire->mutable_node()->set_first_rank(node.first_rank);
+    wire->mutable_node()->set_member_id(node.member_id);
     wire->set_restart_count(membership.restart_count);
+    wire->set_membership_changes(membership.membership_changes);
     wire->set_master_address(membership.master_address);
     wire->set_master_port(membership.master_port);
     wire->set_reason(membership.reason);
@@ -114,7 +131,9 @@ struct BodyWriter {
     wire->set_reason(result.reason);
     if (result.first_failure) to_wire(*result.first_failure, wire->mutable_first_failure());
     for (const Outcome& follower : result.followers) to_wire(follower, wire->add_followers());
+    wire->set_more_followers(result.more_followers);
     wire->set_restart_count(result.restart_count);
+    wire->set_membership_changes(result.membership_changes);
   }
   void operator()(const Close&) const {}
 };
@@ -140,6 +159,8 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
       event.body = Leave{message.leave().signal()};
       break;
     case v1::FromAgent::kHeartbeat:
+      event.body = from_wire(message.heartbeat());
+      break;
     case v1::FromAgent::BODY_NOT_SET:
       break;
   }

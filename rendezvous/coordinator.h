@@ -3,11 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/state.h"
+#include "rendezvous/runs.h"
 
 namespace dtrun::rendezvous {
 
@@ -21,6 +24,14 @@ class Connection {
 
 class Coordinator {
  public:
+  struct Options {
+    bool separate = false;  // `dtrun store`: any number of runs, and no agent goes down with it
+    std::string instance;   // what Welcome names
+    std::function<void(const std::string& run_id)> forgotten = {};  // a run is over, and all have left it
+    std::function<void(const std::string& line)> notice = {};       // what happened, for people
+  };
+  explicit Coordinator(Options options) : options_(std::move(options)), runs_(options_.separate) {}
+
   void opened(ConnectionId id, std::shared_ptr<Connection> connection);
   void received(const Event& event);
   void broken(ConnectionId id);
@@ -28,12 +39,18 @@ class Coordinator {
   // Does what is due; returns the next deadline.
   Millis tend();
 
+  v1::StatusReply status(const std::string& run_id) const;  // "": of all runs
+
   int members() const { return members_.load(); }  // any thread
 
  private:
   void take(const Event& event);
+  void say(const Action& action);
+  void tell_people();
 
-  State state_;
+  const Options options_;
+  Runs runs_;
+  std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
   std::atomic<int> members_{0};
 };

@@ -53,8 +53,25 @@ struct Join {
   std::string job;
   int master_port = 0;
   int group_rank = -1;  // the rank that it had in Event::generation; -1: none
+  // What a coordinator that was restarted needs to know of that generation; node_count 0: nothing.
+  int node_count = 0;
+  int first_rank = 0;
+  int world_size = 0;
+  int restart_count = 0;
+  int membership_changes = 0;
 };
-struct Heartbeat {};
+// How far the built-in trainer is, as one of a node's workers said last.
+struct Progress {
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;  // 0: the workers report no progress
+  double epoch = 0;
+  double loss = 0;
+  double samples_per_second = 0;
+};
+struct Heartbeat {
+  std::vector<int> pids;  // by local rank; 0: that worker does not run
+  Progress progress;
+};
 struct Failure {
   Outcome outcome;
 };
@@ -81,6 +98,7 @@ struct Event {
 struct Welcome {
   std::string address;
   Millis heartbeat_interval = 0;
+  bool resumed = false;  // the member has its seat in the generation that it named
 };
 struct Rejected {
   enum Reason { kUnspecified, kOtherRun, kOtherJob, kOtherSettings, kNodeRankTaken, kJobOver };
@@ -93,6 +111,8 @@ struct Waiting {
   int min_nodes = 0;
   int max_nodes = 0;
   bool spare = false;
+  Millis restart_in = 0;  // of the back-off before a restart, 0: none
+  std::string reason;     // of that restart
 };
 struct Node {
   std::string host;
@@ -101,12 +121,13 @@ struct Node {
   int first_rank = 0;
   MemberId member_id;
 };
-// One generation as all of its members are told it.
+// One generation. Its members are told all but the other nodes, which keeps a start linear in their number.
 struct Membership {
   std::int64_t generation = 0;
   int world_size = 0;
-  std::vector<Node> nodes;  // in group-rank order
-  int restart_count = 0;
+  std::vector<Node> nodes;     // in group-rank order
+  int restart_count = 0;       // after worker failures
+  int membership_changes = 0;  // nodes lost or taken in
   std::string master_address;
   int master_port = 0;
   std::string reason;
@@ -122,8 +143,10 @@ struct JobResult {
   int exit_code = 0;
   std::string reason;
   std::shared_ptr<const Outcome> first_failure;  // null when no worker failed
-  std::vector<Outcome> followers;                // by rank
+  std::vector<Outcome> followers;                // by rank, the first kMaxFollowers
+  int more_followers = 0;                        // left out of those
   int restart_count = 0;
+  int membership_changes = 0;
 };
 struct JobEnd {
   std::shared_ptr<const JobResult> result;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "proto/ids.h"
 #include "rendezvous/attend_service.h"
 #include "rendezvous/coordinator.h"
 #include "rendezvous/event_thread.h"
@@ -21,7 +22,11 @@ namespace {
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer() : attend_(coordinator_, thread_), store_(thread_) {
+  explicit GrpcServer(const ServerOptions& options)
+      : coordinator_({options.separate, random_id(8),
+                      [this](const std::string& run_id) { store_.forget(run_id + "/"); }, options.notice}),
+        attend_(coordinator_, thread_),
+        store_(thread_) {
     thread_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
@@ -83,7 +88,7 @@ std::string bind_error(const ServerOptions& options) {
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   set_up_grpc();
-  auto server = std::make_unique<GrpcServer>();
+  auto server = std::make_unique<GrpcServer>(options);
   if (server->listen(options)) return std::unique_ptr<Server>(std::move(server));
   return Status(kExitUnavailable, "the coordinator cannot listen on " +
                                       endpoint_text(options.bind_address, options.port) + ": " +

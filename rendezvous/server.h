@@ -2,6 +2,7 @@
 // streams and timers. Runs on gRPC's threads and one of its own; thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace dtrun::rendezvous {
 struct ServerOptions {
   std::string bind_address;  // numeric IPv4 or IPv6 address, or "localhost"; "0.0.0.0" / "::" for all
   int port = 0;              // 0: any free one
+  bool separate = false;     // no agent hosts it: any number of runs side by side
+  std::function<void(const std::string&)> notice = {};  // lines for people; on the server's thread
 };
 
 class Server {

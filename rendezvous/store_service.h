@@ -30,6 +30,9 @@ class StoreService final : public v1::Store::CallbackService {
   grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* context, const v1::DeleteRequest* request,
                                    v1::DeleteReply* reply) override;
 
+  // Deletes all keys with the prefix. On the thread.
+  void forget(const std::string& prefix) { store_.erase(prefix, true); }
+
   // Answers waiters that can be answered now; returns the next deadline. On the thread.
   std::int64_t tend();
 

@@ -57,7 +57,7 @@ bool printed(const Scenario& s, const std::string& text) {
 
 TEST_CASE("a job that succeeds: join, start, finish, end with 0") {
   Scenario s(builtin());
-  CHECK(s.joins() == Trace{"join g0 as -1", "start g1"});
+  CHECK(s.joins() == Trace{"join g0", "start g1", "heartbeat"});
   CHECK(s.exits(0, 0) == Trace{});
   CHECK(s.exits(1, 0) == Trace{"finished g1"});
   s.happens(event::WorkerCompleted{{2345, 0.302, 0.891, "m"}});
@@ -77,8 +77,8 @@ TEST_CASE("the first worker that fails is reported at once and the others are st
   s.joins();
   CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "abort", "signal 15"});
   CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral] [r3 signal 9]"});
-  CHECK(s.assigned(2, 1, "rank 3 on b failed") == Trace{"start g2"});
-  CHECK(printed(s, "rank 3 on b failed; restart 1 of 3"));
+  CHECK(s.assigned(2, 1, "rank 3 on b failed, restart 1 of 3") == Trace{"start g2", "heartbeat"});
+  CHECK(printed(s, "rank 3 on b failed, restart 1 of 3"));
 }
 
 TEST_CASE("a program that is not ours gets SIGTERM only, and its exit after that is collateral") {
@@ -244,9 +244,9 @@ TEST_CASE("waiting says how many joined, where, and how long it lasts, every 5 s
   Scenario s(builtin());
   s.happens(event::Connected{});
   s.happens(event::Welcome{"10.0.0.2", 60000});
-  s.happens(event::Waiting{1, 2, 2, false});
+  s.happens(event::Waiting{1, 2, 2, false, 0, ""});
   CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 600 s left");
-  s.happens(event::Waiting{1, 2, 2, false});
+  s.happens(event::Waiting{1, 2, 2, false, 0, ""});
   CHECK(s.printed.size() == 1);
   s.passes(10000);
   CHECK(s.printed.size() == 3);
@@ -256,25 +256,96 @@ TEST_CASE("waiting says how many joined, where, and how long it lasts, every 5 s
 TEST_CASE("an agent that lost its connection says that it waits again once its workers are gone") {
   Scenario s(builtin(1));
   s.joins();
-  s.happens(event::Disconnected{"lost it", false});
-  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1", "abort", "signal 15"});
+  CHECK(s.reconnects(false) == Trace{"join g1 as 1", "abort", "signal 15"});
   s.printed.clear();
-  s.happens(event::Waiting{2, 2, 2, false});
+  s.happens(event::Waiting{2, 2, 2, false, 0, ""});
   CHECK(s.printed.empty());
   CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral]"});
   REQUIRE(s.printed.size() == 1);
   CHECK(s.printed[0].starts_with("joined 2 of 2 nodes"));
 }
 
-TEST_CASE("workers outlive a short loss of the coordinator, then make way for the new generation") {
+TEST_CASE("workers outlive the loss of the coordinator: a short one goes without a word") {
   Scenario s(builtin());
   s.joins();
+  s.state.link.heartbeat_at.reset();
   CHECK(s.happens(event::Disconnected{"connection reset", false}) == Trace{});
-  CHECK(s.passes(5000) == Trace{});
-  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1", "abort", "signal 15"});
+  CHECK(s.passes(900) == Trace{});
+  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1"});
+  CHECK(s.happens(event::Welcome{"10.0.0.2", 1000, true}) == Trace{"heartbeat"});
+  CHECK(s.printed.empty());
+  CHECK(s.passes(1500).empty());
+}
+
+TEST_CASE("a longer loss of the coordinator is told, and its end too") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::Disconnected{"connection reset", false});
+  CHECK(s.passes(2000) == Trace{});
+  CHECK(printed(s, "connection reset; workers keep running, trying again for 29 s"));
+  s.happens(event::Connected{});
+  s.happens(event::Welcome{"10.0.0.2", 1000, true});
+  CHECK(printed(s, "the workers were not interrupted"));
+}
+
+TEST_CASE("what ended while the coordinator was away is said once it is back") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::Disconnected{"connection reset", false});
+  s.exits(1, 0, SIGKILL);
+  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1"});
+  CHECK(s.happens(event::Welcome{"10.0.0.2", 1000, true}) == Trace{"failure r3 signal 9", "heartbeat"});
+  CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral] [r3 signal 9]"});
+  CHECK(s.reconnects(true) == Trace{"join g1 as 1", "failure r3 signal 9",
+                                    "stopped [r2 code 75 collateral] [r3 signal 9]", "heartbeat"});
+
+  Scenario finished(builtin(1));
+  finished.joins();
+  CHECK(finished.exits(0, 0) == Trace{"finished g1"});
+  CHECK(finished.reconnects(true) == Trace{"join g1 as 1", "finished g1", "heartbeat"});
+}
+
+TEST_CASE("workers make way when the coordinator went on without this node") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.reconnects(false) == Trace{"join g1 as 1", "abort", "signal 15"});
   CHECK(s.assigned(2) == Trace{});
   s.exits(0, 75);
-  CHECK(s.exits(1, 75) == Trace{"stopped [r2 code 75 collateral] [r3 code 75 collateral]", "start g2"});
+  CHECK(s.exits(1, 75) ==
+        Trace{"stopped [r2 code 75 collateral] [r3 code 75 collateral]", "start g2", "heartbeat"});
+}
+
+TEST_CASE("a `dtrun store` that is gone is waited for as long as nodes are") {
+  Settings settings = builtin();
+  settings.join_timeout = 100000;
+  Scenario s(settings);
+  s.joins();
+  s.happens(event::Welcome{"10.0.0.2", 1000, true, true});
+  s.happens(event::Disconnected{"connection refused", false});
+  CHECK(s.passes(99999) == Trace{});
+  CHECK(s.passes(100000) == Trace{"abort", "signal 15"});
+  CHECK(printed(s, "the store at 10.0.0.1:29400 is gone for 100 s"));
+}
+
+TEST_CASE("the back-off before a restart is told once") {
+  Scenario s(external(1));
+  s.joins();
+  s.exits(0, 1);
+  s.happens(event::Waiting{2, 2, 2, false, 2000, "rank 2 on b failed, restart 2 of 3"});
+  s.happens(event::Waiting{2, 2, 2, false, 1000, "rank 2 on b failed, restart 2 of 3"});
+  CHECK(s.printed == Trace{"rank 2 on b failed, restart 2 of 3 in 2 s"});
+}
+
+TEST_CASE("--no-restart-exit-codes says which failures of a program a restart cannot cure") {
+  Settings settings = external(1);
+  settings.no_restart_exit_codes = {{9, 11}};
+  for (int code : {2, 9, 10, 11, 12, 64}) {
+    CAPTURE(code);
+    Scenario s(settings);
+    s.joins();
+    const bool final = code >= 9 && code <= 11;
+    CHECK(s.exits(0, code).front() == "failure r2 code " + std::to_string(code) + (final ? " final" : ""));
+  }
 }
 
 TEST_CASE("a coordinator that is gone for good ends the job with 69 and says what was lost") {

@@ -14,7 +14,8 @@ Assignment two_nodes() {
   assignment.generation = 4;
   assignment.group_rank = 1;
   assignment.world_size = 5;
-  assignment.nodes = {{"a", "10.0.0.1", 3, 0}, {"b", "10.0.0.2", 2, 3}};
+  assignment.node_count = 2;
+  assignment.node = {"b", "10.0.0.2", 2, 3};
   assignment.restart_count = 2;
   assignment.master_address = "10.0.0.1";
   assignment.master_port = 4711;

@@ -61,7 +61,7 @@ TEST_CASE("restarts are used up, counted, and announced with their cause") {
   Process lucky(agent({"--max_restarts", "2", "--", "/bin/sh", "-c", script}));
   CHECK(lucky.wait() == 0);
   CHECK(lucky.out() == "[default:0] run 0\n[default:0] run 1\n[default:0] run 2\n");
-  CHECK(lucky.err().find("restart 2 of 2\n") != std::string::npos);
+  CHECK(lucky.err().find("restart 2 of 2 in 1 s\n") != std::string::npos);
   Process unlucky(agent({"--max_restarts", "2", "--", "/bin/sh", "-c", "exit 5"}));
   CHECK(unlucky.wait() == 5);
   CHECK(unlucky.err().find("restarts used: 2 of 2") != std::string::npos);

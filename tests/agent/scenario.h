@@ -27,7 +27,8 @@ struct Describe {
   }
   std::string operator()(const action::AbortWorkers&) const { return "abort"; }
   std::string operator()(const action::SendJoin& a) const {
-    return "join g" + std::to_string(a.generation) + " as " + std::to_string(a.group_rank);
+    return "join g" + std::to_string(a.running.generation) +
+           (a.running.generation > 0 ? " as " + std::to_string(a.running.group_rank) : "");
   }
   std::string operator()(const action::SendHeartbeat&) const { return "heartbeat"; }
   std::string operator()(const action::SendFailure& a) const { return "failure " + text_of(a.outcome); }
@@ -89,6 +90,14 @@ class Scenario {
     return happens(e);
   }
 
+  // The connection breaks and is back at once.
+  Trace reconnects(bool resumed) {
+    happens(event::Disconnected{"connection reset", false});
+    Trace trace = happens(event::Connected{});
+    for (auto& line : happens(event::Welcome{"10.0.0.2", 1000, resumed})) trace.push_back(line);
+    return trace;
+  }
+
   // Connects and gets generation `g`: two nodes, this one is number 1 with ranks 2...
   Trace joins(std::int64_t g = 1, int restarts = 0) {
     Trace trace = happens(event::Connected{});
@@ -102,7 +111,8 @@ class Scenario {
     assignment.generation = g;
     assignment.group_rank = 1;
     assignment.world_size = 2 + state.settings.nproc;
-    assignment.nodes = {{"a", "10.0.0.1", 2, 0}, {"b", "10.0.0.2", state.settings.nproc, 2}};
+    assignment.node_count = 2;
+    assignment.node = {"b", "10.0.0.2", state.settings.nproc, 2};
     assignment.restart_count = restarts;
     assignment.reason = reason;
     return happens(event::Assigned{assignment});

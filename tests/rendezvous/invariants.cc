@@ -25,11 +25,15 @@ std::string check_books(const State& state) {
   if (state.phase != Phase::kRunning && state.phase != Phase::kStopping) return "";
   int open = 0;
   int finished = 0;
+  int away = 0;
   for (const Seat& seat : state.seats) {
     open += seat.open();
     finished += seat.finished;
-    if (!seat.gone && !state.members.contains(seat.member)) return "a seat's member is gone unnoticed";
+    away += seat.away();
+    if (!seat.gone && !seat.away() && !state.members.contains(seat.member))
+      return "a seat's member is gone unnoticed";
   }
+  if (away != state.away_seats) return "the away seats are miscounted";
   if (open != state.open_seats || finished != state.finished_seats) return "the seats are miscounted";
   return "";
 }
@@ -70,13 +74,13 @@ std::string Invariants::check(const State& state, const Event& event, const std:
                               Millis now, bool deep) {
   std::string broken = check_progress(state, now);
   if (broken.empty()) broken = check_messages(state, event, actions);
-  if (broken.empty()) broken = check_assignments(state, actions);
-  if (broken.empty()) broken = check_end(state, actions);
+  if (broken.empty()) broken = check_assignments(state, event, actions);
+  if (broken.empty()) broken = check_end(state, event, actions);
   if (broken.empty() && deep) broken = check_books(state);
   phase_ = state.phase;
   generation_ = state.generation;
   had_membership_ = state.membership != nullptr;
-  restarts_ = state.restarts;
+  restarts_ = state.policy.restarts();
   ended_ = ended_ || count<JobEnd>(actions) > 0 || state.phase == Phase::kOver;
   return broken;
 }
@@ -85,10 +89,16 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   if (next_deadline(state) <= now) return "a deadline that has passed is still due";
   if (phase_ == Phase::kOver && state.phase != Phase::kOver) return "the job went on after its end";
   // Before the first generation an empty run is forgotten, with the generation that its members had named.
-  if (had_membership_ && state.generation < generation_) return "the generation went back";
-  if (had_membership_ && state.generation > generation_ + 1) return "a generation was skipped";
-  if (state.restarts < restarts_ || state.restarts > restarts_ + 1) return "the restart count jumped";
-  if (state.settings && state.restarts > state.settings->max_restarts) return "more restarts than allowed";
+  const bool anew = state.joins == 1;  // a deserted run was replaced
+  if (had_membership_ && state.generation < generation_ && !anew) return "the generation went back";
+  const bool ahead = state.newest_seen >= state.generation - 1;  // a member came from a later one
+  if (had_membership_ && state.generation > generation_ + 1 && !ahead) return "a generation was skipped";
+  const int restarts = state.policy.restarts();
+  const bool counted_on = restarts >= restarts_ && restarts <= restarts_ + 1;
+  // A run that all members have left is forgotten when another one begins; an adopted one has its own count.
+  if (!counted_on && !state.adopted && state.settings && had_membership_ == (state.membership != nullptr))
+    return "the restart count jumped";
+  if (state.settings && restarts > state.settings->max_restarts) return "more restarts than allowed";
   return "";
 }
 
@@ -103,23 +113,29 @@ std::string Invariants::check_messages(const State& state, const Event& event,
       return "something was said to a stranger";
     if (std::holds_alternative<StopOrder>(action.body) && !stopped.insert(action.to).second)
       return "a member was told to stop twice in one step";
-    if (phase_ == Phase::kOver && !farewell) return "something was said after the end";
+    const bool missed_it = std::holds_alternative<Join>(event.body) && action.to == event.from &&
+                           std::holds_alternative<JobEnd>(action.body);
+    if (phase_ == Phase::kOver && !farewell && !missed_it) return "something was said after the end";
   }
   return "";
 }
 
-std::string Invariants::check_assignments(const State& state, const std::vector<Action>& actions) const {
+std::string Invariants::check_assignments(const State& state, const Event& event,
+                                          const std::vector<Action>& actions) const {
   const int assigned = count<Assignment>(actions);
   const bool formed = state.membership != nullptr && state.membership->generation > generation_;
-  if (!formed) return assigned == 0 ? "" : "an assignment without a new generation";
+  if (state.adopted) return assigned == 0 ? "" : "an adopted generation was assigned";
+  const bool caught_up = assigned == 1 && std::holds_alternative<Join>(event.body);
+  if (!formed) return assigned == 0 || caught_up ? "" : "an assignment without a new generation";
   if (phase_ == Phase::kRunning && state.phase == Phase::kRunning && state.seats.empty())
     return "nobody runs";
-  if (assigned != static_cast<int>(state.membership->nodes.size()))
-    return "a member was left without assignment";
+  const int again = std::holds_alternative<Join>(event.body) ? 1 : 0;  // to one that missed the one before
+  const int nodes = static_cast<int>(state.membership->nodes.size());
+  if (assigned < nodes || assigned > nodes + again) return "a member was left without assignment";
   std::set<int> ranks;
   for (const Action& action : actions) {
     const auto* assignment = std::get_if<Assignment>(&action.body);
-    if (assignment == nullptr) continue;
+    if (assignment == nullptr || assignment->membership != state.membership) continue;
     if (!ranks.insert(assignment->group_rank).second) return "two members share a rank";
     if (action.generation != state.generation) return "an assignment names another generation";
     const Node& node = state.membership->nodes.at(assignment->group_rank);
@@ -128,9 +144,11 @@ std::string Invariants::check_assignments(const State& state, const std::vector<
   return check_membership(state);
 }
 
-std::string Invariants::check_end(const State& state, const std::vector<Action>& actions) const {
+std::string Invariants::check_end(const State& state, const Event& event,
+                                  const std::vector<Action>& actions) const {
   const int ends = count<JobEnd>(actions);
   if (ends == 0) return "";
+  if (phase_ == Phase::kOver && ends == 1 && std::holds_alternative<Join>(event.body)) return "";
   if (ended_) return "the job ended twice";
   if (state.phase != Phase::kOver) return "the job was said to end but goes on";
   if (ends != static_cast<int>(state.members.size())) return "not everybody was told of the end";

@@ -19,8 +19,9 @@ class Invariants {
   std::string check_progress(const State& state, Millis now) const;
   std::string check_messages(const State& state, const Event& event,
                              const std::vector<Action>& actions) const;
-  std::string check_assignments(const State& state, const std::vector<Action>& actions) const;
-  std::string check_end(const State& state, const std::vector<Action>& actions) const;
+  std::string check_assignments(const State& state, const Event& event,
+                                const std::vector<Action>& actions) const;
+  std::string check_end(const State& state, const Event& event, const std::vector<Action>& actions) const;
 
   // Of the step before.
   Phase phase_ = Phase::kGathering;

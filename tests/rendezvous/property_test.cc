@@ -80,6 +80,12 @@ class Chance {
     join.nproc = 1 + below(3);
     if (below(4) == 0) join.node_rank = below(run_.max_nodes + 1);
     if (below(4) == 0) join.group_rank = below(6);
+    if (below(3) == 0) {
+      join.group_rank = below(3);
+      join.node_count = below(5);
+      join.world_size = join.node_count + below(3);
+      join.restart_count = below(4);
+    }
     if (below(30) == 0) join.run_id = "other";
     if (below(30) == 0) join.max_restarts += 1;
     if (below(40) == 0) join.nproc = -below(3);

@@ -122,7 +122,7 @@ TEST_CASE("two agents join, finish and leave") {
   CHECK(first->assignment().group_rank() == 0);
   CHECK(second->assignment().group_rank() == 1);
   CHECK(second->assignment().world_size() == 3);
-  CHECK(second->assignment().nodes(1).first_rank() == 1);
+  CHECK(second->assignment().node().first_rank() == 1);
   CHECK(second->assignment().master_address() == "127.0.0.1");
   CHECK(second->assignment().master_port() == 12345);
   a.send(finished());
@@ -153,7 +153,7 @@ TEST_CASE("fifty agents get fifty different ranks") {
     const int rank = assignment->assignment().group_rank();
     CHECK_FALSE(taken.at(rank));
     taken.at(rank) = true;
-    CHECK(assignment->assignment().nodes_size() == 50);
+    CHECK(assignment->assignment().node_count() == 50);
   }
 }
 

@@ -60,6 +60,34 @@ TEST_CASE("crashes and lost connections delay a run but don't fail it while node
   });
 }
 
+TEST_CASE("connections that break and are back at once cost no generation") {
+  for_seeds(200, [](std::uint64_t seed) {
+    SimSettings settings;
+    settings.seed = seed;
+    settings.agents = settings.min_nodes = settings.max_nodes = 2 + static_cast<int>(seed % 10);
+    settings.broken = 0.03;
+    const SimResult result = run(settings);
+    CHECK(result.exit_code == 0);
+    CHECK(result.restarts == 0);
+  });
+}
+
+TEST_CASE("a coordinator that forgets everything adopts what its members run, and nobody is restarted") {
+  int adopted = 0;
+  for_seeds(200, [&](std::uint64_t seed) {
+    SimSettings settings;
+    settings.seed = seed;
+    settings.agents = settings.min_nodes = settings.max_nodes = 2 + static_cast<int>(seed % 10);
+    settings.join_spread = 1;
+    settings.coordinator_restarts = 1 + static_cast<int>(seed % 3);
+    const SimResult result = run(settings);
+    CHECK(result.exit_code == 0);
+    CHECK(result.generations == 1);
+    adopted += result.resumed > 0;
+  });
+  CHECK(adopted > 0);
+}
+
 TEST_CASE("failing workers use up the restarts, and then the first failure's exit code is the job's") {
   for_seeds(200, [](std::uint64_t seed) {
     SimSettings settings;
@@ -84,6 +112,7 @@ TEST_CASE("with everything going wrong at once every run still ends") {
     settings.worker_failure = 0.1;
     settings.silent_loss = 0.01;
     settings.broken = 0.02;
+    settings.coordinator_restarts = static_cast<int>(seed % 3);
     run(settings);
   });
 }

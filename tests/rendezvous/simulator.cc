@@ -29,7 +29,13 @@ struct Agent {
   std::int64_t generation = 0;
   int group_rank = -1;
   int first_rank = 0;
-  bool busy = false;  // workers run
+  int node_count = 0;
+  int world_size = 0;
+  int restart_count = 0;
+  bool busy = false;      // workers run
+  bool finished = false;  // they ended well, or
+  bool failed = false;    // they did not; said again after each reconnect
+  bool stopped = false;
 };
 
 struct Connection {
@@ -50,7 +56,7 @@ struct ToAgent {
 struct Broken {
   ConnectionId connection;
 };  // as the agent sees it
-enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash };
+enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash, kRestartCoordinator };
 struct AgentTimer {
   Timer timer;
   int agent;
@@ -74,6 +80,8 @@ class Simulator {
     for (int i = 0; i < settings.crashes; ++i)
       schedule(below(settings.work * 3),
                AgentTimer{Timer::kCrash, static_cast<int>(below(settings.agents)), 0, 0});
+    for (int i = 0; i < settings.coordinator_restarts; ++i)
+      schedule(below(settings.work * 2), AgentTimer{Timer::kRestartCoordinator, 0, 0, 0});
   }
 
   SimResult run() {
@@ -172,8 +180,8 @@ class Simulator {
     Agent& agent = agents_[static_cast<std::size_t>(index)];
     if (!agent.alive || agent.ended || agent.connection != broken.connection) return;
     agent.connection = 0;
-    agent.busy = false;  // it kills its workers
-    in(50 + below(2000), timer(Timer::kConnect, index));
+    in(1 + below(chance(0.2) ? 2000 : 20),
+       timer(Timer::kConnect, index));  // the first attempt, or a later one
   }
 
   // ---- the agents
@@ -181,6 +189,7 @@ class Simulator {
   void happen(const AgentTimer& due) {
     Agent& agent = agents_[static_cast<std::size_t>(due.agent)];
     if (due.timer == Timer::kCrash) return crash(agent, due.agent);
+    if (due.timer == Timer::kRestartCoordinator) return restart_coordinator();
     if (due.life != agent.lives || agent.ended) return;
     switch (due.timer) {
       case Timer::kStart:
@@ -194,6 +203,7 @@ class Simulator {
       case Timer::kStopped:
         return stopped(agent, due);
       case Timer::kCrash:
+      case Timer::kRestartCoordinator:
         return;
     }
   }
@@ -220,6 +230,10 @@ class Simulator {
     join.join_timeout = kJoinTimeout;
     join.heartbeat_timeout = kHeartbeatTimeout;
     join.group_rank = agent.group_rank;
+    join.node_count = agent.node_count;
+    join.first_rank = agent.first_rank;
+    join.world_size = agent.world_size;
+    join.restart_count = agent.restart_count;
     send(agent, agent.generation, join);
   }
 
@@ -229,27 +243,59 @@ class Simulator {
   }
 
   void work_ends(Agent& agent, const AgentTimer& due) {
-    if (!agent.busy || due.generation != agent.generation || agent.connection == 0) return;
+    if (!agent.busy || due.generation != agent.generation) return;
     if (!chance(settings_.worker_failure)) {
       agent.busy = false;
-      return send(agent, agent.generation, Finished{});
+      agent.finished = true;
+      if (agent.connection != 0) send(agent, agent.generation, Finished{});
+      return;
     }
-    send(agent, agent.generation, Failure{outcome(agent)});
+    agent.failed = true;
+    if (agent.connection != 0) send(agent, agent.generation, Failure{outcome(agent)});
     in(below(2000), timer(Timer::kStopped, due.agent));
   }
 
   void stopped(Agent& agent, const AgentTimer& due) {
-    if (!agent.busy || due.generation != agent.generation || agent.connection == 0) return;
+    if (!agent.busy || due.generation != agent.generation) return;
     agent.busy = false;
-    send(agent, agent.generation, Stopped{{outcome(agent)}});
+    agent.stopped = true;
+    if (agent.connection != 0) send(agent, agent.generation, stopped_message(agent));
   }
 
-  static Outcome outcome(const Agent& agent) {
+  Stopped stopped_message(const Agent& agent) const { return Stopped{{outcome(agent)}}; }
+
+  // A worker that failed, or one that was stopped by its agent.
+  Outcome outcome(const Agent& agent) const {
     Outcome outcome;
     outcome.rank = agent.first_rank;
     outcome.host = agent.id;
     outcome.exit_code = 1;
+    outcome.collateral = !agent.failed;
+    outcome.uptime_s = static_cast<double>(settings_.work) / 2000;
     return outcome;
+  }
+
+  // The coordinator answered a join: what ran goes on, with what may have got lost said again, or is over.
+  void welcomed(Agent& agent, bool resumed) {
+    if (!resumed) {
+      agent.busy = false;
+      return;
+    }
+    ++result_.resumed;
+    if (agent.failed) send(agent, agent.generation, Failure{outcome(agent)});
+    if (agent.connection != 0 && agent.finished) send(agent, agent.generation, Finished{});
+    if (agent.connection != 0 && agent.stopped) send(agent, agent.generation, stopped_message(agent));
+  }
+
+  void restart_coordinator() {
+    if (state_.phase == Phase::kOver) return;
+    state_ = State{};
+    invariants_ = Invariants{};
+    for (auto& [id, connection] : connections_) {
+      if (connection.closed) continue;
+      connection.closed = true;
+      if (!connection.black_hole) in(delay(), Broken{id});
+    }
   }
 
   // Half of the crashes close the connection (the process died), half don't (the machine did).
@@ -273,18 +319,22 @@ class Simulator {
     if (!agent.alive || agent.connection != message.action.to || connection.black_hole) return;
     const auto& body = message.action.body;
     if (std::holds_alternative<JobEnd>(body) || std::holds_alternative<Rejected>(body)) agent.ended = true;
+    if (const auto* welcome = std::get_if<Welcome>(&body)) welcomed(agent, welcome->resumed);
     if (std::holds_alternative<StopOrder>(body) && message.action.generation == agent.generation)
       in(10 + below(3000), timer(Timer::kStopped, index));
     if (const auto* assignment = std::get_if<Assignment>(&body)) work(agent, index, *assignment);
   }
 
   void work(Agent& agent, int index, const Assignment& assignment) {
-    if (assignment.membership->generation <= agent.generation && result_.broken.empty())
-      result_.broken = agent.id + " was assigned an old generation";
+    if (assignment.membership->generation <= agent.generation) return;  // said again, or late
     agent.generation = assignment.membership->generation;
     agent.group_rank = assignment.group_rank;
     agent.first_rank = assignment.membership->nodes[static_cast<std::size_t>(agent.group_rank)].first_rank;
+    agent.node_count = static_cast<int>(assignment.membership->nodes.size());
+    agent.world_size = assignment.membership->world_size;
+    agent.restart_count = assignment.membership->restart_count;
     agent.busy = true;
+    agent.finished = agent.failed = agent.stopped = false;
     in(settings_.work / 2 + below(settings_.work / 2), timer(Timer::kWorkEnds, index));
   }
 
@@ -292,6 +342,7 @@ class Simulator {
     for (const Agent& agent : agents_) result_.waiting += agent.alive && !agent.ended;
     result_.over = state_.phase == Phase::kOver || !state_.settings;
     result_.generations = state_.generation;
+    result_.restarts = state_.policy.restarts();
   }
 
   const SimSettings settings_;

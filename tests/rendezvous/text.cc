@@ -19,6 +19,7 @@ struct EventText {
                        " restarts=" + str(join.max_restarts);
     if (join.node_rank >= 0) text += " node_rank=" + str(join.node_rank);
     if (join.group_rank >= 0) text += " had=" + str(join.group_rank);
+    if (join.node_count > 0) text += " of=" + str(join.node_count);
     return text;
   }
   std::string operator()(const Heartbeat&) const { return "beats"; }
@@ -36,7 +37,8 @@ struct EventText {
 
 struct ActionText {
   std::string operator()(const Welcome& welcome) const {
-    return "welcome " + welcome.address + ", beat every " + str(welcome.heartbeat_interval);
+    return "welcome " + welcome.address + ", beat every " + str(welcome.heartbeat_interval) +
+           (welcome.resumed ? ", resumed" : "");
   }
   std::string operator()(const Rejected& rejected) const {
     static constexpr const char* kNames[] = {"UNSPECIFIED",    "OTHER_RUN",       "OTHER_JOB",
@@ -46,7 +48,9 @@ struct ActionText {
   }
   std::string operator()(const Waiting& waiting) const {
     return "waiting, " + str(waiting.joined) + " joined of " + str(waiting.min_nodes) + ":" +
-           str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "");
+           str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "") +
+           (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason
+                                   : "");
   }
   std::string operator()(const Assignment& assignment) const {
     const Membership& membership = *assignment.membership;
@@ -56,7 +60,9 @@ struct ActionText {
     return "assigned generation " + str(membership.generation) + ", group rank " +
            str(assignment.group_rank) + ", world " + str(membership.world_size) + " [" + nodes +
            "], master " + membership.master_address + ":" + str(membership.master_port) + ", restarts " +
-           str(membership.restart_count) + ", because " + membership.reason;
+           str(membership.restart_count) +
+           (membership.membership_changes > 0 ? ", changes " + str(membership.membership_changes) : "") +
+           ", because " + membership.reason;
   }
   std::string operator()(const StopOrder& stop) const { return "stop: " + stop.reason; }
   std::string operator()(const JobEnd& end) const {

@@ -102,7 +102,7 @@ class Scenario {
     if (verb == "join")
       event.body = join_of(who, arguments);
     else if (verb == "beat")
-      event.body = Heartbeat{};
+      event.body = beat_of(arguments);
     else if (verb == "fail")
       event.body = Failure{outcome_of(who, arguments)};
     else if (verb == "stopped")
@@ -116,6 +116,12 @@ class Scenario {
     else
       FAIL("unknown verb " << verb);
     return event;
+  }
+
+  static Heartbeat beat_of(Arguments& arguments) {
+    Heartbeat beat;
+    beat.progress.step = arguments.number("step", 0);
+    return beat;
   }
 
   Join join_of(const std::string& who, Arguments& arguments) {
@@ -136,6 +142,11 @@ class Scenario {
     join.job = arguments.text("job", "");
     join.master_port = static_cast<int>(arguments.number("port", 1000));
     join.group_rank = static_cast<int>(arguments.number("had", -1));
+    join.node_count = static_cast<int>(arguments.number("of", 0));
+    join.world_size = static_cast<int>(arguments.number("world", join.node_count));
+    join.first_rank = static_cast<int>(arguments.number("first", join.group_rank));
+    join.restart_count = static_cast<int>(arguments.number("restarted", 0));
+    join.membership_changes = static_cast<int>(arguments.number("changes", 0));
     return join;
   }
 
@@ -147,6 +158,7 @@ class Scenario {
     outcome.signal = static_cast<int>(arguments.number("signal", 0));
     outcome.collateral = arguments.has("collateral");
     outcome.retryable = !arguments.has("final");
+    outcome.uptime_s = static_cast<double>(arguments.number("up", 60));
     return outcome;
   }
 
