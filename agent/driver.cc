@@ -165,6 +165,8 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     identity_.address =
         chosen.empty() ? reachable_address(connected->local_address, spec_.rendezvous.host) : chosen;
     state_.settings.hosting = link_->hosting();  // known by now, unlike at the start
+    if (!entry_)
+      entry_.emplace(registry_folder(), RegisteredJob{spec_.run_id, link_->host(), link_->port(), getpid()});
     events_.push_back(event::Connected{});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));

@@ -15,6 +15,7 @@
 #include "agent/events.h"
 #include "agent/guardian.h"
 #include "agent/hang_guard.h"
+#include "agent/job_registry.h"
 #include "agent/job_spec.h"
 #include "agent/link.h"
 #include "agent/loop.h"
@@ -89,6 +90,7 @@ class Driver {
   ProgressView view_;
   std::optional<control::Progress> progress_;  // of this generation, as local rank 0 said last
   EventLog log_;
+  std::optional<JobEntry> entry_;
   Identity identity_;
   WorkerPlanner planner_;
   Descriptor master_port_;  // keeps the port free for rank 0

@@ -27,7 +27,9 @@ void Link::Mailbox::post(Job job) {
 Link::Link(const RendezvousSpec& spec, Loop& loop, Sink sink)
     : spec_(spec), loop_(loop), sink_(std::move(sink)), mailbox_(std::make_shared<Mailbox>()) {
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  endpoint_ = with_port(spec.host, spec.port);
+  host_ = spec.host;
+  port_ = spec.port;
+  endpoint_ = with_port(host_, port_);
   loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
 }
 
@@ -68,7 +70,9 @@ Status Link::join(const std::optional<std::string>& listen_address) {
   rendezvous::ClientOptions options;
   options.host = spec_.standalone ? *listen_address : spec_.host;
   options.port = spec_.standalone ? server_->port() : wanted_port;
-  endpoint_ = with_port(options.host, options.port);
+  host_ = options.host;
+  port_ = options.port;
+  endpoint_ = with_port(host_, port_);
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
     mailbox_->post([this, event = std::move(event)]() mutable { sink_(std::move(event)); });
   });

@@ -34,6 +34,9 @@ class Link {
   void close(std::chrono::milliseconds timeout);
 
   const std::string& endpoint() const { return endpoint_; }  // "host:port"
+  // The same in parts, known once the coordinator answered, or from the start where the port is not 0.
+  const std::string& host() const { return host_; }
+  int port() const { return port_; }
   bool hosting() const { return server_ != nullptr; }
   // Members connected to the coordinator hosted here, this agent included.
   int members() const { return server_ ? server_->members() : 0; }
@@ -61,6 +64,8 @@ class Link {
   Loop& loop_;
   Sink sink_;
   std::string endpoint_;
+  std::string host_;
+  int port_ = 0;
   std::shared_ptr<Mailbox> mailbox_;
 
   std::unique_ptr<rendezvous::Server> server_;

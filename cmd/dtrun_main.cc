@@ -11,6 +11,8 @@
 #include "agent/agent.h"
 #include "cmd/launch_plan.h"
 #include "cmd/options.h"
+#include "cmd/status_command.h"
+#include "cmd/store_command.h"
 #include "proto/log.h"
 
 namespace {
@@ -32,6 +34,10 @@ int fail(const Status& status) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
+  if (!arguments.empty() && (arguments[0] == "store" || arguments[0] == "status")) {
+    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    return arguments[0] == "store" ? cmd::run_store(rest) : cmd::run_status(rest, environment);
+  }
   Result<cmd::ParsedCommandLine> parsed = cmd::parse_command_line(arguments, environment, terminal_columns());
   if (!parsed.ok()) return fail(parsed.status());
   if (parsed.value().answer) {

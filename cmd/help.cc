@@ -22,6 +22,8 @@ constexpr Row kUses[] = {
     {"dtrun [options] SCRIPT.py [args...]", "python3 -u SCRIPT.py on every worker"},
     {"dtrun [options] -m MODULE [args...]", "python3 -u -m MODULE on every worker"},
     {"dtrun [options] -- PROGRAM [args...]", "Any program on every worker"},
+    {"dtrun store [--bind ADDR] [--port N]", "Coordinator and store alone, on a host of their own"},
+    {"dtrun status [--rdzv_endpoint E] [--json]", "Who is where, doing what"},
 };
 
 constexpr char kSources[] =

@@ -204,6 +204,12 @@ class Planner {
       if (!count.ok()) return count.status();
       spec_.max_restarts = count.value();
     }
+    if (const auto codes = given("no_restart_exit_codes")) {
+      Result<std::vector<std::pair<int, int>>> ranges = parse_exit_codes(*codes);
+      if (!ranges.ok()) return ranges.status();
+      spec_.no_restart_exit_codes = ranges.value();
+      if (config_) notice_(codes->source + " has no effect: the built-in trainer knows its own failures");
+    }
     if (const auto grace = shutdown_timeout()) {
       Result<milliseconds> seconds = parse_seconds(*grace);
       if (!seconds.ok()) return seconds.status();
@@ -351,6 +357,7 @@ std::string describe_plan(const JobSpec& spec) {
       {"last_call_timeout", seconds(rendezvous.last_call)},
       {"heartbeat_timeout", seconds(rendezvous.heartbeat_timeout)}};
   plan["max_restarts"] = spec.max_restarts;
+  plan["no_restart_exit_codes"] = spec.no_restart_exit_codes;
   plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
   if (spec.hang_heartbeat.count() > 0) plan["heartbeat_timeout"] = seconds(spec.hang_heartbeat);
   if (spec.hang_stall.count() > 0) plan["stall_timeout"] = seconds(spec.hang_stall);

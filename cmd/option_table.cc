@@ -52,6 +52,9 @@ constexpr OptionText kOptions[] = {
      "Address of this node for its peers [the one that reaches the coordinator]"},
 
     {"max_restarts", false, "", "N", kFailures, "Restarts after worker failures, for the whole job [0]"},
+    {"no_restart_exit_codes", false, "", "N|N-M,...", kFailures,
+     "Exit codes of a program that a restart would not cure; \"\": none. The built-in trainer has its own "
+     "[2,64-78]"},
     {"shutdown_timeout", false, "", "SECONDS", kFailures,
      "Grace between SIGTERM and SIGKILL for workers [30]"},
     {"signals_to_handle", false, "", "NAME,...", kFailures,

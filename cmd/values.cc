@@ -216,4 +216,20 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
+Result<std::vector<std::pair<int, int>>> parse_exit_codes(const Given& given) {
+  const std::string allowed = "exit codes from 1 to 255 and ranges of them, as in 2,64-78";
+  std::vector<std::pair<int, int>> ranges;
+  std::istringstream parts(given.value);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t dash = part.find('-');
+    Result<int> first = parse_int({part.substr(0, dash), given.source}, 1, allowed);
+    Result<int> last = first;
+    if (dash != std::string::npos) last = parse_int({part.substr(dash + 1), given.source}, 1, allowed);
+    if (!first.ok() || !last.ok() || last.value() > 255 || first.value() > last.value())
+      return usage(quoted(given) + ": expected " + allowed);
+    ranges.emplace_back(first.value(), last.value());
+  }
+  return ranges;
+}
+
 }  // namespace dtrun::cmd

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/job_spec.h"
@@ -49,6 +50,9 @@ struct Streams {
   }
 };
 Result<Streams> parse_streams(const Given& given);
+
+// "2,64-78" as inclusive ranges; empty: none.
+Result<std::vector<std::pair<int, int>>> parse_exit_codes(const Given& given);
 
 // "SIGUSR1,TERM"
 Result<std::vector<int>> parse_signals(const Given& given);

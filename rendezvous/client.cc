@@ -10,12 +10,11 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include "rendezvous/client_kv.h"
 #include "rendezvous/client_stream.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/grpc_setup.h"
+#include "rendezvous/kv_calls.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -77,6 +76,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void drop();
   bool pause(milliseconds time);
   void deliver(ClientEvent event);
+  void on_connected(const std::string& local_address);
+  void on_received(v1::FromCoordinator message);
+  std::shared_ptr<KvCalls> kv_calls();
   Attempt something_else(const std::string& what) const;
 
   const ClientOptions options_;
@@ -93,7 +95,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool closing_ = false;
   std::shared_ptr<ClientStream> stream_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::vector<std::weak_ptr<grpc::ClientContext>> calls_;  // under way
+  std::shared_ptr<KvCalls> kv_;  // made when it is first needed
 
   std::mutex sink_mutex_;  // one call of the sink at a time; guards the sink
   Client::Sink sink_;
@@ -111,7 +113,9 @@ void Core::run() {
       if (closing_) return;
     }
     deliver(Disconnected{ended.why, ended.permanent, failures});
-    if (!pause(back_off(failures, &random))) return;
+    kv_calls()->expire();
+    // A coordinator that lives gives the seat away after a moment: the first attempt is at once.
+    if (!pause(ended.connected ? milliseconds(0) : back_off(failures, &random))) return;
   }
 }
 
@@ -130,7 +134,8 @@ Core::Attempt Core::attempt() {
 
 Core::Attempt Core::unresolved(const std::string& error) {
   if (!unknown_since_) unknown_since_ = Clock::now();
-  const bool permanent = Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
+  // The name of a container that is started again is unknown until then.
+  const bool permanent = !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
   return {false,
           unavailable("the host name \"" + options_.host + "\" of the rendezvous endpoint " + endpoint_ +
                       " does not resolve (" + error + "); check --rdzv_endpoint"),
@@ -141,10 +146,10 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_);
   std::weak_ptr<Core> weak = weak_from_this();
   auto connected = [weak, address = dialled.local_address] {
-    if (auto core = weak.lock()) core->deliver(Connected{address});
+    if (auto core = weak.lock()) core->on_connected(address);
   };
   auto received = [weak](v1::FromCoordinator message) {
-    if (auto core = weak.lock()) core->deliver(Received{std::move(message)});
+    if (auto core = weak.lock()) core->on_received(std::move(message));
   };
   const auto stream = std::make_shared<ClientStream>(StreamSink{std::move(connected), std::move(received)});
   // Before it starts: who hears Connected may send at once.
@@ -199,6 +204,7 @@ bool Core::adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Cha
 }
 
 void Core::drop() {
+  kv_calls()->disconnected();
   const std::lock_guard lock(mutex_);
   stream_.reset();
   channel_.reset();
@@ -208,6 +214,31 @@ void Core::drop() {
 bool Core::pause(milliseconds time) {
   std::unique_lock lock(mutex_);
   return !closing_changed_.wait_for(lock, time, [this] { return closing_; });
+}
+
+std::shared_ptr<KvCalls> Core::kv_calls() {
+  const std::lock_guard lock(mutex_);
+  if (!kv_) {
+    kv_ = std::make_shared<KvCalls>([weak = weak_from_this()](int local_rank, control::KvReply reply) {
+      if (auto core = weak.lock()) core->deliver(KvDone{local_rank, std::move(reply)});
+    });
+  }
+  return kv_;
+}
+
+void Core::on_connected(const std::string& local_address) {
+  std::shared_ptr<grpc::Channel> channel;
+  {
+    const std::lock_guard lock(mutex_);
+    channel = channel_;
+  }
+  deliver(Connected{local_address});
+  kv_calls()->connected(channel);
+}
+
+void Core::on_received(v1::FromCoordinator message) {
+  if (message.has_welcome()) kv_calls()->met_store(message.welcome().instance());
+  deliver(Received{std::move(message)});
 }
 
 void Core::deliver(ClientEvent event) {
@@ -225,18 +256,7 @@ void Core::send(const v1::FromAgent& message) {
 }
 
 void Core::kv(int local_rank, const std::string& prefix, const control::KvRequest& request) {
-  std::shared_ptr<grpc::Channel> channel;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stream_ && stream_->was_connected()) channel = channel_;
-  }
-  std::weak_ptr<Core> weak = weak_from_this();
-  auto call = start_kv(channel, prefix, request, [weak, local_rank](control::KvReply reply) {
-    if (auto core = weak.lock()) core->deliver(KvDone{local_rank, std::move(reply)});
-  });
-  const std::lock_guard lock(mutex_);
-  std::erase_if(calls_, [](const auto& known) { return known.expired(); });
-  calls_.push_back(std::move(call));
+  kv_calls()->start(local_rank, prefix, request);
 }
 
 void Core::close(milliseconds timeout) {
@@ -262,9 +282,7 @@ void Core::silence() {
 void Core::quit() {
   close(milliseconds(0));
   silence();
-  const std::lock_guard lock(mutex_);
-  for (const auto& call : calls_)
-    if (auto context = call.lock()) context->TryCancel();
+  kv_calls()->cancel();
 }
 
 class GrpcClient final : public Client {

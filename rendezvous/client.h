@@ -49,7 +49,8 @@ class Client {
   // Queued while connected; dropped while not (the agent joins anew after each Connected).
   virtual void send(const v1::FromAgent& message) = 0;
 
-  // Carries out one store operation under `prefix`; answers with KvDone.
+  // Carries out one store operation under `prefix`; answers with KvDone. Waits for a connection if there is
+  // none, and begins again on the next one if it breaks.
   virtual void kv(int local_rank, const std::string& prefix, const control::KvRequest& request) = 0;
 
   // Half-closes the stream after what is queued and waits until it is flushed, at most `timeout`.

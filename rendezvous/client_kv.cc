@@ -13,7 +13,7 @@ namespace {
 constexpr std::chrono::milliseconds kSlack{30000};
 constexpr std::int64_t kMaxWaitMs = 86'400'000;
 
-using Done = std::function<void(control::KvReply)>;
+using Done = std::function<void(control::KvReply, bool unreachable)>;
 
 template <typename Request, typename Reply>
 using Method = void (v1::Store::StubInterface::async_interface::*)(grpc::ClientContext*, const Request*,
@@ -45,7 +45,9 @@ std::weak_ptr<grpc::ClientContext> call(const std::shared_ptr<grpc::Channel>& ch
                                      fill(call->reply, &reply);
                                    else
                                      reply.set_error("store: " + status.error_message());
-                                   done(std::move(reply));
+                                   done(std::move(reply),
+                                        status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                                            status.error_code() == grpc::StatusCode::CANCELLED);
                                  });
   return std::shared_ptr<grpc::ClientContext>(call, &call->context);
 }
@@ -61,13 +63,6 @@ std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>
     wire.set_key(key);
     return call(channel, method, std::move(wire), request.id(), wait_ms, std::move(done), fill);
   };
-  if (channel == nullptr) {
-    control::KvReply reply;
-    reply.set_id(request.id());
-    reply.set_error("store: not connected to the coordinator");
-    done(std::move(reply));
-    return {};
-  }
   switch (request.op()) {
     case control::KvRequest::GET: {
       const std::int64_t wait_ms = std::clamp<std::int64_t>(request.timeout_ms(), 0, kMaxWaitMs);

@@ -12,11 +12,11 @@
 
 namespace dtrun::rendezvous {
 
-// Starts the operation under `prefix`; `done` is called exactly once, on this thread if `channel` is null
-// (the store can't be reached then), else on one of gRPC's.
+// Starts the operation under `prefix`; `done` is called exactly once, on one of gRPC's threads. Its second
+// argument is true if the connection broke, so that nobody knows what became of the operation.
 // Returns the call's context while it is under way, so that it can be cancelled.
 std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>& channel,
                                             const std::string& prefix, const control::KvRequest& request,
-                                            std::function<void(control::KvReply)> done);
+                                            std::function<void(control::KvReply, bool unreachable)> done);
 
 }  // namespace dtrun::rendezvous

@@ -287,18 +287,37 @@ TEST_CASE("a get waits for the key, or until its time is up") {
   CHECK(reply.error() == "store: key p/never was not set within 30 ms");
 }
 
-TEST_CASE("a server that ends while a get waits answers it with an error, and the client says what it lost") {
+TEST_CASE("a get that waits when the store is restarted is asked again, and what was set is set again") {
   auto server = start_server();
-  TestAgent a("a", "127.0.0.1", server->port());
-  REQUIRE(a.next<Connected>());
-  auto get = request(control::KvRequest::GET, "never");
+  const ServerOptions options{"127.0.0.1", server->port()};
+  TestAgent a("a", "127.0.0.1", options.port);
+  TestAgent b("b", "127.0.0.1", options.port);
+  RunSettings run;
+  run.min_nodes = run.max_nodes = 2;
+  a.join(run);
+  b.join(run);
+  REQUIRE(a.hear(From::kAssignment));
+  REQUIRE(b.hear(From::kAssignment));
+  auto get = request(control::KvRequest::GET, "late");
   get.set_timeout_ms(kPatience.count());
-  a.client().kv(0, "", get);
-  CHECK(a.kv(request(control::KvRequest::SET, "seen")).ok());  // so the get is under way
+  a.client().kv(3, "p/", get);
+  CHECK(b.kv(request(control::KvRequest::SET, "early", "kept"), "p/").ok());  // so the get is under way
   server.reset();
-  const auto done = a.next<KvDone>();
+  auto again = Server::start(options);
+  REQUIRE_MESSAGE(again.ok(), again.status().message());
+  b.join(run);
+  REQUIRE(b.hear(From::kWelcome));
+  get.set_key("early");
+  a.client().kv(4, "p/", get);
+  auto done = a.next<KvDone>();
   REQUIRE(done);
-  CHECK_FALSE(done->reply.ok());
+  CHECK(done->local_rank == 4);
+  CHECK(done->reply.value() == "kept");
+  CHECK(b.kv(request(control::KvRequest::SET, "late", "here"), "p/").ok());
+  done = a.next<KvDone>();
+  REQUIRE(done);
+  CHECK(done->local_rank == 3);
+  CHECK(done->reply.value() == "here");
 }
 
 TEST_CASE("a client reconnects by itself when the coordinator comes back") {

@@ -1,0 +1,16 @@
+// A run's status as text for people and as JSON for scripts. Pure but for the messages' types.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "proto/rendezvous.pb.h"
+
+namespace dtrun::cmd {
+
+// A few lines, the last one ended.
+std::string status_text(const rendezvous::v1::RunStatus& run, const std::string& endpoint);
+
+nlohmann::ordered_json status_json(const rendezvous::v1::RunStatus& run, const std::string& endpoint);
+
+}  // namespace dtrun::cmd

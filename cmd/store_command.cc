@@ -1,0 +1,82 @@
+#include "cmd/store_command.h"
+
+#include <signal.h>
+
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "cmd/subcommand.h"
+#include "proto/contract.h"
+#include "proto/exit_codes.h"
+#include "proto/ids.h"
+#include "rendezvous/server.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// A line of the store's log.
+void say(const std::string& text) {
+  char at[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  std::strftime(at, sizeof at, "%F %T", localtime_r(&now, &local));
+  std::printf("%s dtrun store: %s\n", at, text.c_str());
+  std::fflush(stdout);
+}
+
+std::string endpoint_of(const std::string& host, int port) {
+  return (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+sigset_t ending_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&signals, number);
+  return signals;
+}
+
+}  // namespace
+
+int run_store(const std::vector<std::string>& arguments) {
+  rendezvous::ServerOptions options;
+  options.bind_address = "0.0.0.0";
+  options.port = kDefaultPort;
+  options.separate = true;
+  options.notice = say;
+  CLI::App app(
+      "Runs the coordinator and its store on a host of their own, for any number of jobs: agents on any node "
+      "may "
+      "come and go, and while this process is restarted their workers keep running.\n",
+      "store");
+  app.add_option("--bind", options.bind_address, "Address to listen on; :: for IPv6 as well")
+      ->type_name("ADDR")
+      ->capture_default_str();
+  app.add_option("--port", options.port, "Port; 0: any free one")
+      ->type_name("N")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  if (const auto done = parse_subcommand(app, arguments)) return *done;
+
+  const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // whoever read the log has gone; the jobs go on
+  auto server = rendezvous::Server::start(options);
+  if (!server.ok()) {
+    std::fprintf(stderr, "dtrun: %s\n", server.status().message().c_str());
+    return server.status().exit_code();
+  }
+  const int port = server.value()->port();
+  const bool everywhere = options.bind_address == "0.0.0.0" || options.bind_address == "::";
+  say("listening on " + endpoint_of(options.bind_address, port) + "; agents find it with --rdzv_endpoint " +
+      endpoint_of(everywhere ? host_name() : options.bind_address, port));
+  int number = 0;
+  sigwait(&signals, &number);
+  const int members = server.value()->members();
+  say("stopped by " + std::string("SIG") + sigabbrev_np(number) +
+      (members > 0 ? "; " + std::to_string(members) + " agents go on and wait for it to be started again"
+                   : ""));
+  return exit_code_of_signal(number);
+}
+
+}  // namespace dtrun::cmd

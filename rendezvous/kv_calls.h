@@ -1,0 +1,61 @@
+// A client's store operations under way. They outlive a broken connection: what had no answer is asked again
+// on the next one, and a store that was restarted, and so forgot everything, is told again what this agent's
+// workers had set in their generation. So a coordinator that comes back does not fail workers that are
+// meeting.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "proto/control.pb.h"
+
+namespace dtrun::rendezvous {
+
+// Thread-safe. On the heap, in a shared_ptr: calls of gRPC's may outlive its owner.
+class KvCalls : public std::enable_shared_from_this<KvCalls> {
+ public:
+  using Answer = std::function<void(int worker, control::KvReply)>;  // on any thread, without a lock held
+  explicit KvCalls(Answer answer) : answer_(std::move(answer)) {}
+
+  void start(int worker, const std::string& prefix, const control::KvRequest& request);
+
+  void connected(const std::shared_ptr<grpc::Channel>& channel);
+  void disconnected();
+  void met_store(const std::string& instance);
+  void expire();  // answers what has waited for a connection for too long
+  void cancel();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Operation {
+    int worker = 0;
+    std::string prefix;
+    control::KvRequest request;
+    Clock::time_point give_up;  // waiting for a connection
+    bool silent = false;        // said again to a new store: nobody waits for the answer
+  };
+
+  void issue(Operation operation);
+  void ended(Operation operation, const std::weak_ptr<grpc::Channel>& used, control::KvReply reply,
+             bool unreachable);
+  void finish(const Operation& operation, control::KvReply reply) const;
+
+  const Answer answer_;
+  std::mutex mutex_;  // guards the rest
+  std::shared_ptr<grpc::Channel> channel_;
+  std::string store_;                               // instance, empty before the first
+  std::deque<Operation> waiting_;                   // for a connection
+  std::string set_prefix_;                          // of the newest generation
+  std::map<std::string, control::KvRequest> sets_;  // in it, by key
+  std::vector<std::weak_ptr<grpc::ClientContext>> contexts_;
+};
+
+}  // namespace dtrun::rendezvous
