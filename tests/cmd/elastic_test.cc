@@ -1,0 +1,190 @@
+// Nodes, a coordinator and a store that come and go: the real dtrun, several agents on one host.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+constexpr char kDtrun[] = DTRUN_BIN_DIR "/dtrun";
+
+// A store on a free port, or on the given one.
+class Store {
+ public:
+  explicit Store(const std::string& port = "0")
+      : process_({kDtrun, "store", "--bind", "127.0.0.1", "--port", port}) {
+    REQUIRE(process_.wait_for_out("listening on 127.0.0.1:"));
+    const std::string out = process_.out();
+    const std::size_t at = out.find("127.0.0.1:") + 10;
+    port_ = out.substr(at, out.find(';', at) - at);
+  }
+  const std::string& port() const { return port_; }
+  std::string endpoint() const { return "127.0.0.1:" + port_; }
+  Process& process() { return process_; }
+
+ private:
+  Process process_;
+  std::string port_;
+};
+
+// An agent with one worker: a shell script that waits for the file `done`, and says when it starts.
+class Node {
+ public:
+  Node(const std::string& endpoint, const std::filesystem::path& folder, const std::string& nnodes,
+       Words options = {})
+      : done_(folder / "done"), process_(argv(endpoint, nnodes, std::move(options), done_)) {}
+
+  Process& process() { return process_; }
+  bool starts(int generation, int rank, int world) const {
+    return process_.wait_for_out("g" + std::to_string(generation) + " rank " + std::to_string(rank) + " of " +
+                                 std::to_string(world));
+  }
+
+ private:
+  static Words argv(const std::string& endpoint, const std::string& nnodes, Words options,
+                    const std::filesystem::path& done) {
+    Words words{kDtrun,
+                "--nnodes",
+                nnodes,
+                "--rdzv_endpoint",
+                endpoint,
+                "--rdzv_conf",
+                "last_call_timeout=1",
+                "--max_restarts",
+                "2",
+                "--shutdown_timeout",
+                "5"};
+    words.insert(words.end(), options.begin(), options.end());
+    const std::string script =
+        "echo g$DTRUN_GENERATION rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; "
+        "while [ ! -e " +
+        done.string() + " ]; do sleep 0.05; done";
+    words.insert(words.end(), {"--", "/bin/sh", "-c", script});
+    return words;
+  }
+
+  const std::filesystem::path done_;
+  Process process_;
+};
+
+void let_finish(const std::filesystem::path& folder) { std::filesystem::create_directory(folder / "done"); }
+
+nlohmann::json status_of(const std::string& endpoint) {
+  Process status({kDtrun, "status", "--rdzv_endpoint", endpoint, "--json"});
+  if (status.wait() != 0) return nlohmann::json::array();
+  return nlohmann::json::parse(status.out());
+}
+
+int starts_in(const std::string& out) {
+  int count = 0;
+  for (std::size_t at = 0; (at = out.find(" rank ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a store that is killed and started again finds the job as it runs: nobody is restarted") {
+  const Folder folder;
+  auto store = std::make_unique<Store>();
+  const std::string port = store->port();
+  Node a(store->endpoint(), folder.path(), "2");
+  Node b(store->endpoint(), folder.path(), "2");
+  REQUIRE(eventually([&] { return starts_in(a.process().out()) == 1 && starts_in(b.process().out()) == 1; }));
+  store->process().signal(SIGKILL);
+  store->process().wait();
+  REQUIRE(a.process().wait_for_err("workers keep running"));
+  store = std::make_unique<Store>(port);
+  CHECK(store->process().wait_for_out("taken over as it runs"));
+  REQUIRE(eventually([&] {
+    const auto runs = status_of(store->endpoint());
+    return runs.size() == 1 && runs[0]["nodes"][0]["state"] == "running" &&
+           runs[0]["nodes"][1]["state"] == "running";
+  }));
+  let_finish(folder.path());
+  CHECK(a.process().wait() == 0);
+  CHECK(b.process().wait() == 0);
+  CHECK(starts_in(a.process().out()) == 1);
+  CHECK(starts_in(b.process().out()) == 1);
+  store->process().signal(SIGINT);
+  CHECK(store->process().wait() == 130);
+}
+
+TEST_CASE("a store serves several runs, and a run of a name that is over begins afresh") {
+  const Folder folder;
+  Store store;
+  Node a(store.endpoint(), folder.path(), "1:1", {"--rdzv_id", "one"});
+  Node b(store.endpoint(), folder.path(), "1:1", {"--rdzv_id", "two"});
+  CHECK(a.starts(1, 0, 1));
+  CHECK(b.starts(1, 0, 1));
+  CHECK(eventually([&] { return status_of(store.endpoint()).size() == 2; }));
+  let_finish(folder.path());
+  CHECK(a.process().wait() == 0);
+  CHECK(b.process().wait() == 0);
+  Node c(store.endpoint(), folder.path(), "1:1", {"--rdzv_id", "one"});
+  CHECK(c.starts(1, 0, 1));
+  CHECK(c.process().wait() == 0);
+}
+
+TEST_CASE("nodes come and go with --nnodes 1:3: taken in, regrouped at once, the free rank given again") {
+  const Folder folder;
+  Store store;
+  Node a(store.endpoint(), folder.path(), "1:3");
+  CHECK(a.starts(1, 0, 1));
+  Node b(store.endpoint(), folder.path(), "1:3");
+  CHECK(a.starts(2, 0, 2));
+  CHECK(b.starts(2, 1, 2));
+  Node c(store.endpoint(), folder.path(), "1:3");
+  CHECK(c.starts(3, 2, 3));
+  REQUIRE(a.starts(3, 0, 3));
+  REQUIRE(b.starts(3, 1, 3));
+  b.process().signal(SIGKILL);
+  CHECK(c.starts(4, 1, 2));
+  CHECK(a.starts(4, 0, 2));
+  c.process().signal(SIGTERM);
+  CHECK(c.process().wait() == 143);
+  CHECK(a.starts(5, 0, 1));
+  const auto runs = status_of(store.endpoint());
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0]["membership_changes"] == 4);
+  CHECK(runs[0]["restarts"] == 0);
+  let_finish(folder.path());
+  CHECK(a.process().wait() == 0);
+}
+
+TEST_CASE("dtrun status finds the jobs of this host without being told where they are") {
+  const Folder folder;
+  const Words environment{"XDG_RUNTIME_DIR=" + folder.path().string()};
+  Process none({kDtrun, "status"}, environment);
+  CHECK(none.wait() == 0);
+  CHECK(none.out().find("no run of this user on this host") != std::string::npos);
+  Process job({kDtrun, "--nproc_per_node", "2", "--rdzv_id", "here", "--", "/bin/sleep", "60"}, environment);
+  const auto shown = [&] {
+    Process status({kDtrun, "status"}, environment);
+    return status.wait() == 0 ? status.out() : "";
+  };
+  CHECK(eventually([&] { return shown().find("run here at 127.0.0.1:") != std::string::npos; }));
+  CHECK(eventually([&] { return shown().find(" 0-1 ") != std::string::npos; }));
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 143);
+  CHECK(shown().find("no run of this user") != std::string::npos);
+}
+
+TEST_CASE("a program that fails in one way again and again is given up although restarts are left") {
+  Process job({kDtrun, "--max_restarts", "9", "--", "/bin/sh", "-c", "exit 5"});
+  CHECK(job.wait() == 5);
+  CHECK(job.err().find("3 times in a row") != std::string::npos);
+  Process final(
+      {kDtrun, "--max_restarts", "9", "--no-restart-exit-codes", "5", "--", "/bin/sh", "-c", "exit 5"});
+  CHECK(final.wait() == 5);
+  CHECK(final.err().find("which a restart would not cure") != std::string::npos);
+}
