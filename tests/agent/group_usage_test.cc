@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <csignal>
+
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent;
@@ -36,4 +38,6 @@ TEST_CASE("children count to the group of their ancestor, also when they have le
     return usage.members.size() == 3 && usage.cpu_ms > 50;
   }));
   CHECK(usage_of_groups({leader})[leader].processes != 0);
+  // The destructor waits for the output's end, and those that left the group hold it as well.
+  for (const ProcessStat& member : usage_of_groups({leader})[leader].members) kill(member.pid, SIGKILL);
 }
