@@ -56,7 +56,7 @@ RestartPolicy::Verdict RestartPolicy::judge(const Outcome& failure, int max_rest
     return {false, 0, describe(failure) + (max_restarts > 0 ? ", and all restarts are used up" : "")};
   if (same)
     return {false, 0,
-            describe(failure) + " soon after its start, " + std::to_string(alike_) +
+            describe(failure) + ", soon after its start and " + std::to_string(alike_) +
                 " times in a row: no further restart would help"};
   if (progressed || ran >= kSettled) quick_ = 0;
   const Millis delay = delay_after(quick_++);
