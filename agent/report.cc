@@ -71,7 +71,8 @@ std::string how(const WorkerOutcome& worker) {
 std::string first_failure_text(const WorkerOutcome& first) {
   std::string text = "\n  after " + fixed(first.uptime_s, 1) + " s";
   if (first.ended_at > 0) text += ", at " + utc_text(first.ended_at);
-  text += "; local rank " + std::to_string(first.local_rank) + ", pid " + std::to_string(first.pid);
+  text += "; local rank " + std::to_string(first.local_rank);
+  if (first.pid > 0) text += ", pid " + std::to_string(first.pid);  // else it never ran
   return text + last_words(first);
 }
 

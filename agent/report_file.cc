@@ -47,7 +47,7 @@ Json to_json(const WorkerOutcome& worker) {
   json["local_rank"] = worker.local_rank;
   json["group_rank"] = worker.group_rank;
   json["host"] = worker.host;
-  json["pid"] = worker.pid;
+  json["pid"] = worker.pid > 0 ? Json(worker.pid) : Json(nullptr);  // null: it never ran
   json["exit_code"] = worker.signal == 0 ? Json(worker.exit_code) : Json(nullptr);
   json["signal"] = worker.signal != 0 ? Json(worker.signal) : Json(nullptr);
   json["signal_name"] = worker.signal != 0 ? Json(describe_signal(worker.signal)) : Json(nullptr);
