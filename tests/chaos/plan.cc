@@ -61,7 +61,7 @@ Plan draw_plan(std::uint64_t seed, bool with_trainer) {
   std::mt19937_64 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
   Plan plan;
-  plan.shape = static_cast<Shape>(below(3));
+  plan.shape = static_cast<Shape>(below(4));
   plan.victim = draw_victim(plan.shape, below(12));
   plan.builtin = below(5) == 0 && with_trainer;
   const bool kills_host = plan.victim == Victim::kFirstAgent && plan.shape != Shape::kStore;
