@@ -226,6 +226,7 @@ std::vector<ConnectionId> Stepper::choose() const {
 
 std::string Stepper::first_reason() const {
   const int max = s_.settings->max_nodes;
+  if (joined() >= max && max == 1) return "its one node joined";
   if (joined() >= max) return "all " + count_of(static_cast<std::size_t>(max), "node") + " joined";
   return std::to_string(joined()) + " of at most " + count_of(static_cast<std::size_t>(max), "node") +
          " joined before last call ended";
