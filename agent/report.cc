@@ -26,7 +26,6 @@ std::string who(const WorkerOutcome& outcome) {
 // end in the same lines.
 std::vector<std::string> without_traceback(const std::vector<std::string>& tail,
                                            const std::vector<std::string>& traceback) {
-  if (traceback.empty()) return tail;
   const auto last = std::find(tail.rbegin(), tail.rend(), traceback.back());
   auto begin = last, shown = last;
   for (auto line = traceback.rbegin(); begin != tail.rend() && line != traceback.rend() && *begin == *line;
@@ -53,14 +52,22 @@ std::string block(const std::string& title, const std::vector<std::string>& line
   return text;
 }
 
+// `tail` without `error` at its end: a program that names its error mostly prints it last as well.
+std::vector<std::string> without_error(std::vector<std::string> tail, const std::vector<std::string>& error) {
+  const bool ends_in_it =
+      error.size() <= tail.size() && std::equal(error.rbegin(), error.rend(), tail.rbegin());
+  if (ends_in_it) tail.resize(tail.size() - error.size());
+  return tail;
+}
+
 std::string last_words(const WorkerOutcome& worker) {
   std::string text;
-  const std::vector<std::string> traceback = lines_of(worker.traceback);
-  if (!worker.error.empty()) text += block("error", lines_of(worker.error));
+  const std::vector<std::string> error = lines_of(worker.error), traceback = lines_of(worker.traceback);
+  if (!error.empty()) text += block("error", error);
   if (!traceback.empty()) text += block("traceback", traceback);
-  if (!worker.stderr_tail.empty()) {
-    text += block("last lines of its stderr", without_traceback(worker.stderr_tail, traceback));
-  }
+  const std::vector<std::string> tail = traceback.empty() ? without_error(worker.stderr_tail, error)
+                                                          : without_traceback(worker.stderr_tail, traceback);
+  if (!tail.empty()) text += block("last lines of its stderr", tail);
   return text;
 }
 

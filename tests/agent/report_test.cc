@@ -56,6 +56,23 @@ TEST_CASE("a failure that would come back says why no restart was tried") {
   CHECK(failure_report(end, 3).ends_with("0 of 3 (the same way 3 times in a row)"));
 }
 
+TEST_CASE("an error is shown once, although it is also what stderr ends in") {
+  JobEnd end;
+  end.first_failure = worker(0, "a", 78, 0, false);
+  end.first_failure->error = "runs/x is in use\nwait";
+  end.first_failure->stderr_tail = {"warning: y", "runs/x is in use", "wait"};
+  CHECK(failure_report(end, 0) ==
+        "the job failed: rank 0 on a failed first: exit code 78\n"
+        "  after 12.3 s; local rank 0, pid 4711\n"
+        "  error:\n"
+        "    runs/x is in use\n"
+        "    wait\n"
+        "  last lines of its stderr:\n"
+        "    warning: y");
+  end.first_failure->stderr_tail = {"runs/x is in use", "wait"};
+  CHECK(failure_report(end, 0).ends_with("    wait"));
+}
+
 TEST_CASE("a traceback is shown once, although it is also what stderr ends in") {
   JobEnd end;
   end.first_failure = worker(0, "a", 1, 0, false);
