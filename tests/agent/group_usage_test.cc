@@ -37,7 +37,8 @@ TEST_CASE("children count to the group of their ancestor, also when they have le
     const GroupUsage usage = usage_of_groups({leader})[leader];
     return usage.members.size() == 3 && usage.cpu_ms > 50;
   }));
-  CHECK(usage_of_groups({leader})[leader].processes != 0);
+  const GroupUsage usage = usage_of_groups({leader})[leader];
+  CHECK(usage.processes != 0);
   // The destructor waits for the output's end, and those that left the group hold it as well.
-  for (const ProcessStat& member : usage_of_groups({leader})[leader].members) kill(member.pid, SIGKILL);
+  for (const ProcessStat& member : usage.members) kill(member.pid, SIGKILL);
 }
