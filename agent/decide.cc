@@ -422,17 +422,14 @@ class Step {
 
   void check_link() {
     if (s.link.connected || ending() || now_ < link_deadline()) return;
+    // Why the connection failed was printed when it was lost.
+    const std::string gone = s.settings.endpoint + " is gone for " + seconds(now_ - s.link.lost_at) + ": ";
     if (s.link.ever_connected && s.link.separate) {
-      give_up(kExitUnavailable, "the store at " + s.settings.endpoint + " is gone for " +
-                                    seconds(now_ - s.link.lost_at) + " (" + s.link.why_lost +
-                                    "). Start it again, and the job on all nodes");
+      give_up(kExitUnavailable, "the store at " + gone + "start it again, and the job on all nodes");
     } else if (s.link.ever_connected) {
-      give_up(
-          kExitUnavailable,
-          "the coordinator at " + s.settings.endpoint + " is gone for " +
-              seconds(s.settings.coordinator_timeout) + " (" + s.link.why_lost +
-              "): the node that hosts it is lost. Start the job again on the nodes that are left, or give " +
-              "the coordinator a host of its own with `dtrun store`");
+      give_up(kExitUnavailable,
+              "the coordinator at " + gone + "the node that hosts it is lost. Start the job again on the " +
+                  "nodes that are left, or give the coordinator a host of its own with `dtrun store`");
     } else {
       give_up(kExitUnavailable, "no coordinator at " + s.settings.endpoint + " within " +
                                     seconds(s.settings.join_timeout) + ": " + s.link.why_lost);
