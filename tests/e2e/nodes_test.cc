@@ -103,7 +103,7 @@ TEST_CASE("a worker killed on one node: its peers go on from the checkpoint that
   const Pair pair({"--nnodes", "2", "--max_restarts", "1"});
   const auto first = pair.start(0), second = pair.start(1);
   // Past the first checkpoint.
-  REQUIRE(pair.trains(0, 30));
+  REQUIRE_MESSAGE(pair.trains(0, 30), first->err_so_far() << second->err_so_far());
   kill(only_worker(*second), SIGKILL);
   const Ended a = first->wait(), b = second->wait();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
@@ -118,7 +118,7 @@ TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that i
   const Pair pair(kBoth);
   {
     const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1, {"--node_rank", "1"});
-    REQUIRE(pair.trains(0));
+    REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
     first->signal(SIGTERM);
     ends(*first, 143);
     second->signal(SIGTERM);
@@ -136,7 +136,7 @@ TEST_CASE(
     "a cut cable: the node with the coordinator goes on alone, the other one ends with 69 and says why") {
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE(pair.trains(0));
+  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   const pid_t lonely = only_worker(*second);
   pair.hosts.cut(1);
   const Ended a = first->wait();
@@ -153,7 +153,7 @@ TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says
   const Pair pair(
       {"--nnodes", "2", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2,join_timeout=3"});
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE(pair.trains(0));
+  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   pair.hosts.cut(1);
   const Ended a = first->wait();
   CHECK_MESSAGE(a.exit_code == 69, a.err);
@@ -165,9 +165,9 @@ TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says
 TEST_CASE("a cable that is plugged in again: the node comes back and takes its part") {
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE(pair.trains(0));
+  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   pair.hosts.cut(1);
-  REQUIRE(pair.reports(0, R"("world_size":1,"generation":2)"));
+  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far() << second->err_so_far());
   {
     const Frozen worker(only_worker(*first));
     pair.hosts.mend(1);
@@ -182,9 +182,9 @@ TEST_CASE("a cable that is plugged in again: the node comes back and takes its p
 TEST_CASE("a stopped agent is noticed by its silence, and takes its part again once it goes on") {
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE(pair.trains(0));
+  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   second->signal(SIGSTOP);
-  REQUIRE(pair.reports(0, R"("world_size":1,"generation":2)"));
+  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far() << second->err_so_far());
   {
     const Frozen worker(only_worker(*first));
     second->signal(SIGCONT);
@@ -201,13 +201,13 @@ TEST_CASE("a node that dies at once and comes back with an empty disk is given t
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"});
   auto second = pair.start(1);
-  REQUIRE(pair.trains(0));
+  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   const pid_t orphan = only_worker(*second);
   second->signal(SIGKILL);
   ends(*second, 137);
   CHECK(eventually([&] { return kill(orphan, 0) != 0; }, 10));
   std::filesystem::remove_all(pair.output(1));
-  REQUIRE(pair.reports(0, R"("world_size":1,"generation":2)"));
+  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far() << second->err_so_far());
   {
     const Frozen worker(only_worker(*first));
     second = pair.start(1);
