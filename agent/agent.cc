@@ -4,13 +4,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <system_error>
-
 #include "agent/driver.h"
 #include "agent/guardian.h"
 #include "agent/signals.h"
 #include "proto/ids.h"
+#include "proto/temporary.h"
 
 namespace dtrun::agent {
 namespace {
@@ -30,8 +28,7 @@ int run(const JobSpec& spec) {
   Signals signals;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string token = random_id(16);
-  std::error_code ignored;
-  Guardian guardian(token, std::filesystem::temp_directory_path(ignored) / ("dtrun-" + random_id()));
+  Guardian guardian(token, temporary_folder() / ("dtrun-" + random_id()));
   guardian.start();
   return Driver(spec, token, guardian, signals).run();
 }

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -58,6 +60,7 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
                   ? std::vector<std::string>{trainer_->worker_binary.string()}
                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
   plan_hang_files(&plan);
+  if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }
 
@@ -104,7 +107,14 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
 // room for it.
 fs::path WorkerPlanner::scratch_dir(int rank) {
   // Nobody else's business, and never a folder that somebody else has put there.
-  if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) return {};
+  if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) {
+    const bool unwatched = spec_.hang_heartbeat.count() > 0 && trainer_ == nullptr;
+    scratch_error_ = "cannot make the directory " + scratch_.string() + " (" + std::strerror(errno) +
+                     "): the workers' error files are missing" +
+                     (unwatched ? ", --heartbeat_timeout has no effect" : "") +
+                     "; set TMPDIR to a directory that can be written";
+    return {};
+  }
   scratch_made_ = true;
   std::error_code error;
   fs::path dir = scratch_ / std::to_string(rank);

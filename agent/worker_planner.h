@@ -38,6 +38,8 @@ class WorkerPlanner {
   OutputPlanner outputs_;
   const std::filesystem::path scratch_;
   bool scratch_made_ = false;
+  std::string scratch_error_;  // why there is no such folder
+  bool scratch_told_ = false;
 };
 
 }  // namespace dtrun::agent

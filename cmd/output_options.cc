@@ -7,6 +7,7 @@
 #include "cmd/values.h"
 #include "proto/ids.h"
 #include "proto/nearest.h"
+#include "proto/temporary.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -45,7 +46,7 @@ class OutputReader {
       spec_.output.workers.push_back({targets(1), targets(2)});
     }
     if (chosen && spec_.log_dir.empty() && any([](const StreamTargets& t) { return t.file; })) {
-      spec_.log_dir = std::filesystem::temp_directory_path() / ("dtrun_" + random_id(4));
+      spec_.log_dir = temporary_folder() / ("dtrun_" + random_id(4));
       notice_((tee ? tee : redirects)->source + " without --log_dir: files are in " + spec_.log_dir.string());
     }
     return {};

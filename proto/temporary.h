@@ -1,0 +1,13 @@
+// Where files go that nobody keeps: heartbeat files, error files, logs without a log directory. Making and
+// removing them is their owner's.
+#pragma once
+
+#include <filesystem>
+
+namespace dtrun {
+
+// The first of $TMPDIR, /tmp and /var/tmp that is a directory in which this process may make files; /tmp if
+// none is, so that what is made there fails with a name that people know.
+std::filesystem::path temporary_folder();
+
+}  // namespace dtrun
