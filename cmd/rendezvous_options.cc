@@ -31,6 +31,9 @@ Status check_run_id(const Given& given) {
   return fine ? Status() : usage(quoted(given) + ": expected letters, digits, '.', '_' and '-', at most 128");
 }
 
+// Where the agents meet if all that is known is the port on which rank 0's program will listen.
+int port_beside(int master_port) { return master_port == 65535 ? 65534 : master_port + 1; }
+
 class RendezvousReader {
  public:
   RendezvousReader(const Options& options, const Environment& environment, const Notice& notice,
@@ -104,7 +107,7 @@ class RendezvousReader {
     if (options_.has("master_port")) {
       Result<int> port = parse_port(options_.values.at("master_port"));
       if (!port.ok()) return port.status();
-      endpoint.port = port.value() == 65535 ? 65534 : port.value() + 1;
+      endpoint.port = port_beside(port.value());
     }
     return std::optional<Endpoint>(endpoint);
   }
@@ -176,8 +179,12 @@ class RendezvousReader {
     spec_.nodes = {world.value(), world.value()};
     spec_.nproc = 1;
     spec_.node_rank = rank.value();
+    // What was exported is what the programs find; the agents meet beside it.
+    spec_.rendezvous.master_address = address;
+    spec_.rendezvous.master_port = port.value();
+    if (world.value() == 1) return stand_alone();
     spec_.rendezvous.host = address;
-    spec_.rendezvous.port = port.value();
+    spec_.rendezvous.port = port_beside(port.value());
     return Status();
   }
 

@@ -241,12 +241,14 @@ TEST_CASE("the env backend: every terminal exports its place, as for torch.distr
   const auto terminal = [&](const std::string& rank) {
     return Words{"RANK=" + rank, "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
   };
-  const Words words = command({"--rdzv_backend", "env"}, "echo $RANK of $WORLD_SIZE");
+  const Words words =
+      command({"--rdzv_backend", "env"}, "echo $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT");
+  const std::string place = " of 2 at 127.0.0.1:" + port + "\n";
   Process second(words, terminal("1")), first(words, terminal("0"));
   CHECK(first.wait() == 0);
   CHECK(second.wait() == 0);
-  CHECK(first.out() == "[default:0] 0 of 2\n");
-  CHECK(second.out() == "[default:1] 1 of 2\n");
+  CHECK(first.out() == "[default:0] 0" + place);
+  CHECK(second.out() == "[default:1] 1" + place);
 }
 
 TEST_CASE("each worker of an exclusive binding runs on CPUs of its own") {

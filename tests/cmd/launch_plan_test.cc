@@ -177,7 +177,9 @@ TEST_CASE("the env backend takes its place in the world from the environment") {
   CHECK(spec.node_rank == 2);
   CHECK(spec.nproc == 1);
   CHECK(spec.rendezvous.host == "10.0.0.1");
-  CHECK(spec.rendezvous.port == 1234);
+  CHECK(spec.rendezvous.port == 1235);
+  CHECK(spec.rendezvous.master_port == 1234);
+  CHECK(spec.rendezvous.master_address == "10.0.0.1");
   CHECK(bad({"--rdzv_backend", "env", "--", "x"}).find("needs RANK") != std::string::npos);
   Variables outside = variables;
   outside["RANK"] = "4";
