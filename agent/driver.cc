@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "agent/local_address.h"
+#include "agent/open_files.h"
 #include "agent/proc_scan.h"
 #include "agent/report.h"
 #include "agent/report_file.h"
@@ -107,6 +108,7 @@ int Driver::run() {
 }
 
 Status Driver::prepare() {
+  if (Status status = allow_open_files(spec_.nproc, spec_.nodes.max); !status.ok()) return status;
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
     if (error) {

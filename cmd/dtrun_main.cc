@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "agent/agent.h"
@@ -29,9 +30,7 @@ int fail(const Status& status) {
   return status.exit_code();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
   if (!arguments.empty() && (arguments[0] == "store" || arguments[0] == "status")) {
@@ -59,4 +58,20 @@ int main(int argc, char** argv) {
                     .within("the built-in trainer must lie beside dtrun"));
   }
   return agent::run(spec.value());
+}
+
+}  // namespace
+
+// Nothing of ours throws, but the standard library does where the machine gives no more threads or memory.
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::system_error& error) {
+    return fail(Status(kExitUnavailable, std::string("the machine refuses what dtrun needs: ") +
+                                             error.code().message() +
+                                             " (see ulimit -a, and the limits of its "
+                                             "container, for processes, files and memory)"));
+  } catch (const std::exception& error) {
+    return fail(Status(kExitSoftware, std::string("a bug in dtrun: ") + error.what()));
+  }
 }

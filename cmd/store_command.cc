@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "agent/open_files.h"
 #include "cmd/subcommand.h"
 #include "proto/contract.h"
 #include "proto/exit_codes.h"
@@ -45,22 +46,22 @@ int run_store(const std::vector<std::string>& arguments) {
   options.separate = true;
   options.notice = say;
   CLI::App app(
-      "Runs the coordinator and its store on a host of their own, for any number of jobs: agents on any node "
-      "may "
-      "come and go, and while this process is restarted their workers keep running.\n",
+      "Runs the coordinator and its store on a host of their own, for any number of jobs:\n"
+      "agents on any node may come and go, and while this process is restarted their\n"
+      "workers keep running.\n",
       "store");
-  app.add_option("--bind", options.bind_address, "Address to listen on; :: for IPv6 as well")
-      ->type_name("ADDR")
-      ->capture_default_str();
-  app.add_option("--port", options.port, "Port; 0: any free one")
-      ->type_name("N")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
+  app.add_option("--bind", options.bind_address,
+                 "Address to listen on; :: for IPv6 as well [" + options.bind_address + "]")
+      ->option_text("ADDR");
+  app.add_option("--port", options.port, "Port; 0: any free one [" + std::to_string(options.port) + "]")
+      ->option_text("N")
+      ->check(CLI::Range(0, 65535));
   if (const auto done = parse_subcommand(app, arguments)) return *done;
 
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // whoever read the log has gone; the jobs go on
+  signal(SIGPIPE, SIG_IGN);       // whoever read the log has gone; the jobs go on
+  agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options);
   if (!server.ok()) {
     std::fprintf(stderr, "dtrun: %s\n", server.status().message().c_str());

@@ -37,7 +37,7 @@ std::optional<int> parse_subcommand(CLI::App& app, const std::vector<std::string
   try {
     app.parse(last_first);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help("dtrun " + app.get_name()).c_str(), stdout);
+    std::fputs(app.help("dtrun").c_str(), stdout);
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     return refuse(app, error.what());
