@@ -431,8 +431,10 @@ class Step {
               "the coordinator at " + gone + "the node that hosts it is lost. Start the job again on the " +
                   "nodes that are left, or give the coordinator a host of its own with `dtrun store`");
     } else {
-      give_up(kExitUnavailable, "no coordinator at " + s.settings.endpoint + " within " +
-                                    seconds(s.settings.join_timeout) + ": " + s.link.why_lost);
+      const std::string why = s.link.why_lost.empty()
+                                  ? "nothing answers at the rendezvous endpoint " + s.settings.endpoint
+                                  : s.link.why_lost;
+      give_up(kExitUnavailable, why + "; gave up after " + seconds(s.settings.join_timeout));
     }
   }
 
