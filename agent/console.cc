@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstring>
 
 namespace dtrun::agent {
 namespace {
@@ -78,6 +79,10 @@ bool Console::write_some(Output* output) {
   if (n < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
     output->broken = true;  // the reader is gone, or the disk full: the job goes on without us being heard
+    if (errno != EPIPE && output == &out_) {
+      notice(std::string("cannot write standard output: ") + std::strerror(errno) +
+             "; what the workers write there is shown no more");
+    }
     return false;
   }
   output->written += static_cast<std::size_t>(n);

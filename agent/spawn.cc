@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,7 +84,7 @@ void restore_signals() {
 
 // Runs in the child, which shares the parent's memory (vfork): system calls only, no writes but to its stack.
 [[noreturn]] void become(const Exec& exec) {
-  setpgid(0, 0);
+  setsid();  // a group of its own, that may read a terminal without being stopped for it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
   if (install_descriptors(*exec.plan) && bind_to(*exec.cpus)) {
@@ -102,15 +103,26 @@ void restore_signals() {
   return pid;
 }
 
+// Why execvp failed, where its errno alone would mislead.
+std::string reason(const std::string& program, int error) {
+  struct stat file {};
+  const bool exists = stat(program.c_str(), &file) == 0;
+  const bool by_path = program.find('/') != std::string::npos;
+  if (error == ENOENT && !by_path) {
+    const bool here = exists && S_ISREG(file.st_mode);
+    return "no such program in PATH" + (here ? " (the one in this directory is ./" + program + ")" : "");
+  }
+  if (error == ENOENT && exists) return "the interpreter that its first line names is missing";
+  if (error == EACCES && exists && S_ISDIR(file.st_mode)) return "it is a directory";
+  if (error == EACCES && exists && by_path && access(program.c_str(), X_OK) != 0) {
+    return "it is not executable (chmod +x; for a Python script without .py: --run_path)";
+  }
+  return std::strerror(error);
+}
+
 Status cannot_execute(const std::string& program, int error) {
   const bool missing = error == ENOENT || error == ENOTDIR;
-  std::string text = "cannot start '" + program + "': ";
-  if (missing && program.find('/') == std::string::npos) {
-    text += "no such program in PATH";
-  } else {
-    text += std::strerror(error);
-  }
-  return Status(missing ? 127 : 126, text);
+  return Status(missing ? 127 : 126, "cannot start '" + program + "': " + reason(program, error));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Starts one process the way a worker needs it: own process group, death signal, clean signal mask and
-// dispositions, and no descriptor but the four that it is given.
+// Starts one process the way a worker needs it: own session and process group, death signal, clean signal
+// mask and dispositions, and no descriptor but the four that it is given.
 #pragma once
 
 #include <sys/types.h>

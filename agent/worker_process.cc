@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -32,6 +33,14 @@ std::uint64_t touch_mark(const std::filesystem::path& file) {
   return time ^ (static_cast<std::uint64_t>(info.st_ino) << 32);
 }
 
+// Ours, as under torchrun, so that data can be piped in and a debugger be used. Not the terminal of a job in
+// the background: its shell is reading that. -1 with errno if there is none.
+int standard_input(bool builtin) {
+  const bool background = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) != getpgrp();
+  if (builtin || background) return open("/dev/null", O_RDONLY | O_CLOEXEC);
+  return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+}
+
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -56,7 +65,7 @@ WorkerProcess::~WorkerProcess() {
 
 // Child's ends: stdin, stdout, stderr, control (-1 if it has none). Ours are stored.
 bool WorkerProcess::make_channels(int child_fds[4]) {
-  child_fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  child_fds[0] = standard_input(plan_.control);
   int ends[2];
   int next = 1;
   for (Output* output : {&*out_, &*err_}) {

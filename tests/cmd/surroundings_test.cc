@@ -1,0 +1,170 @@
+// dtrun where the machine gives less than usual: no temporary directory, a full disk, few files, few
+// processes; and what stands on its standard input.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+
+struct Done {
+  int code;
+  std::string out, err;
+};
+
+// `before` is what the shell does before it becomes dtrun.
+Done run(const std::string& before, const Words& arguments, const Words& variables = {}) {
+  Words words{"/bin/sh", "-c", before + "\nexec \"$@\"", "sh", kDtrun};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  Process job(words, variables);
+  const int code = job.wait();
+  return {code, job.out(), job.err()};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("without the temporary directory that TMPDIR names another one is taken") {
+  const Done job = run("cd /",
+                       {"--redirects", "1", "--rdzv_id", "t", "--", "/bin/sh", "-c",
+                        "echo hidden; test -d \"$(dirname \"$TORCHELASTIC_ERROR_FILE\")\""},
+                       {"TMPDIR=/nonexistent"});
+  CHECK(job.code == 0);
+  CHECK_MESSAGE(has(job.err, "files are in /tmp/dtrun_"), job.err);
+  std::filesystem::remove_all(
+      job.err.substr(job.err.find("/tmp/dtrun_"), std::string("/tmp/dtrun_").size() + 8));
+}
+
+TEST_CASE("output that a full disk does not take is said to be lost, once") {
+  const Done job = run("exec >/dev/full", {"--", "/bin/sh", "-c", "echo one; sleep 0.2; echo two"});
+  CHECK(job.code == 0);
+  CHECK(job.err ==
+        "dtrun: cannot write standard output: No space left on device; what the workers write there is shown "
+        "no "
+        "more\n");
+}
+
+TEST_CASE("a reader that went away early is no trouble") {
+  const Done job = run("", {"--", "/bin/sh", "-c", "exit 0"});
+  CHECK(job.code == 0);
+  Process piped({"/bin/sh", "-c", kDtrun + " -- /usr/bin/seq 100000 | head -n 1"});
+  CHECK(piped.wait() == 0);
+  CHECK(piped.out() == "[default:0] 1\n");
+  CHECK(piped.err().empty());
+}
+
+TEST_CASE("a limit on open files is raised as far as it goes, else named before anything starts") {
+  const Done raised =
+      run("ulimit -Sn 30", {"--nproc_per_node", "12", "--", "/bin/true"}, {"OMP_NUM_THREADS=1"});
+  CHECK_MESSAGE(raised.code == 0, raised.err);
+  for (const char* limit : {"10", "30", "64"}) {
+    const Done refused = run(std::string("ulimit -n ") + limit, {"--nproc_per_node", "32", "--", "/bin/true"},
+                             {"OMP_NUM_THREADS=1"});
+    CHECK(refused.code == 64);
+    CHECK_MESSAGE(has(refused.err, std::string("dtrun: only ") + limit + " files may be open"), refused.err);
+    CHECK(has(refused.err, "ulimit -n"));
+  }
+}
+
+// The limit counts a user's processes and does not hold root, so this needs root to become somebody else.
+TEST_CASE("a limit on processes ends dtrun with a message, not with an abort") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: needs root");
+    return;
+  }
+  const Done job = run("set -- prlimit --nproc=3 setpriv --reuid=64231 --regid=64231 --clear-groups \"$@\"",
+                       {"--", "true"});
+  if (has(job.err, "Permission denied")) return;  // that user cannot reach the program
+  CHECK(job.code == 69);
+  CHECK_MESSAGE(has(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
+}
+
+TEST_CASE("what keeps a program from being started is said") {
+  Folder folder;
+  const std::string here = "cd " + folder.path().string();
+  std::ofstream(folder.path() / "bare_script") << "print(1)\n";
+  std::ofstream(folder.path() / "lost") << "#!/nonexistent/python\n";
+  std::filesystem::permissions(folder.path() / "lost", std::filesystem::perms::owner_all);
+  const auto why = [&](const std::string& program, int code) {
+    const Done job = run(here, {"--max_restarts", "3", "--", program});
+    CHECK(job.code == code);
+    return job.err;
+  };
+  CHECK(has(why("bare_script", 127), "no such program in PATH (the one in this directory is ./bare_script)"));
+  CHECK(has(why("./bare_script", 126),
+            "it is not executable (chmod +x; for a Python script without .py: --run_path)"));
+  CHECK(has(why("./lost", 127), "the interpreter that its first line names is missing"));
+  CHECK(has(why(folder.path().string(), 126), "it is a directory"));
+  CHECK(has(why("./nothing", 127), "'./nothing': No such file or directory"));
+}
+
+TEST_CASE("workers read what is piped into dtrun, in every generation") {
+  Process job({"/bin/sh", "-c",
+               "(echo one; echo two; echo three) | " + kDtrun +
+                   " --max_restarts 1 -- /bin/sh -c 'read line; echo got $line; exit $((1 - "
+                   "$DTRUN_RESTART_COUNT))'"});
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] got one\n[default:0] got two\n");
+}
+
+namespace {
+
+// A terminal with dtrun in its foreground: what a user types, and what the user sees.
+class Terminal {
+ public:
+  explicit Terminal(const Words& arguments) {
+    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    std::vector<char*> argv{const_cast<char*>(kDtrun.c_str())};
+    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Terminal() {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    close(fd_);
+  }
+  void type(const std::string& text) { CHECK(write(fd_, text.data(), text.size()) == ssize_t(text.size())); }
+  bool shows(const std::string& text) {
+    fcntl(fd_, F_SETFL, O_NONBLOCK);
+    return eventually([&] {
+      char chunk[4096];
+      for (ssize_t n; (n = read(fd_, chunk, sizeof chunk)) > 0;)
+        seen_.append(chunk, static_cast<std::size_t>(n));
+      return has(seen_, text);
+    });
+  }
+  const std::string& seen() const { return seen_; }
+
+ private:
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  std::string seen_;
+};
+
+}  // namespace
+
+TEST_CASE("a worker can be talked to through the terminal, as a debugger is") {
+  Terminal terminal({"--", "/bin/sh", "-c", "echo ready; read line; echo got $line; sleep 60"});
+  REQUIRE_MESSAGE(terminal.shows("ready"), terminal.seen());
+  terminal.type("continue\n");
+  CHECK_MESSAGE(terminal.shows("got continue"), terminal.seen());
+  terminal.type("\x03");
+  CHECK_MESSAGE(terminal.shows("after SIGINT"), terminal.seen());
+}
