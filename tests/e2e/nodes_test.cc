@@ -167,7 +167,8 @@ TEST_CASE("a cable that is plugged in again: the node comes back and takes its p
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   pair.hosts.cut(1);
-  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far()
+                                                                           << second->err_so_far());
   {
     const Frozen worker(only_worker(*first));
     pair.hosts.mend(1);
@@ -184,7 +185,8 @@ TEST_CASE("a stopped agent is noticed by its silence, and takes its part again o
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   second->signal(SIGSTOP);
-  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far()
+                                                                           << second->err_so_far());
   {
     const Frozen worker(only_worker(*first));
     second->signal(SIGCONT);
@@ -207,7 +209,8 @@ TEST_CASE("a node that dies at once and comes back with an empty disk is given t
   ends(*second, 137);
   CHECK(eventually([&] { return kill(orphan, 0) != 0; }, 10));
   std::filesystem::remove_all(pair.output(1));
-  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.reports(0, R"("world_size":1,"generation":2)"), first->err_so_far()
+                                                                           << second->err_so_far());
   {
     const Frozen worker(only_worker(*first));
     second = pair.start(1);
