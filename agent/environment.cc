@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "agent/python_template.h"
 #include "proto/contract.h"
 
 namespace dtrun::agent {
@@ -113,12 +114,12 @@ std::string worker_token(const std::string& agent_token, int local_rank) {
 }
 
 std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank) {
-  static constexpr std::string_view kMacro = "${local_rank}";
-  const std::string value = std::to_string(local_rank);
-  for (std::string& argument : argv) {
-    for (std::size_t at = 0; (at = argument.find(kMacro, at)) != std::string::npos; at += value.size()) {
-      argument.replace(at, kMacro.size(), value);
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    std::string filled;
+    for (const TemplatePiece& piece : template_pieces(argv[i])) {
+      filled += piece.name == "local_rank" ? std::to_string(local_rank) : std::string(piece.text);
     }
+    argv[i] = std::move(filled);
   }
   return argv;
 }

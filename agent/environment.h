@@ -31,7 +31,8 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
 // of an agent's processes, looking for this finds one worker's.
 std::string worker_token(const std::string& agent_token, int local_rank);
 
-// `argv` with "${local_rank}" replaced.
+// `argv` as torchrun gives it: in all but the program's own name, argv[0], "$local_rank" and "${local_rank}"
+// are replaced, and "$$" is a dollar sign.
 std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank);
 
 }  // namespace dtrun::agent

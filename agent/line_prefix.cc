@@ -5,6 +5,8 @@
 #include <ctime>
 #include <iterator>
 
+#include "agent/python_template.h"
+
 namespace dtrun::agent {
 namespace {
 
@@ -42,19 +44,12 @@ std::string value_of(const std::string& name, const PrefixFields& fields) {
   return fields.host;
 }
 
-// Longer names first where one begins another.
 constexpr const char* kTorchrunFields[][2] = {
     {"role_name", "role"}, {"rank", "rank"}, {"local_rank", "local_rank"}, {"hostname", "host"}};
 
-// If a field in the form ${name} or $name begins at `at`: our name for it; `end` is behind it.
-const char* torchrun_field(const std::string& text, std::size_t at, std::size_t* end) {
-  for (const auto& [theirs, ours] : kTorchrunFields) {
-    const std::string braced = "${" + std::string(theirs) + "}", bare = "$" + std::string(theirs);
-    for (const std::string& form : {braced, bare}) {
-      if (text.compare(at, form.size(), form) != 0) continue;
-      *end = at + form.size();
-      return ours;
-    }
+const char* our_name(std::string_view theirs) {
+  for (const auto& [name, ours] : kTorchrunFields) {
+    if (theirs == name) return ours;
   }
   return nullptr;
 }
@@ -72,16 +67,15 @@ std::optional<std::string> unknown_placeholder(const std::string& text) {
 
 std::string from_torchrun_template(const std::string& text) {
   std::string ours;
-  for (std::size_t i = 0; i < text.size();) {
-    std::size_t end = 0;
-    if (const char* field = torchrun_field(text, i, &end)) {
+  for (const TemplatePiece& piece : template_pieces(text)) {
+    if (const char* field = our_name(piece.name)) {
       ours += "{" + std::string(field) + "}";
-      i = end;
       continue;
     }
-    ours += text[i];
-    if (text[i] == '{' || text[i] == '}') ours += text[i];
-    ++i;
+    for (char c : piece.text) {
+      ours += c;
+      if (c == '{' || c == '}') ours += c;
+    }
   }
   return ours;
 }

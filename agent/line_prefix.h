@@ -23,7 +23,8 @@ inline constexpr const char* kPrefixFields[] = {"role", "rank", "local_rank", "h
 // The first placeholder of `text` that is none of these; also "{" for one that is not closed.
 std::optional<std::string> unknown_placeholder(const std::string& text);
 
-// torchrun's template as ours: ${role_name}, ${rank}, ${local_rank}, ${hostname}; anything else is text.
+// torchrun's template (python_template.h) as ours: ${role_name}, ${rank}, ${local_rank}, ${hostname};
+// anything else is text.
 std::string from_torchrun_template(const std::string& text);
 
 // A template with everything filled in but the time, which belongs between any two of `pieces`.

@@ -108,7 +108,35 @@ TEST_CASE("a given master address goes before the node's own") {
   CHECK(std::count(entries.begin(), entries.end(), "MASTER_ADDR=10.0.0.1") == 0);
 }
 
-TEST_CASE("${local_rank} is replaced wherever it stands in an argument") {
-  CHECK(worker_arguments({"prog", "--gpu=${local_rank}", "${local_rank}-${local_rank}", "$local_rank"}, 12) ==
-        std::vector<std::string>{"prog", "--gpu=12", "12-12", "$local_rank"});
+namespace {
+
+std::string argument(const std::string& text) { return worker_arguments({"program", text}, 12)[1]; }
+
+}  // namespace
+
+TEST_CASE("${local_rank} is replaced wherever it stands in an argument, with and without braces") {
+  CHECK(argument("--gpu=${local_rank}") == "--gpu=12");
+  CHECK(argument("${local_rank}-${local_rank}") == "12-12");
+  CHECK(argument("$local_rank,$local_rank") == "12,12");
+  CHECK(argument("${local_rank}}") == "12}");
+  CHECK(argument("") == "");
+}
+
+TEST_CASE("other names, open braces and single dollars in an argument stay as they are") {
+  for (const char* text : {"$local_ranks", "$LOCAL_RANK", "${HOME}", "${local_rank", "${local_rank }", "${}",
+                           "$5", "$(local_rank)", "a$", "^x$|y"}) {
+    CHECK(argument(text) == text);
+  }
+  CHECK(argument("$local_rank\xc3\x9f") == "12\xc3\x9f");  // no letter of a name
+}
+
+TEST_CASE("two dollars in an argument are one, and hide what follows") {
+  CHECK(argument("$$") == "$");
+  CHECK(argument("$$$") == "$$");
+  CHECK(argument("$${local_rank}") == "${local_rank}");
+  CHECK(argument("$$$local_rank") == "$12");
+}
+
+TEST_CASE("the program's own name is taken as it is") {
+  CHECK(worker_arguments({"/opt/a$$b/${local_rank}", "x"}, 12)[0] == "/opt/a$$b/${local_rank}");
 }

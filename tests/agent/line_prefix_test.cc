@@ -38,6 +38,7 @@ TEST_CASE("a field that does not exist, or is not closed, is found") {
 TEST_CASE("torchrun's template keeps its meaning") {
   CHECK(prefix(from_torchrun_template("[${role_name}${local_rank}]:")) == "[trainer4]:");
   CHECK(prefix(from_torchrun_template("${hostname} $rank ${else} {rank}")) == "node-b 12 ${else} {rank}");
+  CHECK(prefix(from_torchrun_template("$$rank $rankle $${rank}")) == "$rank $rankle ${rank}");
 }
 
 TEST_CASE("time is UTC with milliseconds, so that hosts can be compared") {

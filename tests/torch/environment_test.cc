@@ -77,8 +77,12 @@ void check_same(const std::vector<std::string>& options, const std::vector<std::
 
 }  // namespace
 
-TEST_CASE("a script finds torchrun's environment and its arguments, ${local_rank} replaced") {
-  check_same({}, {"--gpu=${local_rank}", "a b", "", "--", "${local_rank}${local_rank}"}, 2);
+TEST_CASE("a script finds torchrun's environment and its arguments, ${local_rank} and $$ replaced") {
+  check_same({},
+             {"--gpu=${local_rank}", "a b", "", "--", "${local_rank}${local_rank}", "$local_rank$local_ranks",
+              "$$", "$$$", "$${local_rank}", "$$$local_rank", "${HOME}$HOME", "${local_rank",
+              "${local_rank }", "$5 $(x) y$", "$local_rank\u00df${LOCAL_RANK}"},
+             2);
 }
 
 TEST_CASE("the same with a role and restarts") {
