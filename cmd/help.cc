@@ -29,7 +29,8 @@ constexpr Row kUses[] = {
 constexpr char kSources[] =
     "Every option is also read from DTRUN_<NAME>, then from PET_<NAME>; --nproc_per_node, --nnodes, --lanes, "
     "--max_restarts and --log_dir then from the config's \"launch\". Both spellings work (--nproc_per_node, "
-    "--nproc-per-node).";
+    "--nproc-per-node), and so does the beginning of a name that "
+    "fits one option only (--nproc 2).";
 
 constexpr const char* kExamples[] = {
     "dtrun --standalone --nproc_per_node 2 configs/fashion_mnist_convnet.json",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
 namespace dtrun::cmd {
 namespace {
@@ -101,9 +102,17 @@ constexpr OptionText kOptions[] = {
     {"logs_specs", false, "", "NAME", kAccepted, "Names a Python plug-in; see the options under Output"},
 };
 
+constexpr std::string_view kOnlyOurs[] = {
+    "lanes",         "dry_run",    "no_restart_exit_codes", "heartbeat_timeout",
+    "stall_timeout", "log_prefix", "log_timestamps",        "log_max_size"};
+
 }  // namespace
 
 std::span<const OptionText> option_table() { return kOptions; }
+
+bool is_torchruns(std::string_view name) {
+  return std::find(std::begin(kOnlyOurs), std::end(kOnlyOurs), name) == std::end(kOnlyOurs);
+}
 
 std::string with_dashes(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');

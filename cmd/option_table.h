@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace dtrun::cmd {
 
@@ -17,6 +18,9 @@ struct OptionText {
 };
 
 std::span<const OptionText> option_table();
+
+// Whether torchrun has an option of this name as well.
+bool is_torchruns(std::string_view name);
 
 std::string with_dashes(std::string name);
 std::string in_capitals(std::string name);

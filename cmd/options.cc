@@ -20,6 +20,8 @@ std::string cli_names(const OptionText& text) {
   return names;
 }
 
+bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
 std::unique_ptr<CLI::App> make_app() {
   auto app = std::make_unique<CLI::App>("", "dtrun");
   for (const OptionText& text : option_table()) {
@@ -33,71 +35,95 @@ std::unique_ptr<CLI::App> make_app() {
   return app;
 }
 
-std::vector<std::string> all_names() {
-  std::vector<std::string> names{"--help", "--version"};
-  for (const OptionText& text : option_table()) names.push_back("--" + std::string(text.name));
+// Every long name; torchrun's alone if `torchruns`.
+std::vector<std::string> long_names(bool torchruns = false) {
+  std::vector<std::string> names{"--help"};
+  if (!torchruns) names.push_back("--version");
+  for (const OptionText& text : option_table()) {
+    if (!torchruns || is_torchruns(text.name)) names.push_back("--" + std::string(text.name));
+  }
   return names;
 }
 
-// The option that an argument such as "--nnodes=2", "-m" or "-r3" names; null if there is none.
-CLI::Option* option_of(const CLI::App& app, const std::string& argument) {
-  const bool short_name = argument[1] != '-';
-  const std::string name = short_name ? argument.substr(0, 2) : argument.substr(0, argument.find('='));
-  CLI::Option* option = const_cast<CLI::App&>(app).get_option_no_throw(name);
-  const bool takes_value = option != nullptr && option->get_items_expected_max() > 0;
-  return short_name && argument.size() > 2 && !takes_value ? nullptr : option;
+// Those of `names` that `beginning` begins, in either spelling.
+std::vector<std::string> begun_by(const std::string& beginning, std::vector<std::string> names) {
+  std::erase_if(names, [&](const std::string& name) {
+    return !name.starts_with(beginning) && !("--" + with_dashes(name.substr(2))).starts_with(beginning);
+  });
+  return names;
 }
 
-bool brings_value(const std::string& argument) {
-  return argument[1] == '-' ? argument.find('=') != std::string::npos : argument.size() > 2;
-}
-
-Status unknown_option(const std::string& argument) {
-  const std::string name = argument.substr(0, argument.find('='));
-  const std::string nearest = nearest_name(name, all_names());
+Status unknown_option(const std::string& name) {
+  const std::string nearest = nearest_name(name, long_names());
   return Status(kExitUsage, "unknown option " + name +
                                 (nearest.empty() ? "" : ", did you mean " + nearest + "?") +
                                 " (dtrun --help lists all)");
 }
 
-// dtrun's own arguments end before the first one that is neither an option nor an option's value: everything
-// from there on belongs to the program, as with torchrun.
-Result<std::size_t> end_of_own_arguments(const CLI::App& app, const std::vector<std::string>& arguments) {
-  std::size_t i = 0;
-  while (i < arguments.size()) {
-    const std::string& argument = arguments[i];
-    if (argument == "--" || argument.size() < 2 || argument[0] != '-') break;
-    const CLI::Option* option = option_of(app, argument);
-    if (option == nullptr) return unknown_option(argument);
-    const bool takes_next = option->get_items_expected_max() > 0 && !brings_value(argument);
-    if (takes_next && (i + 1 == arguments.size() || arguments[i + 1] == "--")) {
-      return Status(kExitUsage, argument + " needs a value (" + option->get_type_name() + ")");
-    }
-    i += takes_next ? 2 : 1;
-  }
-  return i;
+// The whole of a long name that may be abbreviated, as in Python's argparse. What torchrun would have taken
+// for one of its options is that option, whatever dtrun has besides.
+Result<std::string> whole_name(const CLI::App& app, const std::string& name) {
+  if (app.get_option_no_throw(name) != nullptr) return name;
+  const auto torchruns = begun_by(name, long_names(true)), all = begun_by(name, long_names());
+  if (torchruns.size() == 1) return torchruns.front();
+  if (all.empty() || name == "--") return unknown_option(name);
+  if (all.size() == 1) return all.front();
+  std::string candidates;
+  for (const std::string& candidate : all) candidates += (candidates.empty() ? "" : ", ") + candidate;
+  return Status(kExitUsage, name + " is the beginning of several options: " + candidates);
 }
 
-// Values as arguments of their own, because CLI11 takes "--name=" for a name without a value; last first, as
-// CLI11 wants them.
-std::vector<std::string> for_cli11(const CLI::App& app, const std::vector<std::string>& arguments,
-                                   std::size_t count) {
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::string& argument = arguments[i];
-    const CLI::Option* option =
-        argument.size() > 1 && argument[0] == '-' ? option_of(app, argument) : nullptr;
-    const std::size_t equals = argument.find('=');
-    if (option != nullptr && option->get_items_expected_max() > 0 && argument.starts_with("--") &&
-        equals != std::string::npos) {
-      out.push_back(argument.substr(0, equals));
-      out.push_back(argument.substr(equals + 1));
-    } else {
-      out.push_back(argument);
+// What an argument such as "--nnodes=2", "-m" or "-r3" says.
+struct Word {
+  const CLI::Option* option = nullptr;
+  std::string name;  // as CLI11 knows it
+  std::optional<std::string> value;
+};
+
+Result<Word> short_word(const CLI::App& app, const std::string& argument) {
+  Word word{app.get_option_no_throw(argument.substr(0, 2)), argument.substr(0, 2), std::nullopt};
+  if (argument.size() > 2) word.value = argument.substr(2);
+  if (word.option == nullptr || (word.value && !takes_value(*word.option))) return unknown_option(argument);
+  return word;
+}
+
+Result<Word> long_word(const CLI::App& app, const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  Result<std::string> name = whole_name(app, argument.substr(0, equals));
+  if (!name.ok()) return name.status();
+  Word word{app.get_option_no_throw(name.value()), name.value(), std::nullopt};
+  if (equals != std::string::npos) word.value = argument.substr(equals + 1);
+  return word;
+}
+
+struct OwnArguments {
+  std::vector<std::string> words;  // as CLI11 wants them: whole names, values apart, last first
+  std::size_t count = 0;           // of arguments
+};
+
+// dtrun's own arguments end before the first one that is neither an option nor an option's value: everything
+// from there on belongs to the program, as with torchrun.
+Result<OwnArguments> own_arguments(const CLI::App& app, const std::vector<std::string>& arguments) {
+  OwnArguments own;
+  while (own.count < arguments.size()) {
+    const std::string& argument = arguments[own.count];
+    if (argument == "--" || argument.size() < 2 || argument[0] != '-') break;
+    Result<Word> parsed = argument[1] == '-' ? long_word(app, argument) : short_word(app, argument);
+    if (!parsed.ok()) return parsed.status();
+    Word word = std::move(parsed).value();
+    ++own.count;
+    if (takes_value(*word.option) && !word.value) {
+      if (own.count == arguments.size() || arguments[own.count] == "--") {
+        return Status(kExitUsage, argument + " needs a value (" + word.option->get_type_name() + ")");
+      }
+      word.value = arguments[own.count++];
     }
+    const bool apart = takes_value(*word.option);  // CLI11 takes "--name=" for a name without a value
+    own.words.push_back(word.value && !apart ? word.name + "=" + *word.value : word.name);
+    if (apart) own.words.push_back(*word.value);
   }
-  std::reverse(out.begin(), out.end());
-  return out;
+  std::reverse(own.words.begin(), own.words.end());
+  return own;
 }
 
 // A flag's value as "true" or "false"; other options' as given.
@@ -129,12 +155,12 @@ std::optional<Given> find_given(const OptionText& text, const CLI::App& app, con
 Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                              const Environment& environment, int columns) {
   const std::unique_ptr<CLI::App> app = make_app();
-  Result<std::size_t> end = end_of_own_arguments(*app, arguments);
-  if (!end.ok()) return end.status();
+  Result<OwnArguments> own = own_arguments(*app, arguments);
+  if (!own.ok()) return own.status();
 
   ParsedCommandLine parsed;
   try {
-    app->parse(for_cli11(*app, arguments, end.value()));
+    app->parse(own.value().words);
   } catch (const CLI::CallForHelp&) {
     parsed.answer = TextAnswer{help_text(columns)};
     return parsed;
@@ -153,7 +179,7 @@ Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arg
     parsed.options.values[text.name] = value.value();
   }
 
-  std::size_t program = end.value();
+  std::size_t program = own.value().count;
   if (program < arguments.size() && arguments[program] == "--") {
     parsed.options.program_is_verbatim = true;
     ++program;

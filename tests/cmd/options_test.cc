@@ -72,11 +72,59 @@ TEST_CASE("after -- the program is taken as it is") {
 }
 
 TEST_CASE("an unknown option suggests the nearest one") {
-  CHECK(error(parse({"--nproc_per_nod", "2", "x"})).find("did you mean --nproc_per_node?") !=
+  CHECK(error(parse({"--nprok_per_nod", "2", "x"})).find("did you mean --nproc_per_node?") !=
         std::string::npos);
   CHECK(error(parse({"--nproc-per-nodes=2", "x"})).find("did you mean --nproc_per_node?") !=
         std::string::npos);
   CHECK(error(parse({"--zzzzzzzzzzzzzzzz"})).find("did you mean") == std::string::npos);
+}
+
+TEST_CASE("the beginning of a name that fits one option is that option, as in torchrun's argparse") {
+  for (const auto& [beginning, name] :
+       std::vector<std::pair<std::string, std::string>>{{"--nproc", "nproc_per_node"},
+                                                        {"--nproc-per", "nproc_per_node"},
+                                                        {"--nproc_per_nod", "nproc_per_node"},
+                                                        {"--rdzv_back", "rdzv_backend"},
+                                                        {"--max", "max_restarts"},
+                                                        {"--master-p", "master_port"},
+                                                        {"--log_p", "log_prefix"},
+                                                        {"--la", "lanes"}}) {
+    CAPTURE(beginning);
+    CHECK(value(parse({beginning, "2", "x"}), name) == "2 from --" + name);
+    CHECK(value(parse({beginning + "=2", "x"}), name) == "2 from --" + name);
+    CHECK(value(parse({beginning + "=", "x"}), name) == " from --" + name);
+  }
+  CHECK(value(parse({"--stand", "x"}), "standalone") == "true from --standalone");
+  CHECK(parse({"--he"}).value().answer);
+  CHECK(error(parse({"--nproc"})) == "--nproc needs a value (N|auto|cpu|gpu)");
+}
+
+TEST_CASE("a name in full is no abbreviation of a longer one") {
+  CHECK(value(parse({"--role", "2", "x"}), "role") == "2 from --role");
+  CHECK(value(parse({"--nnodes", "2", "x"}), "nnodes") == "2 from --nnodes");
+}
+
+TEST_CASE("an abbreviation that torchrun understands means the same, whatever dtrun has besides") {
+  CHECK(value(parse({"--no-", "x"}), "no_python") == "true from --no_python");  // not no_restart_exit_codes
+  CHECK(parse({"--h"}).value().answer);                                         // not heartbeat_timeout
+  CHECK(value(parse({"--log-l", "7", "x"}), "log_line_prefix_template") ==
+        "7 from --log_line_prefix_template");
+}
+
+TEST_CASE("an abbreviation that fits several options is refused, and they are named") {
+  CHECK(error(parse({"--sta", "x"})) ==
+        "--sta is the beginning of several options: --standalone, --stall_timeout, --start_method");
+  CHECK(error(parse({"--duplicate=a", "x"})) ==
+        "--duplicate is the beginning of several options: --duplicate_stdout_filters, "
+        "--duplicate_stderr_filters");
+}
+
+TEST_CASE("the program's own options are never completed or looked at") {
+  const auto parsed = parse({"--nproc", "2", "train.py", "--nnod", "5", "--sta", "--zzz"});
+  REQUIRE(parsed.ok());
+  CHECK(parsed.value().options.program ==
+        std::vector<std::string>{"train.py", "--nnod", "5", "--sta", "--zzz"});
+  CHECK(parsed.value().options.values.size() == 1);
 }
 
 TEST_CASE("an option without its value says which value it needs") {
