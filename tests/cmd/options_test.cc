@@ -80,7 +80,7 @@ TEST_CASE("an unknown option suggests the nearest one") {
 }
 
 TEST_CASE("the beginning of a name that fits one option is that option, as in torchrun's argparse") {
-  for (const auto& [beginning, name] :
+  for (const auto& pair :
        std::vector<std::pair<std::string, std::string>>{{"--nproc", "nproc_per_node"},
                                                         {"--nproc-per", "nproc_per_node"},
                                                         {"--nproc_per_nod", "nproc_per_node"},
@@ -89,6 +89,7 @@ TEST_CASE("the beginning of a name that fits one option is that option, as in to
                                                         {"--master-p", "master_port"},
                                                         {"--log_p", "log_prefix"},
                                                         {"--la", "lanes"}}) {
+    const std::string beginning = pair.first, name = pair.second;
     CAPTURE(beginning);
     CHECK(value(parse({beginning, "2", "x"}), name) == "2 from --" + name);
     CHECK(value(parse({beginning + "=2", "x"}), name) == "2 from --" + name);
