@@ -13,6 +13,16 @@ struct AssignedNode {
   int first_rank = 0;
 };
 
+// What the coordinator remembers of crashes. The agent only carries it, for a coordinator that is restarted.
+struct CrashHistory {
+  int quick_restarts = 0;
+  std::int64_t best_step = 0;
+  int alike = 0;
+  int rank = 0;
+  int exit_code = 0;
+  int signal = 0;
+};
+
 struct Assignment {
   std::int64_t generation = 0;
   int group_rank = 0;  // of this node
@@ -23,6 +33,7 @@ struct Assignment {
   int membership_changes = 0;  // job-wide: nodes lost or taken in
   std::string master_address;
   int master_port = 0;
+  CrashHistory crash_history;
   std::string reason;  // why this generation was formed, one sentence
 
   const AssignedNode& here() const { return node; }

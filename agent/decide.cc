@@ -20,12 +20,26 @@ constexpr Millis kMembersDeadline = 15000;
 // A lost coordinator that is back this soon is not worth a line on the terminal.
 constexpr Millis kBlip = 1000;
 
+constexpr Millis kWithoutCoordinator = 30000;
+
+// This node's part of the generation is done: all its workers ended with 0, of themselves.
+bool succeeded(const State& s) {
+  const Group& group = s.group;
+  return group.assignment.generation > 0 && group.closed && !group.stopping &&
+         std::all_of(group.outcomes.begin(), group.outcomes.end(),
+                     [](const auto& outcome) { return outcome && outcome->ok(); });
+}
+
+// Its part was the whole: how the job ended is known here, whatever has become of the coordinator.
+bool job_succeeded(const State& s) { return succeeded(s) && s.group.assignment.node_count == 1; }
+
 // When a coordinator that is not there is no longer waited for.
 Millis link_deadline_of(const State& s) {
   if (!s.link.ever_connected) return s.started_at + s.settings.join_timeout;
-  const Settings& settings = s.settings;
-  return s.link.lost_at + (s.link.separate ? std::max(settings.coordinator_timeout, settings.join_timeout)
-                                           : settings.coordinator_timeout);
+  if (job_succeeded(s)) return s.link.lost_at + kBlip;
+  const Millis by_default =
+      s.link.separate ? std::max(kWithoutCoordinator, s.settings.join_timeout) : kWithoutCoordinator;
+  return s.link.lost_at + s.settings.coordinator_timeout.value_or(by_default);
 }
 
 std::string seconds(Millis ms) { return std::to_string(std::max<Millis>(0, (ms + 999) / 1000)) + " s"; }
@@ -44,7 +58,7 @@ class Step {
     s.link.connected = s.link.ever_connected = true;
     s.link.tell_at.reset();
     if (ending()) return;
-    emit(action::SendJoin{s.group.assignment});
+    emit(action::SendJoin{s.group.assignment, generation() > 0 ? now_ - s.group.started_at : 0});
   }
 
   void on(const event::Disconnected& e) {
@@ -56,7 +70,7 @@ class Step {
     }
     s.link.why_lost = e.why;
     if (!s.notice_at) s.notice_at = now_ + kNoticeEvery;
-    if (e.permanent && !ending()) give_up(kExitUnavailable, e.why);
+    if (e.permanent && !ending() && !job_succeeded(s)) give_up(kExitUnavailable, e.why);
   }
 
   void on(const event::Welcome& e) {
@@ -145,6 +159,10 @@ class Step {
 
   void on(const event::WorkerCompleted& e) { s.completion = e.completion; }
 
+  void on(const event::FirstProgress&) {
+    if (s.link.heartbeat_at && !ending()) heartbeat();
+  }
+
   void on(const event::Signal& e) {
     if (s.ended) return;
     if (s.job_end && !workers_run()) return end(s.job_end->exit_code);
@@ -167,10 +185,7 @@ class Step {
 
   void on(const event::Tick&) {
     if (s.ended) return;
-    if (due(s.link.heartbeat_at)) {
-      emit(action::SendHeartbeat{generation()});
-      s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
-    }
+    if (due(s.link.heartbeat_at)) heartbeat();
     if (due(s.link.tell_at)) tell_lost();
     if (due(s.group.kill_at)) kill_workers();
     if (due(s.group.broken_at)) cause_unknown();
@@ -199,6 +214,11 @@ class Step {
     out_.push_back(std::move(action));
   }
   void print(std::string text) { emit(action::Print{std::move(text)}); }
+
+  void heartbeat() {
+    emit(action::SendHeartbeat{generation()});
+    s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
+  }
 
   void signal_workers(int number) {
     s.group.signals.insert(number);
@@ -346,9 +366,12 @@ class Step {
 
   void tell_lost() {
     s.link.tell_at.reset();
-    if (s.link.connected || ending()) return;
+    if (s.link.connected || ending() || job_succeeded(s)) return;
     s.link.told = true;
-    const std::string meanwhile = workers_run() ? "; workers keep running" : "";
+    const std::string meanwhile = workers_run()  ? "; workers keep running"
+                                  : succeeded(s) ? "; the workers of this node are done, those of others may "
+                                                   "still need it"
+                                                 : "";
     print(s.link.why_lost + meanwhile + ", trying again for " + seconds(link_deadline() - now_));
   }
 
@@ -358,6 +381,7 @@ class Step {
     announce(assignment);
     s.group = Group{};
     s.group.assignment = assignment;
+    s.group.started_at = now_;
     s.group.closed = false;
     s.group.outcomes.resize(static_cast<std::size_t>(s.settings.nproc));
     s.completion.reset();
@@ -422,20 +446,27 @@ class Step {
 
   void check_link() {
     if (s.link.connected || ending() || now_ < link_deadline()) return;
-    // Why the connection failed was printed when it was lost.
-    const std::string gone = s.settings.endpoint + " is gone for " + seconds(now_ - s.link.lost_at) + ": ";
-    if (s.link.ever_connected && s.link.separate) {
-      give_up(kExitUnavailable, "the store at " + gone + "start it again, and the job on all nodes");
-    } else if (s.link.ever_connected) {
-      give_up(kExitUnavailable,
-              "the coordinator at " + gone + "the node that hosts it is lost. Start the job again on the " +
-                  "nodes that are left, or give the coordinator a host of its own with `dtrun store`");
-    } else {
+    if (!s.link.ever_connected) {
       const std::string why = s.link.why_lost.empty()
                                   ? "nothing answers at the rendezvous endpoint " + s.settings.endpoint
                                   : s.link.why_lost;
       give_up(kExitUnavailable, why + "; gave up after " + seconds(s.settings.join_timeout));
+    } else if (job_succeeded(s)) {
+      if (s.completion) print(done_line(*s.completion));
+      give_up(kExitOk, s.link.why_lost + ", but all workers of the job ended with 0");
+    } else {
+      give_up(kExitUnavailable, lost_text());
     }
+  }
+
+  // Why the connection failed was printed when it was lost.
+  std::string lost_text() const {
+    const std::string gone = s.settings.endpoint + " is gone for " + seconds(now_ - s.link.lost_at) + ": ";
+    const std::string done =
+        succeeded(s) ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
+    if (s.link.separate) return "the store at " + gone + "start it again, and the job on all nodes" + done;
+    return "the coordinator at " + gone + "the node that hosts it is lost. Start the job again on the " +
+           "nodes that are left, or give the coordinator a host of its own with `dtrun store`" + done;
   }
 
   void check_members() {

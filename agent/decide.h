@@ -29,9 +29,9 @@ struct Settings {
   std::string host;      // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
-  // How long a lost coordinator is waited for: one that an agent hosts, which went down with its node, or a
-  // `dtrun store`, which will be started again.
-  Millis coordinator_timeout = 30000;
+  // How long a lost coordinator is waited for. Unset: 30 s for one that an agent hosts, which went down with
+  // its node; at least join_timeout for a `dtrun store`, which will be started again.
+  std::optional<Millis> coordinator_timeout;
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
 
@@ -87,15 +87,16 @@ struct WorkerCompleted {
 struct Signal {
   int number = 0;
 };
-struct MembersLeft {};  // the coordinator hosted here has no member but this one
+struct FirstProgress {};  // of this generation, or its first step
+struct MembersLeft {};    // the coordinator hosted here has no member but this one
 struct Tick {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Connected, event::Disconnected, event::Welcome, event::Waiting, event::Assigned,
-                 event::StopOrder, event::Ended, event::Rejected, event::WorkerExited, event::WorkerBroken,
-                 event::WorkerCompleted, event::Signal, event::MembersLeft, event::Tick>;
+using Event = std::variant<event::Connected, event::Disconnected, event::Welcome, event::Waiting,
+                           event::Assigned, event::StopOrder, event::Ended, event::Rejected,
+                           event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
+                           event::FirstProgress, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -110,6 +111,7 @@ struct AbortWorkers {  // the control protocol's Stop{ABORT}
 };
 struct SendJoin {
   Assignment running;  // or what ran last; generation 0: nothing yet
+  Millis age = 0;      // of that generation
 };
 struct SendHeartbeat {
   std::int64_t generation = 0;
@@ -164,7 +166,8 @@ struct Connection {
 
 // This node's workers of the current generation.
 struct Group {
-  Assignment assignment;                               // generation 0: none yet
+  Assignment assignment;  // generation 0: none yet
+  Millis started_at = 0;
   std::vector<std::optional<WorkerOutcome>> outcomes;  // by local rank; empty while the worker runs
   bool failure_sent = false;
   std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect

@@ -62,6 +62,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();
+  if (spec.rendezvous.read_timeout) settings.coordinator_timeout = spec.rendezvous.read_timeout->count();
   settings.shutdown_timeout = spec.shutdown_timeout.count();
   return settings;
 }
@@ -225,7 +226,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
       worker.set_pulse(message.progress().pulse());
-      if (worker.local_rank() == 0) progress_ = message.progress();
+      if (worker.local_rank() == 0) note_progress(message.progress());
       if (state_.group.assignment.group_rank == 0 && worker.local_rank() == 0)
         view_.update(message.progress());
       return;
@@ -244,6 +245,13 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
     case Body::BODY_NOT_SET:
       return;
   }
+}
+
+// `dtrun status` shows what heartbeats carry: the first step need not wait for the next one.
+void Driver::note_progress(const control::Progress& progress) {
+  const bool news = !progress_ || (progress_->step() == 0 && progress.step() > 0);
+  progress_ = progress;
+  if (news) events_.push_back(event::FirstProgress{});
 }
 
 // Workers, orphans that came to us as their subreaper, and the guardian.

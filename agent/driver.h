@@ -48,6 +48,7 @@ class Driver {
   void from_signal(int number);
   void told_to_end(int number);
   void from_worker(WorkerProcess& worker, int serial, const control::FromWorker& message);
+  void note_progress(const control::Progress& progress);
   void reap_children();
   void worker_exited(const WorkerProcess& worker);
 

@@ -27,7 +27,8 @@ struct RendezvousSpec {
   int master_port = 0;         // MASTER_PORT of the workers; 0: a free one
   std::chrono::milliseconds last_call{5000};
   std::chrono::milliseconds join_timeout{600000};
-  std::chrono::milliseconds heartbeat_timeout{15000};  // keep_alive_interval * keep_alive_max_attempt
+  std::chrono::milliseconds heartbeat_timeout{15000};     // keep_alive_interval * keep_alive_max_attempt
+  std::optional<std::chrono::milliseconds> read_timeout;  // how long to go on without the coordinator
 };
 
 // Where one stream of a worker goes.

@@ -70,6 +70,7 @@ Status Link::join(const std::optional<std::string>& listen_address) {
   rendezvous::ClientOptions options;
   options.host = spec_.standalone ? *listen_address : spec_.host;
   options.port = spec_.standalone ? server_->port() : wanted_port;
+  options.heartbeat_timeout = spec_.heartbeat_timeout;
   host_ = options.host;
   port_ = options.port;
   endpoint_ = with_port(host_, port_);

@@ -47,6 +47,19 @@ WorkerOutcome from_wire(const wire::WorkerOutcome& in) {
   return outcome;
 }
 
+CrashHistory from_wire(const wire::CrashHistory& in) {
+  return {in.quick_restarts(), in.best_step(), in.alike(), in.rank(), in.exit_code(), in.signal()};
+}
+
+void to_wire(const CrashHistory& history, wire::CrashHistory* out) {
+  out->set_quick_restarts(history.quick_restarts);
+  out->set_best_step(history.best_step);
+  out->set_alike(history.alike);
+  out->set_rank(history.rank);
+  out->set_exit_code(history.exit_code);
+  out->set_signal(history.signal);
+}
+
 // An assignment that contradicts itself is not taken.
 std::optional<Event> assigned(std::int64_t generation, const wire::Assignment& in) {
   Assignment out;
@@ -57,6 +70,7 @@ std::optional<Event> assigned(std::int64_t generation, const wire::Assignment& i
   out.node = {in.node().host(), in.node().address(), in.node().nproc(), in.node().first_rank()};
   out.restart_count = in.restart_count();
   out.membership_changes = in.membership_changes();
+  out.crash_history = from_wire(in.crash_history());
   out.master_address = in.master_address();
   out.master_port = in.master_port();
   out.reason = in.reason();
@@ -190,6 +204,8 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
     join->set_world_size(running.world_size);
     join->set_restart_count(running.restart_count);
     join->set_membership_changes(running.membership_changes);
+    to_wire(running.crash_history, join->mutable_crash_history());
+    join->set_age_ms(send.age);
   }
   return message;
 }

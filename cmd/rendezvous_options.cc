@@ -241,11 +241,12 @@ class RendezvousReader {
     if (key == "keep_alive_max_attempt") {
       timeouts->attempts = static_cast<double>(seconds.value().count()) / 1000;
     }
-    if (key == "close_timeout" || key == "read_timeout") {
-      notice_(conf.source + " " + key +
-              " has no effect: dtrun waits on connections, it does not poll a store");
-    }
-    return Status();
+    if (key == "close_timeout")
+      notice_(conf.source +
+              " close_timeout has no effect: dtrun waits on connections, it does not poll a store");
+    if (key == "read_timeout") spec_.rendezvous.read_timeout = seconds.value();
+    if (key != "read_timeout" || seconds.value() >= milliseconds(100)) return Status();
+    return usage(conf.source + ": read_timeout must be at least 0.1 seconds");
   }
 
   void no_effect(const std::string& name, const std::string& why) const {

@@ -29,10 +29,12 @@ constexpr milliseconds kFirstBackOff{50};
 constexpr milliseconds kLongestBackOff{2000};
 
 // A socket of our own makes one channel one connection: no resolver, proxy or reconnect of gRPC's in between.
-std::shared_ptr<grpc::Channel> channel_on(int fd, const std::string& endpoint) {
+// A ping follows a third of `silence` after the last sign of life, and has the rest of it to be answered.
+std::shared_ptr<grpc::Channel> channel_on(int fd, const std::string& endpoint, milliseconds silence) {
+  const int total = static_cast<int>(std::clamp<std::int64_t>(silence.count(), 3, 1'000'000'000));
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, total / 3);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, total - total / 3);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetMaxReceiveMessageSize(-1);
@@ -44,6 +46,14 @@ milliseconds back_off(int attempt, std::uint64_t* random) {
   const auto base = std::min(kLongestBackOff, kFirstBackOff * (1 << std::min(attempt - 1, 6)));
   *random = *random * 6364136223846793005u + 1442695040888963407u;
   return base - base * static_cast<int>((*random >> 33) % 256) / 1024;
+}
+
+// What gRPC says of a stream's end, for people.
+std::string in_brackets(const std::string& message, milliseconds silence) {
+  if (message.empty() || message == "CANCELLED") return "";
+  if (message.find("keepalive") != std::string::npos)
+    return " (silent for " + std::to_string((silence.count() + 999) / 1000) + " s)";
+  return " (" + message + ")";
 }
 
 Status unavailable(const std::string& message) { return Status(kExitUnavailable, message); }
@@ -80,11 +90,13 @@ class Core : public std::enable_shared_from_this<Core> {
   void on_received(v1::FromCoordinator message);
   std::shared_ptr<KvCalls> kv_calls();
   Attempt something_else(const std::string& what) const;
+  std::string counterpart() const { return separate_.load() ? "store" : "coordinator"; }
 
   const ClientOptions options_;
   const std::string endpoint_;
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
+  std::atomic<bool> separate_{false};  // what was met last is a `dtrun store`
 
   // The thread's.
   std::optional<Clock::time_point> unknown_since_;
@@ -127,8 +139,11 @@ Core::Attempt Core::attempt() {
   unknown_since_.reset();
   if (dialled.fd >= 0) return attend(dialled);
   return {false,
-          unavailable("no coordinator at " + endpoint_ + " (" + dialled.error +
-                      "); is the agent that hosts it running, and is the port open?"),
+          unavailable(ever_connected_
+                          ? "the " + counterpart() + " at " + endpoint_ + " is gone (" + dialled.error + ")"
+                          : "no coordinator at " + endpoint_ + " (" + dialled.error +
+                                "); is the agent or the `dtrun store` that hosts it running, and is the port "
+                                "open?"),
           false};
 }
 
@@ -143,7 +158,7 @@ Core::Attempt Core::unresolved(const std::string& error) {
 }
 
 Core::Attempt Core::attend(const Dialled& dialled) {
-  std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_);
+  std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_, options_.heartbeat_timeout);
   std::weak_ptr<Core> weak = weak_from_this();
   auto connected = [weak, address = dialled.local_address] {
     if (auto core = weak.lock()) core->on_connected(address);
@@ -163,8 +178,8 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   ever_connected_ = true;
   const std::string message = stream->status().error_message();
   return {true,
-          unavailable("lost the connection to the coordinator at " + endpoint_ +
-                      (message.empty() ? "" : " (" + message + ")")),
+          unavailable("lost the connection to the " + counterpart() + " at " + endpoint_ +
+                      in_brackets(message, options_.heartbeat_timeout)),
           false};
 }
 
@@ -181,10 +196,10 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
     case Answer::kGone:
       break;
   }
-  return {
-      false,
-      unavailable("the coordinator at " + endpoint_ + " does not answer (" + status.error_message() + ")"),
-      false};
+  return {false,
+          unavailable("the " + counterpart() + " at " + endpoint_ + " does not answer" +
+                      in_brackets(status.error_message(), options_.heartbeat_timeout)),
+          false};
 }
 
 Core::Attempt Core::something_else(const std::string& what) const {
@@ -237,7 +252,10 @@ void Core::on_connected(const std::string& local_address) {
 }
 
 void Core::on_received(v1::FromCoordinator message) {
-  if (message.has_welcome()) kv_calls()->met_store(message.welcome().instance());
+  if (message.has_welcome()) {
+    separate_ = message.welcome().separate();
+    kv_calls()->met_store(message.welcome().instance());
+  }
   deliver(Received{std::move(message)});
 }
 

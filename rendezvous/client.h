@@ -37,6 +37,8 @@ struct ClientOptions {
   std::string host;  // name or numeric address
   int port = 0;
   std::chrono::milliseconds connect_timeout{5000};
+  // A coordinator that says nothing and answers nothing for so long is taken for lost.
+  std::chrono::milliseconds heartbeat_timeout{15000};
 };
 
 class Client {

@@ -41,6 +41,20 @@ void to_wire(const Outcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_cause(static_cast<v1::EndCause>(outcome.cause));
 }
 
+CrashHistory from_wire(const v1::CrashHistory& wire) {
+  return {wire.quick_restarts(), wire.best_step(), wire.alike(),
+          wire.rank(),           wire.exit_code(), wire.signal()};
+}
+
+void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
+  wire->set_quick_restarts(history.quick_restarts);
+  wire->set_best_step(history.best_step);
+  wire->set_alike(history.alike);
+  wire->set_rank(history.rank);
+  wire->set_exit_code(history.exit_code);
+  wire->set_signal(history.signal);
+}
+
 Join from_wire(const v1::Join& wire, const std::string& peer_address) {
   Join join;
   join.run_id = wire.run_id();
@@ -63,6 +77,8 @@ Join from_wire(const v1::Join& wire, const std::string& peer_address) {
   join.world_size = wire.world_size();
   join.restart_count = wire.restart_count();
   join.membership_changes = wire.membership_changes();
+  join.crash_history = from_wire(wire.crash_history());
+  join.age = wire.age_ms();
   return join;
 }
 
@@ -119,6 +135,7 @@ struct BodyWriter {
     wire->mutable_node()->set_member_id(node.member_id);
     wire->set_restart_count(membership.restart_count);
     wire->set_membership_changes(membership.membership_changes);
+    to_wire(membership.crash_history, wire->mutable_crash_history());
     wire->set_master_address(membership.master_address);
     wire->set_master_port(membership.master_port);
     wire->set_reason(membership.reason);

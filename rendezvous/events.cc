@@ -11,6 +11,8 @@ namespace {
 // A member's "newest generation" is believed up to here; nothing real comes near it.
 constexpr std::int64_t kMaxGeneration = std::int64_t{1} << 40;
 constexpr int kMaxWorldSize = 1 << 30;
+// A generation that has lasted this long has lasted long enough for everything that asks.
+constexpr Millis kLongestAge = 1'000'000'000'000;
 
 }  // namespace
 
@@ -221,11 +223,13 @@ void Stepper::adopt(std::int64_t generation, const Join& join) {
   membership->membership_changes = join.membership_changes;
   for (int rank = 0; rank < join.node_count; ++rank)
     membership->nodes.push_back({"node " + std::to_string(rank), "", 0, 0, ""});
-  s_.policy.resume_at(membership->restart_count);
+  s_.policy.resume_at(membership->restart_count, join.crash_history);
+  membership->crash_history = s_.policy.history();
   s_.membership_changes = join.membership_changes;
   s_.membership = std::move(membership);
   seat({});
   s_.adopted = true;
+  s_.started_at = now_ - std::clamp<Millis>(join.age, 0, kLongestAge);
   s_.newcomer = !s_.members.empty();
   Seat away;
   away.away_until = now_ + s_.settings->heartbeat_timeout;

@@ -247,6 +247,7 @@ void Stepper::start_generation() {
   next->generation = s_.generation = std::max(s_.generation, s_.newest_seen) + 1;
   next->restart_count = s_.policy.restarts();
   next->membership_changes = s_.membership_changes;
+  next->crash_history = s_.policy.history();
   next->nodes.resize(chosen.size());
   std::vector<ConnectionId> in_rank_order(chosen.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {

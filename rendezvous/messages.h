@@ -35,6 +35,17 @@ struct Outcome {
   EndCause cause = EndCause::kUnknown;
 };
 
+// What is remembered of earlier generations to tell a crash loop from bad luck (restart_policy.h). Members
+// carry it for a coordinator that is restarted.
+struct CrashHistory {
+  int quick_restarts = 0;      // in a row, of generations that got nowhere
+  std::int64_t best_step = 0;  // that any generation got to
+  int alike = 0;               // failures in a row that are alike, before the job got anywhere; of them:
+  int rank = 0;
+  int exit_code = 0;
+  int signal = 0;
+};
+
 // ---- from agents and from the driver
 
 struct Join {
@@ -59,6 +70,8 @@ struct Join {
   int world_size = 0;
   int restart_count = 0;
   int membership_changes = 0;
+  CrashHistory crash_history;
+  Millis age = 0;  // of that generation
 };
 // How far the built-in trainer is, as one of a node's workers said last.
 struct Progress {
@@ -128,6 +141,7 @@ struct Membership {
   std::vector<Node> nodes;     // in group-rank order
   int restart_count = 0;       // after worker failures
   int membership_changes = 0;  // nodes lost or taken in
+  CrashHistory crash_history;  // when it started
   std::string master_address;
   int master_port = 0;
   std::string reason;

@@ -23,8 +23,8 @@ bool came_from_outside(const Outcome& failure) {
                                    signal == SIGHUP || signal == SIGQUIT);
 }
 
-bool alike(const Outcome& a, const Outcome& b) {
-  return a.rank == b.rank && a.exit_code == b.exit_code && a.signal == b.signal;
+bool alike(const Outcome& failure, const CrashHistory& last) {
+  return failure.rank == last.rank && failure.exit_code == last.exit_code && failure.signal == last.signal;
 }
 
 // 0, 1, 2, 4, … seconds.
@@ -39,27 +39,37 @@ Millis delay_after(int quick_restarts) {
 bool RestartPolicy::same_as_before(const Outcome& failure, bool early) {
   const bool counts = early && !came_from_outside(failure);
   if (!counts)
-    alike_ = 0;
+    history_.alike = 0;
   else
-    alike_ = alike_ > 0 && alike(failure, last_) ? alike_ + 1 : 1;
-  last_ = failure;
-  return alike_ >= kAlikeLimit;
+    history_.alike = history_.alike > 0 && alike(failure, history_) ? history_.alike + 1 : 1;
+  history_.rank = failure.rank;
+  history_.exit_code = failure.exit_code;
+  history_.signal = failure.signal;
+  return history_.alike >= kAlikeLimit;
+}
+
+void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
+  restarts_ = std::max(0, restarts);
+  history_ = history;
+  history_.quick_restarts = std::clamp(history.quick_restarts, 0, restarts_);
+  history_.best_step = std::max<std::int64_t>(0, history.best_step);
+  history_.alike = std::clamp(history.alike, 0, restarts_);
 }
 
 RestartPolicy::Verdict RestartPolicy::judge(const Outcome& failure, int max_restarts, Millis ran,
                                             std::int64_t step) {
   if (!failure.retryable) return {false, 0, describe(failure) + ", which a restart would not cure"};
-  const bool progressed = step > best_step_;
-  best_step_ = std::max(best_step_, step);
+  const bool progressed = step > history_.best_step;
+  history_.best_step = std::max(history_.best_step, step);
   const bool same = same_as_before(failure, !progressed && failure.uptime_s < kEarlySeconds);
   if (restarts_ >= max_restarts)
     return {false, 0, describe(failure) + (max_restarts > 0 ? ", and all restarts are used up" : "")};
   if (same)
     return {false, 0,
-            describe(failure) + ", soon after its start and " + std::to_string(alike_) +
+            describe(failure) + ", soon after its start and " + std::to_string(history_.alike) +
                 " times in a row: no further restart would help"};
-  if (progressed || ran >= kSettled) quick_ = 0;
-  const Millis delay = delay_after(quick_++);
+  if (progressed || ran >= kSettled) history_.quick_restarts = 0;
+  const Millis delay = delay_after(history_.quick_restarts++);
   ++restarts_;
   return {
       true, delay,

@@ -21,17 +21,15 @@ class RestartPolicy {
   Verdict judge(const Outcome& failure, int max_restarts, Millis ran, std::int64_t step);
 
   int restarts() const { return restarts_; }
-  // A coordinator that was itself restarted goes on counting where its members were.
-  void resume_at(int restarts) { restarts_ = restarts; }
+  const CrashHistory& history() const { return history_; }
+  // A coordinator that was itself restarted goes on where its members were. What makes no sense is made to.
+  void resume_at(int restarts, const CrashHistory& history);
 
  private:
   bool same_as_before(const Outcome& failure, bool early);
 
   int restarts_ = 0;
-  int quick_ = 0;               // restarts in a row of generations that got nowhere
-  std::int64_t best_step_ = 0;  // that any generation got to
-  int alike_ = 0;               // failures in a row that are alike
-  Outcome last_;
+  CrashHistory history_;
 };
 
 }  // namespace dtrun::rendezvous

@@ -327,6 +327,83 @@ TEST_CASE("a `dtrun store` that is gone is waited for as long as nodes are") {
   CHECK(printed(s, "the store at 10.0.0.1:29400 is gone for 100 s"));
 }
 
+TEST_CASE("read_timeout says how long a lost coordinator is waited for, whoever hosts it") {
+  for (const bool separate : {false, true}) {
+    CAPTURE(separate);
+    Settings settings = builtin(1);
+    settings.coordinator_timeout = 3000;
+    Scenario s(settings);
+    s.joins();
+    s.happens(event::Welcome{"10.0.0.2", 1000, true, separate});
+    s.happens(event::Disconnected{"connection refused", false});
+    CHECK(s.passes(2999) == Trace{});
+    CHECK(printed(s, "workers keep running, trying again for 2 s"));
+    CHECK(s.passes(3000) == Trace{"abort", "signal 15"});
+    CHECK(s.exits(0, 75).back() == "end 69");
+  }
+}
+
+TEST_CASE("a node that has done its part waits for a lost coordinator as long as those that have not") {
+  Scenario s(builtin(1));
+  s.joins();
+  s.happens(event::Disconnected{"connection refused", false});
+  CHECK(s.exits(0, 0) == Trace{"finished g1"});
+  CHECK(s.passes(29999) == Trace{});
+  CHECK(printed(s, "the workers of this node are done, those of others may still need it"));
+  CHECK(s.passes(30000) == Trace{"leave 0", "end 69"});
+  CHECK(printed(s, "how the others ended is not known here"));
+}
+
+TEST_CASE("a node that had all the workers knows how the job ended, with or without a coordinator") {
+  Scenario s(builtin(1));
+  s.joins(1, 0, 1);
+  s.happens(event::WorkerCompleted{{2345, 0.302, 0.891, "m"}});
+  CHECK(s.exits(0, 0) == Trace{"finished g1"});
+  s.happens(event::Disconnected{"connection refused", false});
+  CHECK(s.passes(999) == Trace{});  // it may be back in a moment
+  CHECK(s.passes(1000) == Trace{"leave 0", "end 0"});
+  CHECK(printed(s, "done: 2345 steps"));
+  CHECK(printed(s, "connection refused, but all workers of the job ended with 0"));
+
+  Scenario later(builtin(1));
+  later.joins(1, 0, 1);
+  later.happens(event::Disconnected{"connection refused", false});
+  later.passes(20000);
+  CHECK(later.exits(0, 0) == Trace{"finished g1"});
+  CHECK(later.passes(20000) == Trace{"leave 0", "end 0"});
+}
+
+TEST_CASE("workers that were stopped have not done their part, even if they ended with 0") {
+  Scenario s(external(1));
+  s.joins(1, 0, 1);
+  s.happens(event::StopOrder{1, "node c joined"});
+  CHECK(s.exits(0, 0).back().starts_with("stopped"));
+  s.happens(event::Disconnected{"connection refused", false});
+  CHECK(s.passes(29999) == Trace{});
+}
+
+TEST_CASE("the first progress is told at once, then at the interval") {
+  Scenario s(builtin());
+  s.joins();
+  s.now = 400;
+  CHECK(s.happens(event::FirstProgress{}) == Trace{"heartbeat"});
+  CHECK(s.passes(1399) == Trace{});
+  CHECK(s.passes(1400) == Trace{"heartbeat"});
+  s.happens(event::Disconnected{"connection reset", false});
+  CHECK(s.happens(event::FirstProgress{}) == Trace{});
+}
+
+TEST_CASE("a join after a reconnect says how old the generation is") {
+  Scenario s(builtin());
+  s.now = 1000;
+  s.joins();
+  s.now = 8000;
+  s.happens(event::Disconnected{"connection reset", false});
+  const auto actions = decide(s.state, event::Connected{}, s.now);
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<action::SendJoin>(actions[0]).age == 7000);
+}
+
 TEST_CASE("the back-off before a restart is told once") {
   Scenario s(external(1));
   s.joins();

@@ -99,19 +99,19 @@ class Scenario {
   }
 
   // Connects and gets generation `g`: two nodes, this one is number 1 with ranks 2...
-  Trace joins(std::int64_t g = 1, int restarts = 0) {
+  Trace joins(std::int64_t g = 1, int restarts = 0, int nodes = 2) {
     Trace trace = happens(event::Connected{});
     happens(event::Welcome{"10.0.0.2", 1000});
-    for (auto& line : assigned(g, restarts)) trace.push_back(line);
+    for (auto& line : assigned(g, restarts, "because", nodes)) trace.push_back(line);
     return trace;
   }
 
-  Trace assigned(std::int64_t g, int restarts = 0, const std::string& reason = "because") {
+  Trace assigned(std::int64_t g, int restarts = 0, const std::string& reason = "because", int nodes = 2) {
     Assignment assignment;
     assignment.generation = g;
     assignment.group_rank = 1;
     assignment.world_size = 2 + state.settings.nproc;
-    assignment.node_count = 2;
+    assignment.node_count = nodes;
     assignment.node = {"b", "10.0.0.2", state.settings.nproc, 2};
     assignment.restart_count = restarts;
     assignment.reason = reason;

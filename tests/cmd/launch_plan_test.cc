@@ -153,6 +153,9 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
   CHECK(spec.rendezvous.join_timeout == milliseconds(7000));
   CHECK(spec.rendezvous.last_call == milliseconds(500));
   CHECK(spec.rendezvous.heartbeat_timeout == milliseconds(8000));
+  CHECK_FALSE(spec.rendezvous.read_timeout.has_value());
+  CHECK(good({"--rdzv_conf", "read_timeout=2.5", "--", "x"}).rendezvous.read_timeout == milliseconds(2500));
+  CHECK(bad({"--rdzv_conf", "read_timeout=0", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeou=7", "--", "x"}).find("did you mean join_timeout?") !=
         std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeout=soon", "--", "x"}).find("number of seconds") != std::string::npos);
@@ -161,11 +164,12 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
 
 TEST_CASE("keys of c10d's store have no effect, spaces around a key are no fault") {
   const Planned planned = plan({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf",
-                                "is_host=1, join_timeout = 7,read_timeout=60", "--", "x"});
+                                "is_host=1, join_timeout = 7,close_timeout=60", "--", "x"});
   REQUIRE(planned.spec.ok());
   CHECK(planned.spec.value().rendezvous.join_timeout == milliseconds(7000));
   REQUIRE(planned.notices.size() == 2);
   CHECK(planned.notices[0] == "--rdzv_conf is_host has no effect: dtrun has no c10d store");
+  CHECK(planned.notices[1].starts_with("--rdzv_conf close_timeout has no effect"));
 }
 
 TEST_CASE("the env backend takes its place in the world from the environment") {

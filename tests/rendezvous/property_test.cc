@@ -85,6 +85,8 @@ class Chance {
       join.node_count = below(5);
       join.world_size = join.node_count + below(3);
       join.restart_count = below(4);
+      join.crash_history = {below(5) - 1, below(50) - 1, below(5) - 1, below(3), below(2), 0};
+      join.age = below(60000) - 1;
     }
     if (below(30) == 0) join.run_id = "other";
     if (below(30) == 0) join.max_restarts += 1;

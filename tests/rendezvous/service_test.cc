@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/rendezvous/test_agent.h"
+#include "tests/support/relay.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -204,6 +205,37 @@ TEST_CASE("an agent that falls silent is taken out after the heartbeat timeout, 
   REQUIRE(stop);
   CHECK(stop->stop().reason() == "host-b was silent for 1.5 s");
   CHECK(b.next<Disconnected>());
+}
+
+TEST_CASE("a coordinator that falls silent is noticed after the heartbeat timeout, and found again later") {
+  const auto server = start_server();
+  test::Relay relay(server->port());
+  TestAgent a("a", "127.0.0.1", relay.port(), milliseconds(1500));
+  a.join({});
+  REQUIRE(a.hear(From::kAssignment));
+  CHECK_FALSE(a.next<Disconnected>(milliseconds(3500)));  // it says nothing, but it answers
+  const auto cut = std::chrono::steady_clock::now();
+  relay.freeze();
+  const auto lost = a.next<Disconnected>();
+  const auto noticed = std::chrono::steady_clock::now() - cut;
+  REQUIRE(lost);
+  CHECK(lost->why.message().ends_with("(silent for 2 s)"));
+  CHECK(noticed < milliseconds(4000));
+  relay.thaw();
+  CHECK(a.next<Connected>());
+}
+
+TEST_CASE("a connection that is reset is made again at once") {
+  const auto server = start_server();
+  test::Relay relay(server->port());
+  TestAgent a("a", "127.0.0.1", relay.port());
+  a.join({});
+  REQUIRE(a.hear(From::kAssignment));
+  relay.reset();
+  const auto lost = a.next<Disconnected>();
+  REQUIRE(lost);
+  CHECK(lost->attempt == 1);
+  CHECK(a.next<Connected>(milliseconds(1000)));
 }
 
 TEST_CASE("close() flushes Leave, so that nobody takes a leaving agent for a lost one") {

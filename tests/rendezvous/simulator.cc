@@ -32,6 +32,8 @@ struct Agent {
   int node_count = 0;
   int world_size = 0;
   int restart_count = 0;
+  CrashHistory crash_history = {};
+  Millis assigned_at = 0;
   bool busy = false;      // workers run
   bool finished = false;  // they ended well, or
   bool failed = false;    // they did not; said again after each reconnect
@@ -234,6 +236,8 @@ class Simulator {
     join.first_rank = agent.first_rank;
     join.world_size = agent.world_size;
     join.restart_count = agent.restart_count;
+    join.crash_history = agent.crash_history;
+    join.age = now_ - agent.assigned_at;
     send(agent, agent.generation, join);
   }
 
@@ -333,6 +337,8 @@ class Simulator {
     agent.node_count = static_cast<int>(assignment.membership->nodes.size());
     agent.world_size = assignment.membership->world_size;
     agent.restart_count = assignment.membership->restart_count;
+    agent.crash_history = assignment.membership->crash_history;
+    agent.assigned_at = now_;
     agent.busy = true;
     agent.finished = agent.failed = agent.stopped = false;
     in(settings_.work / 2 + below(settings_.work / 2), timer(Timer::kWorkEnds, index));

@@ -147,7 +147,18 @@ class Scenario {
     join.first_rank = static_cast<int>(arguments.number("first", join.group_rank));
     join.restart_count = static_cast<int>(arguments.number("restarted", 0));
     join.membership_changes = static_cast<int>(arguments.number("changes", 0));
+    join.crash_history = history_of(arguments);
+    join.age = arguments.number("age", 0);
     return join;
+  }
+
+  static CrashHistory history_of(Arguments& arguments) {
+    CrashHistory history;
+    history.quick_restarts = static_cast<int>(arguments.number("quick", 0));
+    history.best_step = arguments.number("best", 0);
+    history.alike = static_cast<int>(arguments.number("alike", 0));
+    history.exit_code = static_cast<int>(arguments.number("last_exit", 0));
+    return history;
   }
 
   Outcome outcome_of(const std::string& who, Arguments& arguments) {

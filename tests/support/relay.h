@@ -1,0 +1,49 @@
+// A TCP relay on loopback for tests: what connects to it is passed on to another port, until a test resets
+// the connections or lets them fall silent, as a network would.
+#pragma once
+
+#include <list>
+#include <mutex>
+#include <thread>
+
+namespace dtrun::test {
+
+class Relay {
+ public:
+  explicit Relay(int target_port);
+  ~Relay();
+  Relay(const Relay&) = delete;
+
+  int port() const { return port_; }
+  // Both ends of every connection get a TCP reset. New ones are passed on as before.
+  void reset();
+  // From now on nothing passes and nobody is told, as if the cable was cut; until thaw().
+  void freeze();
+  void thaw();
+  int connections() const;  // accepted so far
+
+ private:
+  struct Pair {
+    int from, to;
+  };
+
+  void run();
+  void accept_one();
+  void wake();
+  void close_all();
+
+  const int target_port_;
+  int port_ = 0;
+  int listener_ = -1;
+  int wake_ = -1;          // eventfd
+  std::list<Pair> pairs_;  // the thread's
+
+  mutable std::mutex mutex_;  // guards the rest
+  bool ending_ = false;
+  bool resetting_ = false;
+  bool frozen_ = false;
+  int connections_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace dtrun::test
