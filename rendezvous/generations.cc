@@ -10,8 +10,8 @@ namespace dtrun::rendezvous {
 namespace {
 
 constexpr Millis kAnnounceEvery = 5000;
-// Agents that join within a moment are told the count a few times, not once for each that joins. The gap
-// grows with their number, so that what is said stays proportional to it.
+// Agents that join within a moment are told the count once the rush is over, not once for each that joins.
+// The gap grows with their number, so that what is said stays a small part of what joining costs.
 constexpr Millis kAnnounceGap = 100;
 // Workers that were told to stop agree with their peers on a last step and save it: the peers get this long
 // to do the same before they are ordered to stop.
@@ -33,8 +33,8 @@ std::string count_of(std::size_t n, const char* what) {
 }  // namespace
 
 void Stepper::count_changed() {
-  const Millis gap = kAnnounceGap + joined();
-  s_.announce_at = std::min(s_.announce_at, std::max(now_, s_.announced + gap));
+  const Millis gap = std::min(kAnnounceEvery, kAnnounceGap + joined());
+  s_.announce_at = std::max(now_, s_.announced + gap);
 }
 
 void Stepper::advance() {
