@@ -1,5 +1,6 @@
 #include "rendezvous/grpc_setup.h"
 
+#include <absl/synchronization/mutex.h>
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel_posix.h>
 #include <sys/socket.h>
@@ -18,6 +19,9 @@ void silence_unless_debugging() {
   const std::string_view chosen = level != nullptr ? level : "";
   if (chosen != "debug" && chosen != "trace") gpr_set_log_function([](gpr_log_func_args*) {});
 }
+
+// The distribution builds Abseil with its search for lock cycles, which keeps a graph of all of gRPC's locks.
+void stop_looking_for_deadlocks() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
 // A call on a channel to nowhere, never destroyed.
 struct Pin {
@@ -47,6 +51,7 @@ void pin_callback_threads() {
 void set_up_grpc() {
   static const bool done = [] {
     silence_unless_debugging();
+    stop_looking_for_deadlocks();
     pin_callback_threads();
     return true;
   }();

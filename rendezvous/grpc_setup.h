@@ -1,5 +1,5 @@
-// What every use of gRPC in this process needs first: silence on standard error, and a way to write
-// endpoints.
+// What every use of gRPC in this process needs first: silence on standard error, no debugging aids that cost
+// time, and a way to write endpoints.
 #pragma once
 
 #include <string>
