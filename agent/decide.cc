@@ -54,11 +54,14 @@ class Step {
 
   std::vector<Action> take() { return std::move(out_); }
 
+  void on(const event::Opened&) {
+    if (ending()) return;
+    emit(action::SendJoin{s.group.assignment, generation() > 0 ? now_ - s.group.started_at : 0});
+  }
+
   void on(const event::Connected&) {
     s.link.connected = s.link.ever_connected = true;
     s.link.tell_at.reset();
-    if (ending()) return;
-    emit(action::SendJoin{s.group.assignment, generation() > 0 ? now_ - s.group.started_at : 0});
   }
 
   void on(const event::Disconnected& e) {

@@ -37,7 +37,8 @@ struct Settings {
 
 namespace event {
 
-struct Connected {};
+struct Opened {};     // a connection stands: whoever is at its other end may be told who joins
+struct Connected {};  // it is a coordinator
 struct Disconnected {
   std::string why;
   bool permanent = false;
@@ -93,8 +94,8 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::Connected, event::Disconnected, event::Welcome, event::Waiting,
-                           event::Assigned, event::StopOrder, event::Ended, event::Rejected,
+using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome,
+                           event::Waiting, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
                            event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
                            event::FirstProgress, event::Signal, event::MembersLeft, event::Tick>;
 

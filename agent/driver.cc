@@ -163,11 +163,13 @@ void Driver::finish() {
 // -------------------------------------------------------------------------------------------
 
 void Driver::from_client(rendezvous::ClientEvent event) {
-  if (auto* connected = std::get_if<rendezvous::Connected>(&event)) {
+  if (auto* opened = std::get_if<rendezvous::Opened>(&event)) {
     const std::string& chosen = spec_.rendezvous.local_address;
     identity_.address =
-        chosen.empty() ? reachable_address(connected->local_address, spec_.rendezvous.host) : chosen;
+        chosen.empty() ? reachable_address(opened->local_address, spec_.rendezvous.host) : chosen;
     state_.settings.hosting = link_->hosting();  // known by now, unlike at the start
+    events_.push_back(event::Opened{});
+  } else if (std::holds_alternative<rendezvous::Connected>(event)) {
     if (!entry_)
       entry_.emplace(registry_folder(), RegisteredJob{spec_.run_id, link_->host(), link_->port(), getpid()});
     events_.push_back(event::Connected{});

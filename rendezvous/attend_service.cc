@@ -21,9 +21,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
         thread_(thread) {}
 
   void start(std::shared_ptr<Stream> self) {
-    self_ = self;
-    thread_.post([this, self = std::move(self)] { coordinator_.opened(id_, self); });
-    StartSendInitialMetadata();  // tells the agent that a coordinator is there, before it joins
+    self_ = std::move(self);
     StartRead(&incoming_);
   }
 
@@ -47,7 +45,15 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
       report_broken();
       return close(false);
     }
-    thread_.post([this, event = to_event(id_, incoming_, peer_address_)] { coordinator_.received(event); });
+    Event event = to_event(id_, incoming_, peer_address_);
+    incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
+    if (std::exchange(known_, true))
+      thread_.post([this, event = std::move(event)] { coordinator_.received(event); });
+    else
+      thread_.post([this, event = std::move(event), self = self_] {
+        coordinator_.opened(id_, self);
+        coordinator_.received(event);
+      });
     StartRead(&incoming_);
   }
 
@@ -88,6 +94,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   Coordinator& coordinator_;
   EventThread& thread_;
   v1::FromAgent incoming_;
+  bool known_ = false;  // to the coordinator, since the first message; of the reads alone
   std::atomic<bool> broken_{false};
   std::shared_ptr<Stream> self_;
 

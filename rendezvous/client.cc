@@ -22,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAnswerTimeout{3000};  // a coordinator answers a new stream within microseconds
+// A coordinator answers a Join within a millisecond, but ten thousand at once take it some seconds.
+constexpr milliseconds kAnswerTimeout{10000};
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
 constexpr milliseconds kFirstBackOff{50};
@@ -86,7 +87,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void drop();
   bool pause(milliseconds time);
   void deliver(ClientEvent event);
-  void on_connected(const std::string& local_address);
+  void on_connected();
   void on_received(v1::FromCoordinator message);
   std::shared_ptr<KvCalls> kv_calls();
   Attempt something_else(const std::string& what) const;
@@ -160,15 +161,16 @@ Core::Attempt Core::unresolved(const std::string& error) {
 Core::Attempt Core::attend(const Dialled& dialled) {
   std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_, options_.heartbeat_timeout);
   std::weak_ptr<Core> weak = weak_from_this();
-  auto connected = [weak, address = dialled.local_address] {
-    if (auto core = weak.lock()) core->on_connected(address);
+  auto connected = [weak] {
+    if (auto core = weak.lock()) core->on_connected();
   };
   auto received = [weak](v1::FromCoordinator message) {
     if (auto core = weak.lock()) core->on_received(std::move(message));
   };
   const auto stream = std::make_shared<ClientStream>(StreamSink{std::move(connected), std::move(received)});
-  // Before it starts: who hears Connected may send at once.
+  // Before it starts: who hears Opened may send at once.
   if (!adopt(stream, channel)) return {};
+  deliver(Opened{dialled.local_address});
   stream->start(channel, stream);
   channel.reset();
   if (!stream->wait_until_answered(Clock::now() + kAnswerTimeout)) stream->cancel();
@@ -241,13 +243,13 @@ std::shared_ptr<KvCalls> Core::kv_calls() {
   return kv_;
 }
 
-void Core::on_connected(const std::string& local_address) {
+void Core::on_connected() {
   std::shared_ptr<grpc::Channel> channel;
   {
     const std::lock_guard lock(mutex_);
     channel = channel_;
   }
-  deliver(Connected{local_address});
+  deliver(Connected{});
   kv_calls()->connected(channel);
 }
 
@@ -270,7 +272,7 @@ void Core::send(const v1::FromAgent& message) {
     const std::lock_guard lock(mutex_);
     stream = stream_;
   }
-  if (stream && stream->was_connected()) stream->send(message);
+  if (stream && (message.has_join() || stream->was_connected())) stream->send(message);
 }
 
 void Core::kv(int local_rank, const std::string& prefix, const control::KvRequest& request) {

@@ -15,9 +15,13 @@
 
 namespace dtrun::rendezvous {
 
-struct Connected {
+// A connection stands, though nobody knows yet who is at its other end: what a coordinator is to hear first,
+// the Join, may be sent now. Connected follows if one answers, else Disconnected.
+struct Opened {
   std::string local_address;  // this host's address on the route to the coordinator, numeric
 };
+// A coordinator answered. Comes before the first Received.
+struct Connected {};
 struct Received {
   v1::FromCoordinator message;
 };
@@ -31,7 +35,7 @@ struct KvDone {
   int local_rank;  // echoed from kv()
   control::KvReply reply;
 };
-using ClientEvent = std::variant<Connected, Received, Disconnected, KvDone>;
+using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDone>;
 
 struct ClientOptions {
   std::string host;  // name or numeric address
@@ -48,7 +52,8 @@ class Client {
   static std::unique_ptr<Client> start(const ClientOptions& options, Sink sink);
   virtual ~Client() = default;  // no call of the sink after it returns
 
-  // Queued while connected; dropped while not (the agent joins anew after each Connected).
+  // A Join is queued while a connection is open, all else while connected; else it is dropped (the agent
+  // joins anew after each Opened).
   virtual void send(const v1::FromAgent& message) = 0;
 
   // Carries out one store operation under `prefix`; answers with KvDone. Waits for a connection if there is

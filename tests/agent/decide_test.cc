@@ -235,6 +235,17 @@ TEST_CASE("no coordinator within the join timeout is exit code 69 with the reaso
   CHECK(printed(s, "10.0.0.1:29400: connection refused; gave up after 12 s"));
 }
 
+TEST_CASE("a connection that no coordinator answers is told to join, and counts as no coordinator") {
+  Settings settings = builtin();
+  settings.join_timeout = 120000;
+  Scenario s(settings);
+  CHECK(s.happens(event::Opened{}) == Trace{"join g0"});
+  s.happens(event::Disconnected{"10.0.0.1:29400 does not answer", false});
+  CHECK(s.passes(60000) == Trace{});  // longer than a coordinator that had been there is waited for
+  CHECK(s.happens(event::Opened{}) == Trace{"join g0"});
+  CHECK(s.passes(120000) == Trace{"leave 0", "end 69"});
+}
+
 TEST_CASE("an endpoint that can never work ends dtrun at once") {
   Scenario s(builtin());
   CHECK(s.happens(event::Disconnected{"something else listens there", true}) == Trace{"leave 0", "end 69"});
@@ -271,7 +282,8 @@ TEST_CASE("workers outlive the loss of the coordinator: a short one goes without
   s.state.link.heartbeat_at.reset();
   CHECK(s.happens(event::Disconnected{"connection reset", false}) == Trace{});
   CHECK(s.passes(900) == Trace{});
-  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1"});
+  CHECK(s.happens(event::Opened{}) == Trace{"join g1 as 1"});
+  s.happens(event::Connected{});
   CHECK(s.happens(event::Welcome{"10.0.0.2", 1000, true}) == Trace{"heartbeat"});
   CHECK(s.printed.empty());
   CHECK(s.passes(1500).empty());
@@ -293,7 +305,8 @@ TEST_CASE("what ended while the coordinator was away is said once it is back") {
   s.joins();
   s.happens(event::Disconnected{"connection reset", false});
   s.exits(1, 0, SIGKILL);
-  CHECK(s.happens(event::Connected{}) == Trace{"join g1 as 1"});
+  CHECK(s.happens(event::Opened{}) == Trace{"join g1 as 1"});
+  s.happens(event::Connected{});
   CHECK(s.happens(event::Welcome{"10.0.0.2", 1000, true}) == Trace{"failure r3 signal 9", "heartbeat"});
   CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral] [r3 signal 9]"});
   CHECK(s.reconnects(true) == Trace{"join g1 as 1", "failure r3 signal 9",
@@ -399,7 +412,7 @@ TEST_CASE("a join after a reconnect says how old the generation is") {
   s.joins();
   s.now = 8000;
   s.happens(event::Disconnected{"connection reset", false});
-  const auto actions = decide(s.state, event::Connected{}, s.now);
+  const auto actions = decide(s.state, event::Opened{}, s.now);
   REQUIRE(actions.size() == 1);
   CHECK(std::get<action::SendJoin>(actions[0]).age == 7000);
 }

@@ -93,14 +93,16 @@ class Scenario {
   // The connection breaks and is back at once.
   Trace reconnects(bool resumed) {
     happens(event::Disconnected{"connection reset", false});
-    Trace trace = happens(event::Connected{});
+    Trace trace = happens(event::Opened{});
+    happens(event::Connected{});
     for (auto& line : happens(event::Welcome{"10.0.0.2", 1000, resumed})) trace.push_back(line);
     return trace;
   }
 
   // Connects and gets generation `g`: two nodes, this one is number 1 with ranks 2...
   Trace joins(std::int64_t g = 1, int restarts = 0, int nodes = 2) {
-    Trace trace = happens(event::Connected{});
+    Trace trace = happens(event::Opened{});
+    happens(event::Connected{});
     happens(event::Welcome{"10.0.0.2", 1000});
     for (auto& line : assigned(g, restarts, "because", nodes)) trace.push_back(line);
     return trace;

@@ -222,7 +222,7 @@ TEST_CASE("a coordinator that falls silent is noticed after the heartbeat timeou
   CHECK(lost->why.message().ends_with("(silent for 2 s)"));
   CHECK(noticed < milliseconds(4000));
   relay.thaw();
-  CHECK(a.next<Connected>());
+  CHECK(a.rejoin());
 }
 
 TEST_CASE("a connection that is reset is made again at once") {
@@ -235,7 +235,7 @@ TEST_CASE("a connection that is reset is made again at once") {
   const auto lost = a.next<Disconnected>();
   REQUIRE(lost);
   CHECK(lost->attempt == 1);
-  CHECK(a.next<Connected>(milliseconds(1000)));
+  CHECK(a.rejoin(milliseconds(1000)));
 }
 
 TEST_CASE("close() flushes Leave, so that nobody takes a leaving agent for a lost one") {
@@ -276,7 +276,7 @@ TEST_CASE("an agent of another run is refused and its stream ended") {
 TEST_CASE("store operations work under their prefix") {
   const auto server = start_server();
   TestAgent a("a", "127.0.0.1", server->port());
-  REQUIRE(a.next<Connected>());
+  a.join({});
   using Op = control::KvRequest;
   const auto unset = a.kv(request(Op::GET, "key"));
   CHECK_FALSE(unset.ok());
@@ -302,8 +302,10 @@ TEST_CASE("a get waits for the key, or until its time is up") {
   const auto server = start_server();
   TestAgent a("a", "127.0.0.1", server->port());
   TestAgent b("b", "127.0.0.1", server->port());
-  REQUIRE(a.next<Connected>());
-  REQUIRE(b.next<Connected>());
+  RunSettings run;
+  run.max_nodes = 2;
+  a.join(run);
+  b.join(run);
   auto get = request(control::KvRequest::GET, "late");
   get.set_timeout_ms(kPatience.count());
   a.client().kv(3, "p/", get);
@@ -337,6 +339,7 @@ TEST_CASE("a get that waits when the store is restarted is asked again, and what
   server.reset();
   auto again = Server::start(options);
   REQUIRE_MESSAGE(again.ok(), again.status().message());
+  a.join(run);
   b.join(run);
   REQUIRE(b.hear(From::kWelcome));
   get.set_key("early");
@@ -356,6 +359,7 @@ TEST_CASE("a client reconnects by itself when the coordinator comes back") {
   auto server = start_server();
   ServerOptions options{"127.0.0.1", server->port()};
   TestAgent a("a", "127.0.0.1", options.port);
+  a.join({});
   REQUIRE(a.next<Connected>());
   server.reset();
   const auto lost = a.next<Disconnected>();
@@ -368,9 +372,9 @@ TEST_CASE("a client reconnects by itself when the coordinator comes back") {
   CHECK(refused->attempt == 2);
   auto again = Server::start(options);
   REQUIRE_MESSAGE(again.ok(), again.status().message());
-  const auto connected = a.next<Connected>();
-  REQUIRE(connected);
-  CHECK(connected->local_address == "127.0.0.1");
+  const auto opened = a.next<Opened>();
+  REQUIRE(opened);
+  CHECK(opened->local_address == "127.0.0.1");
 }
 
 TEST_CASE("nobody there yet is no permanent failure, and says so") {
@@ -423,6 +427,7 @@ TEST_CASE("every descriptor is closed on exec: workers inherit none") {
   const std::vector<std::string> before = descriptors_that_survive_exec();
   const auto server = start_server();
   TestAgent a("a", "127.0.0.1", server->port());
+  a.join({});
   REQUIRE(a.next<Connected>());
   CHECK(descriptors_that_survive_exec() == before);
 }

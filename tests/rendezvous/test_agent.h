@@ -53,9 +53,8 @@ class TestAgent {
   }
 
   void join(const RunSettings& run, int nproc = 1) {
-    REQUIRE(next<Connected>().has_value());
-    v1::FromAgent message;
-    v1::Join* join = message.mutable_join();
+    REQUIRE(next<Opened>().has_value());
+    v1::Join* join = join_.mutable_join();
     join->set_run_id(run.run_id);
     join->set_member_id(name_);
     join->set_host("host-" + name_);
@@ -70,7 +69,23 @@ class TestAgent {
     join->set_job(run.job);
     join->set_master_port(12345);
     join->set_group_rank(-1);
-    send(message);
+    send(join_);
+  }
+
+  // Joins anew on each connection until a coordinator answers on one; false at the deadline.
+  bool rejoin(milliseconds patience = kPatience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const auto left = [&] {
+      return std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+    };
+    while (next<Opened>(left())) {
+      send(join_);
+      const auto end = wait(left(), [](const ClientEvent& event) {
+        return std::holds_alternative<Connected>(event) || std::holds_alternative<Disconnected>(event);
+      });
+      if (end && std::holds_alternative<Connected>(*end)) return true;
+    }
+    return false;
   }
 
   // The next event of the type; others before it are dropped. None at the deadline.
@@ -130,7 +145,8 @@ class TestAgent {
 
   const std::string name_;
   std::int64_t generation_ = 0;
-  std::mutex mutex_;  // guards events_
+  v1::FromAgent join_;  // what join() said
+  std::mutex mutex_;    // guards events_
   std::condition_variable changed_;
   std::deque<ClientEvent> events_;
   std::unique_ptr<Client> client_;  // last: its sink uses the rest
