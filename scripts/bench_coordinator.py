@@ -1,4 +1,4 @@
-"""The part `coordinator` of scripts/bench: joins and heartbeats per second of the coordinator, from real gRPC streams of
+"""The part `coordinator` of scripts/bench: joins, assignments and heartbeats of the coordinator, over real gRPC streams of
 one client process, next to a bare gRPC server that decides nothing (tests/bench/rendezvous_bench.cc) in turn."""
 
 import json
@@ -13,7 +13,7 @@ LIMIT_S = 150  # the client gives up after 120 s
 TARGET_RATIO = 1.3  # times what bare gRPC takes
 
 JOINS = ((100, 100), (1000, 1000), (10000, 100), (10000, 10000))  # agents, connections
-ASSIGNMENTS = ((100, 100), (1000, 1000))
+ASSIGNMENTS = ((100, 100), (1000, 1000), (10000, 100), (10000, 10000))
 HEARTBEAT_STREAMS, HEARTBEATS = 100, 500_000
 
 
@@ -38,45 +38,69 @@ def measure_once(server_kind, mode, *numbers):
 
 
 def measure_pair(rounds, mode, *numbers):
-    """The bare server and the coordinator in turn; medians."""
-    runs = {"floor": [], "coordinator": []}
-    for _ in range(rounds):
-        runs["floor"].append(measure_once("serve_floor", mode, *numbers))
-        runs["coordinator"].append(measure_once("serve", mode, *numbers))
-    floor, coordinator = (statistics.median(run["seconds"] for run in runs[kind]) for kind in ("floor", "coordinator"))
-    return {"floor_seconds": floor, "seconds": coordinator, "ratio": coordinator / floor, "runs": runs}
+    """The bare server and the coordinator in turn, each as often first. The ratios are medians over the rounds of one
+    round's ratio: its two runs saw about the same load from outside."""
+    kinds = [("floor", "serve_floor"), ("coordinator", "serve")]
+    runs = {kind: [] for kind, _ in kinds}
+    for number in range(rounds):
+        for kind, server in kinds if number % 2 == 0 else reversed(kinds):
+            runs[kind].append(measure_once(server, mode, *numbers))
+
+    def median(kind, what):
+        return statistics.median(run[what] for run in runs[kind])
+
+    def ratio(what):
+        return statistics.median(ours[what] / floor[what] for ours, floor in zip(runs["coordinator"], runs["floor"]))
+
+    return {"floor_seconds": median("floor", "seconds"), "seconds": median("coordinator", "seconds"),
+            "ratio": ratio("seconds"), "cpu_ratio": ratio("server_cpu_seconds"),
+            **{f"{kind}_{what}": median(kind, f"server_{what}") for kind in runs for what in ("cpu_seconds", "rss_mb")},
+            "runs": runs}
+
+
+def rounds_of(options, agents):
+    return 1 if options.quick else 5 if agents > 1000 else 9
 
 
 def measure(options):
     result = {"joins": [], "assignments": []}
     for agents, connections in JOINS:
         note(f"coordinator: {agents} joins over {connections} connections")
-        rounds = 1 if options.quick else 3 if agents > 1000 else 9
-        pair = measure_pair(rounds, "join", agents, connections)
+        pair = measure_pair(rounds_of(options, agents), "join", agents, connections)
         result["joins"].append({"agents": agents, "connections": connections, **pair})
     for agents, connections in ASSIGNMENTS:
-        note(f"coordinator: a run of {agents} nodes")
-        once = measure_once("serve", "assign", agents, connections)
-        result["assignments"].append({"agents": agents, "connections": connections, **once})
+        note(f"coordinator: a run of {agents} nodes over {connections} connections")
+        pair = measure_pair(rounds_of(options, agents), "assign", agents, connections)
+        result["assignments"].append({"agents": agents, "connections": connections, **pair})
     note("coordinator: heartbeats")
-    pair = measure_pair(1 if options.quick else 3, "heartbeat", HEARTBEAT_STREAMS, HEARTBEATS)
+    pair = measure_pair(1 if options.quick else 5, "heartbeat", HEARTBEAT_STREAMS, HEARTBEATS)
     result["heartbeats"] = {"streams": HEARTBEAT_STREAMS, "heartbeats": HEARTBEATS, **pair}
     return result
 
 
 def rows(result):
-    def compared(what, count, pair):
-        yield row(what, f"{count / pair['seconds']:,.0f} /s")
-        yield row("  bare gRPC", f"{count / pair['floor_seconds']:,.0f} /s")
+    def compared(what, pair, value, floor):
+        yield row(what, value)
+        yield row("  bare gRPC", floor)
         yield row("  time, in terms of bare gRPC's", f"{pair['ratio']:.2f} ×", f"<= {TARGET_RATIO} ×",
                   pair["ratio"] <= TARGET_RATIO)
+        yield row("  the server's CPU time, in the same terms", f"{pair['cpu_ratio']:.2f} ×")
+        for kind, who in (("coordinator", "coordinator"), ("floor", "bare gRPC")):
+            yield row(f"  the server's CPU time, memory: {who}",
+                      f"{pair[kind + '_cpu_seconds']:.2f} s, {pair[kind + '_rss_mb']:.0f} MiB")
+
+    def rates(what, pair, count):
+        return compared(what, pair, f"{count / pair['seconds']:,.0f} /s", f"{count / pair['floor_seconds']:,.0f} /s")
+
+    def times(what, pair):
+        return compared(what, pair, f"{pair['seconds'] * 1e3:.1f} ms", f"{pair['floor_seconds'] * 1e3:.1f} ms")
+
+    def on(part):
+        return f"{part['agents']:,} agents on {part['connections']:,} connections"
 
     for join in result["joins"]:
-        yield from compared(f"joins, {join['agents']:,} agents on {join['connections']:,} connections", join["agents"], join)
-        spent = join["runs"]["coordinator"][-1]
-        yield row("  the coordinator's CPU time, memory",
-                  f"{spent['server_cpu_seconds']:.2f} s, {spent['server_rss_mb']:.0f} MiB")
-    for start_of_run in result["assignments"]:
-        yield row(f"a run of {start_of_run['agents']:,} nodes: all joined and assigned", f"{start_of_run['seconds']:.2f} s")
+        yield from rates(f"joins, {on(join)}", join, join["agents"])
+    for run in result["assignments"]:
+        yield from times(f"last join to last assignment, {run['agents']:,} on {run['connections']:,}", run)
     heartbeats = result["heartbeats"]
-    yield from compared(f"heartbeats on {heartbeats['streams']} streams", heartbeats["heartbeats"], heartbeats)
+    yield from rates(f"heartbeats on {heartbeats['streams']} streams", heartbeats, heartbeats["heartbeats"])

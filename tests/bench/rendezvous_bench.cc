@@ -1,12 +1,13 @@
 // Measures the coordinator from outside, for scripts/bench: thousands of real gRPC streams from this one
-// process, and a floor to compare with, a bare gRPC server that answers every Join with a Welcome and decides
-// nothing.
+// process, and a floor to compare with, a bare gRPC server that says what agents must hear (a Welcome for
+// each Join, an Assignment for everyone at the last one) and decides nothing.
 //
-//   rendezvous_bench serve | serve_floor            prints its port, serves until standard input ends
-//   rendezvous_bench join PORT AGENTS CONNECTIONS   seconds until every agent is welcome
-//   rendezvous_bench assign PORT AGENTS CONNECTIONS seconds until every agent of a full run has its
-//   assignment rendezvous_bench heartbeat PORT STREAMS COUNT   seconds until the server has digested COUNT
-//   heartbeats
+//   rendezvous_bench serve | serve_floor              prints its port, serves until standard input ends
+//   rendezvous_bench join PORT AGENTS CONNECTIONS     seconds until every agent is welcome
+//   rendezvous_bench assign PORT AGENTS CONNECTIONS   seconds from the Join of the last agent of a run, when
+//                                                     the others are welcome, until all have their
+//                                                     assignments
+//   rendezvous_bench heartbeat PORT STREAMS COUNT     seconds until the server has digested COUNT heartbeats
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/grpc_setup.h"
 #include "rendezvous/server.h"
 
 namespace {
@@ -38,9 +40,39 @@ double seconds_since(Clock::time_point start) {
 
 // ---- servers
 
+class FloorStream;
+
+// The streams that have joined, in the order of their ranks.
+class FloorRun {
+ public:
+  void join(FloorStream* stream, int nodes);
+
+ private:
+  std::mutex mutex_;  // guards streams_
+  std::vector<FloorStream*> streams_;
+};
+
 class FloorStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator> {
  public:
-  FloorStream() { StartRead(&incoming_); }
+  explicit FloorStream(FloorRun& run) : run_(run) { StartRead(&incoming_); }
+
+  void assign(int rank, int nodes) {
+    v1::Assignment& assignment = *assignment_.mutable_assignment();
+    assignment.set_group_rank(rank);
+    assignment.set_world_size(8 * nodes);
+    assignment.set_node_count(nodes);
+    assignment.mutable_node()->set_host("node" + std::to_string(rank));
+    assignment.mutable_node()->set_address("127.0.0.1");
+    assignment.mutable_node()->set_nproc(8);
+    assignment.mutable_node()->set_first_rank(8 * rank);
+    assignment.mutable_node()->set_member_id("0123456789abcdef" + std::to_string(rank));
+    assignment.set_master_address("127.0.0.1");
+    assignment.set_master_port(29500);
+    assignment.set_reason("all " + std::to_string(nodes) + " nodes joined");
+    const std::lock_guard lock(mutex_);
+    assigned_ = true;
+    write_assignment();
+  }
 
  private:
   void OnReadDone(bool ok) override {
@@ -49,20 +81,46 @@ class FloorStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::From
       welcome_.mutable_welcome()->set_address("127.0.0.1");
       welcome_.mutable_welcome()->set_heartbeat_interval_ms(5000);
       StartWrite(&welcome_);
+      run_.join(this, incoming_.join().min_nodes());
     }
     StartRead(&incoming_);
   }
-  void OnWriteDone(bool) override {}
-  void OnDone() override { delete this; }
+  void OnWriteDone(bool) override {
+    const std::lock_guard lock(mutex_);
+    welcomed_ = true;
+    write_assignment();
+  }
+  void OnDone() override {}  // FloorRun may know it: lives until the process ends
 
+  // REQUIRES: mutex_ held.
+  void write_assignment() {
+    if (!welcomed_ || !assigned_) return;
+    assigned_ = false;
+    StartWrite(&assignment_);
+  }
+
+  FloorRun& run_;
   v1::FromAgent incoming_;
   v1::FromCoordinator welcome_;
+  std::mutex mutex_;  // guards the rest
+  v1::FromCoordinator assignment_;
+  bool welcomed_ = false;  // the Welcome is written
+  bool assigned_ = false;  // the assignment is to be written
 };
+
+void FloorRun::join(FloorStream* stream, int nodes) {
+  const std::lock_guard lock(mutex_);
+  streams_.push_back(stream);
+  if (static_cast<int>(streams_.size()) != nodes) return;
+  for (int rank = 0; rank < nodes; ++rank) streams_[static_cast<std::size_t>(rank)]->assign(rank, nodes);
+}
 
 class FloorService final : public v1::Rendezvous::CallbackService {
   grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(grpc::CallbackServerContext*) override {
-    return new FloorStream;
+    return new FloorStream(run_);
   }
+
+  FloorRun run_;
 };
 
 void serve_until_input_ends(int port) {
@@ -198,18 +256,35 @@ int report(double seconds, int missing) {
   _exit(missing == 0 ? 0 : 1);
 }
 
-int join_all(int port, int agents, int connections, bool start) {
+// Agents of a run that is one node short of starting; the stubs are its connections.
+void start_agents(int agents, const std::vector<std::unique_ptr<v1::Rendezvous::Stub>>& stubs,
+                  Progress& progress) {
+  for (int i = 0; i < agents; ++i) {
+    v1::Rendezvous::Stub& stub = *stubs[static_cast<std::size_t>(i) % stubs.size()];
+    new Agent(stub, join_message(i, agents + 1), 0, progress);  // lives until the process ends
+  }
+}
+
+int join_all(int port, int agents, int connections) {
   std::vector<std::unique_ptr<v1::Rendezvous::Stub>> stubs;
   Progress progress(agents);
-  const int nodes = start ? agents : agents + 1;  // one more than there are keeps the run from starting
   const auto begin = Clock::now();
   for (int i = 0; i < connections; ++i) stubs.push_back(connect(port));
-  for (int i = 0; i < agents; ++i) {
-    auto& stub = *stubs[static_cast<std::size_t>(i % connections)];
-    new Agent(stub, join_message(i, nodes), 0, progress);  // lives until the process ends
-  }
-  const int missing = start ? progress.assigned.wait() : progress.welcome.wait();
+  start_agents(agents, stubs, progress);
+  const int missing = progress.welcome.wait();
   return report(seconds_since(begin), missing);
+}
+
+int assign_all(int port, int agents, int connections) {
+  std::vector<std::unique_ptr<v1::Rendezvous::Stub>> stubs;
+  Progress progress(agents - 1), last(1);
+  for (int i = 0; i < connections; ++i) stubs.push_back(connect(port));
+  start_agents(agents - 1, stubs, progress);
+  const int unwelcome = progress.welcome.wait();
+  const auto begin = Clock::now();
+  new Agent(*stubs.front(), join_message(agents - 1, agents), 0, last);
+  const int unassigned = progress.assigned.wait() + last.assigned.wait();
+  return report(seconds_since(begin), unwelcome + unassigned);
 }
 
 // A stream ends when the server has read all of it; the coordinator's one thread has digested what it was
@@ -239,13 +314,14 @@ void allow_many_files() {
 
 int main(int argc, char** argv) {
   allow_many_files();
+  set_up_grpc();  // the same for coordinator, floor and agents
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "serve") return serve();
   if (mode == "serve_floor") return serve_floor();
   if (argc == 5) {
     const int port = std::atoi(argv[2]), first = std::atoi(argv[3]), second = std::atoi(argv[4]);
-    if (mode == "join") return join_all(port, first, second, false);
-    if (mode == "assign") return join_all(port, first, second, true);
+    if (mode == "join") return join_all(port, first, second);
+    if (mode == "assign") return assign_all(port, first, second);
     if (mode == "heartbeat") return send_heartbeats(port, first, second);
   }
   std::cerr << "usage: rendezvous_bench serve | serve_floor | join PORT AGENTS CONNECTIONS | "
