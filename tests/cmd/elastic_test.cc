@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "tests/support/folder.h"
+#include "tests/support/ports.h"
 #include "tests/support/process.h"
+#include "tests/support/relay.h"
 
 using namespace dtrun::test;
 
@@ -41,10 +43,11 @@ class Store {
 class Node {
  public:
   Node(const std::string& endpoint, const std::filesystem::path& folder, const std::string& nnodes,
-       Words options = {})
-      : done_(folder / "done"), process_(argv(endpoint, nnodes, std::move(options), done_)) {}
+       Words options = {}, const std::string& conf = "last_call_timeout=1")
+      : done_(folder / "done"), process_(argv(endpoint, nnodes, std::move(options), conf, done_)) {}
 
   Process& process() { return process_; }
+  std::string out() const { return process_.out(); }
   bool starts(int generation, int rank, int world) const {
     return process_.wait_for_out("g" + std::to_string(generation) + " rank " + std::to_string(rank) + " of " +
                                  std::to_string(world));
@@ -52,18 +55,9 @@ class Node {
 
  private:
   static Words argv(const std::string& endpoint, const std::string& nnodes, Words options,
-                    const std::filesystem::path& done) {
-    Words words{kDtrun,
-                "--nnodes",
-                nnodes,
-                "--rdzv_endpoint",
-                endpoint,
-                "--rdzv_conf",
-                "last_call_timeout=1",
-                "--max_restarts",
-                "2",
-                "--shutdown_timeout",
-                "5"};
+                    const std::string& conf, const std::filesystem::path& done) {
+    Words words{kDtrun, "--nnodes",       nnodes, "--rdzv_endpoint",    endpoint, "--rdzv_conf",
+                conf,   "--max_restarts", "2",    "--shutdown_timeout", "5"};
     words.insert(words.end(), options.begin(), options.end());
     const std::string script =
         "echo g$DTRUN_GENERATION rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT; "
@@ -89,6 +83,16 @@ int starts_in(const std::string& out) {
   int count = 0;
   for (std::size_t at = 0; (at = out.find(" rank ", at)) != std::string::npos; ++at) ++count;
   return count;
+}
+
+// One second of silence is enough to be given up, and another one to give up.
+constexpr char kImpatient[] =
+    "last_call_timeout=1,keep_alive_interval=0.5,keep_alive_max_attempt=2,read_timeout=1";
+
+std::string local(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+bool says(const Process& process, const std::string& text) {
+  return process.err().find(text) != std::string::npos;
 }
 
 }  // namespace
@@ -187,4 +191,105 @@ TEST_CASE("a program that fails in one way again and again is given up although 
       {kDtrun, "--max_restarts", "9", "--no-restart-exit-codes", "5", "--", "/bin/sh", "-c", "exit 5"});
   CHECK(final.wait() == 5);
   CHECK(final.err().find("which a restart would not cure") != std::string::npos);
+}
+
+TEST_CASE("connections that are reset: every agent is back in its seat, and its worker is the same process") {
+  const Folder folder;
+  Store store;
+  Relay relay(std::stoi(store.port()));
+  Node a(local(relay.port()), folder.path(), "2");
+  Node b(local(relay.port()), folder.path(), "2");
+  const auto seated = [&] {
+    const auto runs = status_of(store.endpoint());
+    if (runs.size() != 1) return false;
+    const auto& nodes = runs[0]["nodes"];
+    return nodes.size() == 2 && nodes[0]["state"] == "running" && nodes[1]["state"] == "running" &&
+           nodes[0]["pids"].size() == 1 && nodes[1]["pids"].size() == 1;
+  };
+  REQUIRE(eventually(seated));
+  const auto before = status_of(store.endpoint());
+  for (int round = 1; round <= 5; ++round) {
+    relay.reset();
+    REQUIRE(eventually([&] { return relay.connections() == 2 + 2 * round && seated(); }));
+  }
+  const auto after = status_of(store.endpoint());
+  CHECK(after[0]["generation"] == 1);
+  CHECK(after[0]["membership_changes"] == 0);
+  for (int node = 0; node < 2; ++node)
+    CHECK(after[0]["nodes"][node]["pids"] == before[0]["nodes"][node]["pids"]);
+  let_finish(folder.path());
+  CHECK(a.process().wait() == 0);
+  CHECK(b.process().wait() == 0);
+  CHECK(starts_in(a.process().out()) == 1);
+  CHECK(starts_in(b.process().out()) == 1);
+}
+
+TEST_CASE("silence is noticed on both ends after the keep-alive: the others go on, the silenced one ends") {
+  const Folder folder;
+  Store store;
+  Relay relay(std::stoi(store.port()));
+  Node a(store.endpoint(), folder.path(), "1:2", {}, kImpatient);
+  CHECK(a.starts(1, 0, 1));
+  Node b(local(relay.port()), folder.path(), "1:2", {}, kImpatient);
+  REQUIRE(b.starts(2, 1, 2));
+  REQUIRE(a.starts(2, 0, 2));
+  relay.freeze();
+  CHECK(a.starts(3, 0, 1));
+  CHECK(b.process().wait(Process::Duration(10000)) == 69);
+  CHECK_MESSAGE(
+      says(b.process(), "lost the connection to the store at " + local(relay.port()) + " (silent for 1 s)"),
+      b.process().err());
+  CHECK(says(a.process(), "was silent for 1 s; going on with 1 worker on 1 node"));
+  let_finish(folder.path());
+  CHECK(a.process().wait() == 0);
+}
+
+TEST_CASE("a stopped agent that hosts the coordinator is given up as read_timeout says") {
+  const Folder folder;
+  const std::string endpoint = local(free_port());
+  Node a(endpoint, folder.path(), "2", {}, kImpatient);
+  REQUIRE(a.process().wait_for_err("joined 1 of 2"));
+  Node b(endpoint, folder.path(), "2", {}, kImpatient);
+  REQUIRE(a.starts(1, 0, 2));
+  REQUIRE(b.starts(1, 1, 2));
+  a.process().signal(SIGSTOP);
+  CHECK(b.process().wait(Process::Duration(10000)) == 69);
+  CHECK_MESSAGE(says(b.process(), "the node that hosts it is lost"), b.process().err());
+  a.process().signal(SIGCONT);
+  a.process().signal(SIGTERM);
+  CHECK(a.process().wait() == 143);
+}
+
+TEST_CASE("a node that had all the workers needs no store to know how the job ended; one of two does") {
+  const Folder one, two;
+  auto store = std::make_unique<Store>();
+  Node all(store->endpoint(), one.path(), "1", {"--rdzv_id", "one"}, kImpatient);
+  Node a(store->endpoint(), two.path(), "2", {"--rdzv_id", "two"}, kImpatient);
+  Node b(store->endpoint(), one.path(), "2", {"--rdzv_id", "two"}, kImpatient);
+  for (const Node* node : {&all, &a, &b}) REQUIRE(eventually([&] { return starts_in(node->out()) == 1; }));
+  store->process().signal(SIGKILL);
+  store->process().wait();
+  let_finish(one.path());
+  CHECK(all.process().wait() == 0);
+  CHECK_MESSAGE(says(all.process(), "but all workers of the job ended with 0"), all.process().err());
+  CHECK(b.process().wait() == 69);
+  CHECK_MESSAGE(says(b.process(), "how the others ended is not known here"), b.process().err());
+  CHECK(a.process().wait() == 69);
+}
+
+TEST_CASE("a crash loop does not begin anew with a store that is started again") {
+  const Folder folder;
+  auto store = std::make_unique<Store>();
+  const std::string port = store->port();
+  const std::string script = "echo start $TORCHELASTIC_RESTART_COUNT; sleep 1; exit 5";
+  Process job({kDtrun, "--nnodes", "1:1", "--rdzv_endpoint", store->endpoint(), "--max_restarts", "9", "--",
+               "/bin/sh", "-c", script});
+  REQUIRE(job.wait_for_out("start 1"));
+  store->process().signal(SIGKILL);
+  store->process().wait();
+  store = std::make_unique<Store>(port);
+  CHECK(job.wait() == 5);
+  CHECK_MESSAGE(says(job, "3 times in a row"), job.err());
+  CHECK(job.out().find("start 2") != std::string::npos);
+  CHECK(job.out().find("start 3") == std::string::npos);
 }
