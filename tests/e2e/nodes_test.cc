@@ -64,6 +64,11 @@ const std::vector<std::string> kBoth{"--nnodes", "2"};
 const std::vector<std::string> kOneIsEnough{
     "--nnodes", "1:2",         "--max_restarts",
     "3",        "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=20"};
+// And one more without its coordinator until an agent gives up.
+const std::vector<std::string> kGivesUpSoon{
+    "--nnodes",       "1:2",
+    "--max_restarts", "3",
+    "--rdzv_conf",    "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=20,read_timeout=1"};
 
 pid_t only_worker(const Program& agent) {
   const std::vector<pid_t> workers = children_of(agent.pid(), "dtrun-worker");
@@ -140,7 +145,7 @@ TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that i
 
 TEST_CASE(
     "a cut cable: the node with the coordinator goes on alone, the other one ends with 69 and says why") {
-  const Pair pair(kOneIsEnough);
+  const Pair pair(kGivesUpSoon);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   const pid_t lonely = only_worker(*second);
@@ -156,8 +161,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says who is missing") {
-  const Pair pair(
-      {"--nnodes", "2", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2,join_timeout=3"});
+  const Pair pair({"--nnodes", "2", "--rdzv_conf",
+                   "keep_alive_interval=1,keep_alive_max_attempt=2,join_timeout=3,read_timeout=1"});
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
   pair.hosts.cut(1);
