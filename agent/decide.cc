@@ -17,6 +17,8 @@ constexpr Millis kCauseWait = 3000;
 constexpr Millis kSameSignal = 250;
 constexpr Millis kMembersNotice = 2000;
 constexpr Millis kMembersDeadline = 15000;
+// What `dtrun status --watch` shows need not be newer.
+constexpr Millis kProgressEvery = 1000;
 // A lost coordinator that is back this soon is not worth a line on the terminal.
 constexpr Millis kBlip = 1000;
 
@@ -162,8 +164,9 @@ class Step {
 
   void on(const event::WorkerCompleted& e) { s.completion = e.completion; }
 
-  void on(const event::FirstProgress&) {
-    if (s.link.heartbeat_at && !ending()) heartbeat();
+  void on(const event::Progressed& e) {
+    if (!s.link.heartbeat_at || ending()) return;
+    if (e.first || now_ - s.link.heartbeat_sent_at >= kProgressEvery) heartbeat();
   }
 
   void on(const event::Signal& e) {
@@ -220,6 +223,7 @@ class Step {
 
   void heartbeat() {
     emit(action::SendHeartbeat{generation()});
+    s.link.heartbeat_sent_at = now_;
     s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
   }
 

@@ -88,8 +88,10 @@ struct WorkerCompleted {
 struct Signal {
   int number = 0;
 };
-struct FirstProgress {};  // of this generation, or its first step
-struct MembersLeft {};    // the coordinator hosted here has no member but this one
+struct Progressed {    // the built-in trainer, as far as `dtrun status` is to show it
+  bool first = false;  // of this generation, or its first step
+};
+struct MembersLeft {};  // the coordinator hosted here has no member but this one
 struct Tick {};
 
 }  // namespace event
@@ -97,7 +99,7 @@ struct Tick {};
 using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome,
                            event::Waiting, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
                            event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
-                           event::FirstProgress, event::Signal, event::MembersLeft, event::Tick>;
+                           event::Progressed, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -162,6 +164,7 @@ struct Connection {
   bool told = false;
   std::optional<Millis> heartbeat_at;
   Millis heartbeat_interval = 1000;
+  Millis heartbeat_sent_at = 0;
   std::string address;
 };
 

@@ -249,11 +249,11 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
   }
 }
 
-// `dtrun status` shows what heartbeats carry: the first step need not wait for the next one.
+// `dtrun status` shows what heartbeats carry. One node's are enough to be up to date.
 void Driver::note_progress(const control::Progress& progress) {
-  const bool news = !progress_ || (progress_->step() == 0 && progress.step() > 0);
+  const bool first = !progress_ || (progress_->step() == 0 && progress.step() > 0);
   progress_ = progress;
-  if (news) events_.push_back(event::FirstProgress{});
+  if (first || state_.group.assignment.group_rank == 0) events_.push_back(event::Progressed{first});
 }
 
 // Workers, orphans that came to us as their subreaper, and the guardian.

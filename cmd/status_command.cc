@@ -1,5 +1,6 @@
 #include "cmd/status_command.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include "agent/job_registry.h"
+#include "cmd/screen.h"
 #include "cmd/status_text.h"
 #include "cmd/subcommand.h"
 #include "cmd/values.h"
@@ -73,27 +75,53 @@ void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
 std::string nothing(const Question& question) {
   const std::string run = question.run_id.empty() ? "no run" : "no run " + question.run_id;
   if (!question.endpoint.empty()) return run + " at " + question.endpoint + "\n";
-  return run + " of this user on this host; for a job elsewhere give --rdzv_endpoint HOST[:PORT]\n";
+  return run + " of this user on this host; elsewhere: --rdzv_endpoint HOST[:PORT]\n";
 }
 
-int show_once(const Question& question) {
+Answer ask_all(const Question& question) {
   const Result<std::vector<Endpoint>> endpoints = endpoints_of(question);
   Answer answer;
   if (!endpoints.ok()) answer.failure = endpoints.status();
   if (endpoints.ok())
     for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question.run_id, &answer);
   // An agent of this host that is just going is no failure; an endpoint that was asked for is.
-  if (!answer.failure.ok() && (!question.endpoint.empty() || answer.text.empty())) {
+  if (question.endpoint.empty() && !answer.text.empty()) answer.failure = Status();
+  return answer;
+}
+
+int show_once(const Question& question) {
+  const Answer answer = ask_all(question);
+  if (!answer.failure.ok()) {
     std::fprintf(stderr, "dtrun: %s\n", answer.failure.message().c_str());
     return answer.failure.exit_code();
   }
   const std::string text = question.json         ? answer.runs.dump(2) + "\n"
                            : answer.text.empty() ? nothing(question)
                                                  : answer.text;
-  const bool repaint = question.watch && !question.json && isatty(STDOUT_FILENO) != 0;
-  std::fputs(((repaint ? "\033[H\033[2J" : "") + text).c_str(), stdout);
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
   return kExitOk;
+}
+
+ScreenSize terminal_size() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_row, size.ws_col};
+}
+
+// On a terminal: until interrupted. What goes wrong takes the text's place, and may be right the next time.
+int keep_showing(const Question& question) {
+  Screen screen;
+  std::setvbuf(stdout, nullptr, _IOFBF, std::size_t{1} << 16);  // one write a text: no flicker
+  for (;; std::this_thread::sleep_for(1s)) {
+    const Answer answer = ask_all(question);
+    if (answer.failure.exit_code() == kExitUsage) return show_once(question);
+    const std::string text = !answer.failure.ok()  ? "dtrun: " + answer.failure.message() + "\n"
+                             : answer.text.empty() ? nothing(question)
+                                                   : answer.text;
+    std::fputs(screen.show(text, terminal_size()).c_str(), stdout);
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace
@@ -113,6 +141,7 @@ int run_status(const std::vector<std::string>& arguments, const Environment& env
   app.add_flag("--json", question.json, "A JSON array with an object for each run");
   app.add_flag("--watch", question.watch, "Ask again every second, until interrupted");
   if (const auto done = parse_subcommand(app, arguments)) return *done;
+  if (question.watch && !question.json && isatty(STDOUT_FILENO) != 0) return keep_showing(question);
   for (;;) {
     const int code = show_once(question);
     if (!question.watch || code == kExitUsage) return code;

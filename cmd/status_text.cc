@@ -60,13 +60,16 @@ std::string counts(const RunStatus& run) {
 std::string progress_line(const TrainingProgress& progress) {
   return "  step " + std::to_string(progress.step()) + " of " + std::to_string(progress.total_steps()) +
          ", epoch " + number(progress.epoch(), "%.2f") +
-         (progress.step() > 0 ? ", loss " + number(progress.loss(), "%.4f") + ", " +
-                                    number(progress.samples_per_second(), "%.0f") + " samples/s"
-                              : "") +
+         (progress.step() > 0 ? ", loss " + number(progress.loss(), "%.4f") : "") +
+         (progress.samples_per_second() > 0
+              ? ", " + number(progress.samples_per_second(), "%.0f") + " samples/s"
+              : "") +
          "\n";
 }
 
-using Row = std::array<std::string, 6>;
+constexpr std::size_t kColumns = 79;  // of a line, as far as a table can be made to fit
+
+using Row = std::array<std::string, 5>;  // all but the pids
 
 Row row_of(const MemberStatus& member) {
   const bool seated = member.group_rank() >= 0;
@@ -74,29 +77,39 @@ Row row_of(const MemberStatus& member) {
   std::string ranks = "-";
   if (seated && member.nproc() > 0)
     ranks = std::to_string(member.first_rank()) + (member.nproc() > 1 ? "-" + std::to_string(last) : "");
-  std::string pids;
-  for (int pid : member.pids()) pids += (pids.empty() ? "" : " ") + (pid > 0 ? std::to_string(pid) : "-");
   const bool heard = member.state() != MemberStatus::AWAY && member.state() != MemberStatus::LOST;
-  return {seated ? std::to_string(member.group_rank()) : "-",
-          member.host(),
-          ranks,
-          name(kStates, member.state()),
-          heard ? number(member.heartbeat_age_s(), "%.1f s ago") : "-",
-          pids.empty() ? "-" : pids};
+  return {seated ? std::to_string(member.group_rank()) : "-", member.host(), ranks,
+          name(kStates, member.state()), heard ? number(member.heartbeat_age_s(), "%.1f s ago") : "-"};
+}
+
+// Several lines, each but the first after `indent` blanks.
+std::string pids_of(const MemberStatus& member, std::size_t indent) {
+  if (member.pids().empty()) return "-";
+  std::string text;
+  std::size_t column = indent;
+  for (int pid : member.pids()) {
+    const std::string word = pid > 0 ? std::to_string(pid) : "-";
+    const bool first = text.empty(), fits = column + 1 + word.size() <= kColumns;
+    if (!first) text += fits ? " " : "\n" + std::string(indent, ' ');
+    column = (first || !fits ? indent : column + 1) + word.size();
+    text += word;
+  }
+  return text;
 }
 
 std::string table(const RunStatus& run) {
-  std::vector<Row> rows{{"node", "host", "ranks", "state", "heartbeat", "pids"}};
+  std::vector<Row> rows{{"node", "host", "ranks", "state", "heartbeat"}};
   for (const MemberStatus& member : run.members()) rows.push_back(row_of(member));
-  std::array<std::size_t, 6> width{};
+  std::array<std::size_t, 5> width{};
   for (const Row& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
   std::string text;
-  for (const Row& row : rows) {
-    text += " ";
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += " " + row[i] + (i + 1 < row.size() ? std::string(width[i] - row[i].size() + 1, ' ') : "");
-    text += "\n";
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < width.size(); ++i)
+      line += rows[r][i] + std::string(width[i] - rows[r][i].size() + 2, ' ');
+    const int member = static_cast<int>(r) - 1;
+    text += line + (r == 0 ? "pids" : pids_of(run.members(member), line.size())) + "\n";
   }
   return text;
 }

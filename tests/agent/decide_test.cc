@@ -395,15 +395,20 @@ TEST_CASE("workers that were stopped have not done their part, even if they ende
   CHECK(s.passes(29999) == Trace{});
 }
 
-TEST_CASE("the first progress is told at once, then at the interval") {
+TEST_CASE("the first progress is told at once, further progress at most once a second") {
   Scenario s(builtin());
   s.joins();
+  s.happens(event::Welcome{"10.0.0.2", 5000, true});
   s.now = 400;
-  CHECK(s.happens(event::FirstProgress{}) == Trace{"heartbeat"});
-  CHECK(s.passes(1399) == Trace{});
-  CHECK(s.passes(1400) == Trace{"heartbeat"});
+  CHECK(s.happens(event::Progressed{true}) == Trace{"heartbeat"});
+  s.now = 1399;
+  CHECK(s.happens(event::Progressed{}) == Trace{});
+  s.now = 1400;
+  CHECK(s.happens(event::Progressed{}) == Trace{"heartbeat"});
+  CHECK(s.passes(6399) == Trace{});
+  CHECK(s.passes(6400) == Trace{"heartbeat"});
   s.happens(event::Disconnected{"connection reset", false});
-  CHECK(s.happens(event::FirstProgress{}) == Trace{});
+  CHECK(s.happens(event::Progressed{true}) == Trace{});
 }
 
 TEST_CASE("a join after a reconnect says how old the generation is") {

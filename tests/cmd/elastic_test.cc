@@ -293,3 +293,21 @@ TEST_CASE("a crash loop does not begin anew with a store that is started again")
   CHECK(job.out().find("start 2") != std::string::npos);
   CHECK(job.out().find("start 3") == std::string::npos);
 }
+
+TEST_CASE("dtrun status shows the built-in trainer's steps as they come, not at the next heartbeat") {
+  const Folder folder;
+  Store store;
+  const std::string config = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+  Process job({kDtrun, "--nnodes", "1:1", "--rdzv_endpoint", store.endpoint(), "--rdzv_conf",
+               "keep_alive_interval=100", "--lanes", "1", config,
+               "output_dir=" + (folder.path() / "out").string(), "train.max_steps=100000"});
+  const auto step = [&]() -> long {
+    const auto runs = status_of(store.endpoint());
+    return runs.size() == 1 && runs[0].contains("progress") ? runs[0]["progress"]["step"].get<long>() : 0;
+  };
+  REQUIRE_MESSAGE(eventually([&] { return step() > 0; }), job.err());
+  const long first = step();
+  CHECK(eventually([&] { return step() > first; }));
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 143);
+}
