@@ -292,9 +292,10 @@ void Driver::sweep(const std::string& token) {
   }
 }
 
-// What gave up its parent, its group and its environment has come to us, the subreaper. Only to be called
-// while no worker runs. Children that were ours before the job began (of a shell that became dtrun) may have
-// left us orphans too, so with them nothing is certain, and nobody is touched.
+// Where limits cannot be marked (limit_mark.h), what gave up its parent, its group and its environment is
+// known by nothing but having come to us, the subreaper. Only to be called while no worker runs. Children
+// that were ours before the job began (of a shell that became dtrun) may have left us orphans too, so with
+// them nothing is certain, and nobody is touched.
 void Driver::sweep_strangers() {
   if (outsiders_) return;
   kill_other_children(known_children(), 2s);

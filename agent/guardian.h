@@ -1,6 +1,6 @@
 // A tiny process that outlives the agent by a moment: should the agent die, even by SIGKILL, it kills every
-// process that carries the agent's token, removes its temporary files, then ends. It ignores signals, lives
-// in its own session, and is dismissed when the agent ends in an orderly way.
+// process that carries the agent's token or its mark (proc_scan.h), removes its temporary files, then ends.
+// It ignores signals, lives in its own session, and is dismissed when the agent ends in an orderly way.
 #pragma once
 
 #include <sys/types.h>

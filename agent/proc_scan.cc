@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "agent/descriptor.h"
+#include "agent/limit_mark.h"
 #include "agent/pidfd.h"
 #include "proto/contract.h"
 
@@ -41,10 +42,30 @@ bool carries(std::string_view environment, std::string_view token) {
   return false;
 }
 
-bool matches(pid_t pid, const std::string& token) {
-  const auto environment = read_all("/proc/" + std::to_string(pid) + "/environ");
-  return environment && carries(*environment, token);
+// "PID (NAME) STATE …", where NAME may be anything.
+bool is_zombie(const std::string& folder) {
+  const auto stat = read_all(folder + "/stat");
+  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
+  return name_end != std::string::npos && stat->substr(name_end).starts_with(") Z");
 }
+
+// What the processes in question carry. A zombie has lost its environment, but not its limits.
+class Marked {
+ public:
+  explicit Marked(const std::string& token) : token_(token), mark_(limit_mark(token)) {}
+
+  bool operator()(pid_t pid) const {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    if (const auto limits = read_all(folder + "/limits"); limits && has_mark(*limits, mark_))
+      return !is_zombie(folder);
+    const auto environment = read_all(folder + "/environ");
+    return environment && carries(*environment, token_);
+  }
+
+ private:
+  std::string token_;
+  LimitMark mark_;
+};
 
 template <typename Visit>
 void for_each_process(Visit visit) {
@@ -58,9 +79,9 @@ void for_each_process(Visit visit) {
 }
 
 // The handle is taken before the look: a process that takes over the number later cannot be hit.
-bool kill_if_matching(pid_t pid, const std::string& token) {
+bool kill_if_marked(pid_t pid, const Marked& is_marked) {
   Descriptor handle(open_pidfd(pid));
-  if (!matches(pid, token)) return false;
+  if (!is_marked(pid)) return false;
   if (handle.open()) return signal_pidfd(handle.get(), SIGKILL);
   return kill(pid, SIGKILL) == 0;
 }
@@ -79,17 +100,10 @@ std::optional<std::vector<pid_t>> other_children(const std::vector<pid_t>& known
 
 }  // namespace
 
-std::vector<pid_t> find_by_token(const std::string& token) {
-  std::vector<pid_t> found;
-  for_each_process([&](pid_t pid) {
-    if (matches(pid, token)) found.push_back(pid);
-  });
-  return found;
-}
-
 int kill_by_token(const std::string& token) {
   int killed = 0;
-  for_each_process([&](pid_t pid) { killed += kill_if_matching(pid, token) ? 1 : 0; });
+  const Marked is_marked(token);
+  for_each_process([&](pid_t pid) { killed += kill_if_marked(pid, is_marked) ? 1 : 0; });
   return killed;
 }
 

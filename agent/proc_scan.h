@@ -1,5 +1,6 @@
-// Finds and ends processes that belong to an agent's job by the token in their environment, whatever became
-// of their parents, groups and sessions. Never touches a process without the token.
+// Finds and ends processes that belong to an agent's job by the token in their environment or its mark in
+// their limits (limit_mark.h), whatever became of their parents, groups and sessions. Never touches a process
+// that has neither.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +11,9 @@
 
 namespace dtrun::agent {
 
-// Live processes whose environment has kEnvAgentToken with `token` in its value.
-std::vector<pid_t> find_by_token(const std::string& token);
-
-// Sends SIGKILL to each of them; returns how many there were. A process that forks meanwhile may need another
-// call: repeat until it returns 0.
+// Sends SIGKILL to each process whose environment has kEnvAgentToken with `token` in its value, or which
+// carries its mark; returns how many there were. A process that forks meanwhile may need another call: repeat
+// until it returns 0.
 int kill_by_token(const std::string& token);
 
 // Whether this process has a child that is not in `known`; true as well where the kernel does not tell.

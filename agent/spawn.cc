@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ struct Exec {
   char** environment;
   const SpawnPlan* plan;
   const CpuMask* cpus;
+  rlimit file_locks;
   pid_t parent;
   int error_fd;
 };
@@ -82,11 +84,20 @@ void restore_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+rlimit file_locks_of(const SpawnPlan& plan) {
+  rlimit own{};
+  getrlimit(RLIMIT_LOCKS, &own);
+  if (plan.mark.mask == 0) return own;
+  const Limit marked = marked_limit({own.rlim_cur, own.rlim_max}, plan.mark);
+  return {marked.soft, marked.hard};
+}
+
 // Runs in the child, which shares the parent's memory (vfork): system calls only, no writes but to its stack.
 [[noreturn]] void become(const Exec& exec) {
   setsid();  // a group of its own, that may read a terminal without being stopped for it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
+  setrlimit(RLIMIT_LOCKS, &exec.file_locks);  // refused if the hard limit is low; the token must do then
   if (install_descriptors(*exec.plan) && bind_to(*exec.cpus)) {
     restore_signals();
     execvpe(exec.argv[0], exec.argv, exec.environment);
@@ -136,7 +147,8 @@ Result<pid_t> spawn(const SpawnPlan& plan) {
 
   std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
   const CpuMask cpus(plan.cpus);
-  const pid_t pid = start({argv.data(), environment.data(), &plan, &cpus, getpid(), write_end.get()});
+  const pid_t pid =
+      start({argv.data(), environment.data(), &plan, &cpus, file_locks_of(plan), getpid(), write_end.get()});
   if (pid < 0) return errno_status(kExitSoftware, "cannot start a process for '" + plan.argv[0] + "'", errno);
 
   write_end.reset();

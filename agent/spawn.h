@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/limit_mark.h"
 #include "proto/status.h"
 
 namespace dtrun::agent {
@@ -22,6 +23,7 @@ struct SpawnPlan {
   int stderr_fd = -1;
   int control_fd = -1;    // becomes kControlFd; -1: none
   std::vector<int> cpus;  // that it may use; empty: those of this process
+  LimitMark mark;         // that it and all it starts will carry
 };
 
 // The new process's id, which is its group's too. A program that cannot be executed fails with a shell's exit

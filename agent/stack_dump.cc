@@ -170,7 +170,7 @@ void StackDump::run(const std::vector<std::string>& argv) {
   append("\n" + argv[0] + ":\n");
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Descriptor out(open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  auto pid = spawn({argv, environment_, null.get(), out.get(), out.get(), -1, {}});
+  auto pid = spawn({argv, environment_, null.get(), out.get(), out.get(), -1, {}, {}});
   if (pid.ok()) {
     handle_.reset(open_pidfd(pid.value()));
   }

@@ -54,6 +54,7 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
   if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
     plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
   }
+  plan.mark = limit_mark(worker_token(setting_.token, local_rank));
   plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
                                         plan.control ? kControlFd : -1, plan.error_file.string());
   plan.argv = trainer_ != nullptr

@@ -14,6 +14,7 @@
 #include "agent/console.h"
 #include "agent/control_channel.h"
 #include "agent/descriptor.h"
+#include "agent/limit_mark.h"
 #include "agent/log_writer.h"
 #include "agent/loop.h"
 #include "agent/outcome.h"
@@ -30,6 +31,7 @@ struct WorkerPlan {
   bool control = false;  // give it a control socket
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
+  LimitMark mark;                        // of this agent and local rank
   std::filesystem::path log_dir;         // exists; empty: no files
   std::filesystem::path heartbeat_file;  // exists; touched by the worker; empty: none
   std::filesystem::path stacks_file;     // for its stacks should it hang

@@ -18,6 +18,16 @@ constexpr char kWaitForTerm[] =
     "trap 'echo got TERM; exit 3' TERM; trap 'echo got INT; exit 4' INT; echo ready; "
     "while :; do sleep 0.02; done";
 
+// A number of seconds that nobody else sleeps, for each `kind` its own.
+std::string seconds_of_ours(int kind) { return std::to_string(kind) + std::to_string(getpid()) + ".25"; }
+
+// A shell's command for a process without parent, group or environment that sleeps so long.
+std::string daemon(const std::string& seconds) { return "(env -i setsid sleep " + seconds + " &)"; }
+
+std::size_t sleepers(const std::string& seconds) {
+  return dtrun::test::processes_with(std::string("sleep") + '\0' + seconds).size();
+}
+
 // Processes of the job started under this name.
 bool none_left(const std::string& run_id) {
   return eventually([&] { return dtrun::test::processes_with(run_id).empty(); });
@@ -192,14 +202,82 @@ TEST_CASE("other signals are passed on and stop nothing") {
 }
 
 TEST_CASE("a daemon that gave up its parent, its group and its environment is found in the end") {
-  const std::string mark = "31" + std::to_string(getpid()) + ".25";  // seconds that nobody else sleeps
+  const std::string mark = seconds_of_ours(31);
   Process job(agent({"--", "/bin/sh", "-c", "env -i setsid sleep " + mark + " & exit 0"}));
   CHECK(job.wait() == 0);
   CHECK(dtrun::test::processes_with(mark).empty());
 }
 
+TEST_CASE("a daemon that gave up its environment ends with its worker, while others go on") {
+  const std::string mark = seconds_of_ours(33), others = seconds_of_ours(34);
+  const Folder folder;
+  const std::string go = (folder.path() / "go").string();
+  Process job(agent({"--nproc", "2", "--", "/bin/sh", "-c",
+                     "[ $RANK = 0 ] || exec sleep " + others + "; " + daemon(mark) + "; until [ -e " + go +
+                         " ]; do sleep 0.01; done"}));
+  REQUIRE(eventually([&] { return sleepers(mark) == 1 && sleepers(others) == 1; }));
+  std::ofstream(go).close();
+  CHECK(eventually([&] { return sleepers(mark) == 0; }));
+  CHECK(sleepers(others) == 1);
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("kill -9 of the agent leaves no daemon without environment, not even one that has just appeared") {
+  const std::string mark = seconds_of_ours(35);
+  for (int round = 0; round < 5; ++round) {
+    Process job(agent({"--", "/bin/sh", "-c", "while :; do " + daemon(mark) + "; sleep 0.003; done"}));
+    REQUIRE(eventually([&] { return sleepers(mark) > 3; }));
+    job.signal(SIGKILL);
+    CHECK(job.wait() == 128 + SIGKILL);
+    CHECK(eventually([&] { return sleepers(mark) == 0; }));
+    CHECK(none_left(mark));
+  }
+}
+
+TEST_CASE("another job's daemon without environment is never touched") {
+  const std::string mine = seconds_of_ours(36), other = seconds_of_ours(37);
+  Process first(agent({"--", "/bin/sh", "-c", daemon(mine) + "; sleep 1000"}));
+  Process second(agent({"--", "/bin/sh", "-c", daemon(other) + "; sleep 1000"}));
+  REQUIRE(eventually([&] { return sleepers(mine) == 1 && sleepers(other) == 1; }));
+  first.signal(SIGKILL);
+  CHECK(none_left(mine));
+  CHECK(sleepers(other) == 1);
+  second.signal(SIGKILL);
+  CHECK(none_left(other));
+}
+
+TEST_CASE("a daemon without environment that a job within a job left is found by both agents") {
+  const std::string inner = seconds_of_ours(38), outer = seconds_of_ours(39);
+  std::string within = daemon(outer) + "; ";
+  for (const auto& word : agent({"--", "/bin/sh", "-c"})) within += word + " ";
+  within += "'" + daemon(inner) + "; echo agent $PPID; sleep 1000'; sleep 1000";
+  Process job(agent({"--", "/bin/sh", "-c", within}));
+  REQUIRE(job.wait_for_out("agent "));
+  REQUIRE(eventually([&] { return sleepers(inner) == 1 && sleepers(outer) == 1; }));
+  SUBCASE("the inner agent is killed") {
+    kill(std::atoi(job.out().c_str() + job.out().find("agent ") + 6), SIGKILL);
+    CHECK(eventually([&] { return sleepers(inner) == 0; }));
+    CHECK(sleepers(outer) == 1);
+  }
+  job.signal(SIGKILL);
+  CHECK(eventually([&] { return sleepers(inner) == 0 && sleepers(outer) == 0; }));
+  CHECK(none_left(outer));
+}
+
+TEST_CASE("where limits cannot be marked the job runs, and a daemon is found in the end") {
+  const std::string mark = seconds_of_ours(40);
+  std::vector<std::string> command =
+      agent({"--", "/bin/sh", "-c", daemon(mark) + "; grep locks /proc/self/limits"});
+  command.insert(command.begin(), {"prlimit", "--locks=100:100"});
+  Process job(command);
+  CHECK(job.wait() == 0);
+  CHECK(job.out().find(" 100 ") != std::string::npos);
+  CHECK(none_left(mark));
+}
+
 TEST_CASE("children of the shell that became dtrun are not the job's") {
-  const std::string mark = "32" + std::to_string(getpid()) + ".25";
+  const std::string mark = seconds_of_ours(32);
   std::string command = "sleep " + mark + " & exec ";
   for (const auto& word : agent({"--", "/bin/true"})) command += word + " ";
   Process job({"/bin/sh", "-c", command});
