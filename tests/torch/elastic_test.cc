@@ -1,10 +1,11 @@
 // --nnodes 1:2 with an unchanged PyTorch script that saves and loads its own checkpoints: the second node
-// comes, goes and comes again, and the training goes on. Two agents on one host. Skipped where PyTorch is
-// missing.
+// comes, goes and comes again, and the training goes on; side by side with torchrun where both can. Two
+// agents on one host. Skipped where PyTorch is missing.
 #include <signal.h>
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
@@ -73,7 +74,55 @@ void come_and_go(int how_it_goes, int its_code) {
   check_nothing_lost(first.out());
 }
 
+using Launcher = decltype(&under_dtrun);
+
+// A job of two nodes on this host, of which the second comes and goes while elastic_stages.py waits for it
+// to.
+class StagedJob {
+ public:
+  explicit StagedJob(Launcher under) : under_(under), first_(start()) {}
+
+  bool shows(const std::string& place) const {
+    return eventually([&] { return first_->out().find(place) != std::string::npos; }, kLong);
+  }
+  void second_comes() { second_ = start(); }
+  void second_is_killed() { second_.reset(); }  // with its worker, which torchrun would leave behind
+  int wait() { return first_->wait(kLong); }
+  // Which worlds there were, where each went on, and the last parameters' bits.
+  std::string story() const { return text_of(sorted_lines(first_->out())); }
+  std::string err() const { return first_->err(); }
+
+ private:
+  std::unique_ptr<Process> start() const {
+    const std::vector<std::string> options{
+        "--nnodes",       "1:2",    "--rdzv_backend",   "c10d", "--rdzv_endpoint", endpoint_,
+        "--rdzv_id",      "stages", "--nproc_per_node", "1",    "--rdzv_conf",     "last_call_timeout=1",
+        "--max_restarts", "3"};  // torchrun spends one on the node that is lost
+    return std::make_unique<Process>(under_(options, {"elastic_stages.py", folder_.path().string()}),
+                                     environment());
+  }
+
+  const Launcher under_;
+  const Folder folder_;
+  const std::string endpoint_ = "127.0.0.1:" + std::to_string(free_port());
+  std::unique_ptr<Process> first_, second_;
+};
+
 }  // namespace
+
+TEST_CASE("worlds of one, two and one nodes end with torchrun's parameters, bit for bit") {
+  StagedJob torchrun(&under_torchrun), dtrun(&under_dtrun);
+  for (StagedJob* job : {&dtrun, &torchrun})
+    REQUIRE_MESSAGE(job->shows("a world of 1 has done step 4"), job->err());
+  for (StagedJob* job : {&dtrun, &torchrun}) job->second_comes();
+  for (StagedJob* job : {&dtrun, &torchrun})
+    REQUIRE_MESSAGE(job->shows("a world of 2 has done step 8"), job->err());
+  for (StagedJob* job : {&dtrun, &torchrun}) job->second_is_killed();
+  CHECK_MESSAGE(dtrun.wait() == 0, dtrun.err());
+  REQUIRE_MESSAGE(torchrun.wait() == 0, torchrun.err());
+  CHECK(dtrun.story() == torchrun.story());
+  CHECK(dtrun.story().find("ends with ['") != std::string::npos);
+}
 
 TEST_CASE("a second node that comes, is killed, and comes again is taken in each time") {
   come_and_go(SIGKILL, 128 + SIGKILL);
