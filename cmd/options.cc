@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cmd/completion.h"
 #include "cmd/help.h"
 #include "cmd/option_table.h"
 #include "proto/exit_codes.h"
@@ -30,6 +31,7 @@ std::unique_ptr<CLI::App> make_app() {
                               : app->add_option(cli_names(text), text.help)->type_name(text.placeholder);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
+  app->add_option("--print_completion,--print-completion", "")->type_name("SHELL");
   app->set_help_flag("-h,--help", "");
   app->set_version_flag("--version", "dtrun " DTRUN_VERSION);
   return app;
@@ -37,7 +39,7 @@ std::unique_ptr<CLI::App> make_app() {
 
 // Every long name; torchrun's alone if `torchruns`.
 std::vector<std::string> long_names(bool torchruns = false) {
-  std::vector<std::string> names{"--help"};
+  std::vector<std::string> names{"--help", "--print_completion"};
   if (!torchruns) names.push_back("--version");
   for (const OptionText& text : option_table()) {
     if (!torchruns || is_torchruns(text.name)) names.push_back("--" + std::string(text.name));
@@ -171,6 +173,12 @@ Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arg
     return Status(kExitUsage, std::string(error.what()) + " (dtrun --help lists all options)");
   }
 
+  if (const CLI::Option* shell = app->get_option("--print_completion"); shell->count() > 0) {
+    Result<std::string> script = completion_script(shell->results().back());
+    if (!script.ok()) return script.status();
+    parsed.answer = TextAnswer{script.value()};
+    return parsed;
+  }
   for (const OptionText& text : option_table()) {
     const std::optional<Given> given = find_given(text, *app, environment);
     if (!given) continue;

@@ -228,6 +228,21 @@ TEST_CASE("--help names every option, an example and the exit codes") {
   }
 }
 
+TEST_CASE("--print_completion gives a script that knows every option, in both spellings") {
+  for (const char* shell : {"bash", "zsh", "tcsh"}) {
+    const auto parsed = parse({"--print-completion", shell});
+    REQUIRE(parsed.ok());
+    REQUIRE(parsed.value().answer);
+    const std::string& text = parsed.value().answer->text;
+    for (const OptionText& option : option_table()) {
+      CHECK_MESSAGE(text.find(std::string(option.name) + " ") != std::string::npos, shell, option.name);
+      CHECK_MESSAGE(text.find(with_dashes(option.name)) != std::string::npos, shell, option.name);
+    }
+  }
+  CHECK(parse({"--print_completion", "fish"}).status().message() ==
+        "--print_completion=fish: expected bash, zsh or tcsh");
+}
+
 TEST_CASE("--help fits the terminal, and is never wider than people read") {
   for (const int columns : {80, 93, 110, 250}) {
     const std::string text = help_text(columns);
