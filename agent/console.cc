@@ -13,7 +13,29 @@ namespace {
 
 constexpr std::size_t kCongested = 1u << 20;
 constexpr std::size_t kDrained = 64u << 10;
+// A worker that has been silent for this long lets another's unfinished line be shown.
+constexpr auto kTurn = std::chrono::seconds(1);
 constexpr char kClearLine[] = "\r\x1b[K";
+
+// What of a line fits in `columns`, without what would move the cursor or change colours. A character of
+// several bytes counts as one column.
+std::string fitting(std::string_view line, int columns) {
+  std::string text;
+  int used = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
+      i += 2;
+      while (i < line.size() && (line[i] < 0x40 || line[i] > 0x7e)) ++i;
+      continue;
+    }
+    if (c < 0x20 || c == 0x7f) continue;
+    const bool continues = (c & 0xc0) == 0x80;
+    if (!continues && ++used > columns) break;
+    text.push_back(line[i]);
+  }
+  return text;
+}
 
 bool writable(int fd) {
   pollfd entry{fd, POLLOUT, 0};
@@ -51,10 +73,10 @@ int Console::columns() const {
 }
 
 void Console::write(Stream stream, std::string_view lines) {
-  const bool under_bar = !bar_.empty() && shares_terminal(stream);
-  if (under_bar) push(&err_, kClearLine);
+  const bool above = !bottom_.empty() && shares_terminal(stream);
+  if (above) push(&err_, kClearLine);
   push(stream == Stream::kOut ? &out_ : &err_, lines);
-  if (under_bar) push(&err_, bar_);
+  if (above) push(&err_, bottom_);
 }
 
 void Console::notice(const std::string& text) { write(Stream::kErr, "dtrun: " + text + "\n"); }
@@ -62,7 +84,26 @@ void Console::notice(const std::string& text) { write(Stream::kErr, "dtrun: " + 
 void Console::set_bar(const std::string& bar) {
   if (!err_.terminal || bar == bar_) return;
   bar_ = bar;
-  push(&err_, kClearLine + bar_);
+  redraw();
+}
+
+void Console::set_unfinished(const void* owner, std::string_view line) {
+  if (!err_.terminal) return;
+  // Several progress bars would take turns with every update.
+  const auto now = Loop::Clock::now();
+  const bool taken = !unfinished_.empty() && now - unfinished_at_ < kTurn;
+  if (owner != unfinished_owner_ && (taken || line.empty())) return;
+  unfinished_owner_ = owner;
+  unfinished_at_ = now;
+  unfinished_ = fitting(line, columns() - 1);
+  redraw();
+}
+
+void Console::redraw() {
+  const std::string& bottom = bar_.empty() ? unfinished_ : bar_;
+  if (bottom == bottom_) return;
+  bottom_ = bottom;
+  push(&err_, kClearLine + bottom_);
 }
 
 void Console::push(Output* output, std::string_view text) {

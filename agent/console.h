@@ -26,7 +26,11 @@ class Console {
 
   // A line that stays below everything else; empty: none. Only on a terminal.
   void set_bar(const std::string& bar);
+  // The line that `owner` has begun and not ended (a progress bar, a prompt) stands there while there is no
+  // bar; empty: it has ended. One of several owners is shown.
+  void set_unfinished(const void* owner, std::string_view line);
   bool has_terminal() const { return err_.terminal; }
+  bool is_terminal(Stream stream) const { return stream == Stream::kOut ? out_.terminal : err_.terminal; }
   int columns() const;
 
   // Waits until everything is written, or the reader is gone, or `interrupt_fd` becomes readable.
@@ -49,13 +53,17 @@ class Console {
   void pump(Output* output);
   bool write_some(Output* output);
   void update_congestion();
+  void redraw();
   bool shares_terminal(Stream stream) const { return stream == Stream::kErr || out_.terminal; }
 
   Loop& loop_;
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;
-  std::string bar_;
+  std::string bar_, unfinished_;
+  const void* unfinished_owner_ = nullptr;
+  Loop::Clock::time_point unfinished_at_;
+  std::string bottom_;  // what stands below everything else now
 };
 
 }  // namespace dtrun::agent

@@ -40,6 +40,9 @@ class LineCutter {
     if (!rest_.empty()) emit({}, sink);
   }
 
+  // What has come of the line that is not finished.
+  std::string_view rest() const { return rest_; }
+
  private:
   template <typename Sink>
   void emit(std::string_view last, Sink&& sink) {
@@ -58,6 +61,7 @@ class Tail {
   void push(std::string_view line) {
     static constexpr std::size_t kLines = 20, kLength = 400;
     if (lines_.size() == kLines) lines_.pop_front();
+    line = overwritten(line);  // a progress bar's last state, not its first 400 bytes
     lines_.emplace_back(printable(line.substr(0, kLength)));
     if (line.size() > kLength) lines_.back() += "...";
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "agent/utf8.h"
+
 namespace dtrun::agent {
 
 std::string run_folder(const std::string& run_id) {
@@ -32,12 +34,14 @@ void LogWriter::push(std::string_view bytes) {
   note_time();
   write_file(bytes);
   cutter_.push(bytes, [this](std::string_view line) { take_line(line); });
+  show_unfinished();
   show();
 }
 
 void LogWriter::finish() {
   note_time();
   cutter_.finish([this](std::string_view line) { take_line(line); });
+  console_.set_unfinished(this, "");
   show();
 }
 
@@ -66,9 +70,20 @@ std::string_view LogWriter::stamped(std::string_view bytes) {
 }
 
 void LogWriter::take_line(std::string_view line) {
-  if (plan_.console) append_line(&shown_, line);
+  if (plan_.console) append_line(&shown_, console_.is_terminal(stream_) ? overwritten(line) : line);
   if (plan_.filtered) filter(line);
   tail_.push(line);
+}
+
+// A terminal shows a progress bar or a prompt as it is written, a pipe or file whole lines alone.
+void LogWriter::show_unfinished() {
+  if (!plan_.console || !console_.is_terminal(stream_)) return;
+  const std::string_view rest = overwritten(cutter_.rest());
+  if (rest.empty()) return console_.set_unfinished(this, "");
+  std::string line;
+  append_line(&line, rest);
+  line.pop_back();
+  console_.set_unfinished(this, line);
 }
 
 void LogWriter::append_line(std::string* out, std::string_view line) const {

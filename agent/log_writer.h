@@ -50,6 +50,7 @@ class LogWriter {
   void append_line(std::string* out, std::string_view line) const;
   void filter(std::string_view line);
   void show();
+  void show_unfinished();
   void file_failed(const Status& status);
 
   Console& console_;

@@ -29,9 +29,14 @@ bool is_control(char c) {
 
 }  // namespace
 
+std::string_view overwritten(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  if (const std::size_t cr = line.rfind('\r'); cr != std::string_view::npos) line.remove_prefix(cr + 1);
+  return line;
+}
+
 std::string printable(std::string_view text) {
-  while (text.ends_with('\r')) text.remove_suffix(1);
-  if (const std::size_t cr = text.rfind('\r'); cr != std::string_view::npos) text.remove_prefix(cr + 1);
+  text = overwritten(text);
   std::string out;
   while (!text.empty()) {
     const std::size_t length = sequence(text);

@@ -6,6 +6,10 @@
 
 namespace dtrun::agent {
 
+// What a terminal leaves of a line that was overwritten: the part after the last carriage return that
+// something follows.
+std::string_view overwritten(std::string_view line);
+
 // The part after the last carriage return (what a terminal would show), with '?' for control characters and
 // for bytes that are not UTF-8. Newlines and tabs stay.
 std::string printable(std::string_view text);

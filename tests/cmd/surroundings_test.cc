@@ -1,10 +1,6 @@
 // dtrun where the machine gives less than usual: no temporary directory, a full disk, few files, few
-// processes; and what stands on its standard input.
+// processes; and what is piped into it.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <pty.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -119,52 +115,4 @@ TEST_CASE("workers read what is piped into dtrun, in every generation") {
                    "$DTRUN_RESTART_COUNT))'"});
   CHECK(job.wait() == 0);
   CHECK(job.out() == "[default:0] got one\n[default:0] got two\n");
-}
-
-namespace {
-
-// A terminal with dtrun in its foreground: what a user types, and what the user sees.
-class Terminal {
- public:
-  explicit Terminal(const Words& arguments) {
-    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    std::vector<char*> argv{const_cast<char*>(kDtrun.c_str())};
-    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  ~Terminal() {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    close(fd_);
-  }
-  void type(const std::string& text) { CHECK(write(fd_, text.data(), text.size()) == ssize_t(text.size())); }
-  bool shows(const std::string& text) {
-    fcntl(fd_, F_SETFL, O_NONBLOCK);
-    return eventually([&] {
-      char chunk[4096];
-      for (ssize_t n; (n = read(fd_, chunk, sizeof chunk)) > 0;)
-        seen_.append(chunk, static_cast<std::size_t>(n));
-      return has(seen_, text);
-    });
-  }
-  const std::string& seen() const { return seen_; }
-
- private:
-  pid_t pid_ = -1;
-  int fd_ = -1;
-  std::string seen_;
-};
-
-}  // namespace
-
-TEST_CASE("a worker can be talked to through the terminal, as a debugger is") {
-  Terminal terminal({"--", "/bin/sh", "-c", "echo ready; read line; echo got $line; sleep 60"});
-  REQUIRE_MESSAGE(terminal.shows("ready"), terminal.seen());
-  terminal.type("continue\n");
-  CHECK_MESSAGE(terminal.shows("got continue"), terminal.seen());
-  terminal.type("\x03");
-  CHECK_MESSAGE(terminal.shows("after SIGINT"), terminal.seen());
 }

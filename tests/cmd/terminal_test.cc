@@ -1,0 +1,91 @@
+// dtrun in the foreground of a terminal: what a user sees while lines are unfinished, and what a user types.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A terminal with dtrun in its foreground: what a user types, and what the user sees.
+class Terminal {
+ public:
+  explicit Terminal(const Words& arguments) {
+    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    std::vector<char*> argv{const_cast<char*>(kDtrun.c_str())};
+    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Terminal() {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    close(fd_);
+  }
+  void type(const std::string& text) { CHECK(write(fd_, text.data(), text.size()) == ssize_t(text.size())); }
+  bool shows(const std::string& text) {
+    fcntl(fd_, F_SETFL, O_NONBLOCK);
+    return eventually([&] {
+      char chunk[4096];
+      for (ssize_t n; (n = read(fd_, chunk, sizeof chunk)) > 0;)
+        seen_.append(chunk, static_cast<std::size_t>(n));
+      return has(seen_, text);
+    });
+  }
+  const std::string& seen() const { return seen_; }
+
+ private:
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  std::string seen_;
+};
+
+}  // namespace
+
+TEST_CASE("a worker can be talked to through the terminal, as a debugger is") {
+  Terminal terminal({"--", "/bin/sh", "-c", "echo ready; read line; echo got $line; sleep 60"});
+  REQUIRE_MESSAGE(terminal.shows("ready"), terminal.seen());
+  terminal.type("continue\n");
+  CHECK_MESSAGE(terminal.shows("got continue"), terminal.seen());
+  terminal.type("\x03");
+  CHECK_MESSAGE(terminal.shows("after SIGINT"), terminal.seen());
+}
+
+TEST_CASE("a progress bar is shown as it moves, and ends as one line with its last state") {
+  Terminal terminal(
+      {"--", "/bin/sh", "-c",
+       "printf '\\r\\033[1mhalf\\033[0m done' >&2; read line; printf '\\rall done\\n' >&2; sleep 60"});
+  REQUIRE_MESSAGE(terminal.shows("\x1b[K[default:0] half done"), terminal.seen());
+  terminal.type("\n");
+  REQUIRE_MESSAGE(terminal.shows("[default:0] all done\r\n"), terminal.seen());
+  CHECK_FALSE(has(terminal.seen(), "half done\rall"));
+}
+
+TEST_CASE("whole lines go above the unfinished line of another worker") {
+  Folder folder;
+  const std::string file = folder.path() / "asked";
+  Terminal terminal({"--nproc_per_node", "2", "--", "/bin/sh", "-c",
+                     "if [ $RANK = 0 ]; then printf 'your name? '; read name; else until [ -e " + file +
+                         " ]; do sleep 0.05; done; fi; echo hello $RANK; sleep 60"});
+  REQUIRE_MESSAGE(terminal.shows("[default:0] your name? "), terminal.seen());
+  std::ofstream(file).close();
+  REQUIRE_MESSAGE(terminal.shows("[default:1] hello 1\r\n[default:0] your name? "), terminal.seen());
+  terminal.type("ada\n");
+  CHECK_MESSAGE(terminal.shows("[default:0] your name? hello 0\r\n"), terminal.seen());
+}
