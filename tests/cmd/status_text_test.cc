@@ -153,8 +153,8 @@ TEST_CASE("as JSON a run has the same facts under stable names") {
   CHECK_FALSE(json.contains("exit_code"));
   CHECK_FALSE(json.contains("progress"));
   REQUIRE(json["nodes"].size() == 2);
-  CHECK(json["nodes"][0]["ranks"] == nlohmann::json({0, 1}));
-  CHECK(json["nodes"][0]["pids"] == nlohmann::json({100, 101}));
+  CHECK(json["nodes"][0]["ranks"] == nlohmann::ordered_json({0, 1}));
+  CHECK(json["nodes"][0]["pids"] == nlohmann::ordered_json({100, 101}));
   CHECK(json["nodes"][0]["node_rank"] == 0);
   CHECK(json["nodes"][1]["node_rank"] == nullptr);
   CHECK(json["nodes"][1]["ranks"].empty());
