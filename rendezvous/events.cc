@@ -106,6 +106,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   if (adopts(generation, join)) adopt(generation, join);
   if (generation < kMaxGeneration) s_.newest_seen = std::max(s_.newest_seen, generation);
   Member& member = s_.members.emplace(from, Member{join, s_.joins++, now_, -1, -1, {}}).first->second;
+  member.join.job = {};  // the settings have it, and it may be long
   if (generation > 0 && generation >= s_.generation && join.group_rank >= 0)
     member.previous_rank = join.group_rank;
   s_.by_id[join.member_id] = from;

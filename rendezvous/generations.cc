@@ -9,10 +9,14 @@
 namespace dtrun::rendezvous {
 namespace {
 
-constexpr Millis kAnnounceEvery = 5000;
 // Agents that join within a moment are told the count once the rush is over, not once for each that joins.
-// The gap grows with their number, so that what is said stays a small part of what joining costs.
+// The gap between two counts grows with the number of those who are told, so that about one message in a
+// millisecond is the most that is said, whatever it is good for; but not so far that nothing would be heard.
 constexpr Millis kAnnounceGap = 100;
+constexpr Millis kLongestAnnounceGap = 10000;
+constexpr Millis kAnnounceEvery = 5000;  // at least, when the count stays the same
+
+Millis announce_gap(int members) { return std::min(kLongestAnnounceGap, kAnnounceGap + members); }
 // Workers that were told to stop agree with their peers on a last step and save it: the peers get this long
 // to do the same before they are ordered to stop.
 constexpr Millis kStopTogether = 10000;
@@ -32,10 +36,7 @@ std::string count_of(std::size_t n, const char* what) {
 
 }  // namespace
 
-void Stepper::count_changed() {
-  const Millis gap = std::min(kAnnounceEvery, kAnnounceGap + joined());
-  s_.announce_at = std::max(now_, s_.announced + gap);
-}
+void Stepper::count_changed() { s_.announce_at = std::max(now_, s_.announced + announce_gap(joined())); }
 
 void Stepper::advance() {
   sweep();
@@ -167,7 +168,7 @@ void Stepper::announce() {
     if (s_.phase != Phase::kGathering && member.seat >= 0) continue;
     say(id, waiting);
     s_.announced = now_;
-    s_.announce_at = now_ + kAnnounceEvery;
+    s_.announce_at = now_ + std::max(kAnnounceEvery, announce_gap(joined()));
   }
 }
 

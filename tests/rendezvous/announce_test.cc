@@ -59,16 +59,25 @@ TEST_CASE("ten thousand agents that join in a rush are told the count once it is
   Gathering run;
   for (int i = 0; i < kAgents; ++i) run.join(i / 7);
   CHECK(run.counts_ == std::vector<int>{1});
-  run.pass(5000);
+  run.pass(10000);
   REQUIRE(run.counts_.size() == 1 + kAgents);
   CHECK(run.counts_.back() == kAgents);
 }
 
-TEST_CASE("however agents keep joining, everyone who waits hears of it every 5 s") {
+TEST_CASE("however agents keep joining, everyone who waits hears of it every 10 s, few agents every 5 s") {
+  Gathering many, few;
+  for (int i = 0; i < 20000; ++i) many.join(2 * i);
+  CHECK(many.longest_silence_ <= 10000);
+  CHECK(many.counts_.size() < 2 * many.joined_);
+  for (int i = 0; i < 4000; ++i) few.join(10 * i);
+  CHECK(few.longest_silence_ <= 5000);
+}
+
+TEST_CASE("a count that stays the same is said again every 5 s") {
   Gathering run;
-  for (int i = 0; i < 20000; ++i) run.join(2 * i);
-  CHECK(run.longest_silence_ <= 5000);
-  CHECK(run.counts_.size() < 6 * run.joined_);
+  run.join(0);
+  run.pass(20000);
+  CHECK(run.counts_ == std::vector<int>{1, 1, 1, 1, 1});
 }
 
 TEST_CASE("agents that join one after the other are each told at once") {
