@@ -1,4 +1,5 @@
-// The scripts of --print_completion, with which a shell completes dtrun's options. Pure.
+// What --print_completion prints: a script with which bash, zsh or tcsh completes dtrun's command line, made
+// from the option table and the config's schema.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace dtrun::cmd {
 
-// For "bash", "zsh" or "tcsh"; EX_USAGE for another shell.
+// EX_USAGE for a shell that there is no script for.
 Result<std::string> completion_script(const std::string& shell);
 
 }  // namespace dtrun::cmd

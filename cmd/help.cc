@@ -98,11 +98,8 @@ std::string help_text(int columns) {
     group = option.group;
     append_row(&text, left_side(option), option.help, indent, width);
   }
-  text += "\nText:\n";
   append_row(&text, "  -h, --help", "Print this text and exit", indent, width);
   append_row(&text, "  --version", "Print the version and exit", indent, width);
-  append_row(&text, "  --print_completion SHELL",
-             "Print a script with which bash, zsh or tcsh completes dtrun's options", indent, width);
   text += '\n';
   append_wrapped(&text, kSources, 0, 0, width);
   text += "\nExamples:\n";

@@ -12,6 +12,7 @@ constexpr char kProgram[] = "The program";
 constexpr char kMeeting[] = "How nodes meet";
 constexpr char kFailures[] = "Failures and the end";
 constexpr char kOutput[] = "Output";
+constexpr char kText[] = "Text";
 constexpr char kAccepted[] = "Accepted because torchrun has them; without effect here";
 
 constexpr OptionText kOptions[] = {
@@ -32,15 +33,15 @@ constexpr OptionText kOptions[] = {
     {"run_path", true, "", "", kProgram, "Run the script with Python's runpy.run_path; it needs no .py"},
     {"virtual_local_rank", true, "", "", kProgram,
      "Each worker sees one GPU, as device 0: LOCAL_RANK is 0 and CUDA_VISIBLE_DEVICES its own GPU"},
-    {"numa_binding", false, "", "MODE", kProgram,
+    {"numa_binding", false, "", "node|socket|exclusive|core-complex", kProgram,
      "Bind each worker to the CPUs of a NUMA node (node), to all of a socket (socket), to its own share of a "
      "node's cores (exclusive), or to cores that share a last-level cache (core-complex)"},
 
     {"rdzv_endpoint", false, "", "HOST[:PORT]", kMeeting,
      "Where the coordinator is; the agent on that host starts it. Port [29400]"},
-    {"rdzv_backend", false, "", "NAME", kMeeting,
-     "dtrun (c10d is another name of it); static: ranks by --node_rank; env: one worker, from RANK, "
-     "WORLD_SIZE, MASTER_ADDR and MASTER_PORT [dtrun]"},
+    {"rdzv_backend", false, "", "dtrun|c10d|static|env", kMeeting,
+     "Who gives the ranks: the coordinator (dtrun, also called c10d); static: --node_rank; env: RANK, "
+     "WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for one worker [dtrun]"},
     {"rdzv_id", false, "", "ID", kMeeting, "Run id, the same on all nodes [none; on a single node: random]"},
     {"rdzv_conf", false, "", "K=V,...", kMeeting,
      "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; read_timeout: "
@@ -98,9 +99,14 @@ constexpr OptionText kOptions[] = {
      "[no limit]"},
 
     {"monitor_interval", false, "", "SECONDS", kAccepted, "dtrun waits on events, it does not poll workers"},
-    {"start_method", false, "", "NAME", kAccepted, "spawn, fork or forkserver; dtrun always starts programs"},
+    {"start_method", false, "", "spawn|fork|forkserver", kAccepted,
+     "dtrun always starts programs, not Python functions"},
     {"event_log_handler", false, "", "NAME", kAccepted, "Events are in DIR/RUN_ID/events.jsonl of --log_dir"},
     {"logs_specs", false, "", "NAME", kAccepted, "Names a Python plug-in; see the options under Output"},
+
+    {"print_completion", false, "", "bash|zsh|tcsh", kText,
+     "Print a script with which the shell completes dtrun's command line, and exit: source <(dtrun "
+     "--print_completion bash)"},
 };
 
 constexpr std::string_view kOnlyOurs[] = {

@@ -31,7 +31,6 @@ std::unique_ptr<CLI::App> make_app() {
                               : app->add_option(cli_names(text), text.help)->type_name(text.placeholder);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
-  app->add_option("--print_completion,--print-completion", "")->type_name("SHELL");
   app->set_help_flag("-h,--help", "");
   app->set_version_flag("--version", "dtrun " DTRUN_VERSION);
   return app;
@@ -39,7 +38,7 @@ std::unique_ptr<CLI::App> make_app() {
 
 // Every long name; torchrun's alone if `torchruns`.
 std::vector<std::string> long_names(bool torchruns = false) {
-  std::vector<std::string> names{"--help", "--print_completion"};
+  std::vector<std::string> names{"--help"};
   if (!torchruns) names.push_back("--version");
   for (const OptionText& text : option_table()) {
     if (!torchruns || is_torchruns(text.name)) names.push_back("--" + std::string(text.name));

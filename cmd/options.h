@@ -28,7 +28,7 @@ struct Options {
   bool flag(const std::string& name) const { return has(name) && values.at(name).value == "true"; }
 };
 
-// Set instead of Options when the user asked for text (--help, --version).
+// Set instead of Options when the user asked for text (--help, --version, --print_completion).
 struct TextAnswer {
   std::string text;
 };
