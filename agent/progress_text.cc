@@ -23,8 +23,10 @@ std::string three_digits(double value) {
   return text;
 }
 
+// A run that goes on from a checkpoint with a smaller max_steps is beyond its end.
 int percent(const ProgressPoint& point) {
-  return point.total_steps > 0 ? static_cast<int>(100 * point.step / point.total_steps) : 0;
+  if (point.total_steps <= 0) return 0;
+  return static_cast<int>(std::min<std::int64_t>(100, 100 * point.step / point.total_steps));
 }
 
 std::string activity(const ProgressPoint& point) {

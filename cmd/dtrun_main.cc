@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -25,8 +26,10 @@ int terminal_columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+// A config may have several faults, one a line.
 int fail(const Status& status) {
-  std::fprintf(stderr, "dtrun: %s\n", status.message().c_str());
+  std::istringstream lines(status.message());
+  for (std::string line; std::getline(lines, line);) std::fprintf(stderr, "dtrun: %s\n", line.c_str());
   return status.exit_code();
 }
 

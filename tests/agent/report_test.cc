@@ -166,6 +166,14 @@ TEST_CASE("progress as a line and as a bar that never wraps") {
   CHECK(progress_bar(point, 60) == "[================] 100 %  2345/2345  loss 0.312  evaluating");
 }
 
+TEST_CASE("a run beyond its last step, as with a smaller max_steps, is at 100 %") {
+  ProgressPoint point;
+  point.step = 388;
+  point.total_steps = 10;
+  CHECK(progress_line(point).starts_with("step 388 of 10 (100 %)"));
+  CHECK(progress_bar(point, 80).size() < 80);
+}
+
 TEST_CASE("a restarted job claims no loss before its first step") {
   ProgressPoint point;
   point.phase = ProgressPoint::Phase::kEvaluating;

@@ -158,7 +158,8 @@ void Trainer::begin() {
   if (!start.resumed) return;
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
-  spdlog::info("resumed from step {} of {}{}", step_, schedule_.total_steps(), from);
+  const char* beyond = step_ > schedule_.total_steps() ? "; nothing is left to train" : "";
+  spdlog::info("resumed from step {} of {}{}{}", step_, schedule_.total_steps(), from, beyond);
   progress_.note = "resumed from step " + std::to_string(step_);
 }
 
