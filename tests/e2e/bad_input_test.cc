@@ -42,7 +42,7 @@ void copy_data(const std::filesystem::path& to) {
 }  // namespace
 
 TEST_CASE("an unknown option ends with 64 and the nearest name") {
-  refuses({"--nproc_per_nod", "2", kConfig}, 64, {"--nproc_per_nod", "--nproc_per_node"});
+  refuses({"--nprok_per_node", "2", kConfig}, 64, {"--nprok_per_node", "--nproc_per_node"});
 }
 
 TEST_CASE("faults of a config end with 78, name the pointer, and leave the output directory alone") {
