@@ -1,5 +1,7 @@
 #include "agent/error_file.h"
 
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -39,10 +41,37 @@ std::string text_of(const nlohmann::json* value) {
   return value != nullptr && value->is_string() ? cleaned(value->get_ref<const std::string&>()) : "";
 }
 
+// The code unit of an escape such as \ud83d at the front of `text`, -1 if there is none.
+int code_unit(std::string_view text) {
+  int unit = -1;
+  if (text.size() < 6 || !text.starts_with("\\u")) return -1;
+  const auto [end, error] = std::from_chars(text.data() + 2, text.data() + 6, unit, 16);
+  return error == std::errc() && end == text.data() + 6 ? unit : -1;
+}
+
+bool is_high(int unit) { return unit >= 0xd800 && unit < 0xdc00; }
+bool is_low(int unit) { return unit >= 0xdc00 && unit < 0xe000; }
+
+// Python writes a byte of a file name that is no UTF-8 as half a surrogate pair, which is no JSON to others.
+std::string without_lone_surrogates(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const int unit = code_unit(text);
+    const bool pair = is_high(unit) && is_low(code_unit(text.substr(6)));
+    const std::size_t length = pair ? 12 : unit >= 0 ? 6 : text.starts_with('\\') ? 2 : 1;
+    const bool lone = !pair && (is_high(unit) || is_low(unit));
+    out += lone ? std::string_view("\\ufffd") : text.substr(0, length);
+    text.remove_prefix(std::min(length, text.size()));
+  }
+  return out;
+}
+
 }  // namespace
 
 WorkerError parse_error_file(const std::string& text) {
-  const auto document = nlohmann::json::parse(text, nullptr, false);
+  auto document = nlohmann::json::parse(text, nullptr, false);
+  if (document.is_discarded())
+    document = nlohmann::json::parse(without_lone_surrogates(text), nullptr, false);
   const nlohmann::json* message = member(&document, "message");
   if (message == nullptr || !message->is_object()) return {text_of(message), ""};
   return {text_of(member(message, "message")), text_of(member(member(message, "extraInfo"), "py_callstack"))};

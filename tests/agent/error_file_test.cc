@@ -28,6 +28,17 @@ TEST_CASE("what is no error file says nothing") {
   }
 }
 
+TEST_CASE("a file name that is no UTF-8, which Python writes as half a surrogate pair, hides nothing") {
+  const auto message = [](const std::string& text) {
+    return parse_error_file(R"({"message": {"message": ")" + text + R"("}})").message;
+  };
+  CHECK(message(R"(no file caf\udce9.txt)") == "no file caf\xef\xbf\xbd.txt");
+  CHECK(message(R"(\ud83d\ude00 \ud83d)") == "\xf0\x9f\x98\x80 \xef\xbf\xbd");
+  CHECK(message(R"(\udce9 \\ud83d \\\udce9 \uzzzz)") == "");
+  CHECK(message(R"(\udce9 \\ud83d \\\udce9)") == "\xef\xbf\xbd \\ud83d \\\xef\xbf\xbd");
+  CHECK(message(R"(\udce9 \u00e9)") == "\xef\xbf\xbd \xc3\xa9");
+}
+
 TEST_CASE("control characters do not reach the terminal") {
   CHECK(parse_error_file(R"({"message": "a\u001b[2Jb\nc"})").message == "a?[2Jb\nc");
 }
