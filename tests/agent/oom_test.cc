@@ -25,6 +25,27 @@ constexpr char kMounts[] =
 void write(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
 void append(const fs::path& file, const std::string& text) { std::ofstream(file, std::ios::app) << text; }
 
+// A control group that allows its processes 100 MB, of whichever hierarchy has the memory controller; an
+// empty path where none can be made.
+fs::path control_group() {
+  const fs::path all = "/sys/fs/cgroup";
+  const std::string name = "dtrun-test-" + dtrun::random_id();
+  std::error_code error;
+  if (const fs::path group = all / "memory" / name; fs::create_directory(group, error)) {
+    write(group / "memory.limit_in_bytes", "100M");
+    write(group / "memory.memsw.limit_in_bytes", "100M");
+    return group;
+  }
+  write(all / "cgroup.subtree_control", "+memory");
+  const fs::path group = all / name;
+  if (!fs::create_directory(group, error)) return {};
+  write(group / "memory.max", "100M");
+  write(group / "memory.swap.max", "0");
+  if (slurp(group / "memory.max") == "104857600\n") return group;
+  fs::remove(group, error);
+  return {};
+}
+
 }  // namespace
 
 TEST_CASE("the counter is read from each of the kernel's files") {
@@ -87,14 +108,11 @@ TEST_CASE("the kernel's log tells which death it was") {
 }
 
 TEST_CASE("a worker that the kernel kills for want of memory is reported as such, a plain kill -9 is not") {
-  const fs::path group = "/sys/fs/cgroup/memory/dtrun-test-" + dtrun::random_id();
-  std::error_code error;
-  if (!fs::create_directory(group, error)) {
+  const fs::path group = control_group();
+  if (group.empty()) {
     MESSAGE("no control group can be made here");
     return;
   }
-  write(group / "memory.limit_in_bytes", "100M");
-  write(group / "memory.memsw.limit_in_bytes", "100M");
   const std::string shell = binary("test_worker") + " eat; exit $?";
   const std::pair<std::vector<std::string>, std::string> programs[] = {
       {agent_with({"--nproc", "2"}, {"eat"}), "signal 9 (SIGKILL): out of memory\n"},
@@ -106,6 +124,7 @@ TEST_CASE("a worker that the kernel kills for want of memory is reported as such
     CHECK(job.wait() == 137);
     CHECK(job.err().find("failed first: " + ending) != std::string::npos);
   }
+  std::error_code error;
   CHECK(eventually([&] { return fs::remove(group, error); }));
   Process other(agent_with({}, {"signal", std::to_string(SIGKILL)}));
   CHECK(other.wait() == 137);
