@@ -379,7 +379,8 @@ class Step {
                                   : succeeded(s) ? "; the workers of this node are done, those of others may "
                                                    "still need it"
                                                  : "";
-    print(s.link.why_lost + meanwhile + ", trying again for " + seconds(link_deadline() - now_));
+    const Millis left = link_deadline() - now_;
+    print(s.link.why_lost + meanwhile + (left > 0 ? ", trying again for " + seconds(left) : ""));
   }
 
   void start_next() {

@@ -74,7 +74,7 @@ bool Stepper::tell_result(ConnectionId from, const Join& join) {
   member.join.node_rank = -1;  // it reserves nothing any more
   s_.members.emplace(from, std::move(member));
   s_.by_id[join.member_id] = from;
-  s_.sweep_at = std::min(s_.sweep_at, now_ + s_.settings->heartbeat_timeout);
+  s_.sweep_at = std::min(s_.sweep_at, overdue_at(now_));
   say(from, JobEnd{s_.result});
   return true;
 }
@@ -112,7 +112,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   s_.by_id[join.member_id] = from;
   s_.ever_met.insert(join.member_id);
   if (join.node_rank >= 0) s_.by_node_rank[join.node_rank] = from;
-  s_.sweep_at = std::min(s_.sweep_at, now_ + s_.settings->heartbeat_timeout);
+  s_.sweep_at = std::min(s_.sweep_at, overdue_at(now_));
   const int seat = seat_to_resume(generation, join);
   const bool resumed = seat >= 0 && generation == s_.generation;
   say(from, Welcome{join.address, std::max<Millis>(1, s_.settings->heartbeat_timeout / 3), resumed});

@@ -56,11 +56,15 @@ void Stepper::sweep() {
   const Millis timeout = s_.settings->heartbeat_timeout;
   std::vector<ConnectionId> silent;
   s_.sweep_at = kNever;
-  for (const auto& [id, member] : s_.members) {
-    if (member.last_seen + timeout <= now_)
+  for (auto& [id, member] : s_.members) {
+    const bool overdue = overdue_at(member.last_seen) <= now_;
+    if (overdue && member.overdue_at <= member.last_seen) member.overdue_at = now_;
+    const Millis next = overdue ? std::max(member.overdue_at + hear_out(), member.last_seen + timeout)
+                                : overdue_at(member.last_seen);
+    if (next <= now_)
       silent.push_back(id);
     else
-      s_.sweep_at = std::min(s_.sweep_at, member.last_seen + timeout);
+      s_.sweep_at = std::min(s_.sweep_at, next);
   }
   for (ConnectionId id : silent) {
     say(id, Close{true});

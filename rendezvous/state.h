@@ -33,6 +33,9 @@ inline constexpr Millis kNever = std::numeric_limits<Millis>::max();
 inline constexpr Millis kReconnectGrace = 300;
 // At most so long while the generation is being stopped anyway.
 inline constexpr Millis kReturnWhileStopping = 3000;
+// Before a silent member is given up, the coordinator listens for so long: it may itself have been stopped,
+// or starved, while what the member said was waiting to be read.
+inline constexpr Millis kHearOut = 200;
 // Of JobResult::followers. All nodes hear of all of them, so without a limit they would be too many to say.
 inline constexpr std::size_t kMaxFollowers = 64;
 
@@ -50,6 +53,7 @@ struct Member {
   int previous_rank = -1;  // group rank in the newest generation that it took part in
   int seat = -1;           // index into State::seats, -1: not of the current generation
   Heartbeat report;        // the newest
+  Millis overdue_at = -1;  // when its silence was noticed; of an earlier silence if before last_seen
 };
 
 // One member's place in the current generation; seats[i] has group rank i and outlives the member.

@@ -74,6 +74,11 @@ class Stepper {
     actions_.push_back({to, s_.generation, std::move(body)});
   }
   void count_changed();
+  Millis hear_out() const { return std::min(kHearOut, s_.settings->heartbeat_timeout / 2); }
+  // When a member that was heard at `last_seen` is taken for silent, but not given up yet.
+  Millis overdue_at(Millis last_seen) const {
+    return last_seen + s_.settings->heartbeat_timeout - hear_out();
+  }
   // A worker that fails now is taken for a victim of what is known, or of a peer that is out of touch.
   bool explained() const {
     return (s_.phase == Phase::kStopping && s_.cause != Cause::kFailure) || s_.away_seats > 0;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/folder.h"
@@ -258,6 +259,24 @@ TEST_CASE("a stopped agent that hosts the coordinator is given up as read_timeou
   a.process().signal(SIGCONT);
   a.process().signal(SIGTERM);
   CHECK(a.process().wait() == 143);
+}
+
+TEST_CASE("a dtrun that was stopped for longer than the keep-alive finds its job as it was") {
+  const Folder folder;
+  Process job({kDtrun, "--nnodes", "1", "--rdzv_endpoint", local(free_port()), "--rdzv_conf",
+               "keep_alive_interval=0.5,keep_alive_max_attempt=2", "--", "/bin/sh", "-c",
+               "echo start; while [ ! -e " + (folder.path() / "done").string() + " ]; do sleep 0.05; done"});
+  REQUIRE(job.wait_for_out("start"));
+  for (int round = 0; round < 3; ++round) {
+    job.signal(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // nothing happens: that is the point
+    job.signal(SIGCONT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  let_finish(folder.path());
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] start\n");
+  CHECK_MESSAGE(job.err().find("silent") == std::string::npos, job.err());
 }
 
 TEST_CASE("a node that had all the workers needs no store to know how the job ended; one of two does") {

@@ -4,7 +4,8 @@
 // A command is "TIME WHO VERB [key=value | flag]…" (milliseconds). WHO names a connection; its member id is
 // the name without trailing apostrophes, so a' is a's second connection. Verbs: join, beat, fail, stopped,
 // finished, leave, break; "TIME run" only lets time pass. Due timers fire at their own time before each
-// command. Indented lines are the reply: time, receiver, message.
+// command, but not between the command before and "asleep until TIME". Indented lines are the reply: time,
+// receiver, message.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -62,6 +63,10 @@ class Scenario {
     std::string verb;
     words >> at >> who >> verb;
     out_.clear();
+    if (line.starts_with("asleep until ")) {
+      apply({0, 0, Tick{}}, std::stoll(line.substr(13)));
+      return out_;
+    }
     fire_until(at);
     if (who == "run") return out_;
     Arguments arguments(words);
