@@ -279,6 +279,25 @@ TEST_CASE("a dtrun that was stopped for longer than the keep-alive finds its job
   CHECK_MESSAGE(job.err().find("silent") == std::string::npos, job.err());
 }
 
+TEST_CASE("a stopped agent that hosts the coordinator and goes on: every worker is the same process") {
+  const Folder folder;
+  const std::string endpoint = local(free_port()), conf = "keep_alive_interval=0.5,keep_alive_max_attempt=2";
+  Node a(endpoint, folder.path(), "2", {}, conf);
+  REQUIRE(a.process().wait_for_err("joined 1 of 2"));
+  Node b(endpoint, folder.path(), "2", {}, conf);
+  REQUIRE(a.starts(1, 0, 2));
+  REQUIRE(b.starts(1, 1, 2));
+  a.process().signal(SIGSTOP);
+  REQUIRE(b.process().wait_for_err("(silent for 1 s); workers keep running"));
+  a.process().signal(SIGCONT);
+  CHECK(b.process().wait_for_err("connected to the coordinator again; the workers were not interrupted"));
+  let_finish(folder.path());
+  CHECK(a.process().wait() == 0);
+  CHECK(b.process().wait() == 0);
+  CHECK(starts_in(a.out()) == 1);
+  CHECK(starts_in(b.out()) == 1);
+}
+
 TEST_CASE("a node that had all the workers needs no store to know how the job ended; one of two does") {
   const Folder one, two;
   auto store = std::make_unique<Store>();
