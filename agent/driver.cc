@@ -81,7 +81,7 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
                  for (auto& [serial, worker] : workers_) worker->pause_output(congested);
                }),
       view_(console_),
-      log_(prepared_event_file(spec), host_name()),
+      log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.notice(why); }),
       planner_(spec, own_environment(), token_, guardian.scratch()),
       outsiders_(has_other_children({guardian.pid()})),
       hang_guard_(loop_, console_, {spec.hang_heartbeat.count(), spec.hang_stall.count()}, own_environment(),

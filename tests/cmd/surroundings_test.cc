@@ -54,6 +54,15 @@ TEST_CASE("output that a full disk does not take is said to be lost, once") {
         "more\n");
 }
 
+TEST_CASE("events that cannot be written are said to be missing, once") {
+  Folder logs;
+  std::filesystem::create_directories(logs.path() / "t/events.jsonl");
+  const Done job = run("", {"--log_dir", logs.path(), "--rdzv_id", "t", "--", "/bin/true"});
+  CHECK(job.code == 0);
+  CHECK(job.err == "dtrun: cannot write " + (logs.path() / "t/events.jsonl").string() +
+                       ": Is a directory; events are missing there\n");
+}
+
 TEST_CASE("a reader that went away early is no trouble") {
   const Done job = run("", {"--", "/bin/sh", "-c", "exit 0"});
   CHECK(job.code == 0);
