@@ -13,12 +13,12 @@ namespace {
 // Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
 class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>, public Connection {
  public:
-  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, EventThread& thread)
+  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand)
       : id_(id),
         context_(context),
         peer_address_(address_of_peer(context->peer())),
         coordinator_(coordinator),
-        thread_(thread) {}
+        strand_(strand) {}
 
   void start(std::shared_ptr<Stream> self) {
     self_ = std::move(self);
@@ -48,9 +48,9 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
     if (std::exchange(known_, true))
-      thread_.post([this, event = std::move(event)] { coordinator_.received(event); });
+      strand_.post([this, event = std::move(event)] { coordinator_.received(event); });
     else
-      thread_.post([this, event = std::move(event), self = self_] {
+      strand_.post([this, event = std::move(event), self = self_] {
         coordinator_.opened(id_, self);
         coordinator_.received(event);
       });
@@ -78,7 +78,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   void report_broken() {
     if (broken_.exchange(true)) return;
     // Not `this`: the stream may be gone by then.
-    thread_.post([&coordinator = coordinator_, id = id_] { coordinator.broken(id); });
+    strand_.post([&coordinator = coordinator_, id = id_] { coordinator.broken(id); });
   }
 
   // REQUIRES: mutex_ held.
@@ -92,7 +92,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   grpc::CallbackServerContext* const context_;
   const std::string peer_address_;
   Coordinator& coordinator_;
-  EventThread& thread_;
+  Strand& strand_;
   v1::FromAgent incoming_;
   bool known_ = false;  // to the coordinator, since the first message; of the reads alone
   std::atomic<bool> broken_{false};
@@ -108,7 +108,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
 
 grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Attend(
     grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, thread_);
+  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_);
   Stream* reactor = stream.get();
   reactor->start(std::move(stream));
   return reactor;
@@ -117,7 +117,7 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Atte
 grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
                                                 const v1::StatusRequest* request, v1::StatusReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  thread_.post([this, reactor, request, reply] {
+  strand_.post([this, reactor, request, reply] {
     *reply = coordinator_.status(request->run_id());
     reactor->Finish(grpc::Status::OK);
   });

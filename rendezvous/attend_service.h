@@ -1,19 +1,19 @@
 // The Rendezvous service: one reactor per Attend stream, which hands what it reads to the coordinator's
-// thread and writes what that says. Decides nothing.
+// strand and writes what that says. Decides nothing.
 #pragma once
 
 #include <atomic>
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/coordinator.h"
-#include "rendezvous/event_thread.h"
+#include "rendezvous/strand.h"
 
 namespace dtrun::rendezvous {
 
 class AttendService final : public v1::Rendezvous::CallbackService {
  public:
   // Both must outlive every stream, that is, the server's shutdown.
-  AttendService(Coordinator& coordinator, EventThread& thread) : coordinator_(coordinator), thread_(thread) {}
+  AttendService(Coordinator& coordinator, Strand& strand) : coordinator_(coordinator), strand_(strand) {}
 
   grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -22,7 +22,7 @@ class AttendService final : public v1::Rendezvous::CallbackService {
 
  private:
   Coordinator& coordinator_;
-  EventThread& thread_;
+  Strand& strand_;
   std::atomic<ConnectionId> next_id_{1};
 };
 

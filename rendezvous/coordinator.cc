@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "rendezvous/convert.h"
-#include "rendezvous/event_thread.h"
 #include "rendezvous/run_status.h"
+#include "rendezvous/strand.h"
 
 namespace dtrun::rendezvous {
 

@@ -1,4 +1,4 @@
-// Drives the pure state machine (state.h) with real time and real connections. Lives on one EventThread:
+// Drives the pure state machine (state.h) with real time and real connections. Lives on one Strand:
 // every member function but members() is called there.
 #pragma once
 

@@ -13,9 +13,9 @@
 #include "proto/ids.h"
 #include "rendezvous/attend_service.h"
 #include "rendezvous/coordinator.h"
-#include "rendezvous/event_thread.h"
 #include "rendezvous/grpc_setup.h"
 #include "rendezvous/store_service.h"
+#include "rendezvous/strand.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -25,14 +25,14 @@ class GrpcServer final : public Server {
   explicit GrpcServer(const ServerOptions& options)
       : coordinator_({options.separate, random_id(8),
                       [this](const std::string& run_id) { store_.forget(run_id + "/"); }, options.notice}),
-        attend_(coordinator_, thread_),
-        store_(thread_) {
-    thread_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
+        attend_(coordinator_, strand_),
+        store_(strand_) {
+    strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
   ~GrpcServer() override {
     if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open, waits for it
-    thread_.stop();
+    strand_.stop();
   }
 
   bool listen(const ServerOptions& options) {
@@ -55,7 +55,7 @@ class GrpcServer final : public Server {
   int members() const override { return coordinator_.members(); }
 
  private:
-  EventThread thread_;
+  Strand strand_;
   Coordinator coordinator_;
   AttendService attend_;
   StoreService store_;

@@ -1,5 +1,5 @@
 // The coordinator and the store behind one gRPC port: drives the pure state machine of state.h with real
-// streams and timers. Runs on gRPC's threads and one of its own; thread-safe.
+// streams and timers. Runs on gRPC's threads and one that waits for deadlines; thread-safe.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct ServerOptions {
   std::string bind_address;  // numeric IPv4 or IPv6 address, or "localhost"; "0.0.0.0" / "::" for all
   int port = 0;              // 0: any free one
   bool separate = false;     // no agent hosts it: any number of runs side by side
-  std::function<void(const std::string&)> notice = {};  // lines for people; on the server's thread
+  std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
 };
 
 class Server {

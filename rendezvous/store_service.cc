@@ -39,9 +39,9 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   void finish_cancelled() { Finish(grpc::Status::CANCELLED); }
 
  private:
-  // By id: the call may have been answered, and be gone, by the time the thread gets there.
+  // By id: the call may have been answered, and be gone, by the time the strand gets there.
   void OnCancel() override {
-    service_.thread_.post([&service = service_, id = id_] { service.cancel(id); });
+    service_.strand_.post([&service = service_, id = id_] { service.cancel(id); });
   }
   void OnDone() override { delete this; }
 
@@ -51,17 +51,17 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   v1::GetReply* const reply_;
 };
 
-// Runs the operation on the thread and finishes the call with what it returns.
-grpc::ServerUnaryReactor* StoreService::on_thread(grpc::CallbackServerContext* context,
+// Runs the operation on the strand and finishes the call with what it returns.
+grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* context,
                                                   std::function<grpc::Status()> operation) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  thread_.post([reactor, operation = std::move(operation)] { reactor->Finish(operation()); });
+  strand_.post([reactor, operation = std::move(operation)] { reactor->Finish(operation()); });
   return reactor;
 }
 
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const v1::SetRequest* request, v1::SetReply*) {
-  return on_thread(context, [this, request] {
+  return on_strand(context, [this, request] {
     store_.set(request->key(), request->value());
     return grpc::Status::OK;
   });
@@ -70,7 +70,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext*, const v1::GetRequest* request,
                                             v1::GetReply* reply) {
   auto* call = new WaitingGet(*this, next_id_++, request, reply);
-  thread_.post([this, call] { get_or_wait(call); });
+  strand_.post([this, call] { get_or_wait(call); });
   return call;
 }
 
@@ -90,7 +90,7 @@ void StoreService::cancel(KeyValueStore::WaiterId id) {
 
 grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,
                                             const v1::AddRequest* request, v1::AddReply* reply) {
-  return on_thread(context, [this, request, reply]() -> grpc::Status {
+  return on_strand(context, [this, request, reply]() -> grpc::Status {
     const KeyValueStore::Sum sum = store_.add(request->key(), request->delta());
     if (!sum.ok)
       return {grpc::StatusCode::FAILED_PRECONDITION, "key " + request->key() + " does not hold a number"};
@@ -102,7 +102,7 @@ grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContext* context,
                                                       const v1::CompareAndSetRequest* request,
                                                       v1::CompareAndSetReply* reply) {
-  return on_thread(context, [this, request, reply] {
+  return on_strand(context, [this, request, reply] {
     KeyValueStore::Swap swap = store_.compare_and_set(request->key(), request->expected(), request->value());
     reply->set_swapped(swap.swapped);
     reply->set_value(std::move(swap.value));
@@ -112,7 +112,7 @@ grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContex
 
 grpc::ServerUnaryReactor* StoreService::Delete(grpc::CallbackServerContext* context,
                                                const v1::DeleteRequest* request, v1::DeleteReply* reply) {
-  return on_thread(context, [this, request, reply] {
+  return on_strand(context, [this, request, reply] {
     reply->set_deleted(store_.erase(request->key(), request->prefix()));
     return grpc::Status::OK;
   });

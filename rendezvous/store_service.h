@@ -1,4 +1,4 @@
-// The Store service: every operation is carried out on one thread by the pure KeyValueStore; a Get that waits
+// The Store service: every operation is carried out on one strand by the pure KeyValueStore; a Get that waits
 // keeps its reactor until the key comes, its time is up or the caller goes.
 #pragma once
 
@@ -8,15 +8,15 @@
 #include <map>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/event_thread.h"
 #include "rendezvous/store.h"
+#include "rendezvous/strand.h"
 
 namespace dtrun::rendezvous {
 
 class StoreService final : public v1::Store::CallbackService {
  public:
-  // The thread must outlive every call, that is, the server's shutdown.
-  explicit StoreService(EventThread& thread) : thread_(thread) {}
+  // The strand must outlive every call, that is, the server's shutdown.
+  explicit StoreService(Strand& strand) : strand_(strand) {}
 
   grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context, const v1::SetRequest* request,
                                 v1::SetReply* reply) override;
@@ -30,22 +30,22 @@ class StoreService final : public v1::Store::CallbackService {
   grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* context, const v1::DeleteRequest* request,
                                    v1::DeleteReply* reply) override;
 
-  // Deletes all keys with the prefix. On the thread.
+  // Deletes all keys with the prefix. On the strand.
   void forget(const std::string& prefix) { store_.erase(prefix, true); }
 
-  // Answers waiters that can be answered now; returns the next deadline. On the thread.
+  // Answers waiters that can be answered now; returns the next deadline. On the strand.
   std::int64_t tend();
 
  private:
   class WaitingGet;
   void get_or_wait(WaitingGet* call);
   void cancel(KeyValueStore::WaiterId id);
-  grpc::ServerUnaryReactor* on_thread(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context,
                                       std::function<grpc::Status()> operation);
 
-  EventThread& thread_;
+  Strand& strand_;
   std::atomic<KeyValueStore::WaiterId> next_id_{1};
-  // The rest is the thread's.
+  // The rest is the strand's.
   KeyValueStore store_;
   std::map<KeyValueStore::WaiterId, WaitingGet*> waiting_;
 };
