@@ -17,8 +17,14 @@ constexpr std::size_t kDrained = 64u << 10;
 constexpr auto kTurn = std::chrono::seconds(1);
 constexpr char kClearLine[] = "\r\x1b[K";
 
-// What of a line fits in `columns`, without what would move the cursor or change colours. A character of
-// several bytes counts as one column.
+// Columns that the character beginning with `first` takes. From U+3000 on most are wide (Chinese, Japanese,
+// Korean, emoji); a few that are not leave the line a little short.
+int width_of(unsigned char first) {
+  const bool continues = (first & 0xc0) == 0x80;
+  return continues ? 0 : first >= 0xe3 ? 2 : 1;
+}
+
+// What of a line fits in `columns`, without what would move the cursor or change colours.
 std::string fitting(std::string_view line, int columns) {
   std::string text;
   int used = 0;
@@ -29,10 +35,10 @@ std::string fitting(std::string_view line, int columns) {
       while (i < line.size() && (line[i] < 0x40 || line[i] > 0x7e)) ++i;
       continue;
     }
-    if (c < 0x20 || c == 0x7f) continue;
-    const bool continues = (c & 0xc0) == 0x80;
-    if (!continues && ++used > columns) break;
-    text.push_back(line[i]);
+    if ((c < 0x20 && c != '\t') || c == 0x7f) continue;
+    used += width_of(c);
+    if (used > columns) break;
+    text.push_back(c == '\t' ? ' ' : line[i]);
   }
   return text;
 }

@@ -77,6 +77,19 @@ TEST_CASE("a progress bar is shown as it moves, and ends as one line with its la
   CHECK_FALSE(has(terminal.seen(), "half done\rall"));
 }
 
+TEST_CASE("an unfinished line never wraps, so that it can be cleared") {
+  Terminal terminal(
+      {"--log_prefix", "", "--", "/bin/sh", "-c",
+       "printf 'a\tb'; i=0; while [ $i -lt 60 ]; do printf '\\346\\274\\242'; i=$((i+1)); done; "
+       "read line; printf '\\nend\\n'; sleep 60"});
+  std::string shown = "\x1b[Ka b";  // three columns, then two for each character, in 79
+  for (int i = 0; i < 38; ++i) shown += "\xe6\xbc\xa2";
+  REQUIRE_MESSAGE(terminal.shows(shown), terminal.seen());
+  terminal.type("\n");
+  REQUIRE_MESSAGE(terminal.shows("\nend"), terminal.seen());
+  CHECK_FALSE(has(terminal.seen().substr(0, terminal.seen().find('\n')), shown + "\xe6"));
+}
+
 TEST_CASE("whole lines go above the unfinished line of another worker") {
   Folder folder;
   const std::string file = folder.path() / "asked";
