@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstdint>
 
 using namespace dtrun;
 using namespace dtrun::agent;

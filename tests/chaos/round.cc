@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
 const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
-constexpr milliseconds kLimit{120000};   // of a round; a lost coordinator alone is waited for for 30 s
+constexpr milliseconds kLimit{120000};   // of a round; a lost coordinator alone is waited for for 10 s
 constexpr milliseconds kCleanUp{20000};  // of the guardian, on a busy machine
 
 std::string slurp(const std::filesystem::path& path) {
@@ -113,8 +113,9 @@ void Round::start_agent(bool replacement) {
     argv.push_back("--standalone");
   } else {
     const std::string nodes = plan_.shape == Shape::kElastic ? "1:2" : "2";
-    argv.insert(argv.end(), {"--nnodes", nodes, "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port_),
-                             "--rdzv_id", "chaos", "--rdzv_conf", "join_timeout=20,last_call_timeout=1"});
+    argv.insert(argv.end(),
+                {"--nnodes", nodes, "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port_), "--rdzv_id",
+                 "chaos", "--rdzv_conf", "join_timeout=20,last_call_timeout=1,read_timeout=10"});
   }
   const std::vector<std::string> what = program(plan_, folder_.path() / "output");
   argv.insert(argv.end(), what.begin(), what.end());
