@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -33,6 +34,12 @@ int fail(const Status& status) {
   return status.exit_code();
 }
 
+// What was asked for, to standard output. A full disk there is a failure like any other.
+int answer(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return kExitOk;
+  return fail(errno_status(kExitSoftware, "standard output", errno));
+}
+
 int run(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
@@ -42,19 +49,13 @@ int run(int argc, char** argv) {
   }
   Result<cmd::ParsedCommandLine> parsed = cmd::parse_command_line(arguments, environment, terminal_columns());
   if (!parsed.ok()) return fail(parsed.status());
-  if (parsed.value().answer) {
-    std::fputs(parsed.value().answer->text.c_str(), stdout);
-    return kExitOk;
-  }
+  if (parsed.value().answer) return answer(parsed.value().answer->text);
 
   set_up_log("dtrun");
   const auto notice = [](const std::string& text) { std::fprintf(stderr, "dtrun: %s\n", text.c_str()); };
   Result<JobSpec> spec = cmd::make_job_spec(parsed.value().options, cmd::this_machine(), environment, notice);
   if (!spec.ok()) return fail(spec.status());
-  if (parsed.value().options.flag("dry_run")) {
-    std::fputs(cmd::describe_plan(spec.value()).c_str(), stdout);
-    return kExitOk;
-  }
+  if (parsed.value().options.flag("dry_run")) return answer(cmd::describe_plan(spec.value()));
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.value().program);
       trainer && access(trainer->worker_binary.c_str(), X_OK) != 0) {
     return fail(errno_status(kExitSoftware, trainer->worker_binary.string(), errno)

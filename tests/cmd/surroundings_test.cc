@@ -54,6 +54,14 @@ TEST_CASE("output that a full disk does not take is said to be lost, once") {
         "more\n");
 }
 
+TEST_CASE("an answer that a full disk does not take is no success") {
+  for (const char* option : {"--help", "--version", "--dry_run"}) {
+    const Done asked = run("exec >/dev/full", {option, "/bin/true"});
+    CHECK(asked.code != 0);
+    CHECK(asked.err == "dtrun: standard output: No space left on device\n");
+  }
+}
+
 TEST_CASE("events that cannot be written are said to be missing, once") {
   Folder logs;
   std::filesystem::create_directories(logs.path() / "t/events.jsonl");

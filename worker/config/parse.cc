@@ -245,7 +245,7 @@ std::string unknown_override(const std::string& path) {
 void apply_override(const std::string& text, Json* root, Faults* faults) {
   const std::string shown_text = "override " + printable(text);
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos) {
+  if (equals == std::string::npos || equals == 0) {
     faults->add_line(shown_text + ": not of the form key=value, e.g. train.max_steps=10");
     return;
   }

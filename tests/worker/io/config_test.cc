@@ -183,6 +183,7 @@ TEST_CASE("a wrong override is named as such, with the nearest option") {
         "override train.max_step=1: there is no option train.max_step; did you mean train.max_steps?");
   CHECK(contains(fault_of(text, {"seed=1"}), "did you mean train.seed?"));
   CHECK(contains(fault_of(text, {"train.seed"}), "not of the form key=value"));
+  CHECK(contains(fault_of(text, {"=3"}), "not of the form key=value"));
   CHECK(fault_of(text, {"train.seed=x"}) ==
         "override train.seed=x: /train/seed: found \"x\" (a string), wanted an integer (allowed: 0 or more)");
 }
