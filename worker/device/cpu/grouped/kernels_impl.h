@@ -1,7 +1,8 @@
 // The loops behind kernels.h, for the instruction set of the file that includes this. Includes nothing that
-// has inline functions: a copy of one compiled for AVX-512 must not become the program's only copy. The
-// including file defines DTRUN_KERNELS (a namespace), DTRUN_VECTOR (floats in a vector register, a divisor of
-// kGroup), DTRUN_REGISTERS (vector registers) and DTRUN_KERNELS_NAME.
+// has inline functions with external linkage: a copy of one compiled for AVX-512 must not become the
+// program's only copy. The including file defines DTRUN_KERNELS (a namespace), DTRUN_VECTOR (floats in a
+// vector register, a divisor of kGroup), DTRUN_REGISTERS (vector registers), DTRUN_KERNELS_NAME and, where
+// the set has the instruction, DTRUN_FUSED_MULTIPLY_ADD(a, b, c): a * b + c of vectors with one rounding.
 #include "worker/device/cpu/grouped/kernels.h"
 
 namespace dtrun::worker::grouped::DTRUN_KERNELS {
@@ -22,6 +23,20 @@ inline Vector zero() { return Vector{}; }
 inline Vector at_least_zero(Vector value) {
   return value < zero() ? zero() : value;
 }  // keeps NaN, as PyTorch
+
+// sum + a * b. Rounded once wherever the instruction set can, and asked for by name: what a compiler
+// contracts by itself differs with its version and the width of a vector (GCC 14 breaks up chains of 256
+// bits).
+inline Vector multiply_add(Vector a, Vector b, Vector sum) {
+#ifdef DTRUN_FUSED_MULTIPLY_ADD
+  return DTRUN_FUSED_MULTIPLY_ADD(a, b, sum);
+#else
+  return sum + a * b;
+#endif
+}
+inline Vector multiply_add(float a, Vector b, Vector sum) {
+  return multiply_add(a - zero(), b, sum);  // x - 0 is x, also -0: a broadcast and no subtraction
+}
 
 inline int smaller(int a, int b) { return a < b ? a : b; }
 inline int larger(int a, int b) { return a > b ? a : b; }
@@ -83,7 +98,7 @@ inline void conv_forward_tile(const ConvShape& s, const float* in, const float* 
         for (int x = 0; x < Columns; ++x) value[x] = load(row + x * kGroup);
         for (int o = 0; o < kConvOut; ++o) {
           const float w = weight[o][tap];
-          for (int x = 0; x < Columns; ++x) sum[o][x] += w * value[x];
+          for (int x = 0; x < Columns; ++x) sum[o][x] = multiply_add(w, value[x], sum[o][x]);
         }
       }
     }
@@ -154,7 +169,8 @@ inline void conv_backward_data_tile(const ConvShape& s, const float* out_gradien
       for (int x = 0; x < Columns; ++x) {
         const Vector value = load(row + x * kGroup);
         for (int c = 0; c < Channels; ++c) {
-          for (int k = 0; k < TapColumns; ++k) sum[c][x + k] += weight[c][tap + k] * value;
+          for (int k = 0; k < TapColumns; ++k)
+            sum[c][x + k] = multiply_add(weight[c][tap + k], value, sum[c][x + k]);
         }
       }
     }
@@ -234,7 +250,8 @@ inline void conv_backward_weights_tile(const ConvShape& s, int groups, const flo
       for (int x = 0; x < s.out_width; ++x, in_row += kGroup, out_row += kGroup) {
         for (int o = 0; o < Channels; ++o) {
           const Vector d = load(out_row + o * plane);
-          for (int k = 0; k < TapColumns; ++k) sum[o][k] += d * load(in_row + k * kGroup);
+          for (int k = 0; k < TapColumns; ++k)
+            sum[o][k] = multiply_add(d, load(in_row + k * kGroup), sum[o][k]);
         }
       }
     }
@@ -385,7 +402,7 @@ void linear_forward(const LinearShape& s, const float* in, const float* weight, 
       }
       for (int i = 0; i < s.in_features; ++i) {
         const Vector value = load(in + i * kGroup + lanes);
-        for (int j = 0; j < kBlock; ++j) sum[j] += w[j][i] * value;
+        for (int j = 0; j < kBlock; ++j) sum[j] = multiply_add(w[j][i], value, sum[j]);
       }
       for (int j = 0; j < kBlock && begin + j < s.out_features; ++j)
         store(out + (begin + j) * kGroup + lanes, relu ? at_least_zero(sum[j]) : sum[j]);
@@ -403,7 +420,7 @@ void linear_backward_data(const LinearShape& s, const float* out_gradient, const
       for (int o = 0; o < s.out_features; ++o) {
         const Vector value = load(out_gradient + o * kGroup + lanes);
         const float* w = weight + static_cast<std::size_t>(o) * s.in_features;
-        for (int j = 0; j < kBlock; ++j) sum[j] += w[column[j]] * value;
+        for (int j = 0; j < kBlock; ++j) sum[j] = multiply_add(w[column[j]], value, sum[j]);
       }
       for (int j = 0; j < kBlock && begin + j < s.in_features; ++j)
         store(in_gradient + (begin + j) * kGroup + lanes, sum[j]);
@@ -442,7 +459,8 @@ inline void linear_weights_tile(const LinearShape& s, int groups, const float* g
       const float* row = in_rows + (static_cast<std::size_t>(g) * kGroup + n) * stride;
       for (int v = 0; v < Vectors; ++v) {
         const Vector value = load(row + v * kVector);
-        for (int o = 0; o < Outputs; ++o) sum[o][v] += gradient[g * group_stride + o * kGroup + n] * value;
+        for (int o = 0; o < Outputs; ++o)
+          sum[o][v] = multiply_add(gradient[g * group_stride + o * kGroup + n], value, sum[o][v]);
       }
     }
   }
