@@ -3,13 +3,13 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cstring>
-#include <memory>
 #include <vector>
+
+#include "rendezvous/endpoint.h"
 
 namespace dtrun::agent {
 namespace {
@@ -62,15 +62,10 @@ bool is_ours(const std::string& address) {
 }
 
 std::vector<std::string> resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
+  const rendezvous::Addresses found = rendezvous::look_up(host, 0);
   std::vector<std::string> addresses;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return addresses;
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+  for (const addrinfo* entry = found.list.get(); entry != nullptr; entry = entry->ai_next)
     addresses.push_back(numeric(entry->ai_addr));
-  }
-  freeaddrinfo(list);
   return addresses;
 }
 

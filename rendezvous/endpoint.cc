@@ -1,7 +1,6 @@
 #include "rendezvous/endpoint.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -13,7 +12,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -125,21 +123,33 @@ Interrupt::Interrupt() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 Interrupt::~Interrupt() { close(fd_); }
 void Interrupt::raise() { eventfd_write(fd_, 1); }
 
-Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
-             const Interrupt& interrupt) {
-  const auto deadline = Clock::now() + timeout;
+Addresses look_up(const std::string& host, int port) {
+  const std::string service = std::to_string(port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
+  int fault = getaddrinfo(host.c_str(), service.c_str(), &hints, &found);
+  if (fault != 0 && host == "localhost") fault = getaddrinfo(nullptr, service.c_str(), &hints, &found);
+  Addresses addresses;
+  if (fault == 0)
+    addresses.list.reset(found);
+  else
+    addresses.error = fault == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(fault);
+  return addresses;
+}
+
+Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
+             const Interrupt& interrupt) {
+  const auto deadline = Clock::now() + timeout;
+  const Addresses found = look_up(host, port);
   Dialled dialled;
-  const int unknown = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (unknown != 0) {
-    dialled.error = unknown == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(unknown);
+  if (!found.list) {
+    dialled.error = found.error;
     dialled.unresolved = true;
     return dialled;
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, freeaddrinfo);
-  for (const addrinfo* address = found; address != nullptr && dialled.fd < 0; address = address->ai_next)
+  for (const addrinfo* address = found.list.get(); address != nullptr && dialled.fd < 0;
+       address = address->ai_next)
     dialled = connect_to(*address, deadline, interrupt);
   return dialled;
 }

@@ -2,7 +2,10 @@
 // coordinator would. Blocking, with deadlines, interruptible; knows no gRPC.
 #pragma once
 
+#include <netdb.h>
+
 #include <chrono>
+#include <memory>
 #include <string>
 
 namespace dtrun::rendezvous {
@@ -21,6 +24,15 @@ class Interrupt {
  private:
   int fd_;
 };
+
+// A host's TCP addresses in the order to try them.
+struct Addresses {
+  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list{nullptr, freeaddrinfo};  // null: none
+  std::string error;                                                               // why there is none
+};
+// May wait for the name service. localhost is known on every machine (RFC 6761, section 6.3), also on one
+// without /etc/hosts.
+Addresses look_up(const std::string& host, int port);
 
 struct Dialled {
   int fd = -1;                // connected, non-blocking, close-on-exec; -1: not connected

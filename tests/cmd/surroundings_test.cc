@@ -1,11 +1,12 @@
 // dtrun where the machine gives less than usual: no temporary directory, a full disk, few files, few
-// processes; and what is piped into it.
+// processes, no name for itself; and what is piped into it.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "tests/support/folder.h"
+#include "tests/support/ports.h"
 #include "tests/support/process.h"
 
 using namespace dtrun::test;
@@ -104,6 +105,19 @@ TEST_CASE("a limit on processes ends dtrun with a message, not with an abort") {
   if (has(job.err, "Permission denied")) return;  // that user cannot reach the program
   CHECK(job.code == 69);
   CHECK_MESSAGE(has(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
+}
+
+TEST_CASE("localhost is this machine though /etc/hosts does not say so") {
+  if (Process({"unshare", "-rm", "true"}).wait() != 0) {
+    MESSAGE("skipped: no namespaces here");
+    return;
+  }
+  const Done job =
+      run("set -- unshare -rm /bin/sh -c 'mount --bind /dev/null /etc/hosts && exec \"$@\"' sh \"$@\"",
+          {"--nnodes", "1:2", "--rdzv_conf", "last_call_timeout=0", "--rdzv_endpoint",
+           "localhost:" + std::to_string(free_port()), "--", "/bin/echo", "met"});
+  CHECK_MESSAGE(job.code == 0, job.err);
+  CHECK(job.out == "[default:0] met\n");
 }
 
 TEST_CASE("what keeps a program from being started is said") {
