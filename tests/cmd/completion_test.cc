@@ -90,7 +90,9 @@ TEST_CASE_FIXTURE(Shell, "the program is a file or a subcommand, wherever option
     std::ofstream(folder.path() / name).close();
   }
   CHECK(complete({"tr"}) == Words{"train.py"});
-  CHECK(complete({"st"}) == Words{"store", "status", "status page.json", "store.sh"});
+  Words begun = complete({"st"});
+  std::sort(begun.begin(), begun.end());  // files come in their folder's order; readline sorts
+  CHECK(begun == Words{"status", "status page.json", "store", "store.sh"});
   CHECK(complete({"--standalone", "tr"}) == Words{"train.py"});
   CHECK(complete({"--nnodes", "2", "tr"}) == Words{"train.py"});
   CHECK(complete({"--nnodes", "=", "2", "tr"}) == Words{"train.py"});
