@@ -157,6 +157,8 @@ void drop_repeats(Json& value) {
 }  // namespace
 
 Result<StrictJson> parse_strict_json(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return Status(kExitConfig, "is empty, wanted JSON");
   Builder builder(text);
   if (!Json::sax_parse(text, &builder)) return Status(kExitConfig, builder.fault);
   if (!builder.repeated.empty()) drop_repeats(builder.root);

@@ -108,8 +108,8 @@ TEST_CASE("text that is not JSON is refused with line and column") {
   CHECK(contains(fault_of("{\n  \"a\": NaN }"), "c.json: line 2, column 8: syntax error"));
   CHECK(contains(fault_of("{\n  \"a\": 1e999 }"), "line 2, column 12: number overflow"));
   CHECK(contains(fault_of("{ \"a\": \"\xff\" }"), "ill-formed UTF-8"));
-  CHECK(contains(fault_of(""), "line 1, column 1: "));  // nlohmann/json words the rest by its version
-  CHECK(contains(fault_of(""), "unexpected end of input"));
+  CHECK(contains(fault_of(""), "c.json: is empty, wanted JSON"));
+  CHECK(contains(fault_of(" \n"), "c.json: is empty, wanted JSON"));
   CHECK(contains(fault_of("[1]"), "c.json: found [1] (a list), wanted an object"));
   CHECK(contains(fault_of("{} {}"), "line 1, column 4"));
   std::string deep;
