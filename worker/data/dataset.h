@@ -15,6 +15,7 @@ enum class Split { kTrain, kTest };
 struct SampleShape {
   int channels = 1, height = 0, width = 0;
   std::size_t size() const { return static_cast<std::size_t>(channels) * height * width; }
+  bool operator==(const SampleShape&) const = default;
 };
 
 class Dataset {
@@ -30,7 +31,8 @@ class Dataset {
 // Throws WorkerError with EX_NOINPUT that names the file and what is wrong with it.
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split);
 
-// Cheap look before anything starts: the files are there, readable, and begin as they should. EX_NOINPUT.
+// Cheap look before anything starts: the files are there, readable, begin as they should and fit together.
+// EX_NOINPUT.
 Status check_dataset(const DataConfig& config);
 
 }  // namespace dtrun::worker

@@ -161,12 +161,20 @@ class FashionMnist : public Dataset {
   const std::array<float, 256> normalised_ = normalised_pixels();
 };
 
-Status check_split(const fs::path& directory, Split split) {
-  const auto images = probe_file(directory, names_of(split).images, kImageRank);
+// The images' file, once its labels fit it.
+Result<ProbedFile> probe_split(const fs::path& directory, Split split) {
+  auto images = probe_file(directory, names_of(split).images, kImageRank);
   if (!images.ok()) return images.status();
   const auto labels = probe_file(directory, names_of(split).labels, kLabelRank);
   if (!labels.ok()) return labels.status();
-  return check_headers(images.value().path, images.value().dims, labels.value().path, labels.value().dims);
+  const Status status =
+      check_headers(images.value().path, images.value().dims, labels.value().path, labels.value().dims);
+  if (!status.ok()) return status;
+  return images;
+}
+
+std::string size_text(const ProbedFile& images) {
+  return with_thousands(images.dims[1]) + " x " + with_thousands(images.dims[2]) + " pixels";
 }
 
 }  // namespace
@@ -186,8 +194,15 @@ Result<std::unique_ptr<Dataset>> load_fashion_mnist(const fs::path& directory, S
 }
 
 Status check_fashion_mnist(const fs::path& directory) {
-  const Status train = check_split(directory, Split::kTrain);
-  return train.ok() ? check_split(directory, Split::kTest) : train;
+  const auto train = probe_split(directory, Split::kTrain);
+  if (!train.ok()) return train.status();
+  const auto test = probe_split(directory, Split::kTest);
+  if (!test.ok()) return test.status();
+  if (size_text(train.value()) == size_text(test.value())) return Status();
+  return bad_file(test.value().path,
+                  Status(kExitNoInput, "has images of " + size_text(test.value()) + ", but " +
+                                           train.value().path.filename().string() + " has images of " +
+                                           size_text(train.value())));
 }
 
 }  // namespace dtrun::worker

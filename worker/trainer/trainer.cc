@@ -303,7 +303,12 @@ void Trainer::finish() {
 }  // namespace
 
 Datasets load_datasets(const JobConfig& config) {
-  return {load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
+  Datasets data{load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
+  if (data.train->shape() == data.test->shape() && data.train->classes() == data.test->classes()) return data;
+  throw WorkerError(kExitNoInput,
+                    config.data.path +
+                        ": its test samples have another shape or other classes than those "
+                        "it trains on; set data.path to a data set whose parts belong together");
 }
 
 Outcome train(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent) {
