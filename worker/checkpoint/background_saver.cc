@@ -40,6 +40,11 @@ class ThreadSaver : public BackgroundSaver {
     rethrow();
   }
 
+  void check() override {
+    const std::lock_guard lock(mutex_);
+    rethrow();
+  }
+
  private:
   // What is waiting is written even when closing.
   void run() {

@@ -36,6 +36,9 @@ std::optional<TrainState> load_newest(const std::filesystem::path& output_dir, c
 // Step of what load_newest would return, verified the same way, without keeping the values.
 std::optional<std::int64_t> newest_step(const std::filesystem::path& output_dir, const Notice& notice);
 
+// Whether there is anything that has a checkpoint's name, good or not.
+bool has_checkpoints(const std::filesystem::path& output_dir);
+
 // This very checkpoint directory. Throws WorkerError: EX_NOINPUT if missing or damaged, EX_CONFIG if it does
 // not fit the network.
 TrainState load_checkpoint(const std::filesystem::path& directory, const Network& network);
@@ -57,8 +60,10 @@ Status check_output_dir(const std::filesystem::path& output_dir);
 class BackgroundSaver {
  public:
   virtual ~BackgroundSaver() = default;  // waits for the write in progress
+  // Each of these rethrows a writer's WorkerError, once.
   virtual void save(TrainState state) = 0;
-  virtual void wait() = 0;  // until all is on disk; rethrows a writer's WorkerError
+  virtual void wait() = 0;   // until all is on disk
+  virtual void check() = 0;  // does not block: a full disk is not to be found out at the next save only
 };
 std::unique_ptr<BackgroundSaver> make_background_saver(std::filesystem::path output_dir,
                                                        const Network& network, int keep);

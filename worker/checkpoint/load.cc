@@ -102,6 +102,8 @@ std::optional<TrainState> load_newest(const fs::path& output_dir, const Network&
   });
 }
 
+bool has_checkpoints(const fs::path& output_dir) { return !list_checkpoints(output_dir).empty(); }
+
 std::optional<std::int64_t> newest_step(const fs::path& output_dir, const Notice& notice) {
   return newest(output_dir, notice, [](std::int64_t step, const fs::path& directory) {
     check_step(step, read_files(directory)->state.step, directory);

@@ -35,6 +35,22 @@ std::string shown_at(const Json& flat, const std::string& pointer) {
   return found == flat.end() ? "not given" : shown(*found);
 }
 
+std::vector<std::string> differences(const std::string& here, const std::string& there) {
+  if (here == there) return {};
+  const Json ours = flattened(here), theirs = flattened(there);
+  std::vector<std::string> found;
+  const auto compare = [&](const std::string& pointer) {
+    const std::string a = shown_at(ours, pointer), b = shown_at(theirs, pointer);
+    if (a != b) found.push_back(pointer + ": " + a + " here, " + b + " there");
+  };
+  for (const auto& [pointer, value] : ours.items()) compare(pointer);
+  for (const auto& [pointer, value] : theirs.items()) {
+    if (!ours.contains(pointer)) compare(pointer);
+  }
+  if (found.empty()) found.emplace_back("the texts differ in spacing or in order");
+  return found;
+}
+
 }  // namespace
 
 std::string to_canonical_json(const JobConfig& config) {
@@ -50,15 +66,16 @@ std::string to_canonical_json(const JobConfig& config) {
 }
 
 std::string first_difference(const std::string& here, const std::string& there) {
-  if (here == there) return "";
-  const Json ours = flattened(here), theirs = flattened(there);
-  for (const Json* side : {&ours, &theirs}) {
-    for (const auto& [pointer, value] : side->items()) {
-      const std::string a = shown_at(ours, pointer), b = shown_at(theirs, pointer);
-      if (a != b) return pointer + ": " + a + " here, " + b + " there";
-    }
+  const std::vector<std::string> all = differences(here, there);
+  return all.empty() ? "" : all.front();
+}
+
+std::string all_differences(const std::string& here, const std::string& there) {
+  std::string text;
+  for (const std::string& difference : differences(here, there)) {
+    text += (text.empty() ? "" : "; ") + difference;
   }
-  return "the texts differ in spacing or in order";
+  return text;
 }
 
 }  // namespace dtrun::worker

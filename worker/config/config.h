@@ -75,6 +75,8 @@ std::string to_canonical_json(const JobConfig& config);
 
 // "/train/seed: 42 here, 43 there" for the first difference between two canonical texts; empty if equal.
 std::string first_difference(const std::string& here, const std::string& there);
+// The same for all of them, separated by "; ".
+std::string all_differences(const std::string& here, const std::string& there);
 
 // The JSON Schema (draft 2020-12) of a config file, generated from the same table that parse_config checks
 // with. configs/job.schema.json is this text.

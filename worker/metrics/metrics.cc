@@ -121,6 +121,7 @@ class FileMetrics : public MetricsWriter {
   void write(const EndMetrics& m) override {
     append({{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}, {"time", now()}});
   }
+  bool was_evaluated() const override { return evaluated_step_ >= 0; }
 
  private:
   // One write for a line, so that a reader or a crash never sees half of one. Values that are not finite

@@ -31,6 +31,8 @@ class MetricsWriter {
   virtual void write(const TrainMetrics&) = 0;
   virtual void write(const EvalMetrics&) = 0;
   virtual void write(const EndMetrics&) = 0;
+  // Whether the file held an evaluation of the step at which it was opened.
+  virtual bool was_evaluated() const = 0;
 };
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line

@@ -8,6 +8,7 @@
 #include "worker/base/pulse.h"
 #include "worker/data/sampler.h"
 #include "worker/reduction/tree.h"
+#include "worker/trainer/gradient_step.h"
 
 namespace dtrun::worker {
 
@@ -86,8 +87,8 @@ std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
   gather(collective, leaves);
   const LeafSums total = tree_total(leaves);
   if (total.abandoned > 0) return std::nullopt;
-  return Evaluation{static_cast<double>(total.loss) / data.size(),
-                    static_cast<double>(total.correct) / data.size()};
+  const auto samples = static_cast<double>(data.size());
+  return Evaluation{mean(total.loss, samples), total.correct / samples};
 }
 
 }  // namespace dtrun::worker

@@ -17,8 +17,8 @@ struct Evaluation {
   double accuracy = 0;  // 0..1
 };
 
-// Called by all ranks alike. Nothing, and not made up for after a resumption, if stop() became true on any
-// rank before the end. Throws what the collective throws.
+// Called by all ranks alike. Nothing if stop() became true on any rank before the end. Throws what the
+// collective throws.
 std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
                                    std::span<const float> parameters, Collective& collective, LaneTeam& lanes,
                                    const std::function<bool()>& stop);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,6 +31,11 @@ struct StepStats {
     return *this;
   }
 };
+
+// For people and metrics: the sign that a NaN has is nobody's business.
+inline double mean(double sum, double samples) {
+  return std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum / samples;
+}
 
 class GradientStep {
  public:

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 void refuse_used_directory(const fs::path& output_dir) {
   const bool has_model = fs::exists(output_dir / "model.safetensors");
-  if (!has_model && !newest_step(output_dir, [](const std::string&) {})) return;
+  if (!has_model && !has_checkpoints(output_dir)) return;
   throw WorkerError(kExitConfig, "/train/resume_from_checkpoint is \"none\", but " + output_dir.string() +
                                      " already holds " + (has_model ? "a model" : "checkpoints") +
                                      "; set it to \"auto\" to go on, or choose another output_dir");
@@ -34,30 +34,50 @@ bool explicit_path(const JobConfig& config) {
   return config.train.resume_from_checkpoint != "auto" && config.train.resume_from_checkpoint != "none";
 }
 
+bool first_generation(const Place& place) { return place.generation <= 1; }
+
 // What this rank could begin from; only step matters until a rank is chosen.
 struct Candidate {
   std::int64_t step = -1;           // -1: nothing
   std::optional<TrainState> state;  // loaded already
+  // Why there is nothing although there should be something. Thrown only if no other rank has anything.
+  std::optional<WorkerError> fault;
 };
+
+// The checkpoint that the config names. In a later generation it may be gone, also by this run's own pruning,
+// and is not needed if the run has written one of its own.
+void look_at_named(const JobConfig& config, const Place& place, const Network& network,
+                   Candidate* candidate) {
+  try {
+    candidate->state = load_checkpoint(config.train.resume_from_checkpoint, network);
+    candidate->step = candidate->state->step;
+  } catch (const WorkerError& error) {
+    if (first_generation(place)) throw;
+    candidate->fault = error;
+  }
+}
+
+void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* candidate) {
+  const auto newest = newest_step(config.output_dir, notice);
+  if (newest && *newest > candidate->step) {
+    *candidate = {*newest, std::nullopt, std::nullopt};
+  } else if (!newest && has_checkpoints(config.output_dir)) {
+    candidate->fault.emplace(kExitNoInput,
+                             "none of the checkpoints in " + config.output_dir +
+                                 " can be used; repair or remove them, or choose another output_dir");
+  }
+}
 
 // Whoever speaks for its node looks at the disk. In a later generation the run's own checkpoints count
 // whatever the config says, since they are where the run left off.
 Candidate look_at_disk(const JobConfig& config, const Place& place, const Network& network,
                        const Notice& notice) {
-  const bool first_generation = place.generation <= 1;
+  const std::string& wanted = config.train.resume_from_checkpoint;
   Candidate candidate;
-  if (explicit_path(config) && place.rank == 0) {
-    candidate.state = load_checkpoint(config.train.resume_from_checkpoint, network);
-    candidate.step = candidate.state->step;
-    if (first_generation) refuse_newer_checkpoints(config, candidate.step);
-  }
-  if (config.train.resume_from_checkpoint == "none" && place.rank == 0 && first_generation) {
-    refuse_used_directory(config.output_dir);
-  }
-  if (place.local_rank == 0 && (config.train.resume_from_checkpoint == "auto" || !first_generation)) {
-    const auto newest = newest_step(config.output_dir, notice);
-    if (newest && *newest > candidate.step) candidate = {*newest, std::nullopt};
-  }
+  if (explicit_path(config) && place.rank == 0) look_at_named(config, place, network, &candidate);
+  if (place.local_rank != 0) return candidate;
+  if (wanted == "none" && first_generation(place)) refuse_used_directory(config.output_dir);
+  if (wanted == "auto" || !first_generation(place)) look_at_newest(config, notice, &candidate);
   return candidate;
 }
 
@@ -80,22 +100,31 @@ TrainState load_chosen(const JobConfig& config, const Network& network, Candidat
                                      config.output_dir + " changed while it was read");
 }
 
+std::string names_of(const std::vector<OptimizerSlot>& slots) {
+  std::string names;
+  for (const OptimizerSlot& slot : slots) names += (names.empty() ? "" : " and ") + slot.name;
+  return names.empty() ? "none" : names;
+}
+
 void check_slots(const TrainState& state, const std::vector<OptimizerSlot>& slots) {
   const bool same =
       std::ranges::equal(state.optimizer, slots, [](const OptimizerSlot& a, const OptimizerSlot& b) {
         return a.name == b.name && a.values.size() == b.values.size();
       });
   if (same) return;
-  throw WorkerError(
-      kExitConfig, "/train/optim: the checkpoint of step " + std::to_string(state.step) +
-                       " was written by another optimizer; keep its optimizer, or choose another output_dir");
+  throw WorkerError(kExitConfig, "/train/optim: the checkpoint of step " + std::to_string(state.step) +
+                                     " has the state of another optimizer (" + names_of(state.optimizer) +
+                                     " where this one needs " + names_of(slots) +
+                                     "); keep its optim and momentum, or choose another output_dir");
 }
 
 }  // namespace
 
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config) {
   const Result<JobConfig> then = parse_config(checkpoint_config, "the checkpoint's config", {});
-  if (!then.ok()) return {{}, "the checkpoint's config cannot be read (" + then.status().message() + ")"};
+  if (!then.ok()) {
+    return {{}, "the checkpoint's config cannot be read (" + then.status().message() + ")", false};
+  }
   const std::string here = to_canonical_json(now);
   // Where data and results lie may change; what they are may not.
   JobConfig moved = then.value();
@@ -104,8 +133,9 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
   JobConfig identity = moved;
   identity.train = now.train;
-  return {first_difference(here, to_canonical_json(identity)),
-          first_difference(here, to_canonical_json(moved))};
+  return {all_differences(here, to_canonical_json(identity)), all_differences(here, to_canonical_json(moved)),
+          then.value().train.seed != now.train.seed ||
+              then.value().train.global_batch_size != now.train.global_batch_size};
 }
 
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
@@ -116,6 +146,10 @@ ResumePoint choose_start(const JobConfig& config, const Place& place, const Netw
   steps[place.rank] = mine.step;
   collective.all_gather(bytes_of(steps));
   const auto newest = std::ranges::max_element(steps);  // the first of equals
+  if (*newest < 0 && mine.fault) throw WorkerError(*mine.fault);
+  if (explicit_path(config) && first_generation(place) && place.local_rank == 0) {
+    refuse_newer_checkpoints(config, *newest);  // a later generation would take them for this run's
+  }
   ResumePoint start;
   start.state.parameters.resize(network.size);
   start.state.optimizer = slots;

@@ -24,7 +24,8 @@ struct ResumePoint {
 };
 
 // Called by all ranks alike. `slots`: the optimizer's, all zero. Throws WorkerError: EX_CONFIG if the
-// checkpoint does not fit this job, or if the job is to begin afresh where another one's results lie.
+// checkpoint does not fit this job, or if the job is to begin afresh where another one's results lie;
+// EX_NOINPUT if there are checkpoints, but no good one.
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
                          const std::vector<OptimizerSlot>& slots, Collective& collective,
                          const Notice& notice);
@@ -33,6 +34,7 @@ ResumePoint choose_start(const JobConfig& config, const Place& place, const Netw
 // parameters or samples meaningless here. Empty texts: no difference.
 struct ConfigDrift {
   std::string fatal, harmless;
+  bool reorders_samples = false;  // the rest of an epoch that was begun is not the one that is left
 };
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config);
 

@@ -41,6 +41,8 @@ class StepClock {
     restart(now);
     return shares;
   }
+  // Leaves what happened since `begin` out of the lap. REQUIRES: no part was measured in between.
+  void leave_out_since(Clock::time_point begin) { lap_start_ += Clock::now() - begin; }
   void restart(Clock::time_point now = Clock::now()) {
     lap_start_ = now;
     for (auto& part : spent_) part = {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -59,8 +60,12 @@ class Trainer {
   void report_drift(const ResumePoint& start);
   bool one_step();
   void log_step(double learning_rate, double norm);
+  bool evaluation_is_missing();
   bool evaluate_now();
+  void look_for_divergence(double loss);
+  bool parameters_are_finite() const;
   void save_now();
+  void save_last();
   Outcome stop_here();
   void finish();
   void report(Phase phase);
@@ -100,6 +105,8 @@ class Trainer {
   TrainingProgress progress_;
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
   std::optional<Evaluation> newest_evaluation_;  // nothing if older than step_
+  bool resumed_ = false;
+  bool diverged_ = false;  // it was said that the loss is not finite
 };
 
 Trainer::Trainer(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent)
@@ -123,7 +130,9 @@ Outcome Trainer::run() {
   begin();
   start_ = last_report_ = Clock::now();
   clock_.restart();
+  if (evaluation_is_missing() && !evaluate_now()) return stop_here();
   while (!at_end()) {
+    if (saver_) saver_->check();
     if (one_step()) return stop_here();
     if (every(train_.eval_steps) && !at_end() && !evaluate_now()) return stop_here();
     if (every(train_.save_steps) && !at_end()) save_now();
@@ -142,11 +151,14 @@ void Trainer::begin() {
   ResumePoint start = choose_start(config_, place_, network_, optimizer_->slots, collective_,
                                    [](const std::string& text) { spdlog::warn(text); });
   if (start.resumed) report_drift(start);
+  resumed_ = start.resumed;
   step_ = start.state.step;
   parameters_ = std::move(start.state.parameters);
   optimizer_->slots = std::move(start.state.optimizer);
   if (!is_writer()) return;
 
+  const Status writable = check_output_dir(config_.output_dir);
+  if (!writable.ok()) throw WorkerError(writable.exit_code(), writable.message());
   const std::string_view text = config_json_;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
   metrics_ = open_metrics(config_.output_dir, step_);
@@ -170,9 +182,15 @@ void Trainer::report_drift(const ResumePoint& start) {
                                        config_.output_dir + " belongs to another job: " + drift.fatal +
                                        " (in the checkpoint); choose another output_dir");
   }
-  if (is_writer() && !drift.harmless.empty()) {
+  if (!is_writer()) return;
+  if (!drift.harmless.empty()) {
     spdlog::info("the config changed since the checkpoint of step {}: {} (in the checkpoint)",
                  start.state.step, drift.harmless);
+  }
+  if (drift.reorders_samples) {
+    spdlog::warn(
+        "with another seed or global_batch_size the epoch in hand goes on with other samples: it uses some "
+        "twice and some not at all");
   }
 }
 
@@ -188,6 +206,7 @@ bool Trainer::one_step() {
   const StepStats stats = gradient_step_.run(plan, order_, parameters_);
   since_log_ += stats;
   since_report_ += stats;
+  look_for_divergence(stats.loss);
 
   const double learning_rate = learning_rate_at(train_, step_, schedule_.total_steps());
   const bool log = (step_ + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
@@ -215,7 +234,7 @@ void Trainer::log_step(double learning_rate, double norm) {
     TrainMetrics line;
     line.step = step_;
     line.epoch = progress_.epoch;
-    line.loss = since_log_.loss / since_log_.samples;
+    line.loss = mean(since_log_.loss, since_log_.samples);
     line.learning_rate = learning_rate;
     line.grad_norm = norm;
     line.samples_per_second = since_log_.samples / shares.seconds;
@@ -238,7 +257,7 @@ void Trainer::report(Phase phase) {
   progress_.phase = phase;
   progress_.step = step_;
   progress_.total_steps = schedule_.total_steps();
-  if (since_report_.samples > 0) progress_.loss = since_report_.loss / since_report_.samples;
+  if (since_report_.samples > 0) progress_.loss = mean(since_report_.loss, since_report_.samples);
   if (since_report_.samples > 0 && seconds >= 0.1) {
     progress_.samples_per_second = since_report_.samples / seconds;
     since_report_ = {};
@@ -248,8 +267,28 @@ void Trainer::report(Phase phase) {
   progress_.note.clear();
 }
 
+// Said once: whoever watches may want to stop, but a run's end is not changed by what it computes.
+void Trainer::look_for_divergence(double loss) {
+  if (diverged_ || std::isfinite(loss)) return;
+  diverged_ = true;
+  if (!is_writer()) return;
+  spdlog::warn(
+      "step {}: the loss is not finite, so the model is lost from here on; a lower train.learning_rate or a "
+      "train.max_grad_norm may keep it from diverging",
+      step_ + 1);
+}
+
+// Whether the run was stopped at a step that is to be evaluated, before it was. Rank 0 knows and tells all.
+bool Trainer::evaluation_is_missing() {
+  if (!resumed_ || step_ == 0 || at_end() || !every(train_.eval_steps)) return false;
+  std::byte missing{metrics_ && !metrics_->was_evaluated()};
+  collective_.broadcast(0, {&missing, 1});
+  return missing != std::byte{0};
+}
+
 // False if a rank was told to stop before the end.
 bool Trainer::evaluate_now() {
+  const auto begin = Clock::now();
   report(Phase::kEvaluating);
   newest_evaluation_ = evaluate(*data_.test, train_.micro_batch_size, parameters_, collective_, lanes_,
                                 [&] { return agent_.stop_requested(); });
@@ -264,15 +303,26 @@ bool Trainer::evaluate_now() {
   since_report_ = {};
   last_report_ = Clock::now();
   report(Phase::kEvaluating);
-  since_log_ = {};
-  clock_.restart();
+  clock_.leave_out_since(begin);
   return true;
 }
 
+bool Trainer::parameters_are_finite() const {
+  return std::ranges::all_of(parameters_, [](float value) { return std::isfinite(value); });
+}
+
+// A checkpoint of a diverged model is of no use, and would push out those that are.
 void Trainer::save_now() {
-  if (!saver_) return;
+  if (!saver_ || !parameters_are_finite()) return;
   spdlog::debug("step {}: checkpoint", step_);
   saver_->save(snapshot());
+}
+
+// The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
+void Trainer::save_last() {
+  saver_->wait();
+  save_checkpoint(config_.output_dir, network_, snapshot(),
+                  parameters_are_finite() ? train_.save_total_limit : 0);
 }
 
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
@@ -280,8 +330,7 @@ void Trainer::save_now() {
 Outcome Trainer::stop_here() {
   report(Phase::kSaving);
   if (is_writer()) {
-    saver_->wait();
-    save_checkpoint(config_.output_dir, network_, snapshot(), train_.save_total_limit);
+    save_last();
     spdlog::info("stopped after step {} of {}; checkpoint saved", step_, schedule_.total_steps());
   }
   collective_.barrier();
@@ -292,8 +341,7 @@ void Trainer::finish() {
   if (!is_writer()) return;
   report(Phase::kSaving);
   const double seconds = seconds_since(start_);
-  saver_->save(snapshot());
-  saver_->wait();
+  save_last();
   const std::string model = save_model(config_.output_dir, network_, parameters_).string();
   const std::string sha256 = parameters_sha256(network_, parameters_);
   metrics_->write(EndMetrics{step_, sha256});

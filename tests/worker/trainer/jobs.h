@@ -1,0 +1,154 @@
+// A small real job for tests of the trainer: its data set, its config, and ranks that run it to its end, to a
+// stop or to their death.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/worker/trainer/ranks.h"
+#include "worker/base/error.h"
+#include "worker/trainer/trainer.h"
+
+namespace dtrun::worker {
+
+namespace fs = std::filesystem;
+
+inline std::string read_text(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A small data set in the files of Fashion-MNIST: each class is bright in a place of its own, under noise.
+inline void write_idx(const fs::path& directory, const std::string& images, const std::string& labels,
+                      int count, unsigned seed) {
+  std::mt19937 random(seed);
+  auto big_endian = [](std::ofstream& out, int value) {
+    for (int shift = 24; shift >= 0; shift -= 8) out.put(static_cast<char>(value >> shift));
+  };
+  std::ofstream x(directory / images, std::ios::binary), y(directory / labels, std::ios::binary);
+  for (const int value : {0x803, count, 28, 28}) big_endian(x, value);
+  for (const int value : {0x801, count}) big_endian(y, value);
+  for (int sample = 0; sample < count; ++sample) {
+    const int label = static_cast<int>(random() % 10);
+    y.put(static_cast<char>(label));
+    for (int pixel = 0; pixel < 28 * 28; ++pixel) {
+      const bool bright = pixel / 28 / 6 == label / 5 * 2 && pixel % 28 / 5 == label % 5;
+      x.put(static_cast<char>(random() % 100 + (bright ? 150 : 0)));
+    }
+  }
+}
+
+// 301 samples make steps of 8 leaves and a last one of 4 whose last leaf holds a single sample.
+inline constexpr int kTrainSamples = 301, kTestSamples = 70;
+
+struct Job {
+  Job() {
+    write_idx(directory.path(), "train-images-idx3-ubyte", "train-labels-idx1-ubyte", kTrainSamples, 1);
+    write_idx(directory.path(), "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", kTestSamples, 2);
+    spdlog::set_level(spdlog::level::off);
+  }
+  JobConfig config(const std::string& output) const {
+    JobConfig config;
+    config.output_dir = (directory.path() / output).string();
+    config.model.type = "convnet";
+    config.data = {"fashion_mnist", directory.path().string()};
+    config.train.num_train_epochs = 2;
+    config.train.global_batch_size = 32;
+    config.train.micro_batch_size = 4;
+    config.train.learning_rate = 0.05;
+    config.train.logging_steps = 1;
+    config.train.eval_steps = 7;
+    config.train.save_steps = 5;
+    return config;
+  }
+  std::string model(const std::string& output) const {
+    std::string bytes = read_text(directory.path() / output / "model.safetensors");
+    REQUIRE(bytes.size() > 80000);
+    return bytes;
+  }
+  std::string metrics(const std::string& output) const {
+    return read_text(directory.path() / output / "metrics.jsonl");
+  }
+  TemporaryDirectory directory;
+};
+
+// Stops, or dies, when the trainer asks for the n-th time whether it should: once a step, and once per leaf
+// of an evaluation.
+class TestLink final : public AgentLink {
+ public:
+  explicit TestLink(int act_at = -1, bool die = false) : act_at_(act_at), die_(die) {}
+  bool stop_requested() const override {
+    const bool now = act_at_ >= 0 && asked_++ >= act_at_;
+    if (now && die_) raise(SIGKILL);
+    return now;
+  }
+  void report(const TrainingProgress&) override {}
+  void completed(const Completion& completion) override { completion_ = completion; }
+  std::optional<Completion> completion_;
+
+ private:
+  const int act_at_;
+  const bool die_;
+  mutable std::atomic<int> asked_{0};
+};
+
+inline Outcome run_rank(const JobConfig& config, Collective& collective, int lanes, AgentLink& link,
+                        std::int64_t generation = 1) {
+  const TrainerSetup setup{
+      config, {collective.rank(), collective.size(), collective.rank(), generation}, lanes};
+  return train(setup, load_datasets(config), collective, link);
+}
+
+inline void run_job(const JobConfig& config, int world, int lanes = 1) {
+  run_as_threads(world, [&](Collective& collective) {
+    TestLink link;
+    const Outcome outcome = run_rank(config, collective, lanes, link);  // throws past doctest's macros
+    REQUIRE(outcome == Outcome::kCompleted);
+    REQUIRE(link.completion_.has_value() == (collective.rank() == 0));
+  });
+}
+
+// The error with which a lone rank ends; fails the test if there is none.
+inline WorkerError refusal(const JobConfig& config, std::int64_t generation = 1) {
+  TestLink link;
+  const auto collective = make_single_process_collective();
+  try {
+    run_rank(config, *collective, 1, link, generation);
+  } catch (const WorkerError& error) {
+    return error;
+  }
+  FAIL("was not refused");
+  return WorkerError(0, "");
+}
+
+// Without what rightly differs between worlds and runs: times, rates, shares, the world size.
+inline std::vector<std::array<std::string, 3>> losses(const std::string& metrics) {
+  auto value = [](const std::string& line, const std::string& key) {
+    const std::size_t at = line.find("\"" + key + "\":");
+    return at == std::string::npos ? std::string() : line.substr(at, line.find_first_of(",}", at) - at);
+  };
+  std::vector<std::array<std::string, 3>> values;
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    values.push_back({value(line, "step"), value(line, "loss"), value(line, "accuracy")});
+  }
+  return values;
+}
+
+}  // namespace dtrun::worker

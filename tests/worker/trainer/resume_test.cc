@@ -1,0 +1,155 @@
+// Where a run begins: at the newest good checkpoint of any node, at one that the config names, or anew.
+#include "worker/trainer/resume.h"
+
+#include "tests/worker/trainer/jobs.h"
+
+namespace dtrun::worker {
+namespace {
+
+TEST_CASE("a checkpoint that only another rank's disk holds is sent to all") {
+  const Job job;
+  run_job(job.config("whole"), 1);
+  JobConfig half = job.config("half");
+  run_as_threads(1, [&](Collective& collective) {
+    TestLink link(9);
+    REQUIRE(run_rank(half, collective, 1, link) == Outcome::kStopped);
+  });
+  // Rank 1 sees the directory under another name, as a node with a disk of its own would.
+  const JobConfig empty = job.config("empty");
+  run_as_threads(2, [&](Collective& collective) {
+    TestLink link;
+    const JobConfig& mine = collective.rank() == 0 ? empty : half;
+    const TrainerSetup setup{mine, {collective.rank(), 2, 0, 1}, 1};
+    REQUIRE(train(setup, load_datasets(mine), collective, link) == Outcome::kCompleted);
+  });
+  CHECK(job.model("empty") == job.model("whole"));
+}
+
+TEST_CASE("a finished run started again ends at once with the same model") {
+  const Job job;
+  run_job(job.config("run"), 2);
+  const std::string model = job.model("run");
+  run_job(job.config("run"), 1);
+  CHECK(job.model("run") == model);
+}
+
+TEST_CASE("starting afresh where results lie is refused, and they stay as they are") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  const std::string model = job.model("run"), metrics = job.metrics("run");
+  JobConfig afresh = job.config("run");
+  afresh.train.resume_from_checkpoint = "none";
+  const WorkerError error = refusal(afresh);
+  CHECK(error.exit_code() == kExitConfig);
+  CHECK(contains(error.what(), "another output_dir"));
+  CHECK(job.model("run") == model);
+  CHECK(job.metrics("run") == metrics);
+}
+
+TEST_CASE("a checkpoint that the config names is where the run begins") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  JobConfig again = job.config("again");
+  again.train.resume_from_checkpoint = job.config("run").output_dir + "/checkpoints/step-00000010";
+  run_job(again, 2);
+  CHECK(job.model("again") == job.model("run"));
+  CHECK(losses(job.metrics("again")).front()[0] == "\"step\":11");
+}
+
+TEST_CASE("a named checkpoint that is gone by the next generation is not missed if the run wrote its own") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  const fs::path named = job.directory.path() / "run/checkpoints/step-00000010";
+  JobConfig again = job.config("again");
+  again.train.resume_from_checkpoint = named.string();
+  run_as_threads(1, [&](Collective& collective) {
+    TestLink link(4);
+    REQUIRE(run_rank(again, collective, 1, link) == Outcome::kStopped);
+  });
+  fs::remove_all(named);
+  run_as_threads(2, [&](Collective& collective) {
+    TestLink link;
+    REQUIRE(run_rank(again, collective, 1, link, 2) == Outcome::kCompleted);
+  });
+  CHECK(job.model("again") == job.model("run"));
+
+  // With nothing written yet, what the config names is still what is missing.
+  JobConfig empty = job.config("empty");
+  empty.train.resume_from_checkpoint = named.string();
+  const WorkerError error = refusal(empty, 2);
+  CHECK(error.exit_code() == kExitNoInput);
+  CHECK(contains(error.what(), named.string()));
+}
+
+TEST_CASE("results of another run on any node refuse a fresh start, not on rank 0's node alone") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  for (const std::string from : {"none", "step-00000015"}) {
+    CAPTURE(from);
+    JobConfig fresh = job.config("fresh"), used = job.config("run");
+    const fs::path named = job.directory.path() / "run/checkpoints" / from;
+    for (JobConfig* config : {&fresh, &used}) {
+      config->train.resume_from_checkpoint = from == "none" ? from : named.string();
+    }
+    std::atomic<int> refused{0};
+    run_as_threads(2, [&](Collective& collective) {
+      TestLink link;
+      const JobConfig& mine = collective.rank() == 0 ? fresh : used;
+      const TrainerSetup setup{mine, {collective.rank(), 2, 0, 1}, 1};
+      try {
+        collective.barrier();  // the refusing rank is not gone before the other one has connected
+        train(setup, load_datasets(mine), collective, link);
+      } catch (const WorkerError& error) {
+        if (error.exit_code() == kExitConfig && collective.rank() == 1) ++refused;
+      }
+    });
+    CHECK(refused == 1);
+  }
+}
+
+TEST_CASE("checkpoints none of which is good are no reason to begin anew over them") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  for (const auto& entry : fs::directory_iterator(job.directory.path() / "run/checkpoints")) {
+    fs::resize_file(entry.path() / "model.safetensors", 100);
+  }
+  const std::string model = job.model("run"), metrics = job.metrics("run");
+  for (const std::int64_t generation : {1, 2}) {
+    const WorkerError error = refusal(job.config("run"), generation);
+    CHECK(error.exit_code() == kExitNoInput);
+    CHECK(contains(error.what(), "none of the checkpoints in " + job.config("run").output_dir));
+  }
+  CHECK(job.model("run") == model);
+  CHECK(job.metrics("run") == metrics);
+}
+
+TEST_CASE("a checkpoint directory that cannot be written is told before the first step") {
+  const Job job;
+  const JobConfig config = job.config("run");
+  fs::create_directories(config.output_dir);
+  std::ofstream(fs::path(config.output_dir) / "checkpoints") << "in the way";
+  CHECK(refusal(config).exit_code() == kExitConfig);
+  CHECK_FALSE(fs::exists(fs::path(config.output_dir) / "metrics.jsonl"));
+}
+
+TEST_CASE("only what the parameters and samples are may not change between a checkpoint and its resumption") {
+  const Job job;
+  const JobConfig then = job.config("run");
+  JobConfig longer = then;
+  longer.train.num_train_epochs = 9;
+  longer.data.path = "/elsewhere";
+  const ConfigDrift harmless = config_drift(longer, to_canonical_json(then));
+  CHECK(harmless.fatal.empty());
+  CHECK(contains(harmless.harmless, "/train/num_train_epochs"));
+  CHECK_FALSE(harmless.reorders_samples);
+  CHECK(config_drift(then, to_canonical_json(then)).harmless.empty());
+
+  longer.train.seed = 43;
+  const ConfigDrift other_order = config_drift(longer, to_canonical_json(then));
+  CHECK_MESSAGE(contains(other_order.harmless, "; /train/seed: 43 here, 42 there"), other_order.harmless);
+  CHECK(contains(other_order.harmless, "/train/num_train_epochs"));
+  CHECK(other_order.reorders_samples);
+}
+
+}  // namespace
+}  // namespace dtrun::worker
