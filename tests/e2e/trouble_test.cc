@@ -1,5 +1,6 @@
-// Trouble around a run: a full disk, a second run in the same output directory, noise on the coordinator's
-// port. A clear message, the contract's exit code, and what was there before stays as it was.
+// Trouble around a run: a full disk, a second run in the same output directory or right after the first,
+// noise on the coordinator's port. A clear message, the contract's exit code, and what was there before stays
+// as it was.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -95,6 +96,20 @@ TEST_CASE("noise on the coordinator's port disturbs nobody") {
   const Ended a = first.wait(), b = second.wait();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
+}
+
+// The node that is done first comes for the next job while the other one still hosts the last one's
+// coordinator.
+TEST_CASE("two nodes that run one job after another meet each time") {
+  const std::string options = " --nnodes 2 --rdzv_endpoint 127.0.0.1:" + std::to_string(free_port()) +
+                              " --rdzv_conf join_timeout=60 --rdzv_id sweep-$i -- /bin/true || exit $?";
+  const std::vector<std::string> jobs{"/bin/sh", "-c",
+                                      "for i in 1 2 3 4 5 6 7 8 9 10; do " + kDtrun + options + "; done"};
+  Program first(jobs), second(jobs);
+  for (Program* node : {&first, &second}) {
+    const Ended ended = node->wait();
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  }
 }
 
 TEST_CASE(

@@ -52,6 +52,34 @@ TEST_CASE("a member of a forgotten run that comes late hears how it ended, and d
   CHECK(runs.states().empty());
 }
 
+TEST_CASE("who comes for the next run while others still leave the last one begins it once they have") {
+  Runs runs(true);
+  runs.step(joins(1, "r", "a"), 0);
+  runs.step({1, 1, Finished{}}, 10);
+  REQUIRE(runs.states().at("r").phase == Phase::kOver);
+  CHECK(runs.step(joins(2, "r", "gives up"), 11).empty());
+  CHECK(runs.step(joins(3, "r", "b"), 11).empty());
+  CHECK(runs.step({2, 0, StreamBroken{}}, 12).empty());
+  const auto left = runs.step({1, 1, Leave{}}, 13);
+  REQUIRE(heard<Assignment>(left, 3));
+  CHECK(heard<Assignment>(left, 3)->membership->generation == 1);
+  CHECK(left.front().to == 3);
+  CHECK(runs.take_forgotten() == std::vector<std::string>{"r"});
+  CHECK(runs.members() == 1);
+  CHECK(heard<JobEnd>(runs.step({3, 1, Finished{}}, 20), 3));
+}
+
+TEST_CASE("a coordinator that ends with its run answers nobody who comes for the next one") {
+  Runs runs(false);
+  runs.step(joins(1, "r", "a"), 0);
+  runs.step({1, 1, Finished{}}, 10);
+  CHECK(runs.step(joins(2, "r", "b"), 11).empty());
+  CHECK(runs.step(joins(3, "r2", "c"), 11).empty());
+  CHECK(runs.members() == 1);
+  // Whoever ran in a generation has not come for another run.
+  CHECK(heard<Rejected>(runs.step(joins(4, "r", "d", 1), 11), 4));
+}
+
 TEST_CASE("a coordinator that an agent hosts serves one run and says so to others") {
   Runs runs(false);
   runs.step(joins(1, "r1", "a"), 0);
