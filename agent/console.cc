@@ -167,17 +167,6 @@ void Console::update_congestion() {
   }
 }
 
-void Console::flush(int interrupt_fd) {
-  for (Output* output : {&out_, &err_}) {
-    while (!output->queue.empty()) {
-      pollfd entries[2] = {{output->fd, POLLOUT, 0}, {interrupt_fd, POLLIN, 0}};
-      if (poll(entries, 2, -1) < 0 && errno != EINTR) return;
-      if (entries[1].revents != 0) return drop();
-      pump(output);
-    }
-  }
-}
-
 void Console::drop() {
   for (Output* output : {&out_, &err_}) {
     if (output->queue.empty()) continue;

@@ -33,8 +33,8 @@ class Console {
   bool is_terminal(Stream stream) const { return stream == Stream::kOut ? out_.terminal : err_.terminal; }
   int columns() const;
 
-  // Waits until everything is written, or the reader is gone, or `interrupt_fd` becomes readable.
-  void flush(int interrupt_fd);
+  // Something waits to be written, which the loop does.
+  bool pending() const { return !out_.queue.empty() || !err_.queue.empty(); }
   // Throws away what is queued and what comes: nobody reads it.
   void drop();
 

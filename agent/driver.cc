@@ -93,7 +93,7 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
 int Driver::run() {
   if (Status status = prepare(); !status.ok()) {
     console_.notice(status.message());
-    console_.flush(signals_.fd());
+    flush_console();
     return status.exit_code();
   }
   while (!exit_code_) {
@@ -109,6 +109,7 @@ int Driver::run() {
 }
 
 Status Driver::prepare() {
+  signals_.watch(loop_, [this](int number) { from_signal(number); });
   if (Status status = allow_open_files(spec_.nproc, spec_.nodes.max); !status.ok()) return status;
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
@@ -118,7 +119,6 @@ Status Driver::prepare() {
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
-  signals_.watch(loop_, [this](int number) { from_signal(number); });
   auto link = Link::start(spec_.rendezvous, loop_, [this](auto event) { from_client(std::move(event)); });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
@@ -156,7 +156,15 @@ void Driver::finish() {
   sweep_strangers();
   link_->close(1s);
   link_.reset();
-  console_.flush(signals_.fd());
+  flush_console();
+}
+
+// Waits until what people are to see is written, or its reader is gone, or a signal tells us to end.
+void Driver::flush_console() {
+  const auto told = [](const Event& event) { return std::holds_alternative<event::Signal>(event); };
+  events_.clear();
+  while (console_.pending() && loop_.run_once().ok())
+    if (std::any_of(events_.begin(), events_.end(), told)) console_.drop();
 }
 
 // --- what happens
@@ -446,6 +454,7 @@ void Driver::act(const action::SendLeave& a) {
 
 // The server has no news of departures, so this last moment of the host's life is spent looking.
 void Driver::act(const action::AwaitMembers& a) {
+  if (!link_) return;  // we waited long enough
   if (link_->members() <= 1) {
     events_.push_back(event::MembersLeft{});
   } else {

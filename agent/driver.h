@@ -42,6 +42,7 @@ class Driver {
   void drain_events();
   void arm_timer();
   void finish();
+  void flush_console();
 
   // Sources of events.
   void from_client(rendezvous::ClientEvent event);

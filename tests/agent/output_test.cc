@@ -1,4 +1,8 @@
 // Workers' output from their pipes to the console and the log files: real processes.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <csignal>
 
 #include "tests/agent/agent_process.h"
@@ -60,6 +64,29 @@ TEST_CASE("a reader that has stopped reading does not make the agent deaf") {
   CHECK(job.wait() == 143);
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST_CASE(
+    "a job that is over waits for a slow reader, whatever signal arrives that does not tell it to end") {
+  Folder logs;
+  const std::string gate = (logs.path() / "gate").string();
+  REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
+  std::string command;
+  for (const auto& word : agent({"--log_dir", logs.path().string(), "--", "/usr/bin/seq", "20000"}))
+    command += word + " ";
+  // The reader begins once somebody has opened the gate.
+  Process job({"/bin/sh", "-c", command + "| { : < " + gate + "; wc -l; }"});
+  REQUIRE(eventually(
+      [&] { return slurp(logs.path() / "test/events.jsonl").find("\"end\"") != std::string::npos; }));
+  for (pid_t pid : dtrun::test::processes_with(logs.path())) {
+    const bool agent = slurp("/proc/" + std::to_string(pid) + "/cmdline").starts_with(binary(""));
+    for (int number : {SIGWINCH, SIGCHLD, SIGCONT, SIGUSR1})
+      if (agent) kill(pid, number);
+  }
+  const int opened = open(gate.c_str(), O_RDWR | O_CLOEXEC);
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "20000\n");
+  close(opened);
 }
 
 TEST_CASE("a worker that closes its output still ends with its own code") {
