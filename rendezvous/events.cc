@@ -62,9 +62,16 @@ void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& jo
   // Nobody is left of the run that was stated before, and nobody will come back: a new one may differ.
   const bool deserted = s_.members.empty() && s_.away_seats == 0 && s_.phase != Phase::kOver;
   const bool sound = !refuse_malformed(join) && !refuse_other(settings_of(join), join);
-  if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join)) s_ = State{};
+  if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join)) begin_anew();
   if (auto rejected = refusal(join)) return reject(from, *std::move(rejected));
   admit(from, generation, join);
+}
+
+// The generations count on: what the workers of the old ones set is still in the store, under their numbers.
+void Stepper::begin_anew() {
+  const std::int64_t newest = std::max(s_.generation, s_.newest_seen);
+  s_ = State{};
+  s_.newest_seen = newest;
 }
 
 // A member that missed the job's end is told now.

@@ -30,6 +30,7 @@ class Stepper {
   void on_stopped(Seat& seat, const Stopped& stopped);
   void on_finished(Seat& seat);
   void on_heartbeat(Member& member, const Heartbeat& heartbeat);
+  void begin_anew();
   bool tell_result(ConnectionId from, const Join& join);
   std::optional<Rejected> refusal(const Join& join);
   void admit(ConnectionId from, std::int64_t generation, const Join& join);

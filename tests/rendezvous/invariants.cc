@@ -1,5 +1,6 @@
 #include "tests/rendezvous/invariants.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -89,8 +90,9 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   if (next_deadline(state) <= now) return "a deadline that has passed is still due";
   if (phase_ == Phase::kOver && state.phase != Phase::kOver) return "the job went on after its end";
   // Before the first generation an empty run is forgotten, with the generation that its members had named.
-  const bool anew = state.joins == 1;  // a deserted run was replaced
-  if (had_membership_ && state.generation < generation_ && !anew) return "the generation went back";
+  const bool anew = state.joins == 1;  // a deserted run was replaced; its generations count on
+  const std::int64_t reached = anew ? std::max(state.generation, state.newest_seen) : state.generation;
+  if (had_membership_ && reached < generation_) return "the generation went back";
   const bool ahead = state.newest_seen >= state.generation - 1;  // a member came from a later one
   if (had_membership_ && state.generation > generation_ + 1 && !ahead) return "a generation was skipped";
   const int restarts = state.policy.restarts();
