@@ -11,7 +11,9 @@ namespace dtrun::rendezvous {
 namespace {
 
 // Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
-class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>, public Connection {
+class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>,
+                     public Connection,
+                     public std::enable_shared_from_this<Stream> {
  public:
   Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand)
       : id_(id),
@@ -47,14 +49,15 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
     }
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
-    if (std::exchange(known_, true))
-      strand_.post([this, event = std::move(event)] { coordinator_.received(event); });
-    else
-      strand_.post([this, event = std::move(event), self = self_] {
-        coordinator_.opened(id_, self);
-        coordinator_.received(event);
-      });
+    strand_.post([self = self_, event = std::move(event)] { self->take(event); });
     StartRead(&incoming_);
+  }
+
+  // On the strand. gRPC may say that the peer is gone while what it said last is still being read.
+  void take(const Event& event) {
+    if (gone_) return;
+    if (!std::exchange(known_, true)) coordinator_.opened(id_, shared_from_this());
+    coordinator_.received(event);
   }
 
   void OnWriteDone(bool ok) override {
@@ -77,8 +80,10 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
 
   void report_broken() {
     if (broken_.exchange(true)) return;
-    // Not `this`: the stream may be gone by then.
-    strand_.post([&coordinator = coordinator_, id = id_] { coordinator.broken(id); });
+    strand_.post([self = self_] {
+      self->gone_ = true;
+      self->coordinator_.broken(self->id_);
+    });
   }
 
   // REQUIRES: mutex_ held.
@@ -94,9 +99,12 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   Coordinator& coordinator_;
   Strand& strand_;
   v1::FromAgent incoming_;
-  bool known_ = false;  // to the coordinator, since the first message; of the reads alone
   std::atomic<bool> broken_{false};
   std::shared_ptr<Stream> self_;
+
+  // The strand's.
+  bool known_ = false;  // to the coordinator, since the first message
+  bool gone_ = false;   // it was told so
 
   std::mutex mutex_;                        // guards the rest
   std::deque<v1::FromCoordinator> outbox_;  // the front is being written

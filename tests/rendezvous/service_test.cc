@@ -238,6 +238,20 @@ TEST_CASE("a connection that is reset is made again at once") {
   CHECK(a.rejoin(milliseconds(1000)));
 }
 
+TEST_CASE("an agent that dies in the moment of its Join leaves nobody behind") {
+  const auto server = start_server();
+  RunSettings run;
+  run.max_nodes = 100;
+  for (int i = 0; i < 300; ++i) {
+    TestAgent agent(std::to_string(i), "127.0.0.1", server->port());
+    agent.join(run);
+    // From before the Join is read to after it is answered.
+    std::this_thread::sleep_for(std::chrono::microseconds(i * 5));
+    agent.kill();
+  }
+  CHECK(eventually([&] { return server->members() == 0; }));
+}
+
 TEST_CASE("close() flushes Leave, so that nobody takes a leaving agent for a lost one") {
   const auto server = start_server();
   RunSettings run;
