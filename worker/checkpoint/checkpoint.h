@@ -28,12 +28,13 @@ struct TrainState {
 // For messages about what was skipped and why.
 using Notice = std::function<void(const std::string&)>;
 
-// The newest checkpoint below output_dir whose manifest, sizes, checksums and shapes are right; a damaged one
-// is passed over with a notice that names the file and the fault. Nothing if there is none.
+// The newest checkpoint below output_dir whose manifest, sizes and checksums are right; a damaged one is
+// passed over with a notice that names the file and the fault. Nothing if there is none. Throws WorkerError,
+// EX_CONFIG, if it does not fit the network.
 std::optional<TrainState> load_newest(const std::filesystem::path& output_dir, const Network& network,
                                       const Notice& notice);
 
-// Step of what load_newest would return, verified the same way, without keeping the values.
+// Step of what load_newest would return, without keeping the values or looking whether they fit.
 std::optional<std::int64_t> newest_step(const std::filesystem::path& output_dir, const Notice& notice);
 
 // Whether there is anything that has a checkpoint's name, good or not.

@@ -30,7 +30,11 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return Json(shape).dump(); }
 
-Status not_ours(const std::string& what) { return Status(kExitConfig, what); }
+Status not_ours(const std::string& what) {
+  return Status(kExitConfig, what +
+                                 ": it is a checkpoint of another model or for other data; choose another "
+                                 "output_dir or checkpoint");
+}
 
 // The tensor called `name` with this parameter's shape.
 Result<const Tensor*> find_tensor(const Safetensors& file, const std::string& name,

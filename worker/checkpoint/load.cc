@@ -60,7 +60,8 @@ std::unique_ptr<Files> read_files(const fs::path& directory) {
   return files;
 }
 
-// The newest checkpoint for which `load` does not throw.
+// The newest checkpoint that is not damaged. One of another model is not damaged: what `load` throws then
+// goes on.
 template <typename Load>
 auto newest(const fs::path& output_dir, const Notice& notice, Load load)
     -> std::optional<decltype(load(std::int64_t{}, output_dir))> {
@@ -69,6 +70,7 @@ auto newest(const fs::path& output_dir, const Notice& notice, Load load)
     try {
       return load(entry->first, entry->second);
     } catch (const WorkerError& error) {
+      if (error.exit_code() == kExitConfig) throw;
       if (notice) notice("checkpoint " + entry->second.filename().string() + " passed over: " + error.what());
     }
   }

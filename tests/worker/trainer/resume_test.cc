@@ -123,6 +123,17 @@ TEST_CASE("checkpoints none of which is good are no reason to begin anew over th
   CHECK(job.metrics("run") == metrics);
 }
 
+TEST_CASE("a checkpoint for images of another size refuses the run and says so") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  write_idx(job.directory.path(), "train-images-idx3-ubyte", "train-labels-idx1-ubyte", kTrainSamples, 1, 32);
+  write_idx(job.directory.path(), "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", kTestSamples, 2, 32);
+  const WorkerError error = refusal(job.config("run"));
+  CHECK(error.exit_code() == kExitConfig);
+  CHECK_MESSAGE(contains(error.what(), "tensor \"fc1.weight\" has shape [50,320], this model needs [50,500]"),
+                error.what());
+}
+
 TEST_CASE("a checkpoint directory that cannot be written is told before the first step") {
   const Job job;
   const JobConfig config = job.config("run");
