@@ -22,6 +22,9 @@ constexpr Millis kProgressEvery = 1000;
 // A lost coordinator that is back this soon is not worth a line on the terminal.
 constexpr Millis kBlip = 1000;
 
+// Workers that end this soon after they were told to need no explanation why nothing happens.
+constexpr Millis kSwift = 3000;
+
 constexpr Millis kWithoutCoordinator = 30000;
 
 // This node's part of the generation is done: all its workers ended with 0, of themselves.
@@ -176,8 +179,10 @@ class Step {
     s.told_signal = e.number;
     s.told_at = now_;
     if (workers_run()) {
+      const Millis grace = s.group.kill_at ? *s.group.kill_at - now_ : s.settings.shutdown_timeout;
+      tell_why_stopping();
       print("stopping " + count(running(), "worker") + " after " + describe_signal(e.number) + " (at most " +
-            seconds(s.settings.shutdown_timeout) + "; a second signal stops at once)");
+            seconds(grace) + "; a second signal stops at once)");
       // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get what we got.
       signal_workers(s.settings.builtin ? SIGTERM : e.number);
       begin_grace();
@@ -193,6 +198,7 @@ class Step {
     if (s.ended) return;
     if (due(s.link.heartbeat_at)) heartbeat();
     if (due(s.link.tell_at)) tell_lost();
+    if (due(s.group.notice_at)) tell_why_stopping();
     if (due(s.group.kill_at)) kill_workers();
     if (due(s.group.broken_at)) cause_unknown();
     if (due(s.notice_at)) notice();
@@ -247,8 +253,21 @@ class Step {
   // The generation is over for this node: nothing of it may go on.
   void stop_workers(const std::string& reason) {
     abort_workers(reason);
-    if (!s.group.stopping) signal_workers(SIGTERM);
+    if (!s.group.stopping) {
+      signal_workers(SIGTERM);
+      s.group.why_stopping = reason;
+      s.group.notice_at = now_ + kSwift;
+    }
     begin_grace();
+  }
+
+  // Whoever waits for workers that take their time, or loses patience with them, is to know what happened.
+  void tell_why_stopping() {
+    s.group.notice_at.reset();
+    if (!workers_run() || s.group.why_stopping.empty()) return;
+    const Millis left = s.group.kill_at ? *s.group.kill_at - now_ : 0;
+    print(std::exchange(s.group.why_stopping, "") + "; " + count(running(), "worker") + " to end yet" +
+          (left > 0 ? ", killed in " + seconds(left) : ""));
   }
 
   void kill_workers() {
@@ -328,7 +347,10 @@ class Step {
     s.give_up = exit_code;
     s.give_up_reason = message;
     print(message);
-    if (workers_run()) stop_workers(message);
+    if (workers_run()) {
+      stop_workers(message);
+      s.group.why_stopping.clear();  // it is said
+    }
     settle();
   }
 
@@ -337,6 +359,7 @@ class Step {
     if (s.ended || workers_run()) return;
     s.group.kill_at.reset();
     s.group.broken_at.reset();
+    s.group.notice_at.reset();
     if (s.told_signal != 0) return leave(s.told_signal, exit_code_of_signal(s.told_signal));
     if (s.give_up) return leave(0, *s.give_up);
     if (s.job_end) return conclude();
@@ -348,7 +371,23 @@ class Step {
 
   void leave(int signal, int exit_code) {
     emit(action::SendLeave{generation(), signal});
+    const bool failed = s.group.reported && !s.group.reported->collateral;
+    if (signal != 0 && failed && s.group.assignment.node_count == 1) report_before(signal, exit_code);
     end(exit_code);
+  }
+
+  // The only node's workers failed, and a signal ended the job before the coordinator could sum that up.
+  void report_before(int signal, int exit_code) {
+    JobEnd job;
+    job.exit_code = exit_code;
+    job.reason = "stopped by " + describe_signal(signal);
+    job.first_failure = s.group.reported;
+    for (const auto& outcome : s.group.outcomes) {
+      if (outcome && !outcome->ok() && outcome->local_rank != job.first_failure->local_rank)
+        job.followers.push_back(*outcome);
+    }
+    job.restart_count = s.group.assignment.restart_count;
+    emit(action::Report{std::move(job)});
   }
 
   void close_generation() {
@@ -513,6 +552,7 @@ std::optional<Millis> next_deadline(const State& s) {
   };
   if (s.ended) return next;
   consider(s.link.heartbeat_at);
+  consider(s.group.notice_at);
   consider(s.group.kill_at);
   consider(s.group.broken_at);
   consider(s.notice_at);

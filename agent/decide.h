@@ -177,8 +177,10 @@ struct Group {
   std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect
   bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
   bool stopping = false;
-  bool aborted = false;   // told by the control protocol to end at once
-  std::set<int> signals;  // that we sent to them
+  std::string why_stopping;         // unless a signal told us to
+  std::optional<Millis> notice_at;  // say so, unless the workers have ended by then
+  bool aborted = false;             // told by the control protocol to end at once
+  std::set<int> signals;            // that we sent to them
   std::optional<Millis> kill_at;
   std::optional<Millis> broken_at;  // when to stop waiting for the cause of a broken collective
   WorkerOutcome broken;

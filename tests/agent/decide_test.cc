@@ -211,6 +211,38 @@ TEST_CASE("a second signal cuts the grace short, the same one delivered twice do
   CHECK(s.exits(0, 0, SIGKILL) == Trace{"leave 15", "end 143"});
 }
 
+TEST_CASE("whoever waits for workers that take their time is told why they are being stopped") {
+  Scenario s(external());
+  s.joins();
+  s.exits(1, 3);
+  s.passes(3000);
+  CHECK(s.printed == Trace{"rank 3 ended with exit code 3; 1 worker to end yet, killed in 27 s"});
+  CHECK(s.happens(event::StopOrder{1, "rank 3 on b failed (exit code 3)"}).empty());
+  s.passes(20000);
+  CHECK(s.printed.size() == 1);
+}
+
+TEST_CASE("a signal while a failed job's workers are being stopped does not hide the failure") {
+  Scenario s(external());
+  s.joins(1, 0, 1);
+  s.exits(1, 3);
+  s.now = 1000;
+  CHECK(s.happens(event::Signal{SIGINT}) == Trace{"signal 2"});
+  CHECK(s.printed == Trace{"rank 3 ended with exit code 3; 1 worker to end yet, killed in 29 s",
+                           "stopping 1 worker after SIGINT (at most 29 s; a second signal stops at once)"});
+  CHECK(s.exits(0, 0, SIGTERM) == Trace{"leave 2", "report r3 code 3", "end 130"});
+}
+
+TEST_CASE(
+    "where other nodes may know an earlier failure, a signal ends a node without naming its own as first") {
+  Scenario s(external());
+  s.joins(1, 0, 2);
+  s.exits(1, 3);
+  s.happens(event::Signal{SIGINT});
+  CHECK(s.printed.front() == "rank 3 ended with exit code 3; 1 worker to end yet, killed in 30 s");
+  CHECK(s.exits(0, 0, SIGTERM) == Trace{"leave 2", "end 130"});
+}
+
 TEST_CASE("a signal during the rendezvous ends dtrun at once") {
   Scenario s(builtin());
   s.happens(event::Connected{});
