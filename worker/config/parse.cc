@@ -136,7 +136,10 @@ template <typename Integer>
 std::string assign_integer(const Json& value, const Option& option, Integer* field) {
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    if (number == std::floor(number) && std::abs(number) < 1e15) {
+    // JSON's integers beyond 64 bits are read as such a number too.
+    if (std::abs(number) >= 1e15)
+      return shown(value) + " is out of an integer's range" + allowed_note(option);
+    if (number == std::floor(number)) {
       return "found " + shown(value) + ", wanted an integer: write " +
              std::to_string(static_cast<std::int64_t>(number)) + allowed_note(option);
     }

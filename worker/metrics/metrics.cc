@@ -6,12 +6,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <string_view>
 
 #include "worker/base/error.h"
+#include "worker/metrics/rewind.h"
 
 namespace dtrun::worker {
 
@@ -32,68 +30,18 @@ double now() {
          1000;
 }
 
-// Whether a line stays when the run goes on after `resume_step`. The end of a run that goes on is none.
-bool keeps(std::string_view line, std::int64_t resume_step) {
-  const Json json = Json::parse(line, nullptr, false);
-  if (!json.is_object() || json.value("event", Json()) == "end") return false;
-  const Json step = json.value("step", Json());
-  return !step.is_number_integer() || step.get<std::int64_t>() <= resume_step;
-}
-
-bool is_evaluation_of(std::string_view line, std::int64_t step) {
-  const Json json = Json::parse(line, nullptr, false);
-  return json.is_object() && json.value("event", Json()) == "eval" && json.value("step", Json()) == step;
-}
-
-// The lines to keep of `text`; what follows the last newline is torn.
-struct Kept {
-  std::string text;
-  bool evaluated = false;  // there is an evaluation of the step itself among them
-};
-
-Kept kept_lines(std::string_view text, std::int64_t resume_step) {
-  Kept kept;
-  while (!text.empty()) {
-    const std::size_t newline = text.find('\n');
-    if (newline == std::string_view::npos) break;
-    if (keeps(text.substr(0, newline), resume_step)) {
-      kept.text += text.substr(0, newline + 1);
-      kept.evaluated = kept.evaluated || is_evaluation_of(text.substr(0, newline), resume_step);
-    }
-    text.remove_prefix(newline + 1);
-  }
-  return kept;
-}
-
-// Returns whether the file holds an evaluation of `resume_step`.
-bool rewind(const fs::path& path, std::int64_t resume_step) {
-  std::error_code missing;
-  if (!fs::exists(path, missing)) return false;
-  std::ostringstream stream;
-  if (const std::ifstream file(path, std::ios::binary); file) stream << file.rdbuf();
-  const std::string text = stream.str();
-  const Kept kept = kept_lines(text, resume_step);
-  if (kept.text == text) return kept.evaluated;
-
-  const fs::path scratch = path.string() + ".tmp";
-  std::ofstream out(scratch, std::ios::binary | std::ios::trunc);
-  out << kept.text;
-  out.close();
-  if (!out) fail("write", scratch, std::strerror(errno));
-  std::error_code error;
-  fs::rename(scratch, path, error);
-  if (error) fail("replace", path, error.message());
-  return kept.evaluated;
-}
-
 class FileMetrics : public MetricsWriter {
  public:
-  // `evaluated_step`: a step whose evaluation the file holds already; -1: none.
-  FileMetrics(fs::path path, std::int64_t evaluated_step)
-      : path_(std::move(path)),
-        evaluated_step_(evaluated_step),
-        file_(open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
+  FileMetrics(fs::path path, std::int64_t resume_step)
+      : path_(std::move(path)), file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
     if (file_ < 0) fail("open", path_, std::strerror(errno));
+    const Rewound rewound = rewind_metrics(file_, resume_step);
+    if (rewound.error == 0) {
+      evaluated_step_ = rewound.evaluated ? resume_step : -1;
+      return;
+    }
+    close(file_);
+    fail("take back to the step of the checkpoint", path_, std::strerror(rewound.error));
   }
   ~FileMetrics() override { close(file_); }
 
@@ -137,8 +85,8 @@ class FileMetrics : public MetricsWriter {
   }
 
   const fs::path path_;
-  const std::int64_t evaluated_step_;
   const int file_;
+  std::int64_t evaluated_step_ = -1;  // a step whose evaluation the file held when it was opened; -1: none
 };
 
 }  // namespace
@@ -148,8 +96,7 @@ std::unique_ptr<MetricsWriter> open_metrics(const fs::path& output_dir, std::int
   std::error_code error;
   fs::create_directories(output_dir, error);
   if (error) fail("create the directory", output_dir, error.message());
-  const bool evaluated = rewind(path, resume_step);
-  return std::make_unique<FileMetrics>(path, evaluated ? resume_step : -1);
+  return std::make_unique<FileMetrics>(path, resume_step);
 }
 
 }  // namespace dtrun::worker

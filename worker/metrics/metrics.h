@@ -36,8 +36,8 @@ class MetricsWriter {
 };
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
-// are dropped first, by writing the kept lines to a new file and renaming it. An evaluation of `resume_step`
-// that is in the file already is not written a second time. Throws WorkerError, EX_CONFIG.
+// are dropped first. An evaluation of `resume_step` that is in the file already is not written a second time.
+// Throws WorkerError, EX_CONFIG.
 std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir,
                                             std::int64_t resume_step);
 

@@ -167,6 +167,8 @@ void Trainer::begin() {
                data_.train->size(), schedule_.total_steps(),
                place_.world_size == 1 ? "1 worker" : std::to_string(place_.world_size) + " workers",
                lanes_.size() == 1 ? "1 lane" : std::to_string(lanes_.size()) + " lanes");
+  if (!start.resumed && place_.generation > 1)
+    spdlog::warn("no node holds a checkpoint of this run; it begins again");
   if (!start.resumed) return;
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";

@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "tests/worker/io/network_example.h"
 #include "tests/worker/io/temporary.h"
@@ -58,6 +60,26 @@ TEST_CASE(
   }
   CHECK(entries(output.path() / "checkpoints") == 1);
   CHECK(same(*load_newest(output.path(), network, nullptr), example_state(100)));
+}
+
+TEST_CASE("a checkpoint that failed in the background is told of without another one being saved") {
+  const TemporaryDirectory output;
+  const auto saver = make_background_saver(output.path(), example_network(), 1);
+  saver->check();
+  const SmallFiles small(10);
+  saver->save(example_state(100));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::string message;
+  while (message.empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    try {
+      saver->check();
+    } catch (const WorkerError& error) {
+      message = error.what();
+    }
+  }
+  CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
+  saver->wait();  // told once
 }
 
 TEST_CASE("a model that cannot be written in full leaves the older one as it was") {

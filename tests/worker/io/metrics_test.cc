@@ -99,7 +99,46 @@ TEST_CASE("a torn last line and lines that are no objects are dropped, foreign o
   write_text(metrics.path(), "{\"step\":1}\nnoise\n{\"note\":\"mine\"}\n[1]\n{\"event\":\"train\",\"st");
   metrics.open(1);
   CHECK(read_text(metrics.path()) == "{\"step\":1}\n{\"note\":\"mine\"}\n");
-  CHECK_FALSE(std::filesystem::exists(metrics.path().string() + ".tmp"));
+}
+
+TEST_CASE("what somebody else wrote behind the lines that are dropped stays, in its order") {
+  Metrics metrics;
+  metrics.open(0);
+  write_text(
+      metrics.path(),
+      "{\"step\":1}\n{\"step\":2}\n{\"n\":1}\n{\"event\":\"eval\",\"step\":2}\n{\"step\":3}\n{\"n\":2}\n"
+      "{\"step\":4}\n{\"n\":3}\n");
+  CHECK(metrics.open(2)->was_evaluated());
+  const std::string kept =
+      "{\"step\":1}\n{\"step\":2}\n{\"n\":1}\n{\"event\":\"eval\",\"step\":2}\n{\"n\":2}\n{\"n\":3}\n";
+  CHECK(read_text(metrics.path()) == kept);
+  CHECK_FALSE(metrics.open(3)->was_evaluated());
+  CHECK(read_text(metrics.path()) == kept);
+}
+
+TEST_CASE("a line is found wherever it lies and however long it is") {
+  for (const int length : {10, 60000, 65500, 65536, 65537, 200000}) {
+    Metrics metrics;
+    metrics.open(0);
+    const std::string padding(static_cast<std::size_t>(length), 'x');
+    std::string text, kept;
+    for (int step = 1; step <= 9; ++step) {
+      text += R"({"event":"train","step":)" + std::to_string(step) + R"(,"pad":")" + padding + "\"}\n";
+      if (step == 4) kept = text;
+    }
+    write_text(metrics.path(), text + "{\"torn\":\"" + padding);
+    metrics.open(4);
+    CHECK(read_text(metrics.path()) == kept);
+  }
+}
+
+TEST_CASE("what precedes the step from which a run goes on is not even looked at") {
+  Metrics metrics;
+  metrics.open(0);
+  const std::string kept = "dropped if it were read\n{\"step\":5}\n{\"step\":6}\n";
+  write_text(metrics.path(), kept + "{\"step\":7}\n");
+  metrics.open(6);
+  CHECK(read_text(metrics.path()) == kept);
 }
 
 TEST_CASE("a metrics file that cannot be opened is a config error that names it") {

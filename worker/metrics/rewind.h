@@ -1,0 +1,18 @@
+// Takes a metrics file back to the step from which its run goes on. Reads from the end and only as far as it
+// has to: a long run's file may have gigabytes, and all ranks wait for rank 0.
+#pragma once
+
+#include <cstdint>
+
+namespace dtrun::worker {
+
+struct Rewound {
+  int error = 0;           // errno of what failed; the file is as it was, or shorter
+  bool evaluated = false;  // an evaluation of the step itself is among the lines that stay
+};
+
+// Drops what follows the last line of a step before `resume_step`, except for lines of that step and lines
+// that are somebody else's (objects without a step). `fd`: open for reading and appending.
+Rewound rewind_metrics(int fd, std::int64_t resume_step);
+
+}  // namespace dtrun::worker
