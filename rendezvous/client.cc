@@ -26,6 +26,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAnswerTimeout{10000};
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
+// Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
+constexpr int kSilentIsPermanent = 2;
 constexpr milliseconds kFirstBackOff{50};
 constexpr milliseconds kLongestBackOff{2000};
 
@@ -90,6 +92,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void on_connected();
   void on_received(v1::FromCoordinator message);
   std::shared_ptr<KvCalls> kv_calls();
+  Attempt silent();
   Attempt something_else(const std::string& what) const;
   std::string counterpart() const { return separate_.load() ? "store" : "coordinator"; }
 
@@ -101,6 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // The thread's.
   std::optional<Clock::time_point> unknown_since_;
+  int silent_attempts_ = 0;
   bool ever_connected_ = false;
 
   std::mutex mutex_;  // guards the next five
@@ -192,7 +196,7 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
     case Answer::kOther:
       return something_else("it does not speak gRPC");
     case Answer::kSilent:
-      if (!ever_connected_) return something_else("it accepts connections but says nothing");
+      if (!ever_connected_) return silent();
       break;
     case Answer::kHttp2:
     case Answer::kGone:
@@ -201,6 +205,16 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
   return {false,
           unavailable("the " + counterpart() + " at " + endpoint_ + " does not answer" +
                       in_brackets(status.error_message(), options_.heartbeat_timeout)),
+          false};
+}
+
+Core::Attempt Core::silent() {
+  if (++silent_attempts_ >= kSilentIsPermanent)
+    return something_else("it accepts connections but says nothing");
+  return {false,
+          unavailable("what listens on " + endpoint_ +
+                      " accepts connections but says nothing: a coordinator that stands still, or something "
+                      "else"),
           false};
 }
 

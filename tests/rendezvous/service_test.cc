@@ -411,13 +411,26 @@ TEST_CASE("a web server on the endpoint is told from a coordinator") {
   CHECK(failure->why.message().find("something else than a dtrun coordinator") != std::string::npos);
 }
 
-TEST_CASE("something that accepts and says nothing is told from a coordinator") {
+TEST_CASE("something that accepts and says nothing is told from a coordinator that stands still") {
+  const auto server = start_server();
+  test::Relay relay(server->port());
+  relay.freeze();
   Listener listener;
   TestAgent a("a", "127.0.0.1", listener.port());
+  TestAgent b("b", "127.0.0.1", relay.port());
+  for (TestAgent* agent : {&a, &b}) {
+    const auto failure = agent->next<Disconnected>();
+    REQUIRE(failure);
+    CHECK_FALSE(failure->permanent);
+    CHECK(failure->why.message().find("says nothing") != std::string::npos);
+  }
+  relay.thaw();
+  b.join({});
+  CHECK(b.hear(From::kAssignment));
   const auto failure = a.next<Disconnected>();
   REQUIRE(failure);
   CHECK(failure->permanent);
-  CHECK(failure->why.message().find("says nothing") != std::string::npos);
+  CHECK(failure->why.message().find("something else than a dtrun coordinator") != std::string::npos);
 }
 
 TEST_CASE("a name that does not resolve is named") {
