@@ -10,6 +10,11 @@ Signals::Signals() {
   sigaction(SIGHUP, nullptr, &hangup);
   hangup_ignored_ = hangup.sa_handler == SIG_IGN;
 
+  // Who started us may have ignored it, as some supervisors do: then children vanish, and their exit codes.
+  struct sigaction fallback {};
+  fallback.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &fallback, nullptr);
+
   sigset_t blocked;
   sigfillset(&blocked);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF})

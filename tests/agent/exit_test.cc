@@ -37,6 +37,14 @@ TEST_CASE("each signal that ends a worker is named and becomes 128+N") {
   }
 }
 
+TEST_CASE("exit codes arrive also where whoever started dtrun ignored that children end") {
+  for (const char* ignored : {"CHLD", "CHLD,TERM,INT,HUP,QUIT,PIPE"}) {
+    std::vector<std::string> argv = agent({"--", "/bin/sh", "-c", "exit 5"});
+    argv.insert(argv.begin(), {"env", std::string("--ignore-signal=") + ignored});
+    CHECK(Process(argv).wait() == 5);
+  }
+}
+
 TEST_CASE("a program that does not exist is named, is 127, and is not tried again") {
   Process job(agent({"--nproc", "2", "--max_restarts", "3", "--", "no-such-program"}));
   CHECK(job.wait() == 127);
