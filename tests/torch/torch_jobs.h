@@ -21,16 +21,19 @@ inline const std::string kScripts = DTRUN_SOURCE_DIR "/tests/torch/scripts/";
 // Importing torch takes seconds, on a busy machine many.
 inline constexpr Process::Duration kLong{240000};
 
-// Ends the program with 77, which ctest shows as skipped, if there is none.
+// Ends the program with 77, which ctest shows as skipped, if there is none. Debian 13's cannot be used: built
+// without libuv, it fails to make its own store unless told, under torchrun as under dtrun.
 inline const std::string& python_with_torch() {
   static const std::string python = [] {
     const char* chosen = std::getenv("DTRUN_TEST_PYTHON");
     std::string candidate = chosen != nullptr ? chosen : "/usr/bin/python3";
-    Process probe(
-        {candidate, "-c", "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"});
+    Process probe({candidate, "-c",
+                   "import torch.distributed as d; d.TCPStore('127.0.0.1', 0, 1, True); "
+                   "raise SystemExit(not d.is_gloo_available())"});
     if (probe.wait(kLong) == 0) return candidate;
-    std::printf("skipped: %s has no PyTorch with gloo (scripts/setup --bench, or DTRUN_TEST_PYTHON)\n",
-                candidate.c_str());
+    std::printf(
+        "skipped: %s has no PyTorch with a store and gloo (scripts/setup --bench, or DTRUN_TEST_PYTHON)\n",
+        candidate.c_str());
     std::exit(77);
   }();
   return python;
