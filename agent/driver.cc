@@ -213,6 +213,8 @@ void Driver::from_signal(int number) {
       return told_to_end(number);
     case SIGUSR1:
     case SIGUSR2:
+      if (trainer_ != nullptr) return;  // it has no use for them, and would die of them
+      [[fallthrough]];
     case SIGCONT:
       for (auto& [serial, worker] : workers_) worker->signal_group(number);
       return;

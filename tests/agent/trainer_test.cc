@@ -38,6 +38,16 @@ TEST_CASE("a worker's own words about its failure are the report's, and bad inpu
   CHECK(job.err().find("restart 1 of 3") == std::string::npos);
 }
 
+TEST_CASE("signals for which the built-in trainer has no use do not kill it") {
+  Folder logs;
+  Process job(trainer_agent({"--log_dir", logs.path().string()}), mode("slow"));
+  REQUIRE(eventually(
+      [&] { return slurp(logs.path() / "test/events.jsonl").find("worker_started") != std::string::npos; }));
+  job.signal(SIGUSR1);
+  job.signal(SIGUSR2);
+  CHECK(job.wait() == 0);
+}
+
 TEST_CASE("a collective that broke without a visible cause ends the job after a while") {
   Process job(trainer_agent({"--nproc", "2"}), mode("broken"));
   CHECK(job.wait() == 76);
