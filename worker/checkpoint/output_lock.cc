@@ -54,7 +54,8 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
                                        "; choose an output_dir that can be written");
   }
   const int error = lock(fd_, std::chrono::steady_clock::now() + patience);
-  if (error == 0) sign(fd_);
+  held_ = error == 0;
+  if (held_) sign(fd_);
   if (error != EWOULDBLOCK) return;
   const std::string holder = text_of(fd_);
   close(fd_);

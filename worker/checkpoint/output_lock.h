@@ -1,5 +1,6 @@
-// One run at a time writes an output directory: its rank 0 holds a lock file there for as long as it lives.
-// The kernel lets go of it however the process ends, so a dead run never stands in the way.
+// One run at a time writes an output directory: its rank 0 (on a node with a disk of its own, the node's
+// first rank) holds a lock file there for as long as it lives. The kernel lets go of it however the process
+// ends, so a dead run never stands in the way.
 #pragma once
 
 #include <chrono>
@@ -15,9 +16,11 @@ class OutputLock {
   OutputLock(const std::filesystem::path& output_dir, std::chrono::milliseconds patience);
   ~OutputLock();
   OutputLock(const OutputLock&) = delete;
+  bool held() const { return held_; }  // false where the file system knows no locks
 
  private:
   int fd_;
+  bool held_ = false;
 };
 
 }  // namespace dtrun::worker

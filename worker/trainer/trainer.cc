@@ -57,6 +57,8 @@ class Trainer {
 
  private:
   void begin();
+  void begin_writing(const ResumePoint& start);
+  bool has_own_disk();
   void report_drift(const ResumePoint& start);
   bool one_step();
   void log_step(double learning_rate, double norm);
@@ -64,6 +66,8 @@ class Trainer {
   bool evaluate_now();
   void look_for_divergence(double loss);
   bool parameters_are_finite() const;
+  template <typename Action>
+  void with_saver(Action action);
   void save_now();
   void save_last();
   Outcome stop_here();
@@ -90,9 +94,9 @@ class Trainer {
   GradientStep gradient_step_;
   StopVote stop_vote_;
   const std::unique_ptr<Optimizer> optimizer_;
-  std::optional<OutputLock> output_lock_;   // rank 0's
+  std::optional<OutputLock> output_lock_;   // of whoever has a saver
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
-  std::unique_ptr<BackgroundSaver> saver_;  // rank 0's
+  std::unique_ptr<BackgroundSaver> saver_;  // rank 0's, and one on each node with a disk of its own
 
   // The state of the run: the same on every rank between steps.
   std::int64_t step_ = 0;  // optimizer steps done
@@ -132,7 +136,7 @@ Outcome Trainer::run() {
   clock_.restart();
   if (evaluation_is_missing() && !evaluate_now()) return stop_here();
   while (!at_end()) {
-    if (saver_) saver_->check();
+    with_saver([&] { saver_->check(); });
     if (one_step()) return stop_here();
     if (every(train_.eval_steps) && !at_end() && !evaluate_now()) return stop_here();
     if (every(train_.save_steps) && !at_end()) save_now();
@@ -155,14 +159,31 @@ void Trainer::begin() {
   step_ = start.state.step;
   parameters_ = std::move(start.state.parameters);
   optimizer_->slots = std::move(start.state.optimizer);
-  if (!is_writer()) return;
+  if (is_writer()) begin_writing(start);
+  if (is_writer() || has_own_disk()) {
+    saver_ = make_background_saver(config_.output_dir, network_, train_.save_total_limit);
+  }
+}
 
+// Whether this rank speaks for a node that does not share rank 0's file system. Such a node keeps checkpoints
+// too: rank 0's may be the one that is lost, and its disk with it. Rank 0 has locked its directory by now.
+bool Trainer::has_own_disk() {
+  if (place_.local_rank != 0) return false;
+  try {
+    output_lock_.emplace(config_.output_dir, std::chrono::milliseconds(0));
+    return output_lock_->held();
+  } catch (const WorkerError& error) {
+    spdlog::debug("this rank keeps no checkpoints: {}", error.what());
+    return false;
+  }
+}
+
+void Trainer::begin_writing(const ResumePoint& start) {
   const Status writable = check_output_dir(config_.output_dir);
   if (!writable.ok()) throw WorkerError(writable.exit_code(), writable.message());
   const std::string_view text = config_json_;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
   metrics_ = open_metrics(config_.output_dir, step_);
-  saver_ = make_background_saver(config_.output_dir, network_, train_.save_total_limit);
   spdlog::info("{}: {} parameters, {} training samples, {} steps, {} x {}", config_.model.type, network_.size,
                data_.train->size(), schedule_.total_steps(),
                place_.world_size == 1 ? "1 worker" : std::to_string(place_.world_size) + " workers",
@@ -313,37 +334,50 @@ bool Trainer::parameters_are_finite() const {
   return std::ranges::all_of(parameters_, [](float value) { return std::isfinite(value); });
 }
 
+// Without rank 0's checkpoints the run is worth nothing; those of other nodes are a reserve.
+template <typename Action>
+void Trainer::with_saver(Action action) {
+  if (!saver_) return;
+  try {
+    action();
+  } catch (const WorkerError& error) {
+    if (is_writer()) throw;
+    spdlog::warn("this node keeps no more checkpoints: {}", error.what());
+    saver_.reset();
+  }
+}
+
 // A checkpoint of a diverged model is of no use, and would push out those that are.
 void Trainer::save_now() {
-  if (!saver_ || !parameters_are_finite()) return;
-  spdlog::debug("step {}: checkpoint", step_);
-  saver_->save(snapshot());
+  if (!parameters_are_finite()) return;
+  with_saver([&] { saver_->save(snapshot()); });
 }
 
 // The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
 void Trainer::save_last() {
-  saver_->wait();
-  save_checkpoint(config_.output_dir, network_, snapshot(),
-                  parameters_are_finite() ? train_.save_total_limit : 0);
+  with_saver([&] {
+    saver_->wait();
+    save_checkpoint(config_.output_dir, network_, snapshot(),
+                    parameters_are_finite() ? train_.save_total_limit : 0);
+  });
 }
 
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
 // worker's end for the whole group's.
 Outcome Trainer::stop_here() {
   report(Phase::kSaving);
-  if (is_writer()) {
-    save_last();
+  save_last();
+  if (is_writer())
     spdlog::info("stopped after step {} of {}; checkpoint saved", step_, schedule_.total_steps());
-  }
   collective_.barrier();
   return Outcome::kStopped;
 }
 
 void Trainer::finish() {
-  if (!is_writer()) return;
-  report(Phase::kSaving);
   const double seconds = seconds_since(start_);
+  report(Phase::kSaving);
   save_last();
+  if (!is_writer()) return;
   const std::string model = save_model(config_.output_dir, network_, parameters_).string();
   const std::string sha256 = parameters_sha256(network_, parameters_);
   metrics_->write(EndMetrics{step_, sha256});

@@ -2,6 +2,7 @@
 #include "worker/trainer/resume.h"
 
 #include "tests/worker/trainer/jobs.h"
+#include "worker/checkpoint/layout.h"
 
 namespace dtrun::worker {
 namespace {
@@ -23,6 +24,50 @@ TEST_CASE("a checkpoint that only another rank's disk holds is sent to all") {
     REQUIRE(train(setup, load_datasets(mine), collective, link) == Outcome::kCompleted);
   });
   CHECK(job.model("empty") == job.model("whole"));
+}
+
+// Each rank as the only one of a node that has the directory of that name.
+void run_on_nodes(const Job& job, const std::vector<std::string>& outputs, int stop_at, Outcome outcome,
+                  std::int64_t generation = 1) {
+  run_as_threads(static_cast<int>(outputs.size()), [&](Collective& collective) {
+    TestLink link(stop_at);
+    const JobConfig config = job.config(outputs[collective.rank()]);
+    const TrainerSetup setup{config, {collective.rank(), collective.size(), 0, generation}, 1};
+    REQUIRE(train(setup, load_datasets(config), collective, link) == outcome);
+  });
+}
+
+TEST_CASE("a node with a disk of its own keeps checkpoints, and goes on when rank 0's node is lost") {
+  const Job job;
+  run_job(job.config("whole"), 1);
+  const fs::path kept = job.directory.path() / "second/checkpoints";
+  run_on_nodes(job, {"first", "second"}, 12, Outcome::kStopped);
+  REQUIRE(fs::exists(kept / "step-00000005"));
+  fs::remove_all(job.directory.path() / "first");
+  fs::remove_all(list_checkpoints(job.directory.path() / "second").rbegin()->second);  // as after a crash
+  run_on_nodes(job, {"second"}, -1, Outcome::kCompleted, 2);
+  CHECK(job.model("second") == job.model("whole"));
+}
+
+TEST_CASE("what rank 0's node has is enough where another node's directory cannot be written") {
+  const Job job;
+  run_job(job.config("whole"), 1);
+  std::ofstream(job.directory.path() / "file") << "in the way";
+  run_on_nodes(job, {"first", "file/second"}, -1, Outcome::kCompleted);
+  CHECK(job.model("first") == job.model("whole"));
+
+  fs::create_directories(job.directory.path() / "second");
+  std::ofstream(job.directory.path() / "second/checkpoints") << "in the way";
+  run_on_nodes(job, {"third", "second"}, -1, Outcome::kCompleted);
+  CHECK(job.model("third") == job.model("whole"));
+}
+
+TEST_CASE("nodes that share rank 0's directory leave the checkpoints to it") {
+  const Job job;
+  run_job(job.config("whole"), 1);
+  run_on_nodes(job, {"shared", "shared", "shared"}, -1, Outcome::kCompleted);
+  CHECK(job.model("shared") == job.model("whole"));
+  CHECK(list_checkpoints(job.directory.path() / "shared").size() == 3);
 }
 
 TEST_CASE("a finished run started again ends at once with the same model") {
