@@ -41,7 +41,8 @@ struct Dialled {
   bool unresolved = false;    // the name is unknown
 };
 
-// Resolves the host and connects to the first of its addresses that accepts.
+// Resolves the host and connects to the first of its addresses that accepts, within `timeout` of its
+// resolution.
 Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
              const Interrupt& interrupt);
 
@@ -49,7 +50,7 @@ Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeou
 enum class Answer {
   kHttp2,   // a SETTINGS frame: a gRPC server, or something close to it
   kOther,   // anything else
-  kSilent,  // nothing within the time
+  kSilent,  // nothing within the time, which begins when it has accepted
   kGone,    // nobody accepts, or hangs up at once: a coordinator may be just going or coming
 };
 Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
