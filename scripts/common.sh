@@ -3,12 +3,13 @@
 # Sourced, not run. Leaves the caller in the repository's root.
 
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+self=$(readlink -f "$0")  # before the change of folder: it may be a relative path
 cd "$root" || exit
 
 say() { printf 'dtrun: %s\n' "$*" >&2; }
 
-# The comment at the top of a script is its help.
-help_of() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p;}' "$1"; }
+# The comment at the top of the script that runs is its help.
+show_help() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p;}' "$self"; }
 
 # quietly LOG COMMAND…: the output goes to LOG, and is shown (its last lines) only if the command fails.
 quietly() {
