@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 
 namespace dtrun::agent {
@@ -43,6 +44,12 @@ std::string fitting(std::string_view line, int columns) {
   return text;
 }
 
+// A terminal without escape sequences, as an editor's shell window.
+bool is_dumb() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) == "dumb";
+}
+
 bool writable(int fd) {
   pollfd entry{fd, POLLOUT, 0};
   return poll(&entry, 1, 0) > 0;
@@ -59,7 +66,11 @@ std::size_t portion(std::string_view text, bool regular) {
 }  // namespace
 
 Console::Console(Loop& loop, std::function<void(bool)> congestion)
-    : loop_(loop), congestion_(std::move(congestion)), out_{STDOUT_FILENO}, err_{STDERR_FILENO} {
+    : loop_(loop),
+      congestion_(std::move(congestion)),
+      out_{STDOUT_FILENO},
+      err_{STDERR_FILENO},
+      dumb_(is_dumb()) {
   for (Output* output : {&out_, &err_}) {
     struct stat info {};
     output->terminal = isatty(output->fd) == 1;
@@ -80,7 +91,7 @@ int Console::columns() const {
 
 void Console::write(Stream stream, std::string_view lines) {
   const bool above = !bottom_.empty() && shares_terminal(stream);
-  if (above) push(&err_, kClearLine);
+  if (above) push(&err_, clearing());
   push(stream == Stream::kOut ? &out_ : &err_, lines);
   if (above) push(&err_, bottom_);
 }
@@ -108,8 +119,17 @@ void Console::set_unfinished(const void* owner, std::string_view line) {
 void Console::redraw() {
   const std::string& bottom = bar_.empty() ? unfinished_ : bar_;
   if (bottom == bottom_) return;
+  const std::string clear = clearing();
   bottom_ = bottom;
-  push(&err_, kClearLine + bottom_);
+  push(&err_, clear + bottom_);
+}
+
+// What removes the bottom line and leaves the cursor at its beginning.
+std::string Console::clearing() const {
+  if (!dumb_) return kClearLine;
+  int width = 0;
+  for (const char c : bottom_) width += width_of(static_cast<unsigned char>(c));
+  return "\r" + std::string(static_cast<std::size_t>(width), ' ') + "\r";
 }
 
 void Console::push(Output* output, std::string_view text) {

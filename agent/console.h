@@ -54,12 +54,14 @@ class Console {
   bool write_some(Output* output);
   void update_congestion();
   void redraw();
+  std::string clearing() const;
   bool shares_terminal(Stream stream) const { return stream == Stream::kErr || out_.terminal; }
 
   Loop& loop_;
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;
+  const bool dumb_;  // the terminal knows no escape sequences
   std::string bar_, unfinished_;
   const void* unfinished_owner_ = nullptr;
   Loop::Clock::time_point unfinished_at_;

@@ -1,4 +1,5 @@
 // dtrun: reads the command line, makes the plan, runs the agent.
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,8 +13,10 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "cmd/answer.h"
 #include "cmd/launch_plan.h"
 #include "cmd/options.h"
+#include "cmd/plan_json.h"
 #include "cmd/status_command.h"
 #include "cmd/store_command.h"
 #include "proto/log.h"
@@ -34,10 +37,14 @@ int fail(const Status& status) {
   return status.exit_code();
 }
 
-// What was asked for, to standard output. A full disk there is a failure like any other.
-int answer(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return kExitOk;
-  return fail(errno_status(kExitSoftware, "standard output", errno));
+// Whoever closed a standard stream gets its end or an error there, and not what opens a file first: a worker
+// would read a socket of ours, and lines would be written to it. Before any other constructor, since gRPC's
+// open files.
+[[gnu::constructor(101)]] void hold_standard_streams() {
+  int fd = 0;
+  while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
+  }
+  close(fd);
 }
 
 int run(int argc, char** argv) {
@@ -49,13 +56,13 @@ int run(int argc, char** argv) {
   }
   Result<cmd::ParsedCommandLine> parsed = cmd::parse_command_line(arguments, environment, terminal_columns());
   if (!parsed.ok()) return fail(parsed.status());
-  if (parsed.value().answer) return answer(parsed.value().answer->text);
+  if (parsed.value().answer) return cmd::answer(parsed.value().answer->text);
 
   set_up_log("dtrun");
   const auto notice = [](const std::string& text) { std::fprintf(stderr, "dtrun: %s\n", text.c_str()); };
   Result<JobSpec> spec = cmd::make_job_spec(parsed.value().options, cmd::this_machine(), environment, notice);
   if (!spec.ok()) return fail(spec.status());
-  if (parsed.value().options.flag("dry_run")) return answer(cmd::describe_plan(spec.value()));
+  if (parsed.value().options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.value().program);
       trainer && access(trainer->worker_binary.c_str(), X_OK) != 0) {
     return fail(errno_status(kExitSoftware, trainer->worker_binary.string(), errno)

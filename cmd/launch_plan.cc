@@ -29,9 +29,12 @@ Result<int> parse_nproc(const Given& given, int cpus, int gpus) {
     if (gpus > 0) return gpus;
     return usage(quoted(given) + ": no GPU that can be used on this machine; use cpu, auto or a number");
   }
-  return parse_int(given, 1, "a number of workers (1 or more), auto, cpu or gpu");
+  return parse_count(
+      given, kMaxWorkersPerNode,
+      "a number of workers (1 to " + std::to_string(kMaxWorkersPerNode) + "), auto, cpu or gpu");
 }
 
+// A file may have no end (/dev/zero): a few bytes more than a config may have are enough to refuse it.
 Result<std::string> read_file(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -42,10 +45,14 @@ Result<std::string> read_file(const std::string& path) {
     return errno_status(kExitNoInput, path, errno)
         .within("cannot read the config (see configs/ for examples)");
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  std::string text(worker::kLargestConfig + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (file.bad()) return errno_status(kExitNoInput, path, errno).within("cannot read the config");
+  return text;
 }
+
+constexpr int kMaxLanes = 4096;  // threads of one worker
 
 // torchrun's run_path: the script sees itself as the main module and the first argument.
 constexpr char kRunPath[] =
@@ -89,7 +96,7 @@ class Planner {
     ExternalProgram program{options_.program};
     const bool module = options_.flag("module"), run_path = options_.flag("run_path");
     if (module && options_.flag("no_python")) return usage("--module and --no_python exclude each other");
-    const bool script = !options_.program_is_verbatim && program.argv[0].ends_with(".py");
+    const bool script = program.argv[0].ends_with(".py");
     if (module || run_path || (script && !options_.flag("no_python"))) {
       const char* python = environment_("PYTHON_EXEC");
       std::vector<std::string> prefix{python && *python ? python : "python3", "-u"};
@@ -179,7 +186,8 @@ class Planner {
                  ? 1
                  : std::max(1, machine_.cpus / spec_.nproc);
     if (const auto lanes = given("lanes"); lanes && lanes->value != "auto") {
-      Result<int> count = parse_int(*lanes, 1, "a number of lanes (1 or more) or auto");
+      Result<int> count = parse_count(*lanes, kMaxLanes,
+                                      "a number of lanes (1 to " + std::to_string(kMaxLanes) + ") or auto");
       if (!count.ok()) return count.status();
       lanes_ = count.value();
       if (!config_) notice_(quoted(*lanes) + " has no effect: only the built-in trainer has lanes");
@@ -334,44 +342,6 @@ class Planner {
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
                               const Notice& notice) {
   return Planner(options, machine, environment, notice).plan();
-}
-
-std::string describe_plan(const JobSpec& spec) {
-  using Json = nlohmann::ordered_json;
-  const auto seconds = [](milliseconds value) { return static_cast<double>(value.count()) / 1000; };
-  const RendezvousSpec& rendezvous = spec.rendezvous;
-  Json plan;
-  plan["run_id"] = spec.run_id;
-  plan["nnodes"] = {{"min", spec.nodes.min}, {"max", spec.nodes.max}};
-  plan["nproc_per_node"] = spec.nproc;
-  plan["node_rank"] = spec.node_rank ? Json(*spec.node_rank) : Json(nullptr);
-  plan["role"] = spec.role;
-  plan["rendezvous"] = {
-      {"standalone", rendezvous.standalone},
-      {"host", rendezvous.host},
-      {"port", rendezvous.standalone ? Json(nullptr) : Json(rendezvous.port)},
-      {"master_addr", rendezvous.master_address.empty() ? Json(nullptr) : Json(rendezvous.master_address)},
-      {"master_port", rendezvous.master_port == 0 ? Json(nullptr) : Json(rendezvous.master_port)},
-      {"local_addr", rendezvous.local_address.empty() ? Json(nullptr) : Json(rendezvous.local_address)},
-      {"join_timeout", seconds(rendezvous.join_timeout)},
-      {"last_call_timeout", seconds(rendezvous.last_call)},
-      {"heartbeat_timeout", seconds(rendezvous.heartbeat_timeout)}};
-  plan["max_restarts"] = spec.max_restarts;
-  plan["no_restart_exit_codes"] = spec.no_restart_exit_codes;
-  plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
-  if (spec.hang_heartbeat.count() > 0) plan["heartbeat_timeout"] = seconds(spec.hang_heartbeat);
-  if (spec.hang_stall.count() > 0) plan["stall_timeout"] = seconds(spec.hang_stall);
-  plan["log_dir"] = spec.log_dir.empty() ? Json(nullptr) : Json(spec.log_dir.string());
-  plan["log_prefix"] = spec.output.prefix;
-  if (!spec.worker_cpus.empty()) plan["worker_cpus"] = spec.worker_cpus;
-  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) {
-    plan["program"] = {trainer->worker_binary.string()};
-    plan["lanes"] = trainer->lanes;
-    plan["config"] = Json::parse(trainer->config_json);
-  } else {
-    plan["program"] = std::get<ExternalProgram>(spec.program).argv;
-  }
-  return plan.dump(2) + "\n";
 }
 
 }  // namespace dtrun::cmd

@@ -2,8 +2,6 @@
 // anything starts. Reads the config file and looks at the data that it names; starts nothing.
 #pragma once
 
-#include <string>
-
 #include "agent/job_spec.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
@@ -15,8 +13,5 @@ namespace dtrun::cmd {
 // EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. `notice` gets one line for each option without effect.
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
                               const Notice& notice);
-
-// The plan as JSON for --dry_run, 2-space indented, ending with a newline.
-std::string describe_plan(const JobSpec& spec);
 
 }  // namespace dtrun::cmd

@@ -1,14 +1,13 @@
 #include "cmd/options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
 
+#include "cmd/arguments.h"
 #include "cmd/completion.h"
 #include "cmd/help.h"
 #include "cmd/option_table.h"
 #include "proto/exit_codes.h"
-#include "proto/nearest.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -20,8 +19,6 @@ std::string cli_names(const OptionText& text) {
   if (with_dashes(name) != name) names += ",--" + with_dashes(name);
   return names;
 }
-
-bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
 std::unique_ptr<CLI::App> make_app() {
   auto app = std::make_unique<CLI::App>("", "dtrun");
@@ -36,107 +33,22 @@ std::unique_ptr<CLI::App> make_app() {
   return app;
 }
 
-// Every long name; torchrun's alone if `torchruns`.
-std::vector<std::string> long_names(bool torchruns = false) {
-  std::vector<std::string> names{"--help"};
-  if (!torchruns) names.push_back("--version");
+// What torchrun would have taken for one of its options is that option, whatever dtrun has besides.
+LongNames long_names() {
+  LongNames names{{"--help", "--version"}, {"--help"}, "dtrun --help"};
   for (const OptionText& text : option_table()) {
-    if (!torchruns || is_torchruns(text.name)) names.push_back("--" + std::string(text.name));
+    names.all.push_back("--" + std::string(text.name));
+    if (is_torchruns(text.name)) names.first.push_back(names.all.back());
   }
   return names;
-}
-
-// Those of `names` that `beginning` begins, in either spelling.
-std::vector<std::string> begun_by(const std::string& beginning, std::vector<std::string> names) {
-  std::erase_if(names, [&](const std::string& name) {
-    return !name.starts_with(beginning) && !("--" + with_dashes(name.substr(2))).starts_with(beginning);
-  });
-  return names;
-}
-
-Status unknown_option(const std::string& name) {
-  const std::string nearest = nearest_name(name, long_names());
-  return Status(kExitUsage, "unknown option " + name +
-                                (nearest.empty() ? "" : ", did you mean " + nearest + "?") +
-                                " (dtrun --help lists all)");
-}
-
-// The whole of a long name that may be abbreviated, as in Python's argparse. What torchrun would have taken
-// for one of its options is that option, whatever dtrun has besides.
-Result<std::string> whole_name(const CLI::App& app, const std::string& name) {
-  if (app.get_option_no_throw(name) != nullptr) return name;
-  const auto torchruns = begun_by(name, long_names(true)), all = begun_by(name, long_names());
-  if (torchruns.size() == 1) return torchruns.front();
-  if (all.empty() || name == "--") return unknown_option(name);
-  if (all.size() == 1) return all.front();
-  std::string candidates;
-  for (const std::string& candidate : all) candidates += (candidates.empty() ? "" : ", ") + candidate;
-  return Status(kExitUsage, name + " is the beginning of several options: " + candidates);
-}
-
-// What an argument such as "--nnodes=2", "-m" or "-r3" says.
-struct Word {
-  const CLI::Option* option = nullptr;
-  std::string name;  // as CLI11 knows it
-  std::optional<std::string> value;
-};
-
-Result<Word> short_word(const CLI::App& app, const std::string& argument) {
-  Word word{app.get_option_no_throw(argument.substr(0, 2)), argument.substr(0, 2), std::nullopt};
-  if (argument.size() > 2) word.value = argument.substr(2);
-  if (word.option == nullptr || (word.value && !takes_value(*word.option))) return unknown_option(argument);
-  return word;
-}
-
-Result<Word> long_word(const CLI::App& app, const std::string& argument) {
-  const std::size_t equals = argument.find('=');
-  Result<std::string> name = whole_name(app, argument.substr(0, equals));
-  if (!name.ok()) return name.status();
-  Word word{app.get_option_no_throw(name.value()), name.value(), std::nullopt};
-  if (equals != std::string::npos) word.value = argument.substr(equals + 1);
-  return word;
-}
-
-struct OwnArguments {
-  std::vector<std::string> words;  // as CLI11 wants them: whole names, values apart, last first
-  std::size_t count = 0;           // of arguments
-};
-
-// dtrun's own arguments end before the first one that is neither an option nor an option's value: everything
-// from there on belongs to the program, as with torchrun.
-Result<OwnArguments> own_arguments(const CLI::App& app, const std::vector<std::string>& arguments) {
-  OwnArguments own;
-  while (own.count < arguments.size()) {
-    const std::string& argument = arguments[own.count];
-    if (argument == "--" || argument.size() < 2 || argument[0] != '-') break;
-    Result<Word> parsed = argument[1] == '-' ? long_word(app, argument) : short_word(app, argument);
-    if (!parsed.ok()) return parsed.status();
-    Word word = std::move(parsed).value();
-    ++own.count;
-    if (takes_value(*word.option) && !word.value) {
-      if (own.count == arguments.size() || arguments[own.count] == "--") {
-        return Status(kExitUsage, argument + " needs a value (" + word.option->get_type_name() + ")");
-      }
-      word.value = arguments[own.count++];
-    }
-    const bool apart = takes_value(*word.option);  // CLI11 takes "--name=" for a name without a value
-    own.words.push_back(word.value && !apart ? word.name + "=" + *word.value : word.name);
-    if (apart) own.words.push_back(*word.value);
-  }
-  std::reverse(own.words.begin(), own.words.end());
-  return own;
 }
 
 // A flag's value as "true" or "false"; other options' as given.
 Result<Given> checked(const OptionText& text, const Given& given) {
   if (!text.is_flag) return given;
-  for (const char* yes : {"1", "true", "True"}) {
-    if (given.value == yes) return Given{"true", given.source};
-  }
-  for (const char* no : {"0", "false", "False"}) {
-    if (given.value == no) return Given{"false", given.source};
-  }
-  return Status(kExitUsage, given.source + "=" + given.value + ": expected 1 or 0");
+  const std::optional<bool> on = flag_value(given.value);
+  if (!on) return Status(kExitUsage, given.source + "=" + given.value + ": expected 1 or 0");
+  return Given{*on ? "true" : "false", given.source};
 }
 
 std::optional<Given> find_given(const OptionText& text, const CLI::App& app, const Environment& environment) {
@@ -156,7 +68,7 @@ std::optional<Given> find_given(const OptionText& text, const CLI::App& app, con
 Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                              const Environment& environment, int columns) {
   const std::unique_ptr<CLI::App> app = make_app();
-  Result<OwnArguments> own = own_arguments(*app, arguments);
+  Result<OwnArguments> own = own_arguments(*app, long_names(), arguments);
   if (!own.ok()) return own.status();
 
   ParsedCommandLine parsed;

@@ -1,6 +1,5 @@
 // The command line as typed: CLI11 knows the options, this file the order of precedence (flag, DTRUN_*,
-// PET_*) and where dtrun's options end and the program's arguments begin. What the values mean is
-// launch_plan's.
+// PET_*). Which words are dtrun's own is told by arguments.h; what the values mean is launch_plan's.
 #pragma once
 
 #include <functional>
@@ -22,7 +21,7 @@ struct Given {
 struct Options {
   std::map<std::string, Given> values;  // by torchrun's name, e.g. "nproc_per_node"; flags have "true"
   std::vector<std::string> program;     // CONFIG.json | SCRIPT.py | PROGRAM and what follows it, without "--"
-  bool program_is_verbatim = false;     // it came after "--"
+  bool program_is_verbatim = false;     // it came after "--": a name in .json is a program, not a config
 
   bool has(const std::string& name) const { return values.count(name) != 0; }
   bool flag(const std::string& name) const { return has(name) && values.at(name).value == "true"; }

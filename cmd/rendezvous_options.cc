@@ -77,7 +77,9 @@ class RendezvousReader {
 
   // Where the nodes meet; nothing if one node needs no place to.
   Result<std::optional<Endpoint>> find_endpoint(bool is_static) {
-    const bool given = options_.has("rdzv_endpoint"), one_node = spec_.nodes.max == 1;
+    // Empty is torchrun's default: scripts give --rdzv_endpoint="$ENDPOINT" on one node, too.
+    const bool given = options_.has("rdzv_endpoint") && !options_.values.at("rdzv_endpoint").value.empty();
+    const bool one_node = spec_.nodes.max == 1;
     if (given && !is_static && !one_node) {
       no_effect("master_addr", ": MASTER_ADDR is the address of the node that gets rank 0");
     } else if (Status status = read_master_address(); !status.ok()) {
@@ -245,8 +247,9 @@ class RendezvousReader {
       notice_(conf.source +
               " close_timeout has no effect: dtrun waits on connections, it does not poll a store");
     if (key == "read_timeout") spec_.rendezvous.read_timeout = seconds.value();
-    if (key != "read_timeout" || seconds.value() >= milliseconds(100)) return Status();
-    return usage(conf.source + ": read_timeout must be at least 0.1 seconds");
+    const bool may_be_short = key != "read_timeout" && key != "join_timeout" && key != "timeout";
+    if (may_be_short || seconds.value() >= milliseconds(100)) return Status();
+    return usage(conf.source + ": " + key + " must be at least 0.1 seconds");
   }
 
   void no_effect(const std::string& name, const std::string& why) const {

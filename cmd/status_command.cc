@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "agent/job_registry.h"
+#include "cmd/answer.h"
 #include "cmd/screen.h"
 #include "cmd/status_text.h"
 #include "cmd/subcommand.h"
@@ -51,7 +52,8 @@ Result<std::vector<Endpoint>> endpoints_of(const Question& question) {
   if (question.endpoint.empty()) return local_endpoints(question.run_id);
   Result<Endpoint> endpoint = parse_endpoint({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
   if (!endpoint.ok()) return endpoint.status();
-  return std::vector<Endpoint>{endpoint.value()};
+  if (endpoint.value().port > 0) return std::vector<Endpoint>{endpoint.value()};
+  return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
 }
 
 struct Answer {
@@ -98,9 +100,7 @@ int show_once(const Question& question) {
   const std::string text = question.json         ? answer.runs.dump(2) + "\n"
                            : answer.text.empty() ? nothing(question)
                                                  : answer.text;
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-  return kExitOk;
+  return cmd::answer(text);
 }
 
 ScreenSize terminal_size() {
@@ -124,12 +124,21 @@ int keep_showing(const Question& question) {
   }
 }
 
+// An empty variable is none, as for the launcher.
+std::string from_environment(const Environment& environment, const std::string& name) {
+  for (const char* prefix : {"DTRUN_", "PET_"}) {
+    const char* value = environment((prefix + name).c_str());
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "";
+}
+
 }  // namespace
 
 int run_status(const std::vector<std::string>& arguments, const Environment& environment) {
   Question question;
-  for (const char* name : {"PET_RDZV_ENDPOINT", "DTRUN_RDZV_ENDPOINT"})
-    if (const char* value = environment(name)) question.endpoint = value;
+  question.endpoint = from_environment(environment, "RDZV_ENDPOINT");
+  question.run_id = from_environment(environment, "RDZV_ID");
   CLI::App app(
       "Tells who is where, doing what: of one coordinator, or of all jobs of this user that have an agent on "
       "this host.\n",
@@ -144,7 +153,7 @@ int run_status(const std::vector<std::string>& arguments, const Environment& env
   if (question.watch && !question.json && isatty(STDOUT_FILENO) != 0) return keep_showing(question);
   for (;;) {
     const int code = show_once(question);
-    if (!question.watch || code == kExitUsage) return code;
+    if (!question.watch || code == kExitUsage || code == kExitSoftware) return code;
     std::this_thread::sleep_for(1s);
   }
 }

@@ -8,6 +8,7 @@
 
 #include "agent/open_files.h"
 #include "cmd/subcommand.h"
+#include "cmd/values.h"
 #include "proto/contract.h"
 #include "proto/exit_codes.h"
 #include "proto/ids.h"
@@ -37,6 +38,21 @@ sigset_t ending_signals() {
   return signals;
 }
 
+int fail(const Status& status) {
+  std::fprintf(stderr, "dtrun: %s\n", status.message().c_str());
+  return status.exit_code();
+}
+
+Status read_port(const std::string& text, int* port) {
+  const std::string allowed = "a port from 0 (any free one) to 65535";
+  const Given given{text, "--port"};
+  Result<int> number = parse_int(given, 0, allowed);
+  if (!number.ok()) return number.status();
+  if (number.value() > 65535) return usage(quoted(given) + ": expected " + allowed);
+  *port = number.value();
+  return {};
+}
+
 }  // namespace
 
 int run_store(const std::vector<std::string>& arguments) {
@@ -50,23 +66,24 @@ int run_store(const std::vector<std::string>& arguments) {
       "agents on any node may come and go, and while this process is restarted their\n"
       "workers keep running.\n",
       "store");
+  std::string port_text;
   app.add_option("--bind", options.bind_address,
                  "Address to listen on; :: for IPv6 as well [" + options.bind_address + "]")
-      ->option_text("ADDR");
-  app.add_option("--port", options.port, "Port; 0: any free one [" + std::to_string(options.port) + "]")
-      ->option_text("N")
-      ->check(CLI::Range(0, 65535));
+      ->type_name("ADDR");
+  const CLI::Option* port_option =
+      app.add_option("--port", port_text, "Port; 0: any free one [" + std::to_string(options.port) + "]")
+          ->type_name("N");
   if (const auto done = parse_subcommand(app, arguments)) return *done;
+  const Status status = port_option->count() > 0 ? read_port(port_text, &options.port) : Status();
+  if (!status.ok()) return fail(status);
+  if (options.bind_address.empty()) return fail(usage("--bind=: expected an address, e.g. 0.0.0.0 or ::"));
 
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);       // whoever read the log has gone; the jobs go on
   agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options);
-  if (!server.ok()) {
-    std::fprintf(stderr, "dtrun: %s\n", server.status().message().c_str());
-    return server.status().exit_code();
-  }
+  if (!server.ok()) return fail(server.status());
   const int port = server.value()->port();
   const bool everywhere = options.bind_address == "0.0.0.0" || options.bind_address == "::";
   say("listening on " + endpoint_of(options.bind_address, port) + "; agents find it with --rdzv_endpoint " +

@@ -1,26 +1,25 @@
 #include "cmd/subcommand.h"
 
-#include <algorithm>
 #include <cstdio>
 
+#include "cmd/answer.h"
+#include "cmd/arguments.h"
 #include "cmd/option_table.h"
 #include "proto/exit_codes.h"
-#include "proto/nearest.h"
 
 namespace dtrun::cmd {
 namespace {
 
-int refuse(const CLI::App& app, const std::string& why) {
-  std::fprintf(stderr, "dtrun: %s (dtrun %s --help)\n", why.c_str(), app.get_name().c_str());
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "dtrun: %s\n", why.c_str());
   return kExitUsage;
 }
 
-std::string unknown(const CLI::App& app, const std::string& word) {
-  if (!word.starts_with("-")) return "dtrun " + app.get_name() + " takes no argument \"" + word + "\"";
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) names.push_back("--" + option->get_lnames().front());
-  const std::string nearest = nearest_name(word.substr(0, word.find('=')), names);
-  return "unknown option " + word + (nearest.empty() ? "" : ", did you mean " + nearest + "?");
+LongNames long_names(const CLI::App& app) {
+  LongNames names{{}, {}, "dtrun " + app.get_name() + " --help"};
+  for (const CLI::Option* option : app.get_options())
+    names.all.push_back("--" + option->get_lnames().front());
+  return names;
 }
 
 }  // namespace
@@ -32,18 +31,20 @@ std::string both_spellings(const std::string& name) {
 
 std::optional<int> parse_subcommand(CLI::App& app, const std::vector<std::string>& arguments) {
   app.set_help_flag("-h,--help", "Print this text and exit");
-  app.allow_extras();
-  std::vector<std::string> last_first(arguments.rbegin(), arguments.rend());
+  for (CLI::Option* option : app.get_options({}))
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  const Result<OwnArguments> own = own_arguments(app, long_names(app), arguments);
+  if (!own.ok()) return refuse(own.status().message());
   try {
-    app.parse(last_first);
+    app.parse(std::vector<std::string>(own.value().words));
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help("dtrun").c_str(), stdout);
-    return kExitOk;
+    return answer(app.help("dtrun"));
   } catch (const CLI::ParseError& error) {
-    return refuse(app, error.what());
+    return refuse(error.what());
   }
-  if (!app.remaining().empty()) return refuse(app, unknown(app, app.remaining().front()));
-  return std::nullopt;
+  if (own.value().count == arguments.size()) return std::nullopt;
+  const std::string name = "dtrun " + app.get_name();
+  return refuse(name + " takes no argument \"" + arguments[own.value().count] + "\" (" + name + " --help)");
 }
 
 }  // namespace dtrun::cmd

@@ -9,6 +9,7 @@
 #include <limits>
 #include <sstream>
 
+#include "proto/contract.h"
 #include "proto/exit_codes.h"
 #include "proto/nearest.h"
 
@@ -84,6 +85,12 @@ Result<int> parse_int(const Given& given, int least, const std::string& allowed)
   return usage(quoted(given) + ": expected " + allowed);
 }
 
+Result<int> parse_count(const Given& given, int most, const std::string& allowed) {
+  int value = 0;
+  if (read_number(given.value, most, &value) && value >= 1) return value;
+  return usage(quoted(given) + ": expected " + allowed);
+}
+
 Result<milliseconds> parse_seconds(const Given& given) {
   std::istringstream text(given.value);
   double seconds = 0;
@@ -95,13 +102,13 @@ Result<milliseconds> parse_seconds(const Given& given) {
 
 Result<NodeCount> parse_nodes(const Given& given) {
   const std::size_t colon = given.value.find(':');
-  const std::string allowed = "N or MIN:MAX, with 1 <= MIN <= MAX";
-  Result<int> least = parse_int({given.value.substr(0, colon), given.source}, 1, allowed);
-  if (!least.ok()) return usage(quoted(given) + ": expected " + allowed);
-  if (colon == std::string::npos) return NodeCount{least.value(), least.value()};
-  Result<int> most = parse_int({given.value.substr(colon + 1), given.source}, least.value(), allowed);
-  if (!most.ok()) return usage(quoted(given) + ": expected " + allowed);
-  return NodeCount{least.value(), most.value()};
+  const std::string allowed = "N or MIN:MAX, with 1 <= MIN <= MAX <= " + std::to_string(kMaxNodes);
+  Result<int> least = parse_count({given.value.substr(0, colon), given.source}, kMaxNodes, allowed);
+  Result<int> most = least;
+  if (colon != std::string::npos)
+    most = parse_count({given.value.substr(colon + 1), given.source}, kMaxNodes, allowed);
+  if (least.ok() && most.ok() && least.value() <= most.value()) return NodeCount{least.value(), most.value()};
+  return usage(quoted(given) + ": expected " + allowed);
 }
 
 Result<int> parse_port(const Given& given) {

@@ -25,6 +25,7 @@ void say_no_effect(const Options& options, const std::string& name, const std::s
                    const Notice& notice);
 
 Result<int> parse_int(const Given& given, int least, const std::string& allowed);
+Result<int> parse_count(const Given& given, int most, const std::string& allowed);  // 1 to `most`
 Result<std::chrono::milliseconds> parse_seconds(const Given& given);
 Result<NodeCount> parse_nodes(const Given& given);
 Result<int> parse_port(const Given& given);            // 1 to 65535

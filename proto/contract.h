@@ -8,6 +8,10 @@ namespace dtrun {
 inline constexpr std::uint32_t kControlProtocol = 1;
 inline constexpr int kDefaultPort = 29400;
 
+// More than any machine and any job has; keeps world sizes far from the limits of an int.
+inline constexpr int kMaxWorkersPerNode = 1 << 14;
+inline constexpr int kMaxNodes = 1 << 16;
+
 // Worker environment beside torchrun's own variables.
 inline constexpr char kEnvRunId[] = "DTRUN_RUN_ID";
 inline constexpr char kEnvGeneration[] = "DTRUN_GENERATION";

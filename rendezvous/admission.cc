@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "proto/contract.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
-// Keeps world sizes far from the limits of an int.
-constexpr int kMaxPerNode = 1 << 14;
-constexpr int kMaxNodes = 1 << 16;
 // Thirty years: keeps deadlines far from the limits of their type.
 constexpr Millis kMaxTimeout = 1'000'000'000'000;
 
@@ -39,9 +38,9 @@ std::optional<Rejected> refuse_malformed(const Join& join) {
   if (join.min_nodes < 1 || join.max_nodes < join.min_nodes || join.max_nodes > kMaxNodes)
     return refusal("--nnodes " + nnodes(join.min_nodes, join.max_nodes) +
                    " is not 1 <= MIN <= MAX <= " + std::to_string(kMaxNodes));
-  if (join.nproc < 1 || join.nproc > kMaxPerNode)
+  if (join.nproc < 1 || join.nproc > kMaxWorkersPerNode)
     return refusal("--nproc_per_node " + std::to_string(join.nproc) + " is not within 1 and " +
-                   std::to_string(kMaxPerNode));
+                   std::to_string(kMaxWorkersPerNode));
   if (join.last_call < 0 || join.join_timeout <= 0 || join.heartbeat_timeout <= 0)
     return refusal("a timeout of the rendezvous is not positive");
   return std::nullopt;

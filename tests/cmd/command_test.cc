@@ -298,6 +298,29 @@ TEST_CASE("a script that lies anywhere runs with runpy, as its own main module")
   CHECK(job.out() == "[default:0] __main__ ['a', 'b'] True\n");
 }
 
+TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the last of a repeated option") {
+  const auto refused = [](Words words) {
+    words.insert(words.begin(), kDtrun);
+    Process job(words, {"DTRUN_RDZV_ENDPOINT=", "PET_RDZV_ENDPOINT=127.0.0.1:1"});
+    const int code = job.wait();
+    return std::to_string(code) + " " + job.err();
+  };
+  CHECK(refused({"status"}) == "69 dtrun: no coordinator at 127.0.0.1:1 (Connection refused)\n");
+  CHECK(refused({"status", "--rdzv_endpoint", "a:1", "--rdzv-end=127.0.0.1:2"}) ==
+        "69 dtrun: no coordinator at 127.0.0.1:2 (Connection refused)\n");
+  CHECK(refused({"status", "--rdzv_endpoint=h:0"}) ==
+        "64 dtrun: --rdzv_endpoint=h:0: expected a port from 1 to 65535\n");
+  CHECK(refused({"status", "--rdzv_id"}) == "64 dtrun: --rdzv_id needs a value (ID)\n");
+  CHECK(refused({"status", "me"}) ==
+        "64 dtrun: dtrun status takes no argument \"me\" (dtrun status --help)\n");
+  CHECK(refused({"store", "--bind=", "--port=0"}) ==
+        "64 dtrun: --bind=: expected an address, e.g. 0.0.0.0 or ::\n");
+  CHECK(refused({"store", "--port", "65536"}) ==
+        "64 dtrun: --port=65536: expected a port from 0 (any free one) to 65535\n");
+  CHECK(refused({"store", "--prot", "1"}) ==
+        "64 dtrun: unknown option --prot, did you mean --port? (dtrun store --help lists all)\n");
+}
+
 TEST_CASE("options come from PET_* and DTRUN_* as from the command line") {
   const Done job =
       run({}, "echo $RANK", {"PET_NPROC_PER_NODE=2", "DTRUN_LOG_PREFIX=<{rank}>", "PET_LOG_PREFIX=x"});

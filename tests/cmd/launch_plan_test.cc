@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cmd/plan_json.h"
+
 using namespace dtrun;
 using namespace dtrun::cmd;
 using std::chrono::milliseconds;
@@ -107,7 +109,7 @@ TEST_CASE("nnodes takes a number or a range") {
   CHECK(nodes("3").max == 3);
   CHECK(nodes("1:4").min == 1);
   CHECK(nodes("1:4").max == 4);
-  for (const char* wrong : {"0", "2:1", "a", "1:", ":2", "1:2:3", "-1", "1.5", "99999999999"}) {
+  for (const char* wrong : {"0", "2:1", "a", "1:", ":2", "1:2:3", "-1", "1.5", "65537", "99999999999"}) {
     CHECK_MESSAGE(
         bad({"--rdzv_endpoint", "h:1", "--nnodes", wrong, "--", "x"}).find("expected N or MIN:MAX") !=
             std::string::npos,
@@ -121,7 +123,10 @@ TEST_CASE("nproc_per_node counts cores and GPUs") {
   CHECK(good({"--nproc_per_node", "auto", "--", "x"}, {}, 8, 2).nproc == 2);
   CHECK(good({"--nproc_per_node", "gpu", "--", "x"}, {}, 8, 2).nproc == 2);
   CHECK(bad({"--nproc_per_node", "gpu", "--", "x"}).find("no GPU") != std::string::npos);
-  CHECK(bad({"--nproc_per_node", "many", "--", "x"}).find("--nproc_per_node=many") != std::string::npos);
+  for (const char* wrong : {"many", "0", "16385", "2147483647"}) {
+    CHECK(bad({"--nproc_per_node", wrong, "--", "x"}).find("a number of workers (1 to 16384)") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or without a port") {
@@ -156,6 +161,7 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
   CHECK_FALSE(spec.rendezvous.read_timeout.has_value());
   CHECK(good({"--rdzv_conf", "read_timeout=2.5", "--", "x"}).rendezvous.read_timeout == milliseconds(2500));
   CHECK(bad({"--rdzv_conf", "read_timeout=0", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
+  CHECK(bad({"--rdzv_conf", "join_timeout=0", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeou=7", "--", "x"}).find("did you mean join_timeout?") !=
         std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeout=soon", "--", "x"}).find("number of seconds") != std::string::npos);
@@ -265,6 +271,9 @@ TEST_CASE("one node has MASTER_ADDR and MASTER_PORT as given, and takes torchrun
   CHECK(spec.rendezvous.master_address == "localhost");
   CHECK(spec.rendezvous.master_port == 4711);
   CHECK(good({"--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--", "x"}).rendezvous.standalone);
+  CHECK(good({"--rdzv_endpoint=", "--", "x"}).rendezvous.standalone);  // torchrun's default
+  CHECK(bad({"--nnodes", "2", "--rdzv_endpoint=", "--", "x"}).find("several nodes need --rdzv_endpoint") ==
+        0);
 }
 
 TEST_CASE("signals that end the job have names; those that nobody can handle are refused") {
@@ -334,7 +343,9 @@ TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python 
   REQUIRE(by_path.size() == 6);
   CHECK(by_path[2] == "-c");
   CHECK(by_path[4] == "/a/script");
-  CHECK(argv({"--", "train.py"}) == Words{"train.py"});
+  CHECK(argv({"--", "train.py", "--", "a"}) == Words{"python3", "-u", "train.py", "--", "a"});  // as torchrun
+  CHECK(argv({"--no_python", "--", "train.py"}) == Words{"train.py"});
+  CHECK(argv({"--", "job.json"}) == Words{"job.json"});
   CHECK(bad({"-m", "--no_python", "x"}).find("exclude") != std::string::npos);
   CHECK(bad({"--standalone"}).find("nothing to run") == 0);
 }
@@ -372,9 +383,32 @@ TEST_CASE("a config that is missing, broken or names missing data is refused wit
   CHECK(bad({job.path(), "data.path=/nonexistent"}, kExitNoInput).find("/nonexistent") != std::string::npos);
 }
 
+TEST_CASE("a config that never ends is refused as too long") {
+  const Job job;
+  const auto endless = job.directory() / "endless.json";
+  std::filesystem::create_symlink("/dev/zero", endless);
+  CHECK(bad({endless.string()}, kExitConfig).find("at most 1048576 bytes") != std::string::npos);
+}
+
+TEST_CASE("the plan has what every option decided, and is JSON whatever bytes a program's name has") {
+  const auto planned = [](const std::vector<std::string>& arguments) {
+    return nlohmann::json::parse(plan_json(good(arguments)));
+  };
+  const auto json = planned({"--nproc_per_node", "2", "--log_dir", "logs", "-r", "0:1", "-t", "0:2",
+                             "--signals_to_handle", "USR1", "--log_max_size", "1K", "--", "/bin/\xff"});
+  CHECK(json["output"]["workers"].dump() ==
+        R"([{"stderr":"both","stdout":"file"},{"stderr":"console","stdout":"console"}])");
+  CHECK(json["output"]["log_max_size"] == 1024);
+  CHECK(json["signals_to_handle"] == std::vector<std::string>{"SIGUSR1"});
+  CHECK(json["program"][0] == "/bin/\xef\xbf\xbd");
+  const auto nodes = planned({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "read_timeout=9", "x"});
+  CHECK(nodes["rendezvous"]["read_timeout"] == 9.0);
+  CHECK(nodes["output"]["workers"][0]["stdout"] == "console");
+}
+
 TEST_CASE("the plan is JSON that a script can read") {
   const Job job;
-  const auto json = nlohmann::json::parse(describe_plan(good({"--rdzv_id", "r", job.path()})));
+  const auto json = nlohmann::json::parse(plan_json(good({"--rdzv_id", "r", job.path()})));
   CHECK(json["run_id"] == "r");
   CHECK(json["nproc_per_node"] == 3);
   CHECK(json["rendezvous"]["standalone"] == true);

@@ -64,7 +64,7 @@ TEST_CASE("everything from the program on belongs to the program, options includ
   CHECK_FALSE(parsed.value().options.program_is_verbatim);
 }
 
-TEST_CASE("after -- the program is taken as it is") {
+TEST_CASE("after -- everything belongs to the program, and a config is none") {
   const auto parsed = parse({"--", "train.json", "--", "x"});
   REQUIRE(parsed.ok());
   CHECK(parsed.value().options.program == std::vector<std::string>{"train.json", "--", "x"});
@@ -146,6 +146,13 @@ TEST_CASE("a short option takes its value with or without a space") {
   CHECK(value(parse({"-m", "x"}), "module") == "true from --module");
   CHECK(error(parse({"-mx"})).find("unknown option -mx") == 0);
   CHECK(error(parse({"-t"})) == "-t needs a value (N|RANK:N,...)");
+}
+
+TEST_CASE("a flag with a value is on or off, and nothing else is taken for one") {
+  CHECK(value(parse({"--standalone=0", "x"}), "standalone") == "false from --standalone");
+  CHECK(value(parse({"--standalone=True", "x"}), "standalone") == "true from --standalone");
+  CHECK(error(parse({"--standalone=", "x"})) == "--standalone=: expected 1 or 0");
+  CHECK(error(parse({"--standalone=no", "x"})) == "--standalone=no: expected 1 or 0");
 }
 
 TEST_CASE("an empty value is a value") {

@@ -55,6 +55,17 @@ TEST_CASE("output that a full disk does not take is said to be lost, once") {
         "more\n");
 }
 
+TEST_CASE(
+    "a closed standard stream is nothing's in particular: no worker reads or writes another file there") {
+  const Done unread = run("exec <&-", {"--", "/bin/sh", "-c", "cat; readlink /proc/self/fd/0"});
+  CHECK(unread.code == 0);
+  CHECK(unread.out == "[default:0] /dev/null\n");
+  const Done unwritten = run("exec >&-", {"--", "/bin/sh", "-c", "echo lost"});
+  CHECK(unwritten.code == 0);
+  CHECK_MESSAGE(has(unwritten.err, "cannot write standard output: Bad file descriptor"), unwritten.err);
+  CHECK(run("exec >&-", {"status"}).code == 70);
+}
+
 TEST_CASE("an answer that a full disk does not take is no success") {
   for (const char* option : {"--help", "--version", "--dry_run"}) {
     const Done asked = run("exec >/dev/full", {option, "/bin/true"});

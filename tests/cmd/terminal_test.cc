@@ -77,6 +77,17 @@ TEST_CASE("a progress bar is shown as it moves, and ends as one line with its la
   CHECK_FALSE(has(terminal.seen(), "half done\rall"));
 }
 
+TEST_CASE("a terminal without escape sequences is given none: an unfinished line is cleared with spaces") {
+  setenv("TERM", "dumb", 1);
+  Terminal terminal({"--", "/bin/sh", "-c", "printf 'name? '; read line; echo hello $line; sleep 60"});
+  setenv("TERM", "xterm", 1);
+  REQUIRE_MESSAGE(terminal.shows("[default:0] name? "), terminal.seen());
+  terminal.type("ada\n");
+  REQUIRE_MESSAGE(terminal.shows("\r" + std::string(18, ' ') + "\r[default:0] name? hello ada\r\n"),
+                  terminal.seen());
+  CHECK_FALSE(has(terminal.seen(), "\x1b"));
+}
+
 TEST_CASE("an unfinished line never wraps, so that it can be cleared") {
   Terminal terminal(
       {"--log_prefix", "", "--", "/bin/sh", "-c",

@@ -3,6 +3,7 @@
 // micro_batch_size say what is computed; how many processes compute it is not part of the meaning.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -62,6 +63,9 @@ struct JobConfig {
   TrainConfig train;
   LaunchConfig launch;
 };
+
+// No job needs as much; a longer text is refused.
+inline constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
 
 // Parses and checks `text`, after applying `overrides` ("train.max_steps=10"; the value is JSON, or a string
 // where it does not parse as JSON). A failure has EX_CONFIG and says: `source`, the JSON pointer, what was

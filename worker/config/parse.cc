@@ -15,8 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kLargestConfig = 1 << 20;  // bytes
-constexpr std::size_t kMostFaults = 20;          // shown
+constexpr std::size_t kMostFaults = 20;  // shown
 
 // What people write who come from elsewhere, and what it is called here.
 struct Hint {
@@ -230,11 +229,28 @@ Json override_value(const std::string& text, const Option& option) {
   return wants_string && !fits ? Json(text) : value;
 }
 
+// "train.num_train_epochs, train.max_steps, …"
+std::string entries_of(std::string_view group) {
+  std::string entries;
+  for (const std::string& name : names_in(group)) {
+    if (entries.size() > 40) return entries + ", …";
+    entries += (entries.empty() ? "" : ", ") + std::string(group) + "." + name;
+  }
+  return entries;
+}
+
 std::string unknown_override(const std::string& path) {
   std::vector<std::string> paths;
   for (const Option& option : config_options()) {
     const std::string_view group = group_of(option);
     paths.push_back((group.empty() ? "" : std::string(group) + ".") + std::string(name_of(option)));
+  }
+  for (const std::string_view group : option_groups()) {
+    if (path == group) return ": it is a section; name an entry of it, as in " + entries_of(group);
+  }
+  for (const Hint& hint : kHints) {
+    if (path == hint.name || path.ends_with("." + std::string(hint.name)))
+      return "; " + std::string(hint.advice);
   }
   const std::string suffix = "." + path.substr(path.rfind('.') + 1);
   for (const std::string& known : paths) {
@@ -364,9 +380,8 @@ void check_together(const JobConfig& config, Faults* faults) {
 Result<JobConfig> parse_config(std::string_view text, const std::string& source,
                                std::span<const std::string> overrides) {
   if (text.size() > kLargestConfig) {
-    return Status(kExitConfig, source + ": " + std::to_string(text.size()) +
-                                   " bytes; a job config has at most " + std::to_string(kLargestConfig) +
-                                   ". Is it another file?");
+    return Status(kExitConfig, source + ": too long: a job config has at most " +
+                                   std::to_string(kLargestConfig) + " bytes. Is it another file?");
   }
   Result<StrictJson> parsed = parse_strict_json(text);
   if (!parsed.ok()) return parsed.status().within(source);
