@@ -4,9 +4,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -30,24 +32,33 @@ int lock(int fd, std::chrono::steady_clock::time_point deadline) {
 }
 
 std::string text_of(int fd) {
-  std::array<char, 256> text{};
+  std::array<char, kMaxLockSignature> text{};
   const ssize_t size = pread(fd, text.data(), text.size(), 0);
   return size > 0 ? std::string(text.data(), static_cast<std::size_t>(size)) : "";
 }
 
-// For the message of whoever finds the directory locked. A full disk may keep it from being written.
-void sign(int fd) {
+std::string new_signature() {
   std::array<char, 256> host{};
   (void)gethostname(host.data(), host.size() - 1);
-  const std::string text = "process " + std::to_string(getpid()) + " on " + host.data();
-  if (ftruncate(fd, 0) == 0) (void)!pwrite(fd, text.data(), text.size(), 0);
+  std::random_device random;
+  return "process " + std::to_string(getpid()) + " on " + host.data() + "\n" + std::to_string(random()) +
+         "-" + std::to_string(random());
 }
+
+// For whoever finds the directory locked, and for ranks on other nodes, hence the sync. A full disk may keep
+// it from being written.
+void sign(int fd, const std::string& text) {
+  if (ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) > 0) fsync(fd);
+}
+
+std::filesystem::path lock_file(const std::filesystem::path& output_dir) { return output_dir / ".lock"; }
 
 }  // namespace
 
-OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::milliseconds patience) {
+OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::milliseconds patience)
+    : signature_(new_signature()) {
   make_directories(output_dir);
-  const std::filesystem::path path = output_dir / ".lock";
+  const std::filesystem::path path = lock_file(output_dir);
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) {
     throw WorkerError(kExitConfig, "cannot create " + path.string() + ": " + std::strerror(errno) +
@@ -55,9 +66,12 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
   }
   const int error = lock(fd_, std::chrono::steady_clock::now() + patience);
   held_ = error == 0;
-  if (held_) sign(fd_);
-  if (error != EWOULDBLOCK) return;
-  const std::string holder = text_of(fd_);
+  if (error != EWOULDBLOCK) {
+    sign(fd_, signature_);
+    return;
+  }
+  std::string holder = text_of(fd_);
+  holder.resize(std::min(holder.size(), holder.find('\n')));
   close(fd_);
   throw WorkerError(kExitConfig, output_dir.string() + " is in use by another run" +
                                      (holder.empty() ? "" : " (" + holder + ")") +
@@ -65,5 +79,13 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
 }
 
 OutputLock::~OutputLock() { close(fd_); }
+
+std::string lock_signature(const std::filesystem::path& output_dir) {
+  const int fd = open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  std::string text = text_of(fd);
+  close(fd);
+  return text;
+}
 
 }  // namespace dtrun::worker

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <string>
 
 namespace dtrun::worker {
 
@@ -17,10 +19,18 @@ class OutputLock {
   ~OutputLock();
   OutputLock(const OutputLock&) = delete;
   bool held() const { return held_; }  // false where the file system knows no locks
+  // What the lock file says of this holder; no two have the same.
+  const std::string& signature() const { return signature_; }
 
  private:
   int fd_;
   bool held_ = false;
+  std::string signature_;
 };
+
+// Of whoever locked the directory last; empty if nobody did. Tells whether two nodes see one directory also
+// where locks do not reach beyond a node (NFS and Lustre can be mounted so).
+std::string lock_signature(const std::filesystem::path& output_dir);
+inline constexpr std::size_t kMaxLockSignature = 512;
 
 }  // namespace dtrun::worker

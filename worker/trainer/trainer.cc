@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -160,15 +161,19 @@ void Trainer::begin() {
   parameters_ = std::move(start.state.parameters);
   optimizer_->slots = std::move(start.state.optimizer);
   if (is_writer()) begin_writing(start);
-  if (is_writer() || has_own_disk()) {
+  if (has_own_disk()) {
     saver_ = make_background_saver(config_.output_dir, network_, train_.save_total_limit);
   }
 }
 
-// Whether this rank speaks for a node that does not share rank 0's file system. Such a node keeps checkpoints
-// too: rank 0's may be the one that is lost, and its disk with it. Rank 0 has locked its directory by now.
+// Whether this rank is rank 0 or speaks for a node that does not share its file system. Such a node keeps
+// checkpoints too: rank 0's may be the one that is lost, and its disk with it. Called by all ranks alike.
 bool Trainer::has_own_disk() {
-  if (place_.local_rank != 0) return false;
+  std::array<char, kMaxLockSignature> writer{};
+  if (is_writer()) output_lock_->signature().copy(writer.data(), writer.size() - 1);
+  collective_.broadcast(0, std::as_writable_bytes(std::span(writer)));
+  if (is_writer() || place_.local_rank != 0) return is_writer();
+  if (lock_signature(config_.output_dir) == writer.data()) return false;
   try {
     output_lock_.emplace(config_.output_dir, std::chrono::milliseconds(0));
     return output_lock_->held();

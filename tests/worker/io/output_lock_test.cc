@@ -44,6 +44,18 @@ TEST_CASE("a writer that dies without a word leaves no lock behind") {
   const OutputLock lock(directory.path(), milliseconds(0));
 }
 
+TEST_CASE("the signature tells one directory from another, also where locks end at the node") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path here = directory.path() / "here", there = directory.path() / "there";
+  const OutputLock lock(here, milliseconds(0));
+  CHECK(lock.held());
+  CHECK(lock_signature(here) == lock.signature());
+  CHECK(lock_signature(there).empty());
+  CHECK(OutputLock(there, milliseconds(0)).signature() != lock.signature());
+  CHECK(lock_signature(there) != lock.signature());
+  CHECK(lock.signature().size() < kMaxLockSignature);
+}
+
 TEST_CASE("a directory that cannot be written is a config error that names it") {
   const TemporaryDirectory directory;
   write_text(directory.path() / "file", "x");
