@@ -9,6 +9,8 @@
 namespace dtrun::agent {
 namespace {
 
+constexpr std::chrono::milliseconds kAskAgain{500};
+
 std::string with_port(const std::string& host, int port) {
   const bool bare_ipv6 = host.find(':') != std::string::npos;
   return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
@@ -43,7 +45,7 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop
   if (spec.standalone) {
     if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
   } else if (needs_no_lookup(spec.host)) {
-    (void)link->join(listen_address(spec.host));  // fails only if standalone
+    (void)link->join(home_of(spec.host).listen_address);  // fails only if standalone
   } else {
     link->resolve_and_join();
   }
@@ -51,25 +53,42 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop
 }
 
 // The name service cannot be interrupted: the thread is left to itself, and its result to the mailbox. A job
-// that runs finds the link alive, since only the link's loop runs it.
+// that runs finds the link alive, since only the link's loop runs it. The name of a container that starts may
+// become known only after its programs have asked for it, even to itself.
 void Link::resolve_and_join() {
-  std::thread([this, mailbox = mailbox_, host = spec_.host] {
-    mailbox->post([this, address = listen_address(host)] { (void)join(address); });
+  std::thread([this, mailbox = std::weak_ptr(mailbox_), host = spec_.host] {
+    const auto post = [&mailbox](Job job) {
+      const auto box = mailbox.lock();
+      if (box) box->post(std::move(job));
+      return box != nullptr;
+    };
+    Home home = home_of(host);
+    bool wanted = post([this, home] { (void)join(home.listen_address); });
+    if (home.known) return;
+    while (wanted && !home.known) {
+      std::this_thread::sleep_for(kAskAgain);
+      home = home_of(host);
+      wanted = !mailbox.expired();
+    }
+    if (home.listen_address) post([this, home] { (void)host_on(*home.listen_address); });
   }).detach();
 }
 
 // A port that is taken is no failure unless standalone: another agent of this host may hold it, and what is
 // there instead the client finds out.
+Status Link::host_on(const std::string& listen_address) {
+  auto server = rendezvous::Server::start({listen_address, spec_.standalone ? 0 : spec_.port});
+  if (!server.ok()) return server.status();
+  server_ = std::move(server).value();
+  return {};
+}
+
 Status Link::join(const std::optional<std::string>& listen_address) {
-  const int wanted_port = spec_.standalone ? 0 : spec_.port;
-  if (listen_address) {
-    auto server = rendezvous::Server::start({*listen_address, wanted_port});
-    if (!server.ok() && spec_.standalone) return server.status();
-    if (server.ok()) server_ = std::move(server).value();
-  }
+  if (listen_address)
+    if (Status status = host_on(*listen_address); !status.ok() && spec_.standalone) return status;
   rendezvous::ClientOptions options;
   options.host = spec_.standalone ? *listen_address : spec_.host;
-  options.port = spec_.standalone ? server_->port() : wanted_port;
+  options.port = spec_.standalone ? server_->port() : spec_.port;
   options.heartbeat_timeout = spec_.heartbeat_timeout;
   host_ = options.host;
   port_ = options.port;

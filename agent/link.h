@@ -58,6 +58,7 @@ class Link {
   void resolve_and_join();
   // `listen_address`: where to host the coordinator, nothing if another machine does.
   Status join(const std::optional<std::string>& listen_address);
+  Status host_on(const std::string& listen_address);
   void deliver();
 
   const RendezvousSpec& spec_;

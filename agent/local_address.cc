@@ -71,17 +71,15 @@ std::vector<std::string> resolve(const std::string& host) {
 
 }  // namespace
 
-std::optional<std::string> listen_address(const std::string& host) {
-  if (is_numeric(host)) {
-    if (!is_ours(host)) return std::nullopt;
-    return host;
-  }
-  for (const std::string& address : resolve(host)) {
+Home home_of(const std::string& host) {
+  if (is_numeric(host)) return {true, is_ours(host) ? std::optional(host) : std::nullopt};
+  const std::vector<std::string> addresses = resolve(host);
+  for (const std::string& address : addresses) {
     if (!is_ours(address)) continue;
-    if (host == "localhost") return address;
-    return address.find(':') == std::string::npos ? "0.0.0.0" : "::";
+    if (host == "localhost") return {true, address};
+    return {true, address.find(':') == std::string::npos ? "0.0.0.0" : "::"};
   }
-  return std::nullopt;
+  return {!addresses.empty(), std::nullopt};
 }
 
 bool needs_no_lookup(const std::string& host) { return is_numeric(host) || host == "localhost"; }

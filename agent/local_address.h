@@ -6,11 +6,17 @@
 
 namespace dtrun::agent {
 
-// If `host` (a name or numeric address) means this machine: the numeric address on which a coordinator for it
-// should listen, "0.0.0.0" or "::" for a name that other machines know too. May wait for the name service.
-std::optional<std::string> listen_address(const std::string& host);
+struct Home {
+  bool known = true;  // false: the name does not resolve (yet)
+  // Where a coordinator should listen, a numeric address; nothing if it is another machine's.
+  std::optional<std::string> listen_address;
+};
 
-// Whether listen_address(host) answers without the name service.
+// Whether `host` (a name or numeric address) means this machine, which then listens on "0.0.0.0" or "::" for
+// a name that other machines know too. May wait for the name service.
+Home home_of(const std::string& host);
+
+// Whether home_of(host) answers without the name service.
 bool needs_no_lookup(const std::string& host);
 
 // `address`, unless it is loopback although `host` is a name that other machines use (Debian maps a machine's

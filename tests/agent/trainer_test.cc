@@ -140,3 +140,12 @@ TEST_CASE("the loss of a node restarts the other's workers with the nodes that a
   CHECK(first.out().find("world 1") != std::string::npos);
   CHECK(first.err().find("going on with 1 worker on 1 node") != std::string::npos);
 }
+
+TEST_CASE(
+    "the agent that hosts the coordinator does so also if its own name becomes known only after its start") {
+  Process job(agent({"--join_ms", "20000", "--host", "node0.example", "--port", free_port(), "--",
+                     "/bin/echo", "ran"}),
+              {"LD_PRELOAD=" + binary("late_names.so"), "ASAN_OPTIONS=verify_asan_link_order=0"});
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] ran\n");
+}
