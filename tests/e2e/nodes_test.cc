@@ -135,12 +135,25 @@ TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that i
     second->signal(SIGTERM);
     (void)second->wait();
   }
+  REQUIRE(std::filesystem::remove_all(pair.output(1) / "checkpoints") > 0);  // what node1 had kept of it
   const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
   const Ended a = first->wait(), b = second->wait();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK_MESSAGE(contains(b.err, "held by rank 1"), b.err);
   CHECK(model(pair.output(1)) == expected());
+}
+
+TEST_CASE("the node of rank 0 is lost with its disk: the other one goes on from what it kept") {
+  const Pair pair(kOneIsEnough);
+  const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
+  // Past the first checkpoint.
+  REQUIRE_MESSAGE(pair.trains(1, 30), first->err_so_far() << second->err_so_far());
+  second->signal(SIGKILL);
+  const Ended a = first->wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(contains(a.err, "resumed from step"), a.err);
+  CHECK(model(pair.output(0)) == expected());
 }
 
 TEST_CASE(
