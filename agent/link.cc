@@ -16,6 +16,12 @@ std::string with_port(const std::string& host, int port) {
   return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
+// Of a host that others reach by an address that is not its own, such as a router's.
+std::string address_to_host_on(const std::string& host) {
+  const Home home = needs_no_lookup(host) ? home_of(host) : Home();
+  return home.listen_address.value_or(host.find(':') == std::string::npos ? "0.0.0.0" : "::");
+}
+
 }  // namespace
 
 void Link::Mailbox::post(Job job) {
@@ -44,6 +50,8 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop
   std::unique_ptr<Link> link(new Link(spec, loop, std::move(sink)));
   if (spec.standalone) {
     if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
+  } else if (spec.hosts) {
+    (void)link->join(*spec.hosts ? std::optional(address_to_host_on(spec.host)) : std::nullopt);
   } else if (needs_no_lookup(spec.host)) {
     (void)link->join(home_of(spec.host).listen_address);  // fails only if standalone
   } else {

@@ -45,7 +45,8 @@ constexpr OptionText kOptions[] = {
     {"rdzv_id", false, "", "ID", kMeeting, "Run id, the same on all nodes [none; on a single node: random]"},
     {"rdzv_conf", false, "", "K=V,...", kMeeting,
      "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; read_timeout: "
-     "how long a node goes on without its coordinator [30; join_timeout with `dtrun store`] (seconds)"},
+     "how long a node goes on without its coordinator [30; join_timeout with `dtrun store`] (seconds); "
+     "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]"},
     {"master_addr", false, "", "ADDR", kMeeting,
      "Instead of an endpoint, as in torchrun's static rendezvous: the host of node rank 0. The coordinator "
      "listens there on the port after --master_port"},

@@ -19,6 +19,7 @@ Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Jso
 Json rendezvous_json(const RendezvousSpec& rendezvous) {
   return {{"standalone", rendezvous.standalone},
           {"host", rendezvous.host},
+          {"is_host", rendezvous.hosts ? Json(*rendezvous.hosts) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
           {"master_addr", or_null(rendezvous.master_address)},
           {"master_port", or_null(rendezvous.master_port)},

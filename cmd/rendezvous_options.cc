@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 constexpr const char* kTimeoutKeys[] = {
     "join_timeout",           "timeout",       "last_call_timeout", "keep_alive_interval",
     "keep_alive_max_attempt", "close_timeout", "read_timeout"};
-constexpr const char* kStoreKeys[] = {"is_host", "store_type", "use_libuv"};
+constexpr const char* kStoreKeys[] = {"store_type", "use_libuv"};
 
 // The run id becomes a directory name and part of store keys.
 Status check_run_id(const Given& given) {
@@ -220,10 +220,20 @@ class RendezvousReader {
     double attempts = 3;
   };
 
+  Status read_is_host(const Given& given) {
+    static const std::set<std::string> yes = {"1", "true", "t", "yes", "y"},
+                                       no = {"0", "false", "f", "no", "n"};
+    if (!yes.contains(given.value) && !no.contains(given.value))
+      return usage(quoted(given) + ": expected 1 or 0");
+    spec_.rendezvous.hosts = yes.contains(given.value);
+    return Status();
+  }
+
   Status read_conf_entry(const Given& conf, const std::string& entry, Timeouts* timeouts) {
     const std::size_t equals = entry.find('=');
     const std::string key = trimmed(entry.substr(0, equals));
     if (equals == std::string::npos || key.empty()) return usage(quoted(conf) + ": expected KEY=SECONDS,…");
+    if (key == "is_host") return read_is_host({trimmed(entry.substr(equals + 1)), conf.source + " is_host"});
     if (std::find(std::begin(kStoreKeys), std::end(kStoreKeys), key) != std::end(kStoreKeys)) {
       notice_(conf.source + " " + key + " has no effect: dtrun has no c10d store");
       return Status();

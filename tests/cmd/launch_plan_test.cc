@@ -170,12 +170,23 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
 
 TEST_CASE("keys of c10d's store have no effect, spaces around a key are no fault") {
   const Planned planned = plan({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf",
-                                "is_host=1, join_timeout = 7,close_timeout=60", "--", "x"});
+                                "store_type=tcp, join_timeout = 7,close_timeout=60", "--", "x"});
   REQUIRE(planned.spec.ok());
   CHECK(planned.spec.value().rendezvous.join_timeout == milliseconds(7000));
   REQUIRE(planned.notices.size() == 2);
-  CHECK(planned.notices[0] == "--rdzv_conf is_host has no effect: dtrun has no c10d store");
+  CHECK(planned.notices[0] == "--rdzv_conf store_type has no effect: dtrun has no c10d store");
   CHECK(planned.notices[1].starts_with("--rdzv_conf close_timeout has no effect"));
+}
+
+TEST_CASE("is_host says who hosts the coordinator where addresses do not tell") {
+  const auto conf = [](const std::string& value) {
+    return std::vector<std::string>{
+        "--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "is_host=" + value, "--", "x"};
+  };
+  CHECK_FALSE(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).rendezvous.hosts.has_value());
+  for (const char* yes : {"1", "true", "y"}) CHECK(good(conf(yes)).rendezvous.hosts == true);
+  for (const char* no : {"0", "false", "n"}) CHECK(good(conf(no)).rendezvous.hosts == false);
+  CHECK(bad(conf("maybe")).find("--rdzv_conf is_host=maybe: expected 1 or 0") != std::string::npos);
 }
 
 TEST_CASE("the env backend takes its place in the world from the environment") {

@@ -112,6 +112,24 @@ TEST_CASE("two nodes that run one job after another meet each time") {
   }
 }
 
+TEST_CASE("a coordinator behind an address that is not its host's own is hosted by whoever is told to") {
+  if (const std::string why = why_no_hosts(); !why.empty()) {
+    MESSAGE("left out, since such an address cannot be made here: ", why);
+    return;
+  }
+  const Hosts hosts(1);
+  // Everything sent to these addresses arrives here, as through a router, but no interface has them.
+  REQUIRE(run(hosts.on(0, {"ip", "route", "add", "local", "10.99.0.0/24", "dev", "lo"})).exit_code == 0);
+  const auto node = [&](const std::string& is_host) {
+    return hosts.on(0, {kDtrun, "--nnodes", "2", "--rdzv_endpoint", "10.99.0.5:29400", "--rdzv_id", "router",
+                        "--rdzv_conf", "join_timeout=30,is_host=" + is_host, "--", "/bin/true"});
+  };
+  Program first(node("1")), second(node("0"));
+  const Ended a = first.wait(), b = second.wait();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(b.exit_code == 0, b.err);
+}
+
 TEST_CASE(
     "a full disk ends the job with 78 and says what to do; with room again it goes on to the same bytes") {
   if (const std::string why = why_no_hosts(); !why.empty()) {
