@@ -50,12 +50,8 @@ class RendezvousReader {
     }
     Status status = backend == "env" ? read_env_backend() : read_endpoint(backend == "static");
     if (!status.ok()) return status;
-    if (options_.has("local_addr")) {
-      spec_.rendezvous.local_address = options_.values.at("local_addr").value;
-      if (spec_.rendezvous.standalone) no_effect("local_addr", " on a single node");
-    }
-    for (auto part : {&RendezvousReader::read_master_port, &RendezvousReader::read_run_id,
-                      &RendezvousReader::read_conf}) {
+    for (auto part : {&RendezvousReader::read_local_address, &RendezvousReader::read_master_port,
+                      &RendezvousReader::read_run_id, &RendezvousReader::read_conf}) {
       status = (this->*part)();
       if (!status.ok()) return status;
     }
@@ -128,8 +124,17 @@ class RendezvousReader {
     const std::string& text = options_.values.at("master_addr").value;
     const bool bracketed = text.starts_with("[") && text.ends_with("]");
     spec_.rendezvous.master_address = bracketed ? text.substr(1, text.size() - 2) : text;
-    if (!spec_.rendezvous.master_address.empty()) return Status();
-    return usage(quoted(options_.values.at("master_addr")) + ": expected an address");
+    if (may_be_host(spec_.rendezvous.master_address)) return Status();
+    return usage(quoted(options_.values.at("master_addr")) + ": expected a host's name or address");
+  }
+
+  // Empty is torchrun's default.
+  Status read_local_address() {
+    if (!options_.has("local_addr") || options_.values.at("local_addr").value.empty()) return Status();
+    spec_.rendezvous.local_address = options_.values.at("local_addr").value;
+    if (spec_.rendezvous.standalone) no_effect("local_addr", " on a single node");
+    if (may_be_host(spec_.rendezvous.local_address)) return Status();
+    return usage(quoted(options_.values.at("local_addr")) + ": expected a host's name or address");
   }
 
   Status read_master_port() {

@@ -145,6 +145,13 @@ Result<std::set<int>> parse_ranks(const Given& given) {
   return ranks;
 }
 
+bool may_be_host(const std::string& text) {
+  const auto impossible = [](unsigned char c) {
+    return c <= ' ' || c == 0x7f || c == '/' || c == '@' || c == ',';
+  };
+  return !text.empty() && std::none_of(text.begin(), text.end(), impossible);
+}
+
 Result<Endpoint> parse_endpoint(const Given& given, int default_port) {
   const std::string& text = given.value;
   HostAndPort parts;
@@ -157,7 +164,7 @@ Result<Endpoint> parse_endpoint(const Given& given, int default_port) {
   } else {
     parts = split_endpoint(text);
   }
-  if (parts.host.empty()) return usage(quoted(given) + ": expected HOST[:PORT]");
+  if (!may_be_host(parts.host)) return usage(quoted(given) + ": expected HOST[:PORT]");
   Endpoint endpoint{parts.host, default_port};
   if (!parts.has_port) return endpoint;
   if (parts.port.empty()) return usage(quoted(given) + ": the port is missing after ':'");

@@ -37,6 +37,9 @@ struct Endpoint {
   std::string host;
   int port = 0;
 };
+// Whether `text` may be a host's name or address: nothing that resolves has a space or a slash ("http://…").
+bool may_be_host(const std::string& text);
+
 Result<Endpoint> parse_endpoint(const Given& given, int default_port);
 
 // torchrun's streams, 0 none, 1 stdout, 2 stderr, 3 both: one number for all workers or a number by local

@@ -140,10 +140,22 @@ TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or witho
   CHECK(endpoint("fe80::1") == "fe80::1 29400");
   CHECK(endpoint("[fe80::1]") == "fe80::1 29400");
   CHECK(endpoint("[fe80::1]:1234") == "fe80::1 1234");
-  for (const char* wrong : {"node0:", "node0:0", "node0:65536", "node0:http", "[::1", "[::1]x", ":29400"}) {
+  for (const char* wrong : {"node0:", "node0:0", "node0:65536", "node0:http", "[::1", "[::1]x", ":29400",
+                            "http://node0:1", " node0:1", "node0 node1", "user@node0"}) {
     CHECK_MESSAGE(bad({"--nnodes", "2", "--rdzv_endpoint", wrong, "--", "x"}).find("--rdzv_endpoint=") == 0,
                   wrong);
   }
+}
+
+TEST_CASE("an address for peers is refused if nothing can resolve it, and an empty one is none") {
+  const auto address = [](const std::string& option, const std::string& text) {
+    return plan({"--nnodes", "2", "--node_rank", "0", "--rdzv_endpoint", "h", "--rdzv_backend", "static",
+                 option, text, "--", "x"});
+  };
+  CHECK_FALSE(address("--local_addr", "two words").spec.ok());
+  CHECK_FALSE(address("--master_addr", "tcp://h").spec.ok());
+  CHECK(address("--local_addr", "fe80::1%eth0").spec.value().rendezvous.local_address == "fe80::1%eth0");
+  CHECK(address("--local_addr", "").spec.value().rendezvous.local_address.empty());
 }
 
 TEST_CASE("several nodes without an endpoint are refused with the way out") {
