@@ -150,7 +150,11 @@ Result<pid_t> spawn(const SpawnPlan& plan) {
   const CpuMask cpus(plan.cpus);
   const pid_t pid =
       start({argv.data(), environment.data(), &plan, &cpus, file_locks_of(plan), getpid(), write_end.get()});
-  if (pid < 0) return errno_status(kExitSoftware, "cannot start a process for '" + plan.argv[0] + "'", errno);
+  if (pid < 0) {
+    return Status(kExitUnavailable,
+                  "cannot start a process for '" + plan.argv[0] + "': " + std::strerror(errno) +
+                      " (see ulimit -a, and the limits of its container, for processes and memory)");
+  }
 
   write_end.reset();
   int error = 0;

@@ -118,6 +118,20 @@ TEST_CASE("a limit on processes ends dtrun with a message, not with an abort") {
   CHECK_MESSAGE(has(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
 }
 
+TEST_CASE("workers for which a limit leaves no processes end the job with 69, the reason and the way out") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: needs root");
+    return;
+  }
+  const Done job = run("set -- prlimit --nproc=40 setpriv --reuid=64231 --regid=64231 --clear-groups \"$@\"",
+                       {"--nproc_per_node", "64", "--", "sleep", "30"});
+  if (has(job.err, "Permission denied")) return;  // that user cannot reach the program
+  CHECK(job.code == 69);
+  CHECK_MESSAGE(
+      has(job.err, "cannot start a process for 'sleep': Resource temporarily unavailable (see ulimit -a"),
+      job.err);
+}
+
 TEST_CASE("localhost is this machine though /etc/hosts does not say so") {
   if (Process({"unshare", "-rm", "true"}).wait() != 0) {
     MESSAGE("skipped: no namespaces here");
