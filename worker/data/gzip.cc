@@ -29,6 +29,11 @@ void GzipReader::refill() {
   rest_ = rest_.subspan(size);
 }
 
+bool GzipReader::begin_next_member() {
+  const std::span<const std::uint8_t> left(stream_.next_in, unread());  // all of it lies behind next_in
+  return is_gzip(left) && inflateReset(&stream_) == Z_OK;
+}
+
 std::size_t GzipReader::read(std::span<std::uint8_t> out) {
   std::size_t done = 0;
   std::uint8_t nowhere = 0;  // for an empty `out`: lets zlib reach the trailer
@@ -41,7 +46,7 @@ std::size_t GzipReader::read(std::span<std::uint8_t> out) {
     done += room - stream_.avail_out;
     Pulse::beat();
     if (result == Z_STREAM_END) {
-      ended_ = true;
+      ended_ = !begin_next_member();
     } else if (result == Z_BUF_ERROR || (result == Z_OK && done == out.size())) {
       break;  // no more input, or no more room
     } else if (result != Z_OK) {

@@ -1,4 +1,5 @@
-// gzip decompression of a file that lies in memory, in pieces of the caller's choice.
+// gzip decompression of a file that lies in memory, in pieces of the caller's choice. As RFC 1952 says, the
+// content of several members in a row (bgzip, cat a.gz b.gz) is one.
 #pragma once
 
 #include <zlib.h>
@@ -26,12 +27,13 @@ class GzipReader {
   // content ended (ended() is true), that the file did (truncated), or that fault() says what is wrong.
   std::size_t read(std::span<std::uint8_t> out);
 
-  bool ended() const { return ended_; }  // the checksum has been compared then
+  bool ended() const { return ended_; }  // the checksums have been compared then
   const std::string& fault() const { return fault_; }
   std::size_t unread() const { return rest_.size() + stream_.avail_in; }  // bytes of `file` not looked at
 
  private:
   void refill();
+  bool begin_next_member();  // false: none follows
 
   z_stream stream_{};
   std::span<const std::uint8_t> rest_;  // not yet given to zlib, whose counters have 32 bits

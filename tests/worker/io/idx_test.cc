@@ -22,7 +22,8 @@ const std::string kPixels("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c", 12
 
 TEST_CASE("an array is read raw and from gzip alike") {
   const std::string raw = idx_file({2, 2, 3}, kPixels);
-  for (const std::string& file : {raw, gzip(raw)}) {
+  const std::string members = gzip(raw.substr(0, 5)) + gzip("") + gzip(raw.substr(5));
+  for (const std::string& file : {raw, gzip(raw), members}) {
     const auto array = parse_idx(as_bytes(file), 3);
     REQUIRE_MESSAGE(array.ok(), array.status().message());
     CHECK(array.value().dims == std::vector<std::uint32_t>{2, 2, 3});
@@ -63,6 +64,8 @@ TEST_CASE("what follows the array is refused") {
   CHECK(contains(fault_of(raw + "x", 1), "content after the end of the array"));
   CHECK(contains(fault_of(gzip(raw + "x"), 1), "content after the end of the array"));
   CHECK(contains(fault_of(gzip(raw) + "xyz", 1), "3 bytes of garbage follow the gzip data"));
+  CHECK(contains(fault_of(gzip(raw) + gzip("x"), 1), "content after the end of the array"));
+  CHECK(contains(fault_of(gzip(raw) + "\x1f\x8bzzz", 1), "gzip data is corrupt at its end"));
 }
 
 TEST_CASE("a header of impossible size is refused before anything is allocated") {
