@@ -75,6 +75,14 @@ TEST_CASE("the ring trains too, to other bits by design") {
   CHECK(tree_end.size() == ring_end.size());
 }
 
+// Rank 1 is told to stop when it asks for the `ask`-th time, from 0.
+void stop_run(const JobConfig& config, int world_size, int ask) {
+  run_as_threads(world_size, [&](Collective& collective) {
+    TestLink link(collective.rank() == 1 ? ask : -1);
+    REQUIRE(run_rank(config, collective, 1, link) == Outcome::kStopped);
+  });
+}
+
 TEST_CASE(
     "all ranks stop after the same step when one is told to, and another world finishes to the same bytes") {
   const Job job;
@@ -83,10 +91,7 @@ TEST_CASE(
   for (const int act_at : {0, 15}) {
     const std::string output = "stopped" + std::to_string(act_at);
     CAPTURE(output);
-    run_as_threads(3, [&](Collective& collective) {
-      TestLink link(collective.rank() == 1 ? act_at : -1);
-      REQUIRE(run_rank(job.config(output), collective, 1, link) == Outcome::kStopped);
-    });
+    stop_run(job.config(output), 3, act_at);
     CHECK_FALSE(fs::exists(job.directory.path() / output / "model.safetensors"));
     run_job(job.config(output), 2);
     CHECK(job.model(output) == job.model("whole"));
@@ -101,17 +106,11 @@ TEST_CASE("an evaluation that a stop cut short or kept from beginning is made up
   for (const int act_at : {6, 8}) {
     const std::string output = "stopped" + std::to_string(act_at);
     CAPTURE(output);
-    run_as_threads(2, [&](Collective& collective) {
-      TestLink link(collective.rank() == 1 ? act_at : -1);
-      REQUIRE(run_rank(job.config(output), collective, 1, link) == Outcome::kStopped);
-    });
+    stop_run(job.config(output), 2, act_at);
     CHECK(fs::exists(job.directory.path() / output / "checkpoints/step-00000007"));
     CHECK(losses(job.metrics(output)).back()[2].empty());
     // Stopped again before the evaluation has ended, which costs nothing either.
-    run_as_threads(2, [&](Collective& collective) {
-      TestLink link(collective.rank() == 1 ? 0 : -1);
-      REQUIRE(run_rank(job.config(output), collective, 1, link) == Outcome::kStopped);
-    });
+    stop_run(job.config(output), 2, 0);
     run_job(job.config(output), 2);
     CHECK(job.model(output) == job.model("whole"));
     CHECK(losses(job.metrics(output)) == losses(job.metrics("whole")));
