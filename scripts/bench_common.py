@@ -1,86 +1,92 @@
-"""What the parts of scripts/bench share: where things are, how a run is timed, what a process costs, a line of the table."""
+"""What the parts of scripts/bench share: where things are, a measurement that may fail, a line of the table."""
 
 import contextlib
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import time
+import textwrap
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DTRUN = ROOT / "build/release/bin/dtrun"
+NO_TORCH = "no Python here has PyTorch with gloo (scripts/setup --bench, or --python)"
+
+PROBE_LIMIT_S = 120  # the first import of PyTorch from a cold disk
+REASON_WIDTH = 100
 
 
 class BenchError(Exception):
-    """Something that was to be measured did not run; the message says what and shows its output."""
+    """Something that was to be measured did not run: why in a few words, and what it printed."""
+
+    def __init__(self, why, output=""):
+        super().__init__(why)
+        self.output = output
 
 
 def note(text):
     print(f"dtrun: bench: {text}", file=sys.stderr, flush=True)
 
 
+def error(why, output=""):
+    """What stands in the JSON where a measurement failed."""
+    note(f"failed: {why}")
+    if output:
+        print(output.rstrip(), file=sys.stderr, flush=True)
+    return {"error": why, "output": output}
+
+
+def failed(result):
+    return isinstance(result, dict) and "error" in result
+
+
+def any_failed(result):
+    """Whether a measurement anywhere below failed."""
+    inner = result.values() if isinstance(result, dict) else result if isinstance(result, list) else ()
+    return failed(result) or any(map(any_failed, inner))
+
+
+def attempt(what, measure, *arguments):
+    """What `measure` returns, or an error where it raises: one failure does not cost the other measurements.
+    Ctrl-C is no failure and passes through."""
+    note(what)
+    try:
+        return measure(*arguments)
+    except BenchError as failure:
+        return error(str(failure), failure.output)
+    except Exception as failure:
+        return error(f"{type(failure).__name__}: {failure}", traceback.format_exc())
+
+
 def python_with_torch(asked_for):
     """The first of the interpreters that has PyTorch; None if there is none."""
     for python in [asked_for] if asked_for else ["/usr/bin/python3", sys.executable]:
         probe = [python, "-c", "import torch.distributed as d; raise SystemExit(not d.is_gloo_available())"]
-        with contextlib.suppress(OSError):
-            if subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            if subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              timeout=PROBE_LIMIT_S).returncode == 0:
                 return python
     return None
 
 
-def time_of(argv):
-    """Wall seconds of one run; its output is shown only if it fails."""
-    begin = time.perf_counter()
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT)
-    seconds = time.perf_counter() - begin
-    if done.returncode != 0:
-        raise BenchError(f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout.decode(errors='replace')}")
-    return seconds
-
-
-def milliseconds(argv, repeats):
-    time_of(argv)  # the page cache is warm from here on
-    runs = [time_of(argv) * 1e3 for _ in range(repeats)]
+def summary(runs):
     return {"median": statistics.median(runs), "min": min(runs), "max": max(runs), "runs": runs}
-
-
-def status_kb(pid, field):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise BenchError(f"/proc/{pid}/status has no {field}")
-
-
-def cpu_seconds(pid):
-    """User and system time of all threads: nanoseconds of the scheduler where the kernel keeps them."""
-    tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
-    try:
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-    except OSError:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def children_of(pid):
-    """Pid and command name of each child."""
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            with contextlib.suppress(OSError):  # it may just have gone
-                yield int(child), pathlib.Path(f"/proc/{child}/comm").read_text().strip()
-
-
-def wait_for_workers(pid, name, count, deadline_s=20):
-    """Until `count` children of `pid` run the program `name`."""
-    deadline = time.monotonic() + deadline_s
-    while time.monotonic() < deadline:
-        if [child_name for _, child_name in children_of(pid)].count(name) >= count:
-            return
-        time.sleep(0.01)
-    raise BenchError(f"the launcher did not start {count} workers within {deadline_s} s")
 
 
 def row(what, value, target="", met=None):
     verdict = "" if met is None else ("met" if met else "MISSED")
     return f"  {what:<52} {value:>16}   {target:<12} {verdict}".rstrip()
+
+
+def failed_row(what, result):
+    return f"  {what:<52} failed: {textwrap.shorten(result['error'], REASON_WIDTH, placeholder=' …')}"
+
+
+def rows_of(result, what, rows):
+    """The rows of one measurement; where it has no number, one that says why. None is what Ctrl-C came before."""
+    if result is None:
+        yield row(what, "not measured")
+    elif failed(result):
+        yield failed_row(what, result)
+    else:
+        yield from rows(result)

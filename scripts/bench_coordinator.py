@@ -5,7 +5,8 @@ import json
 import statistics
 import subprocess
 
-from bench_common import ROOT, BenchError, cpu_seconds, note, row, status_kb
+from bench_common import ROOT, BenchError, attempt, row, rows_of
+from bench_processes import Program, cpu_seconds, status_kb
 
 CLIENT = ROOT / "build/release/bin/rendezvous_bench"
 LIMIT_S = 150  # the client gives up after 120 s
@@ -18,22 +19,24 @@ HEARTBEAT_STREAMS, HEARTBEATS = 100, 500_000
 
 
 def start(*argv):
-    return subprocess.Popen([CLIENT, *map(str, argv)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return Program([CLIENT, *map(str, argv)], LIMIT_S, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def line_of(program):
+    line = program.process.stdout.readline().strip()
+    if not line:
+        raise BenchError("rendezvous_bench ended without an answer", program.name)
+    return line
 
 
 def measure_once(server_kind, mode, *numbers):
     """Seconds of one measurement with a server of its own, and what the server spent on it."""
-    with start(server_kind) as server:
-        port = server.stdout.readline().strip()
-        with start(mode, port, *numbers) as client:
-            answer = client.stdout.readline()
-            result = json.loads(answer) if answer else {"missing": -1}
-            result["server_cpu_seconds"] = cpu_seconds(server.pid)
-            result["server_rss_mb"] = status_kb(server.pid, "VmRSS") / 1024
-            client.stdin.close()
-        server.stdin.close()
+    with start(server_kind) as server, start(mode, line_of(server), *numbers) as client:
+        result = json.loads(line_of(client))
+        result["server_cpu_seconds"] = cpu_seconds(server.pid)
+        result["server_rss_mb"] = status_kb(server.pid, "VmRSS") / 1024
     if result["missing"] != 0:
-        raise BenchError(f"rendezvous_bench {mode} {numbers} on {server_kind}: {result['missing']} agents got no answer")
+        raise BenchError(f"{result['missing']} agents got no answer", f"{client.name}, of {server.name}")
     return result
 
 
@@ -62,45 +65,47 @@ def rounds_of(options, agents):
     return 1 if options.quick else 5 if agents > 1000 else 9
 
 
-def measure(options):
-    result = {"joins": [], "assignments": []}
-    for agents, connections in JOINS:
-        note(f"coordinator: {agents} joins over {connections} connections")
-        pair = measure_pair(rounds_of(options, agents), "join", agents, connections)
-        result["joins"].append({"agents": agents, "connections": connections, **pair})
-    for agents, connections in ASSIGNMENTS:
-        note(f"coordinator: a run of {agents} nodes over {connections} connections")
-        pair = measure_pair(rounds_of(options, agents), "assign", agents, connections)
-        result["assignments"].append({"agents": agents, "connections": connections, **pair})
-    note("coordinator: heartbeats")
-    pair = measure_pair(1 if options.quick else 5, "heartbeat", HEARTBEAT_STREAMS, HEARTBEATS)
-    result["heartbeats"] = {"streams": HEARTBEAT_STREAMS, "heartbeats": HEARTBEATS, **pair}
-    return result
+def measure_each(options, mode, what, sizes, results):
+    """Appends to `results`; each size stands alone."""
+    for agents, connections in sizes:
+        pair = attempt(f"coordinator: {what} of {agents} agents over {connections} connections", measure_pair,
+                       rounds_of(options, agents), mode, agents, connections)
+        results.append({"agents": agents, "connections": connections, **pair})
 
 
-def rows(result):
-    def compared(what, pair, value, floor):
-        yield row(what, value)
-        yield row("  bare gRPC", floor)
-        yield row("  time, in terms of bare gRPC's", f"{pair['ratio']:.2f} ×", f"<= {TARGET_RATIO} ×",
-                  pair["ratio"] <= TARGET_RATIO)
-        yield row("  the server's CPU time, in the same terms", f"{pair['cpu_ratio']:.2f} ×")
-        for kind, who in (("coordinator", "coordinator"), ("floor", "bare gRPC")):
-            yield row(f"  the server's CPU time, memory: {who}",
-                      f"{pair[kind + '_cpu_seconds']:.2f} s, {pair[kind + '_rss_mb']:.0f} MiB")
+def measure(options, results):
+    results.update(joins=[], assignments=[])
+    measure_each(options, "join", "joins", JOINS, results["joins"])
+    measure_each(options, "assign", "a run", ASSIGNMENTS, results["assignments"])
+    pair = attempt("coordinator: heartbeats", measure_pair, 1 if options.quick else 5, "heartbeat", HEARTBEAT_STREAMS,
+                   HEARTBEATS)
+    results["heartbeats"] = {"streams": HEARTBEAT_STREAMS, "heartbeats": HEARTBEATS, **pair}
 
-    def rates(what, pair, count):
-        return compared(what, pair, f"{count / pair['seconds']:,.0f} /s", f"{count / pair['floor_seconds']:,.0f} /s")
 
-    def times(what, pair):
-        return compared(what, pair, f"{pair['seconds'] * 1e3:.1f} ms", f"{pair['floor_seconds'] * 1e3:.1f} ms")
+def compared(what, pair, value, floor):
+    yield row(what, value)
+    yield row("  bare gRPC", floor)
+    yield row("  time, in terms of bare gRPC's", f"{pair['ratio']:.2f} ×", f"<= {TARGET_RATIO} ×",
+              pair["ratio"] <= TARGET_RATIO)
+    yield row("  the server's CPU time, in the same terms", f"{pair['cpu_ratio']:.2f} ×")
+    for kind, who in (("coordinator", "coordinator"), ("floor", "bare gRPC")):
+        yield row(f"  the server's CPU time, memory: {who}",
+                  f"{pair[kind + '_cpu_seconds']:.2f} s, {pair[kind + '_rss_mb']:.0f} MiB")
 
-    def on(part):
-        return f"{part['agents']:,} agents on {part['connections']:,} connections"
 
-    for join in result["joins"]:
-        yield from rates(f"joins, {on(join)}", join, join["agents"])
-    for run in result["assignments"]:
+def rates(what, pair, count):
+    return rows_of(pair, what, lambda pair: compared(
+        what, pair, f"{count / pair['seconds']:,.0f} /s", f"{count / pair['floor_seconds']:,.0f} /s"))
+
+
+def times(what, pair):
+    return rows_of(pair, what, lambda pair: compared(
+        what, pair, f"{pair['seconds'] * 1e3:.1f} ms", f"{pair['floor_seconds'] * 1e3:.1f} ms"))
+
+
+def rows(results):
+    for join in results["joins"]:
+        yield from rates(f"joins, {join['agents']:,} agents on {join['connections']:,} connections", join, join["agents"])
+    for run in results["assignments"]:
         yield from times(f"last join to last assignment, {run['agents']:,} on {run['connections']:,}", run)
-    heartbeats = result["heartbeats"]
-    yield from rates(f"heartbeats on {heartbeats['streams']} streams", heartbeats, heartbeats["heartbeats"])
+    yield from rates(f"heartbeats on {HEARTBEAT_STREAMS} streams", results.get("heartbeats"), HEARTBEATS)

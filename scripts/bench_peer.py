@@ -4,21 +4,16 @@ goes on. The same command line and the same programs for both; without PyTorch d
 
 import contextlib
 import os
-import pathlib
-import re
 import signal
 import socket
-import statistics
-import subprocess
-import threading
 import time
-import uuid
 
-from bench_common import DTRUN, ROOT, BenchError, children_of, cpu_seconds, milliseconds, note, python_with_torch, row, status_kb, wait_for_workers
+from bench_common import (DTRUN, NO_TORCH, ROOT, attempt, error, failed, failed_row, python_with_torch, row, rows_of,
+                          summary)
+from bench_processes import Job, children_of, cpu_seconds, milliseconds, status_kb, wait_for_workers, wait_until
 
 WORKER = ROOT / "scripts/bench_peer_worker.py"
 SAYS_IT_IS_UP = 'echo "up rank=$RANK world=$WORLD_SIZE"; exec sleep 600'
-MARK = "DTRUN_BENCH_JOB"
 
 TARGET_LAUNCH_RATIO = 40
 TARGET_MEMORY_RATIO = 10
@@ -26,85 +21,21 @@ TARGET_RESTART_MS = 50
 TARGET_SURVIVOR_MS = 1000
 
 
-def launchers(python):
-    """Name and command of each; torchrun 1.13 dies on Python 3.11 unless it is given maps for -r and -t."""
-    yield "dtrun", [DTRUN]
-    if python:
-        yield "torchrun", [python, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1"]
+def command_of_torchrun(python):
+    """torchrun 1.13 dies on Python 3.11 unless it is given maps for -r and -t."""
+    return [python, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1"]
 
 
-class Job:
-    """A launcher and what its workers said, each line with the time of its arrival; ends with all it started."""
-
-    def __init__(self, argv, python):
-        self.mark = f"{MARK}={uuid.uuid4().hex}"
-        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHON_EXEC=python or "python3")
-        environment[MARK] = self.mark.split("=")[1]
-        self.lines = []
-        self.arrived = threading.Condition()
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, cwd=ROOT, env=environment)
-        self.errors = []
-        self.readers = [threading.Thread(target=self.read_out, daemon=True),
-                        threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)]
-        for reader in self.readers:
-            reader.start()
-
-    def read_out(self):
-        for line in self.process.stdout:
-            now = time.perf_counter()
-            with self.arrived:
-                self.lines.append((now, line))
-                self.arrived.notify_all()
-
-    def wait_for_up(self, world, rank=None, after=0.0, limit_s=120):
-        """When the first worker of such a world and rank said so, later than `after`."""
-        pattern = re.compile(rf"up rank={'[0-9]+' if rank is None else rank} world={world}\b")
-
-        def found():
-            return next((at for at, line in self.lines if at > after and pattern.search(line)), None)
-
-        with self.arrived:
-            if not self.arrived.wait_for(found, timeout=limit_s):
-                raise BenchError(f"no worker of a world of {world} came up within {limit_s} s:\n"
-                                 f"{''.join(line for _, line in self.lines)}{''.join(self.errors)}")
-            return found()
-
-    def pids(self, *more):
-        """Every process that this job started, the launcher included, whose environment also has `more`."""
-        wanted = {entry.encode() for entry in (self.mark, *more)}
-        for path in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if path.name.isdigit() and wanted <= set((path / "environ").read_bytes().split(b"\0")):
-                    yield int(path.name)
-
-    def kill_all(self):
-        for pid in list(self.pids()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
-        self.kill_all()
-        self.process.wait()
-        for reader in self.readers:
-            reader.join(5)
+def job(argv, python=None):
+    return Job(argv, {"OMP_NUM_THREADS": "1", "PYTHON_EXEC": python or "python3"})
 
 
 def measure_memory_and_cpu(command, seconds):
     """Of the launcher's own processes while two workers sleep."""
-    argv = command + ["--standalone", "--nproc_per_node", "2", "--no_python", "sleep", "600"]
-    with Job(argv, None) as job:
-        agent = job.process.pid
-        wait_for_workers(agent, "sleep", 2, deadline_s=60)
+    with job(command + ["--standalone", "--nproc_per_node", "2", "--no_python", "sleep", "600"]) as agent:
+        wait_for_workers(agent, "sleep", 2)
         time.sleep(1)
-        own = [agent] + [pid for pid, name in children_of(agent) if name != "sleep"]
+        own = [agent.pid] + [pid for pid, name in children_of(agent.pid) if name != "sleep"]
         before = sum(map(cpu_seconds, own))
         time.sleep(seconds)
         return {"rss_mb": sum(status_kb(pid, "VmRSS") for pid in own) / 1024, "processes": len(own),
@@ -113,16 +44,15 @@ def measure_memory_and_cpu(command, seconds):
 
 def measure_restart(command):
     """Milliseconds from SIGKILL of one of two workers to the first line of the one that replaces it."""
-    argv = command + ["--standalone", "--nproc_per_node", "2", "--max_restarts", "1", "--no_python", "sh", "-c",
-                      SAYS_IT_IS_UP]
-    with Job(argv, None) as job:
-        job.wait_for_up(world=2, rank=0)
-        job.wait_for_up(world=2, rank=1)
+    options = ["--standalone", "--nproc_per_node", "2", "--max_restarts", "1", "--no_python"]
+    with job(command + options + ["sh", "-c", SAYS_IT_IS_UP]) as agent:
+        agent.wait_for_up(world=2, rank=0)
+        agent.wait_for_up(world=2, rank=1)
         time.sleep(0.5)
-        [pid] = job.pids("RANK=1")
+        [pid] = agent.pids("RANK=1")
         killed = time.perf_counter()
         os.kill(pid, signal.SIGKILL)
-        return (job.wait_for_up(world=2, rank=1, after=killed) - killed) * 1e3
+        return (agent.wait_for_up(world=2, rank=1, after=killed) - killed) * 1e3
 
 
 def free_port():
@@ -131,14 +61,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_until_listening(port, deadline_s=60):
-    deadline = time.monotonic() + deadline_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        time.sleep(0.01)
-    raise BenchError(f"nobody listened on port {port} within {deadline_s} s")
+def listens(port):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    return False
 
 
 def measure_survivor(command, python):
@@ -146,9 +73,9 @@ def measure_survivor(command, python):
     port = free_port()
     argv = command + ["--nnodes", "1:2", "--nproc_per_node", "1", "--rdzv_backend", "c10d", "--rdzv_endpoint",
                       f"127.0.0.1:{port}", "--rdzv_id", "bench", "--max_restarts", "3", WORKER]
-    with Job(argv, python) as first:
-        wait_until_listening(port)
-        with Job(argv, python) as second:
+    with job(argv, python) as first:
+        wait_until(lambda: listens(port), first, f"it listened on port {port}")
+        with job(argv, python) as second:
             first.wait_for_up(world=2)
             second.wait_for_up(world=2)
             time.sleep(0.5)
@@ -157,56 +84,83 @@ def measure_survivor(command, python):
             return (first.wait_for_up(world=1, after=killed) - killed) * 1e3
 
 
-def summary(runs):
-    return {"median": statistics.median(runs), "min": min(runs), "max": max(runs), "runs": runs}
+def repeated(times, measure_once, *arguments):
+    return summary([measure_once(*arguments) for _ in range(times)])
 
 
-def measure_launcher(name, command, python, quick):
+def measure_launcher(name, command, python, quick, results):
     idle_seconds = 3 if quick else 10
     quick = quick or name == "torchrun"  # seconds each, and far from any target
     trivial = command + ["--standalone", "--no_python", "--nproc_per_node"]
-    result = {}
     for workers in (2, 8):
-        note(f"peer: {name}, a trivial program on {workers} workers")
-        result[f"true_{workers}_ms"] = milliseconds(trivial + [str(workers), "/bin/true"], 3 if quick else 20)
-    note(f"peer: {name}, an agent with idle workers")
-    result["agent"] = measure_memory_and_cpu(command, idle_seconds)
-    note(f"peer: {name}, a worker's death")
-    result["restart_ms"] = summary([measure_restart(command) for _ in range(2 if quick else 10)])
-    note(f"peer: {name}, a node's death")
-    result["survivor_ms"] = summary([measure_survivor(command, python) for _ in range(1 if quick else 5)])
-    return result
+        results[f"true_{workers}_ms"] = attempt(f"peer: {name}, a trivial program on {workers} workers", milliseconds,
+                                                trivial + [str(workers), "/bin/true"], 3 if quick else 20)
+    results["agent"] = attempt(f"peer: {name}, an agent with idle workers", measure_memory_and_cpu, command, idle_seconds)
+    results["restart_ms"] = attempt(f"peer: {name}, a worker's death", repeated, 2 if quick else 10, measure_restart,
+                                    command)
+    results["survivor_ms"] = attempt(f"peer: {name}, a node's death", repeated, 1 if quick else 5, measure_survivor,
+                                     command, python)
 
 
-def measure(options):
+def measure(options, results):
     python = python_with_torch(options.python)
-    if python is None:
-        note("no Python here has PyTorch with gloo, so dtrun is measured alone (scripts/setup --bench, or --python)")
-    return {name: measure_launcher(name, command, python, options.quick) for name, command in launchers(python)}
+    results["dtrun"] = {}
+    measure_launcher("dtrun", [DTRUN], python, options.quick, results["dtrun"])
+    results["torchrun"] = {} if python else error(NO_TORCH)
+    if python:
+        measure_launcher("torchrun", command_of_torchrun(python), python, options.quick, results["torchrun"])
 
 
-def rows(result):
-    dtrun, torchrun = result["dtrun"], result.get("torchrun")
+class Compared:
+    """The rows of one measurement: dtrun's number, torchrun's, and how many times dtrun's torchrun's is."""
 
-    def pair(what, unit, digits, number, ratio_target=None, target=None):
-        ours = number(dtrun)
-        met = None if target is None else ours <= target
-        yield row(what, f"{ours:.{digits}f} {unit}", f"<= {target} {unit}" if target else "", met)
-        if torchrun:
-            theirs = number(torchrun)
-            met = None if ratio_target is None else theirs / ours >= ratio_target
-            yield row("  torchrun", f"{theirs:,.{digits}f} {unit}")
-            if theirs > 0:
-                yield row("  ratio", f"{theirs / ours:.1f} ×", f">= {ratio_target} ×" if ratio_target else "", met)
+    def __init__(self, key, what, unit, digits, number=lambda result: result["median"], target=None, ratio_target=None):
+        self.key, self.what, self.unit, self.digits, self.number = key, what, unit, digits, number
+        self.target, self.ratio_target = target, ratio_target
 
-    for workers in (2, 8):
-        yield from pair(f"/bin/true on {workers} workers", "ms", 1, lambda r: r[f"true_{workers}_ms"]["median"],
-                        ratio_target=TARGET_LAUNCH_RATIO)
-    yield from pair("resident memory of an agent", "MiB", 1, lambda r: r["agent"]["rss_mb"],
-                    ratio_target=TARGET_MEMORY_RATIO)
-    yield from pair("CPU time of an agent per hour, workers idle", "s", 2,
-                    lambda r: r["agent"]["cpu_seconds"] / r["agent"]["seconds"] * 3600)
-    yield from pair("a worker's SIGKILL to its replacement's first line", "ms", 1, lambda r: r["restart_ms"]["median"],
-                    target=TARGET_RESTART_MS)
-    yield from pair("a node's death until the survivor goes on", "ms", 1, lambda r: r["survivor_ms"]["median"],
-                    target=TARGET_SURVIVOR_MS)
+    def number_in(self, results):
+        result = results.get(self.key)
+        return None if result is None or failed(result) else self.number(result)
+
+    def ours(self, result):
+        number, target = self.number(result), self.target
+        yield row(self.what, f"{number:.{self.digits}f} {self.unit}", f"<= {target} {self.unit}" if target else "",
+                  number <= target if target else None)
+
+    def theirs(self, result):
+        yield row("  torchrun", f"{self.number(result):,.{self.digits}f} {self.unit}")
+
+    def ratio(self, ours, theirs):
+        target = self.ratio_target
+        yield row("  ratio", f"{theirs / ours:.1f} ×", f">= {target} ×" if target else "",
+                  theirs / ours >= target if target else None)
+
+    def rows(self, dtrun, torchrun):
+        yield from rows_of(dtrun.get(self.key), self.what, self.ours)
+        if torchrun is None:
+            return
+        yield from rows_of(torchrun.get(self.key), "  torchrun", self.theirs)
+        ours, theirs = self.number_in(dtrun), self.number_in(torchrun)
+        if ours and theirs:
+            yield from self.ratio(ours, theirs)
+
+
+COMPARED = (
+    Compared("true_2_ms", "/bin/true on 2 workers", "ms", 1, ratio_target=TARGET_LAUNCH_RATIO),
+    Compared("true_8_ms", "/bin/true on 8 workers", "ms", 1, ratio_target=TARGET_LAUNCH_RATIO),
+    Compared("agent", "resident memory of an agent", "MiB", 1, lambda agent: agent["rss_mb"],
+             ratio_target=TARGET_MEMORY_RATIO),
+    Compared("agent", "CPU time of an agent per hour, workers idle", "s", 2,
+             lambda agent: agent["cpu_seconds"] / agent["seconds"] * 3600),
+    Compared("restart_ms", "a worker's SIGKILL to its replacement's first line", "ms", 1, target=TARGET_RESTART_MS),
+    Compared("survivor_ms", "a node's death until the survivor goes on", "ms", 1, target=TARGET_SURVIVOR_MS),
+)
+
+
+def rows(results):
+    torchrun = results.get("torchrun")
+    if failed(torchrun):
+        yield failed_row("torchrun", torchrun)
+        torchrun = None
+    for compared in COMPARED:
+        yield from compared.rows(results["dtrun"], torchrun)

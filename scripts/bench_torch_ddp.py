@@ -75,16 +75,10 @@ def batches_of_dataloader(images, labels, rank, options):
         yield from loader
 
 
-def worker(rank, options, rendezvous_file, result_file):
-    torch.set_num_threads(1)
-    torch.manual_seed(42)
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous_file}", rank=rank, world_size=options.workers)
-    images, labels = load(options.data)
-    model = DistributedDataParallel(ConvNet(), broadcast_buffers=False, gradient_as_bucket_view=True)
+def train(model, batches, options):
+    """Seconds of each interval of steps after the warm-up, and the last loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate, momentum=options.momentum)
-    batches = (batches_of_dataloader if options.dataloader else batches_in_memory)(images, labels, rank, options)
-
-    intervals = []  # seconds of each `interval` steps after the warm-up
+    intervals = []
     dist.barrier()
     since = time.perf_counter()
     for step in range(1, options.steps + 1):
@@ -98,16 +92,31 @@ def worker(rank, options, rendezvous_file, result_file):
             if step > options.warmup_steps:
                 intervals.append(now - since)
             since = now
+    return intervals, loss.item()
+
+
+def summary(intervals, loss, options):
+    samples = options.interval * options.batch_per_worker * options.workers
+    return {
+        "torch": torch.__version__,
+        "samples_per_second": len(intervals) * samples / sum(intervals),
+        "best_interval": samples / min(intervals),
+        "median_interval": samples / statistics.median(intervals),
+        "loss": loss,
+    }
+
+
+def worker(rank, options, rendezvous_file, result_file):
+    torch.set_num_threads(1)
+    torch.manual_seed(42)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous_file}", rank=rank, world_size=options.workers)
+    images, labels = load(options.data)
+    model = DistributedDataParallel(ConvNet(), broadcast_buffers=False, gradient_as_bucket_view=True)
+    batches = (batches_of_dataloader if options.dataloader else batches_in_memory)(images, labels, rank, options)
+    intervals, loss = train(model, batches, options)
     if rank == 0:
-        samples = options.interval * options.batch_per_worker * options.workers
         with open(result_file, "w") as file:
-            json.dump({
-                "torch": torch.__version__,
-                "samples_per_second": len(intervals) * samples / sum(intervals),
-                "best_interval": samples / min(intervals),
-                "median_interval": samples / statistics.median(intervals),
-                "loss": loss.item(),
-            }, file)
+            json.dump(summary(intervals, loss, options), file)
     dist.barrier()
     dist.destroy_process_group()
 
