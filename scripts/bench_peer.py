@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+import uuid
 
 from bench_common import (DTRUN, NO_TORCH, ROOT, attempt, error, failed, failed_row, python_with_torch, row, rows_of,
                           summary)
@@ -71,8 +72,9 @@ def listens(port):
 def measure_survivor(command, python):
     """Milliseconds from the SIGKILL of all that runs on the second node until the first goes on alone."""
     port = free_port()
+    # The workers meet under the run's name, so each run has its own.
     argv = command + ["--nnodes", "1:2", "--nproc_per_node", "1", "--rdzv_backend", "c10d", "--rdzv_endpoint",
-                      f"127.0.0.1:{port}", "--rdzv_id", "bench", "--max_restarts", "3", WORKER]
+                      f"127.0.0.1:{port}", "--rdzv_id", f"bench-{uuid.uuid4().hex}", "--max_restarts", "3", WORKER]
     with job(argv, python) as first:
         wait_until(lambda: listens(port), first, f"it listened on port {port}")
         with job(argv, python) as second:

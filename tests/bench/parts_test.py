@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -151,6 +152,22 @@ class PartsTest(unittest.TestCase):
                 self.assertGreater(numbers["launch"]["dtrun_version_ms"]["median"], 0)
                 self.assertNotIn("agent", numbers["launch"])
                 self.wait_for(lambda: not list(processes_in(bench.root)))
+
+    def test_workers_meet_where_the_agents_hold_master_port_and_notice_a_death(self):
+        with socket.create_server(("127.0.0.1", 0)) as agents_store:
+            environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents_store.getsockname()[1]),
+                           "TORCHELASTIC_RUN_ID": f"parts-test-{os.getpid()}", "WORLD_SIZE": "2"}
+            workers = [subprocess.Popen([sys.executable, SCRIPTS / "bench_peer_worker.py"], stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, **environment, "RANK": rank}) for rank in "01"]
+            with workers[0], workers[1]:
+                try:
+                    self.assertEqual([worker.stdout.readline() for worker in workers],
+                                     ["up rank=0 world=2\n", "up rank=1 world=2\n"])
+                    workers[1].kill()
+                    self.assertEqual(workers[0].wait(LIMIT_S), 1)
+                finally:
+                    for worker in workers:
+                        worker.kill()
 
     def wait_for(self, happened, limit_s=20):
         deadline = time.monotonic() + limit_s
