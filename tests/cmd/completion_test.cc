@@ -9,6 +9,7 @@
 #include "cmd/option_table.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
+#include "tests/support/skip.h"
 
 using namespace dtrun;
 using namespace dtrun::test;
@@ -123,8 +124,8 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options are offered behind it") {
   CHECK(complete({"status", "--wa", "--rdzv_e"}) == Words{"--rdzv_endpoint"});
 }
 
-TEST_CASE("zsh can read its script") {
-  if (Process({"sh", "-c", "command -v zsh"}).wait() != 0) return;
+TEST_CASE("zsh can read its script" * doctest::test_suite("zsh")) {
+  if (Process({"sh", "-c", "command -v zsh"}).wait() != 0) return skip("there is no zsh");
   Process check({"sh", "-c", "'" + kDtrun + "' --print_completion zsh | zsh -f -n"});
   CHECK(check.wait() == 0);
   CHECK(check.err() == "");

@@ -8,6 +8,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
+#include "tests/support/skip.h"
 
 using namespace dtrun::test;
 
@@ -32,6 +33,36 @@ Done run(const std::string& before, const Words& arguments, const Words& variabl
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A user whose processes a limit counts, as it does not root's. The copy of dtrun is one that others may run:
+// the build may lie below a home directory that they may not enter.
+class OtherUser {
+ public:
+  OtherUser() : dtrun_(folder_.path() / "dtrun") {
+    namespace fs = std::filesystem;
+    fs::copy_file(kDtrun, dtrun_);
+    const auto others = fs::perms::others_read | fs::perms::others_exec;
+    for (const auto& path : {folder_.path(), dtrun_}) fs::permissions(path, others, fs::perm_options::add);
+  }
+
+  // Why nothing can be run as this user; empty if it can.
+  std::string why_not() const {
+    if (geteuid() != 0) return "needs root";
+    Process probe({"/bin/sh", "-c", kBecome + "test -x " + dtrun_.string()});
+    return probe.wait() == 0 ? "" : "another user cannot reach " + dtrun_.string();
+  }
+
+  Done run(int processes, const Words& arguments) const {
+    return ::run("shift\nset -- prlimit --nproc=" + std::to_string(processes) + " " + kBecome +
+                     dtrun_.string() + " \"$@\"",
+                 arguments);
+  }
+
+ private:
+  static inline const std::string kBecome = "setpriv --reuid=64231 --regid=64231 --clear-groups ";
+  Folder folder_;
+  std::filesystem::path dtrun_;
+};
 
 }  // namespace
 
@@ -105,38 +136,27 @@ TEST_CASE("a limit on open files is raised as far as it goes, else named before 
   }
 }
 
-// The limit counts a user's processes and does not hold root, so this needs root to become somebody else.
-TEST_CASE("a limit on processes ends dtrun with a message, not with an abort") {
-  if (geteuid() != 0) {
-    MESSAGE("skipped: needs root");
-    return;
-  }
-  const Done job = run("set -- prlimit --nproc=3 setpriv --reuid=64231 --regid=64231 --clear-groups \"$@\"",
-                       {"--", "true"});
-  if (has(job.err, "Permission denied")) return;  // that user cannot reach the program
+TEST_CASE("a limit on processes ends dtrun with a message, not with an abort" * doctest::test_suite("root")) {
+  const OtherUser user;
+  if (const std::string why = user.why_not(); !why.empty()) return skip(why);
+  const Done job = user.run(3, {"--", "true"});
   CHECK(job.code == 69);
   CHECK_MESSAGE(has(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
 }
 
-TEST_CASE("workers for which a limit leaves no processes end the job with 69, the reason and the way out") {
-  if (geteuid() != 0) {
-    MESSAGE("skipped: needs root");
-    return;
-  }
-  const Done job = run("set -- prlimit --nproc=40 setpriv --reuid=64231 --regid=64231 --clear-groups \"$@\"",
-                       {"--nproc_per_node", "64", "--", "sleep", "30"});
-  if (has(job.err, "Permission denied")) return;  // that user cannot reach the program
+TEST_CASE("workers for which a limit leaves no processes end the job with 69, the reason and the way out" *
+          doctest::test_suite("root")) {
+  const OtherUser user;
+  if (const std::string why = user.why_not(); !why.empty()) return skip(why);
+  const Done job = user.run(40, {"--nproc_per_node", "64", "--", "sleep", "30"});
   CHECK(job.code == 69);
   CHECK_MESSAGE(
       has(job.err, "cannot start a process for 'sleep': Resource temporarily unavailable (see ulimit -a"),
       job.err);
 }
 
-TEST_CASE("localhost is this machine though /etc/hosts does not say so") {
-  if (Process({"unshare", "-rm", "true"}).wait() != 0) {
-    MESSAGE("skipped: no namespaces here");
-    return;
-  }
+TEST_CASE("localhost is this machine though /etc/hosts does not say so" * doctest::test_suite("namespaces")) {
+  if (Process({"unshare", "-rm", "true"}).wait() != 0) return skip("no namespaces here");
   const Done job =
       run("set -- unshare -rm /bin/sh -c 'mount --bind /dev/null /etc/hosts && exec \"$@\"' sh \"$@\"",
           {"--nnodes", "1:2", "--rdzv_conf", "last_call_timeout=0", "--rdzv_endpoint",

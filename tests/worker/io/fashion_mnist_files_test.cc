@@ -1,11 +1,10 @@
 // The real files, where the package dataset-fashion-mnist is installed; a skip elsewhere.
 #include <doctest/doctest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
+#include "tests/support/skip.h"
 #include "worker/data/dataset.h"
 
 namespace dtrun::worker {
@@ -13,10 +12,8 @@ namespace {
 
 TEST_CASE("Debian's Fashion-MNIST loads whole, with the mean and spread that normalising assumes") {
   const DataConfig config{"fashion_mnist", "/usr/share/datasets/fashion-mnist"};
-  if (!std::filesystem::exists(config.path)) {
-    std::printf("skipped: the package dataset-fashion-mnist is not installed\n");
-    std::exit(77);
-  }
+  if (!std::filesystem::exists(config.path))
+    return dtrun::test::skip("the package dataset-fashion-mnist is not installed");
   CHECK(check_dataset(config).ok());
   CHECK(load_dataset(config, Split::kTest)->size() == 10000);
   const auto data = load_dataset(config, Split::kTrain);
