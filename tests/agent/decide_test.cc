@@ -2,58 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <csignal>
 
 #include "tests/agent/scenario.h"
 
 using namespace dtrun::agent;
-using dtrun::agent::test::Scenario;
-using dtrun::agent::test::Trace;
-
-namespace doctest {
-template <>
-struct StringMaker<Trace> {
-  static String convert(const Trace& trace) {
-    std::string text;
-    for (const auto& line : trace) text += "\n    " + line;
-    return text.c_str();
-  }
-};
-}  // namespace doctest
-
-namespace {
-
-Settings builtin(int nproc = 2) {
-  Settings settings;
-  settings.builtin = true;
-  settings.nproc = nproc;
-  settings.min_nodes = settings.max_nodes = 2;
-  settings.max_restarts = 3;
-  settings.endpoint = "10.0.0.1:29400";
-  settings.host = "b";
-  return settings;
-}
-
-Settings external(int nproc = 2) {
-  Settings settings = builtin(nproc);
-  settings.builtin = false;
-  return settings;
-}
-
-event::Ended job_end(int exit_code) {
-  event::Ended e;
-  e.job.exit_code = exit_code;
-  e.job.reason = "the reason";
-  return e;
-}
-
-bool printed(const Scenario& s, const std::string& text) {
-  return std::any_of(s.printed.begin(), s.printed.end(),
-                     [&](const auto& line) { return line.find(text) != std::string::npos; });
-}
-
-}  // namespace
+using namespace dtrun::agent::test;
 
 TEST_CASE("a job that succeeds: join, start, finish, end with 0") {
   Scenario s(builtin());
@@ -119,6 +73,7 @@ TEST_CASE("which failures a restart can help") {
                         {true, 78, false},
                         {false, 1, true},
                         {false, 2, false},
+                        {false, 3, true},
                         {false, 63, true},
                         {false, 64, false},
                         {false, 78, false},
@@ -141,6 +96,28 @@ TEST_CASE("the coordinator's stop order stops workers and is answered when they 
   CHECK(s.happens(event::StopOrder{1, "node c joined"}) == Trace{"abort", "signal 15"});
   CHECK(s.exits(0, 75) == Trace{});
   CHECK(s.exits(1, 0, SIGTERM) == Trace{"stopped [r2 code 75 collateral] [r3 signal 15 collateral]"});
+}
+
+TEST_CASE("an assignment that is said again, or late, starts and stops nothing") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(s.assigned(1) == Trace{});
+  s.exits(0, 0);
+  CHECK(s.exits(1, 0) == Trace{"finished g1"});
+  CHECK(s.assigned(1) == Trace{});
+  CHECK(s.assigned(2) == Trace{"start g2", "heartbeat"});
+  CHECK(s.assigned(1) == Trace{});
+}
+
+TEST_CASE("what one generation reached is not said of the next") {
+  Scenario s(builtin(1));
+  s.joins();
+  s.happens(event::WorkerCompleted{{2345, 0.302, 0.891, "m"}});
+  s.exits(0, 0);
+  CHECK(s.assigned(2) == Trace{"start g2", "heartbeat"});
+  CHECK(s.exits(0, 0) == Trace{"finished g2"});
+  CHECK(s.happens(job_end(0)) == Trace{"end 0"});
+  CHECK_FALSE(printed(s, "done:"));
 }
 
 TEST_CASE("a stop order of an older generation is dropped") {

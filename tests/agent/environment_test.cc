@@ -79,6 +79,13 @@ TEST_CASE("a program without a control socket does not see an outer job's") {
   CHECK(environment({"DTRUN_CONTROL_FD=3"}, -1).count("DTRUN_CONTROL_FD") == 0);
 }
 
+TEST_CASE("a worker without an error file does not write into an outer job's") {
+  const auto entries =
+      worker_environment({"TORCHELASTIC_ERROR_FILE=/outer"}, kSetting, two_nodes(), 1, -1, "");
+  CHECK(std::count(entries.begin(), entries.end(), "RANK=4") == 1);
+  for (const std::string& entry : entries) CHECK_FALSE(entry.starts_with("TORCHELASTIC_ERROR_FILE"));
+}
+
 TEST_CASE("a worker of an inner job carries the outer job's token too") {
   CHECK(environment({"DTRUN_AGENT_TOKEN=outer.0;"}).at("DTRUN_AGENT_TOKEN") == "outer.0;abc.1;");
 }

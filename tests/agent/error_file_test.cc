@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+
+#include "tests/support/folder.h"
+
 using namespace dtrun::agent;
 
 TEST_CASE("@record's error file gives message and traceback") {
@@ -41,6 +45,27 @@ TEST_CASE("a file name that is no UTF-8, which Python writes as half a surrogate
 
 TEST_CASE("control characters do not reach the terminal") {
   CHECK(parse_error_file(R"({"message": "a\u001b[2Jb\nc"})").message == "a?[2Jb\nc");
+}
+
+TEST_CASE("a text of up to 16 KiB stays whole, of a longer one the end") {
+  const auto message = [](std::size_t size) {
+    return parse_error_file(R"({"message": ")" + std::string(size, 'x') + R"("})").message;
+  };
+  CHECK(message(16384) == std::string(16384, 'x'));
+  CHECK(message(16385) == "..." + std::string(16384, 'x'));
+}
+
+TEST_CASE("an error file of up to 1 MiB is read, a longer one is cut and says nothing") {
+  const dtrun::test::Folder folder;
+  const auto file = folder.path() / "error.json";
+  const auto message = [&](std::size_t size) {
+    const std::string head = R"({"message": "the end", "padding": ")", tail = R"("})";
+    std::ofstream(file) << head << std::string(size - head.size() - tail.size(), 'x') << tail;
+    CHECK(std::filesystem::file_size(file) == size);
+    return read_error_file(file).message;
+  };
+  CHECK(message(1048576) == "the end");
+  CHECK(message(1048577).empty());
 }
 
 TEST_CASE("of a very long traceback the innermost frames stay") {

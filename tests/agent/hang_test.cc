@@ -171,7 +171,60 @@ TEST_CASE("workers that ended do not count") {
   CHECK(node.passes(100000).empty());
 }
 
+TEST_CASE("a worker hangs from the millisecond on at which a timeout is over") {
+  for (const HangSettings& settings : {kBeats, HangSettings{0, 30000}}) {
+    Node node(settings, 1);
+    node.signs[0].beat = 1;
+    CHECK(node.detector.look(node.signs, false, node.now).empty());
+    CHECK(node.passes(29999).empty());
+    const auto hung = node.passes(1);
+    REQUIRE(hung.size() == 1);
+    CHECK(hung[0].silent_ms == 30000);
+  }
+}
+
+TEST_CASE("a worker for which both timeouts are over at once is named once, for its heartbeats") {
+  Node node({30000, 30000}, 1);
+  node.signs[0].beat = 1;
+  const auto hung = node.passes(60000);
+  REQUIRE(hung.size() == 1);
+  CHECK_FALSE(hung[0].stalled);
+}
+
+TEST_CASE("a look counts as late, and judges nobody, from 3 s after its time") {
+  for (const std::int64_t late : {3000, 3001}) {
+    CAPTURE(late);
+    Node node({3000, 0}, 1);
+    node.signs[0].beat = 1;
+    CHECK(node.detector.look(node.signs, false, node.now).empty());
+    node.now += node.detector.interval() + late;
+    CHECK(node.detector.look(node.signs, false, node.now).size() == (late > 3000 ? 0 : 1));
+  }
+}
+
+TEST_CASE("work is more than 10 ms of CPU time, and more than a thousandth of the time that passed") {
+  struct Case {
+    std::int64_t after_ms, cpu_ms;
+    bool work;
+  };
+  for (const Case& c : {Case{5000, 10, false}, {5000, 11, true}, {30000, 30, false}, {30000, 31, true}}) {
+    CAPTURE(c.after_ms);
+    CAPTURE(c.cpu_ms);
+    Node node(kStall, 1);
+    CHECK(node.detector.look(node.signs, false, node.now).empty());
+    CHECK(node.passes(c.after_ms - 5000).empty());
+    node.signs[0].cpu_ms = c.cpu_ms;
+    CHECK(node.passes(5000).empty());
+    CHECK(node.passes(60000 - c.after_ms).size() == (c.work ? 0 : 1));
+  }
+}
+
 TEST_CASE("looks are frequent enough for the timeout, and no more than that") {
+  CHECK(HangDetector({25000, 0}).interval() == 5000);
+  CHECK(HangDetector({20000, 0}).interval() == 4000);
+  CHECK(HangDetector({0, 505}).interval() == 101);
+  CHECK(HangDetector({0, 500}).interval() == 100);
+  CHECK(HangDetector({0, 499}).interval() == 100);
   CHECK(HangDetector({30000, 0}).interval() == 5000);
   CHECK(HangDetector({30000, 2000}).interval() == 400);
   CHECK(HangDetector({0, 200}).interval() == 100);

@@ -50,6 +50,16 @@ TEST_CASE("a process without a mark has none, whatever its limit") {
   CHECK_FALSE(has_mark("Max file locks ", limit_mark(kAgent)));
 }
 
+TEST_CASE("a mark has room for local ranks up to 65535, and takes 16 digits of a token") {
+  const std::string text = limits(marked_limit({kUnlimited, kUnlimited}, worker(kAgent, 65535)));
+  CHECK(has_mark(text, worker(kAgent, 65535)));
+  CHECK_FALSE(has_mark(text, worker(kAgent, 65534)));
+  CHECK_FALSE(has_mark(text, worker(kAgent, 32767)));
+  CHECK(has_mark(text, limit_mark(kAgent)));
+  CHECK(limit_mark(kAgent.substr(0, 16)).mask != 0);
+  CHECK(limit_mark(kAgent.substr(0, 15)).mask == 0);
+}
+
 TEST_CASE("what is no token marks nothing and finds nothing") {
   for (const std::string token : {"", "x", "abc", "another.0;"}) {
     CHECK(limit_mark(token).mask == 0);

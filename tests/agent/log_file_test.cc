@@ -56,6 +56,23 @@ TEST_CASE("a full file gets a number, the oldest goes, and lines stay whole") {
   CHECK(all.ends_with(kept));
 }
 
+TEST_CASE("a file may be as long as its limit, and with the rest of a line twice that") {
+  Folder folder;
+  const auto exact = folder.path() / "exact", twice = folder.path() / "twice";
+  LogFile file = open(exact, 10);
+  CHECK(file.write("123456789\n").ok());
+  CHECK_FALSE(std::filesystem::exists(exact.string() + ".1"));
+  CHECK(file.write("\n").ok());
+  CHECK(slurp(exact.string() + ".1") == "123456789\n");
+  CHECK(slurp(exact) == "\n");
+  LogFile endless = open(twice, 10);
+  CHECK(endless.write(std::string(20, 'x')).ok());
+  CHECK_FALSE(std::filesystem::exists(twice.string() + ".1"));
+  CHECK(endless.write("y").ok());
+  CHECK(slurp(twice.string() + ".1") == std::string(20, 'x'));
+  CHECK(slurp(twice) == "y");
+}
+
 TEST_CASE("a limit counts what an earlier file has") {
   Folder folder;
   const auto path = folder.path() / "log";

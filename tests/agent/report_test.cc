@@ -114,6 +114,20 @@ TEST_CASE("a thousand followers that ended alike make a line per host, and very 
   CHECK(failure_report(end, 0).ends_with("\n  and others on 6 more hosts"));
 }
 
+TEST_CASE("followers have at most 16 lines, the rest is counted") {
+  for (const int hosts : {16, 17}) {
+    CAPTURE(hosts);
+    JobEnd end;
+    end.first_failure = worker(0, "a", 1, 0, false);
+    for (int host = 1; host <= hosts; ++host)
+      end.followers.push_back(worker(host, "h" + std::to_string(host), 0, SIGTERM, true));
+    const std::string text = failure_report(end, 0);
+    CHECK(text.find("followed: rank 16 on h16,") != std::string::npos);
+    CHECK(text.ends_with("\n  and others on 1 more hosts") == (hosts == 17));
+    CHECK(text.find("on h17") == std::string::npos);
+  }
+}
+
 TEST_CASE("what the kernel or a hang did to a worker is part of how it ended") {
   JobEnd end;
   end.first_failure = worker(0, "a", 0, SIGKILL, false);
@@ -166,6 +180,29 @@ TEST_CASE("progress as a line and as a bar that never wraps") {
   CHECK(progress_bar(point, 60) == "[================] 100 %  2345/2345  loss 0.312  evaluating");
 }
 
+TEST_CASE("a bar has 24 columns where there is room, and at least 6") {
+  ProgressPoint point;
+  point.phase = ProgressPoint::Phase::kTraining;
+  point.total_steps = 100;
+  const std::string text = "  0 %  0/100";
+  const auto bar = [&](int width) {
+    return "[>" + std::string(static_cast<std::size_t>(width) - 1, ' ') + "] " + text;
+  };
+  const int beside = static_cast<int>(text.size()) + 3 + 1;  // brackets, a blank, and the last column
+  CHECK(progress_bar(point, beside + 25) == bar(24));
+  CHECK(progress_bar(point, beside + 24) == bar(24));
+  CHECK(progress_bar(point, beside + 23) == bar(23));
+  CHECK(progress_bar(point, beside + 6) == bar(6));
+  CHECK(progress_bar(point, beside + 5) == text);
+}
+
+TEST_CASE("a duration has seconds up to an hour, then minutes") {
+  CHECK(duration_text(59.4) == "59 s");
+  CHECK(duration_text(59.6) == "1 min 00 s");
+  CHECK(duration_text(3599.4) == "59 min 59 s");
+  CHECK(duration_text(3599.6) == "1 h 00 min");
+}
+
 TEST_CASE("a run beyond its last step, as with a smaller max_steps, is at 100 %") {
   ProgressPoint point;
   point.step = 388;
@@ -188,4 +225,19 @@ TEST_CASE("time left follows the pace of the last half minute") {
   for (int t = 11; t <= 60; ++t) (void)pace.seconds_left(100 + (t - 10) * 2, 1000, t);
   CHECK(*pace.seconds_left(202, 1000, 61) == doctest::Approx(399));
   CHECK_FALSE(pace.seconds_left(50, 1000, 62).has_value());
+}
+
+TEST_CASE("time left is guessed from a second of steps on, and forgets those of 30 s ago") {
+  for (const double now : {0.999, 1.0}) {
+    Pace pace;
+    CHECK_FALSE(pace.seconds_left(0, 1000, 0).has_value());
+    CHECK(pace.seconds_left(100, 1000, now).has_value() == (now == 1.0));
+  }
+  for (const double now : {30.999, 31.0}) {
+    Pace pace;
+    (void)pace.seconds_left(0, 1000, 0);
+    (void)pace.seconds_left(400, 1000, 1);  // a fast second
+    const double per_second = now == 31.0 ? 100 / 30.0 : 500 / now;
+    CHECK(*pace.seconds_left(500, 1000, now) == doctest::Approx(500 / per_second));
+  }
 }

@@ -1,6 +1,9 @@
 // A harness for the agent's decisions: events in, actions out as short text, time invented by the test.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +11,47 @@
 #include "agent/decide.h"
 
 namespace dtrun::agent::test {
+
+using Trace = std::vector<std::string>;
+
+}  // namespace dtrun::agent::test
+
+namespace doctest {
+template <>
+struct StringMaker<dtrun::agent::test::Trace> {
+  static String convert(const dtrun::agent::test::Trace& trace) {
+    std::string text;
+    for (const auto& line : trace) text += "\n    " + line;
+    return text.c_str();
+  }
+};
+}  // namespace doctest
+
+namespace dtrun::agent::test {
+
+inline Settings builtin(int nproc = 2) {
+  Settings settings;
+  settings.builtin = true;
+  settings.nproc = nproc;
+  settings.min_nodes = settings.max_nodes = 2;
+  settings.max_restarts = 3;
+  settings.endpoint = "10.0.0.1:29400";
+  settings.host = "b";
+  return settings;
+}
+
+inline Settings external(int nproc = 2) {
+  Settings settings = builtin(nproc);
+  settings.builtin = false;
+  return settings;
+}
+
+inline event::Ended job_end(int exit_code) {
+  event::Ended e;
+  e.job.exit_code = exit_code;
+  e.job.reason = "the reason";
+  return e;
+}
 
 inline std::string text_of(const WorkerOutcome& outcome) {
   std::string text = "r" + std::to_string(outcome.rank);
@@ -50,8 +94,6 @@ struct Describe {
   std::string operator()(const action::End& a) const { return "end " + std::to_string(a.exit_code); }
 };
 
-using Trace = std::vector<std::string>;
-
 class Scenario {
  public:
   explicit Scenario(Settings settings) : state(initial_state(std::move(settings), 0)) {}
@@ -72,7 +114,9 @@ class Scenario {
   // Lets time pass to `until`, with a tick at each deadline on the way.
   Trace passes(Millis until) {
     Trace trace;
+    int ticks = 0;
     while (next_deadline(state) && *next_deadline(state) <= until) {
+      REQUIRE_MESSAGE(++ticks < 1000, "a deadline stays due");
       now = std::max(now, *next_deadline(state));
       for (auto& line : happens(event::Tick{})) trace.push_back(line);
     }
@@ -124,5 +168,10 @@ class Scenario {
   Millis now = 0;
   std::vector<std::string> printed;
 };
+
+inline bool printed(const Scenario& s, const std::string& text) {
+  return std::any_of(s.printed.begin(), s.printed.end(),
+                     [&](const auto& line) { return line.find(text) != std::string::npos; });
+}
 
 }  // namespace dtrun::agent::test
