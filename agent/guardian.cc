@@ -21,14 +21,14 @@ void pause_ms(long ms) {
   nanosleep(&time, nullptr);
 }
 
-// A process may fork while we look, so two empty looks in a row end the search. At most 30 s: what cannot be
-// killed by then hangs in the kernel.
+// At most 30 s: what cannot be killed by then hangs in the kernel.
 void kill_all(const std::string& token) {
-  int empty = 0;
-  for (int round = 0; round < 3000 && empty < 2; ++round) {
-    empty = kill_by_token(token) == 0 ? empty + 1 : 0;
+  const auto look = [&] {
+    const int found = kill_by_token(token);
     pause_ms(10);
-  }
+    return found;
+  };
+  look_until_none(look, 3000);
 }
 
 [[noreturn]] void stand_guard(int lifeline, const std::string& token, const std::filesystem::path& scratch) {

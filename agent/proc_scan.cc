@@ -107,6 +107,12 @@ int kill_by_token(const std::string& token) {
   return killed;
 }
 
+int look_until_none(const std::function<int()>& look, int most) {
+  int looks = 0;
+  for (int empty = 0; looks < most && empty < 2; ++looks) empty = look() == 0 ? empty + 1 : 0;
+  return looks;
+}
+
 bool has_other_children(const std::vector<pid_t>& known) {
   const auto others = other_children(known);
   return !others || !others->empty();

@@ -6,15 +6,20 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace dtrun::agent {
 
 // Sends SIGKILL to each process whose environment has kEnvAgentToken with `token` in its value, or which
-// carries its mark; returns how many there were. A process that forks meanwhile may need another call: repeat
-// until it returns 0.
+// carries its mark; returns how many there were. A process that forks meanwhile may need another call: see
+// look_until_none().
 int kill_by_token(const std::string& token);
+
+// Calls `look`, which says how many it found, until it has found none twice in a row: what is born behind a
+// look is seen by the next one. At most `most` times; returns how often.
+int look_until_none(const std::function<int()>& look, int most);
 
 // Whether this process has a child that is not in `known`; true as well where the kernel does not tell.
 bool has_other_children(const std::vector<pid_t>& known);

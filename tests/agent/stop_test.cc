@@ -1,5 +1,6 @@
 // Signals to dtrun, its sudden death, and what must not outlive it: real processes.
 #include <csignal>
+#include <cstdint>
 
 #include "tests/agent/agent_process.h"
 #include "tests/support/ports.h"
@@ -31,6 +32,21 @@ std::size_t sleepers(const std::string& seconds) {
 // Processes of the job started under this name.
 bool none_left(const std::string& run_id) {
   return eventually([&] { return dtrun::test::processes_with(run_id).empty(); });
+}
+
+// The guardian of the agent started under this name; -1 if there is none.
+pid_t guardian_of(const std::string& run_id) {
+  for (pid_t pid : dtrun::test::processes_with(run_id)) {
+    if (slurp("/proc/" + std::to_string(pid) + "/comm") == "guardian\n") return pid;
+  }
+  return -1;
+}
+
+// Signals that a process was sent and has not taken, as bits.
+std::uint64_t pending_signals(pid_t pid) {
+  const std::string status = slurp("/proc/" + std::to_string(pid) + "/status");
+  const std::size_t at = status.find("ShdPnd:");
+  return at == std::string::npos ? 0 : std::stoull(status.substr(at + 7), nullptr, 16);
 }
 
 }  // namespace
@@ -120,19 +136,33 @@ TEST_CASE("a guardian that dies is replaced") {
   const std::string run_id = "run-" + dtrun::random_id();
   Process job(agent_with({"--run_id", run_id}, {"family"}));
   REQUIRE(job.wait_for_out("ready"));
-  auto guardian = [&]() -> pid_t {
-    for (pid_t pid : dtrun::test::processes_with(run_id)) {
-      if (slurp("/proc/" + std::to_string(pid) + "/comm") == "guardian\n") return pid;
-    }
-    return -1;
-  };
-  REQUIRE(eventually([&] { return guardian() > 0; }));
-  const pid_t first = guardian();
+  REQUIRE(eventually([&] { return guardian_of(run_id) > 0; }));
+  const pid_t first = guardian_of(run_id);
   kill(first, SIGKILL);
   REQUIRE(eventually([&] {
-    const pid_t now = guardian();  // looked up once: between two looks the old one may vanish
+    const pid_t now = guardian_of(run_id);  // looked up once: between two looks the old one may vanish
     return now > 0 && now != first;
   }));
+  const Family family = family_in(job.out());
+  job.signal(SIGKILL);
+  CHECK(eventually([&] { return !is_alive(family.daemon); }));
+  CHECK(none_left(run_id));
+}
+
+// A scheduler sends SIGTERM to every process that it finds.
+TEST_CASE("a guardian that gets signals stays, and still keeps its promise") {
+  const std::string run_id = "run-" + dtrun::random_id();
+  Process job(agent_with({"--run_id", run_id}, {"family"}));
+  REQUIRE(job.wait_for_out("ready"));
+  REQUIRE(eventually([&] { return guardian_of(run_id) > 0; }));
+  const pid_t guardian = guardian_of(run_id);
+  std::uint64_t sent = 0;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    REQUIRE(kill(guardian, number) == 0);
+    sent |= std::uint64_t{1} << (number - 1);
+  }
+  CHECK((pending_signals(guardian) & sent) == sent);  // they have come
+  CHECK(is_alive(guardian));
   const Family family = family_in(job.out());
   job.signal(SIGKILL);
   CHECK(eventually([&] { return !is_alive(family.daemon); }));
