@@ -2,6 +2,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "agent/stack_dump.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
@@ -98,6 +99,24 @@ TEST_CASE("a stopped agent does not take its workers for hung when it wakes up")
   CHECK(job.err() == "");
   job.signal(SIGTERM);
   CHECK(job.wait() == 143);
+}
+
+TEST_CASE("of a dump a terminal shows 24 lines of 160 bytes") {
+  const Folder folder;
+  const auto file = folder.path() / "stacks.txt";
+  {
+    std::ofstream dump(file);
+    dump << "what a tool says of itself\n#0" << std::string(158, 'x') << "\n#1" << std::string(159, 'x')
+         << "\n";
+    for (int frame = 2; frame < 25; ++frame) dump << "#" << frame << "\n";
+  }
+  const auto lines = dtrun::agent::StackDump::in_short(file);
+  REQUIRE(lines.size() == 24);
+  CHECK(lines[0] == "#0" + std::string(158, 'x'));
+  CHECK(lines[1] == "#1" + std::string(158, 'x'));
+  CHECK(lines[23] == "#23");
+  std::ofstream(file) << "#0\n#1\n";
+  CHECK(dtrun::agent::StackDump::in_short(file).size() == 2);
 }
 
 TEST_CASE("a worker that waits for us to pass on its output is not hung") {

@@ -172,8 +172,12 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
   CHECK(spec.rendezvous.heartbeat_timeout == milliseconds(8000));
   CHECK_FALSE(spec.rendezvous.read_timeout.has_value());
   CHECK(good({"--rdzv_conf", "read_timeout=2.5", "--", "x"}).rendezvous.read_timeout == milliseconds(2500));
-  CHECK(bad({"--rdzv_conf", "read_timeout=0", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
-  CHECK(bad({"--rdzv_conf", "join_timeout=0", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
+  for (const std::string key :
+       {"read_timeout=", "join_timeout=", "timeout=", "keep_alive_max_attempt=1,keep_alive_interval="}) {
+    CAPTURE(key);
+    CHECK(plan({"--rdzv_conf", key + "0.1", "--", "x"}).spec.ok());
+    CHECK(bad({"--rdzv_conf", key + "0.099", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
+  }
   CHECK(bad({"--rdzv_conf", "join_timeou=7", "--", "x"}).find("did you mean join_timeout?") !=
         std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeout=soon", "--", "x"}).find("number of seconds") != std::string::npos);
@@ -214,6 +218,13 @@ TEST_CASE("the env backend takes its place in the world from the environment") {
   CHECK(spec.rendezvous.master_port == 1234);
   CHECK(spec.rendezvous.master_address == "10.0.0.1");
   CHECK(bad({"--rdzv_backend", "env", "--", "x"}).find("needs RANK") != std::string::npos);
+  Variables last = variables;
+  last["RANK"] = "3";
+  last["MASTER_PORT"] = "65535";  // the one beside it is below
+  CHECK(good({"--rdzv_backend", "env", "--", "x"}, last).rendezvous.port == 65534);
+  last["MASTER_PORT"] = "65536";
+  CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, last).find("at most 65535") !=
+        std::string::npos);
   Variables outside = variables;
   outside["RANK"] = "4";
   CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, outside).find("less than WORLD_SIZE") !=
@@ -317,7 +328,8 @@ TEST_CASE("hangs are looked for when asked to, and not sooner than a program may
   CHECK(good({"--heartbeat-timeout", "30", "--", "x"}).hang_heartbeat == milliseconds(30000));
   CHECK(good({"--stall_timeout", "1.5", "--", "x"}).hang_stall == milliseconds(1500));
   CHECK(good({"--stall_timeout", "0", "--", "x"}).hang_stall == milliseconds(0));
-  CHECK(bad({"--stall_timeout", "0.5", "--", "x"}).find("at least 1 second") != std::string::npos);
+  CHECK(good({"--stall_timeout", "1", "--", "x"}).hang_stall == milliseconds(1000));
+  CHECK(bad({"--stall_timeout", "0.999", "--", "x"}).find("at least 1 second") != std::string::npos);
   CHECK(bad({"--heartbeat_timeout", "soon", "--", "x"}).find("number of seconds") != std::string::npos);
 }
 
@@ -344,7 +356,9 @@ TEST_CASE("a NUMA binding that binds nothing is said to have no effect; an unkno
 
 TEST_CASE("the run id must be fit for a path") {
   CHECK(good({"--rdzv_id", "exp-7.b_2", "--", "x"}).run_id == "exp-7.b_2");
-  for (const char* wrong : {"a/b", "..", "a b"}) {
+  CHECK(good({"--rdzv_id", std::string(128, 'x'), "--", "x"}).run_id.size() == 128);
+  for (const std::string& wrong :
+       {std::string("a/b"), std::string(".."), std::string("a b"), std::string(129, 'x')}) {
     CHECK_MESSAGE(bad({"--rdzv_id", wrong, "--", "x"}).find("--rdzv_id=") == 0, wrong);
   }
 }
@@ -385,6 +399,8 @@ TEST_CASE("a config brings its launch section, overrides and a canonical text") 
   CHECK(nlohmann::json::parse(trainer.config_json)["train"]["max_steps"] == 10);
   CHECK(good({"--nproc_per_node", "2", "--max_restarts", "0", job.path()}).nproc == 2);
   CHECK(good({"--lanes", "7", job.path()}).max_restarts == 5);
+  CHECK(std::get<BuiltinTrainer>(good({"--lanes", "4096", job.path()}).program).lanes == 4096);
+  CHECK(bad({"--lanes", "4097", job.path()}).find("(1 to 4096)") != std::string::npos);
 }
 
 TEST_CASE("the built-in trainer has no use for a master port or virtual ranks, which is said") {
@@ -408,6 +424,11 @@ TEST_CASE("a config that is missing, broken or names missing data is refused wit
 
 TEST_CASE("a config that never ends is refused as too long") {
   const Job job;
+  const auto size = std::filesystem::file_size(job.path());
+  std::ofstream(job.path(), std::ios::app) << std::string(1048576 - size, ' ');
+  CHECK(good({job.path()}).nproc == 3);
+  std::ofstream(job.path(), std::ios::app) << ' ';
+  CHECK(bad({job.path()}, kExitConfig).find("at most 1048576 bytes") != std::string::npos);
   const auto endless = job.directory() / "endless.json";
   std::filesystem::create_symlink("/dev/zero", endless);
   CHECK(bad({endless.string()}, kExitConfig).find("at most 1048576 bytes") != std::string::npos);

@@ -250,6 +250,11 @@ TEST_CASE("--print_completion gives a script that knows every option, in both sp
 }
 
 TEST_CASE("--help fits the terminal, and is never wider than people read") {
+  CHECK(help_text(0) == help_text(60));  // what is narrower wraps
+  CHECK(help_text(59) == help_text(60));
+  CHECK(help_text(61) != help_text(60));
+  CHECK(help_text(109) != help_text(110));
+  CHECK(help_text(111) == help_text(110));
   for (const int columns : {80, 93, 110, 250}) {
     const std::string text = help_text(columns);
     std::size_t start = 0;

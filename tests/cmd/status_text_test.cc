@@ -136,6 +136,17 @@ TEST_CASE("many pids go on in the next line, under the first, within 80 columns"
   CHECK(text.find("1000013\n  1     node-b") != std::string::npos);
 }
 
+TEST_CASE("a pid that ends in column 79 is in the line, one that ends in column 80 in the next") {
+  for (const int last : {1000, 10000}) {
+    RunStatus run = running();
+    run.mutable_members(0)->clear_pids();
+    for (const int pid : {1000000, 1000001, 1000002, 1000003, last}) run.mutable_members(0)->add_pids(pid);
+    const std::string line = line_with(status_text(run, "e"), " a ");
+    CHECK(line.size() == (last == 1000 ? 79 : 74));
+    CHECK(line.ends_with(last == 1000 ? " 1000003 1000" : " 1000003"));
+  }
+}
+
 TEST_CASE("as JSON a run has the same facts under stable names") {
   RunStatus run = running();
   run.mutable_members(1)->set_group_rank(-1);
