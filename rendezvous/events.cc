@@ -108,7 +108,7 @@ void Stepper::reject(ConnectionId to, Rejected rejected) {
 void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join) {
   if (!s_.settings) {
     s_.settings = settings_of(join);
-    s_.join_deadline = now_ + join.join_timeout;
+    s_.join_deadline = now_ + s_.settings->join_timeout;
   }
   if (adopts(generation, join)) adopt(generation, join);
   if (generation < kMaxGeneration) s_.newest_seen = std::max(s_.newest_seen, generation);
