@@ -36,6 +36,7 @@ class Gathering {
   ConnectionId joined_ = 0;
   std::vector<int> counts_;  // of every Waiting, in the order in which they were said
   Millis longest_silence_ = 0;
+  Millis last_said_ = 0;
 
  private:
   void note(const std::vector<Action>& actions, Millis now) {
@@ -44,7 +45,7 @@ class Gathering {
       if (waiting == nullptr) continue;
       counts_.push_back(waiting->joined);
       longest_silence_ = std::max(longest_silence_, now - heard_at_[action.to]);
-      heard_at_[action.to] = now;
+      heard_at_[action.to] = last_said_ = now;
     }
   }
 
@@ -76,8 +77,25 @@ TEST_CASE("however agents keep joining, everyone who waits hears of it every 10 
 TEST_CASE("a count that stays the same is said again every 5 s") {
   Gathering run;
   run.join(0);
+  run.pass(4999);
+  CHECK(run.counts_ == std::vector<int>{1});
   run.pass(20000);
   CHECK(run.counts_ == std::vector<int>{1, 1, 1, 1, 1});
+}
+
+TEST_CASE("between two counts pass 100 ms and one more for each who is told, but never more than 10 s") {
+  for (const auto& [agents, gap] : {std::pair{9899, 9999}, std::pair{9900, 10000}, std::pair{12000, 10000}}) {
+    Gathering run;
+    for (int i = 1; i < agents; ++i) run.join(0);
+    run.pass(20000);  // all were told, 10 s ago at the latest
+    const Millis told = run.last_said_;
+    run.counts_.clear();
+    run.join(std::max<Millis>(20000, told + 1));
+    run.pass(told + gap - 1);
+    CHECK(run.counts_.empty());
+    run.pass(told + gap);
+    CHECK(run.counts_.size() == static_cast<std::size_t>(agents));
+  }
 }
 
 TEST_CASE("agents that join one after the other are each told at once") {

@@ -46,7 +46,16 @@ TEST_CASE("a step further, or half a minute, ends the back-off") {
   for (int n = 0; n < 3; ++n) policy.judge(another(n), kMany, kMoment, 0);
   CHECK(policy.judge(another(3), kMany, kMoment, 7).delay == 0);
   CHECK(policy.judge(another(4), kMany, kMoment, 7).delay == 1000);  // no further than before
-  CHECK(policy.judge(another(5), kMany, 30000, 7).delay == 0);
+  CHECK(policy.judge(another(5), kMany, 29999, 7).delay == 2000);
+  CHECK(policy.judge(another(6), kMany, 30000, 7).delay == 0);
+}
+
+TEST_CASE("a step is further if it is beyond the best of all generations, not of the last one") {
+  RestartPolicy policy;
+  policy.judge(another(0), kMany, kMoment, 100);
+  CHECK(policy.judge(another(1), kMany, kMoment, 10).delay == 1000);
+  CHECK(policy.judge(another(2), kMany, kMoment, 20).delay == 2000);
+  CHECK(policy.history().best_step == 100);
 }
 
 TEST_CASE("restarts are used up one by one, and the end says so") {
@@ -95,6 +104,16 @@ TEST_CASE("another code, another rank, a later end, progress and signals from ou
   }
   RestartPolicy policy;
   for (int step = 1; step < 6; ++step) CHECK(policy.judge(failure(), kMany, kMoment, step).restart);
+}
+
+TEST_CASE("a failure within 10 s of its worker's start is early, a later one is not") {
+  for (const auto& [uptime_s, given_up] : {std::pair{9.999, true}, std::pair{10.0, false}}) {
+    Outcome outcome = failure();
+    outcome.uptime_s = uptime_s;
+    RestartPolicy policy;
+    for (int n = 0; n < 2; ++n) CHECK(policy.judge(outcome, kMany, kMoment, 0).restart);
+    CHECK(policy.judge(outcome, kMany, kMoment, 0).restart != given_up);
+  }
 }
 
 TEST_CASE("a kill from outside is never alike, a crash by a signal is, and so is a kill that says why") {

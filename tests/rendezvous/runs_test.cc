@@ -52,6 +52,25 @@ TEST_CASE("a member of a forgotten run that comes late hears how it ended, and d
   CHECK(runs.states().empty());
 }
 
+TEST_CASE("the ends of runs are kept for the last 20,000 members, and forgotten oldest first") {
+  constexpr ConnectionId kKept = 20000;
+  Runs runs(true);
+  const auto end_of = [&](ConnectionId number) {
+    const std::string name = std::to_string(number);
+    runs.step(joins(number, "run-" + name, "member-" + name), 0);
+    runs.step({number, 1, Finished{}}, 0);
+    runs.step({number, 1, Leave{}}, 0);
+  };
+  for (ConnectionId number = 1; number <= kKept; ++number) end_of(number);
+  REQUIRE(runs.states().empty());
+  CHECK(heard<JobEnd>(runs.step(joins(kKept + 11, "run-1", "member-1", 1), 1), kKept + 11));
+  end_of(kKept + 1);
+  CHECK(heard<JobEnd>(runs.step(joins(kKept + 12, "run-2", "member-2", 1), 1), kKept + 12));
+  const auto forgotten = runs.step(joins(kKept + 13, "run-1", "member-1", 1), 1);
+  CHECK_FALSE(heard<JobEnd>(forgotten, kKept + 13));
+  CHECK(heard<Assignment>(forgotten, kKept + 13));  // nobody knows that run any more: it begins anew
+}
+
 TEST_CASE("who comes for the next run while others still leave the last one begins it once they have") {
   Runs runs(true);
   runs.step(joins(1, "r", "a"), 0);
