@@ -82,6 +82,7 @@ std::string Invariants::check(const State& state, const Event& event, const std:
   generation_ = state.generation;
   had_membership_ = state.membership != nullptr;
   restarts_ = state.policy.restarts();
+  best_step_ = state.policy.history().best_step;
   ended_ = ended_ || count<JobEnd>(actions) > 0 || state.phase == Phase::kOver;
   return broken;
 }
@@ -100,6 +101,8 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   // A run that all members have left is forgotten when another one begins; an adopted one has its own count.
   if (!counted_on && !state.adopted && state.settings && had_membership_ == (state.membership != nullptr))
     return "the restart count jumped";
+  const bool taken_over = anew || state.adopted || !state.settings;  // with the best step of its members
+  if (!taken_over && state.policy.history().best_step < best_step_) return "the best step went back";
   if (state.settings && restarts > state.settings->max_restarts) return "more restarts than allowed";
   return "";
 }

@@ -2,6 +2,7 @@
 // compared with the one before, and of what was said.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class Invariants {
   std::int64_t generation_ = 0;
   bool had_membership_ = false;
   int restarts_ = 0;
+  std::int64_t best_step_ = 0;
   bool ended_ = false;
 };
 

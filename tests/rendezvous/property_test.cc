@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
@@ -40,12 +41,37 @@ class Chance {
     if (due != kNever && below(8) == 0) return {due, {0, 0, Tick{}}};
     const Millis at = now + (below(4) == 0 ? below(3000) : below(20));
     const ConnectionId from = 1 + static_cast<ConnectionId>(below(2 * kAgents));
-    const std::int64_t generation = below(10) == 0 ? below(12) : state.generation;
-    return {at, {from, generation, body(state, from)}};
+    return {at, {from, generation(state), body(state, from)}};
   }
 
  private:
   int below(int limit) { return static_cast<int>(random_() % static_cast<std::uint64_t>(limit)); }
+
+  // Any number of the type; often at its ends, or about 2^40, the first generation that is not believed.
+  std::int64_t absurd() {
+    constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+    switch (below(4)) {
+      case 0:
+        return (std::int64_t{1} << 40) - 2 + below(4);
+      case 1:
+        return kLargest - below(3);
+      case 2:
+        return std::numeric_limits<std::int64_t>::min() + below(3);
+      default:
+        return static_cast<std::int64_t>(random_());
+    }
+  }
+
+  std::int64_t generation(const State& state) {
+    if (below(200) == 0) return absurd();
+    return below(10) == 0 ? below(12) : state.generation;
+  }
+
+  Heartbeat heartbeat() {
+    Heartbeat heartbeat;
+    heartbeat.progress.step = below(100) == 0 ? absurd() : below(40);
+    return heartbeat;
+  }
 
   decltype(Event::body) body(const State& state, ConnectionId from) {
     if (!state.members.contains(from)) return join(from);
@@ -68,7 +94,7 @@ class Chance {
       case 10:
         return StreamBroken{};
       default:
-        return Heartbeat{};
+        return heartbeat();
     }
   }
 
@@ -86,7 +112,7 @@ class Chance {
       join.world_size = join.node_count + below(3);
       join.restart_count = below(4);
       join.crash_history = {below(5) - 1, below(50) - 1, below(5) - 1, below(3), below(2), 0};
-      join.age = below(60000) - 1;
+      join.age = below(20) == 0 ? absurd() : below(60000) - 1;
     }
     if (below(30) == 0) join.run_id = "other";
     if (below(30) == 0) join.max_restarts += 1;

@@ -22,7 +22,9 @@ struct EventText {
     if (join.node_count > 0) text += " of=" + str(join.node_count);
     return text;
   }
-  std::string operator()(const Heartbeat&) const { return "beats"; }
+  std::string operator()(const Heartbeat& beat) const {
+    return "beats" + (beat.progress.step != 0 ? " at step " + str(beat.progress.step) : "");
+  }
   std::string operator()(const Failure& failure) const { return "failed: " + text_of(failure.outcome); }
   std::string operator()(const Stopped& stopped) const {
     std::string text = "stopped";
