@@ -58,7 +58,7 @@ struct ToAgent {
 struct Broken {
   ConnectionId connection;
 };  // as the agent sees it
-enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash, kRestartCoordinator };
+enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash, kBreak, kRestartCoordinator };
 struct AgentTimer {
   Timer timer;
   int agent;
@@ -82,6 +82,9 @@ class Simulator {
     for (int i = 0; i < settings.crashes; ++i)
       schedule(below(settings.work * 3),
                AgentTimer{Timer::kCrash, static_cast<int>(below(settings.agents)), 0, 0});
+    for (int i = 0; i < settings.breaks; ++i)
+      schedule(below(settings.work * 3),
+               AgentTimer{Timer::kBreak, static_cast<int>(below(settings.agents)), 0, 0});
     for (int i = 0; i < settings.coordinator_restarts; ++i)
       schedule(below(settings.work * 2), AgentTimer{Timer::kRestartCoordinator, 0, 0, 0});
   }
@@ -111,7 +114,7 @@ class Simulator {
     return static_cast<Millis>(random_() % static_cast<std::uint64_t>(std::max<Millis>(1, limit)));
   }
   bool chance(double share) { return static_cast<double>(random_() >> 11) < share * 9007199254740992.0; }
-  Millis delay() { return 1 + (chance(0.02) ? below(800) : below(20)); }
+  Millis delay() { return 1 + (chance(settings_.late_message) ? below(800) : below(20)); }
 
   template <typename What>
   void schedule(Millis at, What what) {
@@ -129,12 +132,54 @@ class Simulator {
   // ---- the coordinator
 
   void take(const Event& event) {
-    const std::int64_t before = state_.generation;
+    const Before before{state_.generation, state_.membership_changes, state_.phase == Phase::kOver};
+    result_.lost_touch += loses_touch(event);
     const std::vector<Action> actions = step(state_, event, now_);
-    const bool deep = state_.members.size() <= kDeepCheckLimit || state_.generation != before;
+    const bool deep = state_.members.size() <= kDeepCheckLimit || state_.generation != before.generation;
     result_.broken = invariants_.check(state_, event, actions, now_, deep);
     ++result_.events;
+    count(before, event, actions);
     for (const Action& action : actions) say(action);
+  }
+
+  // ---- what is counted of its answers
+
+  struct Before {
+    std::int64_t generation;
+    int membership_changes;
+    bool over;
+  };
+
+  bool in_generation() const { return state_.phase == Phase::kRunning || state_.phase == Phase::kStopping; }
+
+  // A member of the generation is out of touch from now on, if only until it is heard in the same moment.
+  bool loses_touch(const Event& event) const {
+    ConnectionId gone = std::holds_alternative<StreamBroken>(event.body) ? event.from : 0;
+    if (const auto* join = std::get_if<Join>(&event.body); join != nullptr) {
+      const auto known = state_.by_id.find(join->member_id);
+      if (known != state_.by_id.end()) gone = known->second;
+    }
+    const auto member = state_.members.find(gone);
+    return in_generation() && member != state_.members.end() && member->second.seat >= 0;
+  }
+
+  bool resumes(const Before& before, const Event& event, const std::vector<Action>& actions) const {
+    if (!std::holds_alternative<Join>(event.body)) return false;
+    const auto says_so = [](const Action& action) {
+      const auto* welcome = std::get_if<Welcome>(&action.body);
+      return welcome != nullptr && welcome->resumed;
+    };
+    if (std::any_of(actions.begin(), actions.end(), says_so)) return true;
+    const auto member = state_.members.find(event.from);  // one that missed its assignment
+    return state_.generation == before.generation && member != state_.members.end() &&
+           member->second.seat >= 0;
+  }
+
+  void count(const Before& before, const Event& event, const std::vector<Action>& actions) {
+    result_.resumed += resumes(before, event, actions);
+    const bool formed = state_.generation > before.generation && !state_.adopted;
+    if (formed && state_.membership_changes > before.membership_changes) ++result_.regroups;
+    if (!before.over && state_.phase == Phase::kOver) result_.away_at_end = state_.away_seats;
   }
 
   void say(const Action& action) {
@@ -162,12 +207,29 @@ class Simulator {
     Connection& connection = connections_.at(agent.connection);
     if (connection.black_hole) return;
     connection.last_up = std::max(connection.last_up, now_ + delay());
-    if (chance(settings_.silent_loss)) return lose(agent);
+    if (chance(settings_.silent_loss)) {
+      ++result_.injected.silences;
+      return lose(agent);
+    }
     if (chance(settings_.broken)) {
+      ++result_.injected.breaks;
       body = StreamBroken{};
       schedule(connection.last_up, Broken{agent.connection});
     }
     schedule(connection.last_up, ToCoordinator{{agent.connection, generation, std::move(body)}});
+  }
+
+  // What is under way still arrives. One at a time: while the next generation waits for one member, another
+  // that loses touch is not waited for.
+  void break_connection(const Agent& agent) {
+    if (!agent.alive || agent.ended || agent.connection == 0) return;
+    Connection& connection = connections_.at(agent.connection);
+    if (connection.black_hole || now_ < next_break_) return;
+    next_break_ = now_ + kReconnectGrace;
+    ++result_.injected.breaks;
+    connection.last_up = std::max(connection.last_up, now_ + delay());
+    schedule(connection.last_up, Broken{agent.connection});
+    schedule(connection.last_up, ToCoordinator{{agent.connection, agent.generation, StreamBroken{}}});
   }
 
   // From now on nothing passes; the agent notices by its own keep-alive, the coordinator by the missing
@@ -182,7 +244,7 @@ class Simulator {
     Agent& agent = agents_[static_cast<std::size_t>(index)];
     if (!agent.alive || agent.ended || agent.connection != broken.connection) return;
     agent.connection = 0;
-    in(1 + below(chance(0.2) ? 2000 : 20),
+    in(1 + below(chance(settings_.late_reconnect) ? 2000 : settings_.reconnect),
        timer(Timer::kConnect, index));  // the first attempt, or a later one
   }
 
@@ -191,6 +253,7 @@ class Simulator {
   void happen(const AgentTimer& due) {
     Agent& agent = agents_[static_cast<std::size_t>(due.agent)];
     if (due.timer == Timer::kCrash) return crash(agent, due.agent);
+    if (due.timer == Timer::kBreak) return break_connection(agent);
     if (due.timer == Timer::kRestartCoordinator) return restart_coordinator();
     if (due.life != agent.lives || agent.ended) return;
     switch (due.timer) {
@@ -205,6 +268,7 @@ class Simulator {
       case Timer::kStopped:
         return stopped(agent, due);
       case Timer::kCrash:
+      case Timer::kBreak:
       case Timer::kRestartCoordinator:
         return;
     }
@@ -255,6 +319,8 @@ class Simulator {
       return;
     }
     agent.failed = true;
+    ++result_.injected.failures;
+    gives_up_work(agent);
     if (agent.connection != 0) send(agent, agent.generation, Failure{outcome(agent)});
     in(below(2000), timer(Timer::kStopped, due.agent));
   }
@@ -282,17 +348,24 @@ class Simulator {
   // The coordinator answered a join: what ran goes on, with what may have got lost said again, or is over.
   void welcomed(Agent& agent, bool resumed) {
     if (!resumed) {
+      if (agent.busy) gives_up_work(agent);
       agent.busy = false;
       return;
     }
-    ++result_.resumed;
     if (agent.failed) send(agent, agent.generation, Failure{outcome(agent)});
     if (agent.connection != 0 && agent.finished) send(agent, agent.generation, Finished{});
     if (agent.connection != 0 && agent.stopped) send(agent, agent.generation, stopped_message(agent));
   }
 
+  // Whatever comes of it, that generation cannot succeed any more.
+  void gives_up_work(const Agent& agent) {
+    result_.injected.hit = std::max(result_.injected.hit, agent.generation);
+  }
+
   void restart_coordinator() {
     if (state_.phase == Phase::kOver) return;
+    ++result_.injected.forgotten;
+    if (state_.membership) result_.injected.forgotten_seats += static_cast<int>(state_.seats.size());
     state_ = State{};
     invariants_ = Invariants{};
     for (auto& [id, connection] : connections_) {
@@ -305,6 +378,8 @@ class Simulator {
   // Half of the crashes close the connection (the process died), half don't (the machine did).
   void crash(Agent& agent, int index) {
     if (!agent.alive || agent.ended) return;
+    ++result_.injected.crashes;
+    if (agent.busy) gives_up_work(agent);
     if (agent.connection != 0) {
       if (chance(0.5))
         lose(agent);
@@ -349,11 +424,13 @@ class Simulator {
     result_.over = state_.phase == Phase::kOver || !state_.settings;
     result_.generations = state_.generation;
     result_.restarts = state_.policy.restarts();
+    result_.adopted = state_.adopted;
   }
 
   const SimSettings settings_;
   std::mt19937_64 random_;
   Millis now_ = 0;
+  Millis next_break_ = 0;
   std::int64_t order_ = 0;
   std::priority_queue<Scheduled, std::vector<Scheduled>, std::greater<>> queue_;
   State state_;
