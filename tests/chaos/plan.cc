@@ -57,18 +57,19 @@ std::string Plan::describe() const {
          (returns ? ", back after " + std::to_string(return_after_ms) + " ms" : "");
 }
 
-Plan draw_plan(std::uint64_t seed, bool with_trainer) {
+Plan draw_plan(std::uint64_t seed, bool builtin) {
   std::mt19937_64 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
   Plan plan;
   plan.shape = static_cast<Shape>(below(4));
   plan.victim = draw_victim(plan.shape, below(12));
-  plan.builtin = below(5) == 0 && with_trainer;
+  plan.builtin = builtin;
   const bool kills_host = plan.victim == Victim::kFirstAgent && plan.shape != Shape::kStore;
   plan.returns = below(2) == 0 && plan.victim != Victim::kWorker && !kills_host;
   plan.max_restarts = below(3);
   plan.work_ms = 200 + below(600);
   plan.kill_after_ms = below(plan.builtin ? 3000 : 1200);
+  if (plan.victim == Victim::kWorker) plan.kill_after_ms = below(plan.builtin ? 1500 : plan.work_ms);
   plan.return_after_ms = below(1000);
   plan.which_worker = below(4);
   return plan;

@@ -25,7 +25,7 @@ struct Plan {
   bool returns = false;  // the killed agent or store is started again
   int max_restarts = 0;
   int work_ms = 0;        // how long a worker works, were it left alone
-  int kill_after_ms = 0;  // from the start of the job
+  int kill_after_ms = 0;  // from the start of the job; a worker's, from when workers run
   int return_after_ms = 0;
   int which_worker = 0;
 
@@ -33,8 +33,7 @@ struct Plan {
   std::string describe() const;
 };
 
-// `with_trainer`: the data set of the built-in trainer is there.
-Plan draw_plan(std::uint64_t seed, bool with_trainer);
+Plan draw_plan(std::uint64_t seed, bool builtin);
 
 // Exit codes that the contract allows an agent that was not itself killed. Two agents that see the job's end
 // agree.

@@ -57,7 +57,7 @@ class Round {
  public:
   Round(const Plan& plan, const std::string& name) : plan_(plan), mark_(kMark + name), port_(free_port()) {}
 
-  std::string play(const std::string& expected_model);
+  Played play(const std::string& expected_model);
 
  private:
   struct Agent {
@@ -69,6 +69,9 @@ class Round {
   void start_store();
   void wait_until_hosted();
   void start_agent(bool replacement = false);
+  void look_for_agent();
+  void look_for_workers();
+  std::vector<pid_t> workers() const;
   void strike();
   void strike_worker();
   void bring_back();
@@ -87,6 +90,7 @@ class Round {
   std::vector<Agent> agents_;
   std::vector<std::unique_ptr<Process>> stores_;
   std::string wrong_;
+  Played played_;
 };
 
 void Round::start_store() {
@@ -122,15 +126,41 @@ void Round::start_agent(bool replacement) {
   agents_.push_back({std::make_unique<Process>(argv, std::vector{mark_}), false, replacement});
 }
 
-void Round::strike_worker() {
+// Finds the agent that was started last, unless it ends before.
+void Round::look_for_agent() {
+  const pid_t agent = agents_.back().process->pid();
+  bool found = false;
+  const bool answered = eventually([&] {
+    for (const auto& [pid, comm] : marked(mark_)) found = found || pid == agent;
+    return found || !is_alive(agent);
+  });
+  if (!answered) wrong("an agent runs but is not found by its mark");
+  played_.saw_agents = found && (agents_.size() == 1 || played_.saw_agents);
+}
+
+void Round::look_for_workers() {
+  const bool answered = eventually([&] {
+    played_.saw_workers = !workers().empty();
+    const auto ended = [](const Agent& agent) { return !is_alive(agent.process->pid()); };
+    return played_.saw_workers || std::any_of(agents_.begin(), agents_.end(), ended);
+  });
+  if (!answered) wrong("agents run but their workers are not found by their mark");
+}
+
+std::vector<pid_t> Round::workers() const {
   const std::string name = plan_.builtin ? "dtrun-worker\n" : "chaos_worker\n";
   std::vector<pid_t> workers;
   for (const auto& [pid, comm] : marked(mark_)) {
     // Leaders of their groups are the workers; the rest are their children.
-    if (comm == name && getpgid(pid) == pid && getsid(pid) != pid) workers.push_back(pid);
+    if (comm == name && getpgid(pid) == pid) workers.push_back(pid);
   }
   std::sort(workers.begin(), workers.end());
-  if (!workers.empty()) kill(workers[static_cast<std::size_t>(plan_.which_worker) % workers.size()], SIGKILL);
+  return workers;
+}
+
+void Round::strike_worker() {
+  const std::vector<pid_t> found = workers();
+  if (!found.empty()) kill(found[static_cast<std::size_t>(plan_.which_worker) % found.size()], SIGKILL);
 }
 
 void Round::strike() {
@@ -178,6 +208,8 @@ void Round::judge_codes() {
     seen.insert(agent.code);
     if (!allowed.contains(agent.code)) wrong("an agent ended with " + std::to_string(agent.code));
   }
+  for (const Agent& agent : agents_)
+    if (agent.process->err().find("SIGKILL") != std::string::npos) played_.met_worker = true;
   if (plan_.victim == Victim::kWorker && seen.size() > 1) wrong("the agents ended with different codes");
 }
 
@@ -223,13 +255,19 @@ std::string Round::all_output() const {
   return text;
 }
 
-std::string Round::play(const std::string& expected_model) {
+Played Round::play(const std::string& expected_model) {
   if (plan_.shape == Shape::kStore) start_store();
   start_agent();
-  const auto start = Clock::now();
+  auto start = Clock::now();
+  look_for_agent();
   if (plan_.agents() == 2) {
     wait_until_hosted();
     start_agent();
+    look_for_agent();
+  }
+  if (plan_.victim == Victim::kWorker) {
+    look_for_workers();
+    start = Clock::now();
   }
   std::this_thread::sleep_until(start + milliseconds(plan_.kill_after_ms));
   strike();
@@ -237,17 +275,19 @@ std::string Round::play(const std::string& expected_model) {
   wait_for_all();
   judge_codes();
   judge_what_is_left(expected_model);
-  return wrong_.empty() ? "" : wrong_ + all_output();
+  if (!wrong_.empty()) played_.wrong = wrong_ + all_output();
+  return played_;
 }
 
 }  // namespace
 
-std::string play(const Plan& plan, const std::string& name, const std::string& expected_model) {
+Played play(const Plan& plan, const std::string& name, const std::string& expected_model) {
   return Round(plan, name).play(expected_model);
 }
 
+bool has_trainer_data() { return std::filesystem::exists("/usr/share/datasets/fashion-mnist"); }
+
 std::string calm_model() {
-  if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) return "";
   const Folder folder;
   Plan plan;
   plan.builtin = true;

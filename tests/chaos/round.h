@@ -1,5 +1,6 @@
 // One round of chaos with real processes: starts the job that a plan names, kills whom it names, waits for
-// the end and looks whether anything is left running.
+// the end and looks whether anything is left running. The same search finds the agents and workers while they
+// run, so that one that finds nothing is noticed.
 #pragma once
 
 #include <string>
@@ -8,11 +9,18 @@
 
 namespace dtrun::test {
 
-// What was wrong, with the output of all programs; empty if all went as the contract says. `expected_model`:
-// the bytes that every finished run of the built-in trainer must leave (see trainer_command). Thread-safe.
-std::string play(const Plan& plan, const std::string& name, const std::string& expected_model);
+struct Played {
+  std::string wrong;         // with the output of all programs; empty if all went as the contract says
+  bool saw_agents = false;   // found each agent in /proc before it ended,
+  bool saw_workers = false;  // and workers, where one is the victim
+  bool met_worker = false;   // an agent reports a worker that was killed by SIGKILL
+};
 
-// The bytes of a calm run's model.safetensors; empty where the trainer's data set is missing.
+// `expected_model`: the bytes that every finished run of the built-in trainer must leave. Thread-safe.
+Played play(const Plan& plan, const std::string& name, const std::string& expected_model);
+
+// The bytes of model.safetensors after a calm run of the built-in trainer. REQUIRES: its data set is there.
 std::string calm_model();
+bool has_trainer_data();
 
 }  // namespace dtrun::test
