@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "rendezvous/back_off.h"
 #include "rendezvous/client_stream.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/grpc_setup.h"
@@ -28,8 +29,6 @@ constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
 // Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
 constexpr int kSilentIsPermanent = 2;
-constexpr milliseconds kFirstBackOff{50};
-constexpr milliseconds kLongestBackOff{2000};
 
 // A socket of our own makes one channel one connection: no resolver, proxy or reconnect of gRPC's in between.
 // A ping follows a third of `silence` after the last sign of life, and has the rest of it to be answered.
@@ -42,13 +41,6 @@ std::shared_ptr<grpc::Channel> channel_on(int fd, const std::string& endpoint, m
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetMaxReceiveMessageSize(-1);
   return grpc::CreateCustomInsecureChannelFromFd(endpoint, fd, arguments);
-}
-
-// Spread by up to a quarter, so that a thousand agents don't come back in the same instant.
-milliseconds back_off(int attempt, std::uint64_t* random) {
-  const auto base = std::min(kLongestBackOff, kFirstBackOff * (1 << std::min(attempt - 1, 6)));
-  *random = *random * 6364136223846793005u + 1442695040888963407u;
-  return base - base * static_cast<int>((*random >> 33) % 256) / 1024;
 }
 
 // What gRPC says of a stream's end, for people.

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "tests/rendezvous/test_agent.h"
@@ -328,6 +329,13 @@ TEST_CASE("a get waits for the key, or until its time is up") {
   REQUIRE(done);
   CHECK(done->local_rank == 3);
   CHECK(done->reply.value() == "here");
+  get.set_key("absurdly late");  // a wait beyond the clock's end is a long one
+  get.set_timeout_ms(std::numeric_limits<std::int64_t>::max());
+  a.client().kv(3, "p/", get);
+  CHECK(b.kv(request(control::KvRequest::SET, "absurdly late", "here too"), "p/").ok());
+  const auto late = a.next<KvDone>();
+  REQUIRE(late);
+  CHECK(late->reply.value() == "here too");
   get.set_key("never");
   get.set_timeout_ms(30);
   const auto reply = a.kv(get, "p/");
@@ -418,11 +426,14 @@ TEST_CASE("something that accepts and says nothing is told from a coordinator th
   Listener listener;
   TestAgent a("a", "127.0.0.1", listener.port());
   TestAgent b("b", "127.0.0.1", relay.port());
+  const auto begin = std::chrono::steady_clock::now();
   for (TestAgent* agent : {&a, &b}) {
     const auto failure = agent->next<Disconnected>();
     REQUIRE(failure);
     CHECK_FALSE(failure->permanent);
     CHECK(failure->why.message().find("says nothing") != std::string::npos);
+    // A coordinator that ten thousand join at once needs some seconds; kPatience is the other side.
+    CHECK(std::chrono::steady_clock::now() - begin >= milliseconds(10000));
   }
   relay.thaw();
   b.join({});
