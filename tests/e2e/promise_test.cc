@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <cstdlib>
+
 #include "tests/e2e/training.h"
 
 using namespace dtrun::test;
@@ -26,6 +28,12 @@ const std::string& expected() {
     return model(directory / "out");
   }();
   return bytes;
+}
+
+// The number that follows `words` in a text; -1 if they are not in it.
+long number_after(const std::string& words, const std::string& text) {
+  const std::size_t at = text.find(words);
+  return at == std::string::npos ? -1 : std::strtol(text.c_str() + at + words.size(), nullptr, 10);
 }
 
 }  // namespace
@@ -64,7 +72,8 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
   options.insert(options.end(), {"--max_restarts", "1"});
   // More steps than elsewhere, so that the kill finds the run in its middle.
   Program job(command(options, directory / "killed", {"train.max_steps=150"}));
-  REQUIRE(eventually([&] { return metrics_lines(directory / "killed") >= 13; }));
+  REQUIRE(eventually(
+      [&] { return metrics_lines(directory / "killed") >= 13 && has_checkpoint(directory / "killed"); }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   kill(workers[1], SIGKILL);
@@ -72,6 +81,10 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK_MESSAGE(ended.err.find("SIGKILL") != std::string::npos, ended.err);
   CHECK_MESSAGE(ended.err.find("restart 1 of 1") != std::string::npos, ended.err);
+  // Where the next generation begins cannot be told by the bytes.
+  const long from = number_after("resumed from step ", ended.err);
+  CHECK_MESSAGE(from >= 5, ended.err);
+  CHECK_MESSAGE(from % 5 == 0, ended.err);
 
   const Ended calm = run(command(standalone(2), directory / "calm", {"train.max_steps=150"}));
   REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
@@ -89,6 +102,9 @@ TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers c
 
   const Ended resumed = run(command(standalone(3), directory / "stopped", {"train.max_steps=150"}));
   REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
+  const long at = number_after("stopped after step ", stopped.err);
+  CHECK_MESSAGE(at >= 12, stopped.err);
+  CHECK_MESSAGE(number_after("resumed from step ", resumed.err) == at, resumed.err);
   const Ended calm = run(command(standalone(1), directory / "calm", {"train.max_steps=150"}));
   REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
   CHECK(model(directory / "stopped") == model(directory / "calm"));

@@ -32,6 +32,13 @@ long metrics_lines(const std::filesystem::path& output) {
   return std::count(text.begin(), text.end(), '\n');
 }
 
+bool has_checkpoint(const std::filesystem::path& output) {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(output / "checkpoints", error);
+  return std::any_of(begin(entries), end(entries),
+                     [](const auto& entry) { return entry.path().filename().string().starts_with("step-"); });
+}
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -27,6 +27,9 @@ std::string model(const std::filesystem::path& output);
 // Lines of metrics.jsonl so far.
 long metrics_lines(const std::filesystem::path& output);
 
+// Whether there is a checkpoint to go on from.
+bool has_checkpoint(const std::filesystem::path& output);
+
 bool contains(const std::string& text, const std::string& part);
 
 }  // namespace dtrun::test

@@ -98,9 +98,14 @@ class TestLink final : public AgentLink {
     if (now && die_) raise(SIGKILL);
     return now;
   }
-  void report(const TrainingProgress&) override {}
+  void report(const TrainingProgress& progress) override {
+    if (began_at_ || progress.phase == Phase::kLoading) return;
+    began_at_ = progress.step - (progress.phase == Phase::kTraining ? 1 : 0);
+  }
   void completed(const Completion& completion) override { completion_ = completion; }
   std::optional<Completion> completion_;
+  // The steps that were done when this rank began: 0 if it began anew. The final bytes do not tell.
+  std::optional<std::int64_t> began_at_;
 
  private:
   const int act_at_;
@@ -115,13 +120,19 @@ inline Outcome run_rank(const JobConfig& config, Collective& collective, int lan
   return train(setup, load_datasets(config), collective, link);
 }
 
-inline void run_job(const JobConfig& config, int world, int lanes = 1) {
+// All ranks to the job's end; returns the step from which they went on.
+inline std::int64_t run_job(const JobConfig& config, int world, int lanes = 1, std::int64_t generation = 1) {
+  std::vector<std::int64_t> began_at(world, -1);
   run_as_threads(world, [&](Collective& collective) {
     TestLink link;
-    const Outcome outcome = run_rank(config, collective, lanes, link);  // throws past doctest's macros
+    const Outcome outcome =
+        run_rank(config, collective, lanes, link, generation);  // throws past doctest's macros
     REQUIRE(outcome == Outcome::kCompleted);
     REQUIRE(link.completion_.has_value() == (collective.rank() == 0));
+    began_at[collective.rank()] = link.began_at_.value_or(-1);
   });
+  CHECK(began_at == std::vector<std::int64_t>(world, began_at[0]));
+  return began_at[0];
 }
 
 // The error with which a lone rank ends; fails the test if there is none.

@@ -1,51 +1,47 @@
 // Where a run begins: at the newest good checkpoint of any node, at one that the config names, or anew.
 #include "worker/trainer/resume.h"
 
+#include <spdlog/sinks/ostream_sink.h>
+
 #include "tests/worker/trainer/jobs.h"
 #include "worker/checkpoint/layout.h"
 
 namespace dtrun::worker {
 namespace {
 
-TEST_CASE("a checkpoint that only another rank's disk holds is sent to all") {
-  const Job job;
-  run_job(job.config("whole"), 1);
-  JobConfig half = job.config("half");
-  run_as_threads(1, [&](Collective& collective) {
-    TestLink link(9);
-    REQUIRE(run_rank(half, collective, 1, link) == Outcome::kStopped);
-  });
-  // Rank 1 sees the directory under another name, as a node with a disk of its own would.
-  const JobConfig empty = job.config("empty");
-  run_as_threads(2, [&](Collective& collective) {
-    TestLink link;
-    const JobConfig& mine = collective.rank() == 0 ? empty : half;
-    const TrainerSetup setup{mine, {collective.rank(), 2, 0, 1}, 1};
-    REQUIRE(train(setup, load_datasets(mine), collective, link) == Outcome::kCompleted);
-  });
-  CHECK(job.model("empty") == job.model("whole"));
-}
-
-// Each rank as the only one of a node that has the directory of that name.
-void run_on_nodes(const Job& job, const std::vector<std::string>& outputs, int stop_at, Outcome outcome,
-                  std::int64_t generation = 1) {
+// Each rank as the only one of a node that has the directory of that name. Returns the step from which they
+// went on.
+std::int64_t run_on_nodes(const Job& job, const std::vector<std::string>& outputs, int stop_at,
+                          Outcome outcome, std::int64_t generation = 1) {
+  std::int64_t began_at = -1;
   run_as_threads(static_cast<int>(outputs.size()), [&](Collective& collective) {
     TestLink link(stop_at);
     const JobConfig config = job.config(outputs[collective.rank()]);
     const TrainerSetup setup{config, {collective.rank(), collective.size(), 0, generation}, 1};
     REQUIRE(train(setup, load_datasets(config), collective, link) == outcome);
+    if (collective.rank() == 0) began_at = link.began_at_.value_or(-1);
   });
+  return began_at;
+}
+
+TEST_CASE("a checkpoint that only another rank's disk holds is sent to all") {
+  const Job job;
+  run_job(job.config("whole"), 1);
+  CHECK(run_on_nodes(job, {"half"}, 9, Outcome::kStopped) == 0);
+  // Rank 1 sees the directory under another name, as a node with a disk of its own would.
+  CHECK(run_on_nodes(job, {"empty", "half"}, -1, Outcome::kCompleted) == 7);
+  CHECK(job.model("empty") == job.model("whole"));
 }
 
 TEST_CASE("a node with a disk of its own keeps checkpoints, and goes on when rank 0's node is lost") {
   const Job job;
   run_job(job.config("whole"), 1);
   const fs::path kept = job.directory.path() / "second/checkpoints";
-  run_on_nodes(job, {"first", "second"}, 12, Outcome::kStopped);
+  CHECK(run_on_nodes(job, {"first", "second"}, 19, Outcome::kStopped) == 0);
   REQUIRE(fs::exists(kept / "step-00000005"));
   fs::remove_all(job.directory.path() / "first");
   fs::remove_all(list_checkpoints(job.directory.path() / "second").rbegin()->second);  // as after a crash
-  run_on_nodes(job, {"second"}, -1, Outcome::kCompleted, 2);
+  CHECK(run_on_nodes(job, {"second"}, -1, Outcome::kCompleted, 2) == 10);
   CHECK(job.model("second") == job.model("whole"));
 }
 
@@ -74,7 +70,7 @@ TEST_CASE("a finished run started again ends at once with the same model") {
   const Job job;
   run_job(job.config("run"), 2);
   const std::string model = job.model("run");
-  run_job(job.config("run"), 1);
+  CHECK(run_job(job.config("run"), 1) == 20);
   CHECK(job.model("run") == model);
 }
 
@@ -96,7 +92,7 @@ TEST_CASE("a checkpoint that the config names is where the run begins") {
   run_job(job.config("run"), 1);
   JobConfig again = job.config("again");
   again.train.resume_from_checkpoint = job.config("run").output_dir + "/checkpoints/step-00000010";
-  run_job(again, 2);
+  CHECK(run_job(again, 2) == 10);
   CHECK(job.model("again") == job.model("run"));
   CHECK(losses(job.metrics("again")).front()[0] == "\"step\":11");
 }
@@ -112,10 +108,7 @@ TEST_CASE("a named checkpoint that is gone by the next generation is not missed 
     REQUIRE(run_rank(again, collective, 1, link) == Outcome::kStopped);
   });
   fs::remove_all(named);
-  run_as_threads(2, [&](Collective& collective) {
-    TestLink link;
-    REQUIRE(run_rank(again, collective, 1, link, 2) == Outcome::kCompleted);
-  });
+  CHECK(run_job(again, 2, 1, 2) == 14);
   CHECK(job.model("again") == job.model("run"));
 
   // With nothing written yet, what the config names is still what is missing.
@@ -177,6 +170,64 @@ TEST_CASE("a checkpoint for images of another size refuses the run and says so")
   CHECK(error.exit_code() == kExitConfig);
   CHECK_MESSAGE(contains(error.what(), "tensor \"fc1.weight\" has shape [50,320], this model needs [50,500]"),
                 error.what());
+}
+
+TEST_CASE("another optimizer than the checkpoint's refuses the run, and the results stay as they are") {
+  const Job job;
+  run_job(job.config("run"), 1);
+  const std::string model = job.model("run"), metrics = job.metrics("run");
+  JobConfig other = job.config("run");
+  other.train.optim = "adamw";
+  other.train.num_train_epochs = 3;
+  const WorkerError error = refusal(other);
+  CHECK(error.exit_code() == kExitConfig);
+  CHECK_MESSAGE(contains(error.what(), "/train/optim: the checkpoint of step 20 has the state of another"),
+                error.what());
+  CHECK(job.model("run") == model);
+  CHECK(job.metrics("run") == metrics);
+}
+
+// What the trainer logs while this lives.
+class Log {
+ public:
+  Log() : before_(spdlog::default_logger()) {
+    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::move(sink)));
+    spdlog::set_level(spdlog::level::info);
+  }
+  ~Log() {
+    spdlog::set_default_logger(before_);
+    spdlog::set_level(spdlog::level::off);
+  }
+  Log(const Log&) = delete;
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_CASE("a change that gives the rest of an epoch other samples is warned of, others are merely told") {
+  const Job job;
+  JobConfig config = job.config("run");
+  config.train.max_steps = 4;
+  run_job(config, 1);
+  auto log_of_resuming = [&](const auto& change) {
+    config.train.max_steps += 1;
+    change(config.train);
+    const Log log;
+    CHECK(run_job(config, 1) == config.train.max_steps - 1);
+    return log.text();
+  };
+  const std::string warning = "with another seed or global_batch_size the epoch in hand goes on with other";
+  const std::string same = log_of_resuming([](TrainConfig&) {});
+  CHECK_MESSAGE(contains(same, "/train/max_steps: 5 here, 4 there"), same);
+  CHECK_FALSE_MESSAGE(contains(same, warning), same);
+  const std::string larger = log_of_resuming([](TrainConfig& train) { train.global_batch_size = 48; });
+  CHECK_MESSAGE(contains(larger, "/train/global_batch_size: 48 here, 32 there"), larger);
+  CHECK_MESSAGE(contains(larger, warning), larger);
+  const std::string seeded = log_of_resuming([](TrainConfig& train) { train.seed = 43; });
+  CHECK_MESSAGE(contains(seeded, warning), seeded);
 }
 
 TEST_CASE("a checkpoint directory that cannot be written is told before the first step") {

@@ -1,0 +1,196 @@
+// Which checkpoint a run begins with, of those that its nodes hold. Only the choice: nothing is trained.
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "tests/worker/trainer/ranks.h"
+#include "worker/checkpoint/layout.h"
+#include "worker/optim/optimizer.h"
+#include "worker/trainer/resume.h"
+
+namespace dtrun::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Network kNetwork = make_network({"convnet"}, {1, 28, 28}, 10);
+
+std::vector<OptimizerSlot> slots_of(const JobConfig& config) {
+  return make_optimizer(config.train, kNetwork.size)->slots;
+}
+
+// Output directories, each on a node of its own, and the checkpoints in them.
+struct Disks {
+  JobConfig config(const std::string& output) const {
+    JobConfig config;
+    config.output_dir = (directory.path() / output).string();
+    config.model.type = "convnet";
+    config.data = {"fashion_mnist", "/data"};
+    return config;
+  }
+  // Parameters that tell step and disk apart.
+  static float value(const std::string& output, std::int64_t step) {
+    return static_cast<float>(step) + static_cast<float>(output[0]) / 256;
+  }
+  void save(const std::string& output, std::int64_t step) const { save(config(output), output, step); }
+  void save(const JobConfig& config, const std::string& output, std::int64_t step) const {
+    const std::vector<float> parameters(kNetwork.size, value(output, step));
+    save_checkpoint(config.output_dir, kNetwork,
+                    {step, parameters, slots_of(config), to_canonical_json(config)}, 0);
+  }
+  fs::path checkpoint(const std::string& output, std::int64_t step) const {
+    return checkpoints_directory(directory.path() / output) / step_name(step);
+  }
+  void damage(const std::string& output, std::int64_t step) const {
+    fs::resize_file(checkpoint(output, step) / kModelFile, 100);
+  }
+  TemporaryDirectory directory;
+};
+
+// What ranks with these configs choose, each the only one of its node.
+ResumePoint choose(const std::vector<JobConfig>& nodes, std::int64_t generation = 1) {
+  std::vector<ResumePoint> chosen(nodes.size());
+  run_as_threads(static_cast<int>(nodes.size()), [&](Collective& collective) {
+    const int rank = collective.rank();
+    const Place place{rank, collective.size(), 0, generation};
+    chosen[rank] = choose_start(nodes[rank], place, kNetwork, slots_of(nodes[rank]), collective,
+                                [](const std::string&) {});
+  });
+  for (const ResumePoint& start : chosen) {
+    CHECK(start.resumed == chosen[0].resumed);
+    CHECK(start.source_rank == chosen[0].source_rank);
+    CHECK(start.state.step == chosen[0].state.step);
+    CHECK(start.state.parameters == chosen[0].state.parameters);
+    CHECK(start.state.config_json == chosen[0].state.config_json);
+  }
+  return chosen[0];
+}
+
+void check_from(const ResumePoint& start, int rank, const std::string& output, std::int64_t step) {
+  CHECK(start.resumed);
+  CHECK(start.source_rank == rank);
+  CHECK(start.state.step == step);
+  CHECK(start.state.parameters == std::vector<float>(kNetwork.size, Disks::value(output, step)));
+}
+
+// The error that a lone rank ends with.
+WorkerError refusal(const JobConfig& config, std::int64_t generation = 1) {
+  try {
+    choose({config}, generation);
+  } catch (const WorkerError& error) {
+    return error;
+  }
+  FAIL("was not refused");
+  return WorkerError(0, "");
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("where no node holds a checkpoint a run begins with its initial values") {
+  const Disks disks;
+  std::vector<float> initial(kNetwork.size);
+  initialize_parameters(kNetwork, disks.config("a").train.seed, initial);
+  for (const std::int64_t generation : {1, 2}) {
+    const ResumePoint start = choose({disks.config("a"), disks.config("b")}, generation);
+    CHECK_FALSE(start.resumed);
+    CHECK(start.state.step == 0);
+    CHECK(start.state.parameters == initial);
+  }
+}
+
+TEST_CASE("the newest checkpoint of any node is where all begin, in every generation") {
+  const Disks disks;
+  const auto a = disks.config("a"), b = disks.config("b"), c = disks.config("c");
+  disks.save("b", 5);
+  for (const std::int64_t generation : {1, 2, 3}) {
+    CAPTURE(generation);
+    check_from(choose({a, b, c}, generation), 1, "b", 5);
+    check_from(choose({b, a}, generation), 0, "b", 5);
+  }
+  disks.save("a", 5);
+  disks.save("c", 6);
+  check_from(choose({a, b}), 0, "a", 5);  // of equals that of the lowest rank
+  check_from(choose({b, a}), 0, "b", 5);
+  check_from(choose({a, b, c}, 2), 2, "c", 6);
+}
+
+TEST_CASE("a node whose checkpoints are all damaged begins with another node's good one") {
+  const Disks disks;
+  const auto damaged = disks.config("damaged"), good = disks.config("good");
+  for (const std::int64_t step : {8, 9}) disks.save("damaged", step), disks.damage("damaged", step);
+  disks.save("good", 5);
+  for (const std::int64_t generation : {1, 2}) {
+    CAPTURE(generation);
+    check_from(choose({damaged, good}, generation), 1, "good", 5);
+    check_from(choose({good, damaged}, generation), 0, "good", 5);
+  }
+  CHECK(refusal(damaged).exit_code() == kExitNoInput);  // alone it has nothing to begin with
+}
+
+TEST_CASE("a damaged checkpoint is passed over for an older one, of whichever node") {
+  const Disks disks;
+  const auto a = disks.config("a"), b = disks.config("b");
+  disks.save("a", 5);
+  disks.save("b", 6);
+  disks.save("b", 7);
+  disks.damage("b", 7);
+  check_from(choose({a, b}), 1, "b", 6);
+  disks.damage("b", 6);
+  check_from(choose({a, b}), 0, "a", 5);
+}
+
+TEST_CASE("a run that was to begin afresh goes on from its own checkpoints in later generations") {
+  const Disks disks;
+  JobConfig config = disks.config("a");
+  config.train.resume_from_checkpoint = "none";
+  CHECK_FALSE(choose({config}).resumed);
+  disks.save("a", 5);
+  CHECK(refusal(config).exit_code() == kExitConfig);
+  check_from(choose({config}, 2), 0, "a", 5);
+}
+
+TEST_CASE("a checkpoint that the config names is rank 0's, until the run has a newer one") {
+  const Disks disks;
+  disks.save("named", 5);
+  JobConfig config = disks.config("a");
+  config.train.resume_from_checkpoint = disks.checkpoint("named", 5).string();
+  for (const std::int64_t generation : {1, 2}) check_from(choose({config}, generation), 0, "named", 5);
+  disks.save("a", 4);
+  for (const std::int64_t generation : {1, 2}) check_from(choose({config}, generation), 0, "named", 5);
+  disks.save("a", 6);
+  CHECK(refusal(config).exit_code() == kExitConfig);
+  check_from(choose({config}, 2), 0, "a", 6);
+}
+
+TEST_CASE("the state of another optimizer is refused, and both are named") {
+  struct Kind {
+    const char* optim;
+    double momentum;
+    const char* slots;
+  };
+  const std::vector<Kind> kinds = {
+      {"sgd", 0.9, "momentum_buffer"}, {"sgd", 0, "none"}, {"adamw", 0.9, "exp_avg and exp_avg_sq"}};
+  for (const Kind& then : kinds) {
+    const Disks disks;
+    JobConfig config = disks.config("a");
+    config.train.optim = then.optim, config.train.momentum = then.momentum;
+    disks.save(config, "a", 5);
+    for (const Kind& now : kinds) {
+      config.train.optim = now.optim, config.train.momentum = now.momentum;
+      if (&now == &then) {
+        check_from(choose({config}), 0, "a", 5);
+        continue;
+      }
+      const WorkerError error = refusal(config);
+      CHECK(error.exit_code() == kExitConfig);
+      CHECK_MESSAGE(contains(error.what(), std::string("the state of another optimizer (") + then.slots +
+                                               " where this one needs " + now.slots + ")"),
+                    error.what());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtrun::worker
