@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -41,30 +42,52 @@ Vector tree_sum(const std::vector<Vector>& leaves) {
 
 using MakeExchange = std::unique_ptr<GradientExchange> (*)(Collective&, std::vector<VectorRange>);
 
+// One rank's part of several steps over one connection.
+class Exchanging {
+ public:
+  Exchanging(Collective& collective, const std::vector<VectorRange>& buckets, MakeExchange make)
+      : rank_(collective.rank()),
+        world_(collective.size()),
+        size_(buckets.front().end),
+        buckets_(static_cast<int>(buckets.size())),
+        exchange_(make(collective, buckets)),
+        accumulator_(size_, buckets, [this](int bucket, std::span<const float* const> partials) {
+          exchange_->send(bucket, partials);
+        }) {}
+
+  // A step of these leaves, of which each rank computes its own; returns the sum of all.
+  Vector step(const std::vector<Vector>& leaves) {
+    const auto count = static_cast<std::int64_t>(leaves.size());
+    const LeafRange own = leaves_of_rank(count, rank_, world_);
+    Vector sum(size_, NAN);
+    accumulator_.begin(own.begin, own.end, count);
+    exchange_->begin(count, sum);
+    for (std::int64_t leaf = own.begin; leaf < own.end; ++leaf) {
+      std::ranges::copy(leaves[leaf], accumulator_.take(leaf));
+      for (int bucket = 0; bucket < buckets_; ++bucket) accumulator_.complete(leaf, bucket);
+    }
+    exchange_->finish();
+    return sum;
+  }
+
+ private:
+  const int rank_, world_;
+  const std::size_t size_;
+  const int buckets_;
+  const std::unique_ptr<GradientExchange> exchange_;
+  TreeAccumulator accumulator_;
+};
+
 // Several steps over one connection, of different numbers of leaves; returns rank 0's sums.
 std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& steps,
                                    const std::vector<VectorRange>& buckets, MakeExchange make) {
   const std::size_t size = buckets.front().end;
   std::vector<std::vector<Vector>> sums(world);
   run_as_threads(world, [&](Collective& collective) {
-    auto exchange = make(collective, buckets);
-    TreeAccumulator accumulator(size, buckets, [&](int bucket, std::span<const float* const> partials) {
-      exchange->send(bucket, partials);
-    });
+    Exchanging exchanging(collective, buckets, make);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       const auto leaves = random_leaves(static_cast<unsigned>(step), steps[step], size);
-      const LeafRange own = leaves_of_rank(steps[step], collective.rank(), world);
-      Vector sum(size, NAN);
-      accumulator.begin(own.begin, own.end, steps[step]);
-      exchange->begin(steps[step], sum);
-      for (std::int64_t leaf = own.begin; leaf < own.end; ++leaf) {
-        std::ranges::copy(leaves[leaf], accumulator.take(leaf));
-        for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-          accumulator.complete(leaf, static_cast<int>(bucket));
-        }
-      }
-      exchange->finish();
-      sums[collective.rank()].push_back(sum);
+      sums[collective.rank()].push_back(exchanging.step(leaves));
     }
   });
   for (const auto& rank : sums) CHECK(std::memcmp(rank.back().data(), sums[0].back().data(), size * 4) == 0);
@@ -73,7 +96,7 @@ std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& s
 
 void check_tree_exchange(const std::vector<VectorRange>& buckets) {
   const std::vector<std::int64_t> steps{8, 3, 8, 1, 13};
-  for (int world = 1; world <= 4; ++world) {
+  for (int world = 1; world <= 6; ++world) {
     CAPTURE(world);
     const auto sums = exchange_steps(world, steps, buckets, make_tree_exchange);
     for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -85,13 +108,58 @@ void check_tree_exchange(const std::vector<VectorRange>& buckets) {
   }
 }
 
-TEST_CASE("buckets that go directly give the bits of the plain tree sum for 1 to 4 ranks") {
+TEST_CASE("buckets that go directly give the bits of the plain tree sum for 1 to 6 ranks") {
   check_tree_exchange({{700, 2000}, {0, 700}});
 }
 
-TEST_CASE("buckets that go by slices give the bits of the plain tree sum for 1 to 4 ranks") {
+TEST_CASE("buckets that go by slices give the bits of the plain tree sum for 1 to 6 ranks") {
   const std::size_t large = kDirectBytes / sizeof(float) + 17;  // over the limit from 3 ranks on
   check_tree_exchange({{2 * large, 2 * large + 100}, {large, 2 * large}, {0, large}});
+}
+
+// Another collective with an ear at what is sent.
+class Tapped final : public Collective {
+ public:
+  using Tap = std::function<void(std::span<const OutMessage>)>;
+  Tapped(Collective& inner, Tap tap) : inner_(inner), tap_(std::move(tap)) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
+                                 std::span<const InMessage> receives) override {
+    tap_(sends);
+    return inner_.start(sends, receives);
+  }
+  void all_reduce_sum(std::span<float> values) override {
+    const OutMessage counted_as_one{};
+    tap_({&counted_as_one, 1});
+    inner_.all_reduce_sum(values);
+  }
+
+ private:
+  Collective& inner_;
+  const Tap tap_;
+};
+
+// The longest message, in floats, that any of three ranks sends in a step with a bucket of this size.
+std::size_t longest_message(std::size_t bucket) {
+  std::atomic<std::size_t> longest{0};
+  run_as_threads(3, [&](Collective& collective) {
+    Tapped tapped(collective, [&](std::span<const OutMessage> sends) {
+      for (const OutMessage& message : sends) {
+        std::size_t known = longest;
+        while (known < message.bytes.size() && !longest.compare_exchange_weak(known, message.bytes.size())) {
+        }
+      }
+    });
+    Exchanging(tapped, {{0, bucket}}, make_tree_exchange).step(random_leaves(0, 3, bucket));
+  });
+  return longest / sizeof(float);
+}
+
+TEST_CASE("a bucket goes directly as long as a rank sends no more than the limit, and by slices beyond") {
+  const std::size_t largest = kDirectBytes / sizeof(float) / 2;  // to two peers
+  CHECK(longest_message(largest) == largest);
+  CHECK(longest_message(largest + 1) == (largest + 1 + 2) / 3);
 }
 
 TEST_CASE("the ring gives the sum up to rounding, also with ranks that have no leaves") {
@@ -152,6 +220,51 @@ TEST_CASE("a peer that is killed makes the others fail within a second") {
     REQUIRE(WIFEXITED(*status));
     CHECK(WEXITSTATUS(*status) == kExitWorkerPeerLost);
   }
+}
+
+// Five ranks exchange until the last one kills itself when its `dies_at`-th message of the third step goes
+// out (from 0); returns how the others end.
+std::vector<int> ends_after_death_in_exchange(MakeExchange make, int dies_at) {
+  const int world = 5;
+  const TemporaryDirectory directory;
+  const std::vector<VectorRange> buckets{{20000, 40000}, {100, 20000}, {0, 100}};
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < world; ++rank) {
+    pids.push_back(fork_child([&, rank] {
+      DirectoryStore store(directory.path());
+      const auto collective = connect(rank, world, store, milliseconds(30000));
+      int to_come = -1;  // messages before the last one
+      Tapped tapped(*collective, [&](std::span<const OutMessage> sends) {
+        if (to_come >= 0 && (to_come -= static_cast<int>(sends.size())) < 0) raise(SIGKILL);
+      });
+      Exchanging exchanging(tapped, buckets, make);
+      const auto leaves = random_leaves(0, 5, buckets.front().end);
+      for (int round = 0; round < 1000; ++round) {
+        if (round == 2 && rank == world - 1) to_come = dies_at;
+        exchanging.step(leaves);
+      }
+      return 0;
+    }));
+  }
+  const auto killed = wait_for_exit(pids[world - 1], milliseconds(60000));
+  CHECK((killed.has_value() && WIFSIGNALED(*killed) && WTERMSIG(*killed) == SIGKILL));
+  std::vector<int> ends;
+  for (int rank = 0; rank < world - 1; ++rank) {
+    const auto status = wait_for_exit(pids[rank], milliseconds(10000));
+    ends.push_back(status.has_value() && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1);
+  }
+  return ends;
+}
+
+TEST_CASE("a peer that is killed within an exchange makes the others fail, whatever it had sent") {
+  const std::vector<int> lost(4, kExitWorkerPeerLost);
+  // A message per peer and bucket, and for each of the two large ones a slice per peer: nothing was sent, the
+  // first bucket, all partial sums, all but the last slices.
+  for (const int dies_at : {0, 4, 12, 16}) {
+    CAPTURE(dies_at);
+    CHECK(ends_after_death_in_exchange(make_tree_exchange, dies_at) == lost);
+  }
+  CHECK(ends_after_death_in_exchange(make_ring_exchange, 0) == lost);
 }
 
 TEST_CASE("a peer that hangs makes the others fail after the timeout") {
