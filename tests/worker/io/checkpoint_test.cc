@@ -89,6 +89,14 @@ TEST_CASE("the newest checkpoint is the one of the highest step, beyond eight di
   CHECK(output.load()->step == 123456789);
 }
 
+TEST_CASE("a name with up to 15 digits is a step's, a longer one is not") {
+  Output output;
+  output.save(999'999'999'999'999);
+  fs::create_directory(output.path() / "checkpoints" / "step-1000000000000000");
+  CHECK(output.load()->step == 999'999'999'999'999);
+  CHECK(output.notices.empty());
+}
+
 TEST_CASE("only the newest ones are kept, and newer ones that were passed over are left alone") {
   Output output;
   for (std::int64_t step : {100, 200, 300, 400}) output.save(step, 2);

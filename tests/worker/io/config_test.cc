@@ -7,6 +7,7 @@
 
 #include "tests/worker/io/temporary.h"
 #include "worker/config/options.h"
+#include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
 namespace {
@@ -218,7 +219,7 @@ TEST_CASE("the first difference of two canonical texts is named") {
   CHECK_FALSE(first_difference("", a).empty());
 }
 
-TEST_CASE("every option has a description, and a default that it accepts itself") {
+TEST_CASE("every option has a description, and but for those of launch a place in the canonical text") {
   const std::string text = to_canonical_json(good(smallest().dump()));
   const Json json = Json::parse(text);
   for (const Option& option : config_options()) {
@@ -226,6 +227,112 @@ TEST_CASE("every option has a description, and a default that it accepts itself"
     CHECK_FALSE(option.description.empty());
     if (group_of(option) != "launch") CHECK(json.contains(Json::json_pointer(std::string(option.pointer))));
   }
+}
+
+// A numeric option's values on its bounds, and the nearest ones beyond.
+struct Bounds {
+  const char* option;
+  std::vector<const char*> accepted, refused;
+  std::vector<std::string> with = {};  // what other options must be for it
+};
+
+const std::vector<Bounds>& bounds() {
+  const std::vector<const char*> fraction = {"0", "0.9999999999999999"}, no_fraction = {"-5e-324", "1"};
+  const std::vector<const char*> steps = {"0", "1000000000000"}, no_steps = {"-1", "1000000000001"};
+  static const std::vector<Bounds> all = {
+      {"train.num_train_epochs", {"1", "1000000"}, {"0", "1000001"}},
+      {"train.max_steps", {"-1", "1", "1000000000000"}, {"-2", "0", "1000000000001"}},
+      {"train.global_batch_size", {"1", "1048576"}, {"0", "1048577"}, {"train.micro_batch_size=1"}},
+      {"train.micro_batch_size", {"1", "1048576"}, {"0", "1048577"}, {"train.global_batch_size=1048576"}},
+      {"train.learning_rate", {"5e-324", "1e6"}, {"0", "0.0", "-0.0", "-1", "1000000.0000000001"}},
+      {"train.momentum", fraction, no_fraction},
+      {"train.adam_beta1", fraction, no_fraction},
+      {"train.adam_beta2", fraction, no_fraction},
+      {"train.adam_epsilon", {"5e-324", "1"}, {"0", "1.0000000000000002"}},
+      {"train.weight_decay", {"0", "1e6"}, {"-5e-324", "1000000.0000000001"}},
+      {"train.max_grad_norm", {"0", "1e30"}, {"-5e-324", "1.0000000000000002e30"}},
+      {"train.warmup_steps", steps, no_steps, {"train.lr_scheduler_type=linear"}},
+      {"train.seed", {"0", "18446744073709551615"}, {"-1", "18446744073709551616"}},
+      {"train.logging_steps", {"1", "1000000000000"}, {"0", "1000000000001"}},
+      {"train.eval_steps", steps, no_steps},
+      {"train.save_steps", steps, no_steps},
+      {"train.save_total_limit", {"0", "1000000"}, {"-1", "1000001"}},
+      {"launch.nproc_per_node", {"1", "999999"}, {"0", "1000000"}},
+      {"launch.nnodes", {"1", "999999", "1:1", "7:7"}, {"0", "1000000", "0:1", "8:7", "1:1000000"}},
+      {"launch.max_restarts", {"0", "1000000"}, {"-1", "1000001"}},
+      {"launch.lanes", {"1", "999999"}, {"0", "1000000"}},
+  };
+  return all;
+}
+
+TEST_CASE("a number on either bound of its option is taken if the bound is, and one beyond never is") {
+  const std::string text = smallest().dump();
+  for (const Bounds& b : bounds()) {
+    auto with = [&](const char* value) {
+      std::vector<std::string> overrides = b.with;
+      overrides.push_back(std::string(b.option) + "=" + value);
+      return overrides;
+    };
+    for (const char* value : b.accepted) {
+      CAPTURE(with(value).back());
+      CHECK(fault_of(text, with(value)) == "accepted");
+    }
+    for (const char* value : b.refused) {
+      const std::string fault = fault_of(text, with(value));
+      CHECK_MESSAGE(fault.starts_with("override " + with(value).back() + ": /"), fault);
+      CHECK_MESSAGE((contains(fault, " is out of ") || contains(fault, " is not understood")), fault);
+    }
+  }
+}
+
+TEST_CASE("no option that takes a number is missing among the bounds") {
+  for (const Option& option : config_options()) {
+    JobConfig config;
+    const FieldRef field = option.field(config);
+    const bool word = std::holds_alternative<std::string*>(field) || std::holds_alternative<bool*>(field) ||
+                      (std::holds_alternative<std::optional<std::string>*>(field) && !option.integer_too);
+    const std::string name = std::string(group_of(option)) + "." + std::string(name_of(option));
+    CAPTURE(name);
+    CHECK(word != std::ranges::any_of(bounds(), [&](const Bounds& b) { return b.option == name; }));
+  }
+}
+
+TEST_CASE("a config of the largest length is read, one byte more is not") {
+  std::string text = smallest().dump();
+  text.resize(kLargestConfig, ' ');
+  CHECK(fault_of(text) == "accepted");
+  CHECK(contains(fault_of(text + " "), "too long: a job config has at most 1048576 bytes"));
+}
+
+TEST_CASE("32 levels are read, the 33rd is not") {
+  auto nested = [](int levels) {
+    return R"({"output_dir": )" + std::string(levels - 1, '[') + std::string(levels - 1, ']') + "}";
+  };
+  CHECK(contains(fault_of(nested(kMaxJsonDepth)), "/output_dir: found [[[["));
+  CHECK(contains(fault_of(nested(kMaxJsonDepth + 1)), "is nested more than 32 levels deep"));
+}
+
+TEST_CASE("twenty faults are told in full, of more only how many") {
+  auto faults = [](int count) {
+    Json json = smallest();
+    for (int i = 0; i < count; ++i) json["unknown" + std::to_string(i)] = 1;
+    return fault_of(json.dump());
+  };
+  const std::string twenty = faults(20), more = faults(22);
+  CHECK(std::ranges::count(twenty, '\n') == 19);
+  CHECK(contains(twenty, "unknown19"));
+  CHECK(std::ranges::count(more, '\n') == 20);
+  CHECK_MESSAGE(more.ends_with("\nc.json: and 2 more"), more);
+}
+
+TEST_CASE("a value of 60 characters is shown whole in a message, a longer one is cut there") {
+  auto fault_at_list = [](std::size_t length) {  // of the list as it is written
+    return fault_of(smallest().dump(), {"train.seed=[\"" + std::string(length - 4, 'x') + "\"]"});
+  };
+  CHECK(contains(fault_at_list(60), "found [\"" + std::string(56, 'x') + "\"] (a list)"));
+  CHECK(contains(fault_at_list(61), "found [\"" + std::string(57, 'x') + "\"… (a list)"));
+  const std::string text = fault_of(smallest().dump(), {"model.type=" + std::string(61, 'x')});
+  CHECK_MESSAGE(contains(text, "/model/type: \"" + std::string(60, 'x') + "…\" is not known"), text);
 }
 
 TEST_CASE("a spelling's check and its pattern in the schema agree") {

@@ -106,6 +106,16 @@ TEST_CASE("images of no or absurd size are refused") {
   SmallDataset files;
   files.write("train-images-idx3-ubyte", idx_file({3, 1, 60000}, std::string(180000, 'x')));
   CHECK(contains(load_fault(files.config()), "images of 1 x 60,000 pixels: corrupt"));
+  for (const std::uint32_t side : {4096u, 4097u}) {
+    CAPTURE(side);
+    const std::string pixels(3 * side, 'x');
+    files.write("train-images-idx3-ubyte", idx_file({3, 1, side}, pixels));
+    const std::string wide = load_fault(files.config());
+    files.write("train-images-idx3-ubyte", idx_file({3, side, 1}, pixels));
+    const std::string high = load_fault(files.config());
+    CHECK((wide == "accepted") == (side == 4096));
+    CHECK((high == "accepted") == (side == 4096));
+  }
 }
 
 TEST_CASE("a directory in place of a file is an error that names it") {

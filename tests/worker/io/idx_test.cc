@@ -7,6 +7,8 @@
 
 #include "tests/worker/io/idx_files.h"
 #include "tests/worker/io/temporary.h"
+#include "worker/base/pulse.h"
+#include "worker/data/gzip.h"
 
 namespace dtrun::worker {
 namespace {
@@ -75,6 +77,45 @@ TEST_CASE("a header of impossible size is refused before anything is allocated")
   CHECK(contains(fault_of(gzip(idx_file({0x80000000, 2, 8}, "abc")), 3),
                  "more than gzip data of this size can hold"));
   CHECK(contains(fault_of(idx_file({0, 28, 28}, ""), 3), "is empty"));
+}
+
+TEST_CASE("2^36 values are believed if the file is as long, more never are") {
+  CHECK(contains(fault_of(idx_file({0x10000, 0x10000, 16}, "abc"), 3),
+                 "file ends after 19 of 68,719,476,752 bytes"));
+  CHECK(contains(fault_of(idx_file({0x10000, 0x10000, 17}, "abc"), 3), "65,536 x 17 values: corrupt"));
+}
+
+TEST_CASE("gzip data is taken to hold up to 1040 times its size, which deflate does not reach") {
+  const std::string zeros(8 << 20, '\0');
+  const std::string dense = gzip(idx_file({static_cast<std::uint32_t>(zeros.size())}, zeros));
+  CHECK(dense.size() * 1020 < zeros.size());
+  CHECK(fault_of(dense, 1) == "accepted");
+
+  // A file that says it holds `more` values than 1040 times its size.
+  auto fault_at_limit = [](std::uint32_t more) {
+    std::string file = gzip(idx_file({1}, "abc"));
+    for (int attempt = 0; attempt < 20; ++attempt) {  // the number is in the file, and may change its size
+      const auto content = static_cast<std::uint32_t>(file.size() * 1040) + more;
+      const std::size_t size = file.size();
+      file = gzip(idx_file({content - 8}, "abc"));
+      if (file.size() == size) return fault_of(file, 1);
+    }
+    return std::string("no such file was found");
+  };
+  CHECK(contains(fault_at_limit(0), "the gzip content ends after 11 of"));
+  CHECK(contains(fault_at_limit(1), "more than gzip data of this size can hold"));
+}
+
+TEST_CASE("a long gzip file gives a sign of life with every 16 MiB of its content") {
+  const std::size_t piece = std::size_t{16} << 20;
+  const std::string packed = gzip(std::string(piece + 1, 'x'));
+  for (const std::size_t more : {0, 1}) {
+    GzipReader reader(as_bytes(packed));
+    std::vector<std::uint8_t> content(piece + more);
+    const std::uint64_t before = Pulse::read();
+    CHECK(reader.read(content) == content.size());
+    CHECK(Pulse::read() - before == 1 + more);
+  }
 }
 
 TEST_CASE("one flipped bit anywhere in a gzip file is never read as good data") {

@@ -77,6 +77,22 @@ TEST_CASE("headers that lie are refused") {
   CHECK(contains(one("[2]", "[0,18446744073709551616]", 8), "invalid data_offsets"));
 }
 
+TEST_CASE("a header of 100,000,000 bytes is waited for, a longer one is not believed") {
+  const std::string largest("\x00\xe1\xf5\x05\0\0\0\0", 8), larger("\x01\xe1\xf5\x05\0\0\0\0", 8);
+  CHECK(contains(fault_of(largest + "{}"), "file ends within the header: truncated"));
+  CHECK(contains(fault_of(larger + "{}"), "would have 100000001 bytes: not a safetensors file"));
+}
+
+TEST_CASE("a shape has 16 dimensions at most") {
+  auto with_dimensions = [](int count) {
+    std::string shape = "1";
+    for (int i = 1; i < count; ++i) shape += ",1";
+    return fault_of(file_of(R"({"t":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[0,4]}})", 4));
+  };
+  CHECK(with_dimensions(16) == "accepted");
+  CHECK(contains(with_dimensions(17), "invalid shape"));
+}
+
 TEST_CASE("overlaps, repeated names, other types and odd structure are refused") {
   const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   CHECK(contains(fault_of(file_of("{" + a + "," + a + "}", 4)), "its header repeats /a"));

@@ -97,6 +97,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("the device takes the grouped loops from 6 rows on and oneDNN below, which round differently") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int rows : {5, 6}) {
+    CAPTURE(rows);
+    const Problem problem(network, rows);
+    auto run = [&](std::unique_ptr<CpuGraph> graph) {
+      const auto lane = make_cpu_lane(network, rows, std::move(graph));
+      lane->load_parameters(problem.parameters);
+      return train(*lane, network, rows, problem.x.data(), problem.labels.data());
+    };
+    const Outcome grouped = run(make_grouped_graph(network, rows)),
+                  onednn = run(make_onednn_graph(network, rows));
+    REQUIRE_FALSE(grouped == onednn);
+    CHECK(train(network, rows, problem, rows) == (rows < 6 ? onednn : grouped));
+  }
+}
+
 TEST_CASE("evaluating gives training's loss and hits") {
   const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
   const Problem problem(network, 16);

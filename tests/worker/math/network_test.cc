@@ -46,6 +46,14 @@ TEST_CASE("buckets cover the gradient from its end, the fully connected layers b
   CHECK(network.buckets[0].begin == network.parameters[4].offset);  // fc1.weight
 }
 
+TEST_CASE("a bucket is closed at the first layer with which it has 64 KiB") {
+  // fc1 has 16050 parameters and fc2 51 a class: 65424 bytes with six classes, 65628 with seven.
+  const Network small = make_network({"convnet"}, {1, 28, 28}, 6),
+                large = make_network({"convnet"}, {1, 28, 28}, 7);
+  CHECK(small.buckets[0].begin == small.parameters[2].offset);  // conv2.weight
+  CHECK(large.buckets[0].begin == large.parameters[4].offset);  // fc1.weight
+}
+
 TEST_CASE("initial values are uniform within 1/sqrt(fan-in), and differ by seed and parameter") {
   const Network network = convnet();
   std::vector<float> flat(network.size), again(network.size), other(network.size);
