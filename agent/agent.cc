@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "agent/driver.h"
-#include "agent/guardian.h"
-#include "agent/signals.h"
-#include "proto/ids.h"
-#include "proto/temporary.h"
+#include "agent/process/guardian.h"
+#include "agent/system/signals.h"
+#include "proto/base/ids.h"
+#include "proto/base/temporary.h"
 
 namespace dtrun::agent {
 namespace {

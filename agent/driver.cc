@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <system_error>
 
+#include "agent/core/report.h"
 #include "agent/local_address.h"
-#include "agent/open_files.h"
-#include "agent/proc_scan.h"
-#include "agent/report.h"
+#include "agent/process/proc_scan.h"
+#include "agent/process/spawn.h"
 #include "agent/report_file.h"
-#include "agent/spawn.h"
-#include "proto/contract.h"
-#include "proto/ids.h"
+#include "agent/system/open_files.h"
+#include "proto/base/ids.h"
+#include "proto/core/contract.h"
 
 extern char** environ;
 

@@ -1,5 +1,5 @@
-// Carries the decisions of agent/decide.h out: turns what happens (signals, workers, the coordinator, time)
-// into events, asks what to do, and does it. One thread; owns everything of the agent that is not pure.
+// Carries the decisions of agent/core/decide.h out: turns what happens (signals, workers, the coordinator,
+// time) into events, asks what to do, and does it. One thread; owns everything of the agent that is not pure.
 #pragma once
 
 #include <deque>
@@ -10,22 +10,22 @@
 #include <string>
 #include <vector>
 
-#include "agent/console.h"
-#include "agent/decide.h"
-#include "agent/events.h"
-#include "agent/guardian.h"
-#include "agent/hang_guard.h"
+#include "agent/core/decide.h"
+#include "agent/core/job_spec.h"
+#include "agent/health/hang_guard.h"
+#include "agent/health/oom.h"
 #include "agent/job_registry.h"
-#include "agent/job_spec.h"
 #include "agent/link.h"
-#include "agent/loop.h"
-#include "agent/master_port.h"
-#include "agent/messages.h"
-#include "agent/oom.h"
-#include "agent/progress_view.h"
-#include "agent/signals.h"
-#include "agent/worker_planner.h"
-#include "agent/worker_process.h"
+#include "agent/output/console.h"
+#include "agent/output/event_log.h"
+#include "agent/output/progress_view.h"
+#include "agent/process/guardian.h"
+#include "agent/process/master_port.h"
+#include "agent/process/worker_planner.h"
+#include "agent/process/worker_process.h"
+#include "agent/system/loop.h"
+#include "agent/system/signals.h"
+#include "agent/wire.h"
 
 namespace dtrun::agent {
 

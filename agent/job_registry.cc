@@ -12,7 +12,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "proto/ids.h"
+#include "proto/base/ids.h"
 
 namespace dtrun::agent {
 namespace {

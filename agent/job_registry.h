@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/descriptor.h"
+#include "agent/system/descriptor.h"
 
 namespace dtrun::agent {
 

@@ -10,12 +10,12 @@
 #include <optional>
 #include <string>
 
-#include "agent/descriptor.h"
-#include "agent/job_spec.h"
-#include "agent/loop.h"
-#include "proto/status.h"
-#include "rendezvous/client.h"
-#include "rendezvous/server.h"
+#include "agent/core/job_spec.h"
+#include "agent/system/descriptor.h"
+#include "agent/system/loop.h"
+#include "proto/core/status.h"
+#include "rendezvous/client/client.h"
+#include "rendezvous/server/server.h"
 
 namespace dtrun::agent {
 

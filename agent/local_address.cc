@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "rendezvous/endpoint.h"
+#include "rendezvous/client/endpoint.h"
 
 namespace dtrun::agent {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "agent/report.h"
-#include "proto/exit_codes.h"
-#include "proto/ids.h"
+#include "agent/core/report.h"
+#include "proto/base/ids.h"
+#include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {
 namespace {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "agent/outcome.h"
-#include "proto/status.h"
+#include "agent/core/outcome.h"
+#include "proto/core/status.h"
 
 namespace dtrun::agent {
 

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "agent/agent.h"
-#include "cmd/answer.h"
-#include "cmd/launch_plan.h"
-#include "cmd/options.h"
-#include "cmd/plan_json.h"
-#include "cmd/status_command.h"
-#include "cmd/store_command.h"
-#include "proto/log.h"
+#include "cmd/commands/answer.h"
+#include "cmd/commands/status_command.h"
+#include "cmd/commands/store_command.h"
+#include "cmd/options/options.h"
+#include "cmd/plan/launch_plan.h"
+#include "cmd/plan/plan_json.h"
+#include "proto/base/log.h"
 
 namespace {
 

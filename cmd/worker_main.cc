@@ -14,8 +14,8 @@
 #include <string_view>
 #include <thread>
 
-#include "proto/contract.h"
-#include "proto/log.h"
+#include "proto/base/log.h"
+#include "proto/core/contract.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/collective/collective.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/ids.h"
+#include "proto/base/ids.h"
 #include "tests/support/process.h"
 
 namespace dtrun::agent::test {

@@ -13,9 +13,9 @@
 #include <iostream>
 #include <string>
 
-#include "proto/contract.h"
 #include "proto/control.pb.h"
-#include "proto/framing.h"
+#include "proto/core/contract.h"
+#include "proto/core/framing.h"
 
 namespace {
 

@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/grpc_setup.h"
-#include "rendezvous/server.h"
+#include "rendezvous/server/server.h"
+#include "rendezvous/wire/grpc_setup.h"
 
 namespace {
 

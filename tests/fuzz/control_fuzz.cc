@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/control.pb.h"
-#include "proto/framing.h"
+#include "proto/core/framing.h"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/client.h"
-#include "rendezvous/server.h"
+#include "rendezvous/client/client.h"
+#include "rendezvous/server/server.h"
 
 namespace dtrun::rendezvous {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "proto/exit_codes.h"
+#include "proto/core/exit_codes.h"
 
 namespace dtrun::worker {
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "worker/collective/gradient_exchange.h"
-#include "worker/data/sampler.h"
+#include "worker/core/sampler.h"
 
 namespace dtrun::worker {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "proto/status.h"
+#include "proto/core/status.h"
 
 namespace dtrun::worker {
 

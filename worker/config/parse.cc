@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "proto/nearest.h"
+#include "proto/core/nearest.h"
 #include "worker/config/config.h"
 #include "worker/config/options.h"
 #include "worker/config/strict_json.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "proto/status.h"
+#include "proto/core/status.h"
 #include "worker/config/config.h"
 
 namespace dtrun::worker {

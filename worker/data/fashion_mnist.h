@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "proto/status.h"
+#include "proto/core/status.h"
 #include "worker/data/dataset.h"
 
 namespace dtrun::worker {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/status.h"
+#include "proto/core/status.h"
 
 namespace dtrun::worker {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "worker/base/philox.h"
+#include "worker/core/philox.h"
 #include "worker/model/network.h"
 
 namespace dtrun::worker {

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "worker/core/tree.h"
 #include "worker/reduction/buffer_pool.h"
-#include "worker/reduction/tree.h"
 
 namespace dtrun::worker {
 

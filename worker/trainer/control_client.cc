@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "proto/contract.h"
-#include "proto/framing.h"
+#include "proto/core/contract.h"
+#include "proto/core/framing.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "worker/base/pulse.h"
-#include "worker/data/sampler.h"
-#include "worker/reduction/tree.h"
+#include "worker/core/sampler.h"
+#include "worker/core/tree.h"
 #include "worker/trainer/gradient_step.h"
 
 namespace dtrun::worker {

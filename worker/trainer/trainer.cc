@@ -19,7 +19,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/output_lock.h"
-#include "worker/data/sampler.h"
+#include "worker/core/sampler.h"
 #include "worker/device/device.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/network.h"

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "tests/worker/trainer/ranks.h"
+#include "tests/worker/collective/ranks.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/resume.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "proto/contract.h"
-#include "proto/framing.h"
+#include "proto/core/contract.h"
+#include "proto/core/framing.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/trainer/ranks.h"
+#include "tests/worker/collective/ranks.h"
 #include "worker/base/error.h"
 #include "worker/trainer/trainer.h"
 

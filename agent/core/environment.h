@@ -1,0 +1,38 @@
+// What a worker finds in its environment and on its command line. Pure: the agent's own environment is an
+// argument.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/assignment.h"
+
+namespace dtrun::agent {
+
+// The same for all workers of the job on this node.
+struct WorkerSetting {
+  std::string run_id;
+  std::string role;
+  int max_restarts = 0;
+  int omp_num_threads = 1;          // unless the user's environment says
+  std::string token;                // of this agent (kEnvAgentToken)
+  bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
+  std::string master_address;       // empty: the assignment's
+};
+
+// "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.
+// `control_fd` -1: no control socket. An outer agent's token is kept before ours: a process that carries both
+// belongs to both jobs.
+std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
+                                            const WorkerSetting& setting, const Assignment& assignment,
+                                            int local_rank, int control_fd, const std::string& error_file);
+
+// What kEnvAgentToken holds for one worker and everything that it starts. Looking for `agent_token` finds all
+// of an agent's processes, looking for this finds one worker's.
+std::string worker_token(const std::string& agent_token, int local_rank);
+
+// `argv` as torchrun gives it: in all but the program's own name, argv[0], "$local_rank" and "${local_rank}"
+// are replaced, and "$$" is a dollar sign.
+std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank);
+
+}  // namespace dtrun::agent

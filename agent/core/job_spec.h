@@ -1,0 +1,99 @@
+// What a user asked for, complete and checked: cmd fills it in once and hands it to the agent.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace dtrun {
+
+struct NodeCount {
+  int min = 1;
+  int max = 1;
+};
+
+struct RendezvousSpec {
+  std::string host;            // name or numeric address of the coordinator
+  int port = 0;                // 0 only when standalone: any free one
+  bool standalone = false;     // this agent hosts the coordinator on loopback, one node
+  std::optional<bool> hosts;   // whether this agent hosts the coordinator; unset: if `host` is this machine
+  std::string local_address;   // --local_addr; empty: the address that reaches the coordinator
+  std::string master_address;  // MASTER_ADDR of the workers; empty: the address of the node with rank 0
+  int master_port = 0;         // MASTER_PORT of the workers; 0: a free one
+  std::chrono::milliseconds last_call{5000};
+  std::chrono::milliseconds join_timeout{600000};
+  std::chrono::milliseconds heartbeat_timeout{15000};     // keep_alive_interval * keep_alive_max_attempt
+  std::optional<std::chrono::milliseconds> read_timeout;  // how long to go on without the coordinator
+};
+
+// Where one stream of a worker goes.
+struct StreamTargets {
+  bool console = true;
+  bool file = true;       // if there is a log directory
+  bool filtered = false;  // lines that match go to the file of all ranks too
+};
+
+struct WorkerOutput {
+  StreamTargets out, err;
+};
+
+struct OutputSpec {
+  std::vector<WorkerOutput> workers;        // by local rank; a worker beyond them has the defaults
+  std::string prefix = "[{role}:{rank}] ";  // of console lines, see agent/core/line_prefix.h
+  bool timestamps = false;
+  std::uint64_t max_file_size = 0;                          // bytes; 0: no limit
+  std::vector<std::string> stdout_filters, stderr_filters;  // substrings
+
+  WorkerOutput of(int local_rank) const {
+    const auto index = static_cast<std::size_t>(local_rank);
+    return index < workers.size() ? workers[index] : WorkerOutput{};
+  }
+};
+
+// dtrun-worker with this config.
+struct BuiltinTrainer {
+  std::filesystem::path worker_binary;
+  std::string config_json;  // resolved, canonical: equal on all agents of the run
+  std::string output_dir;
+  int lanes = 1;  // per worker
+};
+
+// Any other program.
+struct ExternalProgram {
+  std::vector<std::string> argv;  // argv[0] is looked up in PATH
+};
+
+struct JobSpec {
+  std::string run_id;
+  NodeCount nodes;
+  int nproc = 1;                 // workers on this node
+  std::optional<int> node_rank;  // --node_rank
+  RendezvousSpec rendezvous;
+  int max_restarts = 0;  // job-wide
+  // Failures of other programs that a restart would not cure: inclusive ranges. The built-in trainer has its
+  // own.
+  std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};
+  std::chrono::milliseconds shutdown_timeout{30000};
+  std::vector<int> signals_to_handle;  // that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
+  std::chrono::milliseconds hang_heartbeat{0};  // --heartbeat-timeout: without progress this long; 0: never
+  std::chrono::milliseconds hang_stall{0};      // --stall-timeout: no output and no CPU time; 0: never
+  std::filesystem::path log_dir;                // empty: console only
+  OutputSpec output;
+  std::string role = "default";
+  int omp_num_threads = 1;          // for workers, unless the user's environment says
+  bool virtual_local_rank = false;  // LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the worker's own GPU
+  std::vector<std::vector<int>> worker_cpus;  // by local rank; empty: no binding
+  std::variant<BuiltinTrainer, ExternalProgram> program;
+
+  // How the run's job text differs from ours, for the message when the coordinator refuses us because of it;
+  // may be empty.
+  std::function<std::string(const std::string& theirs)> describe_difference;
+};
+
+}  // namespace dtrun

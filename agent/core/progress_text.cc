@@ -1,0 +1,105 @@
+#include "agent/core/progress_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace dtrun::agent {
+namespace {
+
+constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; a guess from less time is none
+constexpr int kBarWidth = 24, kNarrowestBar = 6;
+
+std::string grouped(double value) {
+  std::string digits = std::to_string(static_cast<long long>(std::llround(std::max(0.0, value))));
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string three_digits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", value);
+  return text;
+}
+
+// A run that goes on from a checkpoint with a smaller max_steps is beyond its end.
+int percent(const ProgressPoint& point) {
+  if (point.total_steps <= 0) return 0;
+  return static_cast<int>(std::min<std::int64_t>(100, 100 * point.step / point.total_steps));
+}
+
+std::string activity(const ProgressPoint& point) {
+  switch (point.phase) {
+    case ProgressPoint::Phase::kLoading:
+      return "loading";
+    case ProgressPoint::Phase::kEvaluating:
+      return "evaluating";
+    case ProgressPoint::Phase::kSaving:
+      return "saving";
+    case ProgressPoint::Phase::kTraining:
+      break;
+  }
+  return "";
+}
+
+std::string bar_of(int percent, int width) {
+  const int filled = percent * width / 100;
+  std::string bar = "[" + std::string(static_cast<std::size_t>(filled), '=');
+  if (filled < width) bar += ">" + std::string(static_cast<std::size_t>(width - filled - 1), ' ');
+  return bar + "]";
+}
+
+// The facts after the step count, joined by `separator`.
+std::string facts(const ProgressPoint& point, const std::string& separator) {
+  std::string text;
+  if (point.loss) text += separator + "loss " + three_digits(*point.loss);
+  if (const std::string doing = activity(point); !doing.empty()) return text + separator + doing;
+  if (point.samples_per_second > 0) text += separator + grouped(point.samples_per_second) + " samples/s";
+  if (point.seconds_left) text += separator + duration_text(*point.seconds_left) + " left";
+  return text;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const long long s = std::llround(std::max(0.0, seconds));
+  char text[64];
+  if (s < 60) {
+    std::snprintf(text, sizeof text, "%lld s", s);
+  } else if (s < 3600) {
+    std::snprintf(text, sizeof text, "%lld min %02lld s", s / 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld h %02lld min", s / 3600, s / 60 % 60);
+  }
+  return text;
+}
+
+std::string progress_bar(const ProgressPoint& point, int columns) {
+  char count[64];
+  std::snprintf(count, sizeof count, "%3d %%  %lld/%lld", percent(point), static_cast<long long>(point.step),
+                static_cast<long long>(point.total_steps));
+  std::string text = count + facts(point, "  ");
+  // A bar that wraps cannot be cleared again.
+  const int room = columns - 1, width = std::min(kBarWidth, room - static_cast<int>(text.size()) - 3);
+  if (width >= kNarrowestBar) return bar_of(percent(point), width) + " " + text;
+  if (static_cast<int>(text.size()) > room) text.resize(static_cast<std::size_t>(std::max(0, room)));
+  return text;
+}
+
+std::string progress_line(const ProgressPoint& point) {
+  return "step " + std::to_string(point.step) + " of " + std::to_string(point.total_steps) + " (" +
+         std::to_string(percent(point)) + " %)" + facts(point, ", ");
+}
+
+std::optional<double> Pace::seconds_left(std::int64_t step, std::int64_t total, double now) {
+  if (!recent_.empty() && step < recent_.back().second) recent_.clear();  // the job went back to a checkpoint
+  recent_.emplace_back(now, step);
+  while (recent_.size() > 2 && now - recent_[1].first >= kPaceWindow) recent_.pop_front();
+  const double time = now - recent_.front().first;
+  const auto steps = step - recent_.front().second;
+  if (steps <= 0 || time < kPaceFrom) return std::nullopt;
+  return static_cast<double>(total - step) * time / static_cast<double>(steps);
+}
+
+}  // namespace dtrun::agent

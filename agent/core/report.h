@@ -1,0 +1,33 @@
+// Text for people about how a job ended. Pure; agent/core/decide.cc says when, the console where, and
+// agent/report_file.h writes the same for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/outcome.h"
+
+namespace dtrun::agent {
+
+struct ReportStyle {
+  bool terminal = false;  // a blank line before it, and the heading in colour
+};
+
+// Who failed first and how, its last words, restarts used, and who merely followed. Several lines without a
+// final newline; `file`, if not empty, is named as the place of the rest.
+std::string failure_report(const JobEnd& end, int max_restarts, const std::string& file = "",
+                           ReportStyle style = {});
+
+// "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors"
+std::string done_line(const Completion& completion);
+
+// "SIGTERM", "signal 42"
+std::string describe_signal(int number);
+
+// {0, 1, 2, 5} as "0-2, 5". `ranks` ascends.
+std::string rank_ranges(const std::vector<int>& ranks);
+
+// "2026-11-21 15:54:10 UTC" of seconds since 1970.
+std::string utc_text(double seconds);
+
+}  // namespace dtrun::agent

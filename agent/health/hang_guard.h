@@ -1,0 +1,62 @@
+// Watches this node's workers for hangs (agent/core/hang.h decides) and writes down where they stand before
+// one of them is killed. What a kill means for the job is decided as for any other failure.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/hang.h"
+#include "agent/health/stack_dump.h"
+#include "agent/output/console.h"
+#include "agent/process/worker_process.h"
+#include "agent/system/loop.h"
+
+namespace dtrun::agent {
+
+class HangGuard {
+ public:
+  struct View {
+    std::function<std::vector<WorkerProcess*>()> workers;  // all of this generation
+    std::function<bool()> held_back;                       // their output is not being read
+    // A hang was found: rank, and what is wrong. Before its stacks are written.
+    std::function<void(const WorkerProcess&, const std::string& what)> found;
+  };
+
+  HangGuard(Loop& loop, Console& console, HangSettings settings, std::vector<std::string> environment,
+            View view);
+  ~HangGuard() { rest(); }
+  HangGuard(const HangGuard&) = delete;
+
+  // A generation's workers have been started.
+  void watch();
+  // They are being stopped, or have ended: no look any more. A worker whose stacks are being written is left
+  // to whoever stops it.
+  void rest();
+
+ private:
+  void schedule();
+  void look();
+  std::vector<LifeSigns> signs() const;
+  void act_on(const std::vector<HungWorker>& hung);
+  void dumped();
+  void kill_hung();
+
+  Loop& loop_;
+  Console& console_;
+  const HangSettings settings_;
+  const std::vector<std::string> environment_;
+  const View view_;
+  std::optional<HangDetector> detector_;  // of the generation under watch
+  std::optional<Loop::TimerId> timer_;
+  // From a find to the kill.
+  std::vector<std::unique_ptr<StackDump>> dumps_;
+  std::size_t dumps_left_ = 0;
+  int hung_rank_ = 0;  // local
+  std::string what_;   // is wrong with it
+};
+
+}  // namespace dtrun::agent

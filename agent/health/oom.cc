@@ -1,0 +1,158 @@
+#include "agent/health/oom.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace dtrun::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+// PROC_PID_INIT_INO: the namespace whose process numbers the kernel's log uses.
+constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;
+
+std::string text_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+template <typename Number>
+std::optional<Number> number_at(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() ? std::optional<Number>(value) : std::nullopt;
+}
+
+bool has_item(const std::string& list, const std::string& item) {
+  return ("," + list + ",").find("," + item + ",") != std::string::npos;
+}
+
+struct Hierarchy {
+  bool unified = false;
+  std::string path;  // of the process
+};
+
+// "4:memory:/a/b", or "0::/a/b" of the unified hierarchy.
+std::optional<Hierarchy> memory_hierarchy(const std::string& cgroup) {
+  std::optional<Hierarchy> found;
+  std::istringstream lines(cgroup);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (has_item(controllers, "memory")) return Hierarchy{false, line.substr(second + 1)};
+    if (controllers.empty()) found = Hierarchy{true, line.substr(second + 1)};
+  }
+  return found;
+}
+
+struct Mount {
+  std::string root, point;
+};
+
+// "31 23 0:28 ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPEROPTIONS"
+std::optional<Mount> mount_of(bool unified, const std::string& mountinfo) {
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream head(line), tail(line.substr(dash + 3));
+    std::string skipped, type, options;
+    Mount mount;
+    head >> skipped >> skipped >> skipped >> mount.root >> mount.point;
+    tail >> type >> skipped >> options;
+    if (unified ? type == "cgroup2" : type == "cgroup" && has_item(options, "memory")) return mount;
+  }
+  return std::nullopt;
+}
+
+// A container sees its own part of the tree, mounted from `root` on.
+fs::path folder_of(const std::string& path, const Mount& mount) {
+  if (mount.root == "/") return mount.point + path;
+  if (path.starts_with(mount.root)) return mount.point + path.substr(mount.root.size());
+  return mount.point;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> oom_kills(std::string_view text) {
+  static constexpr std::string_view kName = "oom_kill ";
+  for (std::size_t at = 0; (at = text.find(kName, at)) != std::string_view::npos; at += kName.size()) {
+    if (at == 0 || text[at - 1] == '\n') return number_at<std::int64_t>(text.substr(at + kName.size()));
+  }
+  return std::nullopt;
+}
+
+std::optional<pid_t> oom_victim(std::string_view line) {
+  static constexpr std::string_view kWords = "Killed process ";
+  const std::size_t at = line.find(kWords);
+  if (at == std::string_view::npos) return std::nullopt;
+  return number_at<pid_t>(line.substr(at + kWords.size()));
+}
+
+fs::path oom_counter(const std::string& cgroup, const std::string& mountinfo) {
+  fs::path machine = "/proc/vmstat";
+  const auto hierarchy = memory_hierarchy(cgroup);
+  if (!hierarchy) return machine;
+  const auto mount = mount_of(hierarchy->unified, mountinfo);
+  if (!mount) return machine;
+  const fs::path folder = folder_of(hierarchy->path, *mount);
+  return folder / (hierarchy->unified ? "memory.events" : "memory.oom_control");
+}
+
+OomWatch::OomWatch(fs::path counter, const fs::path& kernel_log) : counter_(std::move(counter)) {
+  accounted_ = oom_kills(text_in(counter_));
+  if (!accounted_) {  // the root of the unified hierarchy has no such file
+    counter_ = "/proc/vmstat";
+    accounted_ = oom_kills(text_in(counter_));
+  }
+  if (kernel_log.empty()) return;
+  kernel_log_.reset(open(kernel_log.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (kernel_log_.open()) lseek(kernel_log_.get(), 0, SEEK_END);
+}
+
+OomWatch OomWatch::of_this_process() {
+  struct stat space {};
+  const bool ours = stat("/proc/self/ns/pid", &space) == 0 && space.st_ino == kFirstPidNamespace;
+  return {oom_counter(text_in("/proc/self/cgroup"), text_in("/proc/self/mountinfo")),
+          ours ? "/dev/kmsg" : ""};
+}
+
+bool OomWatch::killed(pid_t pid) {
+  const bool named = named_by_kernel(pid);
+  if (kernel_log_.open() && !named) return false;
+  return killed_another() || named;
+}
+
+bool OomWatch::killed_another() {
+  const auto kills = oom_kills(text_in(counter_));
+  if (!accounted_ || !kills || *kills <= *accounted_) return false;
+  ++*accounted_;
+  return true;
+}
+
+// Each read of /dev/kmsg gives one record; a record that was overwritten before we came gives EPIPE.
+bool OomWatch::named_by_kernel(pid_t pid) {
+  if (!kernel_log_.open()) return false;
+  char record[8192];
+  for (;;) {
+    const ssize_t n = read(kernel_log_.get(), record, sizeof record);
+    if (n < 0 && (errno == EPIPE || errno == EINTR)) continue;
+    if (n <= 0) break;
+    if (const auto victim = oom_victim({record, static_cast<std::size_t>(n)})) {
+      victims_ += " " + std::to_string(*victim) + " ";
+    }
+  }
+  return victims_.find(" " + std::to_string(pid) + " ") != std::string::npos;
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,198 @@
+#include "agent/output/console.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+namespace dtrun::agent {
+namespace {
+
+constexpr std::size_t kCongested = 1u << 20;
+constexpr std::size_t kDrained = 64u << 10;
+// A worker that has been silent for this long lets another's unfinished line be shown.
+constexpr auto kTurn = std::chrono::seconds(1);
+constexpr char kClearLine[] = "\r\x1b[K";
+
+// Columns that the character beginning with `first` takes. From U+3000 on most are wide (Chinese, Japanese,
+// Korean, emoji); a few that are not leave the line a little short.
+int width_of(unsigned char first) {
+  const bool continues = (first & 0xc0) == 0x80;
+  return continues ? 0 : first >= 0xe3 ? 2 : 1;
+}
+
+// What of a line fits in `columns`, without what would move the cursor or change colours.
+std::string fitting(std::string_view line, int columns) {
+  std::string text;
+  int used = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
+      i += 2;
+      while (i < line.size() && (line[i] < 0x40 || line[i] > 0x7e)) ++i;
+      continue;
+    }
+    if ((c < 0x20 && c != '\t') || c == 0x7f) continue;
+    used += width_of(c);
+    if (used > columns) break;
+    text.push_back(c == '\t' ? ' ' : line[i]);
+  }
+  return text;
+}
+
+// A terminal without escape sequences, as an editor's shell window.
+bool is_dumb() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) == "dumb";
+}
+
+bool writable(int fd) {
+  pollfd entry{fd, POLLOUT, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+// How much to write at once: a pipe with POLLOUT takes PIPE_BUF bytes without blocking, and takes them whole,
+// so that lines of several agents on one pipe do not mix.
+std::size_t portion(std::string_view text, bool regular) {
+  if (regular || text.size() <= PIPE_BUF) return text.size();
+  const std::size_t newline = text.rfind('\n', PIPE_BUF - 1);
+  return newline == std::string_view::npos ? PIPE_BUF : newline + 1;
+}
+
+}  // namespace
+
+Console::Console(Loop& loop, std::function<void(bool)> congestion)
+    : loop_(loop),
+      congestion_(std::move(congestion)),
+      out_{STDOUT_FILENO},
+      err_{STDERR_FILENO},
+      dumb_(is_dumb()) {
+  for (Output* output : {&out_, &err_}) {
+    struct stat info {};
+    output->terminal = isatty(output->fd) == 1;
+    output->regular = fstat(output->fd, &info) == 0 && S_ISREG(info.st_mode);
+  }
+}
+
+Console::~Console() {
+  for (Output* output : {&out_, &err_}) {
+    if (output->watched) loop_.forget(output->fd);
+  }
+}
+
+int Console::columns() const {
+  winsize size{};
+  return ioctl(err_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void Console::write(Stream stream, std::string_view lines) {
+  const bool above = !bottom_.empty() && shares_terminal(stream);
+  if (above) push(&err_, clearing());
+  push(stream == Stream::kOut ? &out_ : &err_, lines);
+  if (above) push(&err_, bottom_);
+}
+
+void Console::notice(const std::string& text) { write(Stream::kErr, "dtrun: " + text + "\n"); }
+
+void Console::set_bar(const std::string& bar) {
+  if (!err_.terminal || bar == bar_) return;
+  bar_ = bar;
+  redraw();
+}
+
+void Console::set_unfinished(const void* owner, std::string_view line) {
+  if (!err_.terminal) return;
+  // Several progress bars would take turns with every update.
+  const auto now = Loop::Clock::now();
+  const bool taken = !unfinished_.empty() && now - unfinished_at_ < kTurn;
+  if (owner != unfinished_owner_ && (taken || line.empty())) return;
+  unfinished_owner_ = owner;
+  unfinished_at_ = now;
+  unfinished_ = fitting(line, columns() - 1);
+  redraw();
+}
+
+void Console::redraw() {
+  const std::string& bottom = bar_.empty() ? unfinished_ : bar_;
+  if (bottom == bottom_) return;
+  const std::string clear = clearing();
+  bottom_ = bottom;
+  push(&err_, clear + bottom_);
+}
+
+// What removes the bottom line and leaves the cursor at its beginning.
+std::string Console::clearing() const {
+  if (!dumb_) return kClearLine;
+  int width = 0;
+  for (const char c : bottom_) width += width_of(static_cast<unsigned char>(c));
+  return "\r" + std::string(static_cast<std::size_t>(width), ' ') + "\r";
+}
+
+void Console::push(Output* output, std::string_view text) {
+  if (output->broken) return;
+  output->queue.append(text);
+  pump(output);
+}
+
+// Writes one portion; false if nothing more can be written now.
+bool Console::write_some(Output* output) {
+  if (!writable(output->fd)) return false;
+  const std::string_view rest = std::string_view(output->queue).substr(output->written);
+  const ssize_t n = ::write(output->fd, rest.data(), portion(rest, output->regular));
+  if (n < 0) {
+    if (errno == EAGAIN || errno == EINTR) return false;
+    output->broken = true;  // the reader is gone, or the disk full: the job goes on without us being heard
+    if (errno != EPIPE && output == &out_) {
+      notice(std::string("cannot write standard output: ") + std::strerror(errno) +
+             "; what the workers write there is shown no more");
+    }
+    return false;
+  }
+  output->written += static_cast<std::size_t>(n);
+  return true;
+}
+
+void Console::pump(Output* output) {
+  while (output->written < output->queue.size() && write_some(output)) {
+  }
+  if (output->broken || output->written == output->queue.size()) {
+    output->queue.clear();
+    output->written = 0;
+  } else if (output->written > kCongested) {
+    output->queue.erase(0, output->written);
+    output->written = 0;
+  }
+  const bool want = !output->queue.empty();
+  if (want && !output->watched) {
+    output->watched = loop_.watch(output->fd, EPOLLOUT, [this, output](std::uint32_t) { pump(output); });
+  } else if (!want && output->watched) {
+    loop_.forget(output->fd);
+    output->watched = false;
+  }
+  update_congestion();
+}
+
+void Console::update_congestion() {
+  const std::size_t queued = out_.queue.size() - out_.written + err_.queue.size() - err_.written;
+  if (!congested_ && queued > kCongested) {
+    congested_ = true;
+    congestion_(true);
+  } else if (congested_ && queued < kDrained) {
+    congested_ = false;
+    congestion_(false);
+  }
+}
+
+void Console::drop() {
+  for (Output* output : {&out_, &err_}) {
+    if (output->queue.empty()) continue;
+    output->broken = true;
+    pump(output);
+  }
+}
+
+}  // namespace dtrun::agent

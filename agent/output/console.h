@@ -1,0 +1,71 @@
+// The agent's own standard output and error: whole lines of workers, notices, and the progress bar below
+// them. Never blocks the loop: what a slow reader does not take is queued, and the workers' pipes are left
+// unread while the queue is long, so that memory stays bounded and no line is lost.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "agent/system/loop.h"
+
+namespace dtrun::agent {
+
+class Console {
+ public:
+  enum class Stream { kOut, kErr };
+
+  // `congestion(true)` when the queue grows over its limit, `congestion(false)` when it has drained.
+  Console(Loop& loop, std::function<void(bool)> congestion);
+  ~Console();
+
+  // `lines` is one or more whole lines with their newlines.
+  void write(Stream stream, std::string_view lines);
+  // "dtrun: text" on standard error.
+  void notice(const std::string& text);
+
+  // A line that stays below everything else; empty: none. Only on a terminal.
+  void set_bar(const std::string& bar);
+  // The line that `owner` has begun and not ended (a progress bar, a prompt) stands there while there is no
+  // bar; empty: it has ended. One of several owners is shown.
+  void set_unfinished(const void* owner, std::string_view line);
+  bool has_terminal() const { return err_.terminal; }
+  bool is_terminal(Stream stream) const { return stream == Stream::kOut ? out_.terminal : err_.terminal; }
+  int columns() const;
+
+  // Something waits to be written, which the loop does.
+  bool pending() const { return !out_.queue.empty() || !err_.queue.empty(); }
+  // Throws away what is queued and what comes: nobody reads it.
+  void drop();
+
+ private:
+  struct Output {
+    int fd;
+    bool terminal = false;
+    bool regular = false;
+    bool broken = false;
+    bool watched = false;
+    std::string queue = {};
+    std::size_t written = 0;  // bytes of the queue
+  };
+
+  void push(Output* output, std::string_view text);
+  void pump(Output* output);
+  bool write_some(Output* output);
+  void update_congestion();
+  void redraw();
+  std::string clearing() const;
+  bool shares_terminal(Stream stream) const { return stream == Stream::kErr || out_.terminal; }
+
+  Loop& loop_;
+  std::function<void(bool)> congestion_;
+  bool congested_ = false;
+  Output out_, err_;
+  const bool dumb_;  // the terminal knows no escape sequences
+  std::string bar_, unfinished_;
+  const void* unfinished_owner_ = nullptr;
+  Loop::Clock::time_point unfinished_at_;
+  std::string bottom_;  // what stands below everything else now
+};
+
+}  // namespace dtrun::agent

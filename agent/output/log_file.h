@@ -1,0 +1,38 @@
+// A file that only grows, up to a size: then it becomes FILE.1, FILE.1 becomes FILE.2, and a new one begins.
+// Lines stay whole: a file may have the rest of one too much, up to twice its size. Blocking, like any disk.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "agent/system/descriptor.h"
+#include "proto/core/status.h"
+
+namespace dtrun::agent {
+
+class LogFile {
+ public:
+  static constexpr int kKept = 5;  // old files: FILE.1 … FILE.5
+
+  LogFile() = default;  // not open: takes nothing
+  // Appends to a file that exists. `max_size` in bytes; 0: it grows without limit.
+  static Result<LogFile> open(const std::filesystem::path& path, std::uint64_t max_size);
+
+  bool is_open() const { return file_.open(); }
+  // After a failure it is closed.
+  Status write(std::string_view bytes);
+
+ private:
+  Status reopen();
+  Status rotate();
+  std::size_t portion(std::string_view bytes) const;
+
+  std::filesystem::path path_;
+  std::uint64_t max_size_ = 0;
+  std::uint64_t size_ = 0;
+  bool at_line_start_ = true;
+  Descriptor file_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,115 @@
+#include "agent/output/log_writer.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "agent/core/utf8.h"
+
+namespace dtrun::agent {
+
+std::string run_folder(const std::string& run_id) {
+  std::string folder = run_id;
+  std::replace(folder.begin(), folder.end(), '/', '_');
+  return folder.empty() || folder == "." || folder == ".." ? "_" + folder : folder;
+}
+
+std::filesystem::path worker_log_dir(const std::filesystem::path& log_dir, const std::string& run_id,
+                                     std::int64_t generation, int rank) {
+  if (log_dir.empty()) return {};
+  return log_dir / run_folder(run_id) / ("attempt_" + std::to_string(generation)) / std::to_string(rank);
+}
+
+LogWriter::LogWriter(Console& console, Console::Stream stream, StreamPlan plan)
+    : console_(console), stream_(stream), plan_(std::move(plan)) {
+  if (plan_.file.empty()) return;
+  auto file = LogFile::open(plan_.file, plan_.max_file_size);
+  if (file.ok()) {
+    file_ = std::move(file).value();
+  } else {
+    file_failed(file.status());
+  }
+}
+
+void LogWriter::push(std::string_view bytes) {
+  note_time();
+  write_file(bytes);
+  cutter_.push(bytes, [this](std::string_view line) { take_line(line); });
+  show_unfinished();
+  show();
+}
+
+void LogWriter::finish() {
+  note_time();
+  cutter_.finish([this](std::string_view line) { take_line(line); });
+  console_.set_unfinished(this, "");
+  show();
+}
+
+void LogWriter::note_time() {
+  if (plan_.timestamps || plan_.prefix.has_time()) time_ = utc_text(std::chrono::system_clock::now());
+}
+
+void LogWriter::write_file(std::string_view bytes) {
+  if (!file_.is_open()) return;
+  if (Status status = file_.write(plan_.timestamps ? stamped(bytes) : bytes); !status.ok())
+    file_failed(status);
+}
+
+// `bytes` with the time before each line that begins in them.
+std::string_view LogWriter::stamped(std::string_view bytes) {
+  stamped_.clear();
+  while (!bytes.empty()) {
+    if (at_line_start_) stamped_.append(time_).push_back(' ');
+    const std::size_t newline = bytes.find('\n');
+    at_line_start_ = newline != std::string_view::npos;
+    const std::size_t length = at_line_start_ ? newline + 1 : bytes.size();
+    stamped_.append(bytes.substr(0, length));
+    bytes.remove_prefix(length);
+  }
+  return stamped_;
+}
+
+void LogWriter::take_line(std::string_view line) {
+  if (plan_.console) append_line(&shown_, console_.is_terminal(stream_) ? overwritten(line) : line);
+  if (plan_.filtered) filter(line);
+  tail_.push(line);
+}
+
+// A terminal shows a progress bar or a prompt as it is written, a pipe or file whole lines alone.
+void LogWriter::show_unfinished() {
+  if (!plan_.console || !console_.is_terminal(stream_)) return;
+  const std::string_view rest = overwritten(cutter_.rest());
+  if (rest.empty()) return console_.set_unfinished(this, "");
+  std::string line;
+  append_line(&line, rest);
+  line.pop_back();
+  console_.set_unfinished(this, line);
+}
+
+void LogWriter::append_line(std::string* out, std::string_view line) const {
+  if (plan_.timestamps) out->append(time_).push_back(' ');
+  plan_.prefix.append_to(out, time_);
+  out->append(line).push_back('\n');
+}
+
+void LogWriter::filter(std::string_view line) {
+  const bool wanted = std::any_of(plan_.filters.begin(), plan_.filters.end(),
+                                  [&](const std::string& word) { return line.find(word) != line.npos; });
+  if (!wanted) return;
+  std::string text;
+  append_line(&text, line);
+  if (Status status = plan_.filtered->write(text); !status.ok()) console_.notice(status.message());
+}
+
+void LogWriter::show() {
+  if (!shown_.empty()) console_.write(stream_, shown_);
+  shown_.clear();
+}
+
+// Whatever was asked for, nothing is to be lost.
+void LogWriter::file_failed(const Status& status) {
+  console_.notice(status.message() + "; this worker's output goes to the console only from here on");
+  plan_.console = true;
+}
+
+}  // namespace dtrun::agent

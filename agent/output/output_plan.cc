@@ -1,0 +1,39 @@
+#include "agent/output/output_plan.h"
+
+namespace dtrun::agent {
+
+StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int rank, int local_rank,
+                               const std::filesystem::path& log_dir) {
+  const bool out = stream == Console::Stream::kOut;
+  const OutputSpec& output = spec_.output;
+  const WorkerOutput worker = output.of(local_rank);
+  const StreamTargets& targets = out ? worker.out : worker.err;
+  StreamPlan plan;
+  plan.console = targets.console;
+  plan.prefix = fill_prefix(output.prefix, {spec_.role, rank, local_rank, host_});
+  plan.timestamps = output.timestamps;
+  if (log_dir.empty()) return plan;
+  if (targets.file) plan.file = log_dir / (out ? "stdout.log" : "stderr.log");
+  plan.max_file_size = output.max_file_size;
+  plan.filters = out ? output.stdout_filters : output.stderr_filters;
+  if (targets.filtered && !plan.filters.empty()) {
+    const char* name = out ? "filtered_stdout.log" : "filtered_stderr.log";
+    plan.filtered = filtered_file(console, log_dir.parent_path() / name);
+  }
+  return plan;
+}
+
+std::shared_ptr<LogFile> OutputPlanner::filtered_file(Console& console, const std::filesystem::path& path) {
+  std::weak_ptr<LogFile>& known = filtered_[path];
+  if (auto file = known.lock()) return file;
+  auto opened = LogFile::open(path, spec_.output.max_file_size);
+  if (!opened.ok()) {
+    console.notice(opened.status().message());
+    return nullptr;
+  }
+  auto file = std::make_shared<LogFile>(std::move(opened).value());
+  known = file;
+  return file;
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,31 @@
+// From the job's output options to one worker's stream: its targets, files and prefix.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/core/job_spec.h"
+#include "agent/output/console.h"
+#include "agent/output/log_writer.h"
+
+namespace dtrun::agent {
+
+class OutputPlanner {
+ public:
+  OutputPlanner(const JobSpec& spec, std::string host) : spec_(spec), host_(std::move(host)) {}
+
+  // `log_dir` is the worker's own directory and exists; empty: no files.
+  StreamPlan plan(Console& console, Console::Stream stream, int rank, int local_rank,
+                  const std::filesystem::path& log_dir);
+
+ private:
+  std::shared_ptr<LogFile> filtered_file(Console& console, const std::filesystem::path& path);
+
+  const JobSpec& spec_;
+  const std::string host_;
+  // One for all workers of a generation that still write to it.
+  std::map<std::filesystem::path, std::weak_ptr<LogFile>> filtered_;
+};
+
+}  // namespace dtrun::agent

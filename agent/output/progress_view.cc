@@ -1,0 +1,52 @@
+#include "agent/output/progress_view.h"
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+ProgressPoint to_point(const control::Progress& progress) {
+  ProgressPoint point;
+  point.phase = static_cast<ProgressPoint::Phase>(progress.phase());
+  point.step = progress.step();
+  point.total_steps = progress.total_steps();
+  if (progress.has_loss()) point.loss = progress.loss();
+  point.samples_per_second = progress.samples_per_second();
+  point.accuracy = progress.accuracy();
+  return point;
+}
+
+}  // namespace
+
+void ProgressView::update(const control::Progress& progress) {
+  if (progress.total_steps() <= 0) return;
+  const auto now = Loop::Clock::now();
+  ProgressPoint point = to_point(progress);
+  point.seconds_left = pace_.seconds_left(point.step, point.total_steps,
+                                          std::chrono::duration<double>(now.time_since_epoch()).count());
+  if (console_.has_terminal()) {
+    draw_bar(point, now);
+  } else {
+    print_line(point, now);
+  }
+}
+
+void ProgressView::draw_bar(const ProgressPoint& point, Loop::Clock::time_point now) {
+  if (now - shown_ < 100ms) return;
+  shown_ = now;
+  console_.set_bar(progress_bar(point, console_.columns()));
+}
+
+void ProgressView::print_line(const ProgressPoint& point, Loop::Clock::time_point now) {
+  if (now - shown_ < 5s || point.step == shown_step_ || point.step == 0) return;
+  shown_ = now;
+  shown_step_ = point.step;
+  console_.notice(progress_line(point));
+}
+
+void ProgressView::clear() {
+  console_.set_bar("");
+  pace_ = Pace();
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,85 @@
+#include "agent/process/control_channel.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace dtrun::agent {
+
+ControlChannel::ControlChannel(Loop& loop, Descriptor socket, OnMessage on_message, OnError on_error)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      on_message_(std::move(on_message)),
+      on_error_(std::move(on_error)) {
+  loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t events) { ready(events); });
+}
+
+void ControlChannel::send(const control::FromAgent& message) {
+  if (!socket_.open()) return;
+  append_frame(message.SerializeAsString(), &out_);
+  write_some();
+}
+
+void ControlChannel::ready(std::uint32_t events) {
+  if (events & EPOLLOUT) write_some();
+  if (!socket_.open() || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;
+  const bool more = read_some();
+  take_messages();
+  if (!more) close();
+}
+
+// One portion; false at the end of the stream.
+bool ControlChannel::read_some() {
+  char chunk[65536];
+  const ssize_t n = recv(socket_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  reader_.push({chunk, static_cast<std::size_t>(n)});
+  return n > 0;
+}
+
+void ControlChannel::take_messages() {
+  while (socket_.open()) {
+    auto frame = reader_.next();
+    if (!frame.ok()) return fail(frame.status().message());
+    if (!frame.value()) return;
+    control::FromWorker message;
+    if (!message.ParseFromString(*frame.value())) return fail("control protocol: not a message of a worker");
+    on_message_(message);
+  }
+}
+
+void ControlChannel::write_some() {
+  while (!out_.empty()) {
+    const ssize_t n = ::send(socket_.get(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0) {
+      if (errno != EAGAIN && errno != EINTR) out_.clear();  // gone: reading tells
+      break;
+    }
+    out_.erase(0, static_cast<std::size_t>(n));
+  }
+  loop_.change(socket_.get(), out_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+void ControlChannel::fail(const std::string& error) {
+  close();
+  on_error_(error);
+}
+
+void ControlChannel::drain_and_close() {
+  if (!socket_.open()) return;
+  char chunk[65536];
+  ssize_t n;
+  while ((n = recv(socket_.get(), chunk, sizeof chunk, MSG_DONTWAIT)) > 0) {
+    reader_.push({chunk, static_cast<std::size_t>(n)});
+  }
+  take_messages();
+  close();
+}
+
+void ControlChannel::close() {
+  if (!socket_.open()) return;
+  loop_.forget(socket_.get());
+  socket_.reset();
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,47 @@
+// The agent's end of the control socket to one worker of the built-in trainer: framed protobuf both ways,
+// never blocking.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/system/descriptor.h"
+#include "agent/system/loop.h"
+#include "proto/control.pb.h"
+#include "proto/core/framing.h"
+
+namespace dtrun::agent {
+
+class ControlChannel {
+ public:
+  using OnMessage = std::function<void(const control::FromWorker&)>;
+  using OnError = std::function<void(const std::string&)>;  // the worker broke the protocol
+
+  // Takes a non-blocking stream socket. The callbacks may send, but not destroy the channel.
+  ControlChannel(Loop& loop, Descriptor socket, OnMessage on_message, OnError on_error);
+  ~ControlChannel() { close(); }
+  ControlChannel(const ControlChannel&) = delete;
+
+  // Queued and written as the worker takes it; dropped once the worker has closed its end.
+  void send(const control::FromAgent& message);
+
+  // Reads what is still there after the worker's end, then closes.
+  void drain_and_close();
+
+ private:
+  void ready(std::uint32_t events);
+  bool read_some();
+  void take_messages();
+  void write_some();
+  void fail(const std::string& error);
+  void close();
+
+  Loop& loop_;
+  Descriptor socket_;
+  OnMessage on_message_;
+  OnError on_error_;
+  FrameReader reader_;
+  std::string out_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,88 @@
+#include "agent/process/error_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "agent/core/utf8.h"
+
+namespace dtrun::agent {
+namespace {
+
+constexpr std::size_t kMaxFile = 1u << 20;
+// The innermost frames, which name the fault, come last; a report travels to every node.
+constexpr std::size_t kMaxText = 16u << 10;
+
+std::string cleaned(std::string_view text) {
+  std::string out;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    out += printable(text.substr(0, end)) + "\n";
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  if (!out.empty()) out.pop_back();
+  if (out.size() <= kMaxText) return out;
+  const std::size_t line = out.find('\n', out.size() - kMaxText);
+  return "..." +
+         (line == std::string::npos ? printable(out.substr(out.size() - kMaxText)) : out.substr(line));
+}
+
+const nlohmann::json* member(const nlohmann::json* object, const char* name) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto found = object->find(name);
+  return found == object->end() ? nullptr : &*found;
+}
+
+std::string text_of(const nlohmann::json* value) {
+  return value != nullptr && value->is_string() ? cleaned(value->get_ref<const std::string&>()) : "";
+}
+
+// The code unit of an escape such as \ud83d at the front of `text`, -1 if there is none.
+int code_unit(std::string_view text) {
+  int unit = -1;
+  if (text.size() < 6 || !text.starts_with("\\u")) return -1;
+  const auto [end, error] = std::from_chars(text.data() + 2, text.data() + 6, unit, 16);
+  return error == std::errc() && end == text.data() + 6 ? unit : -1;
+}
+
+bool is_high(int unit) { return unit >= 0xd800 && unit < 0xdc00; }
+bool is_low(int unit) { return unit >= 0xdc00 && unit < 0xe000; }
+
+// Python writes a byte of a file name that is no UTF-8 as half a surrogate pair, which is no JSON to others.
+std::string without_lone_surrogates(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const int unit = code_unit(text);
+    const bool pair = is_high(unit) && is_low(code_unit(text.substr(6)));
+    const std::size_t length = pair ? 12 : unit >= 0 ? 6 : text.starts_with('\\') ? 2 : 1;
+    const bool lone = !pair && (is_high(unit) || is_low(unit));
+    out += lone ? std::string_view("\\ufffd") : text.substr(0, length);
+    text.remove_prefix(std::min(length, text.size()));
+  }
+  return out;
+}
+
+}  // namespace
+
+WorkerError parse_error_file(const std::string& text) {
+  auto document = nlohmann::json::parse(text, nullptr, false);
+  if (document.is_discarded())
+    document = nlohmann::json::parse(without_lone_surrogates(text), nullptr, false);
+  const nlohmann::json* message = member(&document, "message");
+  if (message == nullptr || !message->is_object()) return {text_of(message), ""};
+  return {text_of(member(message, "message")), text_of(member(member(message, "extraInfo"), "py_callstack"))};
+}
+
+WorkerError read_error_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text(kMaxFile, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return parse_error_file(text);
+}
+
+}  // namespace dtrun::agent

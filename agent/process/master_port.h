@@ -1,0 +1,18 @@
+// MASTER_PORT: bound by the agent from its start, so that nobody else takes the port before rank 0's program
+// listens on it.
+#pragma once
+
+#include "agent/system/descriptor.h"
+#include "proto/core/status.h"
+
+namespace dtrun::agent {
+
+struct HeldPort {
+  Descriptor socket;  // bound, never listening
+  int port = 0;
+};
+
+// `port` 0: any free one. EX_UNAVAILABLE if somebody else has it.
+Result<HeldPort> hold_port(int port);
+
+}  // namespace dtrun::agent

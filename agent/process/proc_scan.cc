@@ -1,0 +1,136 @@
+#include "agent/process/proc_scan.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <thread>
+
+#include "agent/core/limit_mark.h"
+#include "agent/system/descriptor.h"
+#include "agent/system/pidfd.h"
+#include "proto/core/contract.h"
+
+namespace dtrun::agent {
+namespace {
+
+std::optional<std::string> read_all(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return std::nullopt;
+  std::string text;
+  char chunk[16384];
+  ssize_t n;
+  while ((n = read(file.get(), chunk, sizeof chunk)) > 0) text.append(chunk, static_cast<std::size_t>(n));
+  return text;
+}
+
+bool carries(std::string_view environment, std::string_view token) {
+  const std::string name = std::string(kEnvAgentToken) + "=";
+  while (!environment.empty()) {
+    const std::size_t end = std::min(environment.find('\0'), environment.size());
+    const std::string_view entry = environment.substr(0, end);
+    if (entry.starts_with(name) && entry.find(token) != std::string_view::npos) return true;
+    environment.remove_prefix(std::min(end + 1, environment.size()));
+  }
+  return false;
+}
+
+// "PID (NAME) STATE …", where NAME may be anything.
+bool is_zombie(const std::string& folder) {
+  const auto stat = read_all(folder + "/stat");
+  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
+  return name_end != std::string::npos && stat->substr(name_end).starts_with(") Z");
+}
+
+// What the processes in question carry. A zombie has lost its environment, but not its limits.
+class Marked {
+ public:
+  explicit Marked(const std::string& token) : token_(token), mark_(limit_mark(token)) {}
+
+  bool operator()(pid_t pid) const {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    if (const auto limits = read_all(folder + "/limits"); limits && has_mark(*limits, mark_))
+      return !is_zombie(folder);
+    const auto environment = read_all(folder + "/environ");
+    return environment && carries(*environment, token_);
+  }
+
+ private:
+  std::string token_;
+  LimitMark mark_;
+};
+
+template <typename Visit>
+void for_each_process(Visit visit) {
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return;
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    if (pid > 0) visit(pid);
+  }
+  closedir(proc);
+}
+
+// The handle is taken before the look: a process that takes over the number later cannot be hit.
+bool kill_if_marked(pid_t pid, const Marked& is_marked) {
+  Descriptor handle(open_pidfd(pid));
+  if (!is_marked(pid)) return false;
+  if (handle.open()) return signal_pidfd(handle.get(), SIGKILL);
+  return kill(pid, SIGKILL) == 0;
+}
+
+// This process's children that are not in `known`; nothing where the kernel does not tell.
+std::optional<std::vector<pid_t>> other_children(const std::vector<pid_t>& known) {
+  const auto text = read_all("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  if (!text) return std::nullopt;
+  std::vector<pid_t> others;
+  std::istringstream children(*text);
+  for (pid_t pid; children >> pid;) {
+    if (std::find(known.begin(), known.end(), pid) == known.end()) others.push_back(pid);
+  }
+  return others;
+}
+
+}  // namespace
+
+int kill_by_token(const std::string& token) {
+  int killed = 0;
+  const Marked is_marked(token);
+  for_each_process([&](pid_t pid) { killed += kill_if_marked(pid, is_marked) ? 1 : 0; });
+  return killed;
+}
+
+int look_until_none(const std::function<int()>& look, int most) {
+  int looks = 0;
+  for (int empty = 0; looks < most && empty < 2; ++looks) empty = look() == 0 ? empty + 1 : 0;
+  return looks;
+}
+
+bool has_other_children(const std::vector<pid_t>& known) {
+  const auto others = other_children(known);
+  return !others || !others->empty();
+}
+
+// A child's number is not given to anybody else before we have reaped it, so that nobody else can be hit.
+void kill_other_children(const std::vector<pid_t>& known, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto others = other_children(known);
+    if (!others || others->empty()) return;
+    bool reaped = false;
+    for (pid_t pid : *others) {
+      kill(pid, SIGKILL);
+      reaped = waitpid(pid, nullptr, WNOHANG) == pid || reaped;
+    }
+    if (!reaped) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,33 @@
+// Starts one process the way a worker needs it: own session and process group, death signal, clean signal
+// mask and dispositions, and no descriptor but the four that it is given.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/core/limit_mark.h"
+#include "proto/core/status.h"
+
+namespace dtrun::agent {
+
+// The control socket's number in a worker.
+inline constexpr int kControlFd = 3;
+
+struct SpawnPlan {
+  std::vector<std::string> argv;         // argv[0] is looked up in PATH
+  std::vector<std::string> environment;  // "NAME=value"
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  int control_fd = -1;    // becomes kControlFd; -1: none
+  std::vector<int> cpus;  // that it may use; empty: those of this process
+  LimitMark mark;         // that it and all it starts will carry
+};
+
+// The new process's id, which is its group's too. A program that cannot be executed fails with a shell's exit
+// codes: 127 if there is no such program, else 126. The process gets SIGKILL when the calling thread ends.
+Result<pid_t> spawn(const SpawnPlan& plan);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,126 @@
+#include "agent/process/worker_planner.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "agent/process/spawn.h"
+#include "proto/base/ids.h"
+#include "proto/core/contract.h"
+
+namespace dtrun::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
+  return {spec.run_id,
+          spec.role,
+          spec.max_restarts,
+          spec.omp_num_threads,
+          token,
+          spec.virtual_local_rank,
+          spec.rendezvous.master_address};
+}
+
+}  // namespace
+
+WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited,
+                             const std::string& token, fs::path scratch)
+    : spec_(spec),
+      trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
+      inherited_(std::move(inherited)),
+      setting_(setting_of(spec, token)),
+      outputs_(spec, host_name()),
+      scratch_(std::move(scratch)) {}
+
+WorkerPlanner::~WorkerPlanner() {
+  std::error_code ignored;
+  if (scratch_made_) fs::remove_all(scratch_, ignored);
+}
+
+WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int local_rank) {
+  WorkerPlan plan;
+  plan.generation = assignment.generation;
+  plan.local_rank = local_rank;
+  plan.rank = assignment.here().first_rank + local_rank;
+  plan.control = trainer_ != nullptr;
+  plan_output(console, &plan);
+  plan_error_file(&plan);
+  if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
+    plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
+  }
+  plan.mark = limit_mark(worker_token(setting_.token, local_rank));
+  plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
+                                        plan.control ? kControlFd : -1, plan.error_file.string());
+  plan.argv = trainer_ != nullptr
+                  ? std::vector<std::string>{trainer_->worker_binary.string()}
+                  : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
+  plan_hang_files(&plan);
+  if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
+  return plan;
+}
+
+void WorkerPlanner::plan_output(Console& console, WorkerPlan* plan) {
+  plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, plan->rank);
+  std::error_code ignored;  // opening the files tells
+  if (!plan->log_dir.empty()) fs::create_directories(plan->log_dir, ignored);
+  plan->out = outputs_.plan(console, Console::Stream::kOut, plan->rank, plan->local_rank, plan->log_dir);
+  plan->err = outputs_.plan(console, Console::Stream::kErr, plan->rank, plan->local_rank, plan->log_dir);
+}
+
+// dtrun-worker says over the control socket why it failed; its log directory has the file's place all the
+// same.
+void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
+  std::error_code ignored;
+  fs::path dir;
+  if (!plan->log_dir.empty()) {
+    dir = fs::absolute(plan->log_dir, ignored);
+  } else if (!plan->control) {
+    dir = scratch_dir(plan->rank);
+  }
+  if (dir.empty()) return;
+  plan->error_file = dir / "error.json";
+  fs::remove(plan->error_file, ignored);
+}
+
+// What hang detection leaves to the worker, and about it. The heartbeat file exists before the worker does,
+// so that a program may set its time (os.utime) as well as touch it.
+void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
+  const std::string name = std::string(kEnvHeartbeatFile) + "=";
+  std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
+  const bool heartbeats = spec_.hang_heartbeat.count() > 0;
+  if (!heartbeats && spec_.hang_stall.count() == 0) return;
+  const fs::path dir = scratch_dir(plan->rank);
+  const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
+  if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
+  if (!heartbeats || plan->control || dir.empty()) return;
+  plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
+  std::ofstream(plan->heartbeat_file).close();
+  plan->environment.push_back(name + plan->heartbeat_file.string());
+}
+
+// A folder for files of a worker that are no logs, or whose job has no log directory; empty if there is no
+// room for it.
+fs::path WorkerPlanner::scratch_dir(int rank) {
+  // Nobody else's business, and never a folder that somebody else has put there.
+  if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) {
+    const bool unwatched = spec_.hang_heartbeat.count() > 0 && trainer_ == nullptr;
+    scratch_error_ = "cannot make the directory " + scratch_.string() + " (" + std::strerror(errno) +
+                     "): the workers' error files are missing" +
+                     (unwatched ? ", --heartbeat_timeout has no effect" : "") +
+                     "; set TMPDIR to a directory that can be written";
+    return {};
+  }
+  scratch_made_ = true;
+  std::error_code error;
+  fs::path dir = scratch_ / std::to_string(rank);
+  fs::create_directories(dir, error);
+  return dir;
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,45 @@
+// What each worker of a generation is started with: command line, environment, CPUs, and the files and
+// folders that it and the agent leave for each other. Makes the folders; starts nothing.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "agent/core/assignment.h"
+#include "agent/core/environment.h"
+#include "agent/core/job_spec.h"
+#include "agent/output/console.h"
+#include "agent/output/output_plan.h"
+#include "agent/process/worker_process.h"
+
+namespace dtrun::agent {
+
+class WorkerPlanner {
+ public:
+  // `inherited`: this process's environment. `token` and `scratch`: the guardian's.
+  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token,
+                std::filesystem::path scratch);
+  ~WorkerPlanner();  // removes what is no log
+  WorkerPlanner(const WorkerPlanner&) = delete;
+
+  WorkerPlan plan(Console& console, const Assignment& assignment, int local_rank);
+
+ private:
+  void plan_output(Console& console, WorkerPlan* plan);
+  void plan_error_file(WorkerPlan* plan);
+  void plan_hang_files(WorkerPlan* plan);
+  std::filesystem::path scratch_dir(int rank);
+
+  const JobSpec& spec_;
+  const BuiltinTrainer* const trainer_;  // null for another program
+  const std::vector<std::string> inherited_;
+  const WorkerSetting setting_;
+  OutputPlanner outputs_;
+  const std::filesystem::path scratch_;
+  bool scratch_made_ = false;
+  std::string scratch_error_;  // why there is no such folder
+  bool scratch_told_ = false;
+};
+
+}  // namespace dtrun::agent

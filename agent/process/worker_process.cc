@@ -1,0 +1,244 @@
+#include "agent/process/worker_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "agent/core/utf8.h"
+#include "agent/process/error_file.h"
+#include "agent/process/spawn.h"
+#include "agent/system/pidfd.h"
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long a pipe that somebody still holds is read after the worker's end.
+constexpr auto kOutputAfterEnd = 1s;
+
+// Changes whenever the file is touched, written or replaced; 0 if there is none.
+std::uint64_t touch_mark(const std::filesystem::path& file) {
+  struct stat info {};
+  if (stat(file.c_str(), &info) != 0) return 0;
+  const auto time = static_cast<std::uint64_t>(info.st_mtim.tv_sec) * 1000000000u +
+                    static_cast<std::uint64_t>(info.st_mtim.tv_nsec);
+  return time ^ (static_cast<std::uint64_t>(info.st_ino) << 32);
+}
+
+// Ours, as under torchrun, so that data can be piped in and a debugger be used. Not the terminal of a job in
+// the background: its shell is reading that. -1 with errno if there is none.
+int standard_input(bool builtin) {
+  const bool background = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) != getpgrp();
+  if (builtin || background) return open("/dev/null", O_RDONLY | O_CLOEXEC);
+  return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Callbacks callbacks)
+    : loop_(loop), plan_(std::move(plan)), callbacks_(std::move(callbacks)) {
+  out_.emplace(Output{{}, LogWriter(console, Console::Stream::kOut, plan_.out)});
+  err_.emplace(Output{{}, LogWriter(console, Console::Stream::kErr, plan_.err)});
+}
+
+WorkerProcess::~WorkerProcess() {
+  if (late_timer_) loop_.cancel(*late_timer_);
+  for (Output* output : {&*out_, &*err_}) unwatch(output);
+  if (handle_.open()) loop_.forget(handle_.get());
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+}
+
+// Child's ends: stdin, stdout, stderr, control (-1 if it has none). Ours are stored.
+bool WorkerProcess::make_channels(int child_fds[4]) {
+  child_fds[0] = standard_input(plan_.control);
+  int ends[2];
+  int next = 1;
+  for (Output* output : {&*out_, &*err_}) {
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    output->pipe.reset(ends[0]);
+    child_fds[next++] = ends[1];
+  }
+  if (!plan_.control) return child_fds[0] >= 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  child_fds[3] = ends[1];
+  control_ = std::make_unique<ControlChannel>(loop_, Descriptor(ends[0]), callbacks_.message,
+                                              [this](const std::string& error) { condemn(error); });
+  return child_fds[0] >= 0;
+}
+
+void WorkerProcess::start() {
+  started_at_ = exited_at_ = Loop::Clock::now();
+  ended_at_ = wall_seconds();
+  if (!plan_.heartbeat_file.empty()) first_beat_ = touch_mark(plan_.heartbeat_file);
+  int child_fds[4] = {-1, -1, -1, -1};
+  const bool made = make_channels(child_fds);
+  const int error = errno;
+  Descriptor owned[4] = {Descriptor(child_fds[0]), Descriptor(child_fds[1]), Descriptor(child_fds[2]),
+                         Descriptor(child_fds[3])};
+  if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
+
+  auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3],
+                    plan_.cpus, plan_.mark});
+  if (!pid.ok()) return start_failed(pid.status());
+  pid_ = last_pid_ = pid.value();
+  for (Output* output : {&*out_, &*err_}) watch(output);
+  handle_.reset(open_pidfd(pid_));  // without one, SIGCHLD alone tells
+  if (handle_.open()) loop_.watch(handle_.get(), EPOLLIN, [this](std::uint32_t) { reap(); });
+}
+
+void WorkerProcess::start_failed(const Status& status) {
+  error_ = status.message();
+  exit_code_ = status.exit_code();
+  ended_ = true;
+  control_.reset();
+  for (Output* output : {&*out_, &*err_}) finish_output(output);
+  callbacks_.ended(outcome(), exit_code_ == 126 || exit_code_ == 127);
+}
+
+void WorkerProcess::signal_group(int number) {
+  if (pid_ <= 0) return;
+  kill(-pid_, number);
+  // A stopped process would sleep through the request to end.
+  if (number != SIGKILL && number != SIGSTOP) kill(-pid_, SIGCONT);
+}
+
+void WorkerProcess::send(const control::FromAgent& message) {
+  if (control_) control_->send(message);
+}
+
+std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
+  if (plan_.control) return pulse_;
+  if (plan_.heartbeat_file.empty()) return std::nullopt;
+  const std::uint64_t beat = touch_mark(plan_.heartbeat_file);
+  return beat == first_beat_ ? std::nullopt : std::optional(beat);
+}
+
+void WorkerProcess::kill_hung(const std::string& why) {
+  error_ = why;
+  hung_ = true;
+  signal_group(SIGKILL);
+}
+
+void WorkerProcess::condemn(const std::string& why) {
+  error_ = why;
+  condemned_ = true;
+  signal_group(SIGKILL);
+}
+
+void WorkerProcess::pause_output(bool paused) {
+  paused_ = paused;
+  for (Output* output : {&*out_, &*err_}) {
+    if (paused) {
+      unwatch(output);
+    } else if (output->pipe.open()) {
+      watch(output);
+    }
+  }
+}
+
+void WorkerProcess::watch(Output* output) {
+  if (paused_ || output->watched) return;
+  output->watched =
+      loop_.watch(output->pipe.get(), EPOLLIN, [this, output](std::uint32_t) { read_output(output); });
+}
+
+void WorkerProcess::unwatch(Output* output) {
+  if (output->watched) loop_.forget(output->pipe.get());
+  output->watched = false;
+}
+
+void WorkerProcess::read_output(Output* output) {
+  char chunk[65536];
+  const ssize_t n = read(output->pipe.get(), chunk, sizeof chunk);
+  if (n > 0) output_bytes_ += static_cast<std::uint64_t>(n);
+  if (n > 0) return output->writer.push({chunk, static_cast<std::size_t>(n)});
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  finish_output(output);
+  check_ended();
+}
+
+void WorkerProcess::finish_output(Output* output) {
+  unwatch(output);
+  output->pipe.reset();
+  output->writer.finish();
+}
+
+void WorkerProcess::reap() {
+  if (pid_ <= 0) return;
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    return;
+  // While the leader is a zombie its number, which is the group's, cannot be given to anybody else.
+  kill(-pid_, SIGKILL);
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+  const bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+  exit_code_ = by_signal ? 0 : info.si_status;
+  signal_ = by_signal ? info.si_status : 0;
+  exited_at_ = Loop::Clock::now();
+  ended_at_ = wall_seconds();
+  pid_ = -1;
+  if (handle_.open()) loop_.forget(handle_.get());
+  handle_.reset();
+  if (control_) control_->drain_and_close();
+  callbacks_.exited();
+  late_timer_ = loop_.call_at(exited_at_ + kOutputAfterEnd, [this] { output_late(); });
+  check_ended();
+}
+
+void WorkerProcess::output_late() {
+  if (paused_) {
+    late_timer_ = loop_.call_at(Loop::Clock::now() + kOutputAfterEnd, [this] { output_late(); });
+    return;
+  }
+  late_timer_.reset();
+  for (Output* output : {&*out_, &*err_}) {
+    if (output->pipe.open()) finish_output(output);
+  }
+  check_ended();
+}
+
+void WorkerProcess::check_ended() {
+  if (ended_ || pid_ > 0 || out_->pipe.open() || err_->pipe.open()) return;
+  ended_ = true;
+  if (late_timer_) loop_.cancel(*late_timer_);
+  late_timer_.reset();
+  callbacks_.ended(outcome(), false);
+}
+
+WorkerOutcome WorkerProcess::outcome() const {
+  WorkerOutcome outcome;
+  outcome.local_rank = plan_.local_rank;
+  outcome.rank = plan_.rank;
+  outcome.pid = last_pid_;
+  outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
+  outcome.signal = condemned_ ? 0 : signal_;
+  outcome.stderr_tail = err_->writer.tail();
+  const bool ended_otherwise = hung_ && signal_ != SIGKILL;
+  outcome.error = ended_otherwise ? "" : printable(error_);
+  if (!outcome.ok() && !plan_.error_file.empty()) {
+    WorkerError own = read_error_file(plan_.error_file);
+    if (outcome.error.empty()) outcome.error = std::move(own.message);
+    outcome.traceback = std::move(own.traceback);
+  }
+  outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
+  outcome.ended_at = ended_at_;
+  if (hung_ && signal_ == SIGKILL) outcome.cause = EndCause::kHung;
+  return outcome;
+}
+
+}  // namespace dtrun::agent

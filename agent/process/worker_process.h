@@ -1,0 +1,120 @@
+// One worker from its start to the last byte of its output: process, pipes, log files, control socket. It
+// knows how the worker ended; what that means is decided elsewhere.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/limit_mark.h"
+#include "agent/core/outcome.h"
+#include "agent/output/console.h"
+#include "agent/output/log_writer.h"
+#include "agent/process/control_channel.h"
+#include "agent/system/descriptor.h"
+#include "agent/system/loop.h"
+#include "proto/control.pb.h"
+
+namespace dtrun::agent {
+
+struct WorkerPlan {
+  std::int64_t generation = 0;
+  int local_rank = 0;
+  int rank = 0;
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;
+  bool control = false;  // give it a control socket
+  StreamPlan out, err;
+  std::vector<int> cpus;                 // that it may use; empty: all
+  LimitMark mark;                        // of this agent and local rank
+  std::filesystem::path log_dir;         // exists; empty: no files
+  std::filesystem::path heartbeat_file;  // exists; touched by the worker; empty: none
+  std::filesystem::path stacks_file;     // for its stacks should it hang
+  std::filesystem::path error_file;      // where the worker may say why it failed; empty: nowhere
+};
+
+class WorkerProcess {
+ public:
+  // Called on the loop; none may destroy the worker.
+  struct Callbacks {
+    std::function<void(const control::FromWorker&)> message;
+    std::function<void()> exited;  // its process group is gone; processes that left the group may remain
+    std::function<void(WorkerOutcome, bool never_ran)> ended;  // the last one: its output is complete
+  };
+
+  WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Callbacks callbacks);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+
+  // Starts the program; a failure comes through `ended` as well.
+  void start();
+
+  pid_t pid() const { return pid_; }  // -1 before its start and after its end
+  int local_rank() const { return plan_.local_rank; }
+  int rank() const { return plan_.rank; }
+  bool has_log_dir() const { return !plan_.log_dir.empty(); }
+  const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
+  std::int64_t generation() const { return plan_.generation; }
+
+  void signal_group(int number);
+  void send(const control::FromAgent& message);
+  // What it says of itself before it ends.
+  void set_error(std::string error) { error_ = std::move(error); }
+  // A number that changes with each sign of progress; nothing if it never gave one and need not.
+  std::optional<std::uint64_t> heartbeat() const;
+  void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
+  std::uint64_t output_bytes() const { return output_bytes_; }
+  // Ends it for `why`; it counts as hung unless it ends otherwise meanwhile.
+  void kill_hung(const std::string& why);
+  // It broke the control protocol: it is killed and counts as ended with EX_SOFTWARE.
+  void condemn(const std::string& why);
+  // Stops or resumes reading its output.
+  void pause_output(bool paused);
+  // To be called when a child may have ended: if it is this one, kills what is left of its group and reaps
+  // it.
+  void reap();
+
+ private:
+  struct Output {
+    Descriptor pipe;
+    LogWriter writer;
+    bool watched = false;
+  };
+
+  bool make_channels(int child_fds[4]);
+  void watch(Output* output);
+  void unwatch(Output* output);
+  void read_output(Output* output);
+  void finish_output(Output* output);
+  void output_late();
+  void check_ended();
+  WorkerOutcome outcome() const;
+  void start_failed(const Status& status);
+
+  Loop& loop_;
+  WorkerPlan plan_;
+  Callbacks callbacks_;
+  pid_t pid_ = -1;
+  int last_pid_ = -1;
+  Descriptor handle_;  // pidfd
+  std::optional<Output> out_, err_;
+  std::unique_ptr<ControlChannel> control_;
+  std::string error_;
+  bool condemned_ = false;
+  bool hung_ = false;
+  std::uint64_t pulse_ = 0, output_bytes_ = 0;
+  std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
+  bool paused_ = false;
+  bool ended_ = false;
+  int exit_code_ = 0, signal_ = 0;
+  Loop::Clock::time_point started_at_, exited_at_;
+  double ended_at_ = 0;  // seconds since 1970
+  std::optional<Loop::TimerId> late_timer_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,42 @@
+#include "agent/system/open_files.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <string>
+
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::agent {
+namespace {
+
+// An agent without workers has some 20 of them; a moment's more while it starts a process or dials.
+constexpr rlim_t kOwn = 40;
+constexpr rlim_t kPerWorker = 6;
+
+}  // namespace
+
+Status allow_open_files(int workers, int nodes) {
+  const rlim_t needed = kOwn + kPerWorker * static_cast<rlim_t>(workers);
+  const rlim_t wanted = needed + static_cast<rlim_t>(nodes);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return {};
+  if (limit.rlim_max < needed) {
+    return Status(kExitUsage, "only " + std::to_string(limit.rlim_max) +
+                                  " files may be open at once (ulimit -n), and " + std::to_string(workers) +
+                                  (workers == 1 ? " worker needs " : " workers need ") +
+                                  std::to_string(needed) + "; raise the limit");
+  }
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  return {};
+}
+
+void allow_all_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,17 @@
+// How many files, sockets and pipes this process may have open at once. Whoever needs many asks before it
+// starts, because gRPC ends the process when it cannot have one.
+#pragma once
+
+#include "proto/core/status.h"
+
+namespace dtrun::agent {
+
+// Raises the soft limit, if it is lower, to what an agent has open: its own, those of each worker (pipes, log
+// files, process handle, control socket), and a connection for each node in case it hosts the coordinator.
+// Fails if the hard limit does not allow the workers.
+Status allow_open_files(int workers, int nodes);
+
+// Raises the soft limit to the hard one.
+void allow_all_open_files();
+
+}  // namespace dtrun::agent

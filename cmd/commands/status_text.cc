@@ -1,0 +1,171 @@
+#include "cmd/commands/status_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+namespace dtrun::cmd {
+namespace {
+
+using rendezvous::v1::MemberStatus;
+using rendezvous::v1::RunStatus;
+using rendezvous::v1::TrainingProgress;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kPhases[] = {"waiting for nodes", "running", "stopping", "over"};
+constexpr const char* kStates[] = {"waiting", "running", "finished", "stopped", "out of touch", "lost"};
+constexpr const char* kPhaseNames[] = {"gathering", "running", "stopping", "over"};
+constexpr const char* kStateNames[] = {"waiting", "running", "finished", "stopped", "away", "lost"};
+
+template <std::size_t N>
+const char* name(const char* const (&names)[N], int value) {
+  return value >= 0 && value < static_cast<int>(N) ? names[value] : "unknown";
+}
+
+std::string number(double value, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// "42 s", "3 min 12 s", "5 h 3 min"
+std::string age(double seconds) {
+  const auto total = static_cast<long>(std::max(0.0, seconds));
+  if (total < 60) return std::to_string(total) + " s";
+  if (total < 3600) return std::to_string(total / 60) + " min " + std::to_string(total % 60) + " s";
+  return std::to_string(total / 3600) + " h " + std::to_string(total / 60 % 60) + " min";
+}
+
+std::string heading(const RunStatus& run, const std::string& endpoint) {
+  std::string text = "run " + run.run_id() + " at " + endpoint + ": " + name(kPhases, run.phase());
+  if (run.phase() == RunStatus::OVER) text += ", exit code " + std::to_string(run.exit_code());
+  if (run.phase() == RunStatus::GATHERING && run.restart_in_s() > 0)
+    text += ", restart in " + number(run.restart_in_s(), "%.1f s");
+  if (run.phase() != RunStatus::OVER && run.generation() > 0)
+    text += ", generation " + std::to_string(run.generation()) + " for " + age(run.generation_age_s());
+  return text + "\n";
+}
+
+std::string counts(const RunStatus& run) {
+  const std::string nodes = run.min_nodes() == run.max_nodes()
+                                ? std::to_string(run.max_nodes())
+                                : std::to_string(run.min_nodes()) + " to " + std::to_string(run.max_nodes());
+  return "  world size " + std::to_string(run.world_size()) + ", nodes wanted " + nodes + ", restarts " +
+         std::to_string(run.restart_count()) + " of " + std::to_string(run.max_restarts()) +
+         ", membership changes " + std::to_string(run.membership_changes()) + "\n";
+}
+
+std::string progress_line(const TrainingProgress& progress) {
+  return "  step " + std::to_string(progress.step()) + " of " + std::to_string(progress.total_steps()) +
+         ", epoch " + number(progress.epoch(), "%.2f") +
+         (progress.step() > 0 ? ", loss " + number(progress.loss(), "%.4f") : "") +
+         (progress.samples_per_second() > 0
+              ? ", " + number(progress.samples_per_second(), "%.0f") + " samples/s"
+              : "") +
+         "\n";
+}
+
+constexpr std::size_t kColumns = 79;  // of a line, as far as a table can be made to fit
+
+using Row = std::array<std::string, 5>;  // all but the pids
+
+Row row_of(const MemberStatus& member) {
+  const bool seated = member.group_rank() >= 0;
+  const int last = member.first_rank() + member.nproc() - 1;
+  std::string ranks = "-";
+  if (seated && member.nproc() > 0)
+    ranks = std::to_string(member.first_rank()) + (member.nproc() > 1 ? "-" + std::to_string(last) : "");
+  const bool heard = member.state() != MemberStatus::AWAY && member.state() != MemberStatus::LOST;
+  return {seated ? std::to_string(member.group_rank()) : "-", member.host(), ranks,
+          name(kStates, member.state()), heard ? number(member.heartbeat_age_s(), "%.1f s ago") : "-"};
+}
+
+// Several lines, each but the first after `indent` blanks.
+std::string pids_of(const MemberStatus& member, std::size_t indent) {
+  if (member.pids().empty()) return "-";
+  std::string text;
+  std::size_t column = indent;
+  for (int pid : member.pids()) {
+    const std::string word = pid > 0 ? std::to_string(pid) : "-";
+    const bool first = text.empty(), fits = column + 1 + word.size() <= kColumns;
+    if (!first) text += fits ? " " : "\n" + std::string(indent, ' ');
+    column = (first || !fits ? indent : column + 1) + word.size();
+    text += word;
+  }
+  return text;
+}
+
+std::string table(const RunStatus& run) {
+  std::vector<Row> rows{{"node", "host", "ranks", "state", "heartbeat"}};
+  for (const MemberStatus& member : run.members()) rows.push_back(row_of(member));
+  std::array<std::size_t, 5> width{};
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  std::string text;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < width.size(); ++i)
+      line += rows[r][i] + std::string(width[i] - rows[r][i].size() + 2, ' ');
+    const int member = static_cast<int>(r) - 1;
+    text += line + (r == 0 ? "pids" : pids_of(run.members(member), line.size())) + "\n";
+  }
+  return text;
+}
+
+Json json_of(const TrainingProgress& progress) {
+  return {{"step", progress.step()},
+          {"total_steps", progress.total_steps()},
+          {"epoch", progress.epoch()},
+          {"loss", progress.step() > 0 ? Json(progress.loss()) : Json(nullptr)},
+          {"samples_per_second", progress.samples_per_second()}};
+}
+
+Json json_of(const MemberStatus& member) {
+  Json json;
+  json["state"] = name(kStateNames, member.state());
+  json["host"] = member.host();
+  json["address"] = member.address();
+  json["node_rank"] = member.group_rank() >= 0 ? Json(member.group_rank()) : Json(nullptr);
+  json["ranks"] = Json::array();
+  for (int i = 0; member.group_rank() >= 0 && i < member.nproc(); ++i)
+    json["ranks"].push_back(member.first_rank() + i);
+  json["pids"] = std::vector<int>(member.pids().begin(), member.pids().end());
+  json["heartbeat_age"] = member.heartbeat_age_s();
+  if (member.has_progress()) json["progress"] = json_of(member.progress());
+  return json;
+}
+
+}  // namespace
+
+std::string status_text(const RunStatus& run, const std::string& endpoint) {
+  std::string text = heading(run, endpoint);
+  if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
+  text += counts(run);
+  if (run.has_progress()) text += progress_line(run.progress());
+  return text + (run.members_size() > 0 ? table(run) : "");
+}
+
+Json status_json(const RunStatus& run, const std::string& endpoint) {
+  Json json;
+  json["run_id"] = run.run_id();
+  json["endpoint"] = endpoint;
+  json["phase"] = name(kPhaseNames, run.phase());
+  json["generation"] = run.generation();
+  json["generation_age"] = run.generation_age_s();
+  json["world_size"] = run.world_size();
+  json["min_nodes"] = run.min_nodes();
+  json["max_nodes"] = run.max_nodes();
+  json["restarts"] = run.restart_count();
+  json["max_restarts"] = run.max_restarts();
+  json["membership_changes"] = run.membership_changes();
+  json["reason"] = run.reason();
+  if (run.phase() == RunStatus::OVER) json["exit_code"] = run.exit_code();
+  if (run.has_progress()) json["progress"] = json_of(run.progress());
+  json["nodes"] = Json::array();
+  for (const MemberStatus& member : run.members()) json["nodes"].push_back(json_of(member));
+  return json;
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,67 @@
+// Values of options as typed, one function per kind. A failure has EX_USAGE and says where the value came
+// from, what it was and what is allowed. Pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/job_spec.h"
+#include "cmd/options/options.h"
+#include "proto/core/status.h"
+
+namespace dtrun::cmd {
+
+Status usage(const std::string& message);
+std::string trimmed(const std::string& text);
+std::string quoted(const Given& given);  // "--nnodes=2"
+
+// "--role has no effect" and `why`, if the option is given.
+void say_no_effect(const Options& options, const std::string& name, const std::string& why,
+                   const Notice& notice);
+
+Result<int> parse_int(const Given& given, int least, const std::string& allowed);
+Result<int> parse_count(const Given& given, int most, const std::string& allowed);  // 1 to `most`
+Result<std::chrono::milliseconds> parse_seconds(const Given& given);
+Result<NodeCount> parse_nodes(const Given& given);
+Result<int> parse_port(const Given& given);            // 1 to 65535
+Result<std::uint64_t> parse_size(const Given& given);  // "500K", "100M", "2G" (powers of 1024) or bytes
+Result<std::set<int>> parse_ranks(const Given& given);
+
+// HOST, HOST:PORT, [IPV6], [IPV6]:PORT; a bare IPv6 address has two colons or more. Port 0: any free one.
+struct Endpoint {
+  std::string host;
+  int port = 0;
+};
+// Whether `text` may be a host's name or address: nothing that resolves has a space or a slash ("http://…").
+bool may_be_host(const std::string& text);
+
+Result<Endpoint> parse_endpoint(const Given& given, int default_port);
+
+// torchrun's streams, 0 none, 1 stdout, 2 stderr, 3 both: one number for all workers or a number by local
+// rank ("0:1,1:2"); ranks that are not named have none.
+struct Streams {
+  int all = 0;
+  std::map<int, int> by_rank;
+
+  int of(int local_rank) const {
+    const auto found = by_rank.find(local_rank);
+    return found == by_rank.end() ? all : found->second;
+  }
+};
+Result<Streams> parse_streams(const Given& given);
+
+// "2,64-78" as inclusive ranges; empty: none.
+Result<std::vector<std::pair<int, int>>> parse_exit_codes(const Given& given);
+
+// "SIGUSR1,TERM"
+Result<std::vector<int>> parse_signals(const Given& given);
+
+// Between commas; ",," is a comma.
+std::vector<std::string> split_words(const std::string& text);
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,152 @@
+#include "cmd/plan/machine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace dtrun::cmd {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+int read_int(const fs::path& path, int otherwise) {
+  std::ifstream file(path);
+  int value = 0;
+  return file >> value ? value : otherwise;
+}
+
+std::set<int> allowed_cpus() {
+  std::vector<cpu_set_t> sets(16);  // 16384 CPUs, more than Linux knows
+  const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
+  std::set<int> allowed;
+  if (sched_getaffinity(0, bytes, sets.data()) != 0) return allowed;
+  for (std::size_t cpu = 0; cpu < bytes * 8; ++cpu) {
+    if (CPU_ISSET_S(cpu, bytes, sets.data())) allowed.insert(static_cast<int>(cpu));
+  }
+  return allowed;
+}
+
+std::map<int, int> nodes_of_cpus(const fs::path& root) {
+  std::map<int, int> nodes;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root / "sys/devices/system/node", error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("node") || name.find_first_not_of("0123456789", 4) != std::string::npos) continue;
+    for (int cpu : parse_cpu_list(read_line(entry.path() / "cpulist")))
+      nodes[cpu] = std::atoi(name.c_str() + 4);
+  }
+  return nodes;
+}
+
+int lowest(const std::set<int>& cpus, int otherwise) { return cpus.empty() ? otherwise : *cpus.begin(); }
+
+// The lowest CPU that shares the cache of the highest level with `cpu`.
+int last_level_cache(const fs::path& cpu_dir, int cpu) {
+  int highest = -1, sharer = cpu;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(cpu_dir / "cache", error)) {
+    const int level = read_int(entry.path() / "level", -1);
+    if (level <= highest || read_line(entry.path() / "type") == "Instruction") continue;
+    highest = level;
+    sharer = lowest(parse_cpu_list(read_line(entry.path() / "shared_cpu_list")), cpu);
+  }
+  return sharer;
+}
+
+// NUMA nodes of the GPUs whose device file is here, by PCI address.
+std::vector<int> present_gpus(const fs::path& root) {
+  std::vector<fs::path> addresses;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root / "proc/driver/nvidia/gpus", error)) {
+    addresses.push_back(entry.path());
+  }
+  std::sort(addresses.begin(), addresses.end());
+  std::vector<int> nodes;
+  for (const fs::path& address : addresses) {
+    std::ifstream information(address / "information");
+    const std::string key = "Device Minor:";
+    for (std::string line; std::getline(information, line);) {
+      if (!line.starts_with(key)) continue;
+      const int minor = std::atoi(line.c_str() + key.size());
+      if (!fs::exists(root / "dev" / ("nvidia" + std::to_string(minor)), error)) continue;
+      nodes.push_back(read_int(root / "sys/bus/pci/devices" / address.filename() / "numa_node", -1));
+    }
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::set<int> parse_cpu_list(const std::string& text) {
+  std::set<int> cpus;
+  std::istringstream ranges(text);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    std::istringstream ends(range);
+    int first = 0, last = 0;
+    if (!(ends >> first)) break;
+    last = ends.get() == '-' && ends >> last ? last : first;
+    for (int cpu = first; cpu <= last; ++cpu) cpus.insert(cpu);
+  }
+  return cpus;
+}
+
+std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowed) {
+  const std::map<int, int> nodes = nodes_of_cpus(root);
+  std::vector<Cpu> cpus;
+  for (int id : allowed) {
+    const fs::path dir = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(id));
+    const auto node = nodes.find(id);
+    Cpu cpu;
+    cpu.id = id;
+    cpu.node = node == nodes.end() ? 0 : node->second;
+    cpu.package = std::max(0, read_int(dir / "topology/physical_package_id", 0));
+    cpu.core = lowest(parse_cpu_list(read_line(dir / "topology/thread_siblings_list")), id);
+    cpu.cache = last_level_cache(dir, id);
+    cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+std::vector<int> read_gpu_nodes(const fs::path& root, const char* visible) {
+  std::vector<int> present = present_gpus(root);
+  if (visible == nullptr) return present;
+  std::vector<int> chosen;
+  std::istringstream entries(visible);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
+      chosen.push_back(-1);
+      continue;
+    }
+    std::istringstream number(entry);
+    std::size_t index = 0;
+    if (entry.find('-') != std::string::npos || !(number >> index) || index >= present.size()) break;
+    chosen.push_back(present[index]);
+  }
+  return chosen;
+}
+
+Machine this_machine() {
+  Machine machine;
+  const std::set<int> cpus = allowed_cpus();
+  machine.cpus = std::max<int>(1, static_cast<int>(cpus.size()));
+  machine.topology = read_topology("/", cpus);
+  machine.gpu_nodes = read_gpu_nodes("/", std::getenv("CUDA_VISIBLE_DEVICES"));
+  machine.gpus = static_cast<int>(machine.gpu_nodes.size());
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  machine.worker_binary = (self.parent_path() / "dtrun-worker").string();
+  return machine;
+}
+
+}  // namespace dtrun::cmd

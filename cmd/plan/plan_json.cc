@@ -1,0 +1,96 @@
+#include "cmd/plan/plan_json.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace dtrun::cmd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+double seconds(milliseconds value) { return static_cast<double>(value.count()) / 1000; }
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json or_null(int number) { return number == 0 ? Json(nullptr) : Json(number); }
+Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Json(seconds(time)); }
+
+Json rendezvous_json(const RendezvousSpec& rendezvous) {
+  return {{"standalone", rendezvous.standalone},
+          {"host", rendezvous.host},
+          {"is_host", rendezvous.hosts ? Json(*rendezvous.hosts) : Json(nullptr)},
+          {"port", or_null(rendezvous.port)},
+          {"master_addr", or_null(rendezvous.master_address)},
+          {"master_port", or_null(rendezvous.master_port)},
+          {"local_addr", or_null(rendezvous.local_address)},
+          {"join_timeout", seconds(rendezvous.join_timeout)},
+          {"last_call_timeout", seconds(rendezvous.last_call)},
+          {"heartbeat_timeout", seconds(rendezvous.heartbeat_timeout)},
+          {"read_timeout", or_null(rendezvous.read_timeout.value_or(milliseconds(0)))}};
+}
+
+// "console", "file", "both" or "none".
+const char* target(const StreamTargets& stream, bool files) {
+  if (stream.file && files) return stream.console ? "both" : "file";
+  return stream.console ? "console" : "none";
+}
+
+Json output_json(const JobSpec& spec) {
+  const OutputSpec& output = spec.output;
+  Json workers = Json::array();
+  for (int rank = 0; rank < spec.nproc; ++rank) {
+    const WorkerOutput worker = output.of(rank);
+    const bool files = !spec.log_dir.empty();
+    workers.push_back({{"stdout", target(worker.out, files)}, {"stderr", target(worker.err, files)}});
+  }
+  return {{"log_prefix", output.prefix},
+          {"log_timestamps", output.timestamps},
+          {"log_max_size", output.max_file_size == 0 ? Json(nullptr) : Json(output.max_file_size)},
+          {"duplicate_stdout_filters", output.stdout_filters},
+          {"duplicate_stderr_filters", output.stderr_filters},
+          {"workers", std::move(workers)}};
+}
+
+Json signal_names(const std::vector<int>& numbers) {
+  Json names = Json::array();
+  for (int number : numbers) names.push_back("SIG" + std::string(sigabbrev_np(number)));
+  return names;
+}
+
+void add_program(const JobSpec& spec, Json* plan) {
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) {
+    (*plan)["program"] = {trainer->worker_binary.string()};
+    (*plan)["lanes"] = trainer->lanes;
+    (*plan)["config"] = Json::parse(trainer->config_json);
+    return;
+  }
+  (*plan)["program"] = std::get<ExternalProgram>(spec.program).argv;
+  (*plan)["virtual_local_rank"] = spec.virtual_local_rank;
+}
+
+}  // namespace
+
+std::string plan_json(const JobSpec& spec) {
+  Json plan;
+  plan["run_id"] = spec.run_id;
+  plan["nnodes"] = {{"min", spec.nodes.min}, {"max", spec.nodes.max}};
+  plan["nproc_per_node"] = spec.nproc;
+  plan["node_rank"] = spec.node_rank ? Json(*spec.node_rank) : Json(nullptr);
+  plan["role"] = spec.role;
+  plan["rendezvous"] = rendezvous_json(spec.rendezvous);
+  plan["max_restarts"] = spec.max_restarts;
+  plan["no_restart_exit_codes"] = spec.no_restart_exit_codes;
+  plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
+  plan["signals_to_handle"] = signal_names(spec.signals_to_handle);
+  plan["heartbeat_timeout"] = or_null(spec.hang_heartbeat);
+  plan["stall_timeout"] = or_null(spec.hang_stall);
+  plan["log_dir"] = or_null(spec.log_dir.string());
+  plan["output"] = output_json(spec);
+  plan["worker_cpus"] = spec.worker_cpus.empty() ? Json(nullptr) : Json(spec.worker_cpus);
+  add_program(spec, &plan);
+  // Program and paths are whatever bytes the system gives.
+  return plan.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,29 @@
+#include "proto/base/ids.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace dtrun {
+
+std::string random_id(int bytes) {
+  std::vector<unsigned char> raw(static_cast<std::size_t>(bytes));
+  if (getrandom(raw.data(), raw.size(), 0) != static_cast<ssize_t>(raw.size())) std::abort();
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string id;
+  for (unsigned char byte : raw) {
+    id.push_back(kHex[byte >> 4]);
+    id.push_back(kHex[byte & 15]);
+  }
+  return id;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+}  // namespace dtrun

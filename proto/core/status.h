@@ -1,0 +1,51 @@
+// Status and Result<T>: the error model of agent, rendezvous and cmd. A status carries the exit code of the
+// contract that the failure maps to, and a sentence that names the thing and the way out.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "proto/core/exit_codes.h"
+
+namespace dtrun {
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // success
+  Status(int exit_code, std::string message) : exit_code_(exit_code), message_(std::move(message)) {}
+
+  bool ok() const { return exit_code_ == 0; }
+  int exit_code() const { return exit_code_; }
+  const std::string& message() const { return message_; }
+
+  // "what: message", the same exit code.
+  Status within(std::string_view what) const;
+
+ private:
+  int exit_code_ = 0;
+  std::string message_;
+};
+
+// "what: strerror(error_number)"
+Status errno_status(int exit_code, std::string_view what, int error_number);
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}            // NOLINT: implicit on purpose
+  Result(Status failure) : status_(std::move(failure)) {}  // NOLINT: implicit; REQUIRES: !failure.ok()
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return *std::move(value_); }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+}  // namespace dtrun

@@ -1,0 +1,346 @@
+#include "rendezvous/client/client.h"
+
+#include <grpcpp/create_channel_posix.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "rendezvous/client/back_off.h"
+#include "rendezvous/client/client_stream.h"
+#include "rendezvous/client/endpoint.h"
+#include "rendezvous/client/kv_calls.h"
+#include "rendezvous/wire/grpc_setup.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A coordinator answers a Join within a millisecond, but ten thousand at once take it some seconds.
+constexpr milliseconds kAnswerTimeout{10000};
+constexpr milliseconds kProbeTimeout{1000};
+constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
+// Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
+constexpr int kSilentIsPermanent = 2;
+
+// A socket of our own makes one channel one connection: no resolver, proxy or reconnect of gRPC's in between.
+// A ping follows a third of `silence` after the last sign of life, and has the rest of it to be answered.
+std::shared_ptr<grpc::Channel> channel_on(int fd, const std::string& endpoint, milliseconds silence) {
+  const int total = static_cast<int>(std::clamp<std::int64_t>(silence.count(), 3, 1'000'000'000));
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, total / 3);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, total - total / 3);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetMaxReceiveMessageSize(-1);
+  return grpc::CreateCustomInsecureChannelFromFd(endpoint, fd, arguments);
+}
+
+// What gRPC says of a stream's end, for people.
+std::string in_brackets(const std::string& message, milliseconds silence) {
+  if (message.empty() || message == "CANCELLED") return "";
+  if (message.find("keepalive") != std::string::npos)
+    return " (silent for " + std::to_string((silence.count() + 999) / 1000) + " s)";
+  return " (" + message + ")";
+}
+
+Status unavailable(const std::string& message) { return Status(kExitUnavailable, message); }
+
+// Shared by the client, its thread and the calls under way, each of which may outlive the others.
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(const ClientOptions& options, Client::Sink sink)
+      : options_(options), endpoint_(endpoint_text(options.host, options.port)), sink_(std::move(sink)) {}
+
+  void run();
+  void send(const v1::FromAgent& message);
+  void kv(int local_rank, const std::string& prefix, const control::KvRequest& request);
+  void close(milliseconds timeout);
+  void silence();  // no call of the sink after it returns
+  void quit();
+  bool resolving() const { return resolving_.load(); }
+
+ private:
+  struct Attempt {
+    bool connected = false;
+    Status why;
+    bool permanent = false;
+  };
+  Attempt attempt();
+  Attempt attend(const Dialled& dialled);
+  Attempt diagnose(const grpc::Status& status);
+  Attempt unresolved(const std::string& error);
+  bool adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Channel> channel);
+  void drop();
+  bool pause(milliseconds time);
+  void deliver(ClientEvent event);
+  void on_connected();
+  void on_received(v1::FromCoordinator message);
+  std::shared_ptr<KvCalls> kv_calls();
+  Attempt silent();
+  Attempt something_else(const std::string& what) const;
+  std::string counterpart() const { return separate_.load() ? "store" : "coordinator"; }
+
+  const ClientOptions options_;
+  const std::string endpoint_;
+  Interrupt interrupt_;
+  std::atomic<bool> resolving_{false};
+  std::atomic<bool> separate_{false};  // what was met last is a `dtrun store`
+
+  // The thread's.
+  std::optional<Clock::time_point> unknown_since_;
+  int silent_attempts_ = 0;
+  bool ever_connected_ = false;
+
+  std::mutex mutex_;  // guards the next five
+  std::condition_variable closing_changed_;
+  bool closing_ = false;
+  std::shared_ptr<ClientStream> stream_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::shared_ptr<KvCalls> kv_;  // made when it is first needed
+
+  std::mutex sink_mutex_;  // one call of the sink at a time; guards the sink
+  Client::Sink sink_;
+};
+
+// The thread: connects, waits for the end of the stream, says so, connects again.
+void Core::run() {
+  std::uint64_t random = reinterpret_cast<std::uintptr_t>(this) ^
+                         static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  for (int failures = 1;; ++failures) {
+    const Attempt ended = attempt();
+    if (ended.connected) failures = 1;
+    {
+      const std::lock_guard lock(mutex_);
+      if (closing_) return;
+    }
+    deliver(Disconnected{ended.why, ended.permanent, failures});
+    kv_calls()->expire();
+    // A coordinator that lives gives the seat away after a moment: the first attempt is at once.
+    if (!pause(ended.connected ? milliseconds(0) : back_off(failures, &random))) return;
+  }
+}
+
+Core::Attempt Core::attempt() {
+  resolving_ = true;
+  const Dialled dialled = dial(options_.host, options_.port, options_.connect_timeout, interrupt_);
+  resolving_ = false;
+  if (dialled.unresolved) return unresolved(dialled.error);
+  unknown_since_.reset();
+  if (dialled.fd >= 0) return attend(dialled);
+  return {false,
+          unavailable(ever_connected_
+                          ? "the " + counterpart() + " at " + endpoint_ + " is gone (" + dialled.error + ")"
+                          : "no coordinator at " + endpoint_ + " (" + dialled.error +
+                                "); is the agent or the `dtrun store` that hosts it running, and is the port "
+                                "open?"),
+          false};
+}
+
+Core::Attempt Core::unresolved(const std::string& error) {
+  if (!unknown_since_) unknown_since_ = Clock::now();
+  // The name of a container that is started again is unknown until then.
+  const bool permanent = !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
+  return {false,
+          unavailable("the host name \"" + options_.host + "\" of the rendezvous endpoint " + endpoint_ +
+                      " does not resolve (" + error + "); check --rdzv_endpoint"),
+          permanent};
+}
+
+Core::Attempt Core::attend(const Dialled& dialled) {
+  std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_, options_.heartbeat_timeout);
+  std::weak_ptr<Core> weak = weak_from_this();
+  auto connected = [weak] {
+    if (auto core = weak.lock()) core->on_connected();
+  };
+  auto received = [weak](v1::FromCoordinator message) {
+    if (auto core = weak.lock()) core->on_received(std::move(message));
+  };
+  const auto stream = std::make_shared<ClientStream>(StreamSink{std::move(connected), std::move(received)});
+  // Before it starts: who hears Opened may send at once.
+  if (!adopt(stream, channel)) return {};
+  deliver(Opened{dialled.local_address});
+  stream->start(channel, stream);
+  channel.reset();
+  if (!stream->wait_until_answered(Clock::now() + kAnswerTimeout)) stream->cancel();
+  stream->wait_until_done();
+  drop();
+  if (!stream->was_connected()) return diagnose(stream->status());
+  ever_connected_ = true;
+  const std::string message = stream->status().error_message();
+  return {true,
+          unavailable("lost the connection to the " + counterpart() + " at " + endpoint_ +
+                      in_brackets(message, options_.heartbeat_timeout)),
+          false};
+}
+
+// The connection stood, but no coordinator answered.
+Core::Attempt Core::diagnose(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return something_else("another gRPC service");
+  switch (probe(options_.host, options_.port, kProbeTimeout, interrupt_)) {
+    case Answer::kOther:
+      return something_else("it does not speak gRPC");
+    case Answer::kSilent:
+      if (!ever_connected_) return silent();
+      break;
+    case Answer::kHttp2:
+    case Answer::kGone:
+      break;
+  }
+  return {false,
+          unavailable("the " + counterpart() + " at " + endpoint_ + " does not answer" +
+                      in_brackets(status.error_message(), options_.heartbeat_timeout)),
+          false};
+}
+
+Core::Attempt Core::silent() {
+  if (++silent_attempts_ >= kSilentIsPermanent)
+    return something_else("it accepts connections but says nothing");
+  return {false,
+          unavailable("what listens on " + endpoint_ +
+                      " accepts connections but says nothing: a coordinator that stands still, or something "
+                      "else"),
+          false};
+}
+
+Core::Attempt Core::something_else(const std::string& what) const {
+  return {false,
+          unavailable("something else than a dtrun coordinator listens on " + endpoint_ + " (" + what +
+                      "); choose another port with --rdzv_endpoint"),
+          true};
+}
+
+// Makes the stream the one that send() and close() use; false if the client is closing.
+bool Core::adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Channel> channel) {
+  const std::lock_guard lock(mutex_);
+  if (closing_) return false;
+  stream_ = std::move(stream);
+  channel_ = std::move(channel);
+  return true;
+}
+
+void Core::drop() {
+  kv_calls()->disconnected();
+  const std::lock_guard lock(mutex_);
+  stream_.reset();
+  channel_.reset();
+}
+
+// False if the client closes meanwhile.
+bool Core::pause(milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !closing_changed_.wait_for(lock, time, [this] { return closing_; });
+}
+
+std::shared_ptr<KvCalls> Core::kv_calls() {
+  const std::lock_guard lock(mutex_);
+  if (!kv_) {
+    kv_ = std::make_shared<KvCalls>([weak = weak_from_this()](int local_rank, control::KvReply reply) {
+      if (auto core = weak.lock()) core->deliver(KvDone{local_rank, std::move(reply)});
+    });
+  }
+  return kv_;
+}
+
+void Core::on_connected() {
+  std::shared_ptr<grpc::Channel> channel;
+  {
+    const std::lock_guard lock(mutex_);
+    channel = channel_;
+  }
+  deliver(Connected{});
+  kv_calls()->connected(channel);
+}
+
+void Core::on_received(v1::FromCoordinator message) {
+  if (message.has_welcome()) {
+    separate_ = message.welcome().separate();
+    kv_calls()->met_store(message.welcome().instance());
+  }
+  deliver(Received{std::move(message)});
+}
+
+void Core::deliver(ClientEvent event) {
+  const std::lock_guard lock(sink_mutex_);
+  if (sink_) sink_(std::move(event));
+}
+
+void Core::send(const v1::FromAgent& message) {
+  std::shared_ptr<ClientStream> stream;
+  {
+    const std::lock_guard lock(mutex_);
+    stream = stream_;
+  }
+  if (stream && (message.has_join() || stream->was_connected())) stream->send(message);
+}
+
+void Core::kv(int local_rank, const std::string& prefix, const control::KvRequest& request) {
+  kv_calls()->start(local_rank, prefix, request);
+}
+
+void Core::close(milliseconds timeout) {
+  std::shared_ptr<ClientStream> stream;
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    stream = stream_;
+  }
+  closing_changed_.notify_all();
+  interrupt_.raise();
+  if (!stream) return;
+  const auto deadline = Clock::now() + timeout;
+  stream->half_close();
+  if (!stream->was_connected() || !stream->wait_until_done(deadline)) stream->cancel();
+}
+
+void Core::silence() {
+  const std::lock_guard lock(sink_mutex_);
+  sink_ = nullptr;
+}
+
+void Core::quit() {
+  close(milliseconds(0));
+  silence();
+  kv_calls()->cancel();
+}
+
+class GrpcClient final : public Client {
+ public:
+  GrpcClient(const ClientOptions& options, Sink sink)
+      : core_(std::make_shared<Core>(options, std::move(sink))), thread_([core = core_] { core->run(); }) {}
+
+  ~GrpcClient() override {
+    core_->quit();
+    // A resolver that waits for a name server can't be interrupted: leave it to itself.
+    if (core_->resolving())
+      thread_.detach();
+    else
+      thread_.join();
+  }
+
+  void send(const v1::FromAgent& message) override { core_->send(message); }
+  void kv(int local_rank, const std::string& prefix, const control::KvRequest& request) override {
+    core_->kv(local_rank, prefix, request);
+  }
+  void close(milliseconds timeout) override { core_->close(timeout); }
+
+ private:
+  const std::shared_ptr<Core> core_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Client> Client::start(const ClientOptions& options, Sink sink) {
+  set_up_grpc();
+  return std::make_unique<GrpcClient>(options, std::move(sink));
+}
+
+}  // namespace dtrun::rendezvous

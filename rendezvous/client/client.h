@@ -1,0 +1,67 @@
+// An agent's connection to the coordinator and the store. Keeps one Attend stream open, reconnects with
+// back-off, and diagnoses what is wrong with an endpoint. Results come through one sink, called on gRPC's
+// threads: the sink must only hand them to the agent's loop.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "proto/control.pb.h"
+#include "proto/core/status.h"
+#include "proto/rendezvous.pb.h"
+
+namespace dtrun::rendezvous {
+
+// A connection stands, though nobody knows yet who is at its other end: what a coordinator is to hear first,
+// the Join, may be sent now. Connected follows if one answers, else Disconnected.
+struct Opened {
+  std::string local_address;  // this host's address on the route to the coordinator, numeric
+};
+// A coordinator answered. Comes before the first Received.
+struct Connected {};
+struct Received {
+  v1::FromCoordinator message;
+};
+// The stream is gone or could not be made; the client tries again by itself until closed.
+struct Disconnected {
+  Status why;              // EX_UNAVAILABLE; names the endpoint and what was found there
+  bool permanent = false;  // trying again won't help: name unknown for 15 s, or something else listens there
+  int attempt = 0;         // consecutive failures, from 1
+};
+struct KvDone {
+  int local_rank;  // echoed from kv()
+  control::KvReply reply;
+};
+using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDone>;
+
+struct ClientOptions {
+  std::string host;  // name or numeric address
+  int port = 0;
+  std::chrono::milliseconds connect_timeout{5000};
+  // A coordinator that says nothing and answers nothing for so long is taken for lost.
+  std::chrono::milliseconds heartbeat_timeout{15000};
+};
+
+class Client {
+ public:
+  using Sink = std::function<void(ClientEvent)>;
+
+  static std::unique_ptr<Client> start(const ClientOptions& options, Sink sink);
+  virtual ~Client() = default;  // no call of the sink after it returns
+
+  // A Join is queued while a connection is open, all else while connected; else it is dropped (the agent
+  // joins anew after each Opened).
+  virtual void send(const v1::FromAgent& message) = 0;
+
+  // Carries out one store operation under `prefix`; answers with KvDone. Waits for a connection if there is
+  // none, and begins again on the next one if it breaks.
+  virtual void kv(int local_rank, const std::string& prefix, const control::KvRequest& request) = 0;
+
+  // Half-closes the stream after what is queued and waits until it is flushed, at most `timeout`.
+  virtual void close(std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace dtrun::rendezvous

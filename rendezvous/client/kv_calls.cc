@@ -1,0 +1,129 @@
+#include "rendezvous/client/kv_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/client/client_kv.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// On top of what a Get may wait: how long an operation waits for a connection.
+constexpr std::chrono::milliseconds kPatience{30000};
+
+// Doing it twice is doing it once.
+bool may_be_repeated(const control::KvRequest& request) {
+  return request.op() == control::KvRequest::SET || request.op() == control::KvRequest::GET ||
+         request.op() == control::KvRequest::DELETE;
+}
+
+control::KvReply no_connection(const control::KvRequest& request) {
+  control::KvReply reply;
+  reply.set_id(request.id());
+  reply.set_error("store: not connected to the coordinator");
+  return reply;
+}
+
+}  // namespace
+
+void KvCalls::start(int worker, const std::string& prefix, const control::KvRequest& request) {
+  Operation operation{worker, prefix, request, Clock::now() + kPatience, false};
+  operation.give_up +=
+      std::chrono::milliseconds(std::clamp<std::int64_t>(request.timeout_ms(), 0, 86'400'000));
+  if (request.op() == control::KvRequest::SET) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(set_prefix_, prefix) != prefix) sets_.clear();
+    sets_[request.key()] = request;
+  }
+  issue(std::move(operation));
+}
+
+void KvCalls::issue(Operation operation) {
+  std::shared_ptr<grpc::Channel> channel;
+  {
+    const std::lock_guard lock(mutex_);
+    channel = channel_;
+    if (!channel) {
+      waiting_.push_back(std::move(operation));
+      return;
+    }
+  }
+  const std::string prefix = operation.prefix;
+  const control::KvRequest request = operation.request;
+  auto context = start_kv(channel, prefix, request,
+                          [self = shared_from_this(), used = std::weak_ptr(channel),
+                           operation = std::move(operation)](control::KvReply reply, bool unreachable) {
+                            self->ended(operation, used, std::move(reply), unreachable);
+                          });
+  const std::lock_guard lock(mutex_);
+  std::erase_if(contexts_, [](const auto& known) { return known.expired(); });
+  contexts_.push_back(std::move(context));
+}
+
+void KvCalls::ended(Operation operation, const std::weak_ptr<grpc::Channel>& used, control::KvReply reply,
+                    bool unreachable) {
+  if (!unreachable || !may_be_repeated(operation.request) || Clock::now() >= operation.give_up)
+    return finish(operation, std::move(reply));
+  {
+    const std::lock_guard lock(mutex_);
+    // The connection may not be known to be broken yet: trying again on it would fail again at once.
+    if (channel_ == nullptr || channel_ == used.lock()) {
+      waiting_.push_back(std::move(operation));
+      return;
+    }
+  }
+  issue(std::move(operation));
+}
+
+void KvCalls::finish(const Operation& operation, control::KvReply reply) const {
+  if (!operation.silent) answer_(operation.worker, std::move(reply));
+}
+
+void KvCalls::connected(const std::shared_ptr<grpc::Channel>& channel) {
+  std::deque<Operation> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    channel_ = channel;
+    waiting.swap(waiting_);
+  }
+  for (Operation& operation : waiting) issue(std::move(operation));
+}
+
+void KvCalls::disconnected() {
+  const std::lock_guard lock(mutex_);
+  channel_.reset();
+}
+
+void KvCalls::met_store(const std::string& instance) {
+  std::vector<Operation> again;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::string before = std::exchange(store_, instance);
+    if (before.empty() || before == instance) return;
+    for (const auto& [key, request] : sets_)
+      again.push_back({0, set_prefix_, request, Clock::now() + kPatience, true});
+  }
+  for (Operation& operation : again) issue(std::move(operation));
+}
+
+void KvCalls::expire() {
+  std::deque<Operation> over;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    for (const Operation& operation : waiting_)
+      if (now >= operation.give_up) over.push_back(operation);
+    std::erase_if(waiting_, [now](const Operation& operation) { return now >= operation.give_up; });
+  }
+  for (const Operation& operation : over) finish(operation, no_connection(operation.request));
+}
+
+void KvCalls::cancel() {
+  const std::lock_guard lock(mutex_);
+  channel_.reset();
+  waiting_.clear();
+  for (const auto& known : contexts_)
+    if (auto context = known.lock()) context->TryCancel();
+}
+
+}  // namespace dtrun::rendezvous

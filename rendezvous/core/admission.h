@@ -1,0 +1,35 @@
+// Whether a Join fits the run: the same run, the same job, the same settings. Pure; a refusal says what
+// differs and what to do about it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "rendezvous/core/messages.h"
+
+namespace dtrun::rendezvous {
+
+// What the run's first member asked for; everyone else has to agree with the first five.
+struct Settings {
+  std::string run_id;
+  std::string job;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  Millis last_call = 0;
+  Millis join_timeout = 0;
+  Millis heartbeat_timeout = 0;
+};
+
+Settings settings_of(const Join& join);
+
+// Why `join` makes no sense by itself.
+std::optional<Rejected> refuse_malformed(const Join& join);
+
+// Why `join` does not belong to the run.
+std::optional<Rejected> refuse_other(const Settings& run, const Join& join);
+
+// The refusal of a node rank that the live member on `host` has.
+Rejected refuse_node_rank(int node_rank, const std::string& host);
+
+}  // namespace dtrun::rendezvous

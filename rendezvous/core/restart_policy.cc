@@ -1,0 +1,79 @@
+#include "rendezvous/core/restart_policy.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "proto/core/exit_codes.h"
+#include "rendezvous/core/failures.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// A generation that lasts this long got somewhere, even if it reports no progress.
+constexpr Millis kSettled = 30000;
+// A worker that fails this soon has not begun its work: a large framework takes seconds to be loaded.
+constexpr double kEarlySeconds = 10;
+constexpr int kAlikeLimit = 3;
+constexpr Millis kLongestDelay = 30000;
+
+// Signals that people and schedulers send: they say nothing of what the program would do next time.
+bool came_from_outside(const Outcome& failure) {
+  const int signal = failure.signal;
+  return failure.error.empty() && (signal == SIGKILL || signal == SIGTERM || signal == SIGINT ||
+                                   signal == SIGHUP || signal == SIGQUIT);
+}
+
+bool alike(const Outcome& failure, const CrashHistory& last) {
+  return failure.rank == last.rank && failure.exit_code == last.exit_code && failure.signal == last.signal;
+}
+
+// 0, 1, 2, 4, … seconds.
+Millis delay_after(int quick_restarts) {
+  if (quick_restarts == 0) return 0;
+  return std::min(kLongestDelay, Millis{1000} << std::min(quick_restarts - 1, 10));
+}
+
+}  // namespace
+
+// Counts how often in a row the job failed in one way before it got anywhere.
+bool RestartPolicy::same_as_before(const Outcome& failure, bool early) {
+  const bool counts = early && !came_from_outside(failure);
+  if (!counts)
+    history_.alike = 0;
+  else
+    history_.alike = history_.alike > 0 && alike(failure, history_) ? history_.alike + 1 : 1;
+  history_.rank = failure.rank;
+  history_.exit_code = failure.exit_code;
+  history_.signal = failure.signal;
+  return history_.alike >= kAlikeLimit;
+}
+
+void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
+  restarts_ = std::max(0, restarts);
+  history_ = history;
+  history_.quick_restarts = std::clamp(history.quick_restarts, 0, restarts_);
+  history_.best_step = std::max<std::int64_t>(0, history.best_step);
+  history_.alike = std::clamp(history.alike, 0, restarts_);
+}
+
+RestartPolicy::Verdict RestartPolicy::judge(const Outcome& failure, int max_restarts, Millis ran,
+                                            std::int64_t step) {
+  if (!failure.retryable) return {false, 0, describe(failure) + ", which a restart would not cure"};
+  const bool progressed = step > history_.best_step;
+  history_.best_step = std::max(history_.best_step, step);
+  const bool same = same_as_before(failure, !progressed && failure.uptime_s < kEarlySeconds);
+  if (restarts_ >= max_restarts)
+    return {false, 0, describe(failure) + (max_restarts > 0 ? ", and all restarts are used up" : "")};
+  if (same)
+    return {false, 0,
+            describe(failure) + ", soon after its start and " + std::to_string(history_.alike) +
+                " times in a row: no further restart would help"};
+  if (progressed || ran >= kSettled) history_.quick_restarts = 0;
+  const Millis delay = delay_after(history_.quick_restarts++);
+  ++restarts_;
+  return {
+      true, delay,
+      describe(failure) + ", restart " + std::to_string(restarts_) + " of " + std::to_string(max_restarts)};
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,35 @@
+// Whether, and when, a job goes on after a worker failure. Pure; counts restarts, waits longer the more often
+// a job fails soon after its start, and gives a job up that fails in the same way again and again.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/core/messages.h"
+
+namespace dtrun::rendezvous {
+
+class RestartPolicy {
+ public:
+  struct Verdict {
+    bool restart = false;
+    Millis delay = 0;    // before that restart
+    std::string reason;  // one sentence: of the restart, or of the job's end
+  };
+
+  // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
+  // reported).
+  Verdict judge(const Outcome& failure, int max_restarts, Millis ran, std::int64_t step);
+
+  int restarts() const { return restarts_; }
+  const CrashHistory& history() const { return history_; }
+  // A coordinator that was itself restarted goes on where its members were. What makes no sense is made to.
+  void resume_at(int restarts, const CrashHistory& history);
+
+ private:
+  bool same_as_before(const Outcome& failure, bool early);
+
+  int restarts_ = 0;
+  CrashHistory history_;
+};
+
+}  // namespace dtrun::rendezvous

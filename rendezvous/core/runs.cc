@@ -1,0 +1,108 @@
+#include "rendezvous/core/runs.h"
+
+#include <algorithm>
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Members of runs that are over; the oldest are forgotten first.
+constexpr std::size_t kMaxFarewells = 20000;
+
+}  // namespace
+
+// The run that the event belongs to; "" if nobody knows.
+std::string Runs::run_of(const Event& event) {
+  if (!many_) return "only";
+  const auto known = run_of_.find(event.from);
+  if (known != run_of_.end()) return known->second;
+  const auto* join = std::get_if<Join>(&event.body);
+  if (join == nullptr || join->run_id.empty()) return "";
+  return run_of_[event.from] = join->run_id;
+}
+
+std::vector<Action> Runs::step(const Event& event, Millis now) {
+  std::vector<Action> actions;
+  if (std::holds_alternative<Tick>(event.body)) {
+    std::vector<std::string> due;
+    for (const auto& [run, state] : states_)
+      if (rendezvous::next_deadline(state) <= now) due.push_back(run);
+    for (const std::string& run : due) {
+      for (Action& action : rendezvous::step(states_.at(run), event, now))
+        actions.push_back(std::move(action));
+      forget_if_over(run, now, &actions);
+    }
+    return actions;
+  }
+  if (tell_late(event, &actions)) return actions;
+  const std::string run = run_of(event);
+  if (std::holds_alternative<StreamBroken>(event.body)) {
+    run_of_.erase(event.from);
+    for (auto& [name, joins] : kept_)
+      std::erase_if(joins, [&](const Event& join) { return join.from == event.from; });
+  }
+  if (run.empty() || keep_for_next(run, event)) return actions;
+  if (!states_.contains(run) && !std::holds_alternative<Join>(event.body)) return actions;
+  actions = rendezvous::step(states_[run], event, now);
+  forget_if_over(run, now, &actions);
+  return actions;
+}
+
+// Nodes that run one job after another don't end each of them in the same moment. A newcomer to a run that is
+// over is the next one's; where this coordinator goes down with the run, it finds the next one by itself.
+bool Runs::keep_for_next(const std::string& run, const Event& event) {
+  const auto* join = std::get_if<Join>(&event.body);
+  const auto state = states_.find(run);
+  if (join == nullptr || state == states_.end() || state->second.phase != Phase::kOver) return false;
+  if (event.generation != 0 || state->second.ever_met.contains(join->member_id)) return false;
+  kept_[run].push_back(event);
+  return true;
+}
+
+// A member of a run that is forgotten, which was out of touch when it ended.
+bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
+  const auto* join = std::get_if<Join>(&event.body);
+  if (join == nullptr) return false;
+  const auto known = farewells_.find(join->member_id);
+  if (known == farewells_.end()) return false;
+  actions->push_back({event.from, known->second.generation, JobEnd{known->second.result}});
+  actions->push_back({event.from, known->second.generation, Close{}});
+  return true;
+}
+
+void Runs::forget_if_over(const std::string& run, Millis now, std::vector<Action>* actions) {
+  const State& state = states_.at(run);
+  const bool over = state.phase == Phase::kOver && state.members.empty() && state.away_seats == 0;
+  if (!many_ || (!over && state.settings)) return;
+  for (const MemberId& id : state.ever_met) {
+    farewells_[id] = {state.result, state.generation};
+    farewell_order_.push_back(id);
+  }
+  for (; farewell_order_.size() > kMaxFarewells; farewell_order_.pop_front())
+    farewells_.erase(farewell_order_.front());
+  std::erase_if(run_of_, [&](const auto& entry) { return entry.second == run; });
+  states_.erase(run);
+  forgotten_.push_back(run);
+  begin_next(run, now, actions);
+}
+
+void Runs::begin_next(const std::string& run, Millis now, std::vector<Action>* actions) {
+  const auto kept = kept_.extract(run);
+  if (kept.empty()) return;
+  for (const Event& join : kept.mapped())
+    for (Action& action : step(join, now)) actions->push_back(std::move(action));
+}
+
+Millis Runs::next_deadline() const {
+  Millis next = kNever;
+  for (const auto& [run, state] : states_) next = std::min(next, rendezvous::next_deadline(state));
+  return next;
+}
+
+int Runs::members() const {
+  std::size_t count = 0;
+  for (const auto& [run, state] : states_)
+    count += state.members.size() + static_cast<std::size_t>(state.away_seats);
+  return static_cast<int>(count);
+}
+
+}  // namespace dtrun::rendezvous

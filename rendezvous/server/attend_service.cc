@@ -1,0 +1,135 @@
+#include "rendezvous/server/attend_service.h"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "rendezvous/wire/convert.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
+class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>,
+                     public Connection,
+                     public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand)
+      : id_(id),
+        context_(context),
+        peer_address_(address_of_peer(context->peer())),
+        coordinator_(coordinator),
+        strand_(strand) {}
+
+  void start(std::shared_ptr<Stream> self) {
+    self_ = std::move(self);
+    StartRead(&incoming_);
+  }
+
+  void send(v1::FromCoordinator message) override {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    outbox_.push_back(std::move(message));
+    if (outbox_.size() == 1) StartWrite(&outbox_.front());
+  }
+
+  void close(bool abort) override {
+    const std::lock_guard lock(mutex_);
+    if (abort && !finished_) context_->TryCancel();
+    closing_ = true;
+    finish_if_flushed();
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      report_broken();
+      return close(false);
+    }
+    Event event = to_event(id_, incoming_, peer_address_);
+    incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
+    strand_.post([self = self_, event = std::move(event)] { self->take(event); });
+    StartRead(&incoming_);
+  }
+
+  // On the strand. gRPC may say that the peer is gone while what it said last is still being read.
+  void take(const Event& event) {
+    if (gone_) return;
+    if (!std::exchange(known_, true)) coordinator_.opened(id_, shared_from_this());
+    coordinator_.received(event);
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    outbox_.pop_front();
+    if (!ok) {
+      outbox_.clear();
+      closing_ = true;
+    }
+    if (!outbox_.empty()) StartWrite(&outbox_.front());
+    finish_if_flushed();
+  }
+
+  void OnCancel() override {
+    report_broken();
+    close(false);
+  }
+
+  void OnDone() override { self_.reset(); }
+
+  void report_broken() {
+    if (broken_.exchange(true)) return;
+    strand_.post([self = self_] {
+      self->gone_ = true;
+      self->coordinator_.broken(self->id_);
+    });
+  }
+
+  // REQUIRES: mutex_ held.
+  void finish_if_flushed() {
+    if (!closing_ || finished_ || !outbox_.empty()) return;
+    finished_ = true;
+    Finish(grpc::Status::OK);
+  }
+
+  const ConnectionId id_;
+  grpc::CallbackServerContext* const context_;
+  const std::string peer_address_;
+  Coordinator& coordinator_;
+  Strand& strand_;
+  v1::FromAgent incoming_;
+  std::atomic<bool> broken_{false};
+  std::shared_ptr<Stream> self_;
+
+  // The strand's.
+  bool known_ = false;  // to the coordinator, since the first message
+  bool gone_ = false;   // it was told so
+
+  std::mutex mutex_;                        // guards the rest
+  std::deque<v1::FromCoordinator> outbox_;  // the front is being written
+  bool closing_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Attend(
+    grpc::CallbackServerContext* context) {
+  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_);
+  Stream* reactor = stream.get();
+  reactor->start(std::move(stream));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
+                                                const v1::StatusRequest* request, v1::StatusReply* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  strand_.post([this, reactor, request, reply] {
+    *reply = coordinator_.status(request->run_id());
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,29 @@
+// The Rendezvous service: one reactor per Attend stream, which hands what it reads to the coordinator's
+// strand and writes what that says. Decides nothing.
+#pragma once
+
+#include <atomic>
+
+#include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/strand.h"
+
+namespace dtrun::rendezvous {
+
+class AttendService final : public v1::Rendezvous::CallbackService {
+ public:
+  // Both must outlive every stream, that is, the server's shutdown.
+  AttendService(Coordinator& coordinator, Strand& strand) : coordinator_(coordinator), strand_(strand) {}
+
+  grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+                                   v1::StatusReply* reply) override;
+
+ private:
+  Coordinator& coordinator_;
+  Strand& strand_;
+  std::atomic<ConnectionId> next_id_{1};
+};
+
+}  // namespace dtrun::rendezvous

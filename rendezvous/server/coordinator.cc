@@ -1,0 +1,76 @@
+#include "rendezvous/server/coordinator.h"
+
+#include <utility>
+
+#include "rendezvous/server/run_status.h"
+#include "rendezvous/server/strand.h"
+#include "rendezvous/wire/convert.h"
+
+namespace dtrun::rendezvous {
+
+void Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection) {
+  connections_.emplace(id, std::move(connection));
+}
+
+void Coordinator::received(const Event& event) { take(event); }
+
+void Coordinator::broken(ConnectionId id) {
+  connections_.erase(id);
+  take({id, 0, StreamBroken{}});
+}
+
+Millis Coordinator::tend() {
+  if (runs_.next_deadline() <= steady_now()) take({0, 0, Tick{}});
+  return runs_.next_deadline();
+}
+
+void Coordinator::take(const Event& event) {
+  for (const Action& action : runs_.step(event, steady_now())) say(action);
+  members_.store(runs_.members());
+  if (options_.notice && !std::holds_alternative<Heartbeat>(event.body)) tell_people();
+  for (const std::string& run : runs_.take_forgotten())
+    if (options_.forgotten) options_.forgotten(run);
+}
+
+void Coordinator::say(const Action& action) {
+  const auto connection = connections_.find(action.to);
+  if (connection == connections_.end()) return;
+  if (const auto* close = std::get_if<Close>(&action.body)) return connection->second->close(close->abort);
+  v1::FromCoordinator message = to_message(action);
+  if (message.has_welcome()) {
+    message.mutable_welcome()->set_separate(options_.separate);
+    message.mutable_welcome()->set_instance(options_.instance);
+  }
+  connection->second->send(std::move(message));
+}
+
+// One line whenever a run enters another phase or generation.
+void Coordinator::tell_people() {
+  for (const auto& [run, state] : runs_.states()) {
+    const std::pair<Phase, std::int64_t> stands{state.phase, state.generation};
+    const auto known = told_.find(run);
+    if (known != told_.end() && known->second == stands) continue;
+    told_[run] = stands;
+    if (state.phase == Phase::kRunning)
+      options_.notice("run " + run + ": generation " + std::to_string(state.generation) + " with " +
+                      std::to_string(state.seats.size()) + " nodes" +
+                      (state.adopted ? ", taken over as it runs" : " (" + state.membership->reason + ")"));
+    if (state.phase == Phase::kStopping) options_.notice("run " + run + ": stopping, " + state.why);
+    if (state.phase == Phase::kOver)
+      options_.notice("run " + run + ": over with exit code " + std::to_string(state.result->exit_code) +
+                      ", " + state.why);
+  }
+  std::erase_if(told_, [this](const auto& told) { return !runs_.states().contains(told.first); });
+}
+
+v1::StatusReply Coordinator::status(const std::string& run_id) const {
+  v1::StatusReply reply;
+  const Millis now = steady_now();
+  for (const auto& [run, state] : runs_.states()) {
+    const bool wanted = run_id.empty() || (state.settings && state.settings->run_id == run_id);
+    if (wanted && state.settings) *reply.add_runs() = status_of(state, now);
+  }
+  return reply;
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,58 @@
+// Drives the pure state machine (state.h) with real time and real connections. Lives on one Strand:
+// every member function but members() is called there.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "proto/rendezvous.pb.h"
+#include "rendezvous/core/runs.h"
+
+namespace dtrun::rendezvous {
+
+// One agent's stream, as the coordinator sees it. Thread-safe; outlives the stream itself.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual void send(v1::FromCoordinator message) = 0;
+  virtual void close(bool abort) = 0;  // after what was sent before, or at once
+};
+
+class Coordinator {
+ public:
+  struct Options {
+    bool separate = false;  // `dtrun store`: any number of runs, and no agent goes down with it
+    std::string instance;   // what Welcome names
+    std::function<void(const std::string& run_id)> forgotten = {};  // a run is over, and all have left it
+    std::function<void(const std::string& line)> notice = {};       // what happened, for people
+  };
+  explicit Coordinator(Options options) : options_(std::move(options)), runs_(options_.separate) {}
+
+  void opened(ConnectionId id, std::shared_ptr<Connection> connection);
+  void received(const Event& event);
+  void broken(ConnectionId id);
+
+  // Does what is due; returns the next deadline.
+  Millis tend();
+
+  v1::StatusReply status(const std::string& run_id) const;  // "": of all runs
+
+  int members() const { return members_.load(); }  // any thread
+
+ private:
+  void take(const Event& event);
+  void say(const Action& action);
+  void tell_people();
+
+  const Options options_;
+  Runs runs_;
+  std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last
+  std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
+  std::atomic<int> members_{0};
+};
+
+}  // namespace dtrun::rendezvous

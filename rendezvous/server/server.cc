@@ -1,0 +1,98 @@
+#include "rendezvous/server/server.h"
+
+#include <grpcpp/server_builder.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "proto/base/ids.h"
+#include "rendezvous/server/attend_service.h"
+#include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/store_service.h"
+#include "rendezvous/server/strand.h"
+#include "rendezvous/wire/grpc_setup.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+class GrpcServer final : public Server {
+ public:
+  explicit GrpcServer(const ServerOptions& options)
+      : coordinator_({options.separate, random_id(8),
+                      [this](const std::string& run_id) { store_.forget(run_id + "/"); }, options.notice}),
+        attend_(coordinator_, strand_),
+        store_(strand_) {
+    strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
+  }
+
+  ~GrpcServer() override {
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open, waits for it
+    strand_.stop();
+  }
+
+  bool listen(const ServerOptions& options) {
+    grpc::ServerBuilder builder;
+    // Another process must never share the port: half of the agents would reach the wrong coordinator.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // Agents ping to notice a dead coordinator; don't take that for abuse.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    builder.SetMaxReceiveMessageSize(-1);
+    builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
+                             grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&attend_);
+    builder.RegisterService(&store_);
+    server_ = builder.BuildAndStart();
+    return server_ != nullptr && port_ != 0;
+  }
+
+  int port() const override { return port_; }
+  int members() const override { return coordinator_.members(); }
+
+ private:
+  Strand strand_;
+  Coordinator coordinator_;
+  AttendService attend_;
+  StoreService store_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+// Why the address cannot be bound: gRPC keeps that to itself.
+std::string bind_error(const ServerOptions& options) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int unknown =
+      getaddrinfo(options.bind_address.c_str(), std::to_string(options.port).c_str(), &hints, &found);
+  if (unknown != 0) return gai_strerror(unknown);
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool bound = bind(fd, found->ai_addr, found->ai_addrlen) == 0 && ::listen(fd, 1) == 0;
+  std::string why = bound ? "gRPC could not listen there" : std::strerror(errno);
+  if (!bound && errno == EADDRINUSE)
+    why += "; another process listens on that port, choose another port or end it";
+  close(fd);
+  freeaddrinfo(found);
+  return why;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
+  set_up_grpc();
+  auto server = std::make_unique<GrpcServer>(options);
+  if (server->listen(options)) return std::unique_ptr<Server>(std::move(server));
+  return Status(kExitUnavailable, "the coordinator cannot listen on " +
+                                      endpoint_text(options.bind_address, options.port) + ": " +
+                                      bind_error(options));
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,35 @@
+// The coordinator and the store behind one gRPC port: drives the pure state machine of state.h with real
+// streams and timers. Runs on gRPC's threads and one that waits for deadlines; thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "proto/core/status.h"
+
+namespace dtrun::rendezvous {
+
+struct ServerOptions {
+  std::string bind_address;  // numeric IPv4 or IPv6 address, or "localhost"; "0.0.0.0" / "::" for all
+  int port = 0;              // 0: any free one
+  bool separate = false;     // no agent hosts it: any number of runs side by side
+  std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
+};
+
+class Server {
+ public:
+  // Fails with EX_UNAVAILABLE if the port cannot be bound (it never shares a port with another process).
+  // The settings of the run (node counts, timeouts, restarts) come with the first member's Join.
+  static Result<std::unique_ptr<Server>> start(const ServerOptions& options);
+
+  // Breaks every stream. To let the members leave by themselves, watch members() first.
+  virtual ~Server() = default;
+
+  virtual int port() const = 0;
+
+  // Members connected now. The hosting agent goes last: it ends when only itself is left.
+  virtual int members() const = 0;
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,129 @@
+#include "rendezvous/server/store_service.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrun::rendezvous {
+namespace {
+
+// A day: longer waits are cut there, which keeps deadlines far from the limits of their type.
+constexpr std::int64_t kMaxWaitMs = 86'400'000;
+
+grpc::Status not_found(const std::string& key) { return {grpc::StatusCode::NOT_FOUND, "no key " + key}; }
+
+}  // namespace
+
+// Deletes itself when gRPC is done with it, which is after finish().
+class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
+ public:
+  WaitingGet(StoreService& service, KeyValueStore::WaiterId id, const v1::GetRequest* request,
+             v1::GetReply* reply)
+      : service_(service), id_(id), request_(request), reply_(reply) {}
+
+  KeyValueStore::WaiterId id() const { return id_; }
+
+  const std::string& key() const { return request_->key(); }
+  std::int64_t timeout() const { return std::clamp<std::int64_t>(request_->timeout_ms(), 0, kMaxWaitMs); }
+
+  void finish(std::optional<std::string> value) {
+    if (value) {
+      reply_->set_value(*std::move(value));
+      Finish(grpc::Status::OK);
+    } else if (timeout() == 0) {
+      Finish(not_found(key()));
+    } else {
+      Finish({grpc::StatusCode::DEADLINE_EXCEEDED,
+              "key " + key() + " was not set within " + std::to_string(timeout()) + " ms"});
+    }
+  }
+  void finish_cancelled() { Finish(grpc::Status::CANCELLED); }
+
+ private:
+  // By id: the call may have been answered, and be gone, by the time the strand gets there.
+  void OnCancel() override {
+    service_.strand_.post([&service = service_, id = id_] { service.cancel(id); });
+  }
+  void OnDone() override { delete this; }
+
+  StoreService& service_;
+  const KeyValueStore::WaiterId id_;
+  const v1::GetRequest* const request_;
+  v1::GetReply* const reply_;
+};
+
+// Runs the operation on the strand and finishes the call with what it returns.
+grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* context,
+                                                  std::function<grpc::Status()> operation) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  strand_.post([reactor, operation = std::move(operation)] { reactor->Finish(operation()); });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
+                                            const v1::SetRequest* request, v1::SetReply*) {
+  return on_strand(context, [this, request] {
+    store_.set(request->key(), request->value());
+    return grpc::Status::OK;
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext*, const v1::GetRequest* request,
+                                            v1::GetReply* reply) {
+  auto* call = new WaitingGet(*this, next_id_++, request, reply);
+  strand_.post([this, call] { get_or_wait(call); });
+  return call;
+}
+
+void StoreService::get_or_wait(WaitingGet* call) {
+  std::optional<std::string> value = store_.get(call->key());
+  if (value || call->timeout() == 0) return call->finish(std::move(value));
+  waiting_[call->id()] = call;
+  store_.wait(call->id(), call->key(), steady_now() + call->timeout());
+}
+
+void StoreService::cancel(KeyValueStore::WaiterId id) {
+  auto call = waiting_.extract(id);
+  if (call.empty()) return;
+  store_.cancel(id);
+  call.mapped()->finish_cancelled();
+}
+
+grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,
+                                            const v1::AddRequest* request, v1::AddReply* reply) {
+  return on_strand(context, [this, request, reply]() -> grpc::Status {
+    const KeyValueStore::Sum sum = store_.add(request->key(), request->delta());
+    if (!sum.ok)
+      return {grpc::StatusCode::FAILED_PRECONDITION, "key " + request->key() + " does not hold a number"};
+    reply->set_sum(sum.value);
+    return grpc::Status::OK;
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContext* context,
+                                                      const v1::CompareAndSetRequest* request,
+                                                      v1::CompareAndSetReply* reply) {
+  return on_strand(context, [this, request, reply] {
+    KeyValueStore::Swap swap = store_.compare_and_set(request->key(), request->expected(), request->value());
+    reply->set_swapped(swap.swapped);
+    reply->set_value(std::move(swap.value));
+    return grpc::Status::OK;
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Delete(grpc::CallbackServerContext* context,
+                                               const v1::DeleteRequest* request, v1::DeleteReply* reply) {
+  return on_strand(context, [this, request, reply] {
+    reply->set_deleted(store_.erase(request->key(), request->prefix()));
+    return grpc::Status::OK;
+  });
+}
+
+std::int64_t StoreService::tend() {
+  for (KeyValueStore::Answer& answer : store_.take_answers(steady_now())) {
+    auto call = waiting_.extract(answer.waiter);
+    if (!call.empty()) call.mapped()->finish(std::move(answer.value));
+  }
+  return store_.next_deadline();
+}
+
+}  // namespace dtrun::rendezvous

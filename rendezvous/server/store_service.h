@@ -1,0 +1,53 @@
+// The Store service: every operation is carried out on one strand by the pure KeyValueStore; a Get that waits
+// keeps its reactor until the key comes, its time is up or the caller goes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/core/store.h"
+#include "rendezvous/server/strand.h"
+
+namespace dtrun::rendezvous {
+
+class StoreService final : public v1::Store::CallbackService {
+ public:
+  // The strand must outlive every call, that is, the server's shutdown.
+  explicit StoreService(Strand& strand) : strand_(strand) {}
+
+  grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context, const v1::SetRequest* request,
+                                v1::SetReply* reply) override;
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const v1::GetRequest* request,
+                                v1::GetReply* reply) override;
+  grpc::ServerUnaryReactor* Add(grpc::CallbackServerContext* context, const v1::AddRequest* request,
+                                v1::AddReply* reply) override;
+  grpc::ServerUnaryReactor* CompareAndSet(grpc::CallbackServerContext* context,
+                                          const v1::CompareAndSetRequest* request,
+                                          v1::CompareAndSetReply* reply) override;
+  grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* context, const v1::DeleteRequest* request,
+                                   v1::DeleteReply* reply) override;
+
+  // Deletes all keys with the prefix. On the strand.
+  void forget(const std::string& prefix) { store_.erase(prefix, true); }
+
+  // Answers waiters that can be answered now; returns the next deadline. On the strand.
+  std::int64_t tend();
+
+ private:
+  class WaitingGet;
+  void get_or_wait(WaitingGet* call);
+  void cancel(KeyValueStore::WaiterId id);
+  grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context,
+                                      std::function<grpc::Status()> operation);
+
+  Strand& strand_;
+  std::atomic<KeyValueStore::WaiterId> next_id_{1};
+  // The rest is the strand's.
+  KeyValueStore store_;
+  std::map<KeyValueStore::WaiterId, WaitingGet*> waiting_;
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,232 @@
+#include "agent/core/hang.h"
+
+#include <doctest/doctest.h>
+
+using namespace dtrun::agent;
+
+namespace {
+
+// Workers that the test moves, looked at in the detector's own rhythm.
+class Node {
+ public:
+  Node(HangSettings settings, int workers) : detector(settings) {
+    for (int i = 0; i < workers; ++i) signs.push_back({i, {}, 0, 0, 0});
+  }
+
+  // Lets time pass; what the last look found.
+  std::vector<HungWorker> passes(std::int64_t ms) {
+    std::vector<HungWorker> hung;
+    for (const std::int64_t end = now + ms; now < end;) {
+      now = std::min(end, now + detector.interval());
+      hung = detector.look(signs, held_back, now);
+      if (!hung.empty()) break;
+    }
+    return hung;
+  }
+
+  HangDetector detector;
+  std::vector<LifeSigns> signs;
+  bool held_back = false;
+  std::int64_t now = 1000000;
+};
+
+constexpr HangSettings kBeats{30000, 0};
+constexpr HangSettings kStall{0, 60000};
+
+}  // namespace
+
+TEST_CASE("a worker whose heartbeats stop hangs after the timeout, and not before") {
+  Node node(kBeats, 2);
+  for (std::uint64_t beat = 1; beat <= 10; ++beat) {
+    node.signs[0].beat = node.signs[1].beat = beat;
+    CHECK(node.passes(10000).empty());
+  }
+  for (std::uint64_t beat = 11; beat <= 12; ++beat) {
+    node.signs[0].beat = beat;
+    CHECK(node.passes(10000).empty());
+  }
+  node.signs[0].beat = 13;
+  const auto hung = node.passes(10000);
+  REQUIRE(hung.size() == 1);
+  CHECK(hung[0].local_rank == 1);
+  CHECK_FALSE(hung[0].stalled);
+  CHECK(hung[0].silent_ms >= 30000);
+  CHECK(hung[0].silent_ms <= 36000);
+}
+
+TEST_CASE("a program that never gave a heartbeat is not expected to") {
+  Node node(kBeats, 1);
+  CHECK(node.passes(1000000).empty());
+  node.signs[0].beat = 1;
+  CHECK(node.passes(29000).empty());
+  CHECK(node.passes(10000).size() == 1);
+}
+
+TEST_CASE("of several that fell silent the one that did first is named first") {
+  Node node(kBeats, 3);
+  for (auto& one : node.signs) one.beat = 1;
+  CHECK(node.passes(6000).empty());
+  node.signs[0].beat = 2;
+  node.signs[2].beat = 2;
+  CHECK(node.passes(6000).empty());
+  node.signs[0].beat = 3;
+  const auto first = node.passes(40000);
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].local_rank == 1);
+  node.passes(6000);
+  const auto all = node.passes(6000);
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].local_rank == 1);
+  CHECK(all[1].local_rank == 2);
+}
+
+TEST_CASE("a stall is when no worker of the node writes or computes") {
+  Node node(kStall, 2);
+  for (int i = 0; i < 20; ++i) {  // one computes while the other waits for it
+    node.signs[0].cpu_ms += 9000;
+    CHECK(node.passes(10000).empty());
+  }
+  for (int i = 0; i < 20; ++i) {  // one writes
+    node.signs[1].output_bytes += 1;
+    CHECK(node.passes(10000).empty());
+  }
+  CHECK(node.passes(50000).empty());
+  const auto hung = node.passes(20000);
+  REQUIRE(hung.size() == 2);
+  CHECK(hung[0].stalled);
+  CHECK(hung[0].local_rank == 0);  // silent for longer
+}
+
+TEST_CASE("a thread that only looks at its watch is no work, a loop that polls for real is") {
+  Node watchdog(kStall, 1);
+  std::vector<HungWorker> hung;
+  for (int i = 0; i < 20 && hung.empty(); ++i) {
+    watchdog.signs[0].cpu_ms += i % 2;  // 0.05 ms a second
+    hung = watchdog.passes(10000);
+  }
+  CHECK(hung.size() == 1);
+  Node poller(kStall, 1);
+  for (int i = 0; i < 60; ++i) {
+    poller.signs[0].cpu_ms += 20;  // 2 ms a second
+    CHECK(poller.passes(10000).empty());
+  }
+}
+
+TEST_CASE("processes that come and go are work, also when their CPU time goes with them") {
+  Node node(kStall, 1);
+  node.signs[0].cpu_ms = 5000;
+  for (int i = 0; i < 12; ++i) {
+    node.signs[0].processes = static_cast<std::uint64_t>(i);
+    CHECK(node.passes(30000).empty());
+  }
+  node.signs[0].cpu_ms = 1000;
+  CHECK(node.passes(55000).empty());
+  CHECK(node.passes(20000).size() == 1);
+}
+
+TEST_CASE("an agent that was stopped itself wakes up without killing anybody") {
+  Node node(kBeats, 1);
+  node.signs[0].beat = 1;
+  CHECK(node.passes(34000).empty());  // it has been silent for 29 s of the 30
+  node.now += 3600000;                // SIGSTOP, or a suspended machine
+  CHECK(node.detector.look(node.signs, false, node.now).empty());
+  node.signs[0].beat = 2;  // the worker wakes up a little later
+  CHECK(node.passes(24000).empty());
+  node.now += 3600000;
+  CHECK(node.detector.look(node.signs, false, node.now).empty());
+  CHECK(node.passes(12000).size() == 1);  // it did not
+}
+
+TEST_CASE("what an agent slept through is not held against its workers later either") {
+  Node node(kBeats, 1);
+  node.signs[0].beat = 1;
+  CHECK(node.passes(5000).empty());
+  node.now += 3600000;
+  CHECK(node.detector.look(node.signs, false, node.now).empty());
+  CHECK(node.passes(12000).empty());
+  CHECK(node.passes(20000).size() == 1);
+}
+
+TEST_CASE("a worker that waits for us to read its output does not hang") {
+  for (const HangSettings& settings : {kBeats, kStall}) {
+    Node node(settings, 1);
+    node.signs[0].beat = 1;
+    node.held_back = true;
+    CHECK(node.passes(1000000).empty());
+    node.held_back = false;
+    CHECK(node.passes(25000).empty());
+    CHECK(node.passes(100000).size() == 1);
+  }
+}
+
+TEST_CASE("workers that ended do not count") {
+  Node node(kStall, 2);
+  CHECK(node.passes(30000).empty());
+  node.signs.erase(node.signs.begin());
+  CHECK(node.passes(20000).empty());
+  const auto hung = node.passes(30000);
+  REQUIRE(hung.size() == 1);
+  CHECK(hung[0].local_rank == 1);
+  node.signs.clear();
+  CHECK(node.passes(100000).empty());
+}
+
+TEST_CASE("a worker hangs from the millisecond on at which a timeout is over") {
+  for (const HangSettings& settings : {kBeats, HangSettings{0, 30000}}) {
+    Node node(settings, 1);
+    node.signs[0].beat = 1;
+    CHECK(node.detector.look(node.signs, false, node.now).empty());
+    CHECK(node.passes(29999).empty());
+    const auto hung = node.passes(1);
+    REQUIRE(hung.size() == 1);
+    CHECK(hung[0].silent_ms == 30000);
+  }
+}
+
+TEST_CASE("a worker for which both timeouts are over at once is named once, for its heartbeats") {
+  Node node({30000, 30000}, 1);
+  node.signs[0].beat = 1;
+  const auto hung = node.passes(60000);
+  REQUIRE(hung.size() == 1);
+  CHECK_FALSE(hung[0].stalled);
+}
+
+TEST_CASE("a look counts as late, and judges nobody, from 3 s after its time") {
+  for (const std::int64_t late : {3000, 3001}) {
+    CAPTURE(late);
+    Node node({3000, 0}, 1);
+    node.signs[0].beat = 1;
+    CHECK(node.detector.look(node.signs, false, node.now).empty());
+    node.now += node.detector.interval() + late;
+    CHECK(node.detector.look(node.signs, false, node.now).size() == (late > 3000 ? 0 : 1));
+  }
+}
+
+TEST_CASE("work is more than 10 ms of CPU time, and more than a thousandth of the time that passed") {
+  struct Case {
+    std::int64_t after_ms, cpu_ms;
+    bool work;
+  };
+  for (const Case& c : {Case{5000, 10, false}, {5000, 11, true}, {30000, 30, false}, {30000, 31, true}}) {
+    CAPTURE(c.after_ms);
+    CAPTURE(c.cpu_ms);
+    Node node(kStall, 1);
+    CHECK(node.detector.look(node.signs, false, node.now).empty());
+    CHECK(node.passes(c.after_ms - 5000).empty());
+    node.signs[0].cpu_ms = c.cpu_ms;
+    CHECK(node.passes(5000).empty());
+    CHECK(node.passes(60000 - c.after_ms).size() == (c.work ? 0 : 1));
+  }
+}
+
+TEST_CASE("looks are frequent enough for the timeout, and no more than that") {
+  CHECK(HangDetector({25000, 0}).interval() == 5000);
+  CHECK(HangDetector({20000, 0}).interval() == 4000);
+  CHECK(HangDetector({0, 505}).interval() == 101);
+  CHECK(HangDetector({0, 500}).interval() == 100);
+  CHECK(HangDetector({0, 499}).interval() == 100);
+  CHECK(HangDetector({30000, 0}).interval() == 5000);
+  CHECK(HangDetector({30000, 2000}).interval() == 400);
+  CHECK(HangDetector({0, 200}).interval() == 100);
+  CHECK(HangDetector({3600000, 0}).interval() == 5000);
+}

@@ -1,0 +1,177 @@
+// A harness for the agent's decisions: events in, actions out as short text, time invented by the test.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/decide.h"
+
+namespace dtrun::agent::test {
+
+using Trace = std::vector<std::string>;
+
+}  // namespace dtrun::agent::test
+
+namespace doctest {
+template <>
+struct StringMaker<dtrun::agent::test::Trace> {
+  static String convert(const dtrun::agent::test::Trace& trace) {
+    std::string text;
+    for (const auto& line : trace) text += "\n    " + line;
+    return text.c_str();
+  }
+};
+}  // namespace doctest
+
+namespace dtrun::agent::test {
+
+inline Settings builtin(int nproc = 2) {
+  Settings settings;
+  settings.builtin = true;
+  settings.nproc = nproc;
+  settings.min_nodes = settings.max_nodes = 2;
+  settings.max_restarts = 3;
+  settings.endpoint = "10.0.0.1:29400";
+  settings.host = "b";
+  return settings;
+}
+
+inline Settings external(int nproc = 2) {
+  Settings settings = builtin(nproc);
+  settings.builtin = false;
+  return settings;
+}
+
+inline event::Ended job_end(int exit_code) {
+  event::Ended e;
+  e.job.exit_code = exit_code;
+  e.job.reason = "the reason";
+  return e;
+}
+
+inline std::string text_of(const WorkerOutcome& outcome) {
+  std::string text = "r" + std::to_string(outcome.rank);
+  text += outcome.signal != 0 ? " signal " + std::to_string(outcome.signal)
+                              : " code " + std::to_string(outcome.exit_code);
+  if (outcome.collateral) text += " collateral";
+  if (!outcome.retryable) text += " final";
+  return text;
+}
+
+struct Describe {
+  std::string operator()(const action::StartWorkers& a) const {
+    return "start g" + std::to_string(a.assignment.generation);
+  }
+  std::string operator()(const action::SignalWorkers& a) const {
+    return "signal " + std::to_string(a.number);
+  }
+  std::string operator()(const action::AbortWorkers&) const { return "abort"; }
+  std::string operator()(const action::SendJoin& a) const {
+    return "join g" + std::to_string(a.running.generation) +
+           (a.running.generation > 0 ? " as " + std::to_string(a.running.group_rank) : "");
+  }
+  std::string operator()(const action::SendHeartbeat&) const { return "heartbeat"; }
+  std::string operator()(const action::SendFailure& a) const { return "failure " + text_of(a.outcome); }
+  std::string operator()(const action::SendStopped& a) const {
+    std::string text = "stopped";
+    for (const auto& outcome : a.outcomes) text += " [" + text_of(outcome) + "]";
+    return text;
+  }
+  std::string operator()(const action::SendFinished& a) const {
+    return "finished g" + std::to_string(a.generation);
+  }
+  std::string operator()(const action::SendLeave& a) const { return "leave " + std::to_string(a.signal); }
+  std::string operator()(const action::AwaitMembers&) const { return "await members"; }
+  std::string operator()(const action::DropOutput&) const { return "drop output"; }
+  std::string operator()(const action::Print& a) const { return "print: " + a.text; }
+  std::string operator()(const action::Report& a) const {
+    return "report " + (a.job.first_failure ? text_of(*a.job.first_failure) : a.job.reason);
+  }
+  std::string operator()(const action::End& a) const { return "end " + std::to_string(a.exit_code); }
+};
+
+class Scenario {
+ public:
+  explicit Scenario(Settings settings) : state(initial_state(std::move(settings), 0)) {}
+
+  // What one event brings; printed text is kept apart in `printed`.
+  Trace happens(const Event& event) {
+    Trace trace;
+    for (const Action& action : decide(state, event, now)) {
+      if (const auto* print = std::get_if<action::Print>(&action)) {
+        printed.push_back(print->text);
+      } else {
+        trace.push_back(std::visit(Describe{}, action));
+      }
+    }
+    return trace;
+  }
+
+  // Lets time pass to `until`, with a tick at each deadline on the way.
+  Trace passes(Millis until) {
+    Trace trace;
+    int ticks = 0;
+    while (next_deadline(state) && *next_deadline(state) <= until) {
+      REQUIRE_MESSAGE(++ticks < 1000, "a deadline stays due");
+      now = std::max(now, *next_deadline(state));
+      for (auto& line : happens(event::Tick{})) trace.push_back(line);
+    }
+    now = until;
+    return trace;
+  }
+
+  Trace exits(int local_rank, int code, int signal = 0, bool never_ran = false) {
+    event::WorkerExited e;
+    e.generation = state.group.assignment.generation;
+    e.outcome.local_rank = local_rank;
+    e.outcome.exit_code = code;
+    e.outcome.signal = signal;
+    e.never_ran = never_ran;
+    return happens(e);
+  }
+
+  // The connection breaks and is back at once.
+  Trace reconnects(bool resumed) {
+    happens(event::Disconnected{"connection reset", false});
+    Trace trace = happens(event::Opened{});
+    happens(event::Connected{});
+    for (auto& line : happens(event::Welcome{"10.0.0.2", 1000, resumed})) trace.push_back(line);
+    return trace;
+  }
+
+  // Connects and gets generation `g`: two nodes, this one is number 1 with ranks 2...
+  Trace joins(std::int64_t g = 1, int restarts = 0, int nodes = 2) {
+    Trace trace = happens(event::Opened{});
+    happens(event::Connected{});
+    happens(event::Welcome{"10.0.0.2", 1000});
+    for (auto& line : assigned(g, restarts, "because", nodes)) trace.push_back(line);
+    return trace;
+  }
+
+  Trace assigned(std::int64_t g, int restarts = 0, const std::string& reason = "because", int nodes = 2) {
+    Assignment assignment;
+    assignment.generation = g;
+    assignment.group_rank = 1;
+    assignment.world_size = 2 + state.settings.nproc;
+    assignment.node_count = nodes;
+    assignment.node = {"b", "10.0.0.2", state.settings.nproc, 2};
+    assignment.restart_count = restarts;
+    assignment.reason = reason;
+    return happens(event::Assigned{assignment});
+  }
+
+  State state;
+  Millis now = 0;
+  std::vector<std::string> printed;
+};
+
+inline bool printed(const Scenario& s, const std::string& text) {
+  return std::any_of(s.printed.begin(), s.printed.end(),
+                     [&](const auto& line) { return line.find(text) != std::string::npos; });
+}
+
+}  // namespace dtrun::agent::test

@@ -1,0 +1,148 @@
+// Workers that hang, in real processes: found, their stacks written, ended, and reported.
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "agent/health/stack_dump.h"
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent::test;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE(
+    "a program that stops touching its heartbeat file is killed, with its stacks in its log directory") {
+  Folder logs;
+  const std::string script =
+      "for i in 1 2 3 4 5; do touch $DTRUN_HEARTBEAT_FILE; sleep 0.1; done; "
+      "[ $RANK = 1 ] && exec sleep 1000; while :; do touch $DTRUN_HEARTBEAT_FILE; sleep 0.1; done";
+  Process job(agent({"--nproc", "2", "--heartbeat_ms", "2000", "--log_dir", logs.path().string(), "--",
+                     "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 137);
+  CAPTURE(job.err());
+  CHECK(has(job.err(), "rank 1: no progress for 2 s"));
+  CHECK(has(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
+  const auto file = logs.path() / "test/attempt_1/1/stacks.txt";
+  CHECK(has(job.err(), "(stacks: " + file.string() + ")"));
+  const std::string stacks = slurp(file);
+  CHECK(has(stacks, "(sleep)"));
+  CHECK(has(stacks, "thread "));
+  CHECK(std::filesystem::exists(logs.path() / "test/attempt_1/0/stacks.txt"));
+  const auto report = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
+  CHECK(report["first_failure"]["cause"] == "hung");
+  CHECK(report["first_failure"]["rank"] == 1);
+  CHECK(has(slurp(logs.path() / "test/events.jsonl"), "\"event\":\"hang\""));
+}
+
+TEST_CASE("a program that never touches its heartbeat file may take its time") {
+  Process job(
+      agent({"--heartbeat_ms", "300", "--", "/bin/sh", "-c", "sleep 2; [ -f $DTRUN_HEARTBEAT_FILE ]"}));
+  CHECK(job.wait() == 0);
+}
+
+TEST_CASE("without the option there is no heartbeat file, also not somebody else's") {
+  Process job(agent({"--", "/bin/sh", "-c", "[ -z \"$DTRUN_HEARTBEAT_FILE\" ]"}),
+              {"DTRUN_HEARTBEAT_FILE=/somewhere"});
+  CHECK(job.wait() == 0);
+}
+
+TEST_CASE(
+    "workers that neither write nor compute are a stall, shown on the console without a log directory") {
+  Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", "exec sleep 1000"}));
+  CHECK(job.wait() == 137);
+  CAPTURE(job.err());
+  CHECK(has(job.err(), "no progress for 1.5 s: no worker of this node wrote or computed anything"));
+  CHECK(has(job.err(), "where rank 0 stands:\n  process "));
+  CHECK(has(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
+  CHECK(has(job.err(), "followed: rank 1"));
+}
+
+TEST_CASE("one worker's output or computation keeps its waiting peers from being taken for hung") {
+  for (const char* busy :
+       {"for i in $(seq 30); do echo $i; sleep 0.1; done", "timeout 3 sh -c 'while :; do :; done'"}) {
+    const std::string script =
+        std::string("if [ $RANK = 0 ]; then ") + busy + "; else exec sleep 3; fi; exit 0";
+    Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", script}));
+    CHECK(job.wait() == 0);
+    CHECK(job.err() == "");
+  }
+}
+
+TEST_CASE("a hang uses up a restart like any other failure") {
+  const std::string script = "[ $DTRUN_RESTART_COUNT = 1 ] || exec sleep 1000";
+  Process job(agent({"--max_restarts", "1", "--stall_ms", "800", "--", "/bin/sh", "-c", script}));
+  CHECK(job.wait() == 0);
+  CHECK(has(job.err(), "restart 1 of 1"));
+}
+
+TEST_CASE("a stopped agent does not take its workers for hung when it wakes up") {
+  // The worker's heartbeats stop with the agent and go on a little after it, as after a suspended machine.
+  const std::string script = "while :; do touch $DTRUN_HEARTBEAT_FILE; echo beat; sleep 0.1; done";
+  Process job(agent({"--heartbeat_ms", "2000", "--", "/bin/sh", "-c", script}));
+  REQUIRE(job.wait_for_out("beat"));
+  pid_t worker = -1;
+  for (pid_t pid : dtrun::test::processes_with("echo beat")) {
+    if (pid != job.pid() && getpgid(pid) == pid) worker = pid;
+  }
+  REQUIRE(worker > 0);
+  kill(-worker, SIGSTOP);
+  job.signal(SIGSTOP);
+  usleep(6000000);  // the time that passes is what is tested
+  job.signal(SIGCONT);
+  usleep(300000);
+  kill(-worker, SIGCONT);
+  const std::size_t before = job.out().size();
+  CHECK(eventually([&] { return job.out().size() > before + 200; }));
+  CHECK(job.err() == "");
+  job.signal(SIGTERM);
+  CHECK(job.wait() == 143);
+}
+
+TEST_CASE("of a dump a terminal shows 24 lines of 160 bytes") {
+  const Folder folder;
+  const auto file = folder.path() / "stacks.txt";
+  {
+    std::ofstream dump(file);
+    dump << "what a tool says of itself\n#0" << std::string(158, 'x') << "\n#1" << std::string(159, 'x')
+         << "\n";
+    for (int frame = 2; frame < 25; ++frame) dump << "#" << frame << "\n";
+  }
+  const auto lines = dtrun::agent::StackDump::in_short(file);
+  REQUIRE(lines.size() == 24);
+  CHECK(lines[0] == "#0" + std::string(158, 'x'));
+  CHECK(lines[1] == "#1" + std::string(158, 'x'));
+  CHECK(lines[23] == "#23");
+  std::ofstream(file) << "#0\n#1\n";
+  CHECK(dtrun::agent::StackDump::in_short(file).size() == 2);
+}
+
+TEST_CASE("a worker that waits for us to pass on its output is not hung") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const std::string out = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(ends[1]);
+  std::string command = "exec ";
+  for (const auto& word : agent_with({"--stall_ms", "600"}, {"bulk", "50"})) command += word + " ";
+  Process job({"/bin/sh", "-c", command + "> " + out});
+  CHECK_FALSE(eventually([&] { return !is_alive(job.pid()) || has(job.err(), "no progress"); },
+                         std::chrono::milliseconds(3000)));
+  job.signal(SIGTERM);
+  CHECK(eventually([&] {
+    job.signal(SIGTERM);
+    return !is_alive(job.pid());
+  }));
+  CHECK(job.wait() == 143);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands still, though it reports") {
+  Process job(trainer_agent({"--heartbeat_ms", "1000"}), {"TEST_WORKER_MODE=hang"});
+  CHECK(job.wait() == 137);
+  CHECK(has(job.err(), "rank 0: no progress for 1 s"));
+  Process alive(trainer_agent({"--heartbeat_ms", "1000"}), {"TEST_WORKER_MODE=slow"});
+  CHECK(alive.wait() == 0);
+  CHECK(alive.err() == "");
+}

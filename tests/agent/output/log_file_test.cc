@@ -1,0 +1,102 @@
+#include "agent/output/log_file.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/support/folder.h"
+
+using namespace dtrun;
+using namespace dtrun::agent;
+using dtrun::test::Folder;
+
+namespace {
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+LogFile open(const std::filesystem::path& path, std::uint64_t max_size) {
+  auto file = LogFile::open(path, max_size);
+  REQUIRE_MESSAGE(file.ok(), file.status().message());
+  return std::move(file).value();
+}
+
+}  // namespace
+
+TEST_CASE("without a limit the file grows, and an earlier one is continued") {
+  Folder folder;
+  const auto path = folder.path() / "log";
+  CHECK(open(path, 0).write("one\n").ok());
+  CHECK(open(path, 0).write("two\n").ok());
+  CHECK(slurp(path) == "one\ntwo\n");
+}
+
+TEST_CASE("a full file gets a number, the oldest goes, and lines stay whole") {
+  Folder folder;
+  const auto path = folder.path() / "log";
+  LogFile file = open(path, 20);
+  std::string all;
+  for (int i = 0; i < 40; ++i) all += "line " + std::to_string(i) + "\n";  // 7 or 8 bytes each: two a file
+  for (std::size_t at = 0; at < all.size(); at += 24) CHECK(file.write(all.substr(at, 24)).ok());
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".6"));
+  std::string kept;
+  for (int number = LogFile::kKept; number >= 0; --number) {
+    const std::string text =
+        slurp(number == 0 ? path : std::filesystem::path(path.string() + "." + std::to_string(number)));
+    CHECK(text.size() <= 27);  // and the rest of a line
+    CHECK(text.starts_with("line "));
+    CHECK(text.ends_with("\n"));
+    kept += text;
+  }
+  CHECK(all.ends_with(kept));
+}
+
+TEST_CASE("a file may be as long as its limit, and with the rest of a line twice that") {
+  Folder folder;
+  const auto exact = folder.path() / "exact", twice = folder.path() / "twice";
+  LogFile file = open(exact, 10);
+  CHECK(file.write("123456789\n").ok());
+  CHECK_FALSE(std::filesystem::exists(exact.string() + ".1"));
+  CHECK(file.write("\n").ok());
+  CHECK(slurp(exact.string() + ".1") == "123456789\n");
+  CHECK(slurp(exact) == "\n");
+  LogFile endless = open(twice, 10);
+  CHECK(endless.write(std::string(20, 'x')).ok());
+  CHECK_FALSE(std::filesystem::exists(twice.string() + ".1"));
+  CHECK(endless.write("y").ok());
+  CHECK(slurp(twice.string() + ".1") == std::string(20, 'x'));
+  CHECK(slurp(twice) == "y");
+}
+
+TEST_CASE("a limit counts what an earlier file has") {
+  Folder folder;
+  const auto path = folder.path() / "log";
+  CHECK(open(path, 0).write("123456789\n").ok());
+  CHECK(open(path, 15).write("abcdefgh\n").ok());
+  CHECK(slurp(path) == "abcdefgh\n");
+  CHECK(slurp(path.string() + ".1") == "123456789\n");
+}
+
+TEST_CASE("a line longer than a file may be is cut, and no byte is lost") {
+  Folder folder;
+  const auto path = folder.path() / "log";
+  LogFile file = open(path, 10);
+  CHECK(file.write(std::string(34, 'x') + "\n").ok());
+  std::string kept;
+  for (int number = LogFile::kKept; number >= 1; --number)
+    kept += slurp(path.string() + "." + std::to_string(number));
+  CHECK(kept + slurp(path) == std::string(34, 'x') + "\n");
+}
+
+TEST_CASE("a file that cannot be written says so once, then takes nothing") {
+  CHECK(LogFile::open("/nonexistent/log", 0).status().message().find("cannot write /nonexistent/log") == 0);
+  LogFile full = open("/dev/full", 0);
+  CHECK(full.write("x").message().find("No space left") != std::string::npos);
+  CHECK_FALSE(full.is_open());
+  CHECK(full.write("x").ok());
+}

@@ -1,0 +1,45 @@
+// The limit on open files, which a process of its own lowers.
+#include "agent/system/open_files.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+using namespace dtrun::agent;
+
+namespace {
+
+// What `ask` returns (0 to 255) in a process that may have `soft` open files, and may raise that to `hard`.
+int limited(rlim_t soft, rlim_t hard, const std::function<int()>& ask) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const rlimit limit{soft, hard};
+    _exit(setrlimit(RLIMIT_NOFILE, &limit) == 0 ? ask() : 255);
+  }
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  REQUIRE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("40 files and 6 for each worker are enough, one fewer is refused") {
+  const auto ask = [] { return allow_open_files(2, 1).exit_code(); };
+  CHECK(limited(30, 52, ask) == 0);
+  CHECK(limited(30, 51, ask) == dtrun::kExitUsage);
+}
+
+TEST_CASE("the limit is raised to what workers and nodes need, as far as that goes, and never lowered") {
+  const auto raised = [] {
+    if (!allow_open_files(2, 10).ok()) return 255;
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(limit.rlim_cur) : 255;
+  };
+  CHECK(limited(30, 200, raised) == 62);
+  CHECK(limited(30, 55, raised) == 55);
+  CHECK(limited(63, 200, raised) == 63);
+}

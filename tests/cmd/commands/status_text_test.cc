@@ -1,0 +1,186 @@
+// What `dtrun status` says of a run, word for word.
+#include "cmd/commands/status_text.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+namespace dtrun::cmd {
+namespace {
+
+using rendezvous::v1::MemberStatus;
+using rendezvous::v1::RunStatus;
+
+// Two nodes of two workers each, at work.
+RunStatus running() {
+  RunStatus run;
+  run.set_run_id("job7");
+  run.set_phase(RunStatus::RUNNING);
+  run.set_generation(2);
+  run.set_generation_age_s(192.7);
+  run.set_world_size(4);
+  run.set_min_nodes(1);
+  run.set_max_nodes(4);
+  run.set_restart_count(1);
+  run.set_max_restarts(3);
+  run.set_membership_changes(1);
+  run.set_reason("node-c joined");
+  for (int node = 0; node < 2; ++node) {
+    MemberStatus* member = run.add_members();
+    member->set_state(MemberStatus::RUNNING);
+    member->set_host(node == 0 ? "a" : "node-b");
+    member->set_address("10.0.0." + std::to_string(node));
+    member->set_group_rank(node);
+    member->set_first_rank(2 * node);
+    member->set_nproc(2);
+    member->set_heartbeat_age_s(0.25 + node);
+    for (int pid : {100, 101}) member->add_pids(pid + 10 * node);
+  }
+  return run;
+}
+
+std::string line_with(const std::string& text, const std::string& words) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(words) != std::string::npos) return line;
+  return "no line with " + words + " in:\n" + text;
+}
+
+}  // namespace
+
+TEST_CASE("a run at work: where it is, why it is in this generation, the counts, and a line for each node") {
+  CHECK(status_text(running(), "10.0.0.1:29400") ==
+        "run job7 at 10.0.0.1:29400: running, generation 2 for 3 min 12 s\n"
+        "  because node-c joined\n"
+        "  world size 4, nodes wanted 1 to 4, restarts 1 of 3, membership changes 1\n"
+        "  node  host    ranks  state    heartbeat  pids\n"
+        "  0     a       0-1    running  0.2 s ago  100 101\n"
+        "  1     node-b  2-3    running  1.2 s ago  110 111\n");
+}
+
+TEST_CASE("progress is shown as far as there is any") {
+  RunStatus run = running();
+  auto* progress = run.mutable_progress();
+  progress->set_total_steps(400);
+  CHECK(line_with(status_text(run, "e"), "step") == "  step 0 of 400, epoch 0.00");
+  progress->set_step(1);
+  progress->set_loss(2.30258);
+  CHECK(line_with(status_text(run, "e"), "step") == "  step 1 of 400, epoch 0.00, loss 2.3026");
+  progress->set_step(120);
+  progress->set_epoch(0.256);
+  progress->set_samples_per_second(9812.4);
+  CHECK(line_with(status_text(run, "e"), "step") ==
+        "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s");
+}
+
+TEST_CASE("ages are told in the two largest units") {
+  RunStatus run = running();
+  const auto told = [&](double seconds) {
+    run.set_generation_age_s(seconds);
+    const std::string line = line_with(status_text(run, "e"), "run job7");
+    return line.substr(line.find("for ") + 4);
+  };
+  CHECK(told(-1) == "0 s");
+  CHECK(told(59.9) == "59 s");
+  CHECK(told(60) == "1 min 0 s");
+  CHECK(told(3 * 3600 + 125) == "3 h 2 min");
+}
+
+TEST_CASE("a run that waits says for how long, one that is over how it ended") {
+  RunStatus run = running();
+  run.set_phase(RunStatus::GATHERING);
+  run.set_restart_in_s(3.96);
+  run.set_generation(0);
+  CHECK(line_with(status_text(run, "e"), "run job7") == "run job7 at e: waiting for nodes, restart in 4.0 s");
+  run.set_phase(RunStatus::OVER);
+  run.set_exit_code(137);
+  CHECK(line_with(status_text(run, "e"), "run job7") == "run job7 at e: over, exit code 137");
+  run.set_min_nodes(4);
+  CHECK(line_with(status_text(run, "e"), "world size").find("nodes wanted 4,") != std::string::npos);
+}
+
+TEST_CASE("members without a seat, or out of touch, have nothing made up for them") {
+  RunStatus run = running();
+  run.mutable_members(0)->set_state(MemberStatus::AWAY);
+  MemberStatus* spare = run.mutable_members(1);
+  spare->set_state(MemberStatus::WAITING);
+  spare->set_group_rank(-1);
+  spare->clear_pids();
+  const std::string text = status_text(run, "e");
+  CHECK(line_with(text, "out of touch") == "  0     a       0-1    out of touch  -          100 101");
+  CHECK(line_with(text, "waiting") == "  -     node-b  -      waiting       1.2 s ago  -");
+  spare->set_state(static_cast<MemberStatus::State>(99));  // of a newer coordinator
+  CHECK(line_with(status_text(run, "e"), "node-b").find("unknown") != std::string::npos);
+}
+
+TEST_CASE("a worker that does not run has no pid, a node with one worker has one rank") {
+  RunStatus run = running();
+  run.mutable_members(0)->set_pids(0, 0);
+  run.mutable_members(1)->set_nproc(1);
+  run.mutable_members(1)->mutable_pids()->RemoveLast();
+  const std::string text = status_text(run, "e");
+  CHECK(line_with(text, " a ") == "  0     a       0-1    running  0.2 s ago  - 101");
+  CHECK(line_with(text, "node-b") == "  1     node-b  2      running  1.2 s ago  110");
+}
+
+TEST_CASE("many pids go on in the next line, under the first, within 80 columns") {
+  RunStatus run = running();
+  for (int pid = 1000000; pid < 1000014; ++pid) run.mutable_members(0)->add_pids(pid);
+  const std::string text = status_text(run, "e");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() < 80, line);
+  CHECK(line_with(text, " a ") ==
+        "  0     a       0-1    running  0.2 s ago  100 101 1000000 1000001 1000002");
+  CHECK(line_with(text, "1000003") ==
+        "                                           1000003 1000004 1000005 1000006");
+  CHECK(text.find("1000013\n  1     node-b") != std::string::npos);
+}
+
+TEST_CASE("a pid that ends in column 79 is in the line, one that ends in column 80 in the next") {
+  for (const int last : {1000, 10000}) {
+    RunStatus run = running();
+    run.mutable_members(0)->clear_pids();
+    for (const int pid : {1000000, 1000001, 1000002, 1000003, last}) run.mutable_members(0)->add_pids(pid);
+    const std::string line = line_with(status_text(run, "e"), " a ");
+    CHECK(line.size() == (last == 1000 ? 79 : 74));
+    CHECK(line.ends_with(last == 1000 ? " 1000003 1000" : " 1000003"));
+  }
+}
+
+TEST_CASE("as JSON a run has the same facts under stable names") {
+  RunStatus run = running();
+  run.mutable_members(1)->set_group_rank(-1);
+  run.mutable_members(1)->set_state(MemberStatus::AWAY);
+  auto json = status_json(run, "h:1");
+  CHECK(json["run_id"] == "job7");
+  CHECK(json["endpoint"] == "h:1");
+  CHECK(json["phase"] == "running");
+  CHECK(json["generation"] == 2);
+  CHECK(json["world_size"] == 4);
+  CHECK(json["restarts"] == 1);
+  CHECK(json["max_restarts"] == 3);
+  CHECK(json["membership_changes"] == 1);
+  CHECK(json["reason"] == "node-c joined");
+  CHECK_FALSE(json.contains("exit_code"));
+  CHECK_FALSE(json.contains("progress"));
+  REQUIRE(json["nodes"].size() == 2);
+  CHECK(json["nodes"][0]["ranks"] == nlohmann::ordered_json({0, 1}));
+  CHECK(json["nodes"][0]["pids"] == nlohmann::ordered_json({100, 101}));
+  CHECK(json["nodes"][0]["node_rank"] == 0);
+  CHECK(json["nodes"][1]["node_rank"] == nullptr);
+  CHECK(json["nodes"][1]["ranks"].empty());
+  CHECK(json["nodes"][1]["state"] == "away");
+}
+
+TEST_CASE("as JSON a loss that is not known yet is null, and only a run that is over has an exit code") {
+  RunStatus run = running();
+  run.mutable_progress()->set_total_steps(10);
+  CHECK(status_json(run, "e")["progress"]["loss"] == nullptr);
+  run.mutable_progress()->set_step(3);
+  run.mutable_progress()->set_loss(0.5);
+  run.set_phase(RunStatus::OVER);
+  CHECK(status_json(run, "e")["progress"]["loss"] == 0.5);
+  CHECK(status_json(run, "e")["exit_code"] == 0);
+}
+
+}  // namespace dtrun::cmd

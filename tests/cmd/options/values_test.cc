@@ -1,0 +1,75 @@
+// Values of options: each limit from both sides.
+#include "cmd/options/values.h"
+
+#include <doctest/doctest.h>
+
+namespace dtrun::cmd {
+namespace {
+
+// The message of a refusal, which names the option; empty if `result` is a value.
+template <typename T>
+std::string refusal(const Result<T>& result) {
+  if (result.ok()) return "";
+  CHECK(result.status().exit_code() == kExitUsage);
+  CHECK(result.status().message().starts_with("--option"));
+  return result.status().message();
+}
+
+Given given(const std::string& value) { return {value, "--option"}; }
+
+}  // namespace
+
+TEST_CASE("a number is at least what its option allows, and at most what an int holds") {
+  CHECK(parse_int(given("3"), 3, "3 or more").value() == 3);
+  CHECK(refusal(parse_int(given("2"), 3, "3 or more")) == "--option=2: expected 3 or more");
+  CHECK(parse_int(given("2147483647"), 0, "x").value() == 2147483647);
+  CHECK_FALSE(refusal(parse_int(given("2147483648"), 0, "x")).empty());
+}
+
+TEST_CASE("a count is from 1 to its option's most") {
+  for (const char* good : {"1", "7"}) CHECK(parse_count(given(good), 7, "1 to 7").ok());
+  for (const char* wrong : {"0", "8"}) CHECK_FALSE(refusal(parse_count(given(wrong), 7, "1 to 7")).empty());
+}
+
+TEST_CASE("seconds are from 0 to ten million") {
+  CHECK(parse_seconds(given("0")).value() == std::chrono::milliseconds(0));
+  CHECK(parse_seconds(given("1e7")).value() == std::chrono::milliseconds(10'000'000'000));
+  for (const char* wrong : {"-0.001", "10000000.1", "inf", "nan"}) {
+    CAPTURE(wrong);
+    CHECK(refusal(parse_seconds(given(wrong))).ends_with("expected a number of seconds, 0 or more"));
+  }
+}
+
+TEST_CASE("nodes are from 1 to 65536") {
+  CHECK(parse_nodes(given("1:65536")).value().max == 65536);
+  CHECK(parse_nodes(given("65536:65536")).value().min == 65536);
+  for (const char* wrong : {"0:1", "1:65537", "65537"})
+    CHECK_FALSE(refusal(parse_nodes(given(wrong))).empty());
+}
+
+TEST_CASE("a port is from 1 to 65535; an endpoint's may also be 0, for any free one") {
+  CHECK(parse_port(given("1")).value() == 1);
+  CHECK(parse_port(given("65535")).value() == 65535);
+  for (const char* wrong : {"0", "65536"}) CHECK_FALSE(refusal(parse_port(given(wrong))).empty());
+  CHECK(parse_endpoint(given("h:0"), 1).value().port == 0);
+  CHECK(parse_endpoint(given("h:65535"), 1).value().port == 65535);
+  CHECK_FALSE(refusal(parse_endpoint(given("h:65536"), 1)).empty());
+}
+
+TEST_CASE("a size is from 1 byte to 2^62") {
+  CHECK(parse_size(given("1")).value() == 1);
+  CHECK_FALSE(refusal(parse_size(given("0"))).empty());
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  for (const char* most : {"4611686018427387904", "4194304T"})
+    CHECK(parse_size(given(most)).value() == kMost);
+  for (const char* wrong : {"4611686018427387905", "4194305T"})
+    CHECK_FALSE(refusal(parse_size(given(wrong))).empty());
+}
+
+TEST_CASE("streams are 0 to 3") {
+  CHECK(parse_streams(given("3")).value().of(0) == 3);
+  CHECK(parse_streams(given("1:3")).value().of(1) == 3);
+  for (const char* wrong : {"4", "1:4", "-1"}) CHECK_FALSE(refusal(parse_streams(given(wrong))).empty());
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,460 @@
+#include "cmd/plan/launch_plan.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cmd/plan/plan_json.h"
+
+using namespace dtrun;
+using namespace dtrun::cmd;
+using std::chrono::milliseconds;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+struct Planned {
+  Result<JobSpec> spec;
+  std::vector<std::string> notices;
+};
+
+Planned plan(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
+             int gpus = 0) {
+  const Environment environment = [&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  auto parsed = parse_command_line(arguments, environment);
+  REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
+  std::vector<std::string> notices;
+  Machine machine{cpus, gpus, "/opt/dtrun-worker"};
+  for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
+  auto spec = make_job_spec(parsed.value().options, machine, environment,
+                            [&](const std::string& text) { notices.push_back(text); });
+  return {std::move(spec), notices};
+}
+
+JobSpec good(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
+             int gpus = 0) {
+  Planned planned = plan(arguments, variables, cpus, gpus);
+  REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
+  return planned.spec.value();
+}
+
+std::string bad(const std::vector<std::string>& arguments, int exit_code = kExitUsage,
+                const Variables& variables = {}) {
+  Planned planned = plan(arguments, variables);
+  REQUIRE_FALSE(planned.spec.ok());
+  CHECK(planned.spec.status().exit_code() == exit_code);
+  return planned.spec.status().message();
+}
+
+// A directory with a config and a data set whose files begin as they should, gone at the end.
+class Job {
+ public:
+  Job() {
+    directory_ = std::filesystem::temp_directory_path() / ("dtrun_plan_" + std::to_string(getpid()));
+    std::filesystem::create_directories(directory_);
+    write_idx("train-images-idx3-ubyte", {1, 28, 28});
+    write_idx("train-labels-idx1-ubyte", {1});
+    write_idx("t10k-images-idx3-ubyte", {1, 28, 28});
+    write_idx("t10k-labels-idx1-ubyte", {1});
+    nlohmann::json config = {{"output_dir", "out"},
+                             {"model", {{"type", "convnet"}}},
+                             {"data", {{"type", "fashion_mnist"}, {"path", directory_.string()}}},
+                             {"launch", {{"nproc_per_node", 3}, {"max_restarts", 5}}}};
+    std::ofstream(path()) << config;
+  }
+  ~Job() { std::filesystem::remove_all(directory_); }
+  std::string path() const { return (directory_ / "job.json").string(); }
+  std::filesystem::path directory() const { return directory_; }
+
+ private:
+  void write_idx(const std::string& name, const std::vector<int>& dims) {
+    std::ofstream file(directory_ / name, std::ios::binary);
+    file.put(0).put(0).put(8).put(static_cast<char>(dims.size()));
+    std::size_t size = 1;
+    for (int dim : dims) {
+      file.put(0).put(0).put(0).put(static_cast<char>(dim));
+      size *= static_cast<std::size_t>(dim);
+    }
+    file << std::string(size, '\0');
+  }
+  std::filesystem::path directory_;
+};
+
+}  // namespace
+
+TEST_CASE("without options a program runs once, standalone") {
+  const JobSpec spec = good({"--", "/bin/true"});
+  CHECK(spec.rendezvous.standalone);
+  CHECK(spec.nproc == 1);
+  CHECK(spec.nodes.max == 1);
+  CHECK(spec.max_restarts == 0);
+  CHECK(spec.run_id.size() == 8);
+  CHECK(std::get<ExternalProgram>(spec.program).argv == std::vector<std::string>{"/bin/true"});
+}
+
+TEST_CASE("nnodes takes a number or a range") {
+  const std::vector<std::string> endpoint{"--rdzv_endpoint", "h:1", "--nnodes"};
+  const auto nodes = [&](const std::string& text) {
+    return good({"--rdzv_endpoint", "h:1", "--nnodes", text, "--", "x"}).nodes;
+  };
+  CHECK(nodes("3").min == 3);
+  CHECK(nodes("3").max == 3);
+  CHECK(nodes("1:4").min == 1);
+  CHECK(nodes("1:4").max == 4);
+  for (const char* wrong : {"0", "2:1", "a", "1:", ":2", "1:2:3", "-1", "1.5", "65537", "99999999999"}) {
+    CHECK_MESSAGE(
+        bad({"--rdzv_endpoint", "h:1", "--nnodes", wrong, "--", "x"}).find("expected N or MIN:MAX") !=
+            std::string::npos,
+        wrong);
+  }
+}
+
+TEST_CASE("nproc_per_node counts cores and GPUs") {
+  CHECK(good({"--nproc_per_node", "cpu", "--", "x"}).nproc == 8);
+  CHECK(good({"--nproc_per_node", "auto", "--", "x"}).nproc == 8);
+  CHECK(good({"--nproc_per_node", "auto", "--", "x"}, {}, 8, 2).nproc == 2);
+  CHECK(good({"--nproc_per_node", "gpu", "--", "x"}, {}, 8, 2).nproc == 2);
+  CHECK(bad({"--nproc_per_node", "gpu", "--", "x"}).find("no GPU") != std::string::npos);
+  for (const char* wrong : {"many", "0", "16385", "2147483647"}) {
+    CHECK(bad({"--nproc_per_node", wrong, "--", "x"}).find("a number of workers (1 to 16384)") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("the endpoint may be a name, an IPv4 or an IPv6 address, with or without a port") {
+  const auto endpoint = [&](const std::string& text) {
+    const auto spec = good({"--nnodes", "2", "--rdzv_endpoint", text, "--", "x"});
+    return spec.rendezvous.host + " " + std::to_string(spec.rendezvous.port);
+  };
+  CHECK(endpoint("node0") == "node0 29400");
+  CHECK(endpoint("node0:1234") == "node0 1234");
+  CHECK(endpoint("10.0.0.1:1234") == "10.0.0.1 1234");
+  CHECK(endpoint("fe80::1") == "fe80::1 29400");
+  CHECK(endpoint("[fe80::1]") == "fe80::1 29400");
+  CHECK(endpoint("[fe80::1]:1234") == "fe80::1 1234");
+  for (const char* wrong : {"node0:", "node0:0", "node0:65536", "node0:http", "[::1", "[::1]x", ":29400",
+                            "http://node0:1", " node0:1", "node0 node1", "user@node0"}) {
+    CHECK_MESSAGE(bad({"--nnodes", "2", "--rdzv_endpoint", wrong, "--", "x"}).find("--rdzv_endpoint=") == 0,
+                  wrong);
+  }
+}
+
+TEST_CASE("an address for peers is refused if nothing can resolve it, and an empty one is none") {
+  const auto address = [](const std::string& option, const std::string& text) {
+    return plan({"--nnodes", "2", "--node_rank", "0", "--rdzv_endpoint", "h", "--rdzv_backend", "static",
+                 option, text, "--", "x"});
+  };
+  CHECK_FALSE(address("--local_addr", "two words").spec.ok());
+  CHECK_FALSE(address("--master_addr", "tcp://h").spec.ok());
+  CHECK(address("--local_addr", "fe80::1%eth0").spec.value().rendezvous.local_address == "fe80::1%eth0");
+  CHECK(address("--local_addr", "").spec.value().rendezvous.local_address.empty());
+}
+
+TEST_CASE("several nodes without an endpoint are refused with the way out") {
+  CHECK(bad({"--nnodes", "2", "--", "x"}).find("--rdzv_endpoint HOST[:PORT]") != std::string::npos);
+  CHECK(bad({"--standalone", "--nnodes", "2", "--", "x"}).find("--standalone") != std::string::npos);
+}
+
+TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
+  const auto spec = good(
+      {"--rdzv_conf", "join_timeout=7,last_call_timeout=0.5,keep_alive_interval=2,keep_alive_max_attempt=4",
+       "--", "x"});
+  CHECK(spec.rendezvous.join_timeout == milliseconds(7000));
+  CHECK(spec.rendezvous.last_call == milliseconds(500));
+  CHECK(spec.rendezvous.heartbeat_timeout == milliseconds(8000));
+  CHECK_FALSE(spec.rendezvous.read_timeout.has_value());
+  CHECK(good({"--rdzv_conf", "read_timeout=2.5", "--", "x"}).rendezvous.read_timeout == milliseconds(2500));
+  for (const std::string key :
+       {"read_timeout=", "join_timeout=", "timeout=", "keep_alive_max_attempt=1,keep_alive_interval="}) {
+    CAPTURE(key);
+    CHECK(plan({"--rdzv_conf", key + "0.1", "--", "x"}).spec.ok());
+    CHECK(bad({"--rdzv_conf", key + "0.099", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
+  }
+  CHECK(bad({"--rdzv_conf", "join_timeou=7", "--", "x"}).find("did you mean join_timeout?") !=
+        std::string::npos);
+  CHECK(bad({"--rdzv_conf", "join_timeout=soon", "--", "x"}).find("number of seconds") != std::string::npos);
+  CHECK(bad({"--rdzv_conf", "join_timeout", "--", "x"}).find("KEY=SECONDS") != std::string::npos);
+}
+
+TEST_CASE("keys of c10d's store have no effect, spaces around a key are no fault") {
+  const Planned planned = plan({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf",
+                                "store_type=tcp, join_timeout = 7,close_timeout=60", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  CHECK(planned.spec.value().rendezvous.join_timeout == milliseconds(7000));
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[0] == "--rdzv_conf store_type has no effect: dtrun has no c10d store");
+  CHECK(planned.notices[1].starts_with("--rdzv_conf close_timeout has no effect"));
+}
+
+TEST_CASE("is_host says who hosts the coordinator where addresses do not tell") {
+  const auto conf = [](const std::string& value) {
+    return std::vector<std::string>{
+        "--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "is_host=" + value, "--", "x"};
+  };
+  CHECK_FALSE(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).rendezvous.hosts.has_value());
+  for (const char* yes : {"1", "true", "y"}) CHECK(good(conf(yes)).rendezvous.hosts == true);
+  for (const char* no : {"0", "false", "n"}) CHECK(good(conf(no)).rendezvous.hosts == false);
+  CHECK(bad(conf("maybe")).find("--rdzv_conf is_host=maybe: expected 1 or 0") != std::string::npos);
+}
+
+TEST_CASE("the env backend takes its place in the world from the environment") {
+  const Variables variables{
+      {"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}};
+  const JobSpec spec = good({"--rdzv_backend", "env", "--", "x"}, variables);
+  CHECK(spec.nodes.min == 4);
+  CHECK(spec.nodes.max == 4);
+  CHECK(spec.node_rank == 2);
+  CHECK(spec.nproc == 1);
+  CHECK(spec.rendezvous.host == "10.0.0.1");
+  CHECK(spec.rendezvous.port == 1235);
+  CHECK(spec.rendezvous.master_port == 1234);
+  CHECK(spec.rendezvous.master_address == "10.0.0.1");
+  CHECK(bad({"--rdzv_backend", "env", "--", "x"}).find("needs RANK") != std::string::npos);
+  Variables last = variables;
+  last["RANK"] = "3";
+  last["MASTER_PORT"] = "65535";  // the one beside it is below
+  CHECK(good({"--rdzv_backend", "env", "--", "x"}, last).rendezvous.port == 65534);
+  last["MASTER_PORT"] = "65536";
+  CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, last).find("at most 65535") !=
+        std::string::npos);
+  Variables outside = variables;
+  outside["RANK"] = "4";
+  CHECK(bad({"--rdzv_backend", "env", "--", "x"}, kExitUsage, outside).find("less than WORLD_SIZE") !=
+        std::string::npos);
+}
+
+TEST_CASE("an option without effect is named once instead of being ignored in silence") {
+  const Planned planned = plan({"--standalone", "--rdzv_endpoint", "h:1", "--lanes", "2", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[1] == "--lanes=2 has no effect: only the built-in trainer has lanes");
+  CHECK(planned.notices[0] == "--rdzv_endpoint has no effect with --standalone");
+}
+
+TEST_CASE("what torchrun needs and dtrun does not is accepted, checked, and said to have no effect") {
+  const Planned planned = plan({"--start_method", "fork", "--monitor_interval", "0.5", "--event_log_handler",
+                                "null", "--logs_specs", "x", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  REQUIRE(planned.notices.size() == 4);
+  for (const std::string& notice : planned.notices) {
+    CHECK_MESSAGE(notice.find(" has no effect: ") != std::string::npos, notice);
+  }
+  CHECK(bad({"--start_method", "thread", "--", "x"}).find("expected spawn, fork or forkserver") !=
+        std::string::npos);
+  CHECK(bad({"--monitor_interval", "often", "--", "x"}).find("number of seconds") != std::string::npos);
+  CHECK(bad({"--rdzv_backend", "etcd-v2", "--", "x"}).find("no etcd is needed") != std::string::npos);
+}
+
+TEST_CASE("several workers share the cores, which is said in one line unless the user has chosen") {
+  const Planned planned = plan({"--nproc_per_node", "3", "--", "x"});
+  CHECK(planned.spec.value().omp_num_threads == 2);
+  REQUIRE(planned.notices.size() == 1);
+  CHECK(planned.notices[0] ==
+        "OMP_NUM_THREADS=2 for each worker (8 cores, 3 workers; set it to have another)");
+  CHECK(plan({"--nproc_per_node", "3", "--", "x"}, {{"OMP_NUM_THREADS", "1"}}).notices.empty());
+  CHECK(plan({"--", "x"}).notices.empty());
+  CHECK(good({"--nproc_per_node", "100", "--", "x"}).omp_num_threads == 1);
+}
+
+TEST_CASE("--master_addr and --master_port without an endpoint are torchrun's static rendezvous") {
+  const JobSpec spec = good(
+      {"--nnodes", "2", "--node_rank", "1", "--master_addr", "head", "--master_port", "29500", "--", "x"});
+  CHECK(spec.rendezvous.host == "head");
+  CHECK(spec.rendezvous.port == 29501);
+  CHECK(spec.rendezvous.master_address == "head");
+  CHECK(spec.rendezvous.master_port == 29500);
+  const JobSpec v6 = good({"--nnodes", "2", "--node_rank", "0", "--master_addr", "[fd00::1]", "--", "x"});
+  CHECK(v6.rendezvous.host == "fd00::1");
+  CHECK(v6.rendezvous.port == 29400);
+  CHECK(v6.rendezvous.master_port == 0);
+  CHECK(bad({"--nnodes", "2", "--master_addr", "head", "--", "x"}).find("needs --node_rank") !=
+        std::string::npos);
+  CHECK(bad({"--master_port", "0", "--", "x"}).find("expected a port") != std::string::npos);
+}
+
+TEST_CASE("with an endpoint the port counts, the address only for static ranks") {
+  const std::vector<std::string> common{"--nnodes",        "2",   "--node_rank",   "0",
+                                        "--rdzv_endpoint", "h:1", "--master_addr", "head",
+                                        "--master_port",   "5"};
+  auto arguments = common;
+  arguments.insert(arguments.end(), {"--rdzv_backend", "static", "--", "x"});
+  const JobSpec fixed = good(arguments);
+  CHECK(fixed.rendezvous.host == "h");
+  CHECK(fixed.rendezvous.master_address == "head");
+  CHECK(fixed.rendezvous.master_port == 5);
+  arguments = common;
+  arguments.insert(arguments.end(), {"--", "x"});
+  const Planned elastic = plan(arguments);
+  CHECK(elastic.spec.value().rendezvous.master_address.empty());
+  CHECK(elastic.spec.value().rendezvous.master_port == 5);
+  REQUIRE(elastic.notices.size() == 1);
+  CHECK(elastic.notices[0].find("--master_addr has no effect") == 0);
+}
+
+TEST_CASE("one node has MASTER_ADDR and MASTER_PORT as given, and takes torchrun's port 0 for any") {
+  const JobSpec spec = good({"--master_addr", "localhost", "--master_port", "4711", "--", "x"});
+  CHECK(spec.rendezvous.standalone);
+  CHECK(spec.rendezvous.master_address == "localhost");
+  CHECK(spec.rendezvous.master_port == 4711);
+  CHECK(good({"--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--", "x"}).rendezvous.standalone);
+  CHECK(good({"--rdzv_endpoint=", "--", "x"}).rendezvous.standalone);  // torchrun's default
+  CHECK(bad({"--nnodes", "2", "--rdzv_endpoint=", "--", "x"}).find("several nodes need --rdzv_endpoint") ==
+        0);
+}
+
+TEST_CASE("signals that end the job have names; those that nobody can handle are refused") {
+  CHECK(good({"--signals_to_handle", "SIGTERM,SIGUSR1, USR2", "--", "x"}).signals_to_handle ==
+        std::vector<int>{SIGTERM, SIGUSR1, SIGUSR2});
+  CHECK(bad({"--signals_to_handle", "SIGUSR3", "--", "x"}).find("did you mean SIGUSR") != std::string::npos);
+  CHECK(bad({"--signals_to_handle", "SIGKILL", "--", "x"}).find("cannot be handled") != std::string::npos);
+}
+
+TEST_CASE("the grace is also read from torch's own variable") {
+  CHECK(good({"--", "x"}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}}).shutdown_timeout == milliseconds(7000));
+  CHECK(good({"--shutdown_timeout", "8", "--", "x"}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}})
+            .shutdown_timeout == milliseconds(8000));
+}
+
+TEST_CASE("hangs are looked for when asked to, and not sooner than a program may be silent") {
+  CHECK(good({"--", "x"}).hang_heartbeat == milliseconds(0));
+  CHECK(good({"--heartbeat-timeout", "30", "--", "x"}).hang_heartbeat == milliseconds(30000));
+  CHECK(good({"--stall_timeout", "1.5", "--", "x"}).hang_stall == milliseconds(1500));
+  CHECK(good({"--stall_timeout", "0", "--", "x"}).hang_stall == milliseconds(0));
+  CHECK(good({"--stall_timeout", "1", "--", "x"}).hang_stall == milliseconds(1000));
+  CHECK(bad({"--stall_timeout", "0.999", "--", "x"}).find("at least 1 second") != std::string::npos);
+  CHECK(bad({"--heartbeat_timeout", "soon", "--", "x"}).find("number of seconds") != std::string::npos);
+}
+
+TEST_CASE("virtual local ranks need a GPU for each worker") {
+  CHECK(good({"--virtual_local_rank", "--nproc_per_node", "2", "--", "x"}).virtual_local_rank);
+  CHECK(bad({"--virtual_local_rank", "--nproc_per_node", "3", "--", "x"}, kExitUsage,
+            {{"CUDA_VISIBLE_DEVICES", "0,1"}})
+            .find("CUDA_VISIBLE_DEVICES=0,1") != std::string::npos);
+}
+
+TEST_CASE("a NUMA binding that binds nothing is said to have no effect; an unknown one is refused") {
+  CHECK(bad({"--numa_binding", "core", "--", "x"}).find("expected node, socket, exclusive or core-complex") !=
+        std::string::npos);
+  Planned planned = plan({"--numa_binding", "node", "--", "x"});
+  REQUIRE(planned.spec.ok());
+  CHECK(planned.spec.value().worker_cpus == std::vector<std::vector<int>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+  REQUIRE(planned.notices.size() == 1);
+  CHECK(planned.notices[0].find("--numa_binding=node has no effect") == 0);
+  planned =
+      plan({"--numa_binding", "exclusive", "--nproc_per_node", "4", "--", "x"}, {{"OMP_NUM_THREADS", "1"}});
+  CHECK(planned.spec.value().worker_cpus.at(3) == std::vector<int>{6, 7});
+  CHECK(planned.notices.empty());
+}
+
+TEST_CASE("the run id must be fit for a path") {
+  CHECK(good({"--rdzv_id", "exp-7.b_2", "--", "x"}).run_id == "exp-7.b_2");
+  CHECK(good({"--rdzv_id", std::string(128, 'x'), "--", "x"}).run_id.size() == 128);
+  for (const std::string& wrong :
+       {std::string("a/b"), std::string(".."), std::string("a b"), std::string(129, 'x')}) {
+    CHECK_MESSAGE(bad({"--rdzv_id", wrong, "--", "x"}).find("--rdzv_id=") == 0, wrong);
+  }
+}
+
+TEST_CASE("nodes that say nothing share torchrun's run id") {
+  CHECK(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).run_id == "none");
+}
+
+TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python is not touched") {
+  const auto argv = [](const std::vector<std::string>& arguments, const Variables& variables = {}) {
+    return std::get<ExternalProgram>(good(arguments, variables).program).argv;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(argv({"train.py", "--x"}) == Words{"python3", "-u", "train.py", "--x"});
+  CHECK(argv({"train.py"}, {{"PYTHON_EXEC", "/opt/py"}}) == Words{"/opt/py", "-u", "train.py"});
+  CHECK(argv({"-m", "pkg.train", "a"}) == Words{"python3", "-u", "-m", "pkg.train", "a"});
+  CHECK(argv({"--no_python", "train.py"}) == Words{"train.py"});
+  const Words by_path = argv({"--run_path", "--no_python", "/a/script", "b"});
+  REQUIRE(by_path.size() == 6);
+  CHECK(by_path[2] == "-c");
+  CHECK(by_path[4] == "/a/script");
+  CHECK(argv({"--", "train.py", "--", "a"}) == Words{"python3", "-u", "train.py", "--", "a"});  // as torchrun
+  CHECK(argv({"--no_python", "--", "train.py"}) == Words{"train.py"});
+  CHECK(argv({"--", "job.json"}) == Words{"job.json"});
+  CHECK(bad({"-m", "--no_python", "x"}).find("exclude") != std::string::npos);
+  CHECK(bad({"--standalone"}).find("nothing to run") == 0);
+}
+
+TEST_CASE("a config brings its launch section, overrides and a canonical text") {
+  const Job job;
+  const JobSpec spec = good({job.path(), "train.max_steps=10"}, {}, 8);
+  CHECK(spec.nproc == 3);
+  CHECK(spec.max_restarts == 5);
+  CHECK(spec.role == "trainer");
+  const auto& trainer = std::get<BuiltinTrainer>(spec.program);
+  CHECK(trainer.lanes == 2);
+  CHECK(trainer.output_dir == "out");
+  CHECK(nlohmann::json::parse(trainer.config_json)["train"]["max_steps"] == 10);
+  CHECK(good({"--nproc_per_node", "2", "--max_restarts", "0", job.path()}).nproc == 2);
+  CHECK(good({"--lanes", "7", job.path()}).max_restarts == 5);
+  CHECK(std::get<BuiltinTrainer>(good({"--lanes", "4096", job.path()}).program).lanes == 4096);
+  CHECK(bad({"--lanes", "4097", job.path()}).find("(1 to 4096)") != std::string::npos);
+}
+
+TEST_CASE("the built-in trainer has no use for a master port or virtual ranks, which is said") {
+  const Job job;
+  const Planned planned = plan({"--master_port", "5", "--virtual_local_rank", job.path()});
+  REQUIRE(planned.spec.ok());
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[0] == "--master_port has no effect on the built-in trainer");
+  CHECK(planned.notices[1] == "--virtual_local_rank has no effect on the built-in trainer");
+}
+
+TEST_CASE("a config that is missing, broken or names missing data is refused with the contract's code") {
+  const Job job;
+  CHECK(bad({"/nonexistent/job.json"}, kExitNoInput).find("/nonexistent/job.json") != std::string::npos);
+  CHECK(bad({job.directory().string() + "/.json"}, kExitNoInput).find(".json") != std::string::npos);
+  CHECK(bad({job.path(), "train.sed=1"}, kExitConfig).find("seed") != std::string::npos);
+  CHECK(bad({job.path(), "train"}).find("key=value") != std::string::npos);
+  CHECK(bad({job.path(), "--nnodes", "2"}).find("come before") != std::string::npos);
+  CHECK(bad({job.path(), "data.path=/nonexistent"}, kExitNoInput).find("/nonexistent") != std::string::npos);
+}
+
+TEST_CASE("a config that never ends is refused as too long") {
+  const Job job;
+  const auto size = std::filesystem::file_size(job.path());
+  std::ofstream(job.path(), std::ios::app) << std::string(1048576 - size, ' ');
+  CHECK(good({job.path()}).nproc == 3);
+  std::ofstream(job.path(), std::ios::app) << ' ';
+  CHECK(bad({job.path()}, kExitConfig).find("at most 1048576 bytes") != std::string::npos);
+  const auto endless = job.directory() / "endless.json";
+  std::filesystem::create_symlink("/dev/zero", endless);
+  CHECK(bad({endless.string()}, kExitConfig).find("at most 1048576 bytes") != std::string::npos);
+}
+
+TEST_CASE("the plan has what every option decided, and is JSON whatever bytes a program's name has") {
+  const auto planned = [](const std::vector<std::string>& arguments) {
+    return nlohmann::json::parse(plan_json(good(arguments)));
+  };
+  const auto json = planned({"--nproc_per_node", "2", "--log_dir", "logs", "-r", "0:1", "-t", "0:2",
+                             "--signals_to_handle", "USR1", "--log_max_size", "1K", "--", "/bin/\xff"});
+  CHECK(json["output"]["workers"].dump() ==
+        R"([{"stderr":"both","stdout":"file"},{"stderr":"console","stdout":"console"}])");
+  CHECK(json["output"]["log_max_size"] == 1024);
+  CHECK(json["signals_to_handle"] == std::vector<std::string>{"SIGUSR1"});
+  CHECK(json["program"][0] == "/bin/\xef\xbf\xbd");
+  const auto nodes = planned({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "read_timeout=9", "x"});
+  CHECK(nodes["rendezvous"]["read_timeout"] == 9.0);
+  CHECK(nodes["output"]["workers"][0]["stdout"] == "console");
+}
+
+TEST_CASE("the plan is JSON that a script can read") {
+  const Job job;
+  const auto json = nlohmann::json::parse(plan_json(good({"--rdzv_id", "r", job.path()})));
+  CHECK(json["run_id"] == "r");
+  CHECK(json["nproc_per_node"] == 3);
+  CHECK(json["rendezvous"]["standalone"] == true);
+  CHECK(json["config"]["model"]["type"] == "convnet");
+}

@@ -1,0 +1,104 @@
+#include "cmd/plan/machine.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+using namespace dtrun::cmd;
+
+namespace {
+
+// A made-up file system, gone at the end.
+class Root {
+ public:
+  Root() : path_(std::filesystem::temp_directory_path() / ("dtrun_machine_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Root() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+  void put(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text << "\n";
+  }
+  void put_cpu(int id, int package, const std::string& siblings, const std::string& l3) {
+    const std::string dir = "sys/devices/system/cpu/cpu" + std::to_string(id) + "/";
+    put(dir + "topology/physical_package_id", std::to_string(package));
+    put(dir + "topology/thread_siblings_list", siblings);
+    put_cache(dir + "cache/index0/", "1", "Data", siblings);
+    put_cache(dir + "cache/index1/", "4", "Instruction", "0-7");
+    put_cache(dir + "cache/index2/", "3", "Unified", l3);
+  }
+  void put_gpu(const std::string& address, int minor, const std::string& node) {
+    put("proc/driver/nvidia/gpus/" + address + "/information",
+        "Model: \t\t X\nDevice Minor: \t " + std::to_string(minor));
+    put("sys/bus/pci/devices/" + address + "/numa_node", node);
+  }
+
+ private:
+  void put_cache(const std::string& dir, const std::string& level, const std::string& type,
+                 const std::string& shared) {
+    put(dir + "level", level);
+    put(dir + "type", type);
+    put(dir + "shared_cpu_list", shared);
+  }
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("a CPU list is ranges and numbers") {
+  CHECK(parse_cpu_list("0-2,4,6-7") == std::set<int>{0, 1, 2, 4, 6, 7});
+  CHECK(parse_cpu_list("3") == std::set<int>{3});
+  CHECK(parse_cpu_list("").empty());
+}
+
+TEST_CASE("the topology comes from /sys, for the CPUs that may be used") {
+  Root root;
+  root.put("sys/devices/system/node/node0/cpulist", "0,2");
+  root.put("sys/devices/system/node/node1/cpulist", "1,3");
+  root.put("sys/devices/system/node/possible", "0-1");
+  root.put_cpu(1, 1, "1,3", "1,3");
+  root.put_cpu(2, 0, "0,2", "0-3");
+  const auto cpus = read_topology(root.path(), {1, 2});
+  REQUIRE(cpus.size() == 2);
+  CHECK(cpus[0].node == 1);
+  CHECK(cpus[0].package == 1);
+  CHECK(cpus[0].core == 1);
+  CHECK(cpus[0].cache == 1);
+  CHECK(cpus[1].node == 0);
+  CHECK(cpus[1].core == 0);
+  CHECK(cpus[1].cache == 0);
+}
+
+TEST_CASE("without /sys every CPU is a core of its own on one node") {
+  Root root;
+  const auto cpus = read_topology(root.path(), {0, 5});
+  REQUIRE(cpus.size() == 2);
+  CHECK(cpus[1].core == 5);
+  CHECK(cpus[1].node == 0);
+}
+
+TEST_CASE(
+    "GPUs are those with a device file, in the order of their addresses, as CUDA_VISIBLE_DEVICES picks") {
+  Root root;
+  root.put_gpu("0000:41:00.0", 1, "1");
+  root.put_gpu("0000:01:00.0", 0, "0");
+  root.put_gpu("0000:81:00.0", 2, "-1");
+  root.put_gpu("0000:c1:00.0", 3, "1");  // not given to this container
+  for (const char* file : {"dev/nvidia0", "dev/nvidia1", "dev/nvidia2"}) root.put(file, "");
+  using Nodes = std::vector<int>;
+  CHECK(read_gpu_nodes(root.path(), nullptr) == Nodes{0, 1, -1});
+  CHECK(read_gpu_nodes(root.path(), "1,0") == Nodes{1, 0});
+  CHECK(read_gpu_nodes(root.path(), "1,7,0") == Nodes{1});  // CUDA stops at the first that does not exist
+  CHECK(read_gpu_nodes(root.path(), "").empty());
+  CHECK(read_gpu_nodes(root.path(), "-1").empty());
+  CHECK(read_gpu_nodes(root.path(), "GPU-aa,GPU-bb") == Nodes{-1, -1});
+}
+
+TEST_CASE("this machine has CPUs, each with its place") {
+  const Machine machine = this_machine();
+  CHECK(machine.cpus >= 1);
+  CHECK(static_cast<int>(machine.topology.size()) == machine.cpus);
+}

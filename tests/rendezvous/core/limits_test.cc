@@ -1,0 +1,104 @@
+// What a Join may ask for and a JobEnd may say: each limit from either side. Limits in time are traces.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "proto/core/contract.h"
+#include "rendezvous/core/admission.h"
+#include "rendezvous/core/state.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+constexpr Millis kThirtyYears = 1'000'000'000'000;
+
+Join join() {
+  Join join;
+  join.member_id = "a";
+  join.host = "node-a";
+  join.address = "10.0.0.1";
+  return join;
+}
+
+// The end of a job of one node whose workers all failed, rank 0 first.
+JobResult end_after_failures_of(int workers) {
+  Join alone = join();
+  alone.nproc = workers;
+  State state;
+  step(state, {1, 0, alone}, 0);
+  Stopped stopped;
+  for (int rank = 0; rank < workers; ++rank) {
+    Outcome outcome;
+    outcome.rank = rank;
+    outcome.exit_code = 1;
+    outcome.collateral = rank > 0;
+    stopped.outcomes.push_back(outcome);
+  }
+  const std::vector<Action> said = step(state, {1, 1, stopped}, 1000);
+  REQUIRE(said.size() == 1);
+  const auto* end = std::get_if<JobEnd>(&said.front().body);
+  REQUIRE(end != nullptr);
+  return *end->result;
+}
+
+}  // namespace
+
+TEST_CASE("a run has at most kMaxNodes nodes, with at most kMaxWorkersPerNode workers each") {
+  Join largest = join();
+  largest.max_nodes = kMaxNodes;
+  largest.nproc = kMaxWorkersPerNode;
+  CHECK_FALSE(refuse_malformed(largest));
+  Join nodes = largest, workers = largest;
+  nodes.max_nodes = kMaxNodes + 1;
+  workers.nproc = kMaxWorkersPerNode + 1;
+  for (const Join& beyond : {nodes, workers}) {
+    REQUIRE(refuse_malformed(beyond));
+    CHECK(refuse_malformed(beyond)->reason == Rejected::kOtherSettings);
+  }
+  CHECK(refuse_malformed(nodes)->message == "--nnodes 1:65537 is not 1 <= MIN <= MAX <= 65536");
+  CHECK(refuse_malformed(workers)->message == "--nproc_per_node 16385 is not within 1 and 16384");
+}
+
+TEST_CASE("a last call may be over at once, other time-outs last a millisecond at least") {
+  Join shortest = join();
+  shortest.last_call = 0;
+  shortest.join_timeout = shortest.heartbeat_timeout = 1;
+  CHECK_FALSE(refuse_malformed(shortest));
+  for (Millis Join::*timeout : {&Join::last_call, &Join::join_timeout, &Join::heartbeat_timeout}) {
+    Join shorter = shortest;
+    --(shorter.*timeout);
+    REQUIRE(refuse_malformed(shorter));
+    CHECK(refuse_malformed(shorter)->message == "a timeout of the rendezvous is not positive");
+  }
+}
+
+TEST_CASE("a time-out longer than thirty years is one of thirty years") {
+  for (const auto& [asked, given] :
+       {std::pair{kThirtyYears - 1, kThirtyYears - 1}, std::pair{kThirtyYears + 1, kThirtyYears},
+        std::pair{std::numeric_limits<Millis>::max(), kThirtyYears}}) {
+    Join patient = join();
+    patient.last_call = patient.join_timeout = patient.heartbeat_timeout = asked;
+    const Settings settings = settings_of(patient);
+    CHECK(settings.last_call == given);
+    CHECK(settings.join_timeout == given);
+    CHECK(settings.heartbeat_timeout == given);
+  }
+}
+
+TEST_CASE("the end of a job names kMaxFollowers workers beside the first, and counts the rest") {
+  constexpr int kMost = static_cast<int>(kMaxFollowers);
+  const JobResult all = end_after_failures_of(1 + kMost);
+  REQUIRE(all.followers.size() == kMaxFollowers);
+  CHECK(all.more_followers == 0);
+  const JobResult cut = end_after_failures_of(1 + kMost + 3);
+  REQUIRE(cut.followers.size() == kMaxFollowers);
+  CHECK(cut.more_followers == 3);
+  REQUIRE(cut.first_failure);
+  CHECK(cut.first_failure->rank == 0);
+  CHECK(cut.followers.front().rank == 1);
+  CHECK(cut.followers.back().rank == kMost);
+}
+
+}  // namespace dtrun::rendezvous

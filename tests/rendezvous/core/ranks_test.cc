@@ -1,0 +1,99 @@
+#include "rendezvous/core/ranks.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+
+namespace dtrun::rendezvous {
+namespace {
+
+std::vector<int> group_ranks(const std::vector<RankRequest>& nodes) {
+  std::vector<int> ranks;
+  for (const Rank& rank : assign_ranks(nodes)) ranks.push_back(rank.group_rank);
+  return ranks;
+}
+
+using Ranks = std::vector<int>;
+
+}  // namespace
+
+TEST_CASE("without any wish, join order decides") {
+  CHECK(group_ranks({{"a"}, {"b"}, {"c"}}) == Ranks{0, 1, 2});
+  CHECK(group_ranks({}).empty());
+}
+
+TEST_CASE("first ranks add up the workers of the nodes before") {
+  const auto ranks = assign_ranks({{"a", 2, 1}, {"b", 3, 0}, {"c", 1, 2}});
+  CHECK(ranks[1].first_rank == 0);
+  CHECK(ranks[0].first_rank == 3);
+  CHECK(ranks[2].first_rank == 5);
+}
+
+TEST_CASE("a given node rank comes before everything else") {
+  CHECK(group_ranks({{"a"}, {"b", 1, 0}, {"c"}}) == Ranks{1, 0, 2});
+  CHECK(group_ranks({{"a", 1, -1, 2}, {"b", 1, 2, 0}, {"c", 1, -1, 1}}) == Ranks{0, 2, 1});
+}
+
+TEST_CASE("node ranks beyond the number of nodes keep their order") {
+  CHECK(group_ranks({{"a", 1, 3}, {"b", 1, 1}}) == Ranks{1, 0});
+  CHECK(group_ranks({{"a", 1, 5}, {"b"}, {"c", 1, 0}}) == Ranks{2, 1, 0});
+}
+
+TEST_CASE("a node keeps its rank, and a replacement takes the free one") {
+  CHECK(group_ranks({{"a", 1, -1, 0}, {"c", 1, -1, 2}, {"new"}}) == Ranks{0, 2, 1});
+}
+
+TEST_CASE("with fewer nodes than before the others close up") {
+  CHECK(group_ranks({{"b", 1, -1, 1}, {"d", 1, -1, 3}}) == Ranks{1, 0});
+  CHECK(group_ranks({{"c", 1, -1, 2}, {"d", 1, -1, 3}}) == Ranks{0, 1});
+}
+
+TEST_CASE("two nodes that had the same rank don't collide") {
+  CHECK(group_ranks({{"a", 1, -1, 0}, {"b", 1, -1, 0}}) == Ranks{0, 1});
+}
+
+TEST_CASE("agents of one host are neighbours") {
+  CHECK(group_ranks({{"a"}, {"b"}, {"a"}, {"b"}}) == Ranks{0, 2, 1, 3});
+}
+
+TEST_CASE("agents of a host join the one of them that has a given rank") {
+  CHECK(group_ranks({{"a"}, {"b"}, {"a", 1, 2}}) == Ranks{1, 0, 2});
+  CHECK(group_ranks({{"b"}, {"a"}, {"c"}, {"a", 1, 1}}) == Ranks{2, 0, 3, 1});
+}
+
+TEST_CASE("any wishes give every node a rank of its own, and hosts without given ranks stay together") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 5000; ++round) {
+    std::vector<RankRequest> nodes(1 + random() % 9);
+    std::vector<int> node_ranks(12);
+    for (int i = 0; i < 12; ++i) node_ranks[static_cast<std::size_t>(i)] = i;
+    std::shuffle(node_ranks.begin(), node_ranks.end(), random);
+    const bool given = round % 2 == 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      nodes[i].host = std::string(1, static_cast<char>('a' + random() % 4));
+      nodes[i].nproc = 1 + static_cast<int>(random() % 3);
+      if (given && random() % 3 == 0) nodes[i].node_rank = node_ranks[i];
+      if (random() % 2 == 0) nodes[i].previous_rank = static_cast<int>(random() % 12);
+    }
+    const std::vector<Rank> ranks = assign_ranks(nodes);
+    std::vector<int> node_at(nodes.size(), -1);
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      node_at.at(static_cast<std::size_t>(ranks[i].group_rank)) = static_cast<int>(i);
+    int first = 0;
+    std::map<std::string, int> last;
+    for (int slot = 0; slot < static_cast<int>(nodes.size()); ++slot) {
+      const int node = node_at[static_cast<std::size_t>(slot)];
+      REQUIRE(node >= 0);
+      const RankRequest& request = nodes[static_cast<std::size_t>(node)];
+      CHECK(ranks[static_cast<std::size_t>(node)].first_rank == first);
+      first += request.nproc;
+      if (!given && last.contains(request.host)) CHECK(last[request.host] == slot - 1);
+      last[request.host] = slot;
+    }
+  }
+}
+
+}  // namespace dtrun::rendezvous

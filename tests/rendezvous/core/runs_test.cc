@@ -1,0 +1,121 @@
+#include "rendezvous/core/runs.h"
+
+#include <doctest/doctest.h>
+
+namespace dtrun::rendezvous {
+namespace {
+
+Event joins(ConnectionId from, const std::string& run, const std::string& id, std::int64_t generation = 0) {
+  Join join;
+  join.run_id = run;
+  join.member_id = id;
+  join.host = "h";
+  join.address = "10.0.0.1";
+  return {from, generation, join};
+}
+
+template <typename Body>
+const Body* heard(const std::vector<Action>& actions, ConnectionId to) {
+  for (const Action& action : actions)
+    if (const auto* body = std::get_if<Body>(&action.body); body != nullptr && action.to == to) return body;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("runs do not see each other, and one that is over makes room for the next of its name") {
+  Runs runs(true);
+  CHECK(heard<Assignment>(runs.step(joins(1, "r1", "a"), 0), 1));
+  CHECK(heard<Assignment>(runs.step(joins(2, "r2", "b"), 0), 2));
+  CHECK(runs.members() == 2);
+  const auto end = runs.step({1, 1, Finished{}}, 10);
+  CHECK(heard<JobEnd>(end, 1));
+  CHECK_FALSE(heard<JobEnd>(end, 2));
+  runs.step({1, 1, Leave{}}, 11);
+  CHECK(runs.take_forgotten() == std::vector<std::string>{"r1"});
+  CHECK(runs.states().size() == 1);
+  const auto again = runs.step(joins(3, "r1", "c"), 20);
+  REQUIRE(heard<Assignment>(again, 3));
+  CHECK(heard<Assignment>(again, 3)->membership->generation == 1);
+}
+
+TEST_CASE("a member of a forgotten run that comes late hears how it ended, and does not begin it again") {
+  Runs runs(true);
+  runs.step(joins(1, "r", "a"), 0);
+  runs.step({1, 1, Finished{}}, 10);
+  runs.step({1, 0, StreamBroken{}}, 11);
+  runs.step({0, 0, Tick{}}, 1000);
+  REQUIRE(runs.states().empty());
+  const auto late = runs.step(joins(2, "r", "a", 1), 2000);
+  REQUIRE(heard<JobEnd>(late, 2));
+  CHECK(heard<JobEnd>(late, 2)->result->exit_code == 0);
+  CHECK(runs.states().empty());
+}
+
+TEST_CASE("the ends of runs are kept for the last 20,000 members, and forgotten oldest first") {
+  constexpr ConnectionId kKept = 20000;
+  Runs runs(true);
+  const auto end_of = [&](ConnectionId number) {
+    const std::string name = std::to_string(number);
+    runs.step(joins(number, "run-" + name, "member-" + name), 0);
+    runs.step({number, 1, Finished{}}, 0);
+    runs.step({number, 1, Leave{}}, 0);
+  };
+  for (ConnectionId number = 1; number <= kKept; ++number) end_of(number);
+  REQUIRE(runs.states().empty());
+  CHECK(heard<JobEnd>(runs.step(joins(kKept + 11, "run-1", "member-1", 1), 1), kKept + 11));
+  end_of(kKept + 1);
+  CHECK(heard<JobEnd>(runs.step(joins(kKept + 12, "run-2", "member-2", 1), 1), kKept + 12));
+  const auto forgotten = runs.step(joins(kKept + 13, "run-1", "member-1", 1), 1);
+  CHECK_FALSE(heard<JobEnd>(forgotten, kKept + 13));
+  CHECK(heard<Assignment>(forgotten, kKept + 13));  // nobody knows that run any more: it begins anew
+}
+
+TEST_CASE("who comes for the next run while others still leave the last one begins it once they have") {
+  Runs runs(true);
+  runs.step(joins(1, "r", "a"), 0);
+  runs.step({1, 1, Finished{}}, 10);
+  REQUIRE(runs.states().at("r").phase == Phase::kOver);
+  CHECK(runs.step(joins(2, "r", "gives up"), 11).empty());
+  CHECK(runs.step(joins(3, "r", "b"), 11).empty());
+  CHECK(runs.step({2, 0, StreamBroken{}}, 12).empty());
+  const auto left = runs.step({1, 1, Leave{}}, 13);
+  REQUIRE(heard<Assignment>(left, 3));
+  CHECK(heard<Assignment>(left, 3)->membership->generation == 1);
+  CHECK(left.front().to == 3);
+  CHECK(runs.take_forgotten() == std::vector<std::string>{"r"});
+  CHECK(runs.members() == 1);
+  CHECK(heard<JobEnd>(runs.step({3, 1, Finished{}}, 20), 3));
+}
+
+TEST_CASE("a coordinator that ends with its run answers nobody who comes for the next one") {
+  Runs runs(false);
+  runs.step(joins(1, "r", "a"), 0);
+  runs.step({1, 1, Finished{}}, 10);
+  CHECK(runs.step(joins(2, "r", "b"), 11).empty());
+  CHECK(runs.step(joins(3, "r2", "c"), 11).empty());
+  CHECK(runs.members() == 1);
+  // Whoever ran in a generation has not come for another run.
+  CHECK(heard<Rejected>(runs.step(joins(4, "r", "d", 1), 11), 4));
+}
+
+TEST_CASE("a coordinator that an agent hosts serves one run and says so to others") {
+  Runs runs(false);
+  runs.step(joins(1, "r1", "a"), 0);
+  const auto other = runs.step(joins(2, "r2", "b"), 0);
+  REQUIRE(heard<Rejected>(other, 2));
+  CHECK(heard<Rejected>(other, 2)->reason == Rejected::kOtherRun);
+}
+
+TEST_CASE("every run's timers fire, the earliest is the next deadline") {
+  Runs runs(true);
+  runs.step(joins(1, "r1", "a"), 0);
+  runs.step(joins(2, "r2", "b"), 500);
+  CHECK(runs.next_deadline() == 14800);  // listens for a moment before it gives the first one up
+  CHECK(runs.step({0, 0, Tick{}}, 14800).empty());
+  CHECK(runs.next_deadline() == 15000);
+  CHECK(heard<Close>(runs.step({0, 0, Tick{}}, 15000), 1));
+  CHECK(runs.next_deadline() == 15300);
+}
+
+}  // namespace dtrun::rendezvous

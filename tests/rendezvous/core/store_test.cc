@@ -1,0 +1,122 @@
+#include "rendezvous/core/store.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+namespace dtrun::rendezvous {
+
+using Store = KeyValueStore;
+
+TEST_CASE("what was set is read, until it is deleted") {
+  Store store;
+  CHECK_FALSE(store.get("k"));
+  store.set("k", "v");
+  CHECK(store.get("k") == "v");
+  store.set("k", "");
+  CHECK(store.get("k") == "");
+  CHECK(store.erase("k", false) == 1);
+  CHECK(store.erase("k", false) == 0);
+  CHECK_FALSE(store.get("k"));
+}
+
+TEST_CASE("everyone who waits for a key gets its value, once") {
+  Store store;
+  store.wait(1, "k", 100);
+  store.wait(2, "k", 200);
+  store.wait(3, "other", 300);
+  CHECK(store.take_answers(0).empty());
+  store.set("k", "v");
+  const auto answers = store.take_answers(0);
+  REQUIRE(answers.size() == 2);
+  CHECK(answers[0].value == "v");
+  CHECK(answers[1].waiter == 2);
+  CHECK(store.take_answers(250).empty());
+  CHECK(store.next_deadline() == 300);
+}
+
+TEST_CASE("a waiter gets the value that was set, even if it is deleted before it is told") {
+  Store store;
+  store.wait(1, "k", 100);
+  store.set("k", "v");
+  store.erase("k", false);
+  const auto answers = store.take_answers(0);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].value == "v");
+}
+
+TEST_CASE("a waiter is told when its time is up") {
+  Store store;
+  store.wait(1, "k", 100);
+  CHECK(store.next_deadline() == 100);
+  CHECK(store.take_answers(99).empty());
+  const auto answers = store.take_answers(100);
+  REQUIRE(answers.size() == 1);
+  CHECK_FALSE(answers[0].value);
+  CHECK(store.next_deadline() == Store::kNever);
+  store.set("k", "v");
+  CHECK(store.take_answers(200).empty());
+}
+
+TEST_CASE("waiting for a key that is there is answered at once") {
+  Store store;
+  store.set("k", "v");
+  store.wait(1, "k", 100);
+  CHECK(store.take_answers(0).size() == 1);
+}
+
+TEST_CASE("a cancelled waiter hears nothing") {
+  Store store;
+  store.wait(1, "k", 100);
+  store.wait(2, "k", 100);
+  store.cancel(1);
+  store.set("k", "v");
+  store.cancel(2);
+  CHECK(store.take_answers(1000).empty());
+  store.cancel(3);
+}
+
+TEST_CASE("add counts from nothing, counts down, wraps around, and refuses what is no number") {
+  Store store;
+  CHECK(store.add("n", 5).value == 5);
+  CHECK(store.add("n", -7).value == -2);
+  CHECK(store.get("n") == "-2");
+  store.set("n", std::to_string(std::numeric_limits<std::int64_t>::max()));
+  CHECK(store.add("n", 1).value == std::numeric_limits<std::int64_t>::min());
+  for (const char* text : {"", "x", "1x", " 1", "99999999999999999999"}) {
+    store.set("n", text);
+    CHECK_FALSE(store.add("n", 1).ok);
+    CHECK(store.get("n") == text);
+  }
+}
+
+TEST_CASE("add answers those who wait for the counter") {
+  Store store;
+  store.wait(1, "n", 100);
+  store.add("n", 3);
+  const auto answers = store.take_answers(0);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].value == "3");
+}
+
+TEST_CASE("compare-and-set lets one of two win and tells the other who did") {
+  Store store;
+  CHECK(store.compare_and_set("leader", "", "a").swapped);
+  const auto loser = store.compare_and_set("leader", "", "b");
+  CHECK_FALSE(loser.swapped);
+  CHECK(loser.value == "a");
+  CHECK(store.compare_and_set("leader", "a", "b").value == "b");
+  CHECK_FALSE(store.compare_and_set("unset", "x", "y").swapped);
+  CHECK_FALSE(store.get("unset"));
+}
+
+TEST_CASE("deleting a prefix takes every key under it and no other") {
+  Store store;
+  for (const char* key : {"g1/a", "g1/b", "g10/a", "g1", "g2/a"}) store.set(key, "v");
+  CHECK(store.erase("g1/", true) == 2);
+  CHECK(store.get("g10/a"));
+  CHECK(store.get("g1"));
+  CHECK(store.erase("", true) == 3);
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,114 @@
+// A file that cannot grow: RLIMIT_FSIZE does to each file what a full disk does to all of them.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/support/temporary.h"
+#include "tests/worker/checkpoint/network_example.h"
+#include "worker/base/error.h"
+#include "worker/metrics/metrics.h"
+
+namespace dtrun::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+// While it lives, no file of this process grows beyond `bytes`.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    const rlimit limit{bytes, before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+template <typename Action>
+std::string config_error(Action action) {
+  try {
+    action();
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitConfig);
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+int entries(const fs::path& directory) {
+  return static_cast<int>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
+}
+
+TEST_CASE(
+    "a checkpoint that cannot be written in full leaves the older ones as they were, and nothing else") {
+  const TemporaryDirectory output;
+  const Network network = example_network();
+  save_checkpoint(output.path(), network, example_state(100), 1);
+  for (rlim_t limit : {0, 10, 300, 400}) {
+    const SmallFiles small(limit);
+    const std::string message =
+        config_error([&] { save_checkpoint(output.path(), network, example_state(200), 1); });
+    CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
+  }
+  CHECK(entries(output.path() / "checkpoints") == 1);
+  CHECK(same(*load_newest(output.path(), network, nullptr), example_state(100)));
+}
+
+TEST_CASE("a checkpoint that failed in the background is told of without another one being saved") {
+  const TemporaryDirectory output;
+  const auto saver = make_background_saver(output.path(), example_network(), 1);
+  saver->check();
+  const SmallFiles small(10);
+  saver->save(example_state(100));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::string message;
+  while (message.empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    try {
+      saver->check();
+    } catch (const WorkerError& error) {
+      message = error.what();
+    }
+  }
+  CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
+  saver->wait();  // told once
+}
+
+TEST_CASE("a model that cannot be written in full leaves the older one as it was") {
+  const TemporaryDirectory output;
+  const Network network = example_network();
+  const fs::path path = save_model(output.path(), network, example_state(1).parameters);
+  const std::string before = read_text(path);
+  {
+    const SmallFiles small(100);
+    CHECK(contains(config_error([&] { save_model(output.path(), network, example_state(2).parameters); }),
+                   "cannot write"));
+  }
+  CHECK(read_text(path) == before);
+  CHECK(entries(output.path()) == 1);
+}
+
+TEST_CASE("metrics that cannot be written are an error, and a torn line goes away at the next start") {
+  const TemporaryDirectory output;
+  {
+    const auto metrics = open_metrics(output.path(), 0);
+    metrics->write(EvalMetrics{1, 0.5, 0.9});
+    const SmallFiles small(fs::file_size(output.path() / "metrics.jsonl") + 10);
+    CHECK(contains(config_error([&] { metrics->write(EvalMetrics{2, 0.4, 0.9}); }), "cannot write"));
+  }
+  const std::string torn = read_text(output.path() / "metrics.jsonl");
+  CHECK(torn.back() != '\n');
+  open_metrics(output.path(), 10);
+  CHECK(read_text(output.path() / "metrics.jsonl") == torn.substr(0, torn.find('\n') + 1));
+}
+
+}  // namespace
+}  // namespace dtrun::worker

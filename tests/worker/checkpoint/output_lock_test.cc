@@ -1,0 +1,72 @@
+#include "worker/checkpoint/output_lock.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "tests/support/temporary.h"
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST_CASE("an output directory has one writer, and the second one is told who that is") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path output = directory.path() / "runs" / "one";
+  std::optional<OutputLock> first;
+  first.emplace(output, milliseconds(0));
+  try {
+    const OutputLock second(output, milliseconds(120));
+    FAIL("two writers");
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitConfig);
+    CHECK(contains(error.what(), output.string() + " is in use by another run (process " +
+                                     std::to_string(getpid()) + " on "));
+  }
+  first.reset();
+  const OutputLock third(output, milliseconds(0));
+}
+
+TEST_CASE("a writer that dies without a word leaves no lock behind") {
+  const TemporaryDirectory directory;
+  const pid_t child = fork();
+  if (child == 0) {
+    const OutputLock lock(directory.path(), milliseconds(0));
+    _exit(0);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  const OutputLock lock(directory.path(), milliseconds(0));
+}
+
+TEST_CASE("the signature tells one directory from another, also where locks end at the node") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path here = directory.path() / "here", there = directory.path() / "there";
+  const OutputLock lock(here, milliseconds(0));
+  CHECK(lock.held());
+  CHECK(lock_signature(here) == lock.signature());
+  CHECK(lock_signature(there).empty());
+  CHECK(OutputLock(there, milliseconds(0)).signature() != lock.signature());
+  CHECK(lock_signature(there) != lock.signature());
+  CHECK(lock.signature().size() < kMaxLockSignature);
+}
+
+TEST_CASE("a directory that cannot be written is a config error that names it") {
+  const TemporaryDirectory directory;
+  write_text(directory.path() / "file", "x");
+  try {
+    const OutputLock lock(directory.path() / "file", milliseconds(0));
+    FAIL("locked a file's inside");
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitConfig);
+    CHECK(contains(error.what(), (directory.path() / "file").string()));
+  }
+}
+
+}  // namespace
+}  // namespace dtrun::worker

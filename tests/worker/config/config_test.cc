@@ -1,0 +1,373 @@
+#include "worker/config/config.h"
+
+#include <doctest/doctest.h>
+#include <regex.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary.h"
+#include "worker/config/options.h"
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json smallest() {
+  return {{"output_dir", "runs/x"},
+          {"model", {{"type", "convnet"}}},
+          {"data", {{"type", "fashion_mnist"}, {"path", "/data"}}}};
+}
+
+// The smallest config with a `train` of this text.
+std::string with_train(const std::string& train) {
+  std::string text = smallest().dump();
+  text.pop_back();
+  return text + ", \"train\": " + train + "}";
+}
+
+Result<JobConfig> parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse_config(text, "c.json", overrides);
+}
+
+std::string fault_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const auto result = parse(text, overrides);
+  if (result.ok()) return "accepted";
+  CHECK(result.status().exit_code() == kExitConfig);
+  return result.status().message();
+}
+
+JobConfig good(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const auto result = parse(text, overrides);
+  REQUIRE_MESSAGE(result.ok(), result.status().message());
+  return result.value();
+}
+
+TEST_CASE("the smallest config gets every default") {
+  const JobConfig config = good(smallest().dump());
+  CHECK(config.output_dir == "runs/x");
+  CHECK(config.train.global_batch_size == 128);
+  CHECK(config.train.optim == "sgd");
+  CHECK(config.train.resume_from_checkpoint == "auto");
+  CHECK_FALSE(config.launch.nproc_per_node.has_value());
+}
+
+TEST_CASE("each fault names its place, what was found and what is allowed") {
+  struct Case {
+    const char* train;
+    const char* fault;
+  };
+  const Case cases[] = {
+      {R"({"micro_batch_size": 48})",
+       "c.json: /train/micro_batch_size: 48 does not divide global_batch_size 128 (allowed: a divisor, e.g. "
+       "32 or 64)"},
+      {R"({"num_train_epochs": 0})",
+       "c.json: /train/num_train_epochs: 0 is out of range (allowed: 1 to 1000000)"},
+      {R"({"max_steps": 0})",
+       "c.json: /train/max_steps: 0 is out of range (allowed: -1, or 1 to 1000000000000)"},
+      {R"({"seed": -1})", "c.json: /train/seed: -1 is out of range (allowed: 0 or more)"},
+      {R"({"seed": 18446744073709551616})",
+       "c.json: /train/seed: 1.8446744073709552e+19 is out of an integer's range (allowed: 0 or more)"},
+      {R"({"num_train_epochs": 3.0})",
+       "c.json: /train/num_train_epochs: found 3.0, wanted an integer: write 3 (allowed: 1 to 1000000)"},
+      {R"({"num_train_epochs": "3"})",
+       "c.json: /train/num_train_epochs: found \"3\" (a string), wanted an integer (allowed: 1 to 1000000)"},
+      {R"({"learning_rate": -0.1})",
+       "c.json: /train/learning_rate: -0.1 is out of range (allowed: more than 0, at most 1000000)"},
+      {R"({"momentum": 1})", "c.json: /train/momentum: 1 is out of range (allowed: 0 or more, less than 1)"},
+      {R"({"optim": "adam"})",
+       "c.json: /train/optim: \"adam\" is not known (allowed: \"sgd\" or \"adamw\"); did you mean "
+       "\"adamw\"?"},
+      {R"({"optim": null})",
+       "c.json: /train/optim: found null, wanted a string (allowed: \"sgd\" or \"adamw\")"},
+      {R"({"bf16": true})",
+       "c.json: /train/bf16: true is not available: the CPU backend computes in fp32; leave it out or set it "
+       "to false"},
+      {R"({"learnin_rate": 1})", "c.json: /train/learnin_rate: unknown key; did you mean \"learning_rate\"?"},
+      {R"({"per_device_train_batch_size": 8})",
+       "c.json: /train/per_device_train_batch_size: unknown key; global_batch_size counts the samples of a "
+       "step over "
+       "all workers"},
+      {R"({"output_dir": "x"})", "c.json: /train/output_dir: unknown key; did you mean /output_dir?"},
+      {R"({"seed": 1, "seed": 2})", "c.json: /train/seed: given twice; keep one"},
+      {R"(5)", "c.json: /train: found 5 (an integer), wanted an object"},
+      {R"({"warmup_steps": 5})",
+       "c.json: /train/warmup_steps: 5 has no effect with lr_scheduler_type \"constant\" (use "
+       "\"constant_with_warmup\", \"linear\" or \"cosine\")"},
+      {R"({"resume_from_checkpoint": 1})",
+       "c.json: /train/resume_from_checkpoint: found 1 (an integer), wanted a string (allowed: \"auto\", "
+       "\"none\" or a "
+       "checkpoint's directory)"},
+  };
+  for (const Case& c : cases) CHECK(fault_of(with_train(c.train)) == c.fault);
+}
+
+TEST_CASE("text that is not JSON is refused with line and column") {
+  CHECK(contains(fault_of("{\n  \"a\": NaN }"), "c.json: line 2, column 8: syntax error"));
+  CHECK(contains(fault_of("{\n  \"a\": 1e999 }"), "line 2, column 12: number overflow"));
+  CHECK(contains(fault_of("{ \"a\": \"\xff\" }"), "ill-formed UTF-8"));
+  CHECK(contains(fault_of(""), "c.json: is empty, wanted JSON"));
+  CHECK(contains(fault_of(" \n"), "c.json: is empty, wanted JSON"));
+  CHECK(contains(fault_of("[1]"), "c.json: found [1] (a list), wanted an object"));
+  CHECK(contains(fault_of("{} {}"), "line 1, column 4"));
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "{\"a\":";
+  CHECK(contains(fault_of(deep), "is nested more than 32 levels deep"));
+  CHECK(contains(fault_of(std::string(2 << 20, ' ')), "a job config has at most 1048576"));
+}
+
+TEST_CASE("all faults of a file are told at once, one a line") {
+  const std::string faults =
+      fault_of(R"({"train": {"seed": -1, "optm": "sgd"}, "launch": {"nproc_per_node": 0}})");
+  CHECK(std::count(faults.begin(), faults.end(), '\n') == 6);
+  for (const char* pointer :
+       {"/train/seed", "/train/optm", "/launch/nproc_per_node", "/output_dir: is missing",
+        "/model/type: is missing", "/data/type: is missing", "/data/path: is missing"}) {
+    CHECK_MESSAGE(contains(faults, pointer), faults);
+  }
+}
+
+TEST_CASE(
+    "options that contradict each other are told beside other faults, unless one of them is wrong itself") {
+  const std::string faults = fault_of(with_train(R"({"micro_batch_size": 48, "seed": -1})"));
+  CHECK(contains(faults, "/train/micro_batch_size: 48 does not divide global_batch_size 128"));
+  CHECK(contains(faults, "/train/seed: -1 is out of range"));
+  CHECK_FALSE(
+      contains(fault_of(with_train(R"({"micro_batch_size": 48, "global_batch_size": 0})")), "divide"));
+}
+
+TEST_CASE("a message never carries control characters or broken UTF-8 of the input") {
+  const std::string fault = fault_of(R"({"a\u001b[31m": 1})");
+  CHECK(contains(fault, "/a\\x1b[31m: unknown key"));
+  CHECK(contains(fault_of(smallest().dump(), {"output_dir=\xff"}),
+                 "override output_dir=\\xff: the value has control"));
+}
+
+TEST_CASE("launch options take numbers and words") {
+  Json json = smallest();
+  json["launch"] = {{"nproc_per_node", 2}, {"nnodes", "1:4"}, {"max_restarts", 3}, {"lanes", "auto"}};
+  const JobConfig config = good(json.dump());
+  CHECK(config.launch.nproc_per_node == "2");
+  CHECK(config.launch.nnodes == "1:4");
+  CHECK(config.launch.max_restarts == 3);
+  CHECK(config.launch.lanes == "auto");
+  json["launch"]["nnodes"] = "4:1";
+  CHECK(contains(fault_of(json.dump()),
+                 "/launch/nnodes: \"4:1\" is not understood (allowed: a number of nodes"));
+}
+
+TEST_CASE("true and false of resume_from_checkpoint mean auto and none, as in Hugging Face") {
+  CHECK(good(with_train(R"({"resume_from_checkpoint": true})")).train.resume_from_checkpoint == "auto");
+  CHECK(good(with_train(R"({"resume_from_checkpoint": false})")).train.resume_from_checkpoint == "none");
+  CHECK(good(with_train(R"({"resume_from_checkpoint": "a/b"})")).train.resume_from_checkpoint == "a/b");
+  CHECK(good(smallest().dump(), {"train.resume_from_checkpoint=false"}).train.resume_from_checkpoint ==
+        "none");
+}
+
+TEST_CASE("overrides win over the file and over earlier ones") {
+  const JobConfig config = good(with_train(R"({"max_steps": 5})"),
+                                {"train.max_steps=6", "train.max_steps=7", "train.optim=adamw",
+                                 "output_dir=2024", "data.path=/a=b", "launch.nproc_per_node=3"});
+  CHECK(config.train.max_steps == 7);
+  CHECK(config.train.optim == "adamw");
+  CHECK(config.output_dir == "2024");
+  CHECK(config.data.path == "/a=b");
+  CHECK(config.launch.nproc_per_node == "3");
+}
+
+TEST_CASE("a wrong override is named as such, with the nearest option") {
+  const std::string text = smallest().dump();
+  CHECK(fault_of(text, {"train.max_step=1"}) ==
+        "override train.max_step=1: there is no option train.max_step; did you mean train.max_steps?");
+  CHECK(contains(fault_of(text, {"seed=1"}), "did you mean train.seed?"));
+  CHECK(contains(fault_of(text, {"train.lr=1"}), "; use learning_rate"));
+  CHECK(contains(fault_of(text, {"train={}"}),
+                 ": it is a section; name an entry of it, as in train.num_train"));
+  CHECK(contains(fault_of(text, {"train.seed"}), "not of the form key=value"));
+  CHECK(contains(fault_of(text, {"=3"}), "not of the form key=value"));
+  CHECK(fault_of(text, {"train.seed=x"}) ==
+        "override train.seed=x: /train/seed: found \"x\" (a string), wanted an integer (allowed: 0 or more)");
+}
+
+TEST_CASE("the canonical text reads back to itself, and leaves launch out") {
+  Json json = smallest();
+  json["train"] = {{"seed", UINT64_MAX}, {"learning_rate", 0.1}, {"weight_decay", -0.0}, {"max_steps", 7}};
+  json["launch"] = {{"nproc_per_node", 2}};
+  const std::string text = to_canonical_json(good(json.dump()));
+  CHECK(to_canonical_json(good(text)) == text);
+  CHECK(contains(text, "\"seed\": 18446744073709551615"));
+  CHECK(contains(text, "\"learning_rate\": 0.1,"));
+  CHECK_FALSE(contains(text, "launch"));
+  CHECK_FALSE(contains(text, "-0.0"));
+}
+
+TEST_CASE("configs that differ only in spelling have equal canonical texts") {
+  const std::string a = to_canonical_json(good(with_train(R"({"learning_rate": 1e-2, "seed": 42})")));
+  const std::string b = to_canonical_json(good(with_train(R"({"seed":42,"learning_rate":0.010})")));
+  CHECK(a == b);
+}
+
+TEST_CASE("the first difference of two canonical texts is named") {
+  const std::string a = to_canonical_json(good(with_train(R"({"seed": 42})")));
+  const std::string b = to_canonical_json(good(with_train(R"({"seed": 43, "logging_steps": 1})")));
+  CHECK(first_difference(a, a) == "");
+  CHECK(first_difference(a, b) == "/train/seed: 42 here, 43 there");
+  CHECK(first_difference(a, "{}") == "/output_dir: \"runs/x\" here, not given there");
+  CHECK(first_difference("{}", a) == "/output_dir: not given here, \"runs/x\" there");
+  CHECK_FALSE(first_difference(a, "no json").empty());
+  CHECK_FALSE(first_difference("", a).empty());
+}
+
+TEST_CASE("every option has a description, and but for those of launch a place in the canonical text") {
+  const std::string text = to_canonical_json(good(smallest().dump()));
+  const Json json = Json::parse(text);
+  for (const Option& option : config_options()) {
+    CAPTURE(option.pointer);
+    CHECK_FALSE(option.description.empty());
+    if (group_of(option) != "launch") CHECK(json.contains(Json::json_pointer(std::string(option.pointer))));
+  }
+}
+
+// A numeric option's values on its bounds, and the nearest ones beyond.
+struct Bounds {
+  const char* option;
+  std::vector<const char*> accepted, refused;
+  std::vector<std::string> with = {};  // what other options must be for it
+};
+
+const std::vector<Bounds>& bounds() {
+  const std::vector<const char*> fraction = {"0", "0.9999999999999999"}, no_fraction = {"-5e-324", "1"};
+  const std::vector<const char*> steps = {"0", "1000000000000"}, no_steps = {"-1", "1000000000001"};
+  static const std::vector<Bounds> all = {
+      {"train.num_train_epochs", {"1", "1000000"}, {"0", "1000001"}},
+      {"train.max_steps", {"-1", "1", "1000000000000"}, {"-2", "0", "1000000000001"}},
+      {"train.global_batch_size", {"1", "1048576"}, {"0", "1048577"}, {"train.micro_batch_size=1"}},
+      {"train.micro_batch_size", {"1", "1048576"}, {"0", "1048577"}, {"train.global_batch_size=1048576"}},
+      {"train.learning_rate", {"5e-324", "1e6"}, {"0", "0.0", "-0.0", "-1", "1000000.0000000001"}},
+      {"train.momentum", fraction, no_fraction},
+      {"train.adam_beta1", fraction, no_fraction},
+      {"train.adam_beta2", fraction, no_fraction},
+      {"train.adam_epsilon", {"5e-324", "1"}, {"0", "1.0000000000000002"}},
+      {"train.weight_decay", {"0", "1e6"}, {"-5e-324", "1000000.0000000001"}},
+      {"train.max_grad_norm", {"0", "1e30"}, {"-5e-324", "1.0000000000000002e30"}},
+      {"train.warmup_steps", steps, no_steps, {"train.lr_scheduler_type=linear"}},
+      {"train.seed", {"0", "18446744073709551615"}, {"-1", "18446744073709551616"}},
+      {"train.logging_steps", {"1", "1000000000000"}, {"0", "1000000000001"}},
+      {"train.eval_steps", steps, no_steps},
+      {"train.save_steps", steps, no_steps},
+      {"train.save_total_limit", {"0", "1000000"}, {"-1", "1000001"}},
+      {"launch.nproc_per_node", {"1", "999999"}, {"0", "1000000"}},
+      {"launch.nnodes", {"1", "999999", "1:1", "7:7"}, {"0", "1000000", "0:1", "8:7", "1:1000000"}},
+      {"launch.max_restarts", {"0", "1000000"}, {"-1", "1000001"}},
+      {"launch.lanes", {"1", "999999"}, {"0", "1000000"}},
+  };
+  return all;
+}
+
+TEST_CASE("a number on either bound of its option is taken if the bound is, and one beyond never is") {
+  const std::string text = smallest().dump();
+  for (const Bounds& b : bounds()) {
+    auto with = [&](const char* value) {
+      std::vector<std::string> overrides = b.with;
+      overrides.push_back(std::string(b.option) + "=" + value);
+      return overrides;
+    };
+    for (const char* value : b.accepted) {
+      CAPTURE(with(value).back());
+      CHECK(fault_of(text, with(value)) == "accepted");
+    }
+    for (const char* value : b.refused) {
+      const std::string fault = fault_of(text, with(value));
+      CHECK_MESSAGE(fault.starts_with("override " + with(value).back() + ": /"), fault);
+      CHECK_MESSAGE((contains(fault, " is out of ") || contains(fault, " is not understood")), fault);
+    }
+  }
+}
+
+TEST_CASE("no option that takes a number is missing among the bounds") {
+  for (const Option& option : config_options()) {
+    JobConfig config;
+    const FieldRef field = option.field(config);
+    const bool word = std::holds_alternative<std::string*>(field) || std::holds_alternative<bool*>(field) ||
+                      (std::holds_alternative<std::optional<std::string>*>(field) && !option.integer_too);
+    const std::string name = std::string(group_of(option)) + "." + std::string(name_of(option));
+    CAPTURE(name);
+    CHECK(word != std::ranges::any_of(bounds(), [&](const Bounds& b) { return b.option == name; }));
+  }
+}
+
+TEST_CASE("a config of the largest length is read, one byte more is not") {
+  std::string text = smallest().dump();
+  text.resize(kLargestConfig, ' ');
+  CHECK(fault_of(text) == "accepted");
+  CHECK(contains(fault_of(text + " "), "too long: a job config has at most 1048576 bytes"));
+}
+
+TEST_CASE("32 levels are read, the 33rd is not") {
+  auto nested = [](int levels) {
+    return R"({"output_dir": )" + std::string(levels - 1, '[') + std::string(levels - 1, ']') + "}";
+  };
+  CHECK(contains(fault_of(nested(kMaxJsonDepth)), "/output_dir: found [[[["));
+  CHECK(contains(fault_of(nested(kMaxJsonDepth + 1)), "is nested more than 32 levels deep"));
+}
+
+TEST_CASE("twenty faults are told in full, of more only how many") {
+  auto faults = [](int count) {
+    Json json = smallest();
+    for (int i = 0; i < count; ++i) json["unknown" + std::to_string(i)] = 1;
+    return fault_of(json.dump());
+  };
+  const std::string twenty = faults(20), more = faults(22);
+  CHECK(std::ranges::count(twenty, '\n') == 19);
+  CHECK(contains(twenty, "unknown19"));
+  CHECK(std::ranges::count(more, '\n') == 20);
+  CHECK_MESSAGE(more.ends_with("\nc.json: and 2 more"), more);
+}
+
+TEST_CASE("a value of 60 characters is shown whole in a message, a longer one is cut there") {
+  auto fault_at_list = [](std::size_t length) {  // of the list as it is written
+    return fault_of(smallest().dump(), {"train.seed=[\"" + std::string(length - 4, 'x') + "\"]"});
+  };
+  CHECK(contains(fault_at_list(60), "found [\"" + std::string(56, 'x') + "\"] (a list)"));
+  CHECK(contains(fault_at_list(61), "found [\"" + std::string(57, 'x') + "\"… (a list)"));
+  const std::string text = fault_of(smallest().dump(), {"model.type=" + std::string(61, 'x')});
+  CHECK_MESSAGE(contains(text, "/model/type: \"" + std::string(60, 'x') + "…\" is not known"), text);
+}
+
+TEST_CASE("a spelling's check and its pattern in the schema agree") {
+  for (const Option& option : config_options()) {
+    if (!option.spelling.accepts) continue;
+    regex_t pattern;
+    REQUIRE(regcomp(&pattern, std::string(option.spelling.pattern).c_str(), REG_EXTENDED | REG_NOSUB) == 0);
+    for (const char* text : {"1", "0", "02", "12", "123456", "1234567", "auto", "cpu", "gpu", "1:4",
+                             "1:", ":1", "", "-1", "1 ", "AUTO"}) {
+      CAPTURE(option.pointer);
+      CAPTURE(text);
+      CHECK(option.spelling.accepts(text) == (regexec(&pattern, text, 0, nullptr, 0) == 0));
+    }
+    regfree(&pattern);
+  }
+}
+
+TEST_CASE("configs/job.schema.json is the schema of this program") {
+  const std::string path = std::string(DTRUN_SOURCE_DIR) + "/configs/job.schema.json";
+  if (getenv("DTRUN_UPDATE_SCHEMA")) write_text(path, config_json_schema());
+  CHECK_MESSAGE(
+      read_text(path) == config_json_schema(),
+      "the table in worker/config/options.cc has changed; run this test with DTRUN_UPDATE_SCHEMA=1");
+}
+
+TEST_CASE("every config in configs/ is valid") {
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(DTRUN_SOURCE_DIR) + "/configs")) {
+    if (entry.path().extension() != ".json" || entry.path().filename() == "job.schema.json") continue;
+    const auto config = parse_config(read_text(entry.path()), entry.path().string(), {});
+    CHECK_MESSAGE(config.ok(), config.status().message());
+    ++seen;
+  }
+  CHECK(seen >= 1);
+}
+
+}  // namespace
+}  // namespace dtrun::worker

@@ -1,0 +1,221 @@
+// The CPU device as the trainer sees it: right, repeatable, and blind to everything but parameters and
+// samples.
+#include "worker/device/cpu/lane.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "tests/worker/model/networks.h"
+#include "tests/worker/model/reference.h"
+#include "worker/base/error.h"
+#include "worker/device/device.h"
+
+using namespace dtrun::worker;
+
+namespace {
+
+struct Outcome {
+  MicrobatchStats stats;
+  std::vector<float> gradient;
+  bool operator==(const Outcome& other) const {  // bitwise
+    return std::memcmp(&stats, &other.stats, sizeof(stats)) == 0 &&
+           gradient.size() == other.gradient.size() &&
+           std::memcmp(gradient.data(), other.gradient.data(), gradient.size() * sizeof(float)) == 0;
+  }
+};
+
+Outcome train(Lane& lane, const Network& network, int samples, const float* x, const std::int32_t* labels) {
+  Outcome outcome;
+  outcome.gradient.assign(network.size,
+                          std::numeric_limits<float>::quiet_NaN());  // each value must be written
+  outcome.stats = lane.train({samples, x, labels}, outcome.gradient, [](int) {});
+  return outcome;
+}
+
+Outcome train(const Network& network, int capacity, const Problem& problem, int samples) {
+  const auto lane = make_cpu_device()->make_lane(network, capacity);
+  lane->load_parameters(problem.parameters);
+  return train(*lane, network, samples, problem.x.data(), problem.labels.data());
+}
+
+reference::Result expected(const Network& network, const Problem& problem, int samples) {
+  const std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
+  return reference::run(network, parameters, std::span(problem.x).first(samples * network.input.size()),
+                        std::span(problem.labels).first(samples));
+}
+
+double largest_error(const Outcome& outcome, const reference::Result& right) {
+  double scale = 0, error = 0;
+  for (std::size_t i = 0; i < right.gradient.size(); ++i) {
+    scale = std::max(scale, std::abs(right.gradient[i]));
+    const double difference = std::abs(outcome.gradient[i] - right.gradient[i]);
+    error = std::isnan(difference) ? difference : std::max(error, difference);
+    if (std::isnan(error)) return error;
+  }
+  return error / scale;
+}
+
+}  // namespace
+
+TEST_CASE("loss, hits and gradient are the reference's for every network and capacity") {
+  for (const NamedNetwork& named : test_networks()) {
+    const Network& network = named.network;
+    for (const int capacity : {1, 5, 16, 20}) {
+      CAPTURE(named.name);
+      CAPTURE(capacity);
+      const Problem problem(network, capacity);
+      const auto right = expected(network, problem, capacity);
+      const Outcome outcome = train(network, capacity, problem, capacity);
+      CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
+      CHECK(outcome.stats.correct == right.correct);
+      CHECK(largest_error(outcome, right) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE(
+    "both ways to run a network agree with the reference at capacities that the device gives to the other") {
+  for (const NamedNetwork& named : test_networks()) {
+    const Network& network = named.network;
+    CAPTURE(named.name);
+    const Problem problem(network, 16);
+    for (const auto make : {make_grouped_graph, make_onednn_graph}) {
+      for (const int rows : {2, 9}) {
+        const auto lane = make_cpu_lane(network, rows, make(network, rows));
+        lane->load_parameters(problem.parameters);
+        const Outcome outcome = train(*lane, network, rows, problem.x.data(), problem.labels.data());
+        const auto right = expected(network, problem, rows);
+        CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
+        CHECK(largest_error(outcome, right) < 1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("the device takes the grouped loops from 6 rows on and oneDNN below, which round differently") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int rows : {5, 6}) {
+    CAPTURE(rows);
+    const Problem problem(network, rows);
+    auto run = [&](std::unique_ptr<CpuGraph> graph) {
+      const auto lane = make_cpu_lane(network, rows, std::move(graph));
+      lane->load_parameters(problem.parameters);
+      return train(*lane, network, rows, problem.x.data(), problem.labels.data());
+    };
+    const Outcome grouped = run(make_grouped_graph(network, rows)),
+                  onednn = run(make_onednn_graph(network, rows));
+    REQUIRE_FALSE(grouped == onednn);
+    CHECK(train(network, rows, problem, rows) == (rows < 6 ? onednn : grouped));
+  }
+}
+
+TEST_CASE("evaluating gives training's loss and hits") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Problem problem(network, 16);
+  const auto lane = make_cpu_device()->make_lane(network, 16);
+  lane->load_parameters(problem.parameters);
+  const Outcome outcome = train(*lane, network, 13, problem.x.data(), problem.labels.data());
+  const MicrobatchStats stats = lane->evaluate({13, problem.x.data(), problem.labels.data()});
+  CHECK(stats.loss == outcome.stats.loss);
+  CHECK(stats.correct == outcome.stats.correct);
+}
+
+TEST_CASE("rows that are not real add nothing, whatever lies in them") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int capacity : {5, 12, 16, 64}) {
+    CAPTURE(capacity);
+    Problem zeros(network, capacity), rubbish(network, capacity);
+    const int samples = capacity * 3 / 5;
+    std::fill(zeros.x.begin() + samples * network.input.size(), zeros.x.end(), 0.0f);
+    std::fill(rubbish.x.begin() + samples * network.input.size(), rubbish.x.end(), NAN);
+    std::fill(rubbish.labels.begin() + samples, rubbish.labels.end(), -1);
+    const Outcome outcome = train(network, capacity, zeros, samples);
+    CHECK(largest_error(outcome, expected(network, zeros, samples)) < 1e-5);
+    CHECK(train(network, capacity, rubbish, samples) == outcome);
+  }
+}
+
+TEST_CASE("a microbatch gives the same bits again, after others, in another lane and from other addresses") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int capacity : {4, 16, 64}) {
+    CAPTURE(capacity);
+    const Problem problem(network, capacity), other(network, capacity, 6);
+    const Outcome first = train(network, capacity, problem, capacity);
+    const auto lane = make_cpu_device()->make_lane(network, capacity);
+    lane->load_parameters(other.parameters);
+    train(*lane, network, capacity, other.x.data(), other.labels.data());
+    lane->load_parameters(problem.parameters);
+    for (const std::size_t shift : {0, 1, 5}) {  // floats
+      std::vector<float> moved(problem.x.size() + shift);
+      std::copy(problem.x.begin(), problem.x.end(), moved.begin() + shift);
+      CHECK(train(*lane, network, capacity, moved.data() + shift, problem.labels.data()) == first);
+    }
+  }
+}
+
+TEST_CASE("lanes in two threads at once give the same bits as one alone") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int capacity : {4, 16}) {
+    const Problem problem(network, capacity);
+    const Outcome alone = train(network, capacity, problem, capacity);
+    std::vector<int> differences(2, 0);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&, t] {
+        const auto lane = make_cpu_device()->make_lane(network, capacity);
+        lane->load_parameters(problem.parameters);
+        for (int run = 0; run < 10; ++run)
+          differences[t] +=
+              !(train(*lane, network, capacity, problem.x.data(), problem.labels.data()) == alone);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(differences == std::vector<int>{0, 0});
+  }
+}
+
+TEST_CASE("a bucket is announced once, in order, when it is final and before the layers in front have run") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int capacity : {4, 16}) {
+    CAPTURE(capacity);
+    const Problem problem(network, capacity);
+    const Outcome whole = train(network, capacity, problem, capacity);
+    const auto lane = make_cpu_device()->make_lane(network, capacity);
+    lane->load_parameters(problem.parameters);
+    std::vector<float> gradient(network.size, -7.0f);
+    int next = 0;
+    lane->train({capacity, problem.x.data(), problem.labels.data()}, gradient, [&](int bucket) {
+      CHECK(bucket == next++);
+      const Bucket& b = network.buckets[bucket];
+      CHECK(
+          std::equal(gradient.begin() + b.begin, gradient.begin() + b.end, whole.gradient.begin() + b.begin));
+      CHECK(std::all_of(gradient.begin(), gradient.begin() + b.begin, [](float v) { return v == -7.0f; }));
+    });
+    CHECK(next == static_cast<int>(network.buckets.size()));
+  }
+}
+
+TEST_CASE("parameters that have become NaN give a loss that is NaN") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  for (const int capacity : {4, 16}) {
+    Problem problem(network, capacity);
+    problem.parameters[3] = NAN;
+    CHECK(std::isnan(train(network, capacity, problem, capacity).stats.loss));
+  }
+}
+
+TEST_CASE("a label that is no class is refused by number") {
+  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  Problem problem(network, 4);
+  problem.labels[2] = 10;
+  CHECK_THROWS_WITH_AS(
+      train(network, 4, problem, 4),
+      "the data has a sample with label 10, but the model has 10 classes, numbered from 0; check "
+      "/data/path",
+      WorkerError);
+}

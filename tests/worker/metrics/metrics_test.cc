@@ -1,0 +1,157 @@
+#include "worker/metrics/metrics.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary.h"
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Metrics {
+  TemporaryDirectory directory;
+
+  std::unique_ptr<MetricsWriter> open(std::int64_t resume_step) {
+    return open_metrics(directory.path() / "out", resume_step);
+  }
+  std::filesystem::path path() const { return directory.path() / "out" / "metrics.jsonl"; }
+  std::vector<Json> lines() const {
+    std::istringstream text(read_text(path()));
+    std::vector<Json> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
+    return lines;
+  }
+  std::string events() const {
+    std::string events;
+    for (const Json& line : lines()) {
+      events += line["event"].get<std::string>() + std::to_string(line["step"].get<int>()) + " ";
+    }
+    return events;
+  }
+};
+
+TEST_CASE("lines have the documented fields in the documented order") {
+  Metrics metrics;
+  metrics.open(0)->write(TrainMetrics{.step = 50,
+                                      .epoch = 0.5,
+                                      .loss = 1.25,
+                                      .learning_rate = 0.01,
+                                      .grad_norm = 2,
+                                      .samples_per_second = 1000,
+                                      .world_size = 2,
+                                      .generation = 3});
+  metrics.open(50)->write(EvalMetrics{50, 0.5, 0.875});
+  metrics.open(50)->write(EndMetrics{50, "abc"});
+  const auto lines = metrics.lines();
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].dump().starts_with(
+      R"({"event":"train","step":50,"epoch":0.5,"loss":1.25,"learning_rate":0.01,"grad_norm":2.0,)"
+      R"("samples_per_second":1000.0,"world_size":2,"generation":3,)"));
+  CHECK(lines[0]["time"].get<double>() > 1.6e9);
+  CHECK(lines[1].dump().starts_with(R"({"event":"eval","step":50,"loss":0.5,"accuracy":0.875)"));
+  CHECK(lines[2].dump().starts_with(R"({"event":"end","step":50,"params_sha256":"abc")"));
+}
+
+TEST_CASE("a loss that is not finite becomes null, so that every line stays JSON") {
+  Metrics metrics;
+  metrics.open(0)->write(TrainMetrics{.step = 1, .loss = std::nan(""), .grad_norm = INFINITY});
+  CHECK(metrics.lines()[0]["loss"].is_null());
+  CHECK(metrics.lines()[0]["grad_norm"].is_null());
+}
+
+TEST_CASE("resuming drops the lines of steps that will be computed again, and an earlier end") {
+  Metrics metrics;
+  {
+    const auto writer = metrics.open(0);
+    for (std::int64_t step : {50, 100, 150}) {
+      writer->write(TrainMetrics{.step = step});
+      writer->write(EvalMetrics{step, 0, 0});
+    }
+    writer->write(EndMetrics{150, ""});
+  }
+  metrics.open(100)->write(TrainMetrics{.step = 150});
+  CHECK(metrics.events() == "train50 eval50 train100 eval100 train150 ");
+  metrics.open(0);
+  CHECK(metrics.events() == "");
+}
+
+TEST_CASE("the step that a run resumes from is evaluated again, but written once") {
+  Metrics metrics;
+  metrics.open(0)->write(EvalMetrics{50, 0.5, 0.9});
+  {
+    const auto writer = metrics.open(50);
+    writer->write(EvalMetrics{50, 0.5, 0.9});
+    writer->write(EvalMetrics{100, 0.4, 0.95});
+  }
+  CHECK(metrics.events() == "eval50 eval100 ");
+  metrics.open(75)->write(EvalMetrics{75, 0.5, 0.9});
+  CHECK(metrics.events() == "eval50 eval75 ");
+}
+
+TEST_CASE("a torn last line and lines that are no objects are dropped, foreign ones kept") {
+  Metrics metrics;
+  metrics.open(0);
+  write_text(metrics.path(), "{\"step\":1}\nnoise\n{\"note\":\"mine\"}\n[1]\n{\"event\":\"train\",\"st");
+  metrics.open(1);
+  CHECK(read_text(metrics.path()) == "{\"step\":1}\n{\"note\":\"mine\"}\n");
+}
+
+TEST_CASE("what somebody else wrote behind the lines that are dropped stays, in its order") {
+  Metrics metrics;
+  metrics.open(0);
+  write_text(
+      metrics.path(),
+      "{\"step\":1}\n{\"step\":2}\n{\"n\":1}\n{\"event\":\"eval\",\"step\":2}\n{\"step\":3}\n{\"n\":2}\n"
+      "{\"step\":4}\n{\"n\":3}\n");
+  CHECK(metrics.open(2)->was_evaluated());
+  const std::string kept =
+      "{\"step\":1}\n{\"step\":2}\n{\"n\":1}\n{\"event\":\"eval\",\"step\":2}\n{\"n\":2}\n{\"n\":3}\n";
+  CHECK(read_text(metrics.path()) == kept);
+  CHECK_FALSE(metrics.open(3)->was_evaluated());
+  CHECK(read_text(metrics.path()) == kept);
+}
+
+TEST_CASE("a line is found wherever it lies and however long it is") {
+  for (const int length : {10, 60000, 65500, 65536, 65537, 200000}) {
+    Metrics metrics;
+    metrics.open(0);
+    const std::string padding(static_cast<std::size_t>(length), 'x');
+    std::string text, kept;
+    for (int step = 1; step <= 9; ++step) {
+      text += R"({"event":"train","step":)" + std::to_string(step) + R"(,"pad":")" + padding + "\"}\n";
+      if (step == 4) kept = text;
+    }
+    write_text(metrics.path(), text + "{\"torn\":\"" + padding);
+    metrics.open(4);
+    CHECK(read_text(metrics.path()) == kept);
+  }
+}
+
+TEST_CASE("what precedes the step from which a run goes on is not even looked at") {
+  Metrics metrics;
+  metrics.open(0);
+  const std::string kept = "dropped if it were read\n{\"step\":5}\n{\"step\":6}\n";
+  write_text(metrics.path(), kept + "{\"step\":7}\n");
+  metrics.open(6);
+  CHECK(read_text(metrics.path()) == kept);
+}
+
+TEST_CASE("a metrics file that cannot be opened is a config error that names it") {
+  Metrics metrics;
+  std::filesystem::create_directories(metrics.path());
+  try {
+    metrics.open(0);
+    FAIL("opened a directory");
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitConfig);
+    CHECK(contains(error.what(), metrics.path().string()));
+  }
+}
+
+}  // namespace
+}  // namespace dtrun::worker

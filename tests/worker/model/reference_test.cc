@@ -1,0 +1,42 @@
+// The reference itself is checked against the definition of a derivative.
+#include "tests/worker/model/reference.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/worker/model/networks.h"
+
+using namespace dtrun::worker;
+
+TEST_CASE("the reference's gradient is the central difference of its loss") {
+  for (const NamedNetwork& named : test_networks()) {
+    const Network& network = named.network;
+    CAPTURE(named.name);
+    const Problem problem(network, 2);
+    std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
+    const auto result = reference::run(network, parameters, problem.x, problem.labels);
+    const std::size_t stride = network.size / 25 + 1;  // some of each parameter; all would take minutes
+    for (std::size_t i = 0; i < network.size; i += stride) {
+      constexpr double kStep = 1e-6;
+      const double value = parameters[i];
+      parameters[i] = value + kStep;
+      const double above = reference::run(network, parameters, problem.x, problem.labels).loss;
+      parameters[i] = value - kStep;
+      const double below = reference::run(network, parameters, problem.x, problem.labels).loss;
+      parameters[i] = value;
+      CAPTURE(i);
+      CHECK((above - below) / (2 * kStep) == doctest::Approx(result.gradient[i]).epsilon(1e-6).scale(1));
+    }
+  }
+}
+
+TEST_CASE("equal classes cost log(classes) a sample") {
+  const Network network = NetworkBuilder({1, 2, 2}, 4).flatten().linear(4, 4).loss();
+  const std::vector<double> parameters(network.size, 0.0);
+  const std::vector<float> x(8, 1.0f);
+  const std::vector<std::int32_t> labels{0, 3};
+  const auto result = reference::run(network, parameters, x, labels);
+  CHECK(result.loss == doctest::Approx(2 * std::log(4.0)));
+  CHECK(result.correct == 1);  // the first of equal outputs counts as the largest
+}

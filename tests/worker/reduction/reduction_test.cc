@@ -1,0 +1,169 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "worker/core/tree.h"
+#include "worker/reduction/accumulator.h"
+
+namespace dtrun::worker {
+namespace {
+
+using Vector = std::vector<float>;
+
+// The definition, written as plainly as possible: the sum of leaves [begin, begin + width) of those that
+// exist.
+Vector recursive_sum(const std::vector<Vector>& leaves, std::size_t begin, std::size_t width) {
+  if (width == 1) return leaves[begin];
+  Vector sum = recursive_sum(leaves, begin, width / 2);
+  if (begin + width / 2 >= leaves.size()) return sum;
+  const Vector right = recursive_sum(leaves, begin + width / 2, width / 2);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + right[i];
+  return sum;
+}
+
+std::vector<Vector> random_leaves(std::mt19937& random, int count, std::size_t size) {
+  // Values of very different magnitude, so that another order of additions almost surely gives other bits.
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::uniform_int_distribution<int> exponent(-12, 12);
+  std::vector<Vector> leaves(count, Vector(size));
+  for (Vector& leaf : leaves) {
+    for (float& value : leaf) value = std::ldexp(mantissa(random), exponent(random));
+  }
+  return leaves;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+// One worker's part: lanes finish (leaf, bucket) in a random order that keeps each leaf's buckets in order.
+struct WorkerSum {
+  WorkerSum(std::size_t size, const std::vector<VectorRange>& buckets)
+      : buckets(buckets),
+        accumulator(size, buckets, [this](int bucket, std::span<const float* const> partials) {
+          std::lock_guard lock(mutex);
+          for (std::size_t i = 0; i < partials.size(); ++i) {
+            const VectorRange range = this->buckets[bucket];
+            std::copy(partials[i] + range.begin, partials[i] + range.end, sums[i].begin() + range.begin);
+          }
+          ++buckets_done;
+        }) {}
+
+  void run(const std::vector<Vector>& leaves, std::int64_t begin, std::int64_t end, int lanes,
+           std::mt19937& random) {
+    accumulator.begin(begin, end, static_cast<std::int64_t>(leaves.size()));
+    sums.assign(accumulator.blocks().size(), Vector(leaves[0].size()));
+    buckets_done = 0;
+    std::vector<std::int64_t> order;
+    for (std::int64_t leaf = begin; leaf < end; ++leaf) order.push_back(leaf);
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::thread> threads;
+    for (int lane = 0; lane < lanes; ++lane) {
+      threads.emplace_back([&, lane] {
+        for (std::size_t i = lane; i < order.size(); i += lanes) {
+          std::ranges::copy(leaves[order[i]], accumulator.take(order[i]));
+          for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+            accumulator.complete(order[i], static_cast<int>(bucket));
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::vector<VectorRange> buckets;
+  std::mutex mutex;
+  std::vector<Vector> sums;  // of accumulator.blocks()
+  std::size_t buckets_done = 0;
+  TreeAccumulator accumulator;
+};
+
+TEST_CASE("blocks of a range tile it with the largest nodes that it covers") {
+  CHECK(blocks_of(0, 8, 8) == std::vector<Block>{{0, 3}});
+  CHECK(blocks_of(2, 5, 8) == std::vector<Block>{{2, 1}, {4, 0}});
+  CHECK(blocks_of(5, 8, 8) == std::vector<Block>{{5, 0}, {6, 1}});
+  CHECK(blocks_of(3, 3, 8).empty());
+}
+
+TEST_CASE("absent leaves count as complete, so the right edge is taken whole") {
+  CHECK(blocks_of(0, 5, 5) == std::vector<Block>{{0, 3}});
+  CHECK(blocks_of(2, 5, 5) == std::vector<Block>{{2, 1}, {4, 2}});
+  CHECK(blocks_of(0, 1, 1) == std::vector<Block>{{0, 0}});
+}
+
+TEST_CASE("blocks tile the range for every range of up to 20 leaves") {
+  for (std::int64_t leaves = 1; leaves <= 20; ++leaves) {
+    for (std::int64_t begin = 0; begin <= leaves; ++begin) {
+      for (std::int64_t end = begin; end <= leaves; ++end) {
+        std::int64_t at = begin;
+        for (const Block& block : blocks_of(begin, end, leaves)) {
+          REQUIRE(block.begin == at);
+          REQUIRE(within(block, begin, end, leaves));
+          const Block parent{block.begin & ~(std::int64_t{1} << block.level), block.level + 1};
+          REQUIRE((block.level == tree_height(leaves) || !within(parent, begin, end, leaves)));
+          at = std::min(leaves, block.begin + (std::int64_t{1} << block.level));
+        }
+        REQUIRE(at == end);
+      }
+    }
+  }
+}
+
+TEST_CASE("any split over workers and lanes, in any order, gives the bits of the plain recursive sum") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 150; ++round) {
+    const int count = 1 + static_cast<int>(random() % 40);
+    const int world = 1 + static_cast<int>(random() % 9);
+    const int lanes = 1 + static_cast<int>(random() % 3);
+    const std::size_t size = 1 + random() % 3000;
+    const std::size_t cut = random() % (size + 1);
+    CAPTURE(round);
+    CAPTURE(count);
+    CAPTURE(world);
+    const std::vector<Vector> leaves = random_leaves(random, count, size);
+
+    std::vector<Block> blocks;
+    std::vector<Vector> partials;
+    for (int rank = 0; rank < world; ++rank) {
+      WorkerSum worker(size, {{cut, size}, {0, cut}});
+      worker.run(leaves, rank * count / world, (rank + 1) * count / world, lanes, random);
+      if (!worker.sums.empty()) REQUIRE(worker.buckets_done == 2);
+      for (const Block& block : worker.accumulator.blocks()) blocks.push_back(block);
+      for (Vector& sum : worker.sums) partials.push_back(std::move(sum));
+    }
+
+    std::vector<const float*> inputs;
+    for (const Vector& partial : partials) inputs.push_back(partial.data());
+    Vector total(size);
+    TreeSum(blocks, count).run(inputs, total);
+    REQUIRE(same_bits(total, recursive_sum(leaves, 0, std::size_t{1} << tree_height(count))));
+  }
+}
+
+TEST_CASE("an accumulator serves steps of different sizes one after the other") {
+  std::mt19937 random(11);
+  WorkerSum worker(100, {{50, 100}, {0, 50}});
+  for (const int count : {8, 3, 8, 1, 16}) {
+    const std::vector<Vector> leaves = random_leaves(random, count, 100);
+    worker.run(leaves, 0, count, 2, random);
+    REQUIRE(worker.sums.size() == 1);
+    CHECK(same_bits(worker.sums[0], recursive_sum(leaves, 0, std::size_t{1} << tree_height(count))));
+  }
+}
+
+TEST_CASE("the order of additions matters for these values, so the tests above can fail") {
+  std::mt19937 random(3);
+  const std::vector<Vector> leaves = random_leaves(random, 8, 1000);
+  Vector in_sequence = leaves[0];
+  for (int leaf = 1; leaf < 8; ++leaf) add_right(in_sequence, leaves[leaf]);
+  CHECK_FALSE(same_bits(in_sequence, recursive_sum(leaves, 0, 8)));
+}
+
+}  // namespace
+}  // namespace dtrun::worker
