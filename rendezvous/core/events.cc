@@ -82,7 +82,7 @@ bool Stepper::tell_result(ConnectionId from, const Join& join) {
   s_.members.emplace(from, std::move(member));
   s_.by_id[join.member_id] = from;
   s_.sweep_at = std::min(s_.sweep_at, overdue_at(now_));
-  say(from, JobEnd{s_.result});
+  say(from, Ended{s_.result});
   return true;
 }
 
@@ -144,7 +144,7 @@ void Stepper::on_failure(const Failure& failure) {
 void Stepper::on_stopped(Seat& seat, const Stopped& stopped) {
   const std::string host = s_.membership->nodes[&seat - s_.seats.data()].host;
   close_seat(&Seat::stopped, seat);
-  for (const Outcome& outcome : stopped.outcomes) {
+  for (const WorkerOutcome& outcome : stopped.outcomes) {
     s_.failures.note(outcome, explained());
     if (is_failure(outcome) && !outcome.collateral) break_generation(Cause::kFailure, describe(outcome));
   }
@@ -272,7 +272,7 @@ void Stepper::resume(Member& member, int index) {
 // Says again what the member may have missed.
 void Stepper::catch_up(ConnectionId id, int index, bool missed_assignment) {
   if (!in_generation()) return;  // the next assignment is on its way
-  if (missed_assignment) say(id, Assignment{index, s_.membership});
+  if (missed_assignment) say(id, Assigned{index, s_.membership});
   const bool ordered = s_.phase == Phase::kStopping && s_.order_at == kNever;
   if (ordered && !s_.seats[index].stopped) say(id, StopOrder{s_.why});
 }

@@ -4,7 +4,7 @@
 
 namespace dtrun::rendezvous {
 
-void Failures::note(const Outcome& outcome, bool explained) {
+void Failures::note(const WorkerOutcome& outcome, bool explained) {
   if (!is_failure(outcome)) return;
   const auto [known, added] = outcomes_.try_emplace(outcome.rank, outcome);
   if (!added && (!known->second.collateral || outcome.collateral)) return;  // nothing new
@@ -14,16 +14,16 @@ void Failures::note(const Outcome& outcome, bool explained) {
   if (earliest == kNone) earliest = outcome.rank;
 }
 
-const Outcome* Failures::first(bool explained) const {
+const WorkerOutcome* Failures::first(bool explained) const {
   const int rank = culprit_ != kNone || explained ? culprit_ : victim_;
   return rank == kNone ? nullptr : &outcomes_.at(rank);
 }
 
-std::vector<Outcome> Failures::followers(const Outcome* first) const {
-  std::vector<Outcome> others;
+std::vector<WorkerOutcome> Failures::followers(const WorkerOutcome* first) const {
+  std::vector<WorkerOutcome> others;
   for (const auto& [rank, outcome] : outcomes_)
     if (first == nullptr || rank != first->rank) others.push_back(outcome);
-  for (Outcome& other : others) {
+  for (WorkerOutcome& other : others) {
     // What a victim wrote explains nothing, and thousands of them would fill a message.
     if (!other.collateral) continue;
     other.stderr_tail.clear();
@@ -32,17 +32,17 @@ std::vector<Outcome> Failures::followers(const Outcome* first) const {
   return others;
 }
 
-bool is_failure(const Outcome& outcome) {
+bool is_failure(const WorkerOutcome& outcome) {
   if (outcome.signal != 0) return true;
   const bool told_to_stop = outcome.collateral && outcome.exit_code == kExitWorkerStopped;
   return outcome.exit_code != 0 && !told_to_stop;
 }
 
-int exit_code_of(const Outcome& outcome) {
+int exit_code_of(const WorkerOutcome& outcome) {
   return outcome.signal != 0 ? exit_code_of_signal(outcome.signal) : outcome.exit_code;
 }
 
-std::string describe(const Outcome& outcome) {
+std::string describe(const WorkerOutcome& outcome) {
   return "rank " + std::to_string(outcome.rank) + " on " + outcome.host + " failed (" +
          describe_exit(outcome.exit_code, outcome.signal, outcome.cause) + ")";
 }

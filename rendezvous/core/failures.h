@@ -14,27 +14,27 @@ class Failures {
   // Notes how a worker ended. `explained`: this generation was already broken by something else (a member
   // lost, a newcomer), so a worker that fails now is taken for a victim of that unless its failure would come
   // back.
-  void note(const Outcome& outcome, bool explained);
+  void note(const WorkerOutcome& outcome, bool explained);
 
   // The first failure: the earliest culprit; failing that the earliest victim. Null if nothing failed, or if
   // there are only victims and something else explains them.
-  const Outcome* first(bool explained) const;
+  const WorkerOutcome* first(bool explained) const;
 
   // The other workers that did not end well, by rank; victims without their last words.
-  std::vector<Outcome> followers(const Outcome* first) const;
+  std::vector<WorkerOutcome> followers(const WorkerOutcome* first) const;
 
  private:
   static constexpr int kNone = -1;
-  std::map<int, Outcome> outcomes_;  // by rank
-  int culprit_ = kNone;              // ranks
+  std::map<int, WorkerOutcome> outcomes_;  // by rank
+  int culprit_ = kNone;                    // ranks
   int victim_ = kNone;
 };
 
 // False for a worker that succeeded, or that ended at an agreed step because it was told to.
-bool is_failure(const Outcome& outcome);
-int exit_code_of(const Outcome& outcome);
+bool is_failure(const WorkerOutcome& outcome);
+int exit_code_of(const WorkerOutcome& outcome);
 
 // "rank 3 on node-b failed (exit code 3)"
-std::string describe(const Outcome& outcome);
+std::string describe(const WorkerOutcome& outcome);
 
 }  // namespace dtrun::rendezvous

@@ -106,7 +106,7 @@ void Stepper::take_newcomer() {
 void Stepper::conclude() {
   if (everybody_finished())
     return end_job(kExitOk, "all workers of " + count_of(s_.seats.size(), "node") + " succeeded", nullptr);
-  const Outcome* first = s_.failures.first(s_.lost_member || s_.cause != Cause::kFailure);
+  const WorkerOutcome* first = s_.failures.first(s_.lost_member || s_.cause != Cause::kFailure);
   if (first == nullptr) {
     if (!settling()) gather_again(0);
     return;
@@ -276,7 +276,7 @@ void Stepper::seat(const std::vector<ConnectionId>& in_rank_order) {
     Member& member = s_.members.at(id);
     member.seat = member.previous_rank = rank;
     s_.seats.push_back({id, false, false, false, kNever, ""});
-    say(id, Assignment{rank, s_.membership});
+    say(id, Assigned{rank, s_.membership});
   }
   s_.phase = Phase::kRunning;
   s_.open_seats = static_cast<int>(s_.seats.size());
@@ -294,8 +294,8 @@ void Stepper::seat(const std::vector<ConnectionId>& in_rank_order) {
   s_.announce_at = in_rank_order.size() < s_.members.size() ? now_ : kNever;
 }
 
-void Stepper::end_job(int exit_code, const std::string& reason, const Outcome* first) {
-  auto result = std::make_shared<JobResult>();
+void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first) {
+  auto result = std::make_shared<JobEnd>();
   result->exit_code = exit_code;
   result->reason = s_.why = reason;
   result->restart_count = s_.policy.restarts();
@@ -305,8 +305,8 @@ void Stepper::end_job(int exit_code, const std::string& reason, const Outcome* f
     result->more_followers = static_cast<int>(result->followers.size() - kMaxFollowers);
     result->followers.resize(kMaxFollowers);
   }
-  if (first != nullptr) result->first_failure = std::make_shared<Outcome>(*first);
-  for (const auto& [id, member] : s_.members) say(id, JobEnd{result});
+  if (first != nullptr) result->first_failure = *first;
+  for (const auto& [id, member] : s_.members) say(id, Ended{result});
   s_.result = std::move(result);
   s_.phase = Phase::kOver;
   s_.join_deadline = s_.last_call = s_.restart_at = s_.order_at = s_.settle_deadline = s_.announce_at =

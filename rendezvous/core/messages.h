@@ -1,38 +1,43 @@
-// What the coordinator hears and says, as plain structs: the language of the pure core (state.h). Their
-// meaning is that of proto/rendezvous.proto, into and out of which convert.h turns them.
+// What agents and the coordinator say to each other, as plain structs: the words of both pure cores (state.h,
+// agent/core/decide.h). Their meaning is that of proto/rendezvous.proto; rendezvous/wire/convert.h is the
+// only code that turns one into the other. A new fact is a line there, here and in the .proto file.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/millis.h"
 
 namespace dtrun::rendezvous {
 
-using Millis = std::int64_t;         // steady clock of the coordinator's host
 using ConnectionId = std::uint64_t;  // one stream; a member that reconnects comes with another one
 using MemberId = std::string;
 
 // How one worker ended.
-struct Outcome {
+struct WorkerOutcome {
   int rank = 0;
   int local_rank = 0;
-  int pid = 0;
-  std::string host;
   int group_rank = 0;
+  int pid = 0;  // not above 0: it never ran
+  std::string host;
   int exit_code = 0;  // valid when signal is 0
   int signal = 0;
-  bool collateral = false;
-  bool retryable = true;
-  std::vector<std::string> stderr_tail;
-  std::string error;
+  bool collateral = false;               // stopped by its agent, or ended only because a peer did
+  bool retryable = true;                 // false: the same failure would come back
+  std::vector<std::string> stderr_tail;  // oldest first
+  std::string error;                     // what the worker said of itself; may be empty
   double uptime_s = 0;
   std::string traceback;  // from its error file; may be empty
   double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
   EndCause cause = EndCause::kUnknown;
+
+  bool ok() const { return exit_code == 0 && signal == 0; }
+  bool operator==(const WorkerOutcome&) const = default;
 };
 
 // What is remembered of earlier generations to tell a crash loop from bad luck (restart_policy.h). Members
@@ -44,6 +49,8 @@ struct CrashHistory {
   int rank = 0;
   int exit_code = 0;
   int signal = 0;
+
+  bool operator==(const CrashHistory&) const = default;
 };
 
 // ---- from agents and from the driver
@@ -60,7 +67,7 @@ struct Join {
   int max_restarts = 0;
   Millis last_call = 5000;
   Millis join_timeout = 600000;
-  Millis heartbeat_timeout = 15000;
+  Millis heartbeat_timeout = 15000;  // keep_alive_interval * keep_alive_max_attempt
   std::string job;
   int master_port = 0;
   int group_rank = -1;  // the rank that it had in Event::generation; -1: none
@@ -72,6 +79,8 @@ struct Join {
   int membership_changes = 0;
   CrashHistory crash_history;
   Millis age = 0;  // of that generation
+
+  bool operator==(const Join&) const = default;
 };
 // How far the built-in trainer is, as one of a node's workers said last.
 struct Progress {
@@ -80,16 +89,20 @@ struct Progress {
   double epoch = 0;
   double loss = 0;
   double samples_per_second = 0;
+
+  bool operator==(const Progress&) const = default;
 };
 struct Heartbeat {
   std::vector<int> pids;  // by local rank; 0: that worker does not run
   Progress progress;
+
+  bool operator==(const Heartbeat&) const = default;
 };
 struct Failure {
-  Outcome outcome;
+  WorkerOutcome outcome;
 };
 struct Stopped {
-  std::vector<Outcome> outcomes;
+  std::vector<WorkerOutcome> outcomes;
 };
 struct Finished {};
 struct Leave {
@@ -109,15 +122,21 @@ struct Event {
 // ---- to agents and to the driver
 
 struct Welcome {
-  std::string address;
+  std::string address;  // what peers will be told
   Millis heartbeat_interval = 0;
-  bool resumed = false;  // the member has its seat in the generation that it named
+  bool resumed = false;       // the member has its seat in the generation that it named
+  bool separate = false;      // the coordinator is a `dtrun store`; the driver fills it in
+  std::string instance = {};  // of the store; likewise
+
+  bool operator==(const Welcome&) const = default;
 };
 struct Rejected {
-  enum Reason { kUnspecified, kOtherRun, kOtherJob, kOtherSettings, kNodeRankTaken, kJobOver };
+  enum Reason : int { kUnspecified, kOtherRun, kOtherJob, kOtherSettings, kNodeRankTaken, kJobOver };
   Reason reason = kUnspecified;
   std::string message;
   std::string job;  // kOtherJob: the run's text
+
+  bool operator==(const Rejected&) const = default;
 };
 struct Waiting {
   int joined = 0;
@@ -126,44 +145,64 @@ struct Waiting {
   bool spare = false;
   Millis restart_in = 0;  // of the back-off before a restart, 0: none
   std::string reason;     // of that restart
+
+  bool operator==(const Waiting&) const = default;
 };
 struct Node {
   std::string host;
   std::string address;
   int nproc = 0;
   int first_rank = 0;
-  MemberId member_id;
+  MemberId member_id = {};
+
+  bool operator==(const Node&) const = default;
 };
-// One generation. Its members are told all but the other nodes, which keeps a start linear in their number.
-struct Membership {
+// One generation as all its members are told of it.
+struct GenerationFacts {
   std::int64_t generation = 0;
   int world_size = 0;
-  std::vector<Node> nodes;     // in group-rank order
-  int restart_count = 0;       // after worker failures
-  int membership_changes = 0;  // nodes lost or taken in
+  int restart_count = 0;       // job-wide, worker failures only
+  int membership_changes = 0;  // job-wide: nodes lost or taken in
   CrashHistory crash_history;  // when it started
   std::string master_address;
   int master_port = 0;
-  std::string reason;
+  std::string reason;  // why it was formed, one sentence
+
+  bool operator==(const GenerationFacts&) const = default;
 };
-struct Assignment {
+// One generation as the coordinator knows it.
+struct Membership : GenerationFacts {
+  std::vector<Node> nodes;  // in group-rank order
+};
+// One generation as a member is told: of the other nodes only their number, which keeps a start linear in it.
+struct Assignment : GenerationFacts {
+  int group_rank = 0;
+  int node_count = 1;
+  Node node;  // the member's own
+
+  bool operator==(const Assignment&) const = default;
+};
+struct Assigned {
   int group_rank = 0;
   std::shared_ptr<const Membership> membership;
 };
 struct StopOrder {
   std::string reason;
 };
-struct JobResult {
+// The coordinator's last word on a job.
+struct JobEnd {
   int exit_code = 0;
-  std::string reason;
-  std::shared_ptr<const Outcome> first_failure;  // null when no worker failed
-  std::vector<Outcome> followers;                // by rank, the first kMaxFollowers
-  int more_followers = 0;                        // left out of those
+  std::string reason;                          // one sentence
+  std::optional<WorkerOutcome> first_failure;  // none when no worker failed
+  std::vector<WorkerOutcome> followers;        // by rank, the first kMaxFollowers
+  int more_followers = 0;                      // left out of those
   int restart_count = 0;
   int membership_changes = 0;
+
+  bool operator==(const JobEnd&) const = default;
 };
-struct JobEnd {
-  std::shared_ptr<const JobResult> result;
+struct Ended {
+  std::shared_ptr<const JobEnd> result;
 };
 // The driver ends the stream once what was said before is written, or at once if the peer is silent anyway.
 struct Close {
@@ -173,7 +212,7 @@ struct Close {
 struct Action {
   ConnectionId to = 0;
   std::int64_t generation = 0;  // the coordinator's newest
-  std::variant<Welcome, Rejected, Waiting, Assignment, StopOrder, JobEnd, Close> body;
+  std::variant<Welcome, Rejected, Waiting, Assigned, StopOrder, Ended, Close> body;
 };
 
 }  // namespace dtrun::rendezvous

@@ -17,13 +17,13 @@ constexpr int kAlikeLimit = 3;
 constexpr Millis kLongestDelay = 30000;
 
 // Signals that people and schedulers send: they say nothing of what the program would do next time.
-bool came_from_outside(const Outcome& failure) {
+bool came_from_outside(const WorkerOutcome& failure) {
   const int signal = failure.signal;
   return failure.error.empty() && (signal == SIGKILL || signal == SIGTERM || signal == SIGINT ||
                                    signal == SIGHUP || signal == SIGQUIT);
 }
 
-bool alike(const Outcome& failure, const CrashHistory& last) {
+bool alike(const WorkerOutcome& failure, const CrashHistory& last) {
   return failure.rank == last.rank && failure.exit_code == last.exit_code && failure.signal == last.signal;
 }
 
@@ -36,7 +36,7 @@ Millis delay_after(int quick_restarts) {
 }  // namespace
 
 // Counts how often in a row the job failed in one way before it got anywhere.
-bool RestartPolicy::same_as_before(const Outcome& failure, bool early) {
+bool RestartPolicy::same_as_before(const WorkerOutcome& failure, bool early) {
   const bool counts = early && !came_from_outside(failure);
   if (!counts)
     history_.alike = 0;
@@ -56,7 +56,7 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
   history_.alike = std::clamp(history.alike, 0, restarts_);
 }
 
-RestartPolicy::Verdict RestartPolicy::judge(const Outcome& failure, int max_restarts, Millis ran,
+RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int max_restarts, Millis ran,
                                             std::int64_t step) {
   if (!failure.retryable) return {false, 0, describe(failure) + ", which a restart would not cure"};
   const bool progressed = step > history_.best_step;

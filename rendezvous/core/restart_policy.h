@@ -18,7 +18,7 @@ class RestartPolicy {
 
   // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
   // reported).
-  Verdict judge(const Outcome& failure, int max_restarts, Millis ran, std::int64_t step);
+  Verdict judge(const WorkerOutcome& failure, int max_restarts, Millis ran, std::int64_t step);
 
   int restarts() const { return restarts_; }
   const CrashHistory& history() const { return history_; }
@@ -26,7 +26,7 @@ class RestartPolicy {
   void resume_at(int restarts, const CrashHistory& history);
 
  private:
-  bool same_as_before(const Outcome& failure, bool early);
+  bool same_as_before(const WorkerOutcome& failure, bool early);
 
   int restarts_ = 0;
   CrashHistory history_;

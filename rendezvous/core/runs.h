@@ -32,7 +32,7 @@ class Runs {
 
  private:
   struct Farewell {
-    std::shared_ptr<const JobResult> result;
+    std::shared_ptr<const JobEnd> result;
     std::int64_t generation = 0;
   };
 

@@ -4,7 +4,7 @@
 //
 // A run gathers members, then runs one generation after another. A generation breaks when a worker fails, a
 // member is lost or somebody joins; then its members are told to stop, and once all have (or are gone) either
-// the job ends or the next generation starts. JobEnd is said once, and again only to members that missed it.
+// the job ends or the next generation starts. Ended is said once, and again only to members that missed it.
 //
 // A seat outlives its member's connection for a moment: a member that is back within kReconnectGrace takes it
 // again as if nothing had happened. A coordinator that knows nothing of a generation whose members come (it
@@ -36,7 +36,7 @@ inline constexpr Millis kReturnWhileStopping = 3000;
 // Before a silent member is given up, the coordinator listens for so long: it may itself have been stopped,
 // or starved, while what the member said was waiting to be read.
 inline constexpr Millis kHearOut = 200;
-// Of JobResult::followers. All nodes hear of all of them, so without a limit they would be too many to say.
+// Of JobEnd::followers. All nodes hear of all of them, so without a limit they would be too many to say.
 inline constexpr std::size_t kMaxFollowers = 64;
 
 enum class Phase {
@@ -99,9 +99,9 @@ struct State {
   Failures failures;
   Cause cause = Cause::kNone;
   bool lost_member = false;
-  std::string why;                          // reason of the next generation
-  bool worker_failure = false;              // a worker failure is that reason
-  std::shared_ptr<const JobResult> result;  // once over
+  std::string why;                       // reason of the next generation
+  bool worker_failure = false;           // a worker failure is that reason
+  std::shared_ptr<const JobEnd> result;  // once over
 
   // Deadlines, kNever when not set.
   Millis join_deadline = kNever;    // gathering: no generation by then ends the job

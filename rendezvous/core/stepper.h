@@ -67,7 +67,7 @@ class Stepper {
   std::vector<ConnectionId> choose() const;
   void start_generation();
   void seat(const std::vector<ConnectionId>& in_rank_order);
-  void end_job(int exit_code, const std::string& reason, const Outcome* first);
+  void end_job(int exit_code, const std::string& reason, const WorkerOutcome* first);
   std::string first_reason() const;
 
   template <typename Body>

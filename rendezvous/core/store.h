@@ -11,11 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "proto/core/millis.h"
+
 namespace dtrun::rendezvous {
 
 class KeyValueStore {
  public:
-  using Millis = std::int64_t;  // steady clock
   using WaiterId = std::uint64_t;
   static constexpr Millis kNever = std::numeric_limits<Millis>::max();
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rendezvous/wire/convert.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -21,21 +23,13 @@ v1::RunStatus::Phase phase_of(Phase phase) {
   return v1::RunStatus::OVER;
 }
 
-void write(const Progress& progress, v1::TrainingProgress* wire) {
-  wire->set_step(progress.step);
-  wire->set_total_steps(progress.total_steps);
-  wire->set_epoch(progress.epoch);
-  wire->set_loss(progress.loss);
-  wire->set_samples_per_second(progress.samples_per_second);
-}
-
 void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   wire->set_host(member.join.host);
   wire->set_address(member.join.address);
   wire->set_nproc(member.join.nproc);
   for (int pid : member.report.pids) wire->add_pids(pid);
   wire->set_heartbeat_age_s(seconds(now - member.last_seen));
-  if (member.report.progress.total_steps > 0) write(member.report.progress, wire->mutable_progress());
+  if (member.report.progress.total_steps > 0) to_wire(member.report.progress, wire->mutable_progress());
 }
 
 v1::MemberStatus::State state_of(const Seat& seat) {
@@ -100,7 +94,7 @@ v1::RunStatus status_of(const State& state, Millis now) {
   Progress newest;
   for (const auto& [id, member] : state.members)
     if (member.report.progress.step >= newest.step) newest = member.report.progress;
-  if (newest.total_steps > 0) write(newest, status.mutable_progress());
+  if (newest.total_steps > 0) to_wire(newest, status.mutable_progress());
   return status;
 }
 

@@ -5,7 +5,7 @@
 
 namespace dtrun::rendezvous {
 
-std::int64_t steady_now() {
+Millis steady_now() {
   using namespace std::chrono;
   return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
 }

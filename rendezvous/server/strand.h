@@ -15,17 +15,19 @@
 #include <mutex>
 #include <thread>
 
+#include "proto/core/millis.h"
+
 namespace dtrun::rendezvous {
 
 // Milliseconds of this host's steady clock.
-std::int64_t steady_now();
+Millis steady_now();
 
 class Strand {
  public:
   using Task = std::function<void()>;
   // Runs after tasks and at deadlines, like a task: does what is due, returns the next deadline (steady_now's
   // clock, INT64_MAX for none).
-  using Tend = std::function<std::int64_t()>;
+  using Tend = std::function<Millis()>;
 
   Strand() = default;
   ~Strand() { stop(); }
@@ -45,7 +47,7 @@ class Strand {
   std::deque<Task> tasks_;
   bool busy_ = false;  // some thread works on the state
   bool ending_ = false;
-  std::int64_t deadline_ = std::numeric_limits<std::int64_t>::max();
+  Millis deadline_ = std::numeric_limits<Millis>::max();
   std::condition_variable earlier_;  // the deadline is, or the end is there, or a due deadline's turn
   bool overdue_ = false;             // a deadline waits for its turn
   std::condition_variable idle_;

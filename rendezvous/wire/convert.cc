@@ -1,34 +1,33 @@
 #include "rendezvous/wire/convert.h"
 
-namespace dtrun::rendezvous {
-namespace {
+#include <utility>
 
-Outcome from_wire(const v1::WorkerOutcome& wire) {
-  Outcome outcome;
-  outcome.rank = wire.rank();
-  outcome.local_rank = wire.local_rank();
-  outcome.pid = wire.pid();
-  outcome.host = wire.host();
-  outcome.group_rank = wire.group_rank();
-  outcome.exit_code = wire.exit_code();
-  outcome.signal = wire.signal();
-  outcome.collateral = wire.collateral();
-  outcome.retryable = wire.retryable();
-  outcome.stderr_tail = {wire.stderr_tail().begin(), wire.stderr_tail().end()};
-  outcome.error = wire.error();
-  outcome.uptime_s = wire.uptime_s();
-  outcome.traceback = wire.traceback();
-  outcome.ended_at = wire.ended_at();
-  outcome.cause = static_cast<EndCause>(wire.cause());
-  return outcome;
+namespace dtrun::rendezvous {
+
+WorkerOutcome from_wire(const v1::WorkerOutcome& wire) {
+  return {.rank = wire.rank(),
+          .local_rank = wire.local_rank(),
+          .group_rank = wire.group_rank(),
+          .pid = wire.pid(),
+          .host = wire.host(),
+          .exit_code = wire.exit_code(),
+          .signal = wire.signal(),
+          .collateral = wire.collateral(),
+          .retryable = wire.retryable(),
+          .stderr_tail = {wire.stderr_tail().begin(), wire.stderr_tail().end()},
+          .error = wire.error(),
+          .uptime_s = wire.uptime_s(),
+          .traceback = wire.traceback(),
+          .ended_at = wire.ended_at(),
+          .cause = static_cast<EndCause>(wire.cause())};
 }
 
-void to_wire(const Outcome& outcome, v1::WorkerOutcome* wire) {
+void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_rank(outcome.rank);
   wire->set_local_rank(outcome.local_rank);
+  wire->set_group_rank(outcome.group_rank);
   wire->set_pid(outcome.pid);
   wire->set_host(outcome.host);
-  wire->set_group_rank(outcome.group_rank);
   wire->set_exit_code(outcome.exit_code);
   wire->set_signal(outcome.signal);
   wire->set_collateral(outcome.collateral);
@@ -42,8 +41,12 @@ void to_wire(const Outcome& outcome, v1::WorkerOutcome* wire) {
 }
 
 CrashHistory from_wire(const v1::CrashHistory& wire) {
-  return {wire.quick_restarts(), wire.best_step(), wire.alike(),
-          wire.rank(),           wire.exit_code(), wire.signal()};
+  return {.quick_restarts = wire.quick_restarts(),
+          .best_step = wire.best_step(),
+          .alike = wire.alike(),
+          .rank = wire.rank(),
+          .exit_code = wire.exit_code(),
+          .signal = wire.signal()};
 }
 
 void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
@@ -55,40 +58,81 @@ void to_wire(const CrashHistory& history, v1::CrashHistory* wire) {
   wire->set_signal(history.signal);
 }
 
-Join from_wire(const v1::Join& wire, const std::string& peer_address) {
-  Join join;
-  join.run_id = wire.run_id();
-  join.member_id = wire.member_id();
-  join.host = wire.host();
-  join.address = wire.address().empty() ? peer_address : wire.address();
-  join.nproc = wire.nproc();
-  join.node_rank = wire.node_rank();
-  join.min_nodes = wire.min_nodes();
-  join.max_nodes = wire.max_nodes();
-  join.max_restarts = wire.max_restarts();
-  join.last_call = wire.last_call_ms();
-  join.join_timeout = wire.join_timeout_ms();
-  join.heartbeat_timeout = wire.heartbeat_timeout_ms();
-  join.job = wire.job();
-  join.master_port = wire.master_port();
-  join.group_rank = wire.group_rank();
-  join.node_count = wire.node_count();
-  join.first_rank = wire.first_rank();
-  join.world_size = wire.world_size();
-  join.restart_count = wire.restart_count();
-  join.membership_changes = wire.membership_changes();
-  join.crash_history = from_wire(wire.crash_history());
-  join.age = wire.age_ms();
-  return join;
+Progress from_wire(const v1::TrainingProgress& wire) {
+  return {.step = wire.step(),
+          .total_steps = wire.total_steps(),
+          .epoch = wire.epoch(),
+          .loss = wire.loss(),
+          .samples_per_second = wire.samples_per_second()};
+}
+
+void to_wire(const Progress& progress, v1::TrainingProgress* wire) {
+  wire->set_step(progress.step);
+  wire->set_total_steps(progress.total_steps);
+  wire->set_epoch(progress.epoch);
+  wire->set_loss(progress.loss);
+  wire->set_samples_per_second(progress.samples_per_second);
+}
+
+// ---- from agents
+
+Join from_wire(const v1::Join& wire) {
+  return {.run_id = wire.run_id(),
+          .member_id = wire.member_id(),
+          .host = wire.host(),
+          .address = wire.address(),
+          .nproc = wire.nproc(),
+          .node_rank = wire.node_rank(),
+          .min_nodes = wire.min_nodes(),
+          .max_nodes = wire.max_nodes(),
+          .max_restarts = wire.max_restarts(),
+          .last_call = wire.last_call_ms(),
+          .join_timeout = wire.join_timeout_ms(),
+          .heartbeat_timeout = wire.heartbeat_timeout_ms(),
+          .job = wire.job(),
+          .master_port = wire.master_port(),
+          .group_rank = wire.group_rank(),
+          .node_count = wire.node_count(),
+          .first_rank = wire.first_rank(),
+          .world_size = wire.world_size(),
+          .restart_count = wire.restart_count(),
+          .membership_changes = wire.membership_changes(),
+          .crash_history = from_wire(wire.crash_history()),
+          .age = wire.age_ms()};
+}
+
+void to_wire(const Join& join, v1::Join* wire) {
+  wire->set_run_id(join.run_id);
+  wire->set_member_id(join.member_id);
+  wire->set_host(join.host);
+  wire->set_address(join.address);
+  wire->set_nproc(join.nproc);
+  wire->set_node_rank(join.node_rank);
+  wire->set_min_nodes(join.min_nodes);
+  wire->set_max_nodes(join.max_nodes);
+  wire->set_max_restarts(join.max_restarts);
+  wire->set_last_call_ms(join.last_call);
+  wire->set_join_timeout_ms(join.join_timeout);
+  wire->set_heartbeat_timeout_ms(join.heartbeat_timeout);
+  wire->set_job(join.job);
+  wire->set_master_port(join.master_port);
+  wire->set_group_rank(join.group_rank);
+  wire->set_node_count(join.node_count);
+  wire->set_first_rank(join.first_rank);
+  wire->set_world_size(join.world_size);
+  wire->set_restart_count(join.restart_count);
+  wire->set_membership_changes(join.membership_changes);
+  to_wire(join.crash_history, wire->mutable_crash_history());
+  wire->set_age_ms(join.age);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
-  Heartbeat heartbeat;
-  heartbeat.pids = {wire.pids().begin(), wire.pids().end()};
-  const v1::TrainingProgress& progress = wire.progress();
-  heartbeat.progress = {progress.step(), progress.total_steps(), progress.epoch(), progress.loss(),
-                        progress.samples_per_second()};
-  return heartbeat;
+  return {.pids = {wire.pids().begin(), wire.pids().end()}, .progress = from_wire(wire.progress())};
+}
+
+void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
+  for (int pid : heartbeat.pids) wire->add_pids(pid);
+  if (heartbeat.progress != Progress{}) to_wire(heartbeat.progress, wire->mutable_progress());
 }
 
 Stopped from_wire(const v1::Stopped& wire) {
@@ -97,72 +141,19 @@ Stopped from_wire(const v1::Stopped& wire) {
   return stopped;
 }
 
-// Writes each action's body into the message of its type.
-struct BodyWriter {
-  v1::FromCoordinator* message;
-
-  void operator()(const Welcome& welcome) const {
-    message->mutable_welcome()->set_address(welcome.address);
-    message->mutable_welcome()->set_heartbeat_interval_ms(welcome.heartbeat_interval);
-    message->mutable_welcome()->set_resumed(welcome.resumed);
-  }
-  void operator()(const Rejected& rejected) const {
-    v1::Rejected* wire = message->mutable_rejected();
-    wire->set_reason(static_cast<v1::Rejected::Reason>(rejected.reason));
-    wire->set_message(rejected.message);
-    wire->set_job(rejected.job);
-  }
-  void operator()(const Waiting& waiting) const {
-    v1::Waiting* wire = message->mutable_waiting();
-    wire->set_joined(waiting.joined);
-    wire->set_min_nodes(waiting.min_nodes);
-    wire->set_max_nodes(waiting.max_nodes);
-    wire->set_spare(waiting.spare);
-    wire->set_restart_in_ms(waiting.restart_in);
-    wire->set_reason(waiting.reason);
-  }
-  void operator()(const Assignment& assignment) const {
-    const Membership& membership = *assignment.membership;
-    v1::Assignment* wire = message->mutable_assignment();
-    wire->set_group_rank(assignment.group_rank);
-    wire->set_world_size(membership.world_size);
-    wire->set_node_count(static_cast<int>(membership.nodes.size()));
-    const Node& node = membership.nodes[static_cast<std::size_t>(assignment.group_rank)];
-    wire->mutable_node()->set_host(node.host);
-    wire->mutable_node()->set_address(node.address);
-    wire->mutable_node()->set_nproc(node.nproc);
-    wire->mutable_node()->set_first_rank(node.first_rank);
-    wire->mutable_node()->set_member_id(node.member_id);
-    wire->set_restart_count(membership.restart_count);
-    wire->set_membership_changes(membership.membership_changes);
-    to_wire(membership.crash_history, wire->mutable_crash_history());
-    wire->set_master_address(membership.master_address);
-    wire->set_master_port(membership.master_port);
-    wire->set_reason(membership.reason);
-  }
-  void operator()(const StopOrder& stop) const { message->mutable_stop()->set_reason(stop.reason); }
-  void operator()(const JobEnd& end) const {
-    const JobResult& result = *end.result;
-    v1::JobEnd* wire = message->mutable_job_end();
-    wire->set_exit_code(result.exit_code);
-    wire->set_reason(result.reason);
-    if (result.first_failure) to_wire(*result.first_failure, wire->mutable_first_failure());
-    for (const Outcome& follower : result.followers) to_wire(follower, wire->add_followers());
-    wire->set_more_followers(result.more_followers);
-    wire->set_restart_count(result.restart_count);
-    wire->set_membership_changes(result.membership_changes);
-  }
-  void operator()(const Close&) const {}
-};
-
-}  // namespace
+void to_wire(const Stopped& stopped, v1::Stopped* wire) {
+  for (const WorkerOutcome& outcome : stopped.outcomes) to_wire(outcome, wire->add_outcomes());
+}
 
 Event to_event(ConnectionId from, const v1::FromAgent& message, const std::string& peer_address) {
-  Event event{from, message.generation(), Heartbeat{}};
+  Event event{.from = from, .generation = message.generation(), .body = Heartbeat{}};
   switch (message.body_case()) {
-    case v1::FromAgent::kJoin:
-      event.body = from_wire(message.join(), peer_address);
+    case v1::FromAgent::kJoin: {
+      Join join = from_wire(message.join());
+      if (join.address.empty()) join.address = peer_address;
+      event.body = std::move(join);
       break;
+    }
     case v1::FromAgent::kFailure:
       event.body = Failure{from_wire(message.failure().outcome())};
       break;
@@ -183,6 +174,147 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
   }
   return event;
 }
+
+// ---- to agents
+
+Welcome from_wire(const v1::Welcome& wire) {
+  return {.address = wire.address(),
+          .heartbeat_interval = wire.heartbeat_interval_ms(),
+          .resumed = wire.resumed(),
+          .separate = wire.separate(),
+          .instance = wire.instance()};
+}
+
+void to_wire(const Welcome& welcome, v1::Welcome* wire) {
+  wire->set_address(welcome.address);
+  wire->set_heartbeat_interval_ms(welcome.heartbeat_interval);
+  wire->set_resumed(welcome.resumed);
+  wire->set_separate(welcome.separate);
+  wire->set_instance(welcome.instance);
+}
+
+Rejected from_wire(const v1::Rejected& wire) {
+  return {
+      .reason = static_cast<Rejected::Reason>(wire.reason()), .message = wire.message(), .job = wire.job()};
+}
+
+void to_wire(const Rejected& rejected, v1::Rejected* wire) {
+  wire->set_reason(static_cast<v1::Rejected::Reason>(rejected.reason));
+  wire->set_message(rejected.message);
+  wire->set_job(rejected.job);
+}
+
+Waiting from_wire(const v1::Waiting& wire) {
+  return {.joined = wire.joined(),
+          .min_nodes = wire.min_nodes(),
+          .max_nodes = wire.max_nodes(),
+          .spare = wire.spare(),
+          .restart_in = wire.restart_in_ms(),
+          .reason = wire.reason()};
+}
+
+void to_wire(const Waiting& waiting, v1::Waiting* wire) {
+  wire->set_joined(waiting.joined);
+  wire->set_min_nodes(waiting.min_nodes);
+  wire->set_max_nodes(waiting.max_nodes);
+  wire->set_spare(waiting.spare);
+  wire->set_restart_in_ms(waiting.restart_in);
+  wire->set_reason(waiting.reason);
+}
+
+Node from_wire(const v1::Node& wire) {
+  return {.host = wire.host(),
+          .address = wire.address(),
+          .nproc = wire.nproc(),
+          .first_rank = wire.first_rank(),
+          .member_id = wire.member_id()};
+}
+
+void to_wire(const Node& node, v1::Node* wire) {
+  wire->set_host(node.host);
+  wire->set_address(node.address);
+  wire->set_nproc(node.nproc);
+  wire->set_first_rank(node.first_rank);
+  wire->set_member_id(node.member_id);
+}
+
+Assignment from_wire(std::int64_t generation, const v1::Assignment& wire) {
+  Assignment assignment;
+  assignment.generation = generation;
+  assignment.world_size = wire.world_size();
+  assignment.restart_count = wire.restart_count();
+  assignment.membership_changes = wire.membership_changes();
+  assignment.crash_history = from_wire(wire.crash_history());
+  assignment.master_address = wire.master_address();
+  assignment.master_port = wire.master_port();
+  assignment.reason = wire.reason();
+  assignment.group_rank = wire.group_rank();
+  assignment.node_count = wire.node_count();
+  assignment.node = from_wire(wire.node());
+  return assignment;
+}
+
+void to_wire(const Assignment& assignment, v1::Assignment* wire) {
+  wire->set_world_size(assignment.world_size);
+  wire->set_restart_count(assignment.restart_count);
+  wire->set_membership_changes(assignment.membership_changes);
+  to_wire(assignment.crash_history, wire->mutable_crash_history());
+  wire->set_master_address(assignment.master_address);
+  wire->set_master_port(assignment.master_port);
+  wire->set_reason(assignment.reason);
+  wire->set_group_rank(assignment.group_rank);
+  wire->set_node_count(assignment.node_count);
+  to_wire(assignment.node, wire->mutable_node());
+}
+
+JobEnd from_wire(const v1::JobEnd& wire) {
+  JobEnd end{.exit_code = wire.exit_code(),
+             .reason = wire.reason(),
+             .first_failure = std::nullopt,
+             .followers = {},
+             .more_followers = wire.more_followers(),
+             .restart_count = wire.restart_count(),
+             .membership_changes = wire.membership_changes()};
+  if (wire.has_first_failure()) end.first_failure = from_wire(wire.first_failure());
+  for (const v1::WorkerOutcome& follower : wire.followers()) end.followers.push_back(from_wire(follower));
+  return end;
+}
+
+void to_wire(const JobEnd& end, v1::JobEnd* wire) {
+  wire->set_exit_code(end.exit_code);
+  wire->set_reason(end.reason);
+  if (end.first_failure) to_wire(*end.first_failure, wire->mutable_first_failure());
+  for (const WorkerOutcome& follower : end.followers) to_wire(follower, wire->add_followers());
+  wire->set_more_followers(end.more_followers);
+  wire->set_restart_count(end.restart_count);
+  wire->set_membership_changes(end.membership_changes);
+}
+
+namespace {
+
+// The member's own part of the membership.
+Assignment assignment_of(const Assigned& assigned) {
+  const Membership& membership = *assigned.membership;
+  return {membership, assigned.group_rank, static_cast<int>(membership.nodes.size()),
+          membership.nodes[static_cast<std::size_t>(assigned.group_rank)]};
+}
+
+// Writes each action's body into the message of its type.
+struct BodyWriter {
+  v1::FromCoordinator* message;
+
+  void operator()(const Welcome& welcome) const { to_wire(welcome, message->mutable_welcome()); }
+  void operator()(const Rejected& rejected) const { to_wire(rejected, message->mutable_rejected()); }
+  void operator()(const Waiting& waiting) const { to_wire(waiting, message->mutable_waiting()); }
+  void operator()(const Assigned& assigned) const {
+    to_wire(assignment_of(assigned), message->mutable_assignment());
+  }
+  void operator()(const StopOrder& stop) const { message->mutable_stop()->set_reason(stop.reason); }
+  void operator()(const Ended& ended) const { to_wire(*ended.result, message->mutable_job_end()); }
+  void operator()(const Close&) const {}
+};
+
+}  // namespace
 
 v1::FromCoordinator to_message(const Action& action) {
   v1::FromCoordinator message;

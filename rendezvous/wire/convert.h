@@ -1,4 +1,5 @@
-// Between the wire's messages and the pure core's structs. Total: any message that parses converts.
+// Between the wire's messages and the structs of rendezvous/core/messages.h, for agents and coordinator
+// alike. Total: any message that parses converts. tests/rendezvous/wire/ sets every field of every pair.
 #pragma once
 
 #include <string>
@@ -8,10 +9,52 @@
 
 namespace dtrun::rendezvous {
 
-// An empty or unknown message becomes a Heartbeat. `peer_address` is used where a Join names no address.
+WorkerOutcome from_wire(const v1::WorkerOutcome& wire);
+void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire);
+
+CrashHistory from_wire(const v1::CrashHistory& wire);
+void to_wire(const CrashHistory& history, v1::CrashHistory* wire);
+
+Progress from_wire(const v1::TrainingProgress& wire);
+void to_wire(const Progress& progress, v1::TrainingProgress* wire);
+
+// ---- from agents
+
+Join from_wire(const v1::Join& wire);
+void to_wire(const Join& join, v1::Join* wire);
+
+Heartbeat from_wire(const v1::Heartbeat& wire);
+void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire);
+
+Stopped from_wire(const v1::Stopped& wire);
+void to_wire(const Stopped& stopped, v1::Stopped* wire);
+
+// What the coordinator is told. An empty or unknown message becomes a Heartbeat. `peer_address` is used where
+// a Join names no address.
 Event to_event(ConnectionId from, const v1::FromAgent& message, const std::string& peer_address);
 
-// REQUIRES: the action is a message, not Close.
+// ---- to agents
+
+Welcome from_wire(const v1::Welcome& wire);
+void to_wire(const Welcome& welcome, v1::Welcome* wire);
+
+Rejected from_wire(const v1::Rejected& wire);
+void to_wire(const Rejected& rejected, v1::Rejected* wire);
+
+Waiting from_wire(const v1::Waiting& wire);
+void to_wire(const Waiting& waiting, v1::Waiting* wire);
+
+Node from_wire(const v1::Node& wire);
+void to_wire(const Node& node, v1::Node* wire);
+
+// The generation's number stands beside the message, in FromCoordinator.
+Assignment from_wire(std::int64_t generation, const v1::Assignment& wire);
+void to_wire(const Assignment& assignment, v1::Assignment* wire);
+
+JobEnd from_wire(const v1::JobEnd& wire);
+void to_wire(const JobEnd& end, v1::JobEnd* wire);
+
+// What the coordinator says. REQUIRES: the action is a message, not Close.
 v1::FromCoordinator to_message(const Action& action);
 
 // "10.0.0.7" of gRPC's "ipv4:10.0.0.7:41234", "fd00::7" of "ipv6:%5Bfd00::7%5D:41234"; empty for anything

@@ -83,7 +83,7 @@ std::string Invariants::check(const State& state, const Event& event, const std:
   had_membership_ = state.membership != nullptr;
   restarts_ = state.policy.restarts();
   best_step_ = state.policy.history().best_step;
-  ended_ = ended_ || count<JobEnd>(actions) > 0 || state.phase == Phase::kOver;
+  ended_ = ended_ || count<Ended>(actions) > 0 || state.phase == Phase::kOver;
   return broken;
 }
 
@@ -119,7 +119,7 @@ std::string Invariants::check_messages(const State& state, const Event& event,
     if (std::holds_alternative<StopOrder>(action.body) && !stopped.insert(action.to).second)
       return "a member was told to stop twice in one step";
     const bool missed_it = std::holds_alternative<Join>(event.body) && action.to == event.from &&
-                           std::holds_alternative<JobEnd>(action.body);
+                           std::holds_alternative<Ended>(action.body);
     if (phase_ == Phase::kOver && !farewell && !missed_it) return "something was said after the end";
   }
   return "";
@@ -127,7 +127,7 @@ std::string Invariants::check_messages(const State& state, const Event& event,
 
 std::string Invariants::check_assignments(const State& state, const Event& event,
                                           const std::vector<Action>& actions) const {
-  const int assigned = count<Assignment>(actions);
+  const int assigned = count<Assigned>(actions);
   const bool formed = state.membership != nullptr && state.membership->generation > generation_;
   if (state.adopted) return assigned == 0 ? "" : "an adopted generation was assigned";
   const bool caught_up = assigned == 1 && std::holds_alternative<Join>(event.body);
@@ -139,7 +139,7 @@ std::string Invariants::check_assignments(const State& state, const Event& event
   if (assigned < nodes || assigned > nodes + again) return "a member was left without assignment";
   std::set<int> ranks;
   for (const Action& action : actions) {
-    const auto* assignment = std::get_if<Assignment>(&action.body);
+    const auto* assignment = std::get_if<Assigned>(&action.body);
     if (assignment == nullptr || assignment->membership != state.membership) continue;
     if (!ranks.insert(assignment->group_rank).second) return "two members share a rank";
     if (action.generation != state.generation) return "an assignment names another generation";
@@ -151,16 +151,16 @@ std::string Invariants::check_assignments(const State& state, const Event& event
 
 std::string Invariants::check_end(const State& state, const Event& event,
                                   const std::vector<Action>& actions) const {
-  const int ends = count<JobEnd>(actions);
+  const int ends = count<Ended>(actions);
   if (ends == 0) return "";
   if (phase_ == Phase::kOver && ends == 1 && std::holds_alternative<Join>(event.body)) return "";
   if (ended_) return "the job ended twice";
   if (state.phase != Phase::kOver) return "the job was said to end but goes on";
   if (ends != static_cast<int>(state.members.size())) return "not everybody was told of the end";
   for (const Action& action : actions) {
-    const auto* end = std::get_if<JobEnd>(&action.body);
+    const auto* end = std::get_if<Ended>(&action.body);
     if (end == nullptr) continue;
-    const JobResult& result = *end->result;
+    const JobEnd& result = *end->result;
     if (result.first_failure && result.exit_code == 0) return "a failure ended with exit code 0";
     if (!result.first_failure && result.exit_code != 0 && result.exit_code != 69)
       return "exit code " + std::to_string(result.exit_code) + " without a first failure";

@@ -23,14 +23,14 @@ Join join() {
 }
 
 // The end of a job of one node whose workers all failed, rank 0 first.
-JobResult end_after_failures_of(int workers) {
+JobEnd end_after_failures_of(int workers) {
   Join alone = join();
   alone.nproc = workers;
   State state;
   step(state, {1, 0, alone}, 0);
   Stopped stopped;
   for (int rank = 0; rank < workers; ++rank) {
-    Outcome outcome;
+    WorkerOutcome outcome;
     outcome.rank = rank;
     outcome.exit_code = 1;
     outcome.collateral = rank > 0;
@@ -38,7 +38,7 @@ JobResult end_after_failures_of(int workers) {
   }
   const std::vector<Action> said = step(state, {1, 1, stopped}, 1000);
   REQUIRE(said.size() == 1);
-  const auto* end = std::get_if<JobEnd>(&said.front().body);
+  const auto* end = std::get_if<Ended>(&said.front().body);
   REQUIRE(end != nullptr);
   return *end->result;
 }
@@ -89,10 +89,10 @@ TEST_CASE("a time-out longer than thirty years is one of thirty years") {
 
 TEST_CASE("the end of a job names kMaxFollowers workers beside the first, and counts the rest") {
   constexpr int kMost = static_cast<int>(kMaxFollowers);
-  const JobResult all = end_after_failures_of(1 + kMost);
+  const JobEnd all = end_after_failures_of(1 + kMost);
   REQUIRE(all.followers.size() == kMaxFollowers);
   CHECK(all.more_followers == 0);
-  const JobResult cut = end_after_failures_of(1 + kMost + 3);
+  const JobEnd cut = end_after_failures_of(1 + kMost + 3);
   REQUIRE(cut.followers.size() == kMaxFollowers);
   CHECK(cut.more_followers == 3);
   REQUIRE(cut.first_failure);

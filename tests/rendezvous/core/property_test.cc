@@ -121,8 +121,8 @@ class Chance {
     return join;
   }
 
-  Outcome outcome(const State& state) {
-    Outcome outcome;
+  WorkerOutcome outcome(const State& state) {
+    WorkerOutcome outcome;
     outcome.rank = state.membership == nullptr ? 0 : below(state.membership->world_size);
     outcome.host = "h";
     static constexpr int kCodes[] = {0, 1, 3, 75, 76, 78};

@@ -13,8 +13,8 @@ constexpr int kMany = 100;        // restarts that a job may have
 constexpr Millis kMoment = 2000;  // what a generation of a crash loop lasts
 
 // A worker that failed in its own way soon after its start.
-Outcome failure(int exit_code = 1, int rank = 0) {
-  Outcome outcome;
+WorkerOutcome failure(int exit_code = 1, int rank = 0) {
+  WorkerOutcome outcome;
   outcome.host = "a";
   outcome.rank = rank;
   outcome.exit_code = exit_code;
@@ -22,14 +22,14 @@ Outcome failure(int exit_code = 1, int rank = 0) {
   return outcome;
 }
 
-Outcome killed(int signal) {
-  Outcome outcome = failure(0);
+WorkerOutcome killed(int signal) {
+  WorkerOutcome outcome = failure(0);
   outcome.signal = signal;
   return outcome;
 }
 
 // Never the same failure twice in a row.
-Outcome another(int n) { return failure(1 + n % 2); }
+WorkerOutcome another(int n) { return failure(1 + n % 2); }
 
 }  // namespace
 
@@ -75,7 +75,7 @@ TEST_CASE("without --max_restarts there are none to be used up") {
 
 TEST_CASE("a failure that would come back is not retried, whatever is left") {
   RestartPolicy policy;
-  Outcome final = failure(2);
+  WorkerOutcome final = failure(2);
   final.retryable = false;
   const auto verdict = policy.judge(final, kMany, kMoment, 0);
   CHECK_FALSE(verdict.restart);
@@ -93,9 +93,9 @@ TEST_CASE("three failures alike, early and without progress, end the job") {
 }
 
 TEST_CASE("another code, another rank, a later end, progress and signals from outside break the row") {
-  Outcome late = failure();
+  WorkerOutcome late = failure();
   late.uptime_s = 11;
-  for (const Outcome& between : {failure(3), failure(1, 1), late, killed(SIGKILL), killed(SIGTERM)}) {
+  for (const WorkerOutcome& between : {failure(3), failure(1, 1), late, killed(SIGKILL), killed(SIGTERM)}) {
     RestartPolicy policy;
     policy.judge(failure(), kMany, kMoment, 0);
     policy.judge(failure(), kMany, kMoment, 0);
@@ -108,7 +108,7 @@ TEST_CASE("another code, another rank, a later end, progress and signals from ou
 
 TEST_CASE("a failure within 10 s of its worker's start is early, a later one is not") {
   for (const auto& [uptime_s, given_up] : {std::pair{9.999, true}, std::pair{10.0, false}}) {
-    Outcome outcome = failure();
+    WorkerOutcome outcome = failure();
     outcome.uptime_s = uptime_s;
     RestartPolicy policy;
     for (int n = 0; n < 2; ++n) CHECK(policy.judge(outcome, kMany, kMoment, 0).restart);
@@ -117,7 +117,7 @@ TEST_CASE("a failure within 10 s of its worker's start is early, a later one is 
 }
 
 TEST_CASE("a kill from outside is never alike, a crash by a signal is, and so is a kill that says why") {
-  Outcome explained = killed(SIGKILL);
+  WorkerOutcome explained = killed(SIGKILL);
   explained.error = "hung";
   for (const auto& [outcome, given_up] :
        {std::pair{killed(SIGKILL), false}, std::pair{killed(SIGSEGV), true}, std::pair{explained, true}}) {

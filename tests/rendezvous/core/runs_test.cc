@@ -25,18 +25,18 @@ const Body* heard(const std::vector<Action>& actions, ConnectionId to) {
 
 TEST_CASE("runs do not see each other, and one that is over makes room for the next of its name") {
   Runs runs(true);
-  CHECK(heard<Assignment>(runs.step(joins(1, "r1", "a"), 0), 1));
-  CHECK(heard<Assignment>(runs.step(joins(2, "r2", "b"), 0), 2));
+  CHECK(heard<Assigned>(runs.step(joins(1, "r1", "a"), 0), 1));
+  CHECK(heard<Assigned>(runs.step(joins(2, "r2", "b"), 0), 2));
   CHECK(runs.members() == 2);
   const auto end = runs.step({1, 1, Finished{}}, 10);
-  CHECK(heard<JobEnd>(end, 1));
-  CHECK_FALSE(heard<JobEnd>(end, 2));
+  CHECK(heard<Ended>(end, 1));
+  CHECK_FALSE(heard<Ended>(end, 2));
   runs.step({1, 1, Leave{}}, 11);
   CHECK(runs.take_forgotten() == std::vector<std::string>{"r1"});
   CHECK(runs.states().size() == 1);
   const auto again = runs.step(joins(3, "r1", "c"), 20);
-  REQUIRE(heard<Assignment>(again, 3));
-  CHECK(heard<Assignment>(again, 3)->membership->generation == 1);
+  REQUIRE(heard<Assigned>(again, 3));
+  CHECK(heard<Assigned>(again, 3)->membership->generation == 1);
 }
 
 TEST_CASE("a member of a forgotten run that comes late hears how it ended, and does not begin it again") {
@@ -47,8 +47,8 @@ TEST_CASE("a member of a forgotten run that comes late hears how it ended, and d
   runs.step({0, 0, Tick{}}, 1000);
   REQUIRE(runs.states().empty());
   const auto late = runs.step(joins(2, "r", "a", 1), 2000);
-  REQUIRE(heard<JobEnd>(late, 2));
-  CHECK(heard<JobEnd>(late, 2)->result->exit_code == 0);
+  REQUIRE(heard<Ended>(late, 2));
+  CHECK(heard<Ended>(late, 2)->result->exit_code == 0);
   CHECK(runs.states().empty());
 }
 
@@ -63,12 +63,12 @@ TEST_CASE("the ends of runs are kept for the last 20,000 members, and forgotten 
   };
   for (ConnectionId number = 1; number <= kKept; ++number) end_of(number);
   REQUIRE(runs.states().empty());
-  CHECK(heard<JobEnd>(runs.step(joins(kKept + 11, "run-1", "member-1", 1), 1), kKept + 11));
+  CHECK(heard<Ended>(runs.step(joins(kKept + 11, "run-1", "member-1", 1), 1), kKept + 11));
   end_of(kKept + 1);
-  CHECK(heard<JobEnd>(runs.step(joins(kKept + 12, "run-2", "member-2", 1), 1), kKept + 12));
+  CHECK(heard<Ended>(runs.step(joins(kKept + 12, "run-2", "member-2", 1), 1), kKept + 12));
   const auto forgotten = runs.step(joins(kKept + 13, "run-1", "member-1", 1), 1);
-  CHECK_FALSE(heard<JobEnd>(forgotten, kKept + 13));
-  CHECK(heard<Assignment>(forgotten, kKept + 13));  // nobody knows that run any more: it begins anew
+  CHECK_FALSE(heard<Ended>(forgotten, kKept + 13));
+  CHECK(heard<Assigned>(forgotten, kKept + 13));  // nobody knows that run any more: it begins anew
 }
 
 TEST_CASE("who comes for the next run while others still leave the last one begins it once they have") {
@@ -80,12 +80,12 @@ TEST_CASE("who comes for the next run while others still leave the last one begi
   CHECK(runs.step(joins(3, "r", "b"), 11).empty());
   CHECK(runs.step({2, 0, StreamBroken{}}, 12).empty());
   const auto left = runs.step({1, 1, Leave{}}, 13);
-  REQUIRE(heard<Assignment>(left, 3));
-  CHECK(heard<Assignment>(left, 3)->membership->generation == 1);
+  REQUIRE(heard<Assigned>(left, 3));
+  CHECK(heard<Assigned>(left, 3)->membership->generation == 1);
   CHECK(left.front().to == 3);
   CHECK(runs.take_forgotten() == std::vector<std::string>{"r"});
   CHECK(runs.members() == 1);
-  CHECK(heard<JobEnd>(runs.step({3, 1, Finished{}}, 20), 3));
+  CHECK(heard<Ended>(runs.step({3, 1, Finished{}}, 20), 3));
 }
 
 TEST_CASE("a coordinator that ends with its run answers nobody who comes for the next one") {

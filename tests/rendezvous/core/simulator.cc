@@ -24,7 +24,7 @@ struct Agent {
   MemberId id;
   int lives = 0;  // counts up with every start; timers of an earlier life are void
   bool alive = false;
-  bool ended = false;  // heard JobEnd or a refusal
+  bool ended = false;  // heard Ended or a refusal
   ConnectionId connection = 0;
   std::int64_t generation = 0;
   int group_rank = -1;
@@ -184,7 +184,7 @@ class Simulator {
 
   void say(const Action& action) {
     Connection& connection = connections_.at(action.to);
-    if (const auto* end = std::get_if<JobEnd>(&action.body)) {
+    if (const auto* end = std::get_if<Ended>(&action.body)) {
       result_.exit_code = end->result->exit_code;
       result_.ended_at = now_;
     }
@@ -335,8 +335,8 @@ class Simulator {
   Stopped stopped_message(const Agent& agent) const { return Stopped{{outcome(agent)}}; }
 
   // A worker that failed, or one that was stopped by its agent.
-  Outcome outcome(const Agent& agent) const {
-    Outcome outcome;
+  WorkerOutcome outcome(const Agent& agent) const {
+    WorkerOutcome outcome;
     outcome.rank = agent.first_rank;
     outcome.host = agent.id;
     outcome.exit_code = 1;
@@ -397,14 +397,14 @@ class Simulator {
     Agent& agent = agents_[static_cast<std::size_t>(index)];
     if (!agent.alive || agent.connection != message.action.to || connection.black_hole) return;
     const auto& body = message.action.body;
-    if (std::holds_alternative<JobEnd>(body) || std::holds_alternative<Rejected>(body)) agent.ended = true;
+    if (std::holds_alternative<Ended>(body) || std::holds_alternative<Rejected>(body)) agent.ended = true;
     if (const auto* welcome = std::get_if<Welcome>(&body)) welcomed(agent, welcome->resumed);
     if (std::holds_alternative<StopOrder>(body) && message.action.generation == agent.generation)
       in(10 + below(3000), timer(Timer::kStopped, index));
-    if (const auto* assignment = std::get_if<Assignment>(&body)) work(agent, index, *assignment);
+    if (const auto* assignment = std::get_if<Assigned>(&body)) work(agent, index, *assignment);
   }
 
-  void work(Agent& agent, int index, const Assignment& assignment) {
+  void work(Agent& agent, int index, const Assigned& assignment) {
     if (assignment.membership->generation <= agent.generation) return;  // said again, or late
     agent.generation = assignment.membership->generation;
     agent.group_rank = assignment.group_rank;

@@ -7,7 +7,7 @@ namespace {
 
 std::string str(std::int64_t number) { return std::to_string(number); }
 
-std::string text_of(const Outcome& outcome) {
+std::string text_of(const WorkerOutcome& outcome) {
   return "rank " + str(outcome.rank) + " " + describe_exit(outcome.exit_code, outcome.signal) +
          (outcome.collateral ? " collateral" : "") + (outcome.retryable ? "" : " final");
 }
@@ -28,7 +28,7 @@ struct EventText {
   std::string operator()(const Failure& failure) const { return "failed: " + text_of(failure.outcome); }
   std::string operator()(const Stopped& stopped) const {
     std::string text = "stopped";
-    for (const Outcome& outcome : stopped.outcomes) text += ", " + text_of(outcome);
+    for (const WorkerOutcome& outcome : stopped.outcomes) text += ", " + text_of(outcome);
     return text;
   }
   std::string operator()(const Finished&) const { return "finished"; }
@@ -54,7 +54,7 @@ struct ActionText {
            (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason
                                    : "");
   }
-  std::string operator()(const Assignment& assignment) const {
+  std::string operator()(const Assigned& assignment) const {
     const Membership& membership = *assignment.membership;
     std::string nodes;
     for (const Node& node : membership.nodes)
@@ -67,10 +67,10 @@ struct ActionText {
            ", because " + membership.reason;
   }
   std::string operator()(const StopOrder& stop) const { return "stop: " + stop.reason; }
-  std::string operator()(const JobEnd& end) const {
+  std::string operator()(const Ended& end) const {
     std::string text = "job ends with " + str(end.result->exit_code) + ": " + end.result->reason;
     if (end.result->first_failure) text += "; first " + text_of(*end.result->first_failure);
-    for (const Outcome& follower : end.result->followers) text += "; then " + text_of(follower);
+    for (const WorkerOutcome& follower : end.result->followers) text += "; then " + text_of(follower);
     return text + "; restarts " + str(end.result->restart_count);
   }
   std::string operator()(const Close& close) const { return close.abort ? "aborted" : "closed"; }

@@ -166,8 +166,8 @@ class Scenario {
     return history;
   }
 
-  Outcome outcome_of(const std::string& who, Arguments& arguments) {
-    Outcome outcome;
+  WorkerOutcome outcome_of(const std::string& who, Arguments& arguments) {
+    WorkerOutcome outcome;
     outcome.host = "node-" + who.substr(0, who.find('\''));
     outcome.rank = static_cast<int>(arguments.number("rank", 0));
     outcome.exit_code = static_cast<int>(arguments.number("exit", 0));

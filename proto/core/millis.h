@@ -1,0 +1,11 @@
+// Time in the pure cores: whole milliseconds. Everything else takes std::chrono; what drives a core converts.
+#pragma once
+
+#include <cstdint>
+
+namespace dtrun {
+
+// A duration, or a point of this host's steady clock, of which only differences mean something.
+using Millis = std::int64_t;
+
+}  // namespace dtrun
