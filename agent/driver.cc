@@ -62,7 +62,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();
-  if (spec.rendezvous.read_timeout) settings.coordinator_timeout = spec.rendezvous.read_timeout->count();
+  if (spec.rendezvous.read_timeout) settings.read_timeout = spec.rendezvous.read_timeout->count();
   settings.shutdown_timeout = spec.shutdown_timeout.count();
   return settings;
 }
@@ -84,8 +84,8 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
       log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.notice(why); }),
       planner_(spec, own_environment(), token_, guardian.scratch()),
       outsiders_(has_other_children({guardian.pid()})),
-      hang_guard_(loop_, console_, {spec.hang_heartbeat.count(), spec.hang_stall.count()}, own_environment(),
-                  hang_view()) {
+      hang_guard_(loop_, console_, {spec.heartbeat_timeout.count(), spec.stall_timeout.count()},
+                  own_environment(), hang_view()) {
   identity_.member_id = random_id();
   identity_.host = host_name();
 }
@@ -187,7 +187,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     log_.write("disconnected", {{"why", lost->why.message()}, {"attempt", lost->attempt}});
     events_.push_back(event::Disconnected{lost->why.message(), lost->permanent});
   } else if (auto* done = std::get_if<rendezvous::KvDone>(&event)) {
-    auto worker = workers_.find(done->local_rank);
+    auto worker = workers_.find(done->worker_serial);
     if (worker == workers_.end()) return;
     control::FromAgent reply;
     *reply.mutable_kv() = std::move(done->reply);

@@ -50,8 +50,8 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop
   std::unique_ptr<Link> link(new Link(spec, loop, std::move(sink)));
   if (spec.standalone) {
     if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
-  } else if (spec.hosts) {
-    (void)link->join(*spec.hosts ? std::optional(address_to_host_on(spec.host)) : std::nullopt);
+  } else if (spec.is_host) {
+    (void)link->join(*spec.is_host ? std::optional(address_to_host_on(spec.host)) : std::nullopt);
   } else if (needs_no_lookup(spec.host)) {
     (void)link->join(home_of(spec.host).listen_address);  // fails only if standalone
   } else {
@@ -85,7 +85,8 @@ void Link::resolve_and_join() {
 // A port that is taken is no failure unless standalone: another agent of this host may hold it, and what is
 // there instead the client finds out.
 Status Link::host_on(const std::string& listen_address) {
-  auto server = rendezvous::Server::start({listen_address, spec_.standalone ? 0 : spec_.port});
+  auto server =
+      rendezvous::Server::start({.bind_address = listen_address, .port = spec_.standalone ? 0 : spec_.port});
   if (!server.ok()) return server.status();
   server_ = std::move(server).value();
   return {};
@@ -97,7 +98,7 @@ Status Link::join(const std::optional<std::string>& listen_address) {
   rendezvous::ClientOptions options;
   options.host = spec_.standalone ? *listen_address : spec_.host;
   options.port = spec_.standalone ? server_->port() : spec_.port;
-  options.heartbeat_timeout = spec_.heartbeat_timeout;
+  options.keep_alive_timeout = spec_.keep_alive_timeout;
   host_ = options.host;
   port_ = options.port;
   endpoint_ = with_port(host_, port_);
@@ -122,8 +123,8 @@ void Link::send(const rendezvous::v1::FromAgent& message) {
   if (client_) client_->send(message);
 }
 
-void Link::kv(int worker, const std::string& prefix, const control::KvRequest& request) {
-  if (client_) client_->kv(worker, prefix, request);
+void Link::kv(int worker_serial, const std::string& prefix, const control::KvRequest& request) {
+  if (client_) client_->kv(worker_serial, prefix, request);
 }
 
 void Link::close(std::chrono::milliseconds timeout) {

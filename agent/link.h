@@ -30,7 +30,8 @@ class Link {
   Link(const Link&) = delete;
 
   void send(const rendezvous::v1::FromAgent& message);
-  void kv(int worker, const std::string& prefix, const control::KvRequest& request);
+  // Of the worker with this serial number, which the answer (rendezvous::KvDone) names.
+  void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request);
   void close(std::chrono::milliseconds timeout);
 
   const std::string& endpoint() const { return endpoint_; }  // "host:port"

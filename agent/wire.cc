@@ -193,7 +193,7 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
   join->set_max_restarts(spec.max_restarts);
   join->set_last_call_ms(spec.rendezvous.last_call.count());
   join->set_join_timeout_ms(spec.rendezvous.join_timeout.count());
-  join->set_heartbeat_timeout_ms(spec.rendezvous.heartbeat_timeout.count());
+  join->set_heartbeat_timeout_ms(spec.rendezvous.keep_alive_timeout.count());
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) join->set_job(trainer->config_json);
   join->set_master_port(identity.master_port);
   join->set_group_rank(-1);

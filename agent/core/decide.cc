@@ -44,7 +44,7 @@ Millis link_deadline_of(const State& s) {
   if (job_succeeded(s)) return s.link.lost_at + kBlip;
   const Millis by_default =
       s.link.separate ? std::max(kWithoutCoordinator, s.settings.join_timeout) : kWithoutCoordinator;
-  return s.link.lost_at + s.settings.coordinator_timeout.value_or(by_default);
+  return s.link.lost_at + s.settings.read_timeout.value_or(by_default);
 }
 
 std::string seconds(Millis ms) { return std::to_string(std::max<Millis>(0, (ms + 999) / 1000)) + " s"; }

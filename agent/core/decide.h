@@ -31,7 +31,7 @@ struct Settings {
   Millis shutdown_timeout = 30000;
   // How long a lost coordinator is waited for. Unset: 30 s for one that an agent hosts, which went down with
   // its node; at least join_timeout for a `dtrun store`, which will be started again.
-  std::optional<Millis> coordinator_timeout;
+  std::optional<Millis> read_timeout;
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
 

@@ -19,16 +19,16 @@ struct NodeCount {
 };
 
 struct RendezvousSpec {
-  std::string host;            // name or numeric address of the coordinator
-  int port = 0;                // 0 only when standalone: any free one
-  bool standalone = false;     // this agent hosts the coordinator on loopback, one node
-  std::optional<bool> hosts;   // whether this agent hosts the coordinator; unset: if `host` is this machine
-  std::string local_address;   // --local_addr; empty: the address that reaches the coordinator
-  std::string master_address;  // MASTER_ADDR of the workers; empty: the address of the node with rank 0
-  int master_port = 0;         // MASTER_PORT of the workers; 0: a free one
+  std::string host;             // name or numeric address of the coordinator
+  int port = 0;                 // 0 only when standalone: any free one
+  bool standalone = false;      // this agent hosts the coordinator on loopback, one node
+  std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
+  std::string local_address;    // --local_addr; empty: the address that reaches the coordinator
+  std::string master_address;   // MASTER_ADDR of the workers; empty: the address of the node with rank 0
+  int master_port = 0;          // MASTER_PORT of the workers; 0: a free one
   std::chrono::milliseconds last_call{5000};
   std::chrono::milliseconds join_timeout{600000};
-  std::chrono::milliseconds heartbeat_timeout{15000};     // keep_alive_interval * keep_alive_max_attempt
+  std::chrono::milliseconds keep_alive_timeout{15000};    // keep_alive_interval * keep_alive_max_attempt
   std::optional<std::chrono::milliseconds> read_timeout;  // how long to go on without the coordinator
 };
 
@@ -81,9 +81,9 @@ struct JobSpec {
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};
   std::chrono::milliseconds shutdown_timeout{30000};
   std::vector<int> signals_to_handle;  // that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
-  std::chrono::milliseconds hang_heartbeat{0};  // --heartbeat-timeout: without progress this long; 0: never
-  std::chrono::milliseconds hang_stall{0};      // --stall-timeout: no output and no CPU time; 0: never
-  std::filesystem::path log_dir;                // empty: console only
+  std::chrono::milliseconds heartbeat_timeout{0};  // a worker without progress this long hangs; 0: never
+  std::chrono::milliseconds stall_timeout{0};      // so do all without output and CPU time; 0: never
+  std::filesystem::path log_dir;                   // empty: console only
   OutputSpec output;
   std::string role = "default";
   int omp_num_threads = 1;          // for workers, unless the user's environment says

@@ -93,8 +93,8 @@ void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
 void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   const std::string name = std::string(kEnvHeartbeatFile) + "=";
   std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
-  const bool heartbeats = spec_.hang_heartbeat.count() > 0;
-  if (!heartbeats && spec_.hang_stall.count() == 0) return;
+  const bool heartbeats = spec_.heartbeat_timeout.count() > 0;
+  if (!heartbeats && spec_.stall_timeout.count() == 0) return;
   const fs::path dir = scratch_dir(plan->rank);
   const fs::path stacks_dir = plan->log_dir.empty() ? dir : plan->log_dir;
   if (!stacks_dir.empty()) plan->stacks_file = stacks_dir / "stacks.txt";
@@ -109,7 +109,7 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
 fs::path WorkerPlanner::scratch_dir(int rank) {
   // Nobody else's business, and never a folder that somebody else has put there.
   if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) {
-    const bool unwatched = spec_.hang_heartbeat.count() > 0 && trainer_ == nullptr;
+    const bool unwatched = spec_.heartbeat_timeout.count() > 0 && trainer_ == nullptr;
     scratch_error_ = "cannot make the directory " + scratch_.string() + " (" + std::strerror(errno) +
                      "): the workers' error files are missing" +
                      (unwatched ? ", --heartbeat_timeout has no effect" : "") +

@@ -223,9 +223,9 @@ class Planner {
       if (!seconds.ok()) return seconds.status();
       spec_.shutdown_timeout = seconds.value();
     }
-    if (Status status = read_hang_timeout("heartbeat_timeout", &spec_.hang_heartbeat); !status.ok())
+    if (Status status = read_hang_timeout("heartbeat_timeout", &spec_.heartbeat_timeout); !status.ok())
       return status;
-    if (Status status = read_hang_timeout("stall_timeout", &spec_.hang_stall); !status.ok()) return status;
+    if (Status status = read_hang_timeout("stall_timeout", &spec_.stall_timeout); !status.ok()) return status;
     if (const auto names = given("signals_to_handle")) {
       Result<std::vector<int>> signals = parse_signals(*names);
       if (!signals.ok()) return signals.status();

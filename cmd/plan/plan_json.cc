@@ -19,14 +19,14 @@ Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Jso
 Json rendezvous_json(const RendezvousSpec& rendezvous) {
   return {{"standalone", rendezvous.standalone},
           {"host", rendezvous.host},
-          {"is_host", rendezvous.hosts ? Json(*rendezvous.hosts) : Json(nullptr)},
+          {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
           {"master_addr", or_null(rendezvous.master_address)},
           {"master_port", or_null(rendezvous.master_port)},
           {"local_addr", or_null(rendezvous.local_address)},
           {"join_timeout", seconds(rendezvous.join_timeout)},
           {"last_call_timeout", seconds(rendezvous.last_call)},
-          {"heartbeat_timeout", seconds(rendezvous.heartbeat_timeout)},
+          {"keep_alive_timeout", seconds(rendezvous.keep_alive_timeout)},
           {"read_timeout", or_null(rendezvous.read_timeout.value_or(milliseconds(0)))}};
 }
 
@@ -83,8 +83,8 @@ std::string plan_json(const JobSpec& spec) {
   plan["no_restart_exit_codes"] = spec.no_restart_exit_codes;
   plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
   plan["signals_to_handle"] = signal_names(spec.signals_to_handle);
-  plan["heartbeat_timeout"] = or_null(spec.hang_heartbeat);
-  plan["stall_timeout"] = or_null(spec.hang_stall);
+  plan["heartbeat_timeout"] = or_null(spec.heartbeat_timeout);
+  plan["stall_timeout"] = or_null(spec.stall_timeout);
   plan["log_dir"] = or_null(spec.log_dir.string());
   plan["output"] = output_json(spec);
   plan["worker_cpus"] = spec.worker_cpus.empty() ? Json(nullptr) : Json(spec.worker_cpus);

@@ -214,9 +214,9 @@ class RendezvousReader {
       if (!status.ok()) return status;
     }
     const double keep_alive = static_cast<double>(timeouts.interval.count()) * timeouts.attempts;
-    spec_.rendezvous.heartbeat_timeout = milliseconds(std::llround(keep_alive));
+    spec_.rendezvous.keep_alive_timeout = milliseconds(std::llround(keep_alive));
     if (spec_.rendezvous.standalone) no_effect("rdzv_conf", " on a single node");
-    if (spec_.rendezvous.heartbeat_timeout >= milliseconds(100)) return Status();
+    if (spec_.rendezvous.keep_alive_timeout >= milliseconds(100)) return Status();
     return usage(conf.source + ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");
   }
 
@@ -230,7 +230,7 @@ class RendezvousReader {
                                        no = {"0", "false", "f", "no", "n"};
     if (!yes.contains(given.value) && !no.contains(given.value))
       return usage(quoted(given) + ": expected 1 or 0");
-    spec_.rendezvous.hosts = yes.contains(given.value);
+    spec_.rendezvous.is_host = yes.contains(given.value);
     return Status();
   }
 

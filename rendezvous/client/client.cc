@@ -1,3 +1,13 @@
+// The order of events, on the client's own thread, until it is closed:
+//
+//   dial        resolve the host's name, connect a socket
+//   Opened      the connection stands: the agent sends its Join
+//   Connected   a coordinator answered: what waited for the store is asked now; then Received …
+//   wait        until the stream ends; the store's operations under way wait for the next connection
+//   diagnose    nobody answered: is it something else that listens there?
+//   Disconnected, and dial again: at once if the connection had stood, else after a back-off
+//
+// send() and kv() come from the agent's thread, Connected and Received from gRPC's.
 #include "rendezvous/client/client.h"
 
 #include <grpcpp/create_channel_posix.h>
@@ -61,7 +71,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   void run();
   void send(const v1::FromAgent& message);
-  void kv(int local_rank, const std::string& prefix, const control::KvRequest& request);
+  void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request);
   void close(milliseconds timeout);
   void silence();  // no call of the sink after it returns
   void quit();
@@ -70,7 +80,7 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   struct Attempt {
     bool connected = false;
-    Status why;
+    Status why = {};
     bool permanent = false;
   };
   Attempt attempt();
@@ -110,7 +120,6 @@ class Core : public std::enable_shared_from_this<Core> {
   Client::Sink sink_;
 };
 
-// The thread: connects, waits for the end of the stream, says so, connects again.
 void Core::run() {
   std::uint64_t random = reinterpret_cast<std::uintptr_t>(this) ^
                          static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
@@ -121,7 +130,7 @@ void Core::run() {
       const std::lock_guard lock(mutex_);
       if (closing_) return;
     }
-    deliver(Disconnected{ended.why, ended.permanent, failures});
+    deliver(Disconnected{.why = ended.why, .permanent = ended.permanent, .attempt = failures});
     kv_calls()->expire();
     // A coordinator that lives gives the seat away after a moment: the first attempt is at once.
     if (!pause(ended.connected ? milliseconds(0) : back_off(failures, &random))) return;
@@ -135,27 +144,25 @@ Core::Attempt Core::attempt() {
   if (dialled.unresolved) return unresolved(dialled.error);
   unknown_since_.reset();
   if (dialled.fd >= 0) return attend(dialled);
-  return {false,
-          unavailable(ever_connected_
-                          ? "the " + counterpart() + " at " + endpoint_ + " is gone (" + dialled.error + ")"
-                          : "no coordinator at " + endpoint_ + " (" + dialled.error +
-                                "); is the agent or the `dtrun store` that hosts it running, and is the port "
-                                "open?"),
-          false};
+  return {.why = unavailable(
+              ever_connected_
+                  ? "the " + counterpart() + " at " + endpoint_ + " is gone (" + dialled.error + ")"
+                  : "no coordinator at " + endpoint_ + " (" + dialled.error +
+                        "); is the agent or the `dtrun store` that hosts it running, and is the "
+                        "port open?")};
 }
 
 Core::Attempt Core::unresolved(const std::string& error) {
   if (!unknown_since_) unknown_since_ = Clock::now();
   // The name of a container that is started again is unknown until then.
   const bool permanent = !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
-  return {false,
-          unavailable("the host name \"" + options_.host + "\" of the rendezvous endpoint " + endpoint_ +
-                      " does not resolve (" + error + "); check --rdzv_endpoint"),
-          permanent};
+  return {.why = unavailable("the host name \"" + options_.host + "\" of the rendezvous endpoint " +
+                             endpoint_ + " does not resolve (" + error + "); check --rdzv_endpoint"),
+          .permanent = permanent};
 }
 
 Core::Attempt Core::attend(const Dialled& dialled) {
-  std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_, options_.heartbeat_timeout);
+  std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_, options_.keep_alive_timeout);
   std::weak_ptr<Core> weak = weak_from_this();
   auto connected = [weak] {
     if (auto core = weak.lock()) core->on_connected();
@@ -175,10 +182,9 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   if (!stream->was_connected()) return diagnose(stream->status());
   ever_connected_ = true;
   const std::string message = stream->status().error_message();
-  return {true,
-          unavailable("lost the connection to the " + counterpart() + " at " + endpoint_ +
-                      in_brackets(message, options_.heartbeat_timeout)),
-          false};
+  return {.connected = true,
+          .why = unavailable("lost the connection to the " + counterpart() + " at " + endpoint_ +
+                             in_brackets(message, options_.keep_alive_timeout))};
 }
 
 // The connection stood, but no coordinator answered.
@@ -194,27 +200,22 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
     case Answer::kGone:
       break;
   }
-  return {false,
-          unavailable("the " + counterpart() + " at " + endpoint_ + " does not answer" +
-                      in_brackets(status.error_message(), options_.heartbeat_timeout)),
-          false};
+  return {.why = unavailable("the " + counterpart() + " at " + endpoint_ + " does not answer" +
+                             in_brackets(status.error_message(), options_.keep_alive_timeout))};
 }
 
 Core::Attempt Core::silent() {
   if (++silent_attempts_ >= kSilentIsPermanent)
     return something_else("it accepts connections but says nothing");
-  return {false,
-          unavailable("what listens on " + endpoint_ +
-                      " accepts connections but says nothing: a coordinator that stands still, or something "
-                      "else"),
-          false};
+  return {.why = unavailable("what listens on " + endpoint_ +
+                             " accepts connections but says nothing: a coordinator that stands still, or "
+                             "something else")};
 }
 
 Core::Attempt Core::something_else(const std::string& what) const {
-  return {false,
-          unavailable("something else than a dtrun coordinator listens on " + endpoint_ + " (" + what +
-                      "); choose another port with --rdzv_endpoint"),
-          true};
+  return {.why = unavailable("something else than a dtrun coordinator listens on " + endpoint_ + " (" + what +
+                             "); choose another port with --rdzv_endpoint"),
+          .permanent = true};
 }
 
 // Makes the stream the one that send() and close() use; false if the client is closing.
@@ -242,8 +243,8 @@ bool Core::pause(milliseconds time) {
 std::shared_ptr<KvCalls> Core::kv_calls() {
   const std::lock_guard lock(mutex_);
   if (!kv_) {
-    kv_ = std::make_shared<KvCalls>([weak = weak_from_this()](int local_rank, control::KvReply reply) {
-      if (auto core = weak.lock()) core->deliver(KvDone{local_rank, std::move(reply)});
+    kv_ = std::make_shared<KvCalls>([weak = weak_from_this()](int worker_serial, control::KvReply reply) {
+      if (auto core = weak.lock()) core->deliver(KvDone{worker_serial, std::move(reply)});
     });
   }
   return kv_;
@@ -281,8 +282,8 @@ void Core::send(const v1::FromAgent& message) {
   if (stream && (message.has_join() || stream->was_connected())) stream->send(message);
 }
 
-void Core::kv(int local_rank, const std::string& prefix, const control::KvRequest& request) {
-  kv_calls()->start(local_rank, prefix, request);
+void Core::kv(int worker_serial, const std::string& prefix, const control::KvRequest& request) {
+  kv_calls()->start(worker_serial, prefix, request);
 }
 
 void Core::close(milliseconds timeout) {
@@ -326,8 +327,8 @@ class GrpcClient final : public Client {
   }
 
   void send(const v1::FromAgent& message) override { core_->send(message); }
-  void kv(int local_rank, const std::string& prefix, const control::KvRequest& request) override {
-    core_->kv(local_rank, prefix, request);
+  void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request) override {
+    core_->kv(worker_serial, prefix, request);
   }
   void close(milliseconds timeout) override { core_->close(timeout); }
 

@@ -32,7 +32,7 @@ struct Disconnected {
   int attempt = 0;         // consecutive failures, from 1
 };
 struct KvDone {
-  int local_rank;  // echoed from kv()
+  int worker_serial;  // echoed from kv()
   control::KvReply reply;
 };
 using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDone>;
@@ -42,7 +42,7 @@ struct ClientOptions {
   int port = 0;
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that says nothing and answers nothing for so long is taken for lost.
-  std::chrono::milliseconds heartbeat_timeout{15000};
+  std::chrono::milliseconds keep_alive_timeout{15000};
 };
 
 class Client {
@@ -57,8 +57,9 @@ class Client {
   virtual void send(const v1::FromAgent& message) = 0;
 
   // Carries out one store operation under `prefix`; answers with KvDone. Waits for a connection if there is
-  // none, and begins again on the next one if it breaks.
-  virtual void kv(int local_rank, const std::string& prefix, const control::KvRequest& request) = 0;
+  // none, and begins again on the next one if it breaks. `worker_serial` is the caller's number of the worker
+  // that asks, and means nothing here.
+  virtual void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request) = 0;
 
   // Half-closes the stream after what is queued and waits until it is flushed, at most `timeout`.
   virtual void close(std::chrono::milliseconds timeout) = 0;

@@ -26,8 +26,11 @@ control::KvReply no_connection(const control::KvRequest& request) {
 
 }  // namespace
 
-void KvCalls::start(int worker, const std::string& prefix, const control::KvRequest& request) {
-  Operation operation{worker, prefix, request, Clock::now() + kPatience, false};
+void KvCalls::start(int worker_serial, const std::string& prefix, const control::KvRequest& request) {
+  Operation operation{.worker_serial = worker_serial,
+                      .prefix = prefix,
+                      .request = request,
+                      .give_up = Clock::now() + kPatience};
   operation.give_up +=
       std::chrono::milliseconds(std::clamp<std::int64_t>(request.timeout_ms(), 0, 86'400'000));
   if (request.op() == control::KvRequest::SET) {
@@ -76,7 +79,7 @@ void KvCalls::ended(Operation operation, const std::weak_ptr<grpc::Channel>& use
 }
 
 void KvCalls::finish(const Operation& operation, control::KvReply reply) const {
-  if (!operation.silent) answer_(operation.worker, std::move(reply));
+  if (!operation.silent) answer_(operation.worker_serial, std::move(reply));
 }
 
 void KvCalls::connected(const std::shared_ptr<grpc::Channel>& channel) {
@@ -101,7 +104,8 @@ void KvCalls::met_store(const std::string& instance) {
     const std::string before = std::exchange(store_, instance);
     if (before.empty() || before == instance) return;
     for (const auto& [key, request] : sets_)
-      again.push_back({0, set_prefix_, request, Clock::now() + kPatience, true});
+      again.push_back(
+          {.prefix = set_prefix_, .request = request, .give_up = Clock::now() + kPatience, .silent = true});
   }
   for (Operation& operation : again) issue(std::move(operation));
 }

@@ -22,10 +22,11 @@ namespace dtrun::rendezvous {
 // Thread-safe. On the heap, in a shared_ptr: calls of gRPC's may outlive its owner.
 class KvCalls : public std::enable_shared_from_this<KvCalls> {
  public:
-  using Answer = std::function<void(int worker, control::KvReply)>;  // on any thread, without a lock held
+  // On any thread, without a lock held.
+  using Answer = std::function<void(int worker_serial, control::KvReply)>;
   explicit KvCalls(Answer answer) : answer_(std::move(answer)) {}
 
-  void start(int worker, const std::string& prefix, const control::KvRequest& request);
+  void start(int worker_serial, const std::string& prefix, const control::KvRequest& request);
 
   void connected(const std::shared_ptr<grpc::Channel>& channel);
   void disconnected();
@@ -36,11 +37,11 @@ class KvCalls : public std::enable_shared_from_this<KvCalls> {
  private:
   using Clock = std::chrono::steady_clock;
   struct Operation {
-    int worker = 0;
-    std::string prefix;
-    control::KvRequest request;
-    Clock::time_point give_up;  // waiting for a connection
-    bool silent = false;        // said again to a new store: nobody waits for the answer
+    int worker_serial = 0;
+    std::string prefix = {};
+    control::KvRequest request = {};
+    Clock::time_point give_up = {};  // waiting for a connection
+    bool silent = false;             // said again to a new store: nobody waits for the answer
   };
 
   void issue(Operation operation);

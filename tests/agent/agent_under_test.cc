@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
     if (name == "--shutdown_ms") spec.shutdown_timeout = std::chrono::milliseconds(number);
     if (name == "--join_ms") spec.rendezvous.join_timeout = std::chrono::milliseconds(number);
     if (name == "--log_dir") spec.log_dir = value;
-    if (name == "--heartbeat_ms") spec.hang_heartbeat = std::chrono::milliseconds(number);
-    if (name == "--stall_ms") spec.hang_stall = std::chrono::milliseconds(number);
+    if (name == "--heartbeat_ms") spec.heartbeat_timeout = std::chrono::milliseconds(number);
+    if (name == "--stall_ms") spec.stall_timeout = std::chrono::milliseconds(number);
     if (name == "--signal") spec.signals_to_handle.push_back(number);
     if (name == "--nodes") spec.nodes = {number, number};
     if (name == "--min_nodes") spec.nodes.min = number;

@@ -327,7 +327,7 @@ TEST_CASE("a get waits for the key, or until its time is up") {
   CHECK(b.kv(request(control::KvRequest::SET, "late", "here"), "p/").ok());
   const auto done = a.next<KvDone>();
   REQUIRE(done);
-  CHECK(done->local_rank == 3);
+  CHECK(done->worker_serial == 3);
   CHECK(done->reply.value() == "here");
   get.set_key("absurdly late");  // a wait beyond the clock's end is a long one
   get.set_timeout_ms(std::numeric_limits<std::int64_t>::max());
@@ -368,12 +368,12 @@ TEST_CASE("a get that waits when the store is restarted is asked again, and what
   a.client().kv(4, "p/", get);
   auto done = a.next<KvDone>();
   REQUIRE(done);
-  CHECK(done->local_rank == 4);
+  CHECK(done->worker_serial == 4);
   CHECK(done->reply.value() == "kept");
   CHECK(b.kv(request(control::KvRequest::SET, "late", "here"), "p/").ok());
   done = a.next<KvDone>();
   REQUIRE(done);
-  CHECK(done->local_rank == 3);
+  CHECK(done->worker_serial == 3);
   CHECK(done->reply.value() == "here");
 }
 

@@ -38,10 +38,10 @@ struct RunSettings {
 class TestAgent {
  public:
   TestAgent(std::string name, const std::string& host, int port,
-            milliseconds heartbeat_timeout = milliseconds(15000))
+            milliseconds keep_alive_timeout = milliseconds(15000))
       : name_(std::move(name)) {
     ClientOptions options;
-    options.heartbeat_timeout = heartbeat_timeout;
+    options.keep_alive_timeout = keep_alive_timeout;
     options.host = host;
     options.port = port;
     client_ = Client::start(options, [this](ClientEvent event) { push(std::move(event)); });

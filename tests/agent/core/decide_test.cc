@@ -353,7 +353,7 @@ TEST_CASE("read_timeout says how long a lost coordinator is waited for, whoever 
   for (const bool separate : {false, true}) {
     CAPTURE(separate);
     Settings settings = builtin(1);
-    settings.coordinator_timeout = 3000;
+    settings.read_timeout = 3000;
     Scenario s(settings);
     s.joins();
     s.happens(event::Welcome{"10.0.0.2", 1000, true, separate});

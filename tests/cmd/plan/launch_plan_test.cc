@@ -169,7 +169,7 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
        "--", "x"});
   CHECK(spec.rendezvous.join_timeout == milliseconds(7000));
   CHECK(spec.rendezvous.last_call == milliseconds(500));
-  CHECK(spec.rendezvous.heartbeat_timeout == milliseconds(8000));
+  CHECK(spec.rendezvous.keep_alive_timeout == milliseconds(8000));
   CHECK_FALSE(spec.rendezvous.read_timeout.has_value());
   CHECK(good({"--rdzv_conf", "read_timeout=2.5", "--", "x"}).rendezvous.read_timeout == milliseconds(2500));
   for (const std::string key :
@@ -199,9 +199,9 @@ TEST_CASE("is_host says who hosts the coordinator where addresses do not tell") 
     return std::vector<std::string>{
         "--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "is_host=" + value, "--", "x"};
   };
-  CHECK_FALSE(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).rendezvous.hosts.has_value());
-  for (const char* yes : {"1", "true", "y"}) CHECK(good(conf(yes)).rendezvous.hosts == true);
-  for (const char* no : {"0", "false", "n"}) CHECK(good(conf(no)).rendezvous.hosts == false);
+  CHECK_FALSE(good({"--nnodes", "2", "--rdzv_endpoint", "h", "--", "x"}).rendezvous.is_host.has_value());
+  for (const char* yes : {"1", "true", "y"}) CHECK(good(conf(yes)).rendezvous.is_host == true);
+  for (const char* no : {"0", "false", "n"}) CHECK(good(conf(no)).rendezvous.is_host == false);
   CHECK(bad(conf("maybe")).find("--rdzv_conf is_host=maybe: expected 1 or 0") != std::string::npos);
 }
 
@@ -324,11 +324,11 @@ TEST_CASE("the grace is also read from torch's own variable") {
 }
 
 TEST_CASE("hangs are looked for when asked to, and not sooner than a program may be silent") {
-  CHECK(good({"--", "x"}).hang_heartbeat == milliseconds(0));
-  CHECK(good({"--heartbeat-timeout", "30", "--", "x"}).hang_heartbeat == milliseconds(30000));
-  CHECK(good({"--stall_timeout", "1.5", "--", "x"}).hang_stall == milliseconds(1500));
-  CHECK(good({"--stall_timeout", "0", "--", "x"}).hang_stall == milliseconds(0));
-  CHECK(good({"--stall_timeout", "1", "--", "x"}).hang_stall == milliseconds(1000));
+  CHECK(good({"--", "x"}).heartbeat_timeout == milliseconds(0));
+  CHECK(good({"--heartbeat-timeout", "30", "--", "x"}).heartbeat_timeout == milliseconds(30000));
+  CHECK(good({"--stall_timeout", "1.5", "--", "x"}).stall_timeout == milliseconds(1500));
+  CHECK(good({"--stall_timeout", "0", "--", "x"}).stall_timeout == milliseconds(0));
+  CHECK(good({"--stall_timeout", "1", "--", "x"}).stall_timeout == milliseconds(1000));
   CHECK(bad({"--stall_timeout", "0.999", "--", "x"}).find("at least 1 second") != std::string::npos);
   CHECK(bad({"--heartbeat_timeout", "soon", "--", "x"}).find("number of seconds") != std::string::npos);
 }
@@ -447,6 +447,9 @@ TEST_CASE("the plan has what every option decided, and is JSON whatever bytes a 
   CHECK(json["program"][0] == "/bin/\xef\xbf\xbd");
   const auto nodes = planned({"--nnodes", "2", "--rdzv_endpoint", "h", "--rdzv_conf", "read_timeout=9", "x"});
   CHECK(nodes["rendezvous"]["read_timeout"] == 9.0);
+  CHECK(nodes["rendezvous"]["keep_alive_timeout"] == 15.0);
+  CHECK_FALSE(nodes["rendezvous"].contains("heartbeat_timeout"));  // that is an option of its own
+  CHECK(planned({"--heartbeat_timeout", "30", "--", "x"})["heartbeat_timeout"] == 30.0);
   CHECK(nodes["output"]["workers"][0]["stdout"] == "console");
 }
 
