@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "agent/core/outcome.h"
+#include "agent/core/vocabulary.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {

@@ -1,9 +1,9 @@
-// Translates between the wire's messages and the pure core's structs.
+// Maps the agent's events and actions onto the messages of coordinator and workers. The structs inside them
+// are turned into messages by rendezvous/wire/convert.h.
 #pragma once
 
 #include <sys/types.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,12 +17,13 @@ namespace dtrun::agent {
 
 namespace wire = dtrun::rendezvous::v1;
 
+// ---- the coordinator
+
 // Nothing for a message that this version does not know.
 std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpec& spec);
 
 // `pids` by local rank, 0 for a worker that does not run.
-wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids,
-                           const std::optional<control::Progress>& progress);
+wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids);
 wire::FromAgent to_message(const action::SendFailure& send);
 wire::FromAgent to_message(const action::SendStopped& send);
 wire::FromAgent to_message(const action::SendFinished& send);
@@ -36,5 +37,13 @@ struct Identity {
   int master_port = 0;
 };
 wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, const Identity& identity);
+
+// ---- workers of the built-in trainer
+
+event::Progressed to_event(const control::Progress& message);
+event::WorkerCompleted to_event(const control::Completed& message);
+
+// The answer to Hello. `address`: this node's, on which the worker's collectives listen.
+control::FromAgent start_message(const BuiltinTrainer& trainer, const std::string& address);
 
 }  // namespace dtrun::agent

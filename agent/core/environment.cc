@@ -48,17 +48,15 @@ class Variables {
 };
 
 void set_ranks(const Assignment& assignment, int local_rank, Variables* env) {
-  const AssignedNode& here = assignment.here();
+  const rendezvous::Node& here = assignment.node;
   env->set("RANK", here.first_rank + local_rank);
   env->set("LOCAL_RANK", local_rank);
   env->set("WORLD_SIZE", assignment.world_size);
   env->set("LOCAL_WORLD_SIZE", here.nproc);
   env->set("GROUP_RANK", assignment.group_rank);
-  env->set("GROUP_WORLD_SIZE", static_cast<std::int64_t>(assignment.node_count));
+  env->set("GROUP_WORLD_SIZE", assignment.node_count);
   env->set("ROLE_RANK", here.first_rank + local_rank);  // one role per job
   env->set("ROLE_WORLD_SIZE", assignment.world_size);
-  env->set("MASTER_ADDR", assignment.master_address);
-  env->set("MASTER_PORT", assignment.master_port);
 }
 
 void set_job(const WorkerSetting& setting, const Assignment& assignment, Variables* env) {
@@ -69,7 +67,9 @@ void set_job(const WorkerSetting& setting, const Assignment& assignment, Variabl
   env->set("TORCHELASTIC_USE_AGENT_STORE", "False");
   env->set_if_absent("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   env->set_if_absent("OMP_NUM_THREADS", std::to_string(setting.omp_num_threads));
-  if (!setting.master_address.empty()) env->set("MASTER_ADDR", setting.master_address);
+  const std::string& chosen = setting.master_address;
+  env->set("MASTER_ADDR", chosen.empty() ? assignment.master_address : chosen);
+  env->set("MASTER_PORT", assignment.master_port);
   env->set(kEnvRunId, setting.run_id);
   env->set(kEnvGeneration, assignment.generation);
   env->set(kEnvNode, assignment.group_rank);

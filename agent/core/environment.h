@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/assignment.h"
+#include "agent/core/vocabulary.h"
 
 namespace dtrun::agent {
 

@@ -5,30 +5,29 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr std::int64_t kLongestInterval = 5000, kShortestInterval = 100;
+constexpr Millis kLongestInterval = 5000, kShortestInterval = 100;
 // A look this much later than planned means that this process, or the machine, stood still.
-constexpr std::int64_t kJump = 3000;
+constexpr Millis kJump = 3000;
 // A thread that wakes up now and then to look around is no work: less than a thousandth of a core is idle.
-constexpr std::int64_t kIdleShare = 1000;
-constexpr std::int64_t kIdleFloor = 10;  // one tick of the kernel's CPU accounts
+constexpr Millis kIdleShare = 1000;
+constexpr Millis kIdleFloor = 10;  // one tick of the kernel's CPU accounts
 
-bool worked(std::int64_t cpu_ms, std::int64_t in_ms) {
+bool worked(Millis cpu_ms, Millis in_ms) {
   return cpu_ms < 0 || cpu_ms > std::max(kIdleFloor, in_ms / kIdleShare);
 }
 
 }  // namespace
 
-std::int64_t HangDetector::interval() const {
-  std::int64_t shortest = kLongestInterval * 5;
-  for (std::int64_t timeout : {settings_.heartbeat_timeout, settings_.stall_timeout}) {
+Millis HangDetector::interval() const {
+  Millis shortest = kLongestInterval * 5;
+  for (Millis timeout : {settings_.heartbeat_timeout, settings_.stall_timeout}) {
     if (timeout > 0) shortest = std::min(shortest, timeout);
   }
   return std::max(kShortestInterval, shortest / 5);
 }
 
-std::vector<HungWorker> HangDetector::look(const std::vector<LifeSigns>& signs, bool held_back,
-                                           std::int64_t now) {
-  const std::int64_t passed = looked_at_ ? now - *looked_at_ : 0;
+std::vector<HungWorker> HangDetector::look(const std::vector<LifeSigns>& signs, bool held_back, Millis now) {
+  const Millis passed = looked_at_ ? now - *looked_at_ : 0;
   looked_at_ = now;
   const bool jumped = passed > interval() + kJump;
   watched_ += jumped ? interval() : passed;
@@ -36,7 +35,9 @@ std::vector<HungWorker> HangDetector::look(const std::vector<LifeSigns>& signs, 
   for (const LifeSigns& one : signs) {
     const auto known = seen_.find(one.local_rank);
     running[one.local_rank] =
-        known != seen_.end() ? known->second : Seen{one, watched_, watched_, one.cpu_ms};
+        known != seen_.end()
+            ? known->second
+            : Seen{.last = one, .beat_at = watched_, .active_at = watched_, .cpu_mark = one.cpu_ms};
   }
   seen_.swap(running);
   for (const LifeSigns& one : signs) update(one, held_back);
@@ -58,15 +59,15 @@ std::vector<HungWorker> HangDetector::judge() const {
   std::vector<HungWorker> hung;
   bool all_idle = settings_.stall_timeout > 0 && !seen_.empty();
   for (const auto& [local_rank, seen] : seen_) {
-    const std::int64_t silent = watched_ - seen.beat_at;
+    const Millis silent = watched_ - seen.beat_at;
     if (settings_.heartbeat_timeout > 0 && seen.last.beat && silent >= settings_.heartbeat_timeout) {
-      hung.push_back({local_rank, silent, false});
+      hung.push_back({.local_rank = local_rank, .silent_ms = silent, .stalled = false});
     }
     all_idle = all_idle && watched_ - seen.active_at >= settings_.stall_timeout;
   }
   if (hung.empty() && all_idle) {
     for (const auto& [local_rank, seen] : seen_)
-      hung.push_back({local_rank, watched_ - seen.active_at, true});
+      hung.push_back({.local_rank = local_rank, .silent_ms = watched_ - seen.active_at, .stalled = true});
   }
   std::stable_sort(hung.begin(), hung.end(),
                    [](const HungWorker& a, const HungWorker& b) { return a.silent_ms > b.silent_ms; });

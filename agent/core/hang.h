@@ -7,12 +7,14 @@
 #include <optional>
 #include <vector>
 
+#include "proto/core/millis.h"
+
 namespace dtrun::agent {
 
-// Milliseconds of a steady clock; 0: this kind is not looked for.
+// The options --heartbeat_timeout and --stall_timeout; 0: this kind is not looked for.
 struct HangSettings {
-  std::int64_t heartbeat_timeout = 0;  // a worker that reports progress, and has stopped to
-  std::int64_t stall_timeout = 0;      // no worker of the node wrote anything or used the CPU
+  Millis heartbeat_timeout = 0;  // a worker that reports progress, and has stopped to
+  Millis stall_timeout = 0;      // no worker of the node wrote anything or used the CPU
 
   bool any() const { return heartbeat_timeout > 0 || stall_timeout > 0; }
 };
@@ -22,13 +24,13 @@ struct LifeSigns {
   int local_rank = 0;
   std::optional<std::uint64_t> beat;  // changes with every sign of progress; nothing: it never gave one
   std::uint64_t output_bytes = 0;     // written so far
-  std::int64_t cpu_ms = 0;            // used so far by its process group
+  Millis cpu_ms = 0;                  // used so far by its process group
   std::uint64_t processes = 0;        // changes when processes of its group come or go
 };
 
 struct HungWorker {
   int local_rank = 0;
-  std::int64_t silent_ms = 0;
+  Millis silent_ms = 0;
   bool stalled = false;  // by stall_timeout
 };
 
@@ -37,29 +39,29 @@ class HangDetector {
   explicit HangDetector(HangSettings settings) : settings_(settings) {}
 
   // How often to look.
-  std::int64_t interval() const;
+  Millis interval() const;
 
   // Those that hang, the longest silent first, which is the likeliest cause of the others' silence.
   // `held_back`: this agent itself keeps the workers waiting (it does not read their output), so their
   // silence says nothing. Looks may come late: time in which this process did not run counts as one interval,
   // and the look that ends it judges nobody, since a worker that was stopped with us had no chance to move
   // yet.
-  std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, std::int64_t now);
+  std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, Millis now);
 
  private:
   struct Seen {
     LifeSigns last;
-    std::int64_t beat_at = 0;    // of watched_
-    std::int64_t active_at = 0;  // likewise
-    std::int64_t cpu_mark = 0;   // cpu_ms at active_at
+    Millis beat_at = 0;    // of watched_
+    Millis active_at = 0;  // likewise
+    Millis cpu_mark = 0;   // cpu_ms at active_at
   };
 
   void update(const LifeSigns& signs, bool held_back);
   std::vector<HungWorker> judge() const;
 
   const HangSettings settings_;
-  std::optional<std::int64_t> looked_at_;
-  std::int64_t watched_ = 0;  // time under watch: `now` without what this process slept through
+  std::optional<Millis> looked_at_;
+  Millis watched_ = 0;        // time under watch: `now` without what this process slept through
   std::map<int, Seen> seen_;  // by local rank
 };
 

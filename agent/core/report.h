@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/outcome.h"
+#include "agent/core/vocabulary.h"
 
 namespace dtrun::agent {
 

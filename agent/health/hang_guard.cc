@@ -7,11 +7,7 @@
 namespace dtrun::agent {
 namespace {
 
-std::int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(Loop::Clock::now().time_since_epoch()).count();
-}
-
-std::string seconds_text(std::int64_t ms) {
+std::string seconds_text(Millis ms) {
   const std::int64_t tenths = (ms + 50) / 100;
   return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
 }
@@ -55,7 +51,7 @@ void HangGuard::schedule() {
 }
 
 void HangGuard::look() {
-  const std::vector<HungWorker> hung = detector_->look(signs(), view_.held_back(), now_ms());
+  const std::vector<HungWorker> hung = detector_->look(signs(), view_.held_back(), millis_now());
   if (hung.empty()) return schedule();
   act_on(hung);
 }
@@ -72,8 +68,11 @@ std::vector<LifeSigns> HangGuard::signs() const {
   for (const WorkerProcess* worker : workers) {
     if (worker->pid() <= 0) continue;
     const GroupUsage& group = usage[worker->pid()];
-    signs.push_back(
-        {worker->local_rank(), worker->heartbeat(), worker->output_bytes(), group.cpu_ms, group.processes});
+    signs.push_back({.local_rank = worker->local_rank(),
+                     .beat = worker->heartbeat(),
+                     .output_bytes = worker->output_bytes(),
+                     .cpu_ms = group.cpu_ms,
+                     .processes = group.processes});
   }
   return signs;
 }

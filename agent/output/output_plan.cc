@@ -2,6 +2,10 @@
 
 namespace dtrun::agent {
 
+std::filesystem::path run_dir(const JobSpec& spec) {
+  return spec.log_dir.empty() ? spec.log_dir : spec.log_dir / run_folder(spec.run_id);
+}
+
 StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int rank, int local_rank,
                                const std::filesystem::path& log_dir) {
   const bool out = stream == Console::Stream::kOut;

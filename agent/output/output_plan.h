@@ -1,6 +1,7 @@
 // From the job's output options to one worker's stream: its targets, files and prefix.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,9 @@
 #include "agent/output/log_writer.h"
 
 namespace dtrun::agent {
+
+// LOG_DIR/RUN_ID, the folder of the job's own files; empty without a log directory.
+std::filesystem::path run_dir(const JobSpec& spec);
 
 class OutputPlanner {
  public:

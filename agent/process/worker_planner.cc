@@ -18,13 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 
 WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
-  return {spec.run_id,
-          spec.role,
-          spec.max_restarts,
-          spec.omp_num_threads,
-          token,
-          spec.virtual_local_rank,
-          spec.rendezvous.master_address};
+  return {.run_id = spec.run_id,
+          .role = spec.role,
+          .max_restarts = spec.max_restarts,
+          .omp_num_threads = spec.omp_num_threads,
+          .token = token,
+          .virtual_local_rank = spec.virtual_local_rank,
+          .master_address = spec.rendezvous.master_address};
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
   WorkerPlan plan;
   plan.generation = assignment.generation;
   plan.local_rank = local_rank;
-  plan.rank = assignment.here().first_rank + local_rank;
+  plan.rank = assignment.node.first_rank + local_rank;
   plan.control = trainer_ != nullptr;
   plan_output(console, &plan);
   plan_error_file(&plan);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/assignment.h"
 #include "agent/core/environment.h"
 #include "agent/core/job_spec.h"
+#include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
 #include "agent/output/output_plan.h"
 #include "agent/process/worker_process.h"

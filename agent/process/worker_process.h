@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/core/limit_mark.h"
-#include "agent/core/outcome.h"
+#include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
 #include "agent/process/control_channel.h"

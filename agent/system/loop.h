@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "agent/system/descriptor.h"
+#include "proto/core/millis.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {
@@ -54,5 +55,13 @@ class Loop {
   std::unordered_map<std::uint64_t, std::shared_ptr<Watch>> watches_;  // by serial: never reused, unlike fds
   std::map<TimerId, std::function<void()>> timers_;
 };
+
+// The loop's clock as the pure cores count it, and back.
+inline Millis millis_now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Loop::Clock::now().time_since_epoch()).count();
+}
+inline Loop::Clock::time_point time_point_of(Millis at) {
+  return Loop::Clock::time_point(std::chrono::milliseconds(at));
+}
 
 }  // namespace dtrun::agent

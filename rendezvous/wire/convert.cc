@@ -122,7 +122,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_world_size(join.world_size);
   wire->set_restart_count(join.restart_count);
   wire->set_membership_changes(join.membership_changes);
-  to_wire(join.crash_history, wire->mutable_crash_history());
+  if (join.crash_history != CrashHistory{}) to_wire(join.crash_history, wire->mutable_crash_history());
   wire->set_age_ms(join.age);
 }
 

@@ -14,9 +14,8 @@ namespace {
 
 // An agent that hosts the coordinator: its job has just ended, at 0 ms, and other nodes are still connected.
 Scenario host_after(int exit_code) {
-  Settings settings = external(1);
-  settings.hosting = true;
-  Scenario s(settings);
+  Scenario s(external(1));
+  s.hosting = true;
   s.joins();
   s.exits(0, exit_code);
   s.state.link.heartbeat_at.reset();

@@ -407,17 +407,84 @@ TEST_CASE("workers that were stopped have not done their part, even if they ende
 TEST_CASE("the first progress is told at once, further progress at most once a second") {
   Scenario s(builtin());
   s.joins();
+  s.state.group.assignment.group_rank = 0;
   s.happens(event::Welcome{"10.0.0.2", 5000, true});
+  const auto step = [](std::int64_t n) { return event::Progressed{{.step = n, .total_steps = 100}}; };
   s.now = 400;
-  CHECK(s.happens(event::Progressed{true}) == Trace{"heartbeat"});
-  s.now = 1399;
-  CHECK(s.happens(event::Progressed{}) == Trace{});
-  s.now = 1400;
-  CHECK(s.happens(event::Progressed{}) == Trace{"heartbeat"});
-  CHECK(s.passes(6399) == Trace{});
-  CHECK(s.passes(6400) == Trace{"heartbeat"});
+  CHECK(s.happens(step(0)) == Trace{"heartbeat"});
+  s.now = 500;
+  CHECK(s.happens(step(1)) == Trace{"heartbeat"});  // the first step, after loading
+  s.now = 1499;
+  CHECK(s.happens(step(2)) == Trace{});
+  s.now = 1500;
+  CHECK(s.happens(step(3)) == Trace{"heartbeat"});
+  CHECK(s.passes(6499) == Trace{});
+  CHECK(s.passes(6500) == Trace{"heartbeat"});
   s.happens(event::Disconnected{"connection reset", false});
-  CHECK(s.happens(event::Progressed{true}) == Trace{});
+  CHECK(s.happens(step(4)) == Trace{});
+}
+
+TEST_CASE("of the nodes without rank 0 only the first progress is told at once, the rest at the next beat") {
+  Scenario s(builtin());
+  s.joins();
+  s.happens(event::Welcome{"10.0.0.2", 5000, true});
+  CHECK(s.happens(event::Progressed{{.step = 1, .total_steps = 100}}) == Trace{"heartbeat"});
+  s.now = 4999;
+  CHECK(s.happens(event::Progressed{{.step = 7, .total_steps = 100}}) == Trace{});
+  s.now = 5000;
+  const auto actions = decide(s.state, event::Tick{}, s.now);
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<action::SendHeartbeat>(actions[0]).progress.step == 7);
+}
+
+TEST_CASE("a new generation has made no progress yet") {
+  Scenario s(builtin(1));
+  s.joins();
+  s.happens(event::Progressed{{.step = 7, .total_steps = 100}});
+  s.exits(0, 0);
+  s.assigned(2);
+  s.now = 1000;
+  const auto actions = decide(s.state, event::Tick{}, s.now);
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<action::SendHeartbeat>(actions[0]).progress.step == 0);
+}
+
+TEST_CASE("a failure that no report told of is told to programs at the end") {
+  const auto last = [](Scenario& s, const Event& event) {
+    const auto actions = decide(s.state, event, s.now);
+    REQUIRE_FALSE(actions.empty());
+    return std::get<action::End>(actions.back());
+  };
+  Scenario refused(builtin());
+  const auto given_up = last(refused, event::Rejected{78, false, "another config"});
+  REQUIRE(given_up.unreported);
+  CHECK(given_up.unreported->exit_code == 78);
+  CHECK(given_up.unreported->reason == "another config");
+  Scenario told(external(1));
+  told.joins(1, 2);
+  told.happens(event::Signal{SIGINT});
+  event::WorkerExited gone{.generation = 1, .outcome = {}};
+  gone.outcome.signal = SIGINT;
+  const auto stopped = last(told, gone);
+  REQUIRE(stopped.unreported);
+  CHECK(stopped.unreported->exit_code == 130);
+  CHECK(stopped.unreported->reason == "stopped by SIGINT");
+  CHECK(stopped.unreported->restart_count == 2);
+  Scenario reported(builtin(1));
+  CHECK_FALSE(last(reported, job_end(69)).unreported);
+  Scenario good(builtin(1));
+  CHECK_FALSE(last(good, job_end(0)).unreported);
+}
+
+TEST_CASE("nobody looks for hangs among workers that are being stopped") {
+  Scenario s(builtin());
+  s.joins();
+  CHECK(hangs_matter(s.state));
+  s.exits(0, 75);  // the peers agreed to stop: no signal was sent
+  CHECK_FALSE(hangs_matter(s.state));
+  s.exits(1, 75);
+  s.assigned(2);
+  CHECK(hangs_matter(s.state));
 }
 
 TEST_CASE("a join after a reconnect says how old the generation is") {
@@ -481,9 +548,8 @@ TEST_CASE("a failed job ends every agent with the first failure's exit code and 
 }
 
 TEST_CASE("the agent that hosts the coordinator ends last") {
-  Settings settings = external(1);
-  settings.hosting = true;
-  Scenario s(settings);
+  Scenario s(external(1));
+  s.hosting = true;
   s.joins();
   s.exits(0, 0);
   s.state.link.heartbeat_at.reset();

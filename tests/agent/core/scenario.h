@@ -33,8 +33,6 @@ inline Settings builtin(int nproc = 2) {
   Settings settings;
   settings.builtin = true;
   settings.nproc = nproc;
-  settings.min_nodes = settings.max_nodes = 2;
-  settings.max_restarts = 3;
   settings.endpoint = "10.0.0.1:29400";
   settings.host = "b";
   return settings;
@@ -137,7 +135,7 @@ class Scenario {
   // The connection breaks and is back at once.
   Trace reconnects(bool resumed) {
     happens(event::Disconnected{"connection reset", false});
-    Trace trace = happens(event::Opened{});
+    Trace trace = happens(event::Opened{hosting});
     happens(event::Connected{});
     for (auto& line : happens(event::Welcome{"10.0.0.2", 1000, resumed})) trace.push_back(line);
     return trace;
@@ -145,7 +143,7 @@ class Scenario {
 
   // Connects and gets generation `g`: two nodes, this one is number 1 with ranks 2...
   Trace joins(std::int64_t g = 1, int restarts = 0, int nodes = 2) {
-    Trace trace = happens(event::Opened{});
+    Trace trace = happens(event::Opened{hosting});
     happens(event::Connected{});
     happens(event::Welcome{"10.0.0.2", 1000});
     for (auto& line : assigned(g, restarts, "because", nodes)) trace.push_back(line);
@@ -166,6 +164,7 @@ class Scenario {
 
   State state;
   Millis now = 0;
+  bool hosting = false;  // the coordinator is in this process
   std::vector<std::string> printed;
 };
 

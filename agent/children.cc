@@ -1,0 +1,99 @@
+#include "agent/children.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/core/environment.h"
+#include "agent/process/proc_scan.h"
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+}  // namespace
+
+Children::Children(std::string token, Guardian& guardian)
+    : token_(std::move(token)), guardian_(guardian), outsiders_(has_other_children({guardian.pid()})) {}
+
+WorkerProcess& Children::add(std::unique_ptr<WorkerProcess> worker) {
+  return *(workers_[next_serial_++] = std::move(worker));
+}
+
+WorkerProcess* Children::find(int serial) {
+  const auto worker = workers_.find(serial);
+  return worker == workers_.end() ? nullptr : worker->second.get();
+}
+
+std::vector<WorkerProcess*> Children::workers() {
+  std::vector<WorkerProcess*> all;
+  for (auto& [serial, worker] : workers_) all.push_back(worker.get());
+  return all;
+}
+
+std::vector<pid_t> Children::pids(int nproc) const {
+  std::vector<pid_t> pids(static_cast<std::size_t>(nproc), 0);
+  for (const auto& [serial, worker] : workers_) {
+    pids[static_cast<std::size_t>(worker->local_rank())] = std::max<pid_t>(0, worker->pid());
+  }
+  return pids;
+}
+
+void Children::signal_groups(int number) {
+  for (auto& [serial, worker] : workers_) worker->signal_group(number);
+}
+
+void Children::send(const control::FromAgent& message) {
+  for (auto& [serial, worker] : workers_) worker->send(message);
+}
+
+void Children::pause_output(bool paused) {
+  for (auto& [serial, worker] : workers_) worker->pause_output(paused);
+}
+
+void Children::reap() {
+  for (;;) {
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const pid_t pid = info.si_pid;
+    auto worker =
+        std::find_if(workers_.begin(), workers_.end(), [&](auto& w) { return w.second->pid() == pid; });
+    if (worker != workers_.end()) {
+      worker->second->reap();
+      continue;
+    }
+    waitpid(pid, nullptr, 0);
+    if (pid == guardian_.pid()) {
+      guardian_.forget();
+      if (++guardian_restarts_ < 100) guardian_.start();
+    }
+  }
+}
+
+void Children::sweep(const WorkerProcess& worker) { sweep_token(worker_token(token_, worker.local_rank())); }
+
+void Children::sweep() { sweep_token(token_); }
+
+// The parent of what left its group is dead, so it is our child now: without unknown children there is
+// nothing to look for. A process may fork meanwhile, hence the rounds.
+void Children::sweep_token(const std::string& token) {
+  for (int round = 0; round < 10 && has_other_children(known()); ++round) {
+    if (kill_by_token(token) == 0) return;
+  }
+}
+
+// Children that were ours before the job began (of a shell that became dtrun) may have left us orphans too,
+// so with them nothing is certain, and nobody is touched.
+void Children::sweep_strangers() {
+  if (!outsiders_) kill_other_children(known(), 2s);
+}
+
+std::vector<pid_t> Children::known() const {
+  std::vector<pid_t> known = {guardian_.pid()};
+  for (const auto& [serial, worker] : workers_) known.push_back(worker->pid());
+  return known;
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,132 @@
+// The agent and its coordinator: joining, heartbeats, waiting for a generation, and a connection that is
+// lost.
+#include <algorithm>
+#include <utility>
+
+#include "agent/core/notices.h"
+#include "agent/core/report.h"
+#include "agent/core/step.h"
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::agent {
+namespace {
+
+constexpr Millis kNoticeEvery = 5000;
+// What `dtrun status --watch` shows need not be newer.
+constexpr Millis kProgressEvery = 1000;
+
+}  // namespace
+
+void Step::on(const event::Opened& e) {
+  s.link.hosting = e.hosting;
+  if (s.ending()) return;
+  emit(action::SendJoin{.running = s.group.assignment,
+                        .age = generation() > 0 ? now_ - s.group.started_at : 0});
+}
+
+void Step::on(const event::Connected&) {
+  s.link.connected = s.link.ever_connected = true;
+  s.link.tell_at.reset();
+}
+
+void Step::on(const event::Disconnected& e) {
+  if (s.link.connected) {
+    s.link.connected = false;
+    s.link.lost_at = now_;
+    s.link.heartbeat_at.reset();
+    s.link.tell_at = now_ + kBlip;
+  }
+  s.link.why_lost = e.why;
+  if (!s.notice_at) s.notice_at = now_ + kNoticeEvery;
+  if (e.permanent && !s.ending() && !s.job_succeeded()) give_up(kExitUnavailable, e.why);
+}
+
+void Step::on(const event::Welcome& e) {
+  s.link.address = e.address;
+  s.link.heartbeat_interval = std::max<Millis>(1, e.heartbeat_interval);
+  s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
+  s.link.separate = e.separate;
+  if (s.ending()) return;
+  if (std::exchange(s.link.told, false)) {
+    print(e.resumed ? "connected to the coordinator again; the workers were not interrupted"
+                    : "connected to the coordinator again");
+  }
+  if (e.resumed) return say_again();
+  if (workers_run()) stop_workers("the connection to the coordinator was lost for too long");
+}
+
+void Step::on(const event::Waiting& e) {
+  if (s.ending()) return;
+  if (e.restart_in > 0) {
+    if (s.told_restart != e.reason) print(e.reason + " in " + seconds_text(e.restart_in));
+    s.told_restart = e.reason;
+    s.waiting = e;
+    s.notice_at.reset();
+    return;
+  }
+  const bool news = !s.waiting || s.waiting->joined != e.joined || s.waiting->spare != e.spare;
+  s.waiting = e;
+  if (!s.waiting_since) s.waiting_since = now_;
+  if (news && e.max_nodes > 1) tell_waiting();
+}
+
+// `dtrun status` shows what heartbeats carry. One node's are enough to be up to date.
+void Step::on(const event::Progressed& e) {
+  const bool first = !s.group.progress || (s.group.progress->step == 0 && e.progress.step > 0);
+  s.group.progress = e.progress;
+  if (!s.link.heartbeat_at || s.ending()) return;
+  const bool stale = s.group.assignment.group_rank == 0 && now_ - s.link.heartbeat_sent_at >= kProgressEvery;
+  if (first || stale) beat();
+}
+
+void Step::beat() {
+  send_heartbeat();
+  s.link.heartbeat_sent_at = now_;
+  s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
+}
+
+void Step::send_heartbeat() {
+  emit(action::SendHeartbeat{.generation = generation(), .progress = s.group.progress.value_or(Progress{})});
+}
+
+// What the coordinator may have missed, or, if it is another one, cannot know.
+void Step::say_again() {
+  if (s.group.reported) emit(action::SendFailure{.generation = generation(), .outcome = *s.group.reported});
+  if (s.group.closed && generation() > 0) send_end();
+  send_heartbeat();
+}
+
+void Step::tell_lost() {
+  s.link.tell_at.reset();
+  if (s.link.connected || s.ending() || s.job_succeeded()) return;
+  s.link.told = true;
+  print(lost_notice(s, now_));
+}
+
+// Says how long it may still take until a coordinator, or enough other nodes, are there.
+void Step::tell_waiting() {
+  s.notice_at.reset();
+  if (s.ending() || workers_run()) return;
+  if (!s.link.connected) {
+    if (s.link.why_lost.empty()) return;
+    s.notice_at = now_ + kNoticeEvery;
+    print(s.link.why_lost + "; trying for another " + seconds_text(s.link_deadline() - now_));
+  } else if (s.waiting) {
+    s.notice_at = now_ + kNoticeEvery;
+    print(waiting_notice(s, now_));
+  }
+}
+
+void Step::check_link() {
+  if (s.link.connected || s.ending() || now_ < s.link_deadline()) return;
+  if (!s.link.ever_connected) {
+    give_up(kExitUnavailable, never_met_notice(s));
+  } else if (s.job_succeeded()) {
+    if (s.completion) print(done_line(*s.completion));
+    give_up(kExitOk, s.link.why_lost + ", but all workers of the job ended with 0");
+  } else {
+    give_up(kExitUnavailable, gone_notice(s, now_));
+  }
+}
+
+}  // namespace dtrun::agent

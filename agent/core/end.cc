@@ -1,0 +1,136 @@
+// What follows once no worker of this node runs: the next generation, leaving, or the job's end.
+#include <utility>
+
+#include "agent/core/report.h"
+#include "agent/core/step.h"
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::agent {
+namespace {
+
+constexpr Millis kMembersNotice = 2000;
+constexpr Millis kMembersDeadline = 15000;
+
+}  // namespace
+
+void Step::on(const event::Ended& e) {
+  if (s.ended || s.job_end) return;
+  s.job_end = e.job;
+  if (workers_run()) stop_workers(e.job.reason);
+  settle();
+}
+
+void Step::on(const event::Rejected& e) {
+  if (s.ending()) return;
+  const bool did_its_part = s.group.closed && generation() > 0 && s.group.all_ok();
+  if (e.job_over && did_its_part) {
+    give_up(kExitOk, "the job ended while this node was disconnected; its own workers all ended with 0");
+  } else {
+    give_up(e.exit_code, e.message);
+  }
+}
+
+void Step::on(const event::MembersLeft&) {
+  if (s.job_end && !s.ended) end(s.job_end->exit_code);
+}
+
+void Step::give_up(int exit_code, const std::string& message) {
+  s.give_up = exit_code;
+  s.give_up_reason = message;
+  print(message);
+  if (workers_run()) {
+    stop_workers(message);
+    s.group.why_stopping.clear();  // it is said
+  }
+  settle();
+}
+
+// What follows once no worker runs here.
+void Step::settle() {
+  if (s.ended || workers_run()) return;
+  s.group.kill_at.reset();
+  s.group.broken_at.reset();
+  s.group.notice_at.reset();
+  if (s.told_signal != 0) return leave(s.told_signal, exit_code_of_signal(s.told_signal));
+  if (s.give_up) return leave(0, *s.give_up);
+  if (s.job_end) return conclude();
+  close_generation();
+  if (s.next) return start_next();
+  // The news came while the old workers were still being stopped.
+  if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) tell_waiting();
+}
+
+void Step::leave(int signal, int exit_code) {
+  emit(action::SendLeave{.generation = generation(), .signal = signal});
+  const bool failed = s.group.reported && !s.group.reported->collateral;
+  if (signal != 0 && failed && s.group.assignment.node_count == 1) report_before(signal, exit_code);
+  end(exit_code);
+}
+
+// The only node's workers failed, and a signal ended the job before the coordinator could sum that up.
+void Step::report_before(int signal, int exit_code) {
+  JobEnd job;
+  job.exit_code = exit_code;
+  job.reason = "stopped by " + describe_signal(signal);
+  job.first_failure = s.group.reported;
+  for (const auto& outcome : s.group.outcomes) {
+    if (outcome && !outcome->ok() && outcome->local_rank != job.first_failure->local_rank)
+      job.followers.push_back(*outcome);
+  }
+  job.restart_count = s.group.assignment.restart_count;
+  report(std::move(job));
+}
+
+void Step::close_generation() {
+  if (s.group.closed) return;
+  s.group.closed = true;
+  send_end();
+}
+
+void Step::send_end() {
+  if (s.group.all_ok() && !s.group.stopping) return emit(action::SendFinished{generation()});
+  action::SendStopped stopped{.generation = generation(), .outcomes = {}};
+  for (const auto& outcome : s.group.outcomes) stopped.outcomes.push_back(*outcome);
+  emit(std::move(stopped));
+}
+
+void Step::conclude() {
+  if (s.members_deadline) return;
+  if (s.job_end->exit_code != 0) {
+    report(*s.job_end);
+  } else if (s.completion) {
+    print(done_line(*s.completion));
+  }
+  if (!s.link.hosting) return end(s.job_end->exit_code);
+  s.members_notice_at = now_ + kMembersNotice;
+  s.members_deadline = now_ + kMembersDeadline;
+  emit(action::AwaitMembers{});
+}
+
+void Step::check_members() {
+  if (s.ended) return;
+  if (due(s.members_notice_at)) {
+    s.members_notice_at.reset();
+    print("this node hosts the coordinator: waiting for the other nodes to leave");
+  }
+  if (due(s.members_deadline)) end(s.job_end->exit_code);
+}
+
+void Step::report(JobEnd job) {
+  s.reported = true;
+  emit(action::Report{std::move(job)});
+}
+
+void Step::end(int exit_code) {
+  s.ended = true;
+  action::End end{.exit_code = exit_code, .unreported = {}};
+  if (exit_code != 0 && !s.reported) {
+    JobEnd& job = end.unreported.emplace();
+    job.exit_code = exit_code;
+    job.restart_count = s.group.assignment.restart_count;
+    job.reason = s.told_signal != 0 ? "stopped by " + describe_signal(s.told_signal) : s.give_up_reason;
+  }
+  emit(std::move(end));
+}
+
+}  // namespace dtrun::agent

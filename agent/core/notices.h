@@ -1,0 +1,39 @@
+// What the agent says to people while a job runs or is waited for. Pure; agent/core/step.h says when.
+// How a job ended is agent/core/report.h's.
+#pragma once
+
+#include <string>
+
+#include "agent/core/state.h"
+
+namespace dtrun::agent {
+
+// "12 s", rounded up and never negative.
+std::string seconds_text(Millis duration);
+
+// "1 worker", "2 workers"
+std::string count_text(int n, const std::string& noun);
+
+// "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left". REQUIRES: state.waiting
+std::string waiting_notice(const State& state, Millis now);
+
+// The connection was lost a moment ago: why, what becomes of the workers, and for how long it is dialled.
+std::string lost_notice(const State& state, Millis now);
+
+// Nobody answered at the endpoint in time.
+std::string never_met_notice(const State& state);
+
+// A lost coordinator did not come back in time: what that means, and the way out. Why the connection failed
+// was printed when it was lost.
+std::string gone_notice(const State& state, Millis now);
+
+// Why workers are being stopped, how many still run, and when they are killed.
+std::string stopping_notice(const State& state, Millis now);
+
+// A signal ends the job. REQUIRES: state.told_signal
+std::string signal_notice(const State& state, Millis now);
+
+// A generation of other nodes begins, not a restart after a failure.
+std::string regrouped_notice(const Assignment& to);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,35 @@
+#include "agent/core/state.h"
+
+#include <algorithm>
+
+namespace dtrun::agent {
+namespace {
+
+constexpr Millis kWithoutCoordinator = 30000;
+
+}  // namespace
+
+int Group::running() const {
+  return static_cast<int>(std::count(outcomes.begin(), outcomes.end(), std::nullopt));
+}
+
+bool Group::all_ok() const {
+  return std::all_of(outcomes.begin(), outcomes.end(),
+                     [](const auto& outcome) { return outcome && outcome->ok(); });
+}
+
+bool State::succeeded() const {
+  return group.generation() > 0 && group.closed && !group.stopping && group.all_ok();
+}
+
+bool State::job_succeeded() const { return succeeded() && group.assignment.node_count == 1; }
+
+Millis State::link_deadline() const {
+  if (!link.ever_connected) return started_at + settings.join_timeout;
+  if (job_succeeded()) return link.lost_at + kBlip;
+  const Millis by_default =
+      link.separate ? std::max(kWithoutCoordinator, settings.join_timeout) : kWithoutCoordinator;
+  return link.lost_at + settings.read_timeout.value_or(by_default);
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,102 @@
+// What the agent knows when it decides (agent/core/decide.h): of the coordinator, of this node's workers, and
+// of the reasons to end. Only decide() changes it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/vocabulary.h"
+#include "proto/core/millis.h"
+
+namespace dtrun::agent {
+
+struct Settings {
+  bool builtin = false;  // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
+  int nproc = 1;
+  std::string endpoint;  // "host:port", for people
+  std::string host;      // this node's name
+  Millis join_timeout = 600000;
+  Millis shutdown_timeout = 30000;
+  // How long a lost coordinator is waited for. Unset: 30 s for one that an agent hosts, which went down with
+  // its node; at least join_timeout for a `dtrun store`, which will be started again.
+  std::optional<Millis> read_timeout;
+  std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
+};
+
+// Where this node stands with the coordinator.
+struct Connection {
+  bool hosting = false;  // the coordinator lives in this process
+  bool connected = false;
+  bool ever_connected = false;
+  Millis lost_at = 0;
+  std::string why_lost;
+  bool separate = false;          // the coordinator is a `dtrun store`
+  std::optional<Millis> tell_at;  // say that it is lost, unless it is back by then
+  bool told = false;
+  std::optional<Millis> heartbeat_at;
+  Millis heartbeat_interval = 1000;
+  Millis heartbeat_sent_at = 0;
+  std::string address;
+};
+
+// This node's workers of the current generation.
+struct Group {
+  Assignment assignment;  // generation 0: none yet
+  Millis started_at = 0;
+  std::vector<std::optional<WorkerOutcome>> outcomes;  // by local rank; empty while the worker runs
+  std::optional<Progress> progress;                    // as local rank 0 said last
+  bool failure_sent = false;
+  std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect
+  bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
+  bool stopping = false;
+  std::string why_stopping;         // unless a signal told us to
+  std::optional<Millis> notice_at;  // say so, unless the workers have ended by then
+  bool aborted = false;             // told by the control protocol to end at once
+  std::set<int> signals;            // that we sent to them
+  std::optional<Millis> kill_at;
+  std::optional<Millis> broken_at;  // when to stop waiting for the cause of a broken collective
+  WorkerOutcome broken;
+
+  std::int64_t generation() const { return assignment.generation; }
+  int running() const;  // workers
+  bool all_ok() const;  // every worker ended with 0
+};
+
+struct State {
+  Settings settings;
+  Millis started_at = 0;
+  Connection link;
+  Group group;
+  std::optional<Assignment> next;  // starts as soon as no worker of the old generation runs
+  std::optional<rendezvous::Waiting> waiting;
+  std::optional<Millis> waiting_since;
+  std::optional<Millis> notice_at;
+  std::string told_restart;  // reason of a restart that was told with its back-off
+  std::optional<Completion> completion;
+  // Reasons to end, the first that applies wins.
+  int told_signal = 0;
+  Millis told_at = 0;
+  std::optional<int> give_up;  // exit code
+  std::string give_up_reason;
+  std::optional<JobEnd> job_end;
+  bool reported = false;  // how the job failed
+  std::optional<Millis> members_notice_at, members_deadline;
+  bool ended = false;
+
+  bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
+  // This node's part of the generation is done: all its workers ended with 0, of themselves.
+  bool succeeded() const;
+  // Its part was the whole: how the job ended is known here, whatever has become of the coordinator.
+  bool job_succeeded() const;
+  // When a coordinator that is not there is no longer waited for.
+  Millis link_deadline() const;
+};
+
+// A lost coordinator that is back this soon is not worth a line on the terminal.
+inline constexpr Millis kBlip = 1000;
+
+}  // namespace dtrun::agent

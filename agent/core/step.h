@@ -1,0 +1,97 @@
+// One step of the agent's decisions (decide.h), from the inside. connection.cc: the coordinator is there, or
+// is waited for; workers.cc: this node's workers start, fail and are stopped; end.cc: what follows once none
+// runs, and the end.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/core/decide.h"
+
+namespace dtrun::agent {
+
+class Step {
+ public:
+  Step(State& state, Millis now) : s(state), now_(now) {}
+
+  std::vector<Action> take() { return std::move(out_); }
+
+  // The coordinator (connection.cc).
+  void on(const event::Opened& e);
+  void on(const event::Connected& e);
+  void on(const event::Disconnected& e);
+  void on(const event::Welcome& e);
+  void on(const event::Waiting& e);
+  void on(const event::Progressed& e);
+
+  // The workers (workers.cc).
+  void on(const event::Assigned& e);
+  void on(const event::StopOrder& e);
+  void on(const event::WorkerExited& e);
+  void on(const event::WorkerBroken& e);
+  void on(const event::WorkerCompleted& e);
+  void on(const event::Signal& e);
+
+  // The end (end.cc).
+  void on(const event::Ended& e);
+  void on(const event::Rejected& e);
+  void on(const event::MembersLeft& e);
+
+  void on(const event::Tick& e);  // decide.cc
+
+ private:
+  // connection.cc
+  void beat();
+  void send_heartbeat();
+  void say_again();
+  void tell_lost();
+  void tell_waiting();
+  void check_link();
+
+  // workers.cc
+  void signal_workers(int number);
+  void begin_grace();
+  void abort_workers(const std::string& reason);
+  void stop_workers(const std::string& reason);
+  void tell_why_stopping();
+  void kill_workers();
+  void again_told();
+  WorkerOutcome complete(WorkerOutcome outcome, bool never_ran) const;
+  bool is_collateral(const WorkerOutcome& outcome) const;
+  bool is_retryable(const WorkerOutcome& outcome) const;
+  void failed(const WorkerOutcome& outcome);
+  void report_failure(const WorkerOutcome& outcome);
+  void cause_unknown();
+  void start_next();
+  void announce(const Assignment& to);
+
+  // end.cc
+  void give_up(int exit_code, const std::string& message);
+  void settle();
+  void leave(int signal, int exit_code);
+  void report_before(int signal, int exit_code);
+  void close_generation();
+  void send_end();
+  void conclude();
+  void check_members();
+  void report(JobEnd job);
+  void end(int exit_code);
+
+  std::int64_t generation() const { return s.group.generation(); }
+  bool workers_run() const { return s.group.running() > 0; }
+  bool due(const std::optional<Millis>& at) const { return at && *at <= now_; }
+
+  template <typename A>
+  void emit(A action) {
+    out_.push_back(std::move(action));
+  }
+  void print(std::string text) { emit(action::Print{std::move(text)}); }
+
+  State& s;
+  const Millis now_;
+  std::vector<Action> out_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,207 @@
+// This node's workers: their start, what an end of one of them means, and how they are stopped.
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "agent/core/notices.h"
+#include "agent/core/step.h"
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::agent {
+namespace {
+
+// A broken collective is rarely the cause: its peer's death, or the order to stop, is on its way.
+constexpr Millis kCauseWait = 3000;
+// timeout(1) and some supervisors deliver one signal twice; people do not press a key this fast.
+constexpr Millis kSameSignal = 250;
+// Workers that end this soon after they were told to need no explanation why nothing happens.
+constexpr Millis kSwift = 3000;
+
+}  // namespace
+
+void Step::on(const event::Assigned& e) {
+  if (s.ending() || e.assignment.generation <= generation()) return;
+  s.next = e.assignment;
+  s.waiting.reset();
+  s.waiting_since.reset();
+  s.notice_at.reset();
+  if (workers_run()) stop_workers("a new generation begins");
+  settle();
+}
+
+void Step::on(const event::StopOrder& e) {
+  if (e.generation != generation()) return;
+  if (workers_run()) stop_workers(e.reason);
+  settle();
+}
+
+void Step::on(const event::WorkerExited& e) {
+  if (e.generation != generation()) return;
+  WorkerOutcome outcome = complete(e.outcome, e.never_ran);
+  s.group.outcomes[static_cast<std::size_t>(outcome.local_rank)] = outcome;
+  if (!outcome.ok()) failed(outcome);
+  settle();
+}
+
+void Step::on(const event::WorkerBroken& e) {
+  if (e.generation != generation() || s.group.broken_at) return;
+  if (s.told_signal != 0) {
+    abort_workers("a peer is gone");
+  } else if (!s.group.stopping) {
+    s.group.broken_at = now_ + kCauseWait;
+    WorkerOutcome outcome;
+    outcome.local_rank = e.local_rank;
+    outcome.exit_code = kExitWorkerPeerLost;
+    outcome.error = e.error;
+    s.group.broken = complete(outcome, false);
+  }
+}
+
+void Step::on(const event::WorkerCompleted& e) { s.completion = e.completion; }
+
+void Step::on(const event::Signal& e) {
+  if (s.ended) return;
+  if (s.job_end && !workers_run()) return end(s.job_end->exit_code);
+  if (s.told_signal != 0) return again_told();
+  s.told_signal = e.number;
+  s.told_at = now_;
+  if (workers_run()) {
+    tell_why_stopping();
+    print(signal_notice(s, now_));
+    // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get what we got.
+    signal_workers(s.settings.builtin ? SIGTERM : e.number);
+    begin_grace();
+  }
+  settle();
+}
+
+void Step::signal_workers(int number) {
+  s.group.signals.insert(number);
+  emit(action::SignalWorkers{number});
+}
+
+void Step::begin_grace() {
+  s.group.stopping = true;
+  s.group.broken_at.reset();
+  if (!s.group.kill_at) s.group.kill_at = now_ + s.settings.shutdown_timeout;
+}
+
+void Step::abort_workers(const std::string& reason) {
+  if (!s.settings.builtin || s.group.aborted) return;
+  s.group.aborted = true;
+  emit(action::AbortWorkers{reason});
+}
+
+// The generation is over for this node: nothing of it may go on.
+void Step::stop_workers(const std::string& reason) {
+  abort_workers(reason);
+  if (!s.group.stopping) {
+    signal_workers(SIGTERM);
+    s.group.why_stopping = reason;
+    s.group.notice_at = now_ + kSwift;
+  }
+  begin_grace();
+}
+
+// A user who waits for workers that take their time, or who loses patience with them, is to know why.
+void Step::tell_why_stopping() {
+  s.group.notice_at.reset();
+  if (!workers_run() || s.group.why_stopping.empty()) return;
+  print(stopping_notice(s, now_));
+  s.group.why_stopping.clear();
+}
+
+void Step::kill_workers() {
+  s.group.kill_at.reset();
+  if (!workers_run()) return;
+  print("killing " + count_text(s.group.running(), "worker") + " that did not end by itself");
+  signal_workers(SIGKILL);
+}
+
+void Step::again_told() {
+  if (now_ - s.told_at < kSameSignal) return;
+  emit(action::DropOutput{});
+  s.group.kill_at.reset();
+  if (workers_run()) signal_workers(SIGKILL);
+}
+
+WorkerOutcome Step::complete(WorkerOutcome outcome, bool never_ran) const {
+  const Assignment& assignment = s.group.assignment;
+  outcome.group_rank = assignment.group_rank;
+  outcome.host = s.settings.host;
+  outcome.rank = assignment.node.first_rank + outcome.local_rank;
+  outcome.collateral = is_collateral(outcome);
+  outcome.retryable = !never_ran && is_retryable(outcome);
+  return outcome;
+}
+
+bool Step::is_collateral(const WorkerOutcome& outcome) const {
+  if (outcome.ok()) return false;
+  if (s.settings.builtin && outcome.signal == 0 &&
+      (outcome.exit_code == kExitWorkerStopped || outcome.exit_code == kExitWorkerPeerLost)) {
+    return true;
+  }
+  if (!s.group.stopping) return false;
+  // Killed by a signal that we never sent: it died by itself, whatever we were about to do.
+  return outcome.signal == 0 || s.group.signals.count(outcome.signal) > 0;
+}
+
+bool Step::is_retryable(const WorkerOutcome& outcome) const {
+  if (outcome.signal != 0) return true;
+  if (s.settings.builtin) return !is_deterministic_failure(outcome.exit_code);
+  const auto& codes = s.settings.no_restart_exit_codes;
+  return std::none_of(codes.begin(), codes.end(), [&](const auto& range) {
+    return range.first <= outcome.exit_code && outcome.exit_code <= range.second;
+  });
+}
+
+void Step::failed(const WorkerOutcome& outcome) {
+  if (s.told_signal != 0) {
+    // The step cannot be finished without this worker.
+    if (!outcome.collateral) abort_workers("a worker of this node died");
+    return;
+  }
+  const bool agreed_stop =
+      s.settings.builtin && outcome.signal == 0 && outcome.exit_code == kExitWorkerStopped;
+  if (agreed_stop && !s.group.stopping) return begin_grace();
+  if (!s.group.failure_sent && (!outcome.collateral || !s.group.stopping)) report_failure(outcome);
+  if (workers_run() && !s.group.stopping) {
+    stop_workers("rank " + std::to_string(outcome.rank) + " ended with " +
+                 describe_exit(outcome.exit_code, outcome.signal));
+  }
+}
+
+void Step::report_failure(const WorkerOutcome& outcome) {
+  s.group.failure_sent = !outcome.collateral;
+  s.group.reported = outcome;
+  emit(action::SendFailure{.generation = generation(), .outcome = outcome});
+}
+
+void Step::cause_unknown() {
+  s.group.broken_at.reset();
+  if (s.group.stopping || !workers_run()) return;
+  report_failure(s.group.broken);
+  stop_workers("a collective broke: " + s.group.broken.error);
+}
+
+void Step::start_next() {
+  Assignment assignment = std::move(*s.next);
+  s.next.reset();
+  announce(assignment);
+  s.group = Group{};
+  s.group.assignment = assignment;
+  s.group.started_at = now_;
+  s.group.closed = false;
+  s.group.outcomes.resize(static_cast<std::size_t>(s.settings.nproc));
+  s.completion.reset();
+  emit(action::StartWorkers{std::move(assignment)});
+  send_heartbeat();
+}
+
+void Step::announce(const Assignment& to) {
+  if (generation() == 0) return;
+  if (to.restart_count <= s.group.assignment.restart_count) return print(regrouped_notice(to));
+  if (s.told_restart != to.reason) print(to.reason);
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,52 @@
+#include "agent/reporter.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+
+#include "agent/core/report.h"
+#include "agent/output/output_plan.h"
+#include "agent/report_file.h"
+
+namespace dtrun::agent {
+namespace {
+
+// Where colours are unwanted (no-color.org).
+bool plain_terminal() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::string_view(term) == "dumb");
+}
+
+}  // namespace
+
+void Reporter::remove_earlier() {
+  std::error_code ignored;
+  if (!spec_.log_dir.empty()) std::filesystem::remove(file(), ignored);
+}
+
+void Reporter::tell(const JobEnd& job) {
+  const std::string file = tell_programs(job);
+  const ReportStyle style{.terminal = console_.has_terminal() && !plain_terminal()};
+  log_.write(
+      "report",
+      {{"exit_code", job.exit_code}, {"file", file}, {"text", failure_report(job, spec_.max_restarts)}});
+  if (console_.has_terminal()) console_.write(Console::Stream::kErr, "\n");
+  console_.notice(failure_report(job, spec_.max_restarts, file, style));
+}
+
+std::string Reporter::tell_programs(const JobEnd& job) {
+  if (spec_.log_dir.empty()) return "";
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const Status status = write_report(file(), report_json(job, {.run_id = spec_.run_id,
+                                                               .host = host_,
+                                                               .max_restarts = spec_.max_restarts,
+                                                               .written_at = now.count()}));
+  if (!status.ok()) console_.notice(status.message());
+  return status.ok() ? file().string() : "";
+}
+
+std::filesystem::path Reporter::file() const { return run_dir(spec_) / "report.json"; }
+
+}  // namespace dtrun::agent

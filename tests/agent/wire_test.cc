@@ -1,0 +1,203 @@
+// What the agent says and hears, between its decisions and the messages.
+#include "agent/wire.h"
+
+#include <doctest/doctest.h>
+#include <google/protobuf/message.h>
+
+#include <csignal>
+#include <set>
+
+#include "proto/core/exit_codes.h"
+
+using namespace dtrun;
+using namespace dtrun::agent;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+JobSpec spec() {
+  JobSpec spec;
+  spec.run_id = "run";
+  spec.nodes = {.min = 2, .max = 4};
+  spec.nproc = 3;
+  spec.node_rank = 1;
+  spec.max_restarts = 5;
+  spec.rendezvous.last_call = milliseconds(1001);
+  spec.rendezvous.join_timeout = milliseconds(1002);
+  spec.rendezvous.keep_alive_timeout = milliseconds(1003);
+  spec.program = BuiltinTrainer{.worker_binary = "", .config_json = "{}", .output_dir = "", .lanes = 2};
+  return spec;
+}
+
+const Identity kIdentity{.member_id = "id", .host = "b", .address = "10.0.0.2", .master_port = 4711};
+
+Assignment running() {
+  Assignment assignment;
+  assignment.generation = 7;
+  assignment.world_size = 6;
+  assignment.restart_count = 2;
+  assignment.membership_changes = 8;
+  assignment.crash_history.alike = 9;
+  assignment.group_rank = 1;
+  assignment.node_count = 2;
+  assignment.node = {.host = "b", .address = "10.0.0.2", .nproc = 3, .first_rank = 3};
+  return assignment;
+}
+
+// The names of the fields that a message does not say.
+std::set<std::string> silent(const google::protobuf::Message& message) {
+  std::set<std::string> names;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i)
+    names.insert(message.GetDescriptor()->field(i)->name());
+  std::vector<const google::protobuf::FieldDescriptor*> said;
+  message.GetReflection()->ListFields(message, &said);
+  for (const auto* field : said) names.erase(field->name());
+  return names;
+}
+
+template <typename E>
+std::optional<E> heard(const wire::FromCoordinator& message, const JobSpec& job = spec()) {
+  const auto event = to_event(message, job);
+  if (!event) return std::nullopt;
+  return std::get<E>(*event);
+}
+
+wire::FromCoordinator assignment(int group_rank, int node_count, int nproc) {
+  wire::FromCoordinator message;
+  message.set_generation(7);
+  message.mutable_assignment()->set_group_rank(group_rank);
+  message.mutable_assignment()->set_node_count(node_count);
+  message.mutable_assignment()->mutable_node()->set_nproc(nproc);
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("an agent that comes back says all that a coordinator which knows nothing needs") {
+  const auto message = to_message(action::SendJoin{.running = running(), .age = 1004}, spec(), kIdentity);
+  const wire::Join& join = message.join();
+  CHECK(silent(join) == std::set<std::string>{});
+  CHECK(message.generation() == 7);
+  CHECK(join.run_id() == "run");
+  CHECK(join.member_id() == "id");
+  CHECK(join.host() == "b");
+  CHECK(join.address() == "10.0.0.2");
+  CHECK(join.nproc() == 3);
+  CHECK(join.node_rank() == 1);
+  CHECK(join.min_nodes() == 2);
+  CHECK(join.max_nodes() == 4);
+  CHECK(join.max_restarts() == 5);
+  CHECK(join.last_call_ms() == 1001);
+  CHECK(join.join_timeout_ms() == 1002);
+  CHECK(join.heartbeat_timeout_ms() == 1003);
+  CHECK(join.job() == "{}");
+  CHECK(join.master_port() == 4711);
+  CHECK(join.group_rank() == 1);
+  CHECK(join.node_count() == 2);
+  CHECK(join.first_rank() == 3);
+  CHECK(join.world_size() == 6);
+  CHECK(join.restart_count() == 2);
+  CHECK(join.membership_changes() == 8);
+  CHECK(join.crash_history().alike() == 9);
+  CHECK(join.age_ms() == 1004);
+}
+
+TEST_CASE("an agent that was in no generation says so, and that any node rank will do") {
+  JobSpec any = spec();
+  any.node_rank.reset();
+  const auto message = to_message(action::SendJoin{}, any, kIdentity);
+  CHECK(message.generation() == 0);
+  CHECK(message.join().group_rank() == -1);
+  CHECK(message.join().node_rank() == -1);
+  CHECK(silent(message.join()) == std::set<std::string>{"node_count", "first_rank", "world_size",
+                                                        "restart_count", "membership_changes",
+                                                        "crash_history", "age_ms"});
+}
+
+TEST_CASE("heartbeats, failures and ends carry what was decided") {
+  const auto beat = to_message(action::SendHeartbeat{.generation = 7, .progress = {.step = 3}}, {11, 0});
+  CHECK(beat.generation() == 7);
+  CHECK(beat.heartbeat().pids_size() == 2);
+  CHECK(beat.heartbeat().pids(0) == 11);
+  CHECK(beat.heartbeat().progress().step() == 3);
+  CHECK_FALSE(to_message(action::SendHeartbeat{.generation = 7}, {}).heartbeat().has_progress());
+  WorkerOutcome outcome;
+  outcome.rank = 4;
+  const auto failure = to_message(action::SendFailure{.generation = 7, .outcome = outcome});
+  CHECK(failure.generation() == 7);
+  CHECK(failure.failure().outcome().rank() == 4);
+  const auto stopped = to_message(action::SendStopped{.generation = 7, .outcomes = {outcome, outcome}});
+  CHECK(stopped.generation() == 7);
+  CHECK(stopped.stopped().outcomes_size() == 2);
+  CHECK(to_message(action::SendFinished{7}).has_finished());
+  CHECK(to_message(action::SendFinished{7}).generation() == 7);
+  CHECK(to_message(action::SendLeave{.generation = 7, .signal = SIGINT}).leave().signal() == SIGINT);
+}
+
+TEST_CASE("an assignment that contradicts itself is not taken") {
+  CHECK(heard<event::Assigned>(assignment(1, 2, 3))->assignment.generation == 7);
+  CHECK_FALSE(heard<event::Assigned>(assignment(2, 2, 3)));
+  CHECK_FALSE(heard<event::Assigned>(assignment(-1, 2, 3)));
+  CHECK_FALSE(heard<event::Assigned>(assignment(1, 2, 0)));
+  CHECK_FALSE(to_event(wire::FromCoordinator(), spec()));
+}
+
+TEST_CASE("each reason of a refusal has its exit code, and another job the difference") {
+  const auto refused = [](wire::Rejected::Reason reason) {
+    wire::FromCoordinator message;
+    message.mutable_rejected()->set_reason(reason);
+    message.mutable_rejected()->set_message("no");
+    message.mutable_rejected()->set_job("theirs");
+    JobSpec job = spec();
+    job.describe_difference = [](const std::string& theirs) { return "differs from " + theirs; };
+    return heard<event::Rejected>(message, job).value();
+  };
+  CHECK(refused(wire::Rejected::OTHER_RUN).exit_code == kExitUnavailable);
+  CHECK(refused(wire::Rejected::NODE_RANK_TAKEN).exit_code == kExitUnavailable);
+  CHECK(refused(wire::Rejected::OTHER_SETTINGS).exit_code == kExitUsage);
+  CHECK(refused(wire::Rejected::OTHER_SETTINGS).message == "no");
+  CHECK(refused(wire::Rejected::OTHER_JOB).exit_code == kExitConfig);
+  CHECK(refused(wire::Rejected::OTHER_JOB).message == "no\n  differs from theirs");
+  CHECK_FALSE(refused(wire::Rejected::OTHER_JOB).job_over);
+  CHECK(refused(wire::Rejected::JOB_OVER).job_over);
+}
+
+TEST_CASE("the coordinator's other words") {
+  wire::FromCoordinator message;
+  message.set_generation(7);
+  message.mutable_stop()->set_reason("because");
+  CHECK(heard<event::StopOrder>(message)->generation == 7);
+  CHECK(heard<event::StopOrder>(message)->reason == "because");
+  message.mutable_job_end()->set_exit_code(3);
+  CHECK(heard<event::Ended>(message)->job.exit_code == 3);
+  message.mutable_waiting()->set_joined(2);
+  CHECK(heard<event::Waiting>(message)->joined == 2);
+  message.mutable_welcome()->set_separate(true);
+  CHECK(heard<event::Welcome>(message)->separate);
+}
+
+TEST_CASE("a worker's words") {
+  control::Progress progress;
+  progress.set_step(1);
+  progress.set_total_steps(2);
+  progress.set_epoch(0.5);
+  progress.set_loss(0.25);
+  progress.set_samples_per_second(100);
+  CHECK(to_event(progress).progress ==
+        Progress{.step = 1, .total_steps = 2, .epoch = 0.5, .loss = 0.25, .samples_per_second = 100});
+  control::Completed completed;
+  completed.set_step(2);
+  completed.set_loss(0.25);
+  completed.set_accuracy(0.75);
+  completed.set_model_path("m");
+  const Completion done = to_event(completed).completion;
+  CHECK(done.step == 2);
+  CHECK(done.loss == 0.25);
+  CHECK(done.accuracy == 0.75);
+  CHECK(done.model_path == "m");
+  const auto start = start_message(std::get<BuiltinTrainer>(spec().program), "10.0.0.2").start();
+  CHECK(start.config_json() == "{}");
+  CHECK(start.address() == "10.0.0.2");
+  CHECK(start.lanes() == 2);
+}
