@@ -1,8 +1,6 @@
 #include "agent/agent.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "agent/driver.h"
 #include "agent/process/guardian.h"
@@ -11,20 +9,7 @@
 #include "proto/base/temporary.h"
 
 namespace dtrun::agent {
-namespace {
-
-// Started with one of them closed, the next file or socket would become our standard output.
-void open_standard_descriptors() {
-  int fd;
-  while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
-  }
-  if (fd >= 0) close(fd);
-}
-
-}  // namespace
-
 int run(const JobSpec& spec) {
-  open_standard_descriptors();
   Signals signals;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string token = random_id(16);
