@@ -1,22 +1,24 @@
 // dtrun: reads the command line, makes the plan, runs the agent.
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "agent/agent.h"
 #include "cmd/commands/answer.h"
-#include "cmd/commands/status_command.h"
-#include "cmd/commands/store_command.h"
+#include "cmd/commands/command_table.h"
+#include "cmd/commands/completion_command.h"
+#include "cmd/commands/subcommand.h"
+#include "cmd/manual/manual.h"
 #include "cmd/options/options.h"
+#include "cmd/options/values.h"
 #include "cmd/plan/launch_plan.h"
 #include "cmd/plan/plan_json.h"
 #include "proto/base/log.h"
@@ -24,18 +26,6 @@
 namespace {
 
 using namespace dtrun;
-
-int terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-// A config may have several faults, one a line.
-int fail(const Status& status) {
-  std::istringstream lines(status.message());
-  for (std::string line; std::getline(lines, line);) std::fprintf(stderr, "dtrun: %s\n", line.c_str());
-  return status.exit_code();
-}
 
 // Whoever closed a standard stream gets its end or an error there, and not what opens a file first: a worker
 // would read a socket of ours, and lines would be written to it. Before any other constructor, since gRPC's
@@ -47,28 +37,42 @@ int fail(const Status& status) {
   close(fd);
 }
 
-int run(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
-  if (!arguments.empty() && (arguments[0] == "store" || arguments[0] == "status")) {
-    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-    return arguments[0] == "store" ? cmd::run_store(rest) : cmd::run_status(rest, environment);
+// The exit code if the command line asks for text instead of a run.
+std::optional<int> answer_instead(const cmd::Options& options) {
+  if (options.flag("help")) {
+    const cmd::Detail detail = options.short_help ? cmd::Detail::kShort : cmd::Detail::kLong;
+    return cmd::answer(as_text(cmd::launcher_page(cmd::commands(), detail), cmd::terminal_columns()));
   }
-  Result<cmd::ParsedCommandLine> parsed = cmd::parse_command_line(arguments, environment, terminal_columns());
-  if (!parsed.ok()) return fail(parsed.status());
-  if (parsed.value().answer) return cmd::answer(parsed.value().answer->text);
+  if (options.flag("version")) return cmd::answer(cmd::version() + "\n");
+  if (const auto shell = options.given("print_completion"))
+    return cmd::print_completion(shell->value, cmd::quoted(*shell));
+  return std::nullopt;
+}
 
+int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   const auto notice = [](const std::string& text) { std::fprintf(stderr, "dtrun: %s\n", text.c_str()); };
-  Result<JobSpec> spec = cmd::make_job_spec(parsed.value().options, cmd::this_machine(), environment, notice);
-  if (!spec.ok()) return fail(spec.status());
-  if (parsed.value().options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
+  Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, notice);
+  if (!spec.ok()) return cmd::fail(spec.status());
+  if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.value().program);
       trainer && access(trainer->worker_binary.c_str(), X_OK) != 0) {
-    return fail(errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
-                    .within("the built-in trainer must lie beside dtrun"));
+    return cmd::fail(errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
+                         .within("the built-in trainer must lie beside dtrun"));
   }
   return agent::run(spec.value());
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
+  const cmd::Command* command = arguments.empty() ? nullptr : cmd::find_command(arguments[0]);
+  if (command != nullptr)
+    return cmd::run_command(*command, {arguments.begin() + 1, arguments.end()}, environment);
+  const Result<cmd::Options> options = cmd::parse_command_line(arguments, environment);
+  if (!options.ok()) return cmd::fail(options.status());
+  if (const auto code = answer_instead(options.value())) return *code;
+  const Status mistyped = cmd::check_not_subcommand(options.value(), cmd::command_names(), environment);
+  return mistyped.ok() ? launch(options.value(), environment) : cmd::fail(mistyped);
 }
 
 }  // namespace
@@ -76,13 +80,13 @@ int run(int argc, char** argv) {
 // Nothing of ours throws, but the standard library does where the machine gives no more threads or memory.
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return run({argv + 1, argv + argc});
   } catch (const std::system_error& error) {
-    return fail(Status(kExitUnavailable, std::string("the machine refuses what dtrun needs: ") +
-                                             error.code().message() +
-                                             " (see ulimit -a, and the limits of its "
-                                             "container, for processes, files and memory)"));
+    return cmd::fail(Status(kExitUnavailable, std::string("the machine refuses what dtrun needs: ") +
+                                                  error.code().message() +
+                                                  " (see ulimit -a, and the limits of its "
+                                                  "container, for processes, files and memory)"));
   } catch (const std::exception& error) {
-    return fail(Status(kExitSoftware, std::string("a bug in dtrun: ") + error.what()));
+    return cmd::fail(Status(kExitSoftware, std::string("a bug in dtrun: ") + error.what()));
   }
 }

@@ -12,9 +12,9 @@
 #include "cmd/commands/answer.h"
 #include "cmd/commands/screen.h"
 #include "cmd/commands/status_text.h"
-#include "cmd/commands/subcommand.h"
 #include "cmd/options/values.h"
 #include "proto/core/contract.h"
+#include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
 
 namespace dtrun::cmd {
@@ -93,10 +93,7 @@ Answer ask_all(const Question& question) {
 
 int show_once(const Question& question) {
   const Answer answer = ask_all(question);
-  if (!answer.failure.ok()) {
-    std::fprintf(stderr, "dtrun: %s\n", answer.failure.message().c_str());
-    return answer.failure.exit_code();
-  }
+  if (!answer.failure.ok()) return fail(answer.failure);
   const std::string text = question.json         ? answer.runs.dump(2) + "\n"
                            : answer.text.empty() ? nothing(question)
                                                  : answer.text;
@@ -124,32 +121,23 @@ int keep_showing(const Question& question) {
   }
 }
 
-// An empty variable is none, as for the launcher.
-std::string from_environment(const Environment& environment, const std::string& name) {
-  for (const char* prefix : {"DTRUN_", "PET_"}) {
-    const char* value = environment((prefix + name).c_str());
-    if (value != nullptr && *value != '\0') return value;
-  }
-  return "";
-}
+constexpr OptionEntry kOptionsOfStatus[] = {
+    {.name = "rdzv_endpoint",
+     .placeholder = "HOST[:PORT]",
+     .help = "The coordinator to ask [this host's jobs]"},
+    {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run [all]"},
+    {.name = "json", .help = "A JSON array with an object for each run"},
+    {.name = "watch", .help = "Ask again every second, until interrupted"},
+    kHelpOption};
 
-}  // namespace
+std::string value_of(const std::optional<Given>& given) { return given ? given->value : ""; }
 
-int run_status(const std::vector<std::string>& arguments, const Environment& environment) {
-  Question question;
-  question.endpoint = from_environment(environment, "RDZV_ENDPOINT");
-  question.run_id = from_environment(environment, "RDZV_ID");
-  CLI::App app(
-      "Tells who is where, doing what: of one coordinator, or of all jobs of this user that have an agent on "
-      "this host.\n",
-      "status");
-  app.add_option(both_spellings("rdzv_endpoint"), question.endpoint,
-                 "The coordinator to ask [this host's jobs]")
-      ->type_name("HOST[:PORT]");
-  app.add_option(both_spellings("rdzv_id"), question.run_id, "Only this run [all]")->type_name("ID");
-  app.add_flag("--json", question.json, "A JSON array with an object for each run");
-  app.add_flag("--watch", question.watch, "Ask again every second, until interrupted");
-  if (const auto done = parse_subcommand(app, arguments)) return *done;
+int run_status(const Invocation& invocation) {
+  const Values<kOptionsOfStatus> options{invocation.values};
+  const Question question{.endpoint = value_of(options.given("rdzv_endpoint")),
+                          .run_id = value_of(options.given("rdzv_id")),
+                          .json = options.flag("json"),
+                          .watch = options.flag("watch")};
   if (question.watch && !question.json && isatty(STDOUT_FILENO) != 0) return keep_showing(question);
   for (;;) {
     const int code = show_once(question);
@@ -157,5 +145,16 @@ int run_status(const std::vector<std::string>& arguments, const Environment& env
     std::this_thread::sleep_for(1s);
   }
 }
+
+}  // namespace
+
+constinit const Command kStatusCommand{
+    .name = "status",
+    .summary = "Show who is where, doing what",
+    .description =
+        "Asks one coordinator, or those of all jobs of this user that have an agent on this host. "
+        "--rdzv_endpoint and --rdzv_id are also read from DTRUN_<NAME> and PET_<NAME>, as by the launcher.",
+    .options = kOptionsOfStatus,
+    .run = run_status};
 
 }  // namespace dtrun::cmd

@@ -1,14 +1,10 @@
 // `dtrun status`: who is where, doing what.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "cmd/options/options.h"
+#include "cmd/options/command.h"
 
 namespace dtrun::cmd {
 
-// `arguments`: what follows "status". The exit code of the contract.
-int run_status(const std::vector<std::string>& arguments, const Environment& environment);
+extern const Command kStatusCommand;
 
 }  // namespace dtrun::cmd

@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "agent/system/open_files.h"
-#include "cmd/commands/subcommand.h"
+#include "cmd/commands/answer.h"
 #include "cmd/options/values.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
@@ -38,56 +38,52 @@ sigset_t ending_signals() {
   return signals;
 }
 
-int fail(const Status& status) {
-  std::fprintf(stderr, "dtrun: %s\n", status.message().c_str());
-  return status.exit_code();
-}
+static_assert(kDefaultPort == 29400);  // named in the help of --port
 
-Status read_port(const std::string& text, int* port) {
+constexpr OptionEntry kOptionsOfStore[] = {
+    {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on; :: for IPv6 as well [0.0.0.0]"},
+    {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
+    kHelpOption};
+
+Result<int> parse_port_or_any(const Given& given) {
   const std::string allowed = "a port from 0 (any free one) to 65535";
-  const Given given{text, "--port"};
   Result<int> number = parse_int(given, 0, allowed);
-  if (!number.ok()) return number.status();
-  if (number.value() > 65535) return usage(quoted(given) + ": expected " + allowed);
-  *port = number.value();
-  return {};
+  if (!number.ok() || number.value() <= 65535) return number;
+  return usage(quoted(given) + ": expected " + allowed);
 }
 
-}  // namespace
-
-int run_store(const std::vector<std::string>& arguments) {
+Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given) {
   rendezvous::ServerOptions options;
   options.bind_address = "0.0.0.0";
   options.port = kDefaultPort;
   options.separate = true;
   options.notice = say;
-  CLI::App app(
-      "Runs the coordinator and its store on a host of their own, for any number of jobs:\n"
-      "agents on any node may come and go, and while this process is restarted their\n"
-      "workers keep running.\n",
-      "store");
-  std::string port_text;
-  app.add_option("--bind", options.bind_address,
-                 "Address to listen on; :: for IPv6 as well [" + options.bind_address + "]")
-      ->type_name("ADDR");
-  const CLI::Option* port_option =
-      app.add_option("--port", port_text, "Port; 0: any free one [" + std::to_string(options.port) + "]")
-          ->type_name("N");
-  if (const auto done = parse_subcommand(app, arguments)) return *done;
-  const Status status = port_option->count() > 0 ? read_port(port_text, &options.port) : Status();
-  if (!status.ok()) return fail(status);
-  if (options.bind_address.empty()) return fail(usage("--bind=: expected an address, e.g. 0.0.0.0 or ::"));
+  if (const auto port = given.given("port")) {
+    Result<int> number = parse_port_or_any(*port);
+    if (!number.ok()) return number.status();
+    options.port = number.value();
+  }
+  if (const auto address = given.given("bind")) options.bind_address = address->value;
+  if (options.bind_address.empty()) return usage("--bind=: expected an address, e.g. 0.0.0.0 or ::");
+  return options;
+}
 
+void say_listening(const std::string& address, int port) {
+  const bool everywhere = address == "0.0.0.0" || address == "::";
+  say("listening on " + endpoint_of(address, port) + "; agents find it with --rdzv_endpoint " +
+      endpoint_of(everywhere ? host_name() : address, port));
+}
+
+int run_store(const Invocation& invocation) {
+  const Result<rendezvous::ServerOptions> options = server_options({invocation.values});
+  if (!options.ok()) return fail(options.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);       // whoever read the log has gone; the jobs go on
   agent::allow_all_open_files();  // a connection for each agent of each job
-  auto server = rendezvous::Server::start(options);
+  auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());
-  const int port = server.value()->port();
-  const bool everywhere = options.bind_address == "0.0.0.0" || options.bind_address == "::";
-  say("listening on " + endpoint_of(options.bind_address, port) + "; agents find it with --rdzv_endpoint " +
-      endpoint_of(everywhere ? host_name() : options.bind_address, port));
+  say_listening(options.value().bind_address, server.value()->port());
   int number = 0;
   sigwait(&signals, &number);
   const int members = server.value()->members();
@@ -96,5 +92,16 @@ int run_store(const std::vector<std::string>& arguments) {
                    : ""));
   return exit_code_of_signal(number);
 }
+
+}  // namespace
+
+constinit const Command kStoreCommand{
+    .name = "store",
+    .summary = "Run the coordinator and its store on a host of their own",
+    .description =
+        "For any number of jobs: agents on any node may come and go, and while this process is restarted "
+        "their workers keep running.",
+    .options = kOptionsOfStore,
+    .run = run_store};
 
 }  // namespace dtrun::cmd

@@ -1,12 +1,10 @@
 // `dtrun store`: coordinator and store on a host of their own, so that no agent is special.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "cmd/options/command.h"
 
 namespace dtrun::cmd {
 
-// `arguments`: what follows "store". The exit code of the contract.
-int run_store(const std::vector<std::string>& arguments);
+extern const Command kStoreCommand;
 
 }  // namespace dtrun::cmd

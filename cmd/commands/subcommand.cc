@@ -1,50 +1,92 @@
 #include "cmd/commands/subcommand.h"
 
-#include <cstdio>
+#include <sys/stat.h>
+
+#include <sstream>
 
 #include "cmd/commands/answer.h"
+#include "cmd/manual/manual.h"
 #include "cmd/options/arguments.h"
-#include "cmd/options/option_table.h"
-#include "proto/core/exit_codes.h"
+#include "cmd/options/values.h"
+#include "proto/core/nearest.h"
 
 namespace dtrun::cmd {
 namespace {
 
-int refuse(const std::string& why) {
-  std::fprintf(stderr, "dtrun: %s\n", why.c_str());
-  return kExitUsage;
+struct Parsed {
+  OwnArguments own;
+  std::string argument;
+};
+
+// Options, the argument if the command takes one, options.
+Result<Parsed> parse(const Command& command, std::vector<std::string> arguments,
+                     const Environment& environment) {
+  const std::string name = "dtrun " + std::string(command.name);
+  Parsed parsed;
+  Result<OwnArguments> own = own_arguments(name, command.options, arguments, environment);
+  if (own.ok() && command.takes_argument() && own.value().count < arguments.size()) {
+    const auto argument = arguments.begin() + static_cast<std::ptrdiff_t>(own.value().count);
+    parsed.argument = *argument;
+    arguments.erase(argument);
+    own = own_arguments(name, command.options, arguments, environment);
+  }
+  if (!own.ok()) return own.status();
+  parsed.own = std::move(own).value();
+  if (parsed.own.count < arguments.size()) {
+    return usage(name + " takes no " + (command.takes_argument() ? "further " : "") + "argument \"" +
+                 arguments[parsed.own.count] + "\" (" + name + " --help)");
+  }
+  return parsed;
 }
 
-LongNames long_names(const CLI::App& app) {
-  LongNames names{{}, {}, "dtrun " + app.get_name() + " --help"};
-  for (const CLI::Option* option : app.get_options())
-    names.all.push_back("--" + option->get_lnames().front());
-  return names;
+bool is_file(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 && !S_ISDIR(found.st_mode);
+}
+
+// As execvp looks it up, but a file that cannot be run counts as well: the reason is then told better.
+bool exists(const std::string& word, const Environment& environment) {
+  if (is_file(word)) return true;
+  const char* path = environment("PATH");
+  std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (is_file((folder.empty() ? "." : folder) + "/" + word)) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-std::string both_spellings(const std::string& name) {
-  const std::string dashes = with_dashes(name);
-  return dashes == name ? "--" + name : "--" + name + ",--" + dashes;
+int run_command(const Command& command, const std::vector<std::string>& arguments,
+                const Environment& environment) {
+  Result<Parsed> parsed = parse(command, arguments, environment);
+  if (!parsed.ok()) return fail(parsed.status());
+  const OwnArguments& own = parsed.value().own;
+  if (own.values.contains(kHelpOption.name)) {
+    const Detail detail = own.short_help ? Detail::kShort : Detail::kLong;
+    return answer(as_text(command_page(command, detail), terminal_columns()));
+  }
+  if (command.needs_argument() && parsed.value().argument.empty()) {
+    const std::string name = "dtrun " + std::string(command.name);
+    return fail(usage(name + " needs " + command.argument + " (" + name + " --help)"));
+  }
+  return command.run({.values = own.values, .argument = parsed.value().argument, .environment = environment});
 }
 
-std::optional<int> parse_subcommand(CLI::App& app, const std::vector<std::string>& arguments) {
-  app.set_help_flag("-h,--help", "Print this text and exit");
-  for (CLI::Option* option : app.get_options({}))
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  const Result<OwnArguments> own = own_arguments(app, long_names(app), arguments);
-  if (!own.ok()) return refuse(own.status().message());
-  try {
-    app.parse(std::vector<std::string>(own.value().words));
-  } catch (const CLI::CallForHelp&) {
-    return answer(app.help("dtrun"));
-  } catch (const CLI::ParseError& error) {
-    return refuse(error.what());
+Status check_not_subcommand(const Options& options, std::span<const std::string> names,
+                            const Environment& environment) {
+  if (options.program.empty() || options.program_is_verbatim || options.flag("module") ||
+      options.flag("run_path") || options.flag("no_python")) {
+    return {};
   }
-  if (own.value().count == arguments.size()) return std::nullopt;
-  const std::string name = "dtrun " + app.get_name();
-  return refuse(name + " takes no argument \"" + arguments[own.value().count] + "\" (" + name + " --help)");
+  const std::string& word = options.program[0];
+  if (word.find_first_of("/.") != std::string::npos) return {};
+  const std::string nearest = nearest_name(word, names);
+  if (nearest.empty() || exists(word, environment)) return {};
+  if (nearest == word)
+    return usage("a command comes before its options: dtrun " + word + " ... (dtrun help " + word + ")");
+  return usage("no program " + word + ", did you mean dtrun " + nearest +
+               "? (dtrun help names the commands)");
 }
 
 }  // namespace dtrun::cmd

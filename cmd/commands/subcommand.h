@@ -1,18 +1,26 @@
-// What dtrun's subcommands share: their few options, parsed with the same manners as the launcher's.
+// Running a subcommand: its command line with the launcher's manners, its help, and what becomes of a
+// subcommand's name that is mistyped.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cmd/options/command.h"
+#include "cmd/options/options.h"
+#include "proto/core/status.h"
+
 namespace dtrun::cmd {
 
-// Parses into what `app` is bound to; an option with underscores also has the spelling with dashes. The exit
-// code if the command ends here: --help, or a wrong command line.
-std::optional<int> parse_subcommand(CLI::App& app, const std::vector<std::string>& arguments);
+// `arguments`: what follows the command's name; its argument may stand before, between and behind its
+// options. The exit code.
+int run_command(const Command& command, const std::vector<std::string>& arguments,
+                const Environment& environment);
 
-// "--rdzv_id" as CLI11 wants it: both spellings.
-std::string both_spellings(const std::string& name);
+// EX_USAGE, with the right command, if what the launcher would run is no program at all but nearly one of
+// `names`, or one of them behind options. A program that exists is never refused, nor one named with a path,
+// with an ending, or behind "--", -m, --run_path or --no_python.
+Status check_not_subcommand(const Options& options, std::span<const std::string> names,
+                            const Environment& environment);
 
 }  // namespace dtrun::cmd

@@ -1,6 +1,8 @@
 #include "cmd/options/arguments.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 
 #include "cmd/options/option_table.h"
 #include "proto/core/exit_codes.h"
@@ -8,6 +10,50 @@
 
 namespace dtrun::cmd {
 namespace {
+
+// What a flag's value says, if it is one.
+std::optional<bool> flag_value(const std::string& text) {
+  for (const char* yes : {"1", "true", "True"})
+    if (text == yes) return true;
+  for (const char* no : {"0", "false", "False"})
+    if (text == no) return false;
+  return std::nullopt;
+}
+
+// The long names that may be abbreviated, each in one spelling.
+struct LongNames {
+  std::vector<std::string> all;
+  std::vector<std::string> first;  // what one of these alone begins with is that one, whatever `all` has
+};
+
+// What torchrun would have taken for one of its options is that option, whatever dtrun has besides.
+LongNames long_names(std::span<const OptionEntry> options) {
+  LongNames names;
+  for (const OptionEntry& option : options) {
+    names.all.push_back("--" + std::string(option.name));
+    if (option.in_torchrun) names.first.push_back(names.all.back());
+  }
+  return names;
+}
+
+std::string cli_names(const OptionEntry& option) {
+  const std::string name = option.name;
+  std::string names = *option.short_name ? "-" + std::string(option.short_name) + "," : std::string();
+  names += "--" + name;
+  if (with_dashes(name) != name) names += ",--" + with_dashes(name);
+  return names;
+}
+
+std::unique_ptr<CLI::App> make_app(std::span<const OptionEntry> options) {
+  auto app = std::make_unique<CLI::App>();
+  app->set_help_flag();  // the table has it
+  for (const OptionEntry& entry : options) {
+    CLI::Option* option = entry.is_flag() ? app->add_flag(cli_names(entry))
+                                          : app->add_option(cli_names(entry))->type_name(entry.placeholder);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  return app;
+}
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
@@ -26,32 +72,36 @@ struct Word {
   std::optional<std::string> value;
 };
 
+// The words as CLI11 wants them: whole names, values apart.
 class Reader {
  public:
-  Reader(const CLI::App& app, const LongNames& names, const std::vector<std::string>& arguments)
-      : app_(app), names_(names), arguments_(arguments) {}
+  Reader(const std::string& command, const CLI::App& app, const LongNames& names,
+         const std::vector<std::string>& arguments)
+      : command_(command), app_(app), names_(names), arguments_(arguments) {}
 
-  Result<OwnArguments> read() {
-    while (own_.count < arguments_.size()) {
-      const std::string& argument = arguments_[own_.count];
+  // How many of the arguments are the command's own.
+  Result<std::size_t> read() {
+    while (count_ < arguments_.size()) {
+      const std::string& argument = arguments_[count_];
       if (argument == "--" || argument.size() < 2 || argument[0] != '-') break;
       Result<Word> word = argument[1] == '-' ? long_word(argument) : short_word(argument);
       if (!word.ok()) return word.status();
-      ++own_.count;
+      ++count_;
       const Status status = takes_value(*word.value().option) ? take_option(argument, word.value())
                                                               : take_flag(argument, word.value());
       if (!status.ok()) return status;
     }
-    std::reverse(own_.words.begin(), own_.words.end());
-    return own_;
+    return count_;
   }
+
+  const std::vector<std::string>& words() const { return words_; }
 
  private:
   Status unknown_option(const std::string& name) const {
     const std::string nearest = nearest_name(name, names_.all);
     return Status(kExitUsage, "unknown option " + name +
                                   (nearest.empty() ? "" : ", did you mean " + nearest + "?") + " (" +
-                                  names_.help + " lists all)");
+                                  command_ + " --help lists all)");
   }
 
   // The whole of a long name that may be abbreviated, as in Python's argparse.
@@ -86,42 +136,81 @@ class Reader {
   Status take_option(const std::string& argument, const Word& word) {
     std::string value = word.value.value_or("");
     if (!word.value) {
-      if (own_.count == arguments_.size() || arguments_[own_.count] == "--") {
+      if (count_ == arguments_.size() || arguments_[count_] == "--") {
         return Status(kExitUsage, argument + " needs a value (" + word.option->get_type_name() + ")");
       }
-      value = arguments_[own_.count++];
+      value = arguments_[count_++];
     }
-    own_.words.push_back(word.name);
-    own_.words.push_back(value);
+    words_.push_back(word.name);
+    words_.push_back(value);
     return {};
   }
 
   Status take_flag(const std::string& argument, const Word& word) {
     const std::optional<bool> on = word.value ? flag_value(*word.value) : true;
     if (!on) return Status(kExitUsage, argument + ": expected 1 or 0");
-    own_.words.push_back(word.name + (*on ? "" : "=false"));
+    words_.push_back(word.name + (*on ? "" : "=false"));
     return {};
   }
 
+  const std::string& command_;
   const CLI::App& app_;
   const LongNames& names_;
   const std::vector<std::string>& arguments_;
-  OwnArguments own_;
+  std::vector<std::string> words_;
+  std::size_t count_ = 0;
 };
+
+bool launcher_has(std::string_view name) {
+  return std::ranges::any_of(kOptions, [&](const OptionEntry& option) { return name == option.name; });
+}
+
+std::optional<Given> find_given(const OptionEntry& entry, const CLI::App& app,
+                                const Environment& environment) {
+  const std::string flag = "--" + std::string(entry.name);
+  const CLI::Option* option = app.get_option(flag);
+  if (option->count() > 0) return Given{option->results().back(), flag};
+  if (entry.asks_for_text || !launcher_has(entry.name)) return std::nullopt;
+  for (const char* prefix : kVariablePrefixes) {
+    const std::string variable = prefix + in_capitals(entry.name);
+    const char* value = environment(variable.c_str());
+    if (value != nullptr && *value != '\0') return Given{value, variable};
+  }
+  return std::nullopt;
+}
+
+// A flag's value as "true" or "false"; other options' as given.
+Result<Given> checked(const OptionEntry& option, const Given& given) {
+  if (!option.is_flag()) return given;
+  const std::optional<bool> on = flag_value(given.value);
+  if (!on) return Status(kExitUsage, given.source + "=" + given.value + ": expected 1 or 0");
+  return Given{*on ? "true" : "false", given.source};
+}
 
 }  // namespace
 
-Result<OwnArguments> own_arguments(const CLI::App& app, const LongNames& names,
-                                   const std::vector<std::string>& arguments) {
-  return Reader(app, names, arguments).read();
-}
-
-std::optional<bool> flag_value(const std::string& text) {
-  for (const char* yes : {"1", "true", "True"})
-    if (text == yes) return true;
-  for (const char* no : {"0", "false", "False"})
-    if (text == no) return false;
-  return std::nullopt;
+Result<OwnArguments> own_arguments(const std::string& command, std::span<const OptionEntry> options,
+                                   const std::vector<std::string>& arguments,
+                                   const Environment& environment) {
+  const std::unique_ptr<CLI::App> app = make_app(options);
+  const LongNames names = long_names(options);
+  Reader reader(command, *app, names, arguments);
+  const Result<std::size_t> count = reader.read();
+  if (!count.ok()) return count.status();
+  try {
+    app->parse(std::vector<std::string>(reader.words().rbegin(), reader.words().rend()));
+  } catch (const CLI::ParseError& error) {
+    return Status(kExitUsage, std::string(error.what()) + " (" + command + " --help lists all options)");
+  }
+  OwnArguments own{.count = count.value(), .short_help = std::ranges::count(reader.words(), "-h") > 0};
+  for (const OptionEntry& option : options) {
+    const std::optional<Given> given = find_given(option, *app, environment);
+    if (!given) continue;
+    Result<Given> value = checked(option, *given);
+    if (!value.ok()) return value.status();
+    own.values[option.name] = value.value();
+  }
+  return own;
 }
 
 }  // namespace dtrun::cmd

@@ -1,26 +1,269 @@
-// dtrun's options as data: names, placeholders and the text of --help. Parsing reads the names (options.cc),
-// help.cc lays the text out; what the values mean is launch_plan's.
+// The launcher's options as data: parsing, help, man page, docs and completion read this table; what the
+// values mean is told where they are used (cmd/plan). A name that is not here does not compile there.
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
+
+#include "cmd/options/given.h"
+#include "cmd/options/option_entry.h"
 
 namespace dtrun::cmd {
 
-struct OptionText {
-  const char* name;  // torchrun's, with underscores; the spelling with dashes works too
-  bool is_flag;
-  const char* short_name;  // one letter, or empty
-  const char* placeholder;
-  const char* group;  // options of one group are neighbours
-  const char* help;   // the default in brackets at the end
+namespace group {
+inline constexpr char kJob[] = "The job";
+inline constexpr char kProgram[] = "The program";
+inline constexpr char kMeeting[] = "How nodes meet";
+inline constexpr char kFailures[] = "Failures and the end";
+inline constexpr char kOutput[] = "Output";
+inline constexpr char kAccepted[] = "Accepted because torchrun has them; without effect here";
+}  // namespace group
+
+inline constexpr OptionEntry kOptions[] = {
+    {.name = "standalone",
+     .help =
+         "One node; the coordinator listens on a free loopback port [so if --nnodes is 1 and no endpoint is "
+         "given]",
+     .group = group::kJob,
+     .in_torchrun = true},
+    {.name = "nnodes",
+     .placeholder = "N|MIN:MAX",
+     .help = "Number of nodes, or its range [1]",
+     .group = group::kJob,
+     .in_torchrun = true,
+     .common = true},
+    {.name = "nproc_per_node",
+     .placeholder = "N|auto|cpu|gpu",
+     .help = "Workers on this node; cpu: one per core, gpu: one per GPU, auto: gpu if there are any, else "
+             "cpu [1]",
+     .group = group::kJob,
+     .in_torchrun = true,
+     .common = true},
+    {.name = "lanes",
+     .placeholder = "N|auto",
+     .help = "Built-in trainer: microbatches that a worker runs at once; auto: its share of the cores [auto]",
+     .group = group::kJob},
+    {.name = "node_rank",
+     .placeholder = "N",
+     .help = "Rank of this node among the nodes [given by the coordinator]",
+     .group = group::kJob,
+     .in_torchrun = true},
+    {.name = "role",
+     .placeholder = "NAME",
+     .help = "Name of the workers' role, shown before their output [default]",
+     .group = group::kJob,
+     .in_torchrun = true},
+    {.name = "dry_run",
+     .help = "Print the plan as JSON and start nothing",
+     .group = group::kJob,
+     .common = true},
+
+    {.name = "module",
+     .short_name = "m",
+     .help = "Run the program as a Python module (python3 -u -m)",
+     .group = group::kProgram,
+     .in_torchrun = true},
+    {.name = "no_python",
+     .help = "Run the program itself, even if its name ends in .py",
+     .group = group::kProgram,
+     .in_torchrun = true},
+    {.name = "run_path",
+     .help = "Run the script with Python's runpy.run_path; it needs no .py",
+     .group = group::kProgram,
+     .in_torchrun = true},
+    {.name = "virtual_local_rank",
+     .help = "Each worker sees one GPU, as device 0: LOCAL_RANK is 0 and CUDA_VISIBLE_DEVICES its own GPU",
+     .group = group::kProgram,
+     .in_torchrun = true},
+    {.name = "numa_binding",
+     .placeholder = "node|socket|exclusive|core-complex",
+     .help = "Bind each worker to the CPUs of a NUMA node (node), to all of a socket (socket), to its own "
+             "share of a "
+             "node's cores (exclusive), or to cores that share a last-level cache (core-complex)",
+     .group = group::kProgram,
+     .in_torchrun = true},
+
+    {.name = "rdzv_endpoint",
+     .placeholder = "HOST[:PORT]",
+     .help = "Where the coordinator is; the agent on that host starts it. Port [29400]",
+     .group = group::kMeeting,
+     .in_torchrun = true,
+     .common = true},
+    {.name = "rdzv_backend",
+     .placeholder = "dtrun|c10d|static|env",
+     .help =
+         "Who gives the ranks: the coordinator (dtrun, also called c10d); static: --node_rank; env: RANK, "
+         "WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for one worker [dtrun]",
+     .group = group::kMeeting,
+     .in_torchrun = true},
+    {.name = "rdzv_id",
+     .placeholder = "ID",
+     .help = "Run id, the same on all nodes [none; on a single node: random]",
+     .group = group::kMeeting,
+     .in_torchrun = true},
+    {.name = "rdzv_conf",
+     .placeholder = "K=V,...",
+     .help =
+         "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; "
+         "read_timeout: "
+         "how long a node goes on without its coordinator [30; join_timeout with `dtrun store`] (seconds); "
+         "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]",
+     .group = group::kMeeting,
+     .in_torchrun = true},
+    {.name = "master_addr",
+     .placeholder = "ADDR",
+     .help = "Instead of an endpoint, as in torchrun's static rendezvous: the host of node rank 0. The "
+             "coordinator "
+             "listens there on the port after --master_port",
+     .group = group::kMeeting,
+     .in_torchrun = true},
+    {.name = "master_port",
+     .placeholder = "PORT",
+     .help = "MASTER_PORT of the workers, held for rank 0's program until it listens there [a free one]",
+     .group = group::kMeeting,
+     .in_torchrun = true},
+    {.name = "local_addr",
+     .placeholder = "ADDR",
+     .help = "Address of this node for its peers [the one that reaches the coordinator]",
+     .group = group::kMeeting,
+     .in_torchrun = true},
+
+    {.name = "max_restarts",
+     .placeholder = "N",
+     .help = "Restarts after failures, for the whole job [0]",
+     .group = group::kFailures,
+     .in_torchrun = true,
+     .common = true},
+    {.name = "no_restart_exit_codes",
+     .placeholder = "N|N-M,...",
+     .help = "Exit codes of a program that a restart would not cure; \"\": none. The built-in trainer has "
+             "its own "
+             "[2,64-78]",
+     .group = group::kFailures},
+    {.name = "shutdown_timeout",
+     .placeholder = "SECONDS",
+     .help = "Grace between SIGTERM and SIGKILL for workers [30]",
+     .group = group::kFailures,
+     .in_torchrun = true},
+    {.name = "signals_to_handle",
+     .placeholder = "NAME,...",
+     .help =
+         "Signals that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always do. SIGUSR1 and "
+         "SIGUSR2 are passed on to the workers unless they are named here",
+     .group = group::kFailures,
+     .in_torchrun = true},
+    {.name = "heartbeat_timeout",
+     .placeholder = "SECONDS",
+     .help =
+         "A worker that reports progress and has stopped to for this long hangs: its stacks are written to "
+         "its "
+         "log directory (else to the console), and it is killed and counts as failed. The built-in trainer "
+         "always reports; another program does by touching the file $DTRUN_HEARTBEAT_FILE, and is held to it "
+         "from the first time on [never]",
+     .group = group::kFailures},
+    {.name = "stall_timeout",
+     .placeholder = "SECONDS",
+     .help = "The same for programs that do not report: when no worker of the node wrote anything or used "
+             "the CPU "
+             "for this long. Make it longer than any wait for another node [never]",
+     .group = group::kFailures},
+
+    {.name = "log_dir",
+     .placeholder = "DIR",
+     .help = "Also write workers' output to files in DIR; a worker's are "
+             "RUN_ID/attempt_G/RANK/{stdout,stderr}.log there [console only]",
+     .group = group::kOutput,
+     .in_torchrun = true,
+     .common = true},
+    {.name = "redirects",
+     .short_name = "r",
+     .placeholder = "N|RANK:N,...",
+     .help = "Streams that go to a file only: 0 none, 1 stdout, 2 stderr, 3 both; for all workers or by "
+             "local rank",
+     .group = group::kOutput,
+     .in_torchrun = true},
+    {.name = "tee",
+     .short_name = "t",
+     .placeholder = "N|RANK:N,...",
+     .help = "Streams that go to a file and the console, in the same form [3 with --log_dir, unless "
+             "--redirects is "
+             "given]",
+     .group = group::kOutput,
+     .in_torchrun = true},
+    {.name = "local_ranks_filter",
+     .placeholder = "RANK,...",
+     .help = "Only these local ranks are shown on the console; files are not affected [all]",
+     .group = group::kOutput,
+     .in_torchrun = true},
+    {.name = "duplicate_stdout_filters",
+     .placeholder = "WORD,...",
+     .help =
+         "Lines of stdout with one of these words also go to attempt_G/filtered_stdout.log, all ranks in one "
+         "file; \",,\" is a comma. For streams that --tee names",
+     .group = group::kOutput,
+     .in_torchrun = true},
+    {.name = "duplicate_stderr_filters",
+     .placeholder = "WORD,...",
+     .help = "The same for stderr",
+     .group = group::kOutput,
+     .in_torchrun = true},
+    {.name = "log_prefix",
+     .placeholder = "TEXT",
+     .help = "Before each line on the console; {role}, {rank}, {local_rank}, {host} and {time} are filled "
+             "in; \"\": "
+             "nothing [\"[{role}:{rank}]\"]",
+     .group = group::kOutput},
+    {.name = "log_line_prefix_template",
+     .placeholder = "TEXT",
+     .help = "torchrun's spelling of it: ${role_name}, ${rank}, ${local_rank}, ${hostname}; also read from "
+             "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+     .group = group::kOutput,
+     .in_torchrun = true},
+    {.name = "log_timestamps",
+     .help = "Begin each line with the time (UTC), on the console and in files",
+     .group = group::kOutput},
+    {.name = "log_max_size",
+     .placeholder = "SIZE",
+     .help = "When a log file reaches SIZE (500K, 100M, 2G), it becomes stdout.log.1; the 5 newest of these "
+             "are kept "
+             "[no limit]",
+     .group = group::kOutput},
+
+    {.name = "monitor_interval",
+     .placeholder = "SECONDS",
+     .help = "dtrun waits on events, it does not poll workers",
+     .group = group::kAccepted,
+     .in_torchrun = true},
+    {.name = "start_method",
+     .placeholder = "spawn|fork|forkserver",
+     .help = "dtrun always starts programs, not Python functions",
+     .group = group::kAccepted,
+     .in_torchrun = true},
+    {.name = "event_log_handler",
+     .placeholder = "NAME",
+     .help = "Events are in DIR/RUN_ID/events.jsonl of --log_dir",
+     .group = group::kAccepted,
+     .in_torchrun = true},
+    {.name = "logs_specs",
+     .placeholder = "NAME",
+     .help = "Names a Python plug-in; see the options under Output",
+     .group = group::kAccepted,
+     .in_torchrun = true},
+
+    {.name = "print_completion",
+     .placeholder = "bash|zsh|fish|tcsh",
+     .help = "Print a script with which the shell completes dtrun's command line, and exit: source <(dtrun "
+             "--print_completion bash)",
+     .group = kTextGroup,
+     .in_torchrun = true,
+     .asks_for_text = true},
+    kHelpOption,
+    {.name = "version", .help = "Print the version and exit", .group = kTextGroup, .asks_for_text = true},
 };
 
-std::span<const OptionText> option_table();
+using OptionName = NameIn<kOptions>;
 
-// Whether torchrun has an option of this name as well.
-bool is_torchruns(std::string_view name);
+// Every option is also read from the variable of its name behind each of these; the first that is set wins.
+inline constexpr const char* kVariablePrefixes[] = {"DTRUN_", "PET_"};
 
 std::string with_dashes(std::string name);
 std::string in_capitals(std::string name);

@@ -72,11 +72,6 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-void say_no_effect(const Options& options, const std::string& name, const std::string& why,
-                   const Notice& notice) {
-  if (options.has(name)) notice(options.values.at(name).source + " has no effect" + why);
-}
-
 std::string quoted(const Given& given) { return given.source + "=" + given.value; }
 
 Result<int> parse_int(const Given& given, int least, const std::string& allowed) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "agent/core/job_spec.h"
-#include "cmd/options/options.h"
+#include "cmd/options/given.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {
@@ -19,10 +19,6 @@ namespace dtrun::cmd {
 Status usage(const std::string& message);
 std::string trimmed(const std::string& text);
 std::string quoted(const Given& given);  // "--nnodes=2"
-
-// "--role has no effect" and `why`, if the option is given.
-void say_no_effect(const Options& options, const std::string& name, const std::string& why,
-                   const Notice& notice);
 
 Result<int> parse_int(const Given& given, int least, const std::string& allowed);
 Result<int> parse_count(const Given& given, int most, const std::string& allowed);  // 1 to `most`

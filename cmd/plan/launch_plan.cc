@@ -1,20 +1,18 @@
 #include "cmd/plan/launch_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
+#include <span>
 
-#include "cmd/options/values.h"
+#include "cmd/plan/cpu_binding.h"
+#include "cmd/plan/draft.h"
 #include "cmd/plan/output_options.h"
 #include "cmd/plan/rendezvous_options.h"
-#include "proto/base/ids.h"
 #include "proto/core/contract.h"
-#include "proto/core/nearest.h"
 #include "worker/config/config.h"
+#include "worker/config/options.h"
 #include "worker/data/dataset.h"
 
 namespace dtrun::cmd {
@@ -58,290 +56,222 @@ constexpr int kMaxLanes = 4096;  // threads of one worker
 constexpr char kRunPath[] =
     "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
 
-// Fills a JobSpec step by step; the first failure is kept and ends the filling.
-class Planner {
- public:
-  Planner(const Options& options, const Machine& machine, const Environment& environment,
-          const Notice& notice)
-      : options_(options), machine_(machine), environment_(environment), notice_(notice) {}
+bool is_config(const Options& options) {
+  return !options.program_is_verbatim && !options.flag("no_python") && !options.flag("module") &&
+         !options.flag("run_path") && options.program[0].ends_with(".json");
+}
 
-  Result<JobSpec> plan() {
-    const Status status = fill();
-    if (!status.ok()) return status;
-    return spec_;
-  }
-
- private:
-  Status fill() {
-    if (options_.program.empty()) {
-      return usage(
-          "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
+Status check_overrides(std::span<const std::string> overrides, const std::string& path) {
+  for (const std::string& word : overrides) {
+    if (word.starts_with("-")) return usage(word + ": dtrun's options come before " + path);
+    if (word.find('=') == std::string::npos) {
+      return usage(word + ": after " + path +
+                   " only key=value overrides are expected, e.g. train.max_steps=10");
     }
-    for (auto part :
-         {&Planner::read_program, &Planner::read_workers, &Planner::read_rendezvous, &Planner::read_policy,
-          &Planner::read_cpus, &Planner::read_output, &Planner::finish_program}) {
-      Status status = (this->*part)();
-      if (!status.ok()) return status;
-    }
-    return Status();
   }
+  return {};
+}
 
-  bool is_config() const {
-    return !options_.program_is_verbatim && !options_.flag("no_python") && !options_.flag("module") &&
-           !options_.flag("run_path") && options_.program[0].ends_with(".json");
-  }
-
-  Status read_program() {
-    if (is_config()) return read_config();
-    ExternalProgram program{options_.program};
-    const bool module = options_.flag("module"), run_path = options_.flag("run_path");
-    if (module && options_.flag("no_python")) return usage("--module and --no_python exclude each other");
-    const bool script = program.argv[0].ends_with(".py");
-    if (module || run_path || (script && !options_.flag("no_python"))) {
-      const char* python = environment_("PYTHON_EXEC");
-      std::vector<std::string> prefix{python && *python ? python : "python3", "-u"};
-      if (run_path) {
-        prefix.insert(prefix.end(), {"-c", kRunPath});
-      } else if (module) {
-        prefix.push_back("-m");
-      }
-      program.argv.insert(program.argv.begin(), prefix.begin(), prefix.end());
+// What neither the command line nor the environment says, the config's launch section may.
+void add_launch_section(worker::JobConfig& config, Options* options) {
+  for (const worker::Option& entry : worker::config_options()) {
+    if (worker::group_of(entry) != "launch") continue;
+    const std::string name(worker::name_of(entry));
+    if (const auto value = worker::launch_value(entry, config)) {
+      options->values.try_emplace(name, Given{.value = *value, .source = "launch." + name});
     }
-    spec_.program = std::move(program);
-    return Status();
   }
+}
 
-  Status read_config() {
-    const std::string& path = options_.program[0];
-    const std::span<const std::string> overrides(options_.program.begin() + 1, options_.program.end());
-    for (const std::string& word : overrides) {
-      if (word.starts_with("-")) return usage(word + ": dtrun's options come before " + path);
-      if (word.find('=') == std::string::npos) {
-        return usage(word + ": after " + path +
-                     " only key=value overrides are expected, e.g. train.max_steps=10");
-      }
+Status read_config(Draft& draft) {
+  const std::string& path = draft.options.program[0];
+  const std::span<const std::string> overrides(draft.options.program.begin() + 1,
+                                               draft.options.program.end());
+  if (Status status = check_overrides(overrides, path); !status.ok()) return status;
+  Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.status();
+  Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
+  if (!config.ok()) return config.status();
+  draft.config = std::move(config).value();
+  add_launch_section(*draft.config, &draft.options);
+  return worker::check_dataset(draft.config->data);
+}
+
+Status read_program(Draft& draft) {
+  const Options& options = draft.options;
+  if (is_config(options)) return read_config(draft);
+  ExternalProgram program{options.program};
+  const bool module = options.flag("module"), run_path = options.flag("run_path");
+  if (module && options.flag("no_python")) return usage("--module and --no_python exclude each other");
+  const bool script = program.argv[0].ends_with(".py");
+  if (module || run_path || (script && !options.flag("no_python"))) {
+    const char* python = draft.environment("PYTHON_EXEC");
+    std::vector<std::string> prefix{python && *python ? python : "python3", "-u"};
+    if (run_path) {
+      prefix.insert(prefix.end(), {"-c", kRunPath});
+    } else if (module) {
+      prefix.push_back("-m");
     }
-    Result<std::string> text = read_file(path);
-    if (!text.ok()) return text.status();
-    Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
-    if (!config.ok()) return config.status();
-    config_ = std::move(config).value();
-    return worker::check_dataset(config_->data);
+    program.argv.insert(program.argv.begin(), prefix.begin(), prefix.end());
   }
+  draft.spec.program = std::move(program);
+  return {};
+}
 
-  // Flag or environment first, then the config's launch section.
-  std::optional<Given> given(const std::string& name) const {
-    if (options_.has(name)) return options_.values.at(name);
-    if (!config_) return std::nullopt;
-    const worker::LaunchConfig& launch = config_->launch;
-    const auto from = [&](const std::optional<std::string>& value) -> std::optional<Given> {
-      if (!value) return std::nullopt;
-      return Given{*value, "launch." + name};
-    };
-    if (name == "nproc_per_node") return from(launch.nproc_per_node);
-    if (name == "nnodes") return from(launch.nnodes);
-    if (name == "lanes") return from(launch.lanes);
-    if (name == "log_dir") return from(launch.log_dir);
-    if (name == "max_restarts" && launch.max_restarts)
-      return Given{std::to_string(*launch.max_restarts), "launch.max_restarts"};
-    return std::nullopt;
+Status read_workers(Draft& draft) {
+  JobSpec& spec = draft.spec;
+  if (Status status = draft.read("nnodes", &spec.nodes, parse_nodes); !status.ok()) return status;
+  const int gpus = draft.config ? draft.machine.trainer_gpus : draft.machine.gpus;
+  const auto parse = [&](const Given& given) { return parse_nproc(given, draft.machine.cpus, gpus); };
+  if (Status status = draft.read("nproc_per_node", &spec.nproc, parse); !status.ok()) return status;
+  return draft.read("node_rank", &spec.node_rank, [&](const Given& rank) -> Result<int> {
+    Result<int> number = parse_int(rank, 0, "a node's rank, 0 or more");
+    if (!number.ok() || number.value() < spec.nodes.max) return number;
+    return usage(quoted(rank) + ": expected less than the number of nodes, " +
+                 std::to_string(spec.nodes.max));
+  });
+}
+
+// torchrun gives each worker one thread; so much of the node would stay idle.
+void read_threads(Draft& draft) {
+  JobSpec& spec = draft.spec;
+  spec.omp_num_threads = std::max(1, draft.machine.cpus / spec.nproc);
+  const char* chosen = draft.environment("OMP_NUM_THREADS");
+  if (draft.config || chosen != nullptr || spec.nproc == 1) return;
+  draft.notice("OMP_NUM_THREADS=" + std::to_string(spec.omp_num_threads) + " for each worker (" +
+               std::to_string(draft.machine.cpus) + " cores, " + std::to_string(spec.nproc) +
+               " workers; set it to have another)");
+}
+
+Status read_policy(Draft& draft) {
+  Status status = draft.read("max_restarts", &draft.spec.max_restarts, [](const Given& restarts) {
+    return parse_int(restarts, 0, "a number of restarts, 0 or more");
+  });
+  if (!status.ok()) return status;
+  status = draft.read("no_restart_exit_codes", &draft.spec.no_restart_exit_codes, parse_exit_codes);
+  if (!status.ok()) return status;
+  if (draft.config) draft.no_effect("no_restart_exit_codes", ": the built-in trainer knows its own failures");
+  if (const auto role = draft.options.given("role")) draft.spec.role = role->value;
+  return draft.read("signals_to_handle", &draft.spec.signals_to_handle, parse_signals);
+}
+
+// Shorter ones would take the time that any program needs between two steps for a hang.
+Result<milliseconds> parse_hang_timeout(const Given& given) {
+  Result<milliseconds> seconds = parse_seconds(given);
+  if (!seconds.ok() || seconds.value() == milliseconds(0) || seconds.value() >= milliseconds(1000))
+    return seconds;
+  return usage(quoted(given) + ": expected at least 1 second, or 0 for never");
+}
+
+Status read_times(Draft& draft) {
+  static constexpr char kTorchs[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+  const char* variable = draft.environment(kTorchs);
+  if (variable != nullptr && *variable != '\0') {
+    draft.options.add_default("shutdown_timeout", {.value = variable, .source = kTorchs});
   }
+  Status status = draft.read("shutdown_timeout", &draft.spec.shutdown_timeout, parse_seconds);
+  if (!status.ok()) return status;
+  status = draft.read("heartbeat_timeout", &draft.spec.heartbeat_timeout, parse_hang_timeout);
+  if (!status.ok()) return status;
+  return draft.read("stall_timeout", &draft.spec.stall_timeout, parse_hang_timeout);
+}
 
-  void no_effect(const std::string& name, const std::string& why) const {
-    say_no_effect(options_, name, why, notice_);
+// Options that torchrun needs because of how it is built.
+Status read_accepted(Draft& draft) {
+  if (const auto method = draft.options.given("start_method")) {
+    const std::set<std::string> methods{"spawn", "fork", "forkserver"};
+    if (!methods.count(method->value)) return usage(quoted(*method) + ": expected spawn, fork or forkserver");
   }
-
-  Status read_rendezvous() {
-    Status status = read_rendezvous_options(options_, environment_, notice_, &spec_);
-    return status.ok() ? read_lanes() : status;
+  milliseconds unused{};
+  if (Status status = draft.read("monitor_interval", &unused, parse_seconds); !status.ok()) return status;
+  if (draft.config && (draft.spec.rendezvous.standalone || draft.options.has("rdzv_endpoint"))) {
+    draft.no_effect("master_port", " on the built-in trainer");
   }
+  draft.no_effect("start_method", ": dtrun starts programs, not Python functions");
+  draft.no_effect("monitor_interval", ": dtrun waits on events, it does not poll");
+  draft.no_effect("event_log_handler", ": see events.jsonl in --log_dir");
+  draft.no_effect("logs_specs", ": dtrun has no Python plug-ins, see the options under Output");
+  return {};
+}
 
-  Status read_workers() {
-    if (const auto nodes = given("nnodes")) {
-      Result<NodeCount> count = parse_nodes(*nodes);
-      if (!count.ok()) return count.status();
-      spec_.nodes = count.value();
-    }
-    if (const auto nproc = given("nproc_per_node")) {
-      const int gpus = config_ ? machine_.trainer_gpus : machine_.gpus;
-      Result<int> count = parse_nproc(*nproc, machine_.cpus, gpus);
-      if (!count.ok()) return count.status();
-      spec_.nproc = count.value();
-    }
-    if (const auto rank = given("node_rank")) {
-      Result<int> number = parse_int(*rank, 0, "a node's rank, 0 or more");
-      if (!number.ok()) return number.status();
-      if (number.value() >= spec_.nodes.max) {
-        return usage(quoted(*rank) + ": expected less than the number of nodes, " +
-                     std::to_string(spec_.nodes.max));
-      }
-      spec_.node_rank = number.value();
-    }
-    return Status();
+Status read_virtual_local_rank(Draft& draft) {
+  if (!draft.options.flag("virtual_local_rank")) return {};
+  if (draft.config) {
+    draft.no_effect("virtual_local_rank", " on the built-in trainer");
+    return {};
   }
+  draft.spec.virtual_local_rank = true;
+  const char* visible = draft.environment("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return {};
+  const std::string devices = visible;
+  const auto count = devices.empty() ? 0 : std::count(devices.begin(), devices.end(), ',') + 1;
+  if (count >= draft.spec.nproc) return {};
+  return usage("--virtual_local_rank: " + std::to_string(draft.spec.nproc) +
+               " workers need as many GPUs, but CUDA_VISIBLE_DEVICES=" + devices);
+}
 
-  // A worker of the env backend knows nothing of the others on its machine.
-  Status read_lanes() {
-    lanes_ = options_.has("rdzv_backend") && options_.values.at("rdzv_backend").value == "env"
-                 ? 1
-                 : std::max(1, machine_.cpus / spec_.nproc);
-    if (const auto lanes = given("lanes"); lanes && lanes->value != "auto") {
-      Result<int> count = parse_count(*lanes, kMaxLanes,
-                                      "a number of lanes (1 to " + std::to_string(kMaxLanes) + ") or auto");
-      if (!count.ok()) return count.status();
-      lanes_ = count.value();
-      if (!config_) notice_(quoted(*lanes) + " has no effect: only the built-in trainer has lanes");
-    }
-    read_threads();
-    return Status();
+Status read_cpus(Draft& draft) {
+  const auto mode = draft.options.given("numa_binding");
+  if (!mode) return {};
+  const auto binding = cpu_binding_of(mode->value);
+  if (!binding) return usage(quoted(*mode) + ": expected node, socket, exclusive or core-complex");
+  const std::size_t usable = draft.machine.topology.size();
+  Result<std::vector<std::vector<int>>> cpus =
+      bind_cpus(draft.machine.topology, draft.machine.gpu_nodes, *binding, draft.spec.nproc);
+  if (!cpus.ok()) return cpus.status().within(quoted(*mode));
+  if (std::ranges::all_of(cpus.value(), [&](const auto& some) { return some.size() == usable; })) {
+    draft.notice(quoted(*mode) + " has no effect: there is only one choice on this machine, all of its CPUs");
   }
+  draft.spec.worker_cpus = cpus.value();
+  return {};
+}
 
-  // torchrun gives each worker one thread; so much of the node would stay idle.
-  void read_threads() {
-    spec_.omp_num_threads = std::max(1, machine_.cpus / spec_.nproc);
-    const char* chosen = environment_("OMP_NUM_THREADS");
-    if (config_ || chosen != nullptr || spec_.nproc == 1) return;
-    notice_("OMP_NUM_THREADS=" + std::to_string(spec_.omp_num_threads) + " for each worker (" +
-            std::to_string(machine_.cpus) + " cores, " + std::to_string(spec_.nproc) +
-            " workers; set it to have another)");
-  }
+// A worker of the env backend knows nothing of the others on its machine.
+Status read_lanes(Draft& draft, int* lanes) {
+  *lanes =
+      rendezvous_backend(draft.options) == "env" ? 1 : std::max(1, draft.machine.cpus / draft.spec.nproc);
+  const auto chosen = draft.options.given("lanes");
+  if (!chosen || chosen->value == "auto") return {};
+  Result<int> count =
+      parse_count(*chosen, kMaxLanes, "a number of lanes (1 to " + std::to_string(kMaxLanes) + ") or auto");
+  if (!count.ok()) return count.status();
+  *lanes = count.value();
+  if (!draft.config) draft.notice(quoted(*chosen) + " has no effect: only the built-in trainer has lanes");
+  return {};
+}
 
-  Status read_policy() {
-    if (const auto restarts = given("max_restarts")) {
-      Result<int> count = parse_int(*restarts, 0, "a number of restarts, 0 or more");
-      if (!count.ok()) return count.status();
-      spec_.max_restarts = count.value();
-    }
-    if (const auto codes = given("no_restart_exit_codes")) {
-      Result<std::vector<std::pair<int, int>>> ranges = parse_exit_codes(*codes);
-      if (!ranges.ok()) return ranges.status();
-      spec_.no_restart_exit_codes = ranges.value();
-      if (config_) notice_(codes->source + " has no effect: the built-in trainer knows its own failures");
-    }
-    if (const auto grace = shutdown_timeout()) {
-      Result<milliseconds> seconds = parse_seconds(*grace);
-      if (!seconds.ok()) return seconds.status();
-      spec_.shutdown_timeout = seconds.value();
-    }
-    if (Status status = read_hang_timeout("heartbeat_timeout", &spec_.heartbeat_timeout); !status.ok())
-      return status;
-    if (Status status = read_hang_timeout("stall_timeout", &spec_.stall_timeout); !status.ok()) return status;
-    if (const auto names = given("signals_to_handle")) {
-      Result<std::vector<int>> signals = parse_signals(*names);
-      if (!signals.ok()) return signals.status();
-      spec_.signals_to_handle = signals.value();
-    }
-    if (const auto role = given("role")) spec_.role = role->value;
-    return read_accepted();
-  }
-
-  // Shorter ones would take the time that any program needs between two steps for a hang.
-  Status read_hang_timeout(const std::string& name, milliseconds* timeout) {
-    const auto text = given(name);
-    if (!text) return Status();
-    Result<milliseconds> seconds = parse_seconds(*text);
-    if (!seconds.ok()) return seconds.status();
-    if (seconds.value() != milliseconds(0) && seconds.value() < milliseconds(1000)) {
-      return usage(quoted(*text) + ": expected at least 1 second, or 0 for never");
-    }
-    *timeout = seconds.value();
-    return Status();
-  }
-
-  std::optional<Given> shutdown_timeout() const {
-    static constexpr char kTorchs[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
-    if (auto option = given("shutdown_timeout")) return option;
-    const char* variable = environment_(kTorchs);
-    if (variable == nullptr || *variable == '\0') return std::nullopt;
-    return Given{variable, kTorchs};
-  }
-
-  // Options that torchrun needs because of how it is built.
-  Status read_accepted() {
-    if (const auto method = given("start_method")) {
-      const std::set<std::string> methods{"spawn", "fork", "forkserver"};
-      if (!methods.count(method->value))
-        return usage(quoted(*method) + ": expected spawn, fork or forkserver");
-    }
-    if (const auto interval = given("monitor_interval")) {
-      Result<milliseconds> seconds = parse_seconds(*interval);
-      if (!seconds.ok()) return seconds.status();
-    }
-    if (config_ && (spec_.rendezvous.standalone || options_.has("rdzv_endpoint"))) {
-      no_effect("master_port", " on the built-in trainer");
-    }
-    no_effect("start_method", ": dtrun starts programs, not Python functions");
-    no_effect("monitor_interval", ": dtrun waits on events, it does not poll");
-    no_effect("event_log_handler", ": see events.jsonl in --log_dir");
-    no_effect("logs_specs", ": dtrun has no Python plug-ins, see the options under Output");
-    return Status();
-  }
-
-  Status read_cpus() {
-    if (options_.flag("virtual_local_rank")) {
-      Status status = read_virtual_local_rank();
-      if (!status.ok()) return status;
-    }
-    const auto mode = given("numa_binding");
-    if (!mode) return Status();
-    const auto binding = cpu_binding_of(mode->value);
-    if (!binding) return usage(quoted(*mode) + ": expected node, socket, exclusive or core-complex");
-    Result<std::vector<std::vector<int>>> cpus =
-        bind_cpus(machine_.topology, machine_.gpu_nodes, *binding, spec_.nproc);
-    if (!cpus.ok()) return cpus.status().within(quoted(*mode));
-    const auto all = [&](const std::vector<int>& some) { return some.size() == machine_.topology.size(); };
-    if (std::all_of(cpus.value().begin(), cpus.value().end(), all)) {
-      notice_(quoted(*mode) + " has no effect: there is only one choice on this machine, all of its CPUs");
-    }
-    spec_.worker_cpus = cpus.value();
-    return Status();
-  }
-
-  Status read_virtual_local_rank() {
-    if (config_) {
-      no_effect("virtual_local_rank", " on the built-in trainer");
-      return Status();
-    }
-    spec_.virtual_local_rank = true;
-    const char* visible = environment_("CUDA_VISIBLE_DEVICES");
-    if (visible == nullptr) return Status();
-    const std::string devices = visible;
-    const auto count = devices.empty() ? 0 : std::count(devices.begin(), devices.end(), ',') + 1;
-    if (count >= spec_.nproc) return Status();
-    return usage("--virtual_local_rank: " + std::to_string(spec_.nproc) +
-                 " workers need as many GPUs, but CUDA_VISIBLE_DEVICES=" + devices);
-  }
-
-  Status read_output() {
-    return read_output_options([this](const std::string& name) { return given(name); }, environment_, notice_,
-                               &spec_);
-  }
-
-  Status finish_program() {
-    if (!config_) return Status();
-    if (!options_.has("role")) spec_.role = "trainer";
-    spec_.describe_difference = [mine = worker::to_canonical_json(*config_)](const std::string& theirs) {
-      return worker::first_difference(mine, theirs);
-    };
-    spec_.program = BuiltinTrainer{machine_.worker_binary, worker::to_canonical_json(*config_),
-                                   config_->output_dir, lanes_};
-    return Status();
-  }
-
-  const Options& options_;
-  const Machine& machine_;
-  const Environment& environment_;
-  const Notice& notice_;
-  std::optional<worker::JobConfig> config_;
-  int lanes_ = 1;
-  JobSpec spec_;
-};
+Status read_trainer(Draft& draft) {
+  int lanes = 1;
+  if (Status status = read_lanes(draft, &lanes); !status.ok()) return status;
+  read_threads(draft);
+  if (!draft.config) return {};
+  if (!draft.options.has("role")) draft.spec.role = "trainer";
+  const std::string text = worker::to_canonical_json(*draft.config);
+  draft.spec.describe_difference = [text](const std::string& theirs) {
+    return worker::first_difference(text, theirs);
+  };
+  draft.spec.program = BuiltinTrainer{.worker_binary = draft.machine.worker_binary,
+                                      .config_json = text,
+                                      .output_dir = draft.config->output_dir,
+                                      .lanes = lanes};
+  return {};
+}
 
 }  // namespace
 
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
                               const Notice& notice) {
-  return Planner(options, machine, environment, notice).plan();
+  if (options.program.empty()) {
+    return usage(
+        "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
+  }
+  Draft draft{
+      .typed = options, .options = options, .machine = machine, .environment = environment, .notice = notice};
+  const Status status =
+      run_parts(draft, {read_program, read_workers, read_rendezvous_options, read_trainer, read_policy,
+                        read_times, read_accepted, read_virtual_local_rank, read_cpus, read_output_options});
+  if (!status.ok()) return status;
+  return std::move(draft.spec);
 }
 
 }  // namespace dtrun::cmd

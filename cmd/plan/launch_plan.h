@@ -5,7 +5,6 @@
 #include "agent/core/job_spec.h"
 #include "cmd/options/options.h"
 #include "cmd/plan/machine.h"
-#include "cmd/plan/output_options.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {

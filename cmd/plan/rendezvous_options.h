@@ -2,15 +2,17 @@
 // timeouts.
 #pragma once
 
-#include "agent/core/job_spec.h"
-#include "cmd/options/options.h"
-#include "proto/core/status.h"
+#include <string>
+
+#include "cmd/plan/draft.h"
 
 namespace dtrun::cmd {
 
-// Fills spec->rendezvous and spec->run_id; with the env backend also nodes, nproc and node_rank.
-// REQUIRES: spec->nodes and spec->node_rank are what the options say.
-Status read_rendezvous_options(const Options& options, const Environment& environment, const Notice& notice,
-                               JobSpec* spec);
+// Fills spec.rendezvous and spec.run_id; with the env backend also nodes, nproc and node_rank.
+// REQUIRES: spec.nodes and spec.node_rank are what the options say.
+Status read_rendezvous_options(Draft& draft);
+
+// --rdzv_backend or its default.
+std::string rendezvous_backend(const Options& options);
 
 }  // namespace dtrun::cmd

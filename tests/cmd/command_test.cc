@@ -326,6 +326,25 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
         "64 dtrun: unknown option --prot, did you mean --port? (dtrun store --help lists all)\n");
 }
 
+TEST_CASE("a mistyped subcommand is answered with the right one; a program of such a name runs") {
+  Folder folder;
+  std::ofstream(folder.path() / "statsu") << "#!/bin/sh\necho it ran\n";
+  std::filesystem::permissions(folder.path() / "statsu", std::filesystem::perms::owner_all);
+  const std::string here = "PATH=" + folder.path().string() + ":" + getenv("PATH");
+  Process mistyped({kDtrun, "statsu", "--json"});
+  CHECK(mistyped.wait() == 64);
+  CHECK(mistyped.err() ==
+        "dtrun: no program statsu, did you mean dtrun status? (dtrun help names the commands)\n");
+  Process meant({kDtrun, "--", "statsu"});
+  CHECK(meant.wait() == 127);
+  for (const Words& words : {Words{kDtrun, "statsu"}, Words{kDtrun, "--", "statsu"},
+                             Words{kDtrun, (folder.path() / "statsu").string()}}) {
+    Process program(words, {here});
+    CHECK(program.wait() == 0);
+    CHECK(program.out() == "[default:0] it ran\n");
+  }
+}
+
 TEST_CASE("options come from PET_* and DTRUN_* as from the command line") {
   const Done job =
       run({}, "echo $RANK", {"PET_NPROC_PER_NODE=2", "DTRUN_LOG_PREFIX=<{rank}>", "PET_LOG_PREFIX=x"});

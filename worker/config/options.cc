@@ -254,6 +254,30 @@ std::vector<std::string_view> option_groups() {
   return groups;
 }
 
+std::string default_text(const Option& option) {
+  JobConfig defaults;
+  const auto text = [](const auto* field) { return nlohmann::json(*field).dump(); };
+  return std::visit(
+      [&](auto* field) -> std::string {
+        if constexpr (requires { field->has_value(); }) {
+          return field->has_value() ? text(&**field) : "";
+        } else if constexpr (requires { field->empty(); }) {
+          return field->empty() ? "" : text(field);
+        } else {
+          return text(field);
+        }
+      },
+      option.field(defaults));
+}
+
+std::optional<std::string> launch_value(const Option& option, JobConfig& config) {
+  const FieldRef field = option.field(config);
+  if (const auto* text = std::get_if<std::optional<std::string>*>(&field)) return **text;
+  const auto* count = std::get_if<std::optional<int>*>(&field);
+  if (count == nullptr || !**count) return std::nullopt;
+  return std::to_string(***count);
+}
+
 std::string allowed_values(const Option& option) {
   if (!option.choices.empty()) return quoted_list(option.choices);
   if (option.spelling.accepts) return std::string(option.spelling.allowed);

@@ -55,6 +55,13 @@ std::string_view name_of(const Option& option);
 // Groups in the order of the table; the top level's own options are no group.
 std::vector<std::string_view> option_groups();
 
+// The default as JSON; empty: there is none.
+std::string default_text(const Option& option);
+
+// The value of one of the launch group's options as its command-line option is typed; nothing if `config`
+// does not give it.
+std::optional<std::string> launch_value(const Option& option, JobConfig& config);
+
 // What the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of its type.
 std::string allowed_values(const Option& option);
 

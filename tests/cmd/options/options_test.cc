@@ -4,30 +4,31 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
-#include "cmd/options/help.h"
 #include "cmd/options/option_table.h"
+#include "worker/config/options.h"
 
 using namespace dtrun;
 using namespace dtrun::cmd;
 
 namespace {
 
-Result<ParsedCommandLine> parse(const std::vector<std::string>& arguments,
-                                const std::map<std::string, std::string>& variables = {}) {
+Result<Options> parse(const std::vector<std::string>& arguments,
+                      const std::map<std::string, std::string>& variables = {}) {
   return parse_command_line(arguments, [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
 }
 
-std::string value(const Result<ParsedCommandLine>& parsed, const std::string& name) {
+std::string value(const Result<Options>& parsed, const std::string& name) {
   REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
-  const auto& values = parsed.value().options.values;
+  const auto& values = parsed.value().values;
   return values.count(name) ? values.at(name).value + " from " + values.at(name).source : "absent";
 }
 
-std::string error(const Result<ParsedCommandLine>& parsed) {
+std::string error(const Result<Options>& parsed) {
   REQUIRE_FALSE(parsed.ok());
   CHECK(parsed.status().exit_code() == kExitUsage);
   return parsed.status().message();
@@ -59,16 +60,16 @@ TEST_CASE("the last of a repeated option counts") {
 TEST_CASE("everything from the program on belongs to the program, options included") {
   const auto parsed = parse({"--standalone", "train.json", "--nnodes", "5", "a=b"});
   REQUIRE(parsed.ok());
-  CHECK(parsed.value().options.program == std::vector<std::string>{"train.json", "--nnodes", "5", "a=b"});
-  CHECK_FALSE(parsed.value().options.has("nnodes"));
-  CHECK_FALSE(parsed.value().options.program_is_verbatim);
+  CHECK(parsed.value().program == std::vector<std::string>{"train.json", "--nnodes", "5", "a=b"});
+  CHECK_FALSE(parsed.value().has("nnodes"));
+  CHECK_FALSE(parsed.value().program_is_verbatim);
 }
 
 TEST_CASE("after -- everything belongs to the program, and a config is none") {
   const auto parsed = parse({"--", "train.json", "--", "x"});
   REQUIRE(parsed.ok());
-  CHECK(parsed.value().options.program == std::vector<std::string>{"train.json", "--", "x"});
-  CHECK(parsed.value().options.program_is_verbatim);
+  CHECK(parsed.value().program == std::vector<std::string>{"train.json", "--", "x"});
+  CHECK(parsed.value().program_is_verbatim);
 }
 
 TEST_CASE("an unknown option suggests the nearest one") {
@@ -96,7 +97,7 @@ TEST_CASE("the beginning of a name that fits one option is that option, as in to
     CHECK(value(parse({beginning + "=", "x"}), name) == " from --" + name);
   }
   CHECK(value(parse({"--stand", "x"}), "standalone") == "true from --standalone");
-  CHECK(parse({"--he"}).value().answer);
+  CHECK(parse({"--he"}).value().flag("help"));
   CHECK(error(parse({"--nproc"})) == "--nproc needs a value (N|auto|cpu|gpu)");
 }
 
@@ -107,7 +108,7 @@ TEST_CASE("a name in full is no abbreviation of a longer one") {
 
 TEST_CASE("an abbreviation that torchrun understands means the same, whatever dtrun has besides") {
   CHECK(value(parse({"--no-", "x"}), "no_python") == "true from --no_python");  // not no_restart_exit_codes
-  CHECK(parse({"--h"}).value().answer);                                         // not heartbeat_timeout
+  CHECK(parse({"--h"}).value().flag("help"));                                   // not heartbeat_timeout
   CHECK(value(parse({"--log-l", "7", "x"}), "log_line_prefix_template") ==
         "7 from --log_line_prefix_template");
 }
@@ -123,9 +124,8 @@ TEST_CASE("an abbreviation that fits several options is refused, and they are na
 TEST_CASE("the program's own options are never completed or looked at") {
   const auto parsed = parse({"--nproc", "2", "train.py", "--nnod", "5", "--sta", "--zzz"});
   REQUIRE(parsed.ok());
-  CHECK(parsed.value().options.program ==
-        std::vector<std::string>{"train.py", "--nnod", "5", "--sta", "--zzz"});
-  CHECK(parsed.value().options.values.size() == 1);
+  CHECK(parsed.value().program == std::vector<std::string>{"train.py", "--nnod", "5", "--sta", "--zzz"});
+  CHECK(parsed.value().values.size() == 1);
 }
 
 TEST_CASE("an option without its value says which value it needs") {
@@ -222,45 +222,48 @@ TEST_CASE("every option of torchrun exists, in both spellings, as DTRUN_<NAME> a
   }
 }
 
-TEST_CASE("--help names every option, an example and the exit codes") {
-  const auto parsed = parse({"--help"});
-  REQUIRE(parsed.ok());
-  REQUIRE(parsed.value().answer);
-  const std::string& text = parsed.value().answer->text;
-  for (const OptionText& option : option_table()) {
-    CHECK_MESSAGE(text.find("--" + std::string(option.name)) != std::string::npos, option.name);
-  }
-  for (const char* word : {"--help", "--version", "configs/fashion_mnist_convnet.json", "69 no"}) {
-    CHECK_MESSAGE(text.find(word) != std::string::npos, word);
+TEST_CASE(
+    "the table says of an option whether torchrun has it, or names dtrun's would take its abbreviations") {
+  std::vector<std::string> torchruns(std::begin(kTorchrunOptions), std::end(kTorchrunOptions));
+  torchruns.insert(torchruns.end(), std::begin(kTorchrunFlags), std::end(kTorchrunFlags));
+  torchruns.insert(torchruns.end(), {"help", "print_completion"});
+  for (const OptionEntry& option : kOptions) {
+    CHECK_MESSAGE(option.in_torchrun == (std::ranges::count(torchruns, option.name) == 1), option.name);
   }
 }
 
-TEST_CASE("--print_completion gives a script that knows every option, in both spellings") {
-  for (const char* shell : {"bash", "zsh", "tcsh"}) {
-    const auto parsed = parse({"--print-completion", shell});
-    REQUIRE(parsed.ok());
-    REQUIRE(parsed.value().answer);
-    const std::string& text = parsed.value().answer->text;
-    for (const OptionText& option : option_table()) {
-      CHECK_MESSAGE(text.find(option.name) != std::string::npos, shell, option.name);
-      CHECK_MESSAGE(text.find(with_dashes(option.name)) != std::string::npos, shell, option.name);
-    }
+TEST_CASE("every option has a name of its own, a letter of its own, a help and its group's place") {
+  std::set<std::string> names, letters, groups;
+  std::string group;
+  for (const OptionEntry& option : kOptions) {
+    CAPTURE(option.name);
+    CHECK(names.insert(option.name).second);
+    CHECK((*option.short_name == '\0' || letters.insert(option.short_name).second));
+    CHECK(std::string(option.help) != "");
+    if (group != option.group) CHECK(groups.insert(option.group).second);
+    group = option.group;
   }
-  CHECK(error(parse({"--print_completion", "fish"})).find("expected bash, zsh or tcsh") != std::string::npos);
 }
 
-TEST_CASE("--help fits the terminal, and is never wider than people read") {
-  CHECK(help_text(0) == help_text(60));  // what is narrower wraps
-  CHECK(help_text(59) == help_text(60));
-  CHECK(help_text(61) != help_text(60));
-  CHECK(help_text(109) != help_text(110));
-  CHECK(help_text(111) == help_text(110));
-  for (const int columns : {80, 93, 110, 250}) {
-    const std::string text = help_text(columns);
-    std::size_t start = 0;
-    for (std::size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1) {
-      CHECK_MESSAGE(end - start <= static_cast<std::size_t>(std::min(columns, 110)),
-                    text.substr(start, end - start));
-    }
+TEST_CASE("every key of a config's launch section is an option of the command line") {
+  int keys = 0;
+  for (const worker::Option& key : worker::config_options()) {
+    if (worker::group_of(key) != "launch") continue;
+    ++keys;
+    CHECK_MESSAGE(
+        std::ranges::any_of(kOptions, [&](const auto& o) { return worker::name_of(key) == o.name; }),
+        key.pointer);
+  }
+  CHECK(keys == 5);
+}
+
+TEST_CASE("-h asks for the short help and --help for the long one, and no variable asks for either") {
+  CHECK(parse({"-h"}).value().flag("help"));
+  CHECK(parse({"-h"}).value().short_help);
+  CHECK(parse({"--help"}).value().flag("help"));
+  CHECK_FALSE(parse({"--help"}).value().short_help);
+  for (const char* name : {"HELP", "VERSION", "PRINT_COMPLETION"}) {
+    const std::string dtruns = std::string("DTRUN_") + name, torchs = std::string("PET_") + name;
+    CHECK(parse({"x"}, {{dtruns, "1"}, {torchs, "1"}}).value().values.empty());
   }
 }

@@ -34,7 +34,7 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
   std::vector<std::string> notices;
   Machine machine{cpus, gpus, "/opt/dtrun-worker"};
   for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
-  auto spec = make_job_spec(parsed.value().options, machine, environment,
+  auto spec = make_job_spec(parsed.value(), machine, environment,
                             [&](const std::string& text) { notices.push_back(text); });
   return {std::move(spec), notices};
 }
@@ -401,6 +401,17 @@ TEST_CASE("a config brings its launch section, overrides and a canonical text") 
   CHECK(good({"--lanes", "7", job.path()}).max_restarts == 5);
   CHECK(std::get<BuiltinTrainer>(good({"--lanes", "4096", job.path()}).program).lanes == 4096);
   CHECK(bad({"--lanes", "4097", job.path()}).find("(1 to 4096)") != std::string::npos);
+}
+
+TEST_CASE("the env backend's one worker overrules the launch section in silence, an option with a word") {
+  const Job job;
+  const Variables variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
+  const Planned silent = plan({"--rdzv_backend", "env", job.path()}, variables);
+  REQUIRE_MESSAGE(silent.spec.ok(), silent.spec.status().message());
+  CHECK(silent.spec.value().nproc == 1);
+  CHECK(silent.notices.empty());
+  const Planned said = plan({"--rdzv_backend", "env", "--nproc_per_node", "2", job.path()}, variables);
+  CHECK(said.notices == std::vector<std::string>{"--nproc_per_node has no effect with --rdzv_backend env"});
 }
 
 TEST_CASE("the built-in trainer has no use for a master port or virtual ranks, which is said") {

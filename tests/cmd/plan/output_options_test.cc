@@ -28,19 +28,20 @@ struct Read {
 };
 
 Read read(const Values& values, int nproc = 2, const Values& variables = {}) {
-  Read result;
-  result.spec.nproc = nproc;
-  const Lookup given = [&](const std::string& name) -> std::optional<Given> {
-    const auto found = values.find(name);
-    if (found == values.end()) return std::nullopt;
-    return Given{found->second, "--" + name};
-  };
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   };
-  result.status = read_output_options(
-      given, environment, [&](const std::string& text) { result.notices.push_back(text); }, &result.spec);
+  Read result;
+  const Notice notice = [&](const std::string& text) { result.notices.push_back(text); };
+  const Machine machine;
+  Options options;
+  for (const auto& [name, value] : values) options.values[name] = {.value = value, .source = "--" + name};
+  Draft draft{
+      .typed = options, .options = options, .machine = machine, .environment = environment, .notice = notice};
+  draft.spec.nproc = nproc;
+  result.status = read_output_options(draft);
+  result.spec = draft.spec;
   return result;
 }
 

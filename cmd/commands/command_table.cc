@@ -1,0 +1,30 @@
+#include "cmd/commands/command_table.h"
+
+#include "cmd/commands/completion_command.h"
+#include "cmd/commands/help_command.h"
+#include "cmd/commands/status_command.h"
+#include "cmd/commands/store_command.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// In the order in which help names them.
+constexpr const Command* kCommands[] = {&kStoreCommand, &kStatusCommand, &kHelpCommand, &kCompletionCommand};
+
+}  // namespace
+
+Commands commands() { return kCommands; }
+
+const Command* find_command(const std::string& name) {
+  for (const Command* command : kCommands)
+    if (name == command->name) return command;
+  return nullptr;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command* command : kCommands) names.emplace_back(command->name);
+  return names;
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,18 @@
+// dtrun's subcommands: to add one, write its file beside this one and name its Command in the list.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cmd/options/command.h"
+
+namespace dtrun::cmd {
+
+Commands commands();
+
+// Null if there is none of this name.
+const Command* find_command(const std::string& name);
+
+std::vector<std::string> command_names();
+
+}  // namespace dtrun::cmd

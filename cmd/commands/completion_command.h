@@ -1,0 +1,15 @@
+// `dtrun completion`: a script with which a shell completes dtrun's command line.
+#pragma once
+
+#include <string>
+
+#include "cmd/options/command.h"
+
+namespace dtrun::cmd {
+
+extern const Command kCompletionCommand;
+
+// Prints the script. `source` is what the user typed ("--print_completion=ksh"), for messages. The exit code.
+int print_completion(const std::string& shell, const std::string& source);
+
+}  // namespace dtrun::cmd

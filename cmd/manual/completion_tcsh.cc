@@ -1,0 +1,44 @@
+// tcsh cannot tell where dtrun's options end, nor offer two kinds of things in one place: all names, values,
+// and files.
+#include <set>
+
+#include "cmd/manual/completion_parts.h"
+#include "cmd/manual/manual.h"
+#include "cmd/options/option_table.h"
+
+namespace dtrun::cmd {
+namespace {
+
+struct Words {
+  std::set<std::string> names;  // without dashes before them, of all commands
+  std::string values;           // " 'n/--name/(words)/'" for each
+};
+
+void add_choices(const std::string& before, const std::vector<std::string>& choices, Words* words) {
+  if (!choices.empty()) words->values += " 'n/" + before + "/(" + joined(choices) + ")/'";
+}
+
+void add_options(std::span<const OptionEntry> options, Commands commands, Words* words) {
+  for (const OptionEntry& option : options) {
+    for (const std::string& name : long_spellings(option)) {
+      const bool is_new = words->names.insert(name.substr(2)).second;
+      if (is_new) add_choices(name, choices(option.placeholder, commands), words);
+    }
+  }
+}
+
+}  // namespace
+
+std::string tcsh_script(Commands commands) {
+  Words words;
+  add_options(kOptions, commands, &words);
+  for (const Command* command : commands) {
+    add_options(command->options, commands, &words);
+    if (command->takes_argument()) add_choices(command->name, choices(command->argument, commands), &words);
+  }
+  return "# Completes dtrun's command line in tcsh. To keep it: dtrun completion tcsh >> ~/.tcshrc\n"
+         "complete dtrun 'c/--/(" +
+         joined({words.names.begin(), words.names.end()}) + ")/'" + words.values + " 'p/*/f/'\n";
+}
+
+}  // namespace dtrun::cmd

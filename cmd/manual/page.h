@@ -1,0 +1,45 @@
+// A page of the manual as data, and its three forms: text for a terminal, a man page, Markdown. Pure.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dtrun::cmd {
+
+struct Item {
+  std::string term, text;
+};
+struct Paragraph {
+  std::string text;
+};
+struct Verbatim {
+  std::string text;  // lines that stay as they are
+};
+using Block = std::variant<Item, Paragraph, Verbatim>;
+
+struct Section {
+  std::string title;
+  int level = 1;                   // 2: belongs to the section of level 1 before it
+  std::vector<Block> blocks = {};  // none: only a title, which a terminal does without
+};
+
+struct Page {
+  std::string name;     // "dtrun", "dtrun store", "dtrun-config"
+  int man_section = 1;  // 1: programs, 5: files
+  std::string summary;  // one line, no full stop
+  std::vector<Item> usage = {};
+  std::vector<std::string> description = {};  // paragraphs
+  std::vector<Section> sections = {};
+  std::size_t term_columns = 28;  // of a terminal's 80, at most, before the texts of items
+};
+
+// `columns` of the terminal; no line is longer, down to 80 columns, and none is longer than people read.
+std::string as_text(const Page& page, int columns);
+
+// In the language of man(7), ASCII alone.
+std::string as_man(const Page& page, const std::string& version);
+
+std::string as_markdown(const Page& page);
+
+}  // namespace dtrun::cmd

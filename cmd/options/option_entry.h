@@ -1,0 +1,49 @@
+// An option as data, and names that are checked against a table of options while the program is compiled.
+#pragma once
+
+#include <string_view>
+
+namespace dtrun::cmd {
+
+struct OptionEntry {
+  const char* name;              // with underscores; the spelling with dashes works too
+  const char* short_name = "";   // one letter
+  const char* placeholder = "";  // of its value; empty: a flag, on or off
+  const char* help = "";  // up to the first "; ", ". " or " [" it stands alone in short lists; the default in
+                          // brackets at the end
+  const char* group = "";      // a heading; options of one group are neighbours
+  bool in_torchrun = false;    // what torchrun takes for the beginning of its name is this option
+  bool common = false;         // among the few that -h shows
+  bool asks_for_text = false;  // instead of a run; never read from the environment
+
+  constexpr bool is_flag() const { return *placeholder == '\0'; }
+};
+
+// Every command has it.
+inline constexpr char kTextGroup[] = "Text";
+inline constexpr OptionEntry kHelpOption{.name = "help",
+                                         .short_name = "h",
+                                         .help = "Print this help and exit; -h: in short",
+                                         .group = kTextGroup,
+                                         .in_torchrun = true,
+                                         .asks_for_text = true};
+
+// The name of an option in `Table`, an array of OptionEntry. Any other name does not compile.
+template <const auto& Table>
+class NameIn {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is a name
+  consteval NameIn(const char* name) : text_(entry_of(name).name) {}
+  constexpr const char* text() const { return text_; }
+
+ private:
+  static consteval const OptionEntry& entry_of(std::string_view name) {
+    for (const OptionEntry& entry : Table)
+      if (name == entry.name) return entry;
+    throw "no option of this table has this name";
+  }
+
+  const char* text_;
+};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,53 @@
+// A plan in the making: what its parts read (options, environment, machine) and the JobSpec that they fill
+// in.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "agent/core/job_spec.h"
+#include "cmd/options/options.h"
+#include "cmd/options/values.h"
+#include "cmd/plan/machine.h"
+#include "proto/core/status.h"
+#include "worker/config/config.h"
+
+namespace dtrun::cmd {
+
+struct Draft {
+  const Options& typed;  // what the command line and the environment give
+  Options options;       // that, and below it what the config's launch section gives
+  const Machine& machine;
+  const Environment& environment;
+  const Notice& notice;
+  std::optional<worker::JobConfig> config = {};  // of the built-in trainer
+  JobSpec spec = {};
+
+  // If the option is given: `parse` makes its value, which becomes *field.
+  template <typename Field, typename Parse>
+  Status read(OptionName name, Field* field, Parse parse) const {
+    const std::optional<Given> given = options.given(name);
+    if (!given) return {};
+    auto value = parse(*given);
+    if (value.ok()) *field = std::move(value).value();
+    return value.status();
+  }
+
+  // "--role has no effect" and `why`, if the user gave the option; the launch section has only defaults.
+  void no_effect(OptionName name, const std::string& why) const {
+    if (const auto given = typed.given(name)) notice(given->source + " has no effect" + why);
+  }
+};
+
+// Fills in some of the spec; the first failure ends the planning.
+using Part = Status (*)(Draft&);
+
+inline Status run_parts(Draft& draft, std::initializer_list<Part> parts) {
+  for (Part part : parts) {
+    if (Status status = part(draft); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace dtrun::cmd
