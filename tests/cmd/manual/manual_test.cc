@@ -1,0 +1,165 @@
+// The manual as the real dtrun prints it, and as it is installed.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cmd/options/option_table.h"
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+#include "worker/config/options.h"
+
+using namespace dtrun;
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+const char* const kCommands[] = {"store", "status", "help", "completion"};
+
+std::string printed(Words arguments) {
+  arguments.insert(arguments.begin(), kDtrun);
+  Process job(arguments);
+  CHECK(job.wait() == 0);
+  CHECK(job.err() == "");
+  return job.out();
+}
+
+std::string refused(Words arguments) {
+  arguments.insert(arguments.begin(), kDtrun);
+  Process job(arguments);
+  const int code = job.wait();
+  CHECK(job.out() == "");
+  return std::to_string(code) + " " + job.err();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void check_fits_a_screen(const std::string& text) {
+  const std::vector<std::string> lines = lines_of(text);
+  CHECK_MESSAGE(lines.size() < 24, text);  // the prompt has the last line
+  for (const std::string& line : lines) CHECK_MESSAGE(line.size() <= 80, line);
+}
+
+}  // namespace
+
+TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few options that most need") {
+  const std::string text = printed({"-h"});
+  check_fits_a_screen(text);
+  for (const char* name : kCommands) CHECK(has(text, "\n  " + std::string(name) + " "));
+  for (const char* name : {"--nproc_per_node", "--nnodes", "--rdzv_endpoint", "--max_restarts", "--help"})
+    CHECK_MESSAGE(has(text, name), name);
+  CHECK_FALSE(has(text, "--numa_binding"));
+  CHECK(printed({"help"}) == text);
+}
+
+TEST_CASE("--help names every option with its default, every command, an example and the exit codes") {
+  const std::string text = printed({"--help"});
+  for (const cmd::OptionEntry& option : cmd::kOptions) {
+    CHECK_MESSAGE(has(text, "--" + std::string(option.name)), option.name);
+  }
+  for (const char* name : kCommands) CHECK(has(text, "\n  " + std::string(name) + " "));
+  for (const char* word :
+       {"[2,64-78]", "--nproc_per_node 2 configs/fashion_mnist_convnet.json", "no rendezvous",
+        "--nproc_per_node, --nnodes, --max_restarts, --lanes and --log_dir then from"})
+    CHECK_MESSAGE(has(text, word), word);
+}
+
+TEST_CASE("each command has a short help on one screen, and a long one that dtrun help prints as well") {
+  for (const char* name : kCommands) {
+    CAPTURE(name);
+    const std::string brief = printed({name, "-h"}), full = printed({name, "--help"});
+    check_fits_a_screen(brief);
+    CHECK(has(brief, "dtrun " + std::string(name) + " [options]"));
+    CHECK(has(full, "\nOptions:\n"));
+    CHECK(printed({"help", name}) == full);
+  }
+  CHECK(has(printed({"status", "-h"}), "--rdzv_id ID "));
+  CHECK(has(printed({"help", "store"}), "[29400]"));
+}
+
+TEST_CASE("help on what does not exist names the nearest that does") {
+  CHECK(refused({"help", "statsu"}) ==
+        "64 dtrun: no help on statsu, did you mean status? (dtrun help names the commands; dtrun help config "
+        "tells a config's keys)\n");
+  CHECK(has(refused({"help", "cofnig"}), "did you mean config?"));
+  CHECK(refused({"help", "--format", "pdf"}) == "64 dtrun: --format=pdf: expected text, man or markdown\n");
+  CHECK(refused({"help", "status", "store"}) ==
+        "64 dtrun: dtrun help takes no further argument \"store\" (dtrun help --help)\n");
+}
+
+TEST_CASE("dtrun help config names every key of a config") {
+  const std::string text = printed({"help", "config"});
+  for (const worker::Option& key : worker::config_options()) {
+    std::string path(key.pointer.substr(1));
+    if (const auto slash = path.find('/'); slash != path.npos) path[slash] = '.';
+    CHECK_MESSAGE(has(text, "\n  " + path), path);
+  }
+}
+
+TEST_CASE("an option of a command may stand before and behind its argument") {
+  const std::string page = printed({"help", "--format", "man", "config"});
+  CHECK(has(page, ".TH \"DTRUN-CONFIG\" 5"));
+  CHECK(printed({"help", "config", "--format=man"}) == page);
+}
+
+TEST_CASE("docs/cli.md and docs/config.md are what dtrun prints: scripts/docs writes them anew") {
+  const std::filesystem::path docs = DTRUN_SOURCE_DIR "/docs";
+  CHECK_MESSAGE(slurp(docs / "cli.md") == printed({"help", "--format", "markdown"}), "run scripts/docs");
+  CHECK_MESSAGE(slurp(docs / "config.md") == printed({"help", "--format", "markdown", "config"}),
+                "run scripts/docs");
+}
+
+TEST_CASE("the man pages render without a warning, and have every option, command and key") {
+  if (Process({"sh", "-c", "command -v groff"}).wait() != 0) return;
+  const auto rendered = [](const std::string& topic) {
+    Process groff(
+        {"sh", "-c",
+         "'" + kDtrun + "' help --format man " + topic + " | groff -ww -man -Tascii -P-cbou -rLL=80n"});
+    CHECK(groff.wait() == 0);
+    CHECK(groff.err() == "");
+    return groff.out();
+  };
+  const std::string dtrun = rendered(""), config = rendered("config");
+  for (const cmd::OptionEntry& option : cmd::kOptions) {
+    CHECK_MESSAGE(has(dtrun, "--" + std::string(option.name)), option.name);
+  }
+  for (const char* name : kCommands) CHECK(has(dtrun, "dtrun " + std::string(name) + " [options]"));
+  CHECK(has(dtrun, "dtrun - start and supervise distributed training"));
+  CHECK(has(config, "train.lr_scheduler_type"));
+}
+
+TEST_CASE("cmake --install brings programs that run, man pages, completions and docs") {
+  Folder folder;
+  const std::filesystem::path root = folder.path();
+  Process install({DTRUN_CMAKE, "--install", DTRUN_BUILD_DIR, "--prefix", root.string()});
+  REQUIRE_MESSAGE(install.wait() == 0, install.err());
+  Process version({(root / "bin/dtrun").string(), "--version"});
+  CHECK(version.wait() == 0);
+  Process worker({(root / "bin/dtrun-worker").string(), "--version"});
+  CHECK(worker.wait() == 0);
+  const std::filesystem::path share = root / "share";
+  CHECK(slurp(share / "man/man1/dtrun.1") == printed({"help", "--format", "man"}));
+  CHECK(slurp(share / "man/man5/dtrun-config.5") == printed({"help", "--format", "man", "config"}));
+  CHECK(slurp(share / "bash-completion/completions/dtrun") == printed({"completion", "bash"}));
+  CHECK(slurp(share / "zsh/site-functions/_dtrun") == printed({"completion", "zsh"}));
+  CHECK(slurp(share / "fish/vendor_completions.d/dtrun.fish") == printed({"completion", "fish"}));
+  CHECK(std::filesystem::exists(share / "doc/dtrun/docs/cli.md"));
+  CHECK(std::filesystem::exists(share / "doc/dtrun/configs/job.schema.json"));
+}
