@@ -27,7 +27,7 @@ Result<Page> page_of(const std::string& topic, Detail of_launcher) {
   known.emplace_back(kConfigTopic);
   const std::string nearest = nearest_name(topic, known);
   return usage("no help on " + topic + (nearest.empty() ? "" : ", did you mean " + nearest + "?") +
-               " (dtrun help names the commands; dtrun help config tells a config's keys)");
+               " (dtrun help lists all)");
 }
 
 int run_help(const Invocation& invocation) {

@@ -85,8 +85,7 @@ Status check_not_subcommand(const Options& options, std::span<const std::string>
   if (nearest.empty() || exists(word, environment)) return {};
   if (nearest == word)
     return usage("a command comes before its options: dtrun " + word + " ... (dtrun help " + word + ")");
-  return usage("no program " + word + ", did you mean dtrun " + nearest +
-               "? (dtrun help names the commands)");
+  return usage("no program " + word + ", did you mean dtrun " + nearest + "? (dtrun help lists all)");
 }
 
 }  // namespace dtrun::cmd

@@ -1,5 +1,5 @@
-// tcsh cannot tell where dtrun's options end, nor offer two kinds of things in one place: all names, values,
-// and files.
+// tcsh cannot tell where dtrun's options end: all names, values, and files; subcommands and files as the
+// first word.
 #include <set>
 
 #include "cmd/manual/completion_parts.h"
@@ -8,6 +8,10 @@
 
 namespace dtrun::cmd {
 namespace {
+
+// tcsh offers one kind of thing in a place, or what a program prints.
+constexpr char kFirstWord[] =
+    R"tcsh( 'p@1@`sh -c '"'"'printf "%s\n" @COMMANDS@; ls -1dp "${COMMAND_LINE##* }"* 2>/dev/null'"'"'`@@')tcsh";
 
 struct Words {
   std::set<std::string> names;  // without dashes before them, of all commands
@@ -38,7 +42,8 @@ std::string tcsh_script(Commands commands) {
   }
   return "# Completes dtrun's command line in tcsh. To keep it: dtrun completion tcsh >> ~/.tcshrc\n"
          "complete dtrun 'c/--/(" +
-         joined({words.names.begin(), words.names.end()}) + ")/'" + words.values + " 'p/*/f/'\n";
+         joined({words.names.begin(), words.names.end()}) + ")/'" + words.values +
+         replaced(kFirstWord, "@COMMANDS@", joined(names_of(commands))) + " 'p/*/f/'\n";
 }
 
 }  // namespace dtrun::cmd

@@ -88,9 +88,9 @@ Item item_of(const OptionEntry& option, Detail detail) {
   return {term, detail == Detail::kShort ? first_clause(option) : option.help};
 }
 
-std::vector<Block> option_items(std::span<const OptionEntry> options, Detail detail) {
+std::vector<Block> option_items(std::span<const OptionEntry> options) {
   std::vector<Block> items;
-  for (const OptionEntry& option : options) items.emplace_back(item_of(option, detail));
+  for (const OptionEntry& option : options) items.emplace_back(item_of(option, Detail::kLong));
   return items;
 }
 
@@ -143,7 +143,7 @@ Section reference_of(const Command& command) {
   Section section{.title = use_of(command).term, .level = 2};
   section.blocks.emplace_back(Paragraph{std::string(command.summary) + "."});
   for (std::string& text : description_of(command)) section.blocks.emplace_back(Paragraph{std::move(text)});
-  for (Block& item : option_items(command.options, Detail::kLong)) section.blocks.push_back(std::move(item));
+  for (Block& item : option_items(command.options)) section.blocks.push_back(std::move(item));
   return section;
 }
 
@@ -193,6 +193,8 @@ Page launcher_page(Commands commands, Detail detail) {
   }
   page.sections.push_back({.title = "Examples", .blocks = {Verbatim{kExamples}}});
   page.sections.push_back({.title = "Exit codes", .blocks = blocks(kExitCodes)});
+  if (detail == Detail::kReference)
+    page.sections.push_back({.title = "See also", .blocks = {Paragraph{"dtrun-config(5), docs/config.md"}}});
   return page;
 }
 
@@ -200,7 +202,7 @@ Page command_page(const Command& command, Detail detail) {
   Page page{
       .name = "dtrun " + std::string(command.name), .summary = command.summary, .usage = {use_of(command)}};
   if (detail != Detail::kShort) page.description = description_of(command);
-  page.sections.push_back({.title = "Options", .blocks = option_items(command.options, detail)});
+  page.sections.push_back({.title = "Options", .blocks = option_items(command.options)});
   return page;
 }
 
@@ -217,6 +219,7 @@ Page config_page() {
     page.sections.back().blocks.emplace_back(Item{path, text_of(key)});
   }
   page.sections.push_back({.title = "Example", .blocks = {Verbatim{kConfigExample}}});
+  page.sections.push_back({.title = "See also", .blocks = {Paragraph{"dtrun(1), docs/cli.md"}}});
   return page;
 }
 

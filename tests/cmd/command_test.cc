@@ -333,8 +333,7 @@ TEST_CASE("a mistyped subcommand is answered with the right one; a program of su
   const std::string here = "PATH=" + folder.path().string() + ":" + getenv("PATH");
   Process mistyped({kDtrun, "statsu", "--json"});
   CHECK(mistyped.wait() == 64);
-  CHECK(mistyped.err() ==
-        "dtrun: no program statsu, did you mean dtrun status? (dtrun help names the commands)\n");
+  CHECK(mistyped.err() == "dtrun: no program statsu, did you mean dtrun status? (dtrun help lists all)\n");
   Process meant({kDtrun, "--", "statsu"});
   CHECK(meant.wait() == 127);
   for (const Words& words : {Words{kDtrun, "statsu"}, Words{kDtrun, "--", "statsu"},

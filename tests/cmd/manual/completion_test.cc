@@ -261,15 +261,20 @@ TEST_CASE("zsh completes options, values, subcommands and overrides as they are 
   CHECK(zsh.typed("job.json train.optim=ad\t") == "job.json train.optim=adamw ");
 }
 
-TEST_CASE("tcsh completes options, values and files as they are typed") {
+TEST_CASE("tcsh completes options, values, subcommands and files as they are typed") {
   if (!is_installed("tcsh")) return;
   InteractiveShell tcsh("tcsh", "source $SCRIPT");
   std::ofstream(tcsh.path("train.py")).close();
+  std::filesystem::create_directory(tcsh.path("jobs"));
+  std::ofstream(tcsh.path("jobs/first.json")).close();
   CHECK(tcsh.typed("--max_r\t3 x") == "--max_restarts 3 x ");
   CHECK(tcsh.typed("--numa_b\tex\tx") == "--numa_binding exclusive x ");
   CHECK(tcsh.typed("--max-r\t3 tra\t") == "--max-restarts 3 train.py ");
   CHECK(tcsh.typed("store --po\t1") == "store --port 1 ");
   CHECK(tcsh.typed("completion ba\t") == "completion bash ");
+  CHECK(tcsh.typed("compl\t fi\t") == "completion fish ");
+  CHECK(tcsh.typed("tra\t a") == "train.py a ");
+  CHECK(tcsh.typed("jo\tfi\t") == "jobs/first.json ");
 }
 
 TEST_CASE(
