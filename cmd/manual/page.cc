@@ -13,6 +13,8 @@ template <typename... Forms>
 struct Overloaded : Forms... {
   using Forms::operator()...;
 };
+template <typename... Forms>
+Overloaded(Forms...) -> Overloaded<Forms...>;
 
 // Appends `text` in lines of at most `columns`, all but the first behind `indent` spaces. The cursor stands
 // at `at`.

@@ -30,8 +30,9 @@ struct Draft {
     const std::optional<Given> given = options.given(name);
     if (!given) return {};
     auto value = parse(*given);
-    if (value.ok()) *field = std::move(value).value();
-    return value.status();
+    if (!value.ok()) return value.status();
+    *field = std::move(value).value();
+    return {};
   }
 
   // "--role has no effect" and `why`, if the user gave the option; the launch section has only defaults.

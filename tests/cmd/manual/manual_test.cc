@@ -1,6 +1,7 @@
 // The manual as the real dtrun prints it, and as it is installed.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -17,7 +18,6 @@ namespace {
 using Words = std::vector<std::string>;
 
 const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-const char* const kCommands[] = {"store", "status", "help", "completion"};
 
 std::string printed(Words arguments) {
   arguments.insert(arguments.begin(), kDtrun);
@@ -51,6 +51,19 @@ std::string slurp(const std::filesystem::path& path) {
   return text.str();
 }
 
+// The subcommands' names as the reference has them.
+std::vector<std::string> commands() {
+  const std::string heading = "### dtrun ";
+  std::vector<std::string> names;
+  for (const std::string& line : lines_of(printed({"help", "--format", "markdown"}))) {
+    if (!line.starts_with(heading)) continue;
+    names.push_back(line.substr(heading.size(), line.find(' ', heading.size()) - heading.size()));
+  }
+  CHECK(std::ranges::count(names, "store") == 1);
+  CHECK(std::ranges::count(names, "completion") == 1);
+  return names;
+}
+
 void check_fits_a_screen(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
   CHECK_MESSAGE(lines.size() < 24, text);  // the prompt has the last line
@@ -62,7 +75,7 @@ void check_fits_a_screen(const std::string& text) {
 TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few options that most need") {
   const std::string text = printed({"-h"});
   check_fits_a_screen(text);
-  for (const char* name : kCommands) CHECK(has(text, "\n  " + std::string(name) + " "));
+  for (const std::string& name : commands()) CHECK(has(text, "\n  " + name + " "));
   for (const char* name : {"--nproc_per_node", "--nnodes", "--rdzv_endpoint", "--max_restarts", "--help"})
     CHECK_MESSAGE(has(text, name), name);
   CHECK_FALSE(has(text, "--numa_binding"));
@@ -74,7 +87,7 @@ TEST_CASE("--help names every option with its default, every command, an example
   for (const cmd::OptionEntry& option : cmd::kOptions) {
     CHECK_MESSAGE(has(text, "--" + std::string(option.name)), option.name);
   }
-  for (const char* name : kCommands) CHECK(has(text, "\n  " + std::string(name) + " "));
+  for (const std::string& name : commands()) CHECK(has(text, "\n  " + name + " "));
   for (const char* word :
        {"[2,64-78]", "--nproc_per_node 2 configs/fashion_mnist_convnet.json", "no rendezvous",
         "--nproc_per_node, --nnodes, --max_restarts, --lanes and --log_dir then from"})
@@ -82,11 +95,11 @@ TEST_CASE("--help names every option with its default, every command, an example
 }
 
 TEST_CASE("each command has a short help on one screen, and a long one that dtrun help prints as well") {
-  for (const char* name : kCommands) {
+  for (const std::string& name : commands()) {
     CAPTURE(name);
     const std::string brief = printed({name, "-h"}), full = printed({name, "--help"});
     check_fits_a_screen(brief);
-    CHECK(has(brief, "dtrun " + std::string(name) + " [options]"));
+    CHECK(has(brief, "dtrun " + name + " [options]"));
     CHECK(has(full, "\nOptions:\n"));
     CHECK(printed({"help", name}) == full);
   }
@@ -139,7 +152,7 @@ TEST_CASE("the man pages render without a warning, and have every option, comman
   for (const cmd::OptionEntry& option : cmd::kOptions) {
     CHECK_MESSAGE(has(dtrun, "--" + std::string(option.name)), option.name);
   }
-  for (const char* name : kCommands) CHECK(has(dtrun, "dtrun " + std::string(name) + " [options]"));
+  for (const std::string& name : commands()) CHECK(has(dtrun, "dtrun " + name + " [options]"));
   CHECK(has(dtrun, "dtrun - start and supervise distributed training"));
   CHECK(has(config, "train.lr_scheduler_type"));
 }
