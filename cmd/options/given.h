@@ -31,7 +31,7 @@ struct Values {
     return found == values.end() ? std::nullopt : std::optional<Given>(found->second);
   }
   // Counts where nothing else gives a value.
-  void add_default(NameIn<Table> name, Given otherwise) { values.try_emplace(name.text(), otherwise); }
+  void add_default(NameIn<Table> name, const Given& given) { values.try_emplace(name.text(), given); }
   bool has(NameIn<Table> name) const { return values.contains(name.text()); }
   bool flag(NameIn<Table> name) const { return has(name) && values.at(name.text()).value == "true"; }
 };

@@ -15,12 +15,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// torchrun's keys of --rdzv_conf.
-constexpr const char* kTimeoutKeys[] = {
-    "join_timeout",           "timeout",       "last_call_timeout", "keep_alive_interval",
-    "keep_alive_max_attempt", "close_timeout", "read_timeout"};
-constexpr const char* kStoreKeys[] = {"store_type", "use_libuv"};
-
 // The run id becomes a directory name and part of store keys.
 Status check_run_id(const Given& given) {
   const bool fine = !given.value.empty() && given.value.size() <= 128 && given.value[0] != '.' &&
@@ -206,10 +200,42 @@ Status read_run_id(Draft& draft) {
   return id ? check_run_id(*id) : Status();
 }
 
-struct Timeouts {
+struct KeepAlive {
   milliseconds interval{5000};
   double attempts = 3;
 };
+
+// torchrun's keys of --rdzv_conf that are times, in seconds.
+struct TimeKey {
+  const char* name;
+  void (*set)(milliseconds time, RendezvousSpec& rendezvous, KeepAlive& keep_alive);
+  const char* why_no_effect = "";
+  bool may_be_short = true;  // less than 0.1 s
+};
+
+void set_join_timeout(milliseconds time, RendezvousSpec& rendezvous, KeepAlive&) {
+  rendezvous.join_timeout = time;
+}
+
+constexpr TimeKey kTimeKeys[] = {
+    {.name = "join_timeout", .set = set_join_timeout, .may_be_short = false},
+    {.name = "timeout", .set = set_join_timeout, .may_be_short = false},  // what it was called before
+    {.name = "last_call_timeout",
+     .set = [](milliseconds time, RendezvousSpec& rendezvous, KeepAlive&) { rendezvous.last_call = time; }},
+    {.name = "keep_alive_interval",
+     .set = [](milliseconds time, RendezvousSpec&, KeepAlive& keep_alive) { keep_alive.interval = time; }},
+    {.name = "keep_alive_max_attempt",  // a number, read like the times
+     .set = [](milliseconds number, RendezvousSpec&,
+               KeepAlive& keep_alive) { keep_alive.attempts = static_cast<double>(number.count()) / 1000; }},
+    {.name = "close_timeout",
+     .set = [](milliseconds, RendezvousSpec&, KeepAlive&) {},
+     .why_no_effect = ": dtrun waits on connections, it does not poll a store"},
+    {.name = "read_timeout",
+     .set = [](milliseconds time, RendezvousSpec& rendezvous, KeepAlive&) { rendezvous.read_timeout = time; },
+     .may_be_short = false}};
+
+constexpr char kIsHost[] = "is_host";
+constexpr const char* kStoreKeys[] = {"store_type", "use_libuv"};
 
 Status read_is_host(Draft& draft, const Given& given) {
   static const std::set<std::string> yes = {"1", "true", "t", "yes", "y"},
@@ -220,50 +246,52 @@ Status read_is_host(Draft& draft, const Given& given) {
   return {};
 }
 
-Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, Timeouts* timeouts) {
+Status unknown_key(const Given& conf, const std::string& key) {
+  std::vector<std::string> known{kIsHost};
+  for (const TimeKey& one : kTimeKeys) known.emplace_back(one.name);
+  const std::string nearest = nearest_name(key, known);
+  return usage(conf.source + ": unknown key " + key +
+               (nearest.empty() ? "" : ", did you mean " + nearest + "?"));
+}
+
+Status read_time(Draft& draft, const Given& conf, const std::string& value, const TimeKey& key,
+                 KeepAlive& keep_alive) {
+  const std::string source = conf.source + " " + key.name;
+  Result<milliseconds> time = parse_seconds({.value = value, .source = source});
+  if (!time.ok()) return time.status();
+  if (!key.may_be_short && time.value() < milliseconds(100))
+    return usage(conf.source + ": " + key.name + " must be at least 0.1 seconds");
+  key.set(time.value(), draft.spec.rendezvous, keep_alive);
+  if (*key.why_no_effect != '\0') draft.notice(source + " has no effect" + key.why_no_effect);
+  return {};
+}
+
+Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, KeepAlive& keep_alive) {
   const std::size_t equals = entry.find('=');
   const std::string key = trimmed(entry.substr(0, equals));
   if (equals == std::string::npos || key.empty()) return usage(quoted(conf) + ": expected KEY=SECONDS,…");
-  if (key == "is_host")
-    return read_is_host(draft, {trimmed(entry.substr(equals + 1)), conf.source + " is_host"});
-  if (std::find(std::begin(kStoreKeys), std::end(kStoreKeys), key) != std::end(kStoreKeys)) {
-    draft.notice(conf.source + " " + key + " has no effect: dtrun has no c10d store");
+  const Given given{.value = trimmed(entry.substr(equals + 1)), .source = conf.source + " " + key};
+  if (key == kIsHost) return read_is_host(draft, given);
+  if (std::ranges::find(kStoreKeys, key) != std::end(kStoreKeys)) {
+    draft.notice(given.source + " has no effect: dtrun has no c10d store");
     return {};
   }
-  if (std::find(std::begin(kTimeoutKeys), std::end(kTimeoutKeys), key) == std::end(kTimeoutKeys)) {
-    const std::vector<std::string> known(std::begin(kTimeoutKeys), std::end(kTimeoutKeys));
-    const std::string nearest = nearest_name(key, known);
-    return usage(conf.source + ": unknown key " + key +
-                 (nearest.empty() ? "" : ", did you mean " + nearest + "?"));
-  }
-  Result<milliseconds> seconds = parse_seconds({trimmed(entry.substr(equals + 1)), conf.source + " " + key});
-  if (!seconds.ok()) return seconds.status();
-  if (key == "join_timeout" || key == "timeout") draft.spec.rendezvous.join_timeout = seconds.value();
-  if (key == "last_call_timeout") draft.spec.rendezvous.last_call = seconds.value();
-  if (key == "keep_alive_interval") timeouts->interval = seconds.value();
-  if (key == "keep_alive_max_attempt") {
-    timeouts->attempts = static_cast<double>(seconds.value().count()) / 1000;
-  }
-  if (key == "close_timeout")
-    draft.notice(conf.source +
-                 " close_timeout has no effect: dtrun waits on connections, it does not poll a store");
-  if (key == "read_timeout") draft.spec.rendezvous.read_timeout = seconds.value();
-  const bool may_be_short = key != "read_timeout" && key != "join_timeout" && key != "timeout";
-  if (may_be_short || seconds.value() >= milliseconds(100)) return {};
-  return usage(conf.source + ": " + key + " must be at least 0.1 seconds");
+  const auto* time_key = std::ranges::find_if(kTimeKeys, [&](const TimeKey& one) { return key == one.name; });
+  if (time_key == std::end(kTimeKeys)) return unknown_key(conf, key);
+  return read_time(draft, conf, given.value, *time_key, keep_alive);
 }
 
 Status read_conf(Draft& draft) {
   const auto conf = draft.options.given("rdzv_conf");
   if (!conf) return {};
-  Timeouts timeouts;
+  KeepAlive keep_alive;
   std::istringstream entries(conf->value);
   for (std::string entry; std::getline(entries, entry, ',');) {
-    Status status = read_conf_entry(draft, *conf, entry, &timeouts);
+    Status status = read_conf_entry(draft, *conf, entry, keep_alive);
     if (!status.ok()) return status;
   }
-  const double keep_alive = static_cast<double>(timeouts.interval.count()) * timeouts.attempts;
-  draft.spec.rendezvous.keep_alive_timeout = milliseconds(std::llround(keep_alive));
+  const double silence = static_cast<double>(keep_alive.interval.count()) * keep_alive.attempts;
+  draft.spec.rendezvous.keep_alive_timeout = milliseconds(std::llround(silence));
   if (draft.spec.rendezvous.standalone) draft.no_effect("rdzv_conf", " on a single node");
   if (draft.spec.rendezvous.keep_alive_timeout >= milliseconds(100)) return {};
   return usage(conf->source + ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");

@@ -178,6 +178,9 @@ TEST_CASE("rdzv_conf sets timeouts; an unknown key suggests the nearest") {
     CHECK(plan({"--rdzv_conf", key + "0.1", "--", "x"}).spec.ok());
     CHECK(bad({"--rdzv_conf", key + "0.099", "--", "x"}).find("at least 0.1 seconds") != std::string::npos);
   }
+  CHECK(good({"--rdzv_conf", "timeout=3", "--", "x"}).rendezvous.join_timeout == milliseconds(3000));
+  CHECK(good({"--rdzv_conf", "last_call_timeout=0", "--", "x"}).rendezvous.last_call == milliseconds(0));
+  CHECK(bad({"--rdzv_conf", "is_hots=1", "--", "x"}).find("did you mean is_host?") != std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeou=7", "--", "x"}).find("did you mean join_timeout?") !=
         std::string::npos);
   CHECK(bad({"--rdzv_conf", "join_timeout=soon", "--", "x"}).find("number of seconds") != std::string::npos);
