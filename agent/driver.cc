@@ -228,6 +228,10 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
     case Body::kProgress:
       worker.set_pulse(message.progress().pulse());
       if (worker.local_rank() == 0) events_.push_back(to_event(message.progress()));
+      if (worker.local_rank() == 0 && message.progress().has_first_step()) {
+        events_.push_back(event::Trained{.first_step = message.progress().first_step(),
+                                         .step = message.progress().step()});
+      }
       if (worker.rank() == 0) view_.update(message.progress());
       return;
     case Body::kCollectiveBroken:

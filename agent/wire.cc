@@ -139,7 +139,14 @@ event::WorkerCompleted to_event(const control::Completed& message) {
   return {{.step = message.step(),
            .loss = message.loss(),
            .accuracy = message.accuracy(),
-           .model_path = message.model_path()}};
+           .model_path = message.model_path(),
+           .first_step = message.first_step(),
+           .training_seconds = message.training_seconds(),
+           .samples_per_second = message.samples_per_second(),
+           .math = message.math(),
+           .wait_gradients = message.wait_gradients(),
+           .wait_data = message.wait_data(),
+           .other = message.other()}};
 }
 
 control::FromAgent start_message(const BuiltinTrainer& trainer, const std::string& address) {

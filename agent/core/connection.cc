@@ -122,7 +122,7 @@ void Step::check_link() {
   if (!s.link.ever_connected) {
     give_up(kExitUnavailable, never_met_notice(s));
   } else if (s.job_succeeded()) {
-    if (s.completion) print(done_line(*s.completion));
+    tell_success(s.group.assignment.restart_count, s.group.assignment.membership_changes);
     give_up(kExitOk, s.link.why_lost + ", but all workers of the job ended with 0");
   } else {
     give_up(kExitUnavailable, gone_notice(s, now_));

@@ -60,6 +60,10 @@ struct WorkerCompleted {
 struct Progressed {  // the built-in trainer, as local rank 0 says
   Progress progress;
 };
+struct Trained {                // the built-in trainer's workers of this node, in their generation
+  std::int64_t first_step = 0;  // done before it
+  std::int64_t step = 0;
+};
 struct Signal {
   int number = 0;
 };
@@ -71,7 +75,7 @@ struct Tick {};
 using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome,
                            event::Waiting, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
                            event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
-                           event::Progressed, event::Signal, event::MembersLeft, event::Tick>;
+                           event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 

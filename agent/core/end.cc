@@ -98,13 +98,25 @@ void Step::conclude() {
   if (s.members_deadline) return;
   if (s.job_end->exit_code != 0) {
     report(*s.job_end);
-  } else if (s.completion) {
-    print(done_line(*s.completion));
+  } else {
+    tell_success(s.job_end->restart_count, s.job_end->membership_changes);
   }
   if (!s.link.hosting) return end(s.job_end->exit_code);
   s.members_notice_at = now_ + kMembersNotice;
   s.members_deadline = now_ + kMembersDeadline;
   emit(action::AwaitMembers{});
+}
+
+// On one node only: the one whose worker completed the training, or the first of another program's.
+void Step::tell_success(int restarts, int membership_changes) {
+  const RunSummary summary{.seconds = static_cast<double>(now_ - s.started_at) / 1000,
+                           .restarts = restarts,
+                           .membership_changes = membership_changes,
+                           .steps_redone = s.steps_redone.count()};
+  if (s.completion) return print(summary_text(*s.completion, summary));
+  if (s.settings.builtin || s.group.assignment.group_rank != 0) return;
+  const std::string text = program_summary_text(summary);
+  if (!text.empty()) print(text);
 }
 
 void Step::check_members() {

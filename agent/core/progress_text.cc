@@ -10,13 +10,6 @@ namespace {
 constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; a guess from less time is none
 constexpr int kBarWidth = 24, kNarrowestBar = 6;
 
-std::string grouped(double value) {
-  std::string digits = std::to_string(static_cast<long long>(std::llround(std::max(0.0, value))));
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
-
 std::string three_digits(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f", value);
@@ -55,12 +48,19 @@ std::string facts(const ProgressPoint& point, const std::string& separator) {
   std::string text;
   if (point.loss) text += separator + "loss " + three_digits(*point.loss);
   if (const std::string doing = activity(point); !doing.empty()) return text + separator + doing;
-  if (point.samples_per_second > 0) text += separator + grouped(point.samples_per_second) + " samples/s";
+  if (point.samples_per_second > 0) text += separator + grouped_text(point.samples_per_second) + " samples/s";
   if (point.seconds_left) text += separator + duration_text(*point.seconds_left) + " left";
   return text;
 }
 
 }  // namespace
+
+std::string grouped_text(double value) {
+  std::string digits = std::to_string(static_cast<long long>(std::llround(std::max(0.0, value))));
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
 
 std::string duration_text(double seconds) {
   const long long s = std::llround(std::max(0.0, seconds));

@@ -27,6 +27,9 @@ std::string progress_bar(const ProgressPoint& point, int columns);
 // "step 1290 of 2345 (55 %), loss 0.312, 9,800 samples/s, 11 s left"
 std::string progress_line(const ProgressPoint& point);
 
+// "9,812"
+std::string grouped_text(double value);
+
 // "45 s", "3 min 20 s", "2 h 05 min"
 std::string duration_text(double seconds);
 

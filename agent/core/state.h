@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/core/run_summary.h"
 #include "agent/core/vocabulary.h"
 #include "proto/core/millis.h"
 
@@ -77,6 +78,7 @@ struct State {
   std::optional<Millis> notice_at;
   std::string told_restart;  // reason of a restart that was told with its back-off
   std::optional<Completion> completion;
+  StepsRedone steps_redone;
   // Reasons to end, the first that applies wins.
   int told_signal = 0;
   Millis told_at = 0;

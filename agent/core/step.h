@@ -32,6 +32,7 @@ class Step {
   void on(const event::WorkerExited& e);
   void on(const event::WorkerBroken& e);
   void on(const event::WorkerCompleted& e);
+  void on(const event::Trained& e);
   void on(const event::Signal& e);
 
   // The end (end.cc).
@@ -75,6 +76,7 @@ class Step {
   void close_generation();
   void send_end();
   void conclude();
+  void tell_success(int restarts, int membership_changes);
   void check_members();
   void report(JobEnd job);
   void end(int exit_code);

@@ -57,7 +57,12 @@ void Step::on(const event::WorkerBroken& e) {
   }
 }
 
-void Step::on(const event::WorkerCompleted& e) { s.completion = e.completion; }
+void Step::on(const event::WorkerCompleted& e) {
+  s.completion = e.completion;
+  s.steps_redone.progressed(e.completion.first_step, e.completion.step);
+}
+
+void Step::on(const event::Trained& e) { s.steps_redone.progressed(e.first_step, e.step); }
 
 void Step::on(const event::Signal& e) {
   if (s.ended) return;
@@ -194,6 +199,7 @@ void Step::start_next() {
   s.group.closed = false;
   s.group.outcomes.resize(static_cast<std::size_t>(s.settings.nproc));
   s.completion.reset();
+  s.steps_redone.begin_generation(assignment.crash_history.best_step);
   emit(action::StartWorkers{std::move(assignment)});
   send_heartbeat();
 }

@@ -175,6 +175,29 @@ int trainer_like(const std::string& mode) {
     }
     return 0;
   }
+  if (mode == "resume") {  // from step 100 twice; dies at step 120, and again before it is there
+    const int restart = std::atoi(std::getenv("DTRUN_RESTART_COUNT"));
+    const int first = restart == 0 ? 0 : 100, last = restart == 0 ? 120 : 115;
+    for (int step = first; step <= last; step += 5) {
+      message.mutable_progress()->set_first_step(first);
+      message.mutable_progress()->set_total_steps(200);
+      message.mutable_progress()->set_step(step);
+      control.send(message);
+    }
+    if (restart < 2) return 1;
+    control::Completed* done = message.mutable_completed();
+    done->set_step(200);
+    done->set_first_step(100);
+    done->set_accuracy(-1);
+    done->set_training_seconds(4);
+    done->set_samples_per_second(3200);
+    done->set_math(0.5);
+    done->set_wait_gradients(0.25);
+    done->set_wait_data(0.15);
+    done->set_other(0.1);
+    control.send(message);
+    return 0;
+  }
   if (mode == "broken") {  // rank 0 is the victim; rank 1 lives on in silence
     if (rank == 1) {
       control.receive();

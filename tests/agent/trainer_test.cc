@@ -31,6 +31,18 @@ TEST_CASE("workers get their config, meet over the store, and the last line says
       std::string::npos);
 }
 
+TEST_CASE("the summary has the completed worker's times, and counts the steps that restarts did again") {
+  Process job(trainer_agent({"--max_restarts", "2"}), mode("resume"));
+  CHECK(job.wait() == 0);
+  const std::string end = job.err().substr(std::min(job.err().find("dtrun: done:"), job.err().size()));
+  CHECK_MESSAGE(end.starts_with("dtrun: done: 200 steps, loss 0.000\n  "), job.err());
+  CHECK(end.ends_with(
+      " s in all, 4.0 s of it training since the last restart: 3,200 samples/s, 40.0 ms a step\n"
+      "  of a step's time: 50 % math, 25 % waiting for gradients, 15 % waiting for data, "
+      "10 % other\n"
+      "  2 restarts; at least 35 steps done again\n"));
+}
+
 TEST_CASE("a worker's own words about its failure are the report's, and bad input is not tried again") {
   Process job(trainer_agent({"--nproc", "2", "--max_restarts", "3"}), mode("fault"));
   CHECK(job.wait() == 66);

@@ -349,3 +349,14 @@ TEST_CASE("options come from PET_* and DTRUN_* as from the command line") {
       run({}, "echo $RANK", {"PET_NPROC_PER_NODE=2", "DTRUN_LOG_PREFIX=<{rank}>", "PET_LOG_PREFIX=x"});
   CHECK(sorted(job.out) == "<0> 0\n<1> 1\n");
 }
+
+TEST_CASE("another program's end is told only after restarts, with the time and their number") {
+  CHECK(run({"--max_restarts", "2"}, "exit 0").err == "");
+  Folder folder;
+  const std::string script = "[ -e " + (folder.path() / "again").string() + " ] || { touch " +
+                             (folder.path() / "again").string() + "; exit 3; }";
+  const Done job = run({"--max_restarts", "2"}, script);
+  CHECK(job.code == 0);
+  CHECK_MESSAGE(std::regex_search(job.err, std::regex("\ndtrun: done: [0-9.]+ s in all, 1 restart\n$")),
+                job.err);
+}

@@ -18,15 +18,20 @@ struct TrainingProgress {
   std::optional<double> loss;  // mean over the samples since the previous report; none before the first step
   double learning_rate = 0;
   double samples_per_second = 0;
-  double accuracy = -1;  // of the newest evaluation; negative: none yet
-  std::string note;      // one line for people, mostly empty
+  double accuracy = -1;                    // of the newest evaluation; negative: none yet
+  std::string note;                        // one line for people, mostly empty
+  std::optional<std::int64_t> first_step;  // done before this generation; none while that is not known
 };
 
 struct Completion {
   std::int64_t step = 0;
   double loss = 0, accuracy = -1;
   std::string model_path, params_sha256;
-  double seconds = 0;
+  double seconds = 0;           // of this generation, evaluations included; without them:
+  std::int64_t first_step = 0;  // done before this generation
+  double training_seconds = 0;  // 0: nothing was left to train
+  double samples_per_second = 0;
+  double math = 0, wait_gradients = 0, wait_data = 0, other = 0;  // shares of training_seconds, 0..1
 };
 
 class AgentLink {

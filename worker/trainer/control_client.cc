@@ -35,6 +35,7 @@ control::Progress to_message(const TrainingProgress& progress) {
   message.set_samples_per_second(progress.samples_per_second);
   message.set_accuracy(progress.accuracy);
   message.set_note(progress.note);
+  if (progress.first_step) message.set_first_step(*progress.first_step);
   return message;
 }
 static_assert(static_cast<int>(Phase::kLoading) == control::Progress::LOADING);
@@ -127,6 +128,13 @@ void ControlClient::completed(const Completion& completion) {
   body.set_model_path(completion.model_path);
   body.set_params_sha256(completion.params_sha256);
   body.set_seconds(completion.seconds);
+  body.set_first_step(completion.first_step);
+  body.set_training_seconds(completion.training_seconds);
+  body.set_samples_per_second(completion.samples_per_second);
+  body.set_math(completion.math);
+  body.set_wait_gradients(completion.wait_gradients);
+  body.set_wait_data(completion.wait_data);
+  body.set_other(completion.other);
   send(message);
 }
 

@@ -25,22 +25,22 @@ class StepClock {
   };
 
   struct Shares {
-    double seconds = 0;                         // wall time since the previous lap
-    double gradients = 0, data = 0, other = 0;  // of `seconds`, 0..1
+    double seconds = 0;                                   // wall time
+    double math = 0, gradients = 0, data = 0, other = 0;  // of `seconds`, 0..1
   };
 
   // Ends a lap and starts the next.
   Shares lap() {
     const auto now = Clock::now();
-    const std::chrono::duration<double> wall = now - lap_start_;
-    auto share = [&](Part part) {
-      return std::chrono::duration<double>(spent_[part]).count() / wall.count();
-    };
-    Shares shares{wall.count(), share(kGradients), share(kData), 0};
-    shares.other = 1 - share(kMath) - shares.gradients - shares.data;
+    const Clock::duration wall = now - lap_start_;
+    const Shares shares = shares_of(wall, spent_);
+    whole_ += wall;
+    for (int part = 0; part < kParts; ++part) whole_spent_[part] += spent_[part];
     restart(now);
     return shares;
   }
+  // Of all laps that have ended.
+  Shares whole() const { return shares_of(whole_, whole_spent_); }
   // Leaves what happened since `begin` out of the lap. REQUIRES: no part was measured in between.
   void leave_out_since(Clock::time_point begin) { lap_start_ += Clock::now() - begin; }
   void restart(Clock::time_point now = Clock::now()) {
@@ -49,8 +49,17 @@ class StepClock {
   }
 
  private:
+  static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+  static Shares shares_of(Clock::duration wall, const Clock::duration (&spent)[kParts]) {
+    if (wall <= Clock::duration::zero()) return {};
+    const auto share = [&](Part part) { return seconds(spent[part]) / seconds(wall); };
+    const double math = share(kMath), gradients = share(kGradients), data = share(kData);
+    return {seconds(wall), math, gradients, data, 1 - math - gradients - data};
+  }
+
   Clock::time_point lap_start_ = Clock::now();
   Clock::duration spent_[kParts] = {};
+  Clock::duration whole_ = {}, whole_spent_[kParts] = {};
 };
 
 }  // namespace dtrun::worker

@@ -107,6 +107,7 @@ class Trainer {
   std::vector<std::uint32_t> order_;  // of order_epoch_
 
   StepStats since_log_, since_report_;
+  double samples_ = 0;  // trained in this generation, up to the last line of metrics
   TrainingProgress progress_;
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
   std::optional<Evaluation> newest_evaluation_;  // nothing if older than step_
@@ -158,6 +159,7 @@ void Trainer::begin() {
   if (start.resumed) report_drift(start);
   resumed_ = start.resumed;
   step_ = start.state.step;
+  progress_.first_step = step_;
   parameters_ = std::move(start.state.parameters);
   optimizer_->slots = std::move(start.state.optimizer);
   if (is_writer()) begin_writing(start);
@@ -273,6 +275,7 @@ void Trainer::log_step(double learning_rate, double norm) {
     line.other = shares.other;
     metrics_->write(line);
   }
+  samples_ += since_log_.samples;
   since_log_ = {};
 }
 
@@ -386,7 +389,16 @@ void Trainer::finish() {
   const std::string model = save_model(config_.output_dir, network_, parameters_).string();
   const std::string sha256 = parameters_sha256(network_, parameters_);
   metrics_->write(EndMetrics{step_, sha256});
-  agent_.completed({step_, newest_evaluation_->loss, newest_evaluation_->accuracy, model, sha256, seconds});
+  const StepClock::Shares time = clock_.whole();
+  Completion done{step_, newest_evaluation_->loss, newest_evaluation_->accuracy, model, sha256, seconds};
+  done.first_step = *progress_.first_step;
+  done.training_seconds = time.seconds;
+  if (time.seconds > 0) done.samples_per_second = samples_ / time.seconds;
+  done.math = time.math;
+  done.wait_gradients = time.gradients;
+  done.wait_data = time.data;
+  done.other = time.other;
+  agent_.completed(done);
 }
 
 }  // namespace

@@ -188,6 +188,38 @@ TEST_CASE("progress is repeated as a heartbeat and a note is said once") {
   CHECK(second.progress().phase() == control::Progress::TRAINING);
 }
 
+TEST_CASE("where a generation began is told once it is known, with the progress") {
+  FakeAgent agent;
+  TrainingProgress progress;
+  agent.client->report(progress);
+  CHECK_FALSE(agent.next().progress().has_first_step());
+  progress.phase = Phase::kTraining;
+  progress.first_step = 0;
+  agent.client->report(progress);
+  const control::FromWorker message = agent.next();
+  CHECK(message.progress().has_first_step());
+  CHECK(message.progress().first_step() == 0);
+}
+
+TEST_CASE("every fact of a training that is complete reaches the agent") {
+  FakeAgent agent;
+  agent.client->completed({9, 0.5, 0.75, "model", "sha", 10, 3, 8, 100, 0.4, 0.3, 0.2, 0.1});
+  const control::Completed done = agent.next().completed();
+  CHECK(done.step() == 9);
+  CHECK(done.loss() == 0.5);
+  CHECK(done.accuracy() == 0.75);
+  CHECK(done.model_path() == "model");
+  CHECK(done.params_sha256() == "sha");
+  CHECK(done.seconds() == 10);
+  CHECK(done.first_step() == 3);
+  CHECK(done.training_seconds() == 8);
+  CHECK(done.samples_per_second() == 100);
+  CHECK(done.math() == 0.4);
+  CHECK(done.wait_gradients() == 0.3);
+  CHECK(done.wait_data() == 0.2);
+  CHECK(done.other() == 0.1);
+}
+
 TEST_CASE("a broken collective is told to the agent, and waiting for its order ends in time") {
   FakeAgent agent;
   agent.client->enter_training();

@@ -99,6 +99,7 @@ class TestLink final : public AgentLink {
     return now;
   }
   void report(const TrainingProgress& progress) override {
+    first_step_ = progress.first_step;
     if (began_at_ || progress.phase == Phase::kLoading) return;
     began_at_ = progress.step - (progress.phase == Phase::kTraining ? 1 : 0);
   }
@@ -106,6 +107,7 @@ class TestLink final : public AgentLink {
   std::optional<Completion> completion_;
   // The steps that were done when this rank began: 0 if it began anew. The final bytes do not tell.
   std::optional<std::int64_t> began_at_;
+  std::optional<std::int64_t> first_step_;  // as the newest report said
 
  private:
   const int act_at_;

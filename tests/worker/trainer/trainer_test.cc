@@ -125,6 +125,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a run that is complete says where it began and where its training's time went") {
+  const Job job;
+  const auto run = [&] {
+    TestLink link;
+    REQUIRE(run_rank(job.config("out"), *make_single_process_collective(), 1, link) == Outcome::kCompleted);
+    CHECK(link.first_step_ == link.completion_->first_step);
+    return *link.completion_;
+  };
+  stop_run(job.config("out"), 2, 5);
+  const Completion done = run();
+  CHECK(done.first_step == 6);  // it was asked before the sixth step, which was finished
+  CHECK(done.step == 20);
+  CHECK(done.training_seconds > 0);
+  CHECK(done.training_seconds < done.seconds);
+  // Six steps of 32 samples are done of the two epochs.
+  CHECK(done.samples_per_second * done.training_seconds == doctest::Approx(2 * kTrainSamples - 6 * 32));
+  CHECK(done.math > 0);
+  CHECK(done.wait_gradients >= 0);
+  CHECK(done.wait_data > 0);
+  CHECK(done.math + done.wait_gradients + done.wait_data + done.other == doctest::Approx(1));
+  const Completion again = run();
+  CHECK(again.first_step == 20);
+  CHECK(again.training_seconds == 0);
+  CHECK(again.samples_per_second == 0);
+}
+
 TEST_CASE("an evaluation that a stop cut short or kept from beginning is made up for at the next start") {
   const Job job;
   run_job(job.config("whole"), 1);

@@ -1,0 +1,94 @@
+#include "agent/core/run_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "agent/core/progress_text.h"
+#include "agent/core/report.h"
+
+namespace dtrun::agent {
+namespace {
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+// With a tenth where that is worth saying.
+std::string time_text(double seconds) {
+  return seconds < 59.95 ? fixed(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
+}
+
+std::string count_of(std::int64_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+std::string step_time_text(double seconds) {
+  return seconds < 1 ? fixed(1000 * seconds, 1) + " ms" : fixed(seconds, 2) + " s";
+}
+
+std::string percent(double share) {
+  return std::to_string(std::lround(100 * std::clamp(share, 0.0, 1.0))) + " %";
+}
+
+// "2 restarts, 1 membership change"
+std::string interruptions(const RunSummary& summary) {
+  std::string text;
+  if (summary.restarts > 0) text = count_of(summary.restarts, "restart");
+  if (summary.membership_changes > 0)
+    text += (text.empty() ? "" : ", ") + count_of(summary.membership_changes, "membership change");
+  return text;
+}
+
+std::string pace_line(const Completion& done, const RunSummary& summary) {
+  std::string text = "\n  " + time_text(summary.seconds) + " in all";
+  const std::int64_t steps = done.step - done.first_step;
+  if (steps <= 0 || done.training_seconds <= 0) return text;
+  const bool interrupted = !interruptions(summary).empty();
+  return text + ", " + time_text(done.training_seconds) + " of it training" +
+         (interrupted ? " since the last restart: " : ": ") + grouped_text(done.samples_per_second) +
+         " samples/s, " + step_time_text(done.training_seconds / static_cast<double>(steps)) + " a step";
+}
+
+std::string shares_line(const Completion& done) {
+  if (done.training_seconds <= 0) return "";
+  return "\n  of a step's time: " + percent(done.math) + " math, " + percent(done.wait_gradients) +
+         " waiting for gradients, " + percent(done.wait_data) + " waiting for data, " + percent(done.other) +
+         " other";
+}
+
+}  // namespace
+
+void StepsRedone::begin_generation(std::int64_t best_known) {
+  earlier_ += in_this_generation();
+  best_ = std::max({best_, step_, best_known});
+  first_step_ = step_ = 0;
+}
+
+void StepsRedone::progressed(std::int64_t first_step, std::int64_t step) {
+  first_step_ = first_step;
+  step_ = std::max(step_, step);
+}
+
+std::int64_t StepsRedone::in_this_generation() const {
+  return std::max<std::int64_t>(0, std::min(step_, best_) - first_step_);
+}
+
+std::string summary_text(const Completion& completion, const RunSummary& summary) {
+  std::string text = done_line(completion) + pace_line(completion, summary) + shares_line(completion);
+  const std::string interrupted = interruptions(summary);
+  if (interrupted.empty()) return text;
+  text += "\n  " + interrupted;
+  if (summary.steps_redone > 0)
+    text += "; at least " + count_of(summary.steps_redone, "step") + " done again";
+  return text;
+}
+
+std::string program_summary_text(const RunSummary& summary) {
+  if (summary.restarts == 0) return "";
+  return "done: " + time_text(summary.seconds) + " in all, " + interruptions(summary);
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,46 @@
+// What is said at the end of a run that succeeded: how long it took, where the time went, what was done
+// again. Pure; agent/core/decide.cc says when.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/core/vocabulary.h"
+
+namespace dtrun::agent {
+
+// Counts the steps that were trained more than once, generation by generation, from what the built-in
+// trainer's workers of this node report. A worker that is killed does not say what it did last, so the true
+// number may be a little higher, never lower.
+class StepsRedone {
+ public:
+  // `best_known`: the furthest step that an earlier generation is known to have got to, wherever it ran.
+  void begin_generation(std::int64_t best_known);
+  // This generation began after `first_step` steps and has done `step`. Reports may come in any number.
+  void progressed(std::int64_t first_step, std::int64_t step);
+
+  std::int64_t count() const { return earlier_ + in_this_generation(); }
+
+ private:
+  std::int64_t in_this_generation() const;
+
+  std::int64_t earlier_ = 0;                // redone by generations that are over
+  std::int64_t best_ = 0;                   // step that any of them got to
+  std::int64_t first_step_ = 0, step_ = 0;  // of this generation
+};
+
+// The run as this node saw it.
+struct RunSummary {
+  double seconds = 0;  // since its agent began
+  int restarts = 0;
+  int membership_changes = 0;
+  std::int64_t steps_redone = 0;
+};
+
+// Of the built-in trainer: the line of report.h's done_line, and up to three more, without a final newline.
+std::string summary_text(const Completion& completion, const RunSummary& summary);
+
+// Of another program, one line; empty if there is nothing that its user does not know.
+std::string program_summary_text(const RunSummary& summary);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,105 @@
+// What the agent's decisions say at a run's end, and as what.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "agent/core/decide.h"
+#include "tests/agent/core/scenario.h"
+
+using namespace dtrun::agent;
+using namespace dtrun::agent::test;
+
+namespace {
+
+Settings builtin(int nproc) {
+  Settings settings;
+  settings.builtin = true;
+  settings.nproc = nproc;
+  settings.host = "a";
+  return settings;
+}
+
+Settings external(int nproc) {
+  Settings settings = builtin(nproc);
+  settings.builtin = false;
+  return settings;
+}
+
+bool printed(const Scenario& s, const std::string& text) {
+  return std::any_of(s.printed.begin(), s.printed.end(),
+                     [&](const auto& line) { return line.find(text) != std::string::npos; });
+}
+
+event::Assigned as_first_node(std::int64_t generation, int restarts, std::int64_t best_step = 0) {
+  Assignment assignment;
+  assignment.generation = generation;
+  assignment.node = {"a", "10.0.0.1", 1, 0};
+  assignment.restart_count = restarts;
+  assignment.reason = "because";
+  assignment.crash_history.best_step = best_step;
+  return {assignment};
+}
+
+// A run of one worker whose first generation fails after 120 steps, and whose second resumes from step 100.
+void fail_once(Scenario& s) {
+  s.happens(as_first_node(1, 0));
+  s.happens(event::Trained{0, 120});
+  s.exits(0, 1);
+  s.happens(as_first_node(2, 1));
+  s.happens(event::Trained{100, 105});
+}
+
+event::Ended after_one_restart() {
+  event::Ended end;
+  end.job.restart_count = 1;
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("the end of a training says how long it took, and what was done again after a restart") {
+  Scenario s(builtin(1));
+  fail_once(s);
+  Completion completion;
+  completion.step = 300;
+  completion.first_step = 100;
+  s.happens(event::WorkerCompleted{completion});
+  s.exits(0, 0);
+  s.now = 12300;
+  s.happens(after_one_restart());
+  CHECK(
+      printed(s, "done: 300 steps, loss 0.000\n  12.3 s in all\n  1 restart; at least 20 steps done again"));
+}
+
+TEST_CASE("the node whose worker did not complete the training leaves the summary to the one that did") {
+  Scenario s(builtin(1));
+  fail_once(s);
+  s.exits(0, 0);
+  s.happens(after_one_restart());
+  CHECK_FALSE(printed(s, "done"));
+}
+
+TEST_CASE("the first node of another program's run says how long it took, if there were restarts") {
+  Scenario first(external(1));
+  fail_once(first);
+  first.exits(0, 0);
+  first.happens(after_one_restart());
+  CHECK(printed(first, "done: 0.0 s in all, 1 restart"));
+  Scenario second(external(1));
+  second.joins();
+  second.exits(0, 0);
+  second.happens(after_one_restart());
+  CHECK_FALSE(printed(second, "done"));
+}
+
+TEST_CASE("a node that comes after a crash hears from the coordinator how far the run was") {
+  Scenario s(builtin(1));
+  s.happens(as_first_node(4, 1, 50));
+  Completion completion;
+  completion.step = 60;
+  completion.first_step = 30;
+  s.happens(event::WorkerCompleted{completion});
+  s.exits(0, 0);
+  s.happens(after_one_restart());
+  CHECK(printed(s, "at least 20 steps done again"));
+}
