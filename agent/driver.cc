@@ -61,13 +61,13 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       signals_(signals),
-      console_(loop_,
+      console_(loop_, spec.output.colour,
                [this](bool congested) {
                  congested_ = congested;
                  children_.pause_output(congested);
                }),
-      view_(console_),
-      log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.notice(why); }),
+      view_(console_, spec.output.progress),
+      log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
       reporter_(spec, host_name(), console_, log_),
       planner_(spec, own_environment(), token, guardian.scratch()),
       children_(std::move(token), guardian),
@@ -81,14 +81,14 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
 
 int Driver::run() {
   if (Status status = prepare(); !status.ok()) {
-    console_.notice(status.message());
+    console_.error(status.message());
     flush_console();
     return status.exit_code();
   }
   while (!exit_code_) {
     arm_timer();
     if (Status status = loop_.run_once(); !status.ok()) {
-      console_.notice(status.message());
+      console_.error(status.message());
       exit_code_ = status.exit_code();
     }
     drain_events();
@@ -229,8 +229,8 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       worker.set_pulse(message.progress().pulse());
       if (worker.local_rank() == 0) events_.push_back(to_event(message.progress()));
       if (worker.local_rank() == 0 && message.progress().has_first_step()) {
-        events_.push_back(event::Trained{.first_step = message.progress().first_step(),
-                                         .step = message.progress().step()});
+        events_.push_back(
+            event::Trained{.first_step = message.progress().first_step(), .step = message.progress().step()});
       }
       if (worker.rank() == 0) view_.update(message.progress());
       return;
@@ -259,7 +259,7 @@ void Driver::act(const action::StartWorkers& a) {
                                {"reason", a.assignment.reason}});
   children_.clear();
   children_.sweep_strangers();
-  view_.clear();
+  view_.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
   if (children_.next_serial() == 0) reporter_.remove_earlier();
   if (trainer_ != nullptr) start_ = start_message(*trainer_, a.assignment.node.address);
   killed_ = false;
@@ -382,7 +382,7 @@ void Driver::act(const action::DropOutput&) { console_.drop(); }
 
 void Driver::act(const action::Print& a) {
   log_.write("notice", {{"text", a.text}});
-  console_.notice(a.text);
+  a.error ? console_.error(a.text) : console_.notice(a.text);
 }
 
 void Driver::act(const action::Report& a) { reporter_.tell(a.job); }

@@ -1,8 +1,6 @@
 #include "agent/reporter.h"
 
 #include <chrono>
-#include <cstdlib>
-#include <string_view>
 #include <system_error>
 
 #include "agent/core/report.h"
@@ -10,17 +8,6 @@
 #include "agent/report_file.h"
 
 namespace dtrun::agent {
-namespace {
-
-// Where colours are unwanted (no-color.org).
-bool plain_terminal() {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::string_view(term) == "dumb");
-}
-
-}  // namespace
-
 void Reporter::remove_earlier() {
   std::error_code ignored;
   if (!spec_.log_dir.empty()) std::filesystem::remove(file(), ignored);
@@ -28,12 +15,13 @@ void Reporter::remove_earlier() {
 
 void Reporter::tell(const JobEnd& job) {
   const std::string file = tell_programs(job);
-  const ReportStyle style{.terminal = console_.has_terminal() && !plain_terminal()};
+  const ReportStyle style{.terminal = console_.has_terminal(), .palette = console_.palette()};
   log_.write(
       "report",
       {{"exit_code", job.exit_code}, {"file", file}, {"text", failure_report(job, spec_.max_restarts)}});
   if (console_.has_terminal()) console_.write(Console::Stream::kErr, "\n");
-  console_.notice(failure_report(job, spec_.max_restarts, file, style));
+  console_.write(Console::Stream::kErr,
+                 "dtrun: " + failure_report(job, spec_.max_restarts, file, style) + "\n");
 }
 
 std::string Reporter::tell_programs(const JobEnd& job) {
@@ -43,7 +31,7 @@ std::string Reporter::tell_programs(const JobEnd& job) {
                                                                .host = host_,
                                                                .max_restarts = spec_.max_restarts,
                                                                .written_at = now.count()}));
-  if (!status.ok()) console_.notice(status.message());
+  if (!status.ok()) console_.error(status.message());
   return status.ok() ? file().string() : "";
 }
 

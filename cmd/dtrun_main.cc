@@ -51,8 +51,7 @@ std::optional<int> answer_instead(const cmd::Options& options) {
 
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
-  const auto notice = [](const std::string& text) { std::fprintf(stderr, "dtrun: %s\n", text.c_str()); };
-  Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, notice);
+  Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, cmd::notice);
   if (!spec.ok()) return cmd::fail(spec.status());
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.value().program);
@@ -65,6 +64,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
 
 int run(const std::vector<std::string>& arguments) {
   const cmd::Environment environment = [](const char* name) { return std::getenv(name); };
+  cmd::set_colour(cmd::colour_at_first_sight(arguments, environment));
   const cmd::Command* command = arguments.empty() ? nullptr : cmd::find_command(arguments[0]);
   if (command != nullptr)
     return cmd::run_command(*command, {arguments.begin() + 1, arguments.end()}, environment);

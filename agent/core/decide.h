@@ -115,6 +115,7 @@ struct AwaitMembers {};  // answer MembersLeft once no other member is connected
 struct DropOutput {};    // whoever reads our output has stopped: wait for it no longer
 struct Print {           // one or more lines for people
   std::string text;
+  bool error = false;  // the reason of this node's end
 };
 struct Report {  // the job failed: tell people and programs
   JobEnd job;

@@ -37,7 +37,7 @@ void Step::on(const event::MembersLeft&) {
 void Step::give_up(int exit_code, const std::string& message) {
   s.give_up = exit_code;
   s.give_up_reason = message;
-  print(message);
+  emit(action::Print{.text = message, .error = exit_code != kExitOk});
   if (workers_run()) {
     stop_workers(message);
     s.group.why_stopping.clear();  // it is said

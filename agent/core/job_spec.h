@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "agent/core/colour.h"
+
 namespace dtrun {
 
 struct NodeCount {
@@ -43,12 +45,24 @@ struct WorkerOutput {
   StreamTargets out, err;
 };
 
+// --progress: how the built-in trainer's is shown.
+enum class ProgressMode {
+  kAuto,   // kBar
+  kBar,    // a bar on a terminal, elsewhere kPlain
+  kPlain,  // a line now and then
+  kJson,   // an object a line, on standard output
+  kNone,
+};
+inline constexpr const char* kProgressModes[] = {"auto", "bar", "plain", "json", "none"};
+
 struct OutputSpec {
   std::vector<WorkerOutput> workers;        // by local rank; a worker beyond them has the defaults
   std::string prefix = "[{role}:{rank}] ";  // of console lines, see agent/core/line_prefix.h
   bool timestamps = false;
   std::uint64_t max_file_size = 0;                          // bytes; 0: no limit
   std::vector<std::string> stdout_filters, stderr_filters;  // substrings
+  ColourMode colour = ColourMode::kAuto;                    // of what dtrun says itself
+  ProgressMode progress = ProgressMode::kAuto;
 
   WorkerOutput of(int local_rank) const {
     const auto index = static_cast<std::size_t>(local_rank);

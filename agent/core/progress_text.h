@@ -15,6 +15,8 @@ struct ProgressPoint {
   Phase phase = Phase::kLoading;
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
+  double epoch = 0;  // fractional
+  double learning_rate = 0;
   std::optional<double> loss;  // none before the first step since a start or restart
   double samples_per_second = 0;
   double accuracy = -1;  // negative: none yet

@@ -129,7 +129,7 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
     rest = first_failure_text(*end.first_failure) + restarts_text(end, max_restarts) + followers_text(end);
     if (!file.empty()) rest += "\n  all of it: " + file;
   }
-  return style.terminal ? "\x1b[1;31m" + heading + "\x1b[0m" + rest + "\n" : heading + rest;
+  return style.palette.error(heading) + rest + (style.terminal ? "\n" : "");
 }
 
 std::string done_line(const Completion& completion) {

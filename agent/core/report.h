@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "agent/core/colour.h"
 #include "agent/core/vocabulary.h"
 
 namespace dtrun::agent {
 
 struct ReportStyle {
-  bool terminal = false;  // a blank line before it, and the heading in colour
+  bool terminal = false;        // other text is above and below: a blank line keeps it apart
+  Palette palette = Palette();  // the heading is an error
 };
 
 // Who failed first and how, its last words, restarts used, and who merely followed. Several lines without a

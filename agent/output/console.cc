@@ -65,11 +65,12 @@ std::size_t portion(std::string_view text, bool regular) {
 
 }  // namespace
 
-Console::Console(Loop& loop, std::function<void(bool)> congestion)
+Console::Console(Loop& loop, ColourMode colour, std::function<void(bool)> congestion)
     : loop_(loop),
       congestion_(std::move(congestion)),
       out_{STDOUT_FILENO},
       err_{STDERR_FILENO},
+      palette_(wants_colour(colour, std::getenv, isatty(STDERR_FILENO) == 1)),
       dumb_(is_dumb()) {
   for (Output* output : {&out_, &err_}) {
     struct stat info {};
@@ -96,7 +97,11 @@ void Console::write(Stream stream, std::string_view lines) {
   if (above) push(&err_, bottom_);
 }
 
-void Console::notice(const std::string& text) { write(Stream::kErr, "dtrun: " + text + "\n"); }
+void Console::notice(const std::string& text) {
+  write(Stream::kErr, "dtrun: " + palette_.message(text) + "\n");
+}
+
+void Console::error(const std::string& text) { write(Stream::kErr, "dtrun: " + palette_.error(text) + "\n"); }
 
 void Console::set_bar(const std::string& bar) {
   if (!err_.terminal || bar == bar_) return;

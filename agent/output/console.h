@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "agent/core/colour.h"
 #include "agent/system/loop.h"
 
 namespace dtrun::agent {
@@ -16,13 +17,15 @@ class Console {
   enum class Stream { kOut, kErr };
 
   // `congestion(true)` when the queue grows over its limit, `congestion(false)` when it has drained.
-  Console(Loop& loop, std::function<void(bool)> congestion);
+  Console(Loop& loop, ColourMode colour, std::function<void(bool)> congestion);
   ~Console();
 
   // `lines` is one or more whole lines with their newlines.
   void write(Stream stream, std::string_view lines);
   // "dtrun: text" on standard error.
   void notice(const std::string& text);
+  void error(const std::string& text);
+  const Palette& palette() const { return palette_; }  // of standard error
 
   // A line that stays below everything else; empty: none. Only on a terminal.
   void set_bar(const std::string& bar);
@@ -61,6 +64,7 @@ class Console {
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;
+  const Palette palette_;
   const bool dumb_;  // the terminal knows no escape sequences
   std::string bar_, unfinished_;
   const void* unfinished_owner_ = nullptr;

@@ -10,6 +10,8 @@ ProgressPoint to_point(const control::Progress& progress) {
   point.phase = static_cast<ProgressPoint::Phase>(progress.phase());
   point.step = progress.step();
   point.total_steps = progress.total_steps();
+  point.epoch = progress.epoch();
+  point.learning_rate = progress.learning_rate();
   if (progress.has_loss()) point.loss = progress.loss();
   point.samples_per_second = progress.samples_per_second();
   point.accuracy = progress.accuracy();
@@ -19,12 +21,14 @@ ProgressPoint to_point(const control::Progress& progress) {
 }  // namespace
 
 void ProgressView::update(const control::Progress& progress) {
-  if (progress.total_steps() <= 0) return;
+  if (progress.total_steps() <= 0 || mode_ == ProgressMode::kNone) return;
   const auto now = Loop::Clock::now();
   ProgressPoint point = to_point(progress);
   point.seconds_left = pace_.seconds_left(point.step, point.total_steps,
                                           std::chrono::duration<double>(now.time_since_epoch()).count());
-  if (console_.has_terminal()) {
+  if (mode_ == ProgressMode::kJson) {
+    print_json(point);
+  } else if (console_.has_terminal() && mode_ != ProgressMode::kPlain) {
     draw_bar(point, now);
   } else {
     print_line(point, now);
@@ -44,9 +48,25 @@ void ProgressView::print_line(const ProgressPoint& point, Loop::Clock::time_poin
   console_.notice(progress_line(point));
 }
 
+// As often as the trainer reports something new.
+void ProgressView::print_json(const ProgressPoint& point) {
+  const std::chrono::duration<double> time = std::chrono::system_clock::now().time_since_epoch();
+  ProgressPoint facts = point;
+  facts.seconds_left.reset();
+  std::string news = progress_json(facts, place_, 0);
+  if (news == shown_json_) return;
+  shown_json_ = std::move(news);
+  console_.write(Console::Stream::kOut, progress_json(point, place_, time.count()) + "\n");
+}
+
 void ProgressView::clear() {
   console_.set_bar("");
   pace_ = Pace();
+}
+
+void ProgressView::begin(const ProgressPlace& place) {
+  clear();
+  place_ = place;
 }
 
 }  // namespace dtrun::agent

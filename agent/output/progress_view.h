@@ -1,8 +1,10 @@
-// Shows the progress that rank 0 reports: a bar on a terminal, else a plain line now and then.
+// Shows the progress that rank 0 reports, as --progress says.
 #pragma once
 
+#include "agent/core/job_spec.h"
 #include "agent/core/progress_text.h"
 #include "agent/output/console.h"
+#include "agent/output/progress_json.h"
 #include "agent/system/loop.h"
 #include "proto/control.pb.h"
 
@@ -10,20 +12,26 @@ namespace dtrun::agent {
 
 class ProgressView {
  public:
-  explicit ProgressView(Console& console) : console_(console) {}
+  ProgressView(Console& console, ProgressMode mode) : console_(console), mode_(mode) {}
 
   void update(const control::Progress& progress);
   // No worker runs any more.
   void clear();
+  // Those that start now report of this place.
+  void begin(const ProgressPlace& place);
 
  private:
   void draw_bar(const ProgressPoint& point, Loop::Clock::time_point now);
   void print_line(const ProgressPoint& point, Loop::Clock::time_point now);
+  void print_json(const ProgressPoint& point);
 
   Console& console_;
+  const ProgressMode mode_;
+  ProgressPlace place_;
   Pace pace_;
   Loop::Clock::time_point shown_{};
   std::int64_t shown_step_ = -1;
+  std::string shown_json_;
 };
 
 }  // namespace dtrun::agent

@@ -7,7 +7,7 @@
 namespace dtrun::cmd {
 namespace {
 
-constexpr OptionEntry kOptionsOfCompletion[] = {kHelpOption};
+constexpr OptionEntry kOptionsOfCompletion[] = {kColorOption, kHelpOption};
 
 int run_completion(const Invocation& invocation) {
   return print_completion(invocation.argument, "dtrun completion " + invocation.argument);

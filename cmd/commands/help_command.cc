@@ -17,6 +17,7 @@ constexpr OptionEntry kOptionsOfHelp[] = {
      .help = "text, for a terminal; man: the source of a man page, the whole manual if no command is named; "
              "markdown: the same for docs [text]",
      .group = kTextGroup},
+    kColorOption,
     kHelpOption};
 
 Result<Page> page_of(const std::string& topic, Detail of_launcher) {

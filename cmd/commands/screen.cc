@@ -10,14 +10,36 @@ namespace {
 
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }  // UTF-8
 
+// The length of a colour ("ESC [ … m"), which takes no column, that begins at `at`; 0: none does.
+std::size_t colour_at(const std::string& line, std::size_t at) {
+  if (line.compare(at, 2, "\033[") != 0) return 0;
+  const std::size_t end = line.find('m', at);
+  return end == line.npos ? 0 : end + 1 - at;
+}
+
+int columns_of(const std::string& line) {
+  int columns = 0;
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t colour = colour_at(line, at);
+    if (colour == 0 && begins_character(line[at])) ++columns;
+    at += std::max<std::size_t>(1, colour);
+  }
+  return columns;
+}
+
 // The last column stays free: after it some terminals erase the character itself instead of what follows.
 std::string cut(const std::string& line, int columns) {
   const int width = std::max(1, columns - 1);
-  if (std::count_if(line.begin(), line.end(), begins_character) <= width) return line;
+  if (columns_of(line) <= width) return line;
   std::size_t end = 0;
-  for (int room = width; end < line.size(); ++end)
-    if (begins_character(line[end]) && room-- == 1) break;
-  return line.substr(0, end) + "…";
+  bool coloured = false;
+  for (int room = width; end < line.size();) {
+    const std::size_t colour = colour_at(line, end);
+    coloured = coloured || colour > 0;
+    if (colour == 0 && begins_character(line[end]) && room-- == 1) break;
+    end += std::max<std::size_t>(1, colour);
+  }
+  return line.substr(0, end) + "…" + (coloured ? "\033[0m" : "");
 }
 
 std::vector<std::string> fitted(const std::string& text, ScreenSize size) {

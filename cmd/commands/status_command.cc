@@ -69,7 +69,8 @@ void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
     return;
   }
   for (const rendezvous::v1::RunStatus& run : reply.value().runs()) {
-    answer->text += (answer->text.empty() ? "" : "\n") + status_text(run, text_of(endpoint));
+    answer->text +=
+        (answer->text.empty() ? "" : "\n") + status_text(run, text_of(endpoint), palette_of_answers());
     answer->runs.push_back(status_json(run, text_of(endpoint)));
   }
 }
@@ -113,7 +114,8 @@ int keep_showing(const Question& question) {
   for (;; std::this_thread::sleep_for(1s)) {
     const Answer answer = ask_all(question);
     if (answer.failure.exit_code() == kExitUsage) return show_once(question);
-    const std::string text = !answer.failure.ok()  ? "dtrun: " + answer.failure.message() + "\n"
+    const std::string text = !answer.failure.ok()
+                                 ? "dtrun: " + palette_of_answers().error(answer.failure.message()) + "\n"
                              : answer.text.empty() ? nothing(question)
                                                    : answer.text;
     std::fputs(screen.show(text, terminal_size()).c_str(), stdout);
@@ -128,6 +130,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run [all]"},
     {.name = "json", .help = "A JSON array with an object for each run"},
     {.name = "watch", .help = "Ask again every second, until interrupted"},
+    kColorOption,
     kHelpOption};
 
 std::string value_of(const std::optional<Given>& given) { return given ? given->value : ""; }

@@ -38,12 +38,16 @@ std::string age(double seconds) {
   return std::to_string(total / 3600) + " h " + std::to_string(total / 60 % 60) + " min";
 }
 
-std::string heading(const RunStatus& run, const std::string& endpoint) {
-  std::string text = "run " + run.run_id() + " at " + endpoint + ": " + name(kPhases, run.phase());
-  if (run.phase() == RunStatus::OVER) text += ", exit code " + std::to_string(run.exit_code());
+std::string heading(const RunStatus& run, const std::string& endpoint, const Palette& palette) {
+  std::string text = "run " + run.run_id() + " at " + endpoint + ": ";
+  if (run.phase() == RunStatus::OVER) {
+    const std::string end = "over, exit code " + std::to_string(run.exit_code());
+    return text + (run.exit_code() == 0 ? end : palette.error(end)) + "\n";
+  }
+  text += name(kPhases, run.phase());
   if (run.phase() == RunStatus::GATHERING && run.restart_in_s() > 0)
     text += ", restart in " + number(run.restart_in_s(), "%.1f s");
-  if (run.phase() != RunStatus::OVER && run.generation() > 0)
+  if (run.generation() > 0)
     text += ", generation " + std::to_string(run.generation()) + " for " + age(run.generation_age_s());
   return text + "\n";
 }
@@ -139,8 +143,8 @@ Json json_of(const MemberStatus& member) {
 
 }  // namespace
 
-std::string status_text(const RunStatus& run, const std::string& endpoint) {
-  std::string text = heading(run, endpoint);
+std::string status_text(const RunStatus& run, const std::string& endpoint, const Palette& palette) {
+  std::string text = heading(run, endpoint, palette);
   if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
   text += counts(run);
   if (run.has_progress()) text += progress_line(run.progress());

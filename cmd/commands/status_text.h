@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "agent/core/colour.h"
 #include "proto/rendezvous.pb.h"
 
 namespace dtrun::cmd {
 
 // A few lines, the last one ended.
-std::string status_text(const rendezvous::v1::RunStatus& run, const std::string& endpoint);
+std::string status_text(const rendezvous::v1::RunStatus& run, const std::string& endpoint,
+                        const Palette& palette = Palette());
 
 nlohmann::ordered_json status_json(const rendezvous::v1::RunStatus& run, const std::string& endpoint);
 

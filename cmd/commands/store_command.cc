@@ -43,6 +43,7 @@ static_assert(kDefaultPort == 29400);  // named in the help of --port
 constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on; :: for IPv6 as well [0.0.0.0]"},
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
+    kColorOption,
     kHelpOption};
 
 Result<int> parse_port_or_any(const Given& given) {

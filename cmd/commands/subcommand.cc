@@ -62,6 +62,11 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   Result<Parsed> parsed = parse(command, arguments, environment);
   if (!parsed.ok()) return fail(parsed.status());
   const OwnArguments& own = parsed.value().own;
+  if (const auto colour = own.values.find(kColorOption.name); colour != own.values.end()) {
+    const Result<ColourMode> mode = parse_colour(colour->second);
+    if (!mode.ok()) return fail(mode.status());
+    set_colour(mode.value());
+  }
   if (own.values.contains(kHelpOption.name)) {
     const Detail detail = own.short_help ? Detail::kShort : Detail::kLong;
     return answer(as_text(command_page(command, detail), terminal_columns()));

@@ -28,6 +28,14 @@ inline constexpr OptionEntry kHelpOption{.name = "help",
                                          .in_torchrun = true,
                                          .asks_for_text = true};
 
+inline constexpr OptionEntry kColorOption{
+    .name = "color",
+    .placeholder = "auto|always|never",
+    .help =
+        "Colour in what dtrun says itself; auto: on a terminal, unless NO_COLOR is set or TERM is dumb, and "
+        "anywhere if CLICOLOR_FORCE is set [auto]",
+    .group = kTextGroup};
+
 // The name of an option in `Table`, an array of OptionEntry. Any other name does not compile.
 template <const auto& Table>
 class NameIn {

@@ -228,6 +228,15 @@ inline constexpr OptionEntry kOptions[] = {
              "[no limit]",
      .group = group::kOutput},
 
+    {.name = "progress",
+     .placeholder = "auto|bar|plain|json|none",
+     .help =
+         "Built-in trainer: how its progress is shown. bar: a bar on a terminal, plain elsewhere, to "
+         "standard "
+         "error; plain: a line every 5 seconds, to standard error; json: an object a line (step, loss and so "
+         "on, see docs/status.md), to standard output; none: not at all [auto, which is bar]",
+     .group = group::kOutput},
+
     {.name = "monitor_interval",
      .placeholder = "SECONDS",
      .help = "dtrun waits on events, it does not poll workers",
@@ -256,6 +265,7 @@ inline constexpr OptionEntry kOptions[] = {
      .group = kTextGroup,
      .in_torchrun = true,
      .asks_for_text = true},
+    kColorOption,
     kHelpOption,
     {.name = "version", .help = "Print the version and exit", .group = kTextGroup, .asks_for_text = true},
 };

@@ -63,6 +63,17 @@ int signal_number(const std::string& name) {
   return 0;
 }
 
+// The place of a word in a list; `allowed` is that list as text.
+template <std::size_t N>
+Result<int> parse_word(const Given& given, const char* const (&words)[N]) {
+  std::string allowed;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (given.value == words[i]) return static_cast<int>(i);
+    allowed += (i == 0 ? "" : i + 1 == N ? " or " : ", ") + std::string(words[i]);
+  }
+  return usage(quoted(given) + ": expected " + allowed);
+}
+
 }  // namespace
 
 Status usage(const std::string& message) { return Status(kExitUsage, message); }
@@ -207,6 +218,32 @@ Result<std::vector<int>> parse_signals(const Given& given) {
     numbers.push_back(number);
   }
   return numbers;
+}
+
+Result<ColourMode> parse_colour(const Given& given) {
+  const Result<int> mode = parse_word(given, kColourModes);
+  if (!mode.ok()) return mode.status();
+  return static_cast<ColourMode>(mode.value());
+}
+
+Result<ProgressMode> parse_progress(const Given& given) {
+  const Result<int> mode = parse_word(given, kProgressModes);
+  if (!mode.ok()) return mode.status();
+  return static_cast<ProgressMode>(mode.value());
+}
+
+ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, const Environment& environment) {
+  Given found;
+  for (const char* variable : {"PET_COLOR", "DTRUN_COLOR"}) {
+    const char* value = environment(variable);
+    if (value != nullptr && *value != '\0') found.value = value;
+  }
+  for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    if (arguments[i].starts_with("--color=")) found.value = arguments[i].substr(8);
+    if (arguments[i] == "--color" && i + 1 < arguments.size()) found.value = arguments[i + 1];
+  }
+  const Result<ColourMode> mode = parse_colour(found);
+  return mode.ok() ? mode.value() : ColourMode::kAuto;
 }
 
 std::vector<std::string> split_words(const std::string& text) {

@@ -57,6 +57,13 @@ Result<std::vector<std::pair<int, int>>> parse_exit_codes(const Given& given);
 // "SIGUSR1,TERM"
 Result<std::vector<int>> parse_signals(const Given& given);
 
+Result<ColourMode> parse_colour(const Given& given);
+Result<ProgressMode> parse_progress(const Given& given);
+
+// What a command line, or else the environment, says of --color before it is known to be right: for the
+// message that says it is not.
+ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, const Environment& environment);
+
 // Between commas; ",," is a comma.
 std::vector<std::string> split_words(const std::string& text);
 

@@ -119,11 +119,21 @@ Status read_files(Draft& draft) {
   return {};
 }
 
+Status read_colour(Draft& draft) { return draft.read("color", &draft.spec.output.colour, parse_colour); }
+
+Status read_progress(Draft& draft) {
+  const auto progress = draft.options.given("progress");
+  if (!draft.config && progress && progress->value == "json") {
+    draft.notice(quoted(*progress) + " has no effect: only the built-in trainer reports its progress");
+  }
+  return draft.read("progress", &draft.spec.output.progress, parse_progress);
+}
+
 }  // namespace
 
 Status read_output_options(Draft& draft) {
-  return run_parts(draft,
-                   {read_log_dir, read_streams, read_rank_filter, read_words, read_prefix, read_files});
+  return run_parts(draft, {read_log_dir, read_streams, read_rank_filter, read_words, read_prefix, read_files,
+                           read_colour, read_progress});
 }
 
 }  // namespace dtrun::cmd

@@ -49,6 +49,8 @@ Json output_json(const JobSpec& spec) {
           {"log_max_size", output.max_file_size == 0 ? Json(nullptr) : Json(output.max_file_size)},
           {"duplicate_stdout_filters", output.stdout_filters},
           {"duplicate_stderr_filters", output.stderr_filters},
+          {"color", kColourModes[static_cast<int>(output.colour)]},
+          {"progress", kProgressModes[static_cast<int>(output.progress)]},
           {"workers", std::move(workers)}};
 }
 

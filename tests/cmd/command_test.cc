@@ -318,6 +318,7 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
   CHECK(refused({"status", "--rdzv_id"}) == "64 dtrun: --rdzv_id needs a value (ID)\n");
   CHECK(refused({"status", "me"}) ==
         "64 dtrun: dtrun status takes no argument \"me\" (dtrun status --help)\n");
+  CHECK(refused({"status", "--color", "red"}) == "64 dtrun: --color=red: expected auto, always or never\n");
   CHECK(refused({"store", "--bind=", "--port=0"}) ==
         "64 dtrun: --bind=: expected an address, e.g. 0.0.0.0 or ::\n");
   CHECK(refused({"store", "--port", "65536"}) ==
@@ -350,6 +351,44 @@ TEST_CASE("options come from PET_* and DTRUN_* as from the command line") {
   CHECK(sorted(job.out) == "<0> 0\n<1> 1\n");
 }
 
+TEST_CASE("what dtrun says is coloured where that is asked for, and nowhere else by itself") {
+  const auto said = [](Words words, const Words& variables) {
+    words.insert(words.begin(), kDtrun);
+    Process job(words, variables);
+    CHECK(job.wait() == 64);
+    return job.err();
+  };
+  const std::string plain =
+      "dtrun: unknown option --nodes_, did you mean --nnodes? (dtrun --help lists all)\n";
+  const std::string coloured =
+      "dtrun: \x1b[1;31munknown option --nodes_, \x1b[0m\x1b[36mdid you mean --nnodes?\x1b[0m\x1b[1;31m "
+      "\x1b[0m\x1b[36m(dtrun --help lists all)\x1b[0m\n";
+  CHECK(said({"--nodes_", "2"}, {}) == plain);
+  CHECK(said({"--nodes_", "2"}, {"CLICOLOR_FORCE=1"}) == coloured);
+  CHECK(said({"--nodes_", "2"}, {"CLICOLOR_FORCE=1", "NO_COLOR=1"}) == plain);
+  CHECK(said({"--color", "always", "--nodes_", "2"}, {"NO_COLOR=1"}) == coloured);
+  CHECK(said({"--color=never", "--nodes_", "2"}, {"CLICOLOR_FORCE=1"}) == plain);
+  CHECK(said({"--nodes_", "2"}, {"DTRUN_COLOR=always"}) == coloured);
+  CHECK(said({"--color", "red", "x"}, {}) == "dtrun: --color=red: expected auto, always or never\n");
+}
+
+TEST_CASE("a failure report on a pipe has colour only if it is asked for, its files never") {
+  const std::string heading = "dtrun: \x1b[1;31mthe job failed: rank 0 on ";
+  Folder logs;
+  const Done plain = run({}, "exit 3");
+  CHECK(plain.err.find("dtrun: the job failed: rank 0 on ") != std::string::npos);
+  CHECK(plain.err.find('\x1b') == std::string::npos);
+  const Done coloured = run({"--color", "always", "--log_dir", logs.path()}, "exit 3");
+  CHECK(coloured.err.find(heading) != std::string::npos);
+  CHECK(run({"--color", "never"}, "exit 3", {"CLICOLOR_FORCE=1"}).err.find('\x1b') == std::string::npos);
+  for (const char* name : {"events.jsonl", "report.json"}) {
+    const std::string text = slurp(logs.path() / "t" / name);
+    CHECK(text.find("failed") != std::string::npos);
+    CHECK(text.find('\x1b') == std::string::npos);
+    CHECK(text.find("u001b") == std::string::npos);
+  }
+}
+
 TEST_CASE("another program's end is told only after restarts, with the time and their number") {
   CHECK(run({"--max_restarts", "2"}, "exit 0").err == "");
   Folder folder;
@@ -359,4 +398,10 @@ TEST_CASE("another program's end is told only after restarts, with the time and 
   CHECK(job.code == 0);
   CHECK_MESSAGE(std::regex_search(job.err, std::regex("\ndtrun: done: [0-9.]+ s in all, 1 restart\n$")),
                 job.err);
+}
+
+TEST_CASE("a form of progress that a program cannot have is said to have no effect") {
+  CHECK(run({"--progress", "json"}, "exit 0").err ==
+        "dtrun: --progress=json has no effect: only the built-in trainer reports its progress\n");
+  CHECK(run({"--progress", "none"}, "exit 0").err == "");
 }

@@ -113,3 +113,40 @@ TEST_CASE("whole lines go above the unfinished line of another worker") {
   terminal.type("ada\n");
   CHECK_MESSAGE(terminal.shows("[default:0] your name? hello 0\r\n"), terminal.seen());
 }
+
+namespace {
+
+// All that `arguments` say on a terminal with one more variable.
+std::string said(const Words& arguments, const std::string& last, const char* name = "DTRUN_NOTHING",
+                 const char* value = "1") {
+  const char* before = getenv(name);
+  const std::string kept = before != nullptr ? before : "";
+  setenv(name, value, 1);
+  Terminal terminal(arguments);
+  before != nullptr ? setenv(name, kept.c_str(), 1) : unsetenv(name);
+  CHECK_MESSAGE(terminal.shows(last), terminal.seen());
+  return terminal.seen();
+}
+
+}  // namespace
+
+TEST_CASE("a terminal has errors in red and hints in cyan, unless it or its user wants no colour") {
+  const Words wrong{"--nodes_", "2"};
+  const std::string end = "lists all)",
+                    plain = "dtrun: unknown option --nodes_, did you mean --nnodes? (dtrun";
+  CHECK(has(said(wrong, end, "TERM", "xterm"),
+            "dtrun: \x1b[1;31munknown option --nodes_, \x1b[0m\x1b[36mdid you mean --nnodes?\x1b[0m"));
+  CHECK(has(said(wrong, end, "TERM", "dumb"), plain));
+  CHECK(has(said(wrong, end, "NO_COLOR", "1"), plain));
+  CHECK(has(said({"--color", "never", "--nodes_", "2"}, end), plain));
+}
+
+TEST_CASE("on a terminal the report's heading is red as --color says, and a blank line is around it anyway") {
+  const Words failing{"--", "/bin/sh", "-c", "exit 3"};
+  const std::string end = "pid ";
+  CHECK(has(said(failing, end, "TERM", "xterm"), "\r\ndtrun: \x1b[1;31mthe job failed: rank 0 on "));
+  CHECK(has(said(failing, end, "NO_COLOR", "1"), "\r\ndtrun: the job failed: rank 0 on "));
+  Words never = failing;
+  never.insert(never.begin(), {"--color", "never"});
+  CHECK(has(said(never, end), "\r\ndtrun: the job failed: rank 0 on "));
+}

@@ -103,3 +103,17 @@ TEST_CASE("a node that comes after a crash hears from the coordinator how far th
   s.happens(after_one_restart());
   CHECK(printed(s, "at least 20 steps done again"));
 }
+
+TEST_CASE("the reason of a node's end is told as an error, a success is not") {
+  Scenario s(builtin(2));
+  s.happens(event::Connected{});
+  const auto actions = decide(s.state, event::Rejected{78, false, "another config"}, 0);
+  CHECK(std::get<action::Print>(actions.front()).error);
+  Scenario done(builtin(1));
+  done.joins(1, 0, 1);
+  done.exits(0, 0);
+  done.happens(event::Disconnected{"connection refused", false});
+  done.now = 1000;
+  for (const Action& action : decide(done.state, event::Tick{}, done.now))
+    if (const auto* print = std::get_if<action::Print>(&action)) CHECK_FALSE(print->error);
+}

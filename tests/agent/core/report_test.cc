@@ -139,10 +139,12 @@ TEST_CASE("what the kernel or a hang did to a worker is part of how it ended") {
       "the job failed: rank 0 on a failed first: signal 9 (SIGKILL): it hung\n"));
 }
 
-TEST_CASE("on a terminal the heading stands out") {
+TEST_CASE("a terminal has a blank line below the report, colour makes its heading stand out") {
   JobEnd end;
   end.reason = "only 1 of 2 nodes joined within 10 s";
-  CHECK(failure_report(end, 0, "", {true}) == "\x1b[1;31monly 1 of 2 nodes joined within 10 s\x1b[0m\n");
+  CHECK(failure_report(end, 0, "", {true, dtrun::Palette(true)}) ==
+        "\x1b[1;31monly 1 of 2 nodes joined within 10 s\x1b[0m\n");
+  CHECK(failure_report(end, 0, "", {true, dtrun::Palette()}) == "only 1 of 2 nodes joined within 10 s\n");
 }
 
 TEST_CASE("a job that ended without a failed worker says the coordinator's reason") {

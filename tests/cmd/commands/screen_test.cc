@@ -20,6 +20,15 @@ TEST_CASE("a line that does not fit is cut, counted in characters") {
   CHECK(screen.show("äääääää\n", {24, 7}).find("äääää…\033[K") != std::string::npos);
 }
 
+TEST_CASE("a colour takes no column, and ends with the line that is cut in it") {
+  Screen screen;
+  CHECK(screen.show("\033[31mred\033[0m word\n", {24, 9}) == "\033[31mred\033[0m word\033[K\n\033[J");
+  CHECK(screen.show("a \033[31mlong red\033[0m word\n", {24, 9}).find("a \033[31mlong \033[0m") ==
+        std::string::npos);
+  CHECK(screen.show("a \033[31mlong red\033[0m word\n", {24, 9}).find("a \033[31mlong …\033[0m\033[K\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("a text with more lines than the terminal says how many are missing") {
   Screen screen;
   CHECK(screen.show("1\n2\n3\n", {4, 80}) == "1\033[K\n2\033[K\n3\033[K\n\033[J");

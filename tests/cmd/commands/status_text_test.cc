@@ -99,6 +99,17 @@ TEST_CASE("a run that waits says for how long, one that is over how it ended") {
   CHECK(line_with(status_text(run, "e"), "world size").find("nodes wanted 4,") != std::string::npos);
 }
 
+TEST_CASE("colour marks a failed end, and nothing that went well") {
+  RunStatus run = running();
+  const Palette palette(true);
+  CHECK(status_text(run, "e", palette) == status_text(run, "e"));
+  run.set_phase(RunStatus::OVER);
+  CHECK(status_text(run, "e", palette) == status_text(run, "e"));
+  run.set_exit_code(137);
+  CHECK(line_with(status_text(run, "e", palette), "run job7") ==
+        "run job7 at e: \x1b[1;31mover, exit code 137\x1b[0m");
+}
+
 TEST_CASE("members without a seat, or out of touch, have nothing made up for them") {
   RunStatus run = running();
   run.mutable_members(0)->set_state(MemberStatus::AWAY);

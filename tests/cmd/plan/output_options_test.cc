@@ -125,6 +125,19 @@ TEST_CASE("the prefix may name fields; a wrong one is refused, torchrun's templa
         "{host} {{x}}");
 }
 
+TEST_CASE("colour and progress are one of their words") {
+  CHECK(good({}).spec.output.colour == ColourMode::kAuto);
+  CHECK(good({{"color", "always"}}).spec.output.colour == ColourMode::kAlways);
+  CHECK(good({{"color", "never"}}).spec.output.colour == ColourMode::kNever);
+  CHECK(bad({{"color", ""}}) == "--color=: expected auto, always or never");
+  CHECK(good({}).spec.output.progress == ProgressMode::kAuto);
+  CHECK(good({{"progress", "bar"}}).spec.output.progress == ProgressMode::kBar);
+  CHECK(good({{"progress", "plain"}}).spec.output.progress == ProgressMode::kPlain);
+  CHECK(good({{"progress", "json"}}).spec.output.progress == ProgressMode::kJson);
+  CHECK(good({{"progress", "none"}}).spec.output.progress == ProgressMode::kNone);
+  CHECK(bad({{"progress", "Bar"}}) == "--progress=Bar: expected auto, bar, plain, json or none");
+}
+
 TEST_CASE("a size has a unit or none") {
   const auto size = [](const char* text) {
     return good({{"log_dir", "/l"}, {"log_max_size", text}}).spec.output.max_file_size;

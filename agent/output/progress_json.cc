@@ -1,0 +1,45 @@
+#include "agent/output/progress_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dtrun::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* name_of(ProgressPoint::Phase phase) {
+  switch (phase) {
+    case ProgressPoint::Phase::kLoading:
+      return "loading";
+    case ProgressPoint::Phase::kEvaluating:
+      return "evaluating";
+    case ProgressPoint::Phase::kSaving:
+      return "saving";
+    case ProgressPoint::Phase::kTraining:
+      break;
+  }
+  return "training";
+}
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+std::string progress_json(const ProgressPoint& point, const ProgressPlace& place, double time) {
+  const Json json = {{"event", "progress"},
+                     {"phase", name_of(point.phase)},
+                     {"step", point.step},
+                     {"total_steps", point.total_steps},
+                     {"epoch", point.epoch},
+                     {"loss", or_null(point.loss)},
+                     {"learning_rate", point.learning_rate},
+                     {"samples_per_second", point.samples_per_second},
+                     {"accuracy", point.accuracy >= 0 ? Json(point.accuracy) : Json(nullptr)},
+                     {"seconds_left", or_null(point.seconds_left)},
+                     {"world_size", place.world_size},
+                     {"generation", place.generation},
+                     {"time", time}};
+  return json.dump();
+}
+
+}  // namespace dtrun::agent
