@@ -39,8 +39,9 @@ class Link {
   const std::string& host() const { return host_; }
   int port() const { return port_; }
   bool hosting() const { return server_ != nullptr; }
-  // Members connected to the coordinator hosted here, this agent included.
-  int members() const { return server_ ? server_->members() : 0; }
+  // Members connected to the coordinator hosted here, this agent included, and those who wait to be told how
+  // the run ended.
+  int members() const { return server_ ? server_->members() + server_->waiters() : 0; }
 
  private:
   using Job = std::function<void()>;

@@ -1,17 +1,16 @@
 #include "cmd/commands/status_command.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <set>
 #include <thread>
 
 #include "agent/job_registry.h"
 #include "cmd/commands/answer.h"
-#include "cmd/commands/screen.h"
 #include "cmd/commands/status_text.h"
+#include "cmd/commands/status_view.h"
+#include "cmd/commands/watch_run.h"
 #include "cmd/options/values.h"
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
@@ -29,6 +28,7 @@ struct Question {
   std::string run_id;    // empty: all
   bool json = false;
   bool watch = false;
+  bool exit_status = false;
 };
 
 std::string text_of(const Endpoint& endpoint) {
@@ -59,7 +59,7 @@ Result<std::vector<Endpoint>> endpoints_of(const Question& question) {
 struct Answer {
   std::string text;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
-  Status failure;  // of the last endpoint that did not answer
+  Status failure;  // of the last endpoint that did not answer, or that the run which was named is unknown
 };
 
 void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
@@ -77,8 +77,8 @@ void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
 
 std::string nothing(const Question& question) {
   const std::string run = question.run_id.empty() ? "no run" : "no run " + question.run_id;
-  if (!question.endpoint.empty()) return run + " at " + question.endpoint + "\n";
-  return run + " of this user on this host; elsewhere: --rdzv_endpoint HOST[:PORT]\n";
+  if (!question.endpoint.empty()) return run + " at " + question.endpoint;
+  return run + " of this user on this host; elsewhere: --rdzv_endpoint HOST[:PORT]";
 }
 
 Answer ask_all(const Question& question) {
@@ -89,47 +89,57 @@ Answer ask_all(const Question& question) {
     for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question.run_id, &answer);
   // An agent of this host that is just going is no failure; an endpoint that was asked for is.
   if (question.endpoint.empty() && !answer.text.empty()) answer.failure = Status();
+  const bool found_none = answer.failure.ok() && answer.text.empty();
+  if (found_none && !question.run_id.empty()) answer.failure = Status(kExitUnavailable, nothing(question));
+  if (found_none) answer.text = palette_of_answers().message(nothing(question)) + "\n";
   return answer;
 }
 
 int show_once(const Question& question) {
   const Answer answer = ask_all(question);
   if (!answer.failure.ok()) return fail(answer.failure);
-  const std::string text = question.json         ? answer.runs.dump(2) + "\n"
-                           : answer.text.empty() ? nothing(question)
-                                                 : answer.text;
-  return cmd::answer(text);
+  return cmd::answer(question.json ? json_text(answer.runs) : answer.text);
 }
 
-ScreenSize terminal_size() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
-  return {size.ws_row, size.ws_col};
-}
-
-// On a terminal: until interrupted. What goes wrong takes the text's place, and may be right the next time.
+// All runs, until interrupted. What goes wrong may be right the next time.
 int keep_showing(const Question& question) {
-  Screen screen;
-  std::setvbuf(stdout, nullptr, _IOFBF, std::size_t{1} << 16);  // one write a text: no flicker
+  StatusView view(question.json, isatty(STDOUT_FILENO) != 0);
   for (;; std::this_thread::sleep_for(1s)) {
     const Answer answer = ask_all(question);
-    if (answer.failure.exit_code() == kExitUsage) return show_once(question);
-    const std::string text = !answer.failure.ok()
-                                 ? "dtrun: " + palette_of_answers().error(answer.failure.message()) + "\n"
-                             : answer.text.empty() ? nothing(question)
-                                                   : answer.text;
-    std::fputs(screen.show(text, terminal_size()).c_str(), stdout);
-    std::fflush(stdout);
+    if (answer.failure.exit_code() == kExitUsage) return fail(answer.failure);
+    std::string lines;
+    for (const auto& run : answer.runs) lines += json_line(run);
+    const int code = answer.failure.ok() ? view.show(answer.text, lines) : view.show(answer.failure);
+    if (code != kExitOk) return code;
   }
+}
+
+// The one place where the run that is named may be.
+Result<Endpoint> endpoint_of_run(const Question& question) {
+  Result<std::vector<Endpoint>> endpoints = endpoints_of(question);
+  if (!endpoints.ok()) return endpoints.status();
+  if (endpoints.value().empty()) return Status(kExitUnavailable, nothing(question));
+  if (endpoints.value().size() == 1) return endpoints.value().front();
+  std::string where;
+  for (const Endpoint& endpoint : endpoints.value()) where += " " + text_of(endpoint);
+  return usage("several runs " + question.run_id + " on this host; name one with --rdzv_endpoint:" + where);
+}
+
+int watch_named(const Question& question) {
+  const Result<Endpoint> endpoint = endpoint_of_run(question);
+  if (!endpoint.ok()) return fail(endpoint.status());
+  return watch_run(
+      {endpoint.value(), text_of(endpoint.value()), question.run_id, question.json, question.exit_status});
 }
 
 constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "rdzv_endpoint",
      .placeholder = "HOST[:PORT]",
      .help = "The coordinator to ask [this host's jobs]"},
-    {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run [all]"},
-    {.name = "json", .help = "A JSON array with an object for each run"},
-    {.name = "watch", .help = "Ask again every second, until interrupted"},
+    {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
+    {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
+    {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
+    {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code instead of 0"},
     kColorOption,
     kHelpOption};
 
@@ -137,16 +147,17 @@ std::string value_of(const std::optional<Given>& given) { return given ? given->
 
 int run_status(const Invocation& invocation) {
   const Values<kOptionsOfStatus> options{invocation.values};
-  const Question question{.endpoint = value_of(options.given("rdzv_endpoint")),
-                          .run_id = value_of(options.given("rdzv_id")),
-                          .json = options.flag("json"),
-                          .watch = options.flag("watch")};
-  if (question.watch && !question.json && isatty(STDOUT_FILENO) != 0) return keep_showing(question);
-  for (;;) {
-    const int code = show_once(question);
-    if (!question.watch || code == kExitUsage || code == kExitSoftware) return code;
-    std::this_thread::sleep_for(1s);
-  }
+  Question question{.endpoint = value_of(options.given("rdzv_endpoint")),
+                    .run_id = value_of(options.given("rdzv_id")),
+                    .json = options.flag("json"),
+                    .watch = options.flag("watch"),
+                    .exit_status = options.flag("exit_status")};
+  if (!invocation.argument.empty()) question.run_id = invocation.argument;
+  const bool one = question.watch && !question.run_id.empty();
+  if (question.exit_status && !one)
+    return fail(usage("--exit_status is for one run that is watched; use dtrun status --watch RUN_ID"));
+  if (one) return watch_named(question);
+  return question.watch ? keep_showing(question) : show_once(question);
 }
 
 }  // namespace
@@ -157,6 +168,7 @@ constinit const Command kStatusCommand{
     .description =
         "Asks one coordinator, or those of all jobs of this user that have an agent on this host. "
         "--rdzv_endpoint and --rdzv_id are also read from DTRUN_<NAME> and PET_<NAME>, as by the launcher.",
+    .argument = "[RUN_ID]",
     .options = kOptionsOfStatus,
     .run = run_status};
 

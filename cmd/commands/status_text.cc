@@ -172,4 +172,13 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
   return json;
 }
 
+// Names of runs and hosts are whatever bytes people chose.
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace dtrun::cmd

@@ -15,4 +15,8 @@ std::string status_text(const rendezvous::v1::RunStatus& run, const std::string&
 
 nlohmann::ordered_json status_json(const rendezvous::v1::RunStatus& run, const std::string& endpoint);
 
+// With a final newline: to be read by people too, or an object a line.
+std::string json_text(const nlohmann::ordered_json& json);
+std::string json_line(const nlohmann::ordered_json& json);
+
 }  // namespace dtrun::cmd

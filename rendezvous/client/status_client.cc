@@ -2,33 +2,90 @@
 
 #include <grpcpp/create_channel_posix.h>
 
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/endpoint.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::rendezvous {
+namespace {
 
-Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
-                                     std::chrono::milliseconds timeout) {
+constexpr std::chrono::milliseconds kDialTimeout{5000};
+
+Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusRequest& request,
+                            std::chrono::milliseconds dial_timeout, const Interrupt& interrupt,
+                            grpc::ClientContext* context) {
   set_up_grpc();
   const std::string endpoint = endpoint_text(host, port);
-  const Interrupt never;
-  const Dialled dialled = dial(host, port, timeout, never);
+  const Dialled dialled = dial(host, port, dial_timeout, interrupt);
   if (dialled.fd < 0)
     return Status(kExitUnavailable, "no coordinator at " + endpoint + " (" + dialled.error + ")");
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   const auto channel = grpc::CreateCustomInsecureChannelFromFd(endpoint, dialled.fd, arguments);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-  v1::StatusRequest request;
-  request.set_run_id(run_id);
   v1::StatusReply reply;
-  const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(&context, request, &reply);
+  const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context, request, &reply);
   if (status.ok()) return reply;
   return Status(kExitUnavailable, "what listens at " + endpoint +
                                       " gave no status, so it is no dtrun coordinator (" +
                                       status.error_message() + ")");
+}
+
+}  // namespace
+
+Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
+                                     std::chrono::milliseconds timeout) {
+  const Interrupt never;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+  v1::StatusRequest request;
+  request.set_run_id(run_id);
+  return ask(host, port, request, timeout, never, &context);
+}
+
+struct EndOfRun::Call {
+  Interrupt interrupt;
+  grpc::ClientContext context;
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable told;
+  std::optional<v1::RunStatus> run;
+  bool done = false;
+  std::thread thread;
+};
+
+EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id)
+    : call_(std::make_unique<Call>()) {
+  call_->thread = std::thread([call = call_.get(), host, port, run_id] {
+    v1::StatusRequest request;
+    request.set_run_id(run_id);
+    request.set_at_end(true);
+    const auto reply = ask(host, port, request, kDialTimeout, call->interrupt, &call->context);
+    const std::lock_guard lock(call->mutex);
+    call->done = true;
+    if (reply.ok() && reply.value().runs_size() == 1) call->run = reply.value().runs(0);
+    call->told.notify_all();
+  });
+}
+
+EndOfRun::~EndOfRun() {
+  call_->interrupt.raise();
+  call_->context.TryCancel();
+  call_->thread.join();
+}
+
+std::optional<v1::RunStatus> EndOfRun::wait_for(std::chrono::milliseconds limit) {
+  std::unique_lock lock(call_->mutex);
+  call_->told.wait_for(lock, limit, [this] { return call_->run.has_value(); });
+  return call_->run;
+}
+
+bool EndOfRun::broken() const {
+  const std::lock_guard lock(call_->mutex);
+  return call_->done && !call_->run;
 }
 
 }  // namespace dtrun::rendezvous

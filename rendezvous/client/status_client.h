@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "proto/core/status.h"
@@ -12,5 +14,23 @@ namespace dtrun::rendezvous {
 // Of one run, or of all if `run_id` is empty. A failure has EX_UNAVAILABLE and names the endpoint.
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout);
+
+// Waits in the background to be told how a run ended: the coordinator of an agent goes with its run, but not
+// before it has said so. One thread's own.
+class EndOfRun {
+ public:
+  EndOfRun(const std::string& host, int port, const std::string& run_id);
+  ~EndOfRun();  // gives up at once
+  EndOfRun(const EndOfRun&) = delete;
+
+  // The run as it was when it was over, as soon as that is known; none after `limit`.
+  std::optional<v1::RunStatus> wait_for(std::chrono::milliseconds limit);
+  // The answer will not come: no connection, or the run is not known there.
+  bool broken() const;
+
+ private:
+  struct Call;
+  std::unique_ptr<Call> call_;
+};
 
 }  // namespace dtrun::rendezvous

@@ -112,6 +112,54 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   bool finished_ = false;
 };
 
+// A Status call that is answered at the end of a run. Owns itself until gRPC says OnDone, which is when the
+// answer has been written.
+class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<EndWait> {
+ public:
+  EndWait(ConnectionId id, v1::StatusReply* reply, Coordinator& coordinator, Strand& strand,
+          std::atomic<int>& count)
+      : id_(id), reply_(reply), coordinator_(coordinator), strand_(strand), count_(count) {
+    ++count_;
+  }
+
+  void start(std::shared_ptr<EndWait> self, const std::string& run_id) {
+    self_ = std::move(self);
+    strand_.post([self = self_, run_id] {
+      if (self->finished_) return;
+      self->coordinator_.await_end(self->id_, run_id, [self](v1::StatusReply reply) {
+        *self->reply_ = std::move(reply);
+        self->finish();
+      });
+    });
+  }
+
+ private:
+  void OnCancel() override {
+    strand_.post([self = self_] {
+      self->coordinator_.forget_waiter(self->id_);
+      self->finish();
+    });
+  }
+
+  void OnDone() override {
+    --count_;
+    self_.reset();
+  }
+
+  // On the strand.
+  void finish() {
+    if (!std::exchange(finished_, true)) Finish(grpc::Status::OK);
+  }
+
+  const ConnectionId id_;
+  v1::StatusReply* const reply_;
+  Coordinator& coordinator_;
+  Strand& strand_;
+  std::atomic<int>& count_;
+  std::shared_ptr<EndWait> self_;
+  bool finished_ = false;  // the strand's
+};
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Attend(
@@ -124,6 +172,12 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Atte
 
 grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
                                                 const v1::StatusRequest* request, v1::StatusReply* reply) {
+  if (request->at_end()) {
+    auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_);
+    EndWait* reactor = wait.get();
+    reactor->start(std::move(wait), request->run_id());
+    return reactor;
+  }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   strand_.post([this, reactor, request, reply] {
     *reply = coordinator_.status(request->run_id());

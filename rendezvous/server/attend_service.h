@@ -20,10 +20,14 @@ class AttendService final : public v1::Rendezvous::CallbackService {
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override;
 
+  // Calls that wait for the end of a run, or whose answer is still on its way. Any thread.
+  int waiters() const { return waiters_.load(); }
+
  private:
   Coordinator& coordinator_;
   Strand& strand_;
   std::atomic<ConnectionId> next_id_{1};
+  std::atomic<int> waiters_{0};
 };
 
 }  // namespace dtrun::rendezvous

@@ -27,6 +27,7 @@ Millis Coordinator::tend() {
 void Coordinator::take(const Event& event) {
   for (const Action& action : runs_.step(event, steady_now())) say(action);
   members_.store(runs_.members());
+  if (!waiters_.empty()) tell_waiters();
   if (options_.notice && !std::holds_alternative<Heartbeat>(event.body)) tell_people();
   for (const std::string& run : runs_.take_forgotten())
     if (options_.forgotten) options_.forgotten(run);
@@ -61,6 +62,29 @@ void Coordinator::tell_people() {
                       ", " + state.why);
   }
   std::erase_if(told_, [this](const auto& told) { return !runs_.states().contains(told.first); });
+}
+
+const State* Coordinator::find(const std::string& run_id) const {
+  for (const auto& [run, state] : runs_.states())
+    if (state.settings && state.settings->run_id == run_id) return &state;
+  return nullptr;
+}
+
+void Coordinator::await_end(ConnectionId id, const std::string& run_id, Told told) {
+  waiters_[id] = {run_id, std::move(told)};
+  tell_waiters();
+}
+
+void Coordinator::tell_waiters() {
+  for (auto waiter = waiters_.begin(); waiter != waiters_.end();) {
+    const State* state = find(waiter->second.run_id);
+    if (state != nullptr && state->phase != Phase::kOver) {
+      ++waiter;
+      continue;
+    }
+    waiter->second.told(status(waiter->second.run_id));
+    waiter = waiters_.erase(waiter);
+  }
 }
 
 v1::StatusReply Coordinator::status(const std::string& run_id) const {

@@ -41,9 +41,22 @@ class Coordinator {
 
   v1::StatusReply status(const std::string& run_id) const;  // "": of all runs
 
+  // `told` hears the status of the run once it is over: at once if it is that already, and of no run if it is
+  // not known here (or never was over before it was forgotten). Once; not after forget_waiter(id).
+  using Told = std::function<void(v1::StatusReply)>;
+  void await_end(ConnectionId id, const std::string& run_id, Told told);
+  void forget_waiter(ConnectionId id) { waiters_.erase(id); }
+
   int members() const { return members_.load(); }  // any thread
 
  private:
+  struct Waiter {
+    std::string run_id;
+    Told told;
+  };
+
+  const State* find(const std::string& run_id) const;
+  void tell_waiters();
   void take(const Event& event);
   void say(const Action& action);
   void tell_people();
@@ -52,6 +65,7 @@ class Coordinator {
   Runs runs_;
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
+  std::map<ConnectionId, Waiter> waiters_;  // for the end of a run
   std::atomic<int> members_{0};
 };
 

@@ -53,6 +53,7 @@ class GrpcServer final : public Server {
 
   int port() const override { return port_; }
   int members() const override { return coordinator_.members(); }
+  int waiters() const override { return attend_.waiters(); }
 
  private:
   Strand strand_;

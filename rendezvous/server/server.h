@@ -30,6 +30,10 @@ class Server {
 
   // Members connected now. The hosting agent goes last: it ends when only itself is left.
   virtual int members() const = 0;
+
+  // Calls that wait to be told how a run ended, or whose answer is still being written. The hosting agent
+  // waits for these too: nobody else could tell them.
+  virtual int waiters() const = 0;
 };
 
 }  // namespace dtrun::rendezvous

@@ -316,9 +316,12 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
   CHECK(refused({"status", "--rdzv_endpoint=h:0"}) ==
         "64 dtrun: --rdzv_endpoint=h:0: expected a port from 1 to 65535\n");
   CHECK(refused({"status", "--rdzv_id"}) == "64 dtrun: --rdzv_id needs a value (ID)\n");
-  CHECK(refused({"status", "me"}) ==
-        "64 dtrun: dtrun status takes no argument \"me\" (dtrun status --help)\n");
-  CHECK(refused({"status", "--color", "red"}) == "64 dtrun: --color=red: expected auto, always or never\n");
+  CHECK(refused({"status", "me", "--json", "you"}) ==
+        "64 dtrun: dtrun status takes no argument \"you\" (dtrun status --help)\n");
+  CHECK(refused({"status", "me", "--color", "red"}) ==
+        "64 dtrun: --color=red: expected auto, always or never\n");
+  CHECK(refused({"status", "me", "--exit-status"}) ==
+        "64 dtrun: --exit_status is for one run that is watched; use dtrun status --watch RUN_ID\n");
   CHECK(refused({"store", "--bind=", "--port=0"}) ==
         "64 dtrun: --bind=: expected an address, e.g. 0.0.0.0 or ::\n");
   CHECK(refused({"store", "--port", "65536"}) ==

@@ -10,6 +10,7 @@
 #include <limits>
 #include <thread>
 
+#include "rendezvous/client/status_client.h"
 #include "tests/rendezvous/test_agent.h"
 #include "tests/support/relay.h"
 
@@ -138,6 +139,43 @@ TEST_CASE("two agents join, finish and leave") {
   b.send(leave());
   b.client().close(kPatience);
   CHECK(eventually([&] { return server->members() == 1; }));
+}
+
+TEST_CASE(
+    "who waits for a run's end is told of it when it comes, and the server knows until that is written") {
+  const auto server = start_server();
+  const auto ends = [&](const std::string& run) {
+    return std::make_unique<EndOfRun>("127.0.0.1", server->port(), run);
+  };
+  TestAgent agent("a", "127.0.0.1", server->port());
+  agent.join(RunSettings{});
+  REQUIRE(agent.hear(From::kAssignment));
+  const auto waiting = ends("test"), unknown = ends("other");
+  auto given_up = ends("test");
+  REQUIRE(eventually([&] { return server->waiters() == 2 && unknown->broken(); }));
+  CHECK_FALSE(waiting->wait_for(milliseconds(50)));
+  CHECK_FALSE(waiting->broken());
+  given_up.reset();
+  CHECK(eventually([&] { return server->waiters() == 1; }));
+  agent.send(finished());
+  const auto end = waiting->wait_for(kPatience);
+  REQUIRE(end);
+  CHECK(end->phase() == v1::RunStatus::OVER);
+  CHECK(end->run_id() == "test");
+  CHECK(eventually([&] { return server->waiters() == 0; }));
+  CHECK(ends("test")->wait_for(kPatience));  // over already
+}
+
+TEST_CASE("a server that goes without a word breaks the wait for a run's end") {
+  auto server = start_server();
+  TestAgent agent("a", "127.0.0.1", server->port());
+  agent.join(RunSettings{});
+  REQUIRE(agent.hear(From::kAssignment));
+  EndOfRun end("127.0.0.1", server->port(), "test");
+  REQUIRE(eventually([&] { return server->waiters() == 1; }));
+  server.reset();
+  CHECK(eventually([&] { return end.broken(); }));
+  CHECK_FALSE(end.wait_for(milliseconds(0)));
 }
 
 TEST_CASE("fifty agents get fifty different ranks") {

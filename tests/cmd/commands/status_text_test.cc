@@ -110,6 +110,14 @@ TEST_CASE("colour marks a failed end, and nothing that went well") {
         "run job7 at e: \x1b[1;31mover, exit code 137\x1b[0m");
 }
 
+TEST_CASE("as a line JSON has no newline but its last, whatever bytes a name has") {
+  RunStatus run = running();
+  run.mutable_members(0)->set_host("\xff\n");
+  const std::string line = json_line(status_json(run, "e"));
+  CHECK(line.find('\n') == line.size() - 1);
+  CHECK(nlohmann::json::parse(line)["nodes"][0]["host"] == "\xef\xbf\xbd\n");
+}
+
 TEST_CASE("members without a seat, or out of touch, have nothing made up for them") {
   RunStatus run = running();
   run.mutable_members(0)->set_state(MemberStatus::AWAY);

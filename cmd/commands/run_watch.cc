@@ -1,0 +1,49 @@
+#include "cmd/commands/run_watch.h"
+
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// A store that is started again is back by then, and knows its runs. An agent's coordinator does not come
+// back.
+constexpr std::chrono::seconds kPatience{10};
+
+}  // namespace
+
+std::optional<Status> RunWatch::see(const Look& look, Time now) {
+  switch (look.found) {
+    case Look::Found::kOver:
+      return Status(exit_status_ ? look.exit_code : kExitOk, "");
+    case Look::Found::kRun:
+      seen_ = true;
+      missed_since_.reset();
+      return std::nullopt;
+    case Look::Found::kNoSuchRun:
+    case Look::Found::kNoAnswer:
+      break;
+  }
+  if (!seen_) return unknown(look);
+  if (!missed_since_) missed_since_ = now;
+  if (now - *missed_since_ < kPatience) return std::nullopt;
+  return lost(look);
+}
+
+Status RunWatch::unknown(const Look& look) const {
+  if (look.found == Look::Found::kNoAnswer) return Status(kExitUnavailable, look.why);
+  return Status(kExitUnavailable, "no run " + run_id_ + " at " + where_ +
+                                      ": it has not begun, or is over and forgotten (dtrun status "
+                                      "--rdzv_endpoint " +
+                                      where_ + " shows all that it knows)");
+}
+
+Status RunWatch::lost(const Look& look) const {
+  const std::string gone = look.found == Look::Found::kNoAnswer
+                               ? "the coordinator of run " + run_id_ + " at " + where_ + " is gone"
+                               : "run " + run_id_ + " is no longer known at " + where_;
+  return Status(kExitUnavailable, gone +
+                                      ", and did not say how the run ended (see what its agents said, or "
+                                      "report.json in their --log_dir)");
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,43 @@
+// When watching one run has come to its end, and with which exit code. Pure: is told what each look at the
+// coordinator brought.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "proto/core/status.h"
+
+namespace dtrun::cmd {
+
+// What one look brought.
+struct Look {
+  enum class Found { kRun, kOver, kNoSuchRun, kNoAnswer };
+  Found found = Found::kNoAnswer;
+  int exit_code = 0;  // kOver: the run's
+  std::string why;    // kNoAnswer
+};
+
+class RunWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `where`: the endpoint. `exit_status`: end with the run's exit code, else with 0.
+  RunWatch(std::string run_id, std::string where, bool exit_status)
+      : run_id_(std::move(run_id)), where_(std::move(where)), exit_status_(exit_status) {}
+
+  // Nothing while the watch goes on. A status with a message: how the run ended cannot be known, 69. One
+  // without: it is over, and this is the exit code.
+  std::optional<Status> see(const Look& look, Time now);
+
+ private:
+  Status unknown(const Look& look) const;
+  Status lost(const Look& look) const;
+
+  const std::string run_id_, where_;
+  const bool exit_status_;
+  bool seen_ = false;
+  std::optional<Time> missed_since_;
+};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,92 @@
+#include "cmd/commands/watch_run.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+
+#include "cmd/commands/answer.h"
+#include "cmd/commands/run_watch.h"
+#include "cmd/commands/status_text.h"
+#include "cmd/commands/status_view.h"
+#include "rendezvous/client/status_client.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::v1::RunStatus;
+
+constexpr auto kTimeout = 5s, kEvery = 1s;
+// A coordinator that no longer answers may have said its last word, which is still on its way.
+constexpr auto kLastWord = 500ms;
+
+class Watcher {
+ public:
+  explicit Watcher(const WatchedRun& watched)
+      : watched_(watched),
+        view_(watched.json, isatty(STDOUT_FILENO) != 0),
+        watch_(watched.run_id, watched.where, watched.exit_status) {}
+
+  int run() {
+    for (;;) {
+      const Look look = look_once();
+      if (const auto end = watch_.see(look, std::chrono::steady_clock::now())) return fail(*end);
+      if (const int code = show(look); code != kExitOk) return code;
+      if (look.found == Look::Found::kRun && end_->broken()) listen();
+      (void)end_->wait_for(kEvery);
+    }
+  }
+
+ private:
+  // From before the first look, so that no end falls between the two.
+  void listen() { end_.emplace(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id); }
+
+  Look look_once() {
+    if (!end_) listen();
+    run_ = end_->wait_for(0ms);
+    Look look;
+    if (!run_) look = ask();
+    if (!run_) run_ = end_->wait_for(kLastWord);
+    if (run_)
+      look = {run_->phase() == RunStatus::OVER ? Look::Found::kOver : Look::Found::kRun, run_->exit_code(),
+              ""};
+    if (look.found == Look::Found::kOver) (void)show(look);
+    return look;
+  }
+
+  Look ask() {
+    const auto reply =
+        rendezvous::fetch_status(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id, kTimeout);
+    if (!reply.ok()) return {Look::Found::kNoAnswer, 0, reply.status().message()};
+    if (reply.value().runs_size() > 0) run_ = reply.value().runs(0);
+    return {Look::Found::kNoSuchRun, 0, ""};
+  }
+
+  // One that is missing is told once, until it is there again.
+  int show(const Look& look) {
+    if (run_) {
+      missing_ = false;
+      return view_.show(status_text(*run_, watched_.where, palette_of_answers()),
+                        json_line(status_json(*run_, watched_.where)));
+    }
+    if (std::exchange(missing_, true)) return kExitOk;
+    const std::string what = look.found == Look::Found::kNoAnswer
+                                 ? look.why
+                                 : "no run " + watched_.run_id + " at " + watched_.where;
+    return view_.show(Status(kExitUnavailable, what + "; waiting for it to be back"));
+  }
+
+  const WatchedRun& watched_;
+  StatusView view_;
+  RunWatch watch_;
+  std::optional<rendezvous::EndOfRun> end_;
+  std::optional<RunStatus> run_;  // as the newest look found it
+  bool missing_ = false;
+};
+
+}  // namespace
+
+int watch_run(const WatchedRun& watched) { return Watcher(watched).run(); }
+
+}  // namespace dtrun::cmd

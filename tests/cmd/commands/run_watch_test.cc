@@ -1,0 +1,60 @@
+#include "cmd/commands/run_watch.h"
+
+#include <doctest/doctest.h>
+
+using namespace dtrun;
+using namespace dtrun::cmd;
+using Found = Look::Found;
+
+namespace {
+
+// Looks at a run, at times in seconds.
+struct Watched {
+  RunWatch watch{"job7", "h:1", true};
+
+  std::optional<Status> see(Found found, int at, int exit_code = 0) {
+    const Look look{found, exit_code, found == Found::kNoAnswer ? "no coordinator at h:1" : ""};
+    return watch.see(look, RunWatch::Time(std::chrono::seconds(at)));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a watch goes on until its run is over, and ends with the run's exit code where that is wanted") {
+  Watched watched;
+  CHECK_FALSE(watched.see(Found::kRun, 0));
+  CHECK_FALSE(watched.see(Found::kRun, 100000));
+  CHECK(watched.see(Found::kOver, 100001, 137)->exit_code() == 137);
+  CHECK(watched.see(Found::kOver, 100001, 137)->message() == "");
+  CHECK(watched.see(Found::kOver, 100001, 0)->exit_code() == 0);
+  RunWatch plain("job7", "h:1", false);
+  CHECK(plain.see({Found::kOver, 137, ""}, {})->exit_code() == 0);
+}
+
+TEST_CASE("a run that nobody knows of is refused at once, with the way to find it") {
+  const auto end = Watched().see(Found::kNoSuchRun, 0);
+  REQUIRE(end);
+  CHECK(end->exit_code() == 69);
+  CHECK(end->message() ==
+        "no run job7 at h:1: it has not begun, or is over and forgotten (dtrun status --rdzv_endpoint h:1 "
+        "shows "
+        "all that it knows)");
+  CHECK(Watched().see(Found::kNoAnswer, 0)->exit_code() == 69);
+  CHECK(Watched().see(Found::kNoAnswer, 0)->message() == "no coordinator at h:1");
+}
+
+TEST_CASE("a run that was seen is waited for as long as a store needs to come back") {
+  Watched watched;
+  CHECK_FALSE(watched.see(Found::kRun, 0));
+  CHECK_FALSE(watched.see(Found::kNoAnswer, 5));
+  CHECK_FALSE(watched.see(Found::kNoSuchRun, 14));  // the store is back, its agents are not
+  CHECK_FALSE(watched.see(Found::kRun, 14));
+  CHECK_FALSE(watched.see(Found::kNoAnswer, 20));
+  CHECK_FALSE(watched.see(Found::kNoAnswer, 29));
+  const auto end = watched.see(Found::kNoAnswer, 30);
+  REQUIRE(end);
+  CHECK(end->exit_code() == 69);
+  CHECK(end->message().starts_with(
+      "the coordinator of run job7 at h:1 is gone, and did not say how the run ended (see "));
+  CHECK(watched.see(Found::kNoSuchRun, 30)->message().starts_with("run job7 is no longer known at h:1, and"));
+}

@@ -1,0 +1,269 @@
+// `dtrun status --watch`: what a script or a person gets to see of runs while they come to their end. The
+// real dtrun with real jobs.
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/rendezvous.pb.h"
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+using namespace std::string_literals;
+
+namespace {
+
+using Words = std::vector<std::string>;
+using Json = nlohmann::json;
+
+const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A user of its own, as far as `dtrun status` can tell: its jobs are in a folder that nobody else has.
+struct User {
+  Folder folder;
+  Words environment{"XDG_RUNTIME_DIR=" + folder.path().string(), "RDZV_ID="};
+
+  std::string file(const std::string& name) const { return (folder.path() / name).string(); }
+  void touch(const std::string& name) const { std::ofstream(file(name)).close(); }
+
+  // A job that ends with `exit_code` once the file of its name is there.
+  Words job(const std::string& name, int exit_code, const Words& options = {}) const {
+    Words words{kDtrun, "--rdzv_id", name};
+    words.insert(words.end(), options.begin(), options.end());
+    const std::string script =
+        "until [ -e " + file(name) + " ]; do sleep 0.02; done; exit " + std::to_string(exit_code);
+    words.insert(words.end(), {"--", "/bin/sh", "-c", script});
+    return words;
+  }
+  Words status(const Words& arguments) const {
+    Words words{kDtrun, "status"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+  // Until the run's first generation is at work.
+  bool runs(const std::string& name) const {
+    return eventually([&] {
+      Process status(this->status({"--json", "--rdzv_id", name}), environment);
+      return status.wait() == 0 && has(status.out(), "\"phase\": \"running\"");
+    });
+  }
+  // Of its coordinator.
+  int port_of(const std::string& name) const {
+    Process status(this->status({"--json", name}), environment);
+    REQUIRE(status.wait() == 0);
+    const std::string endpoint = Json::parse(status.out())[0]["endpoint"];
+    return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  }
+};
+
+// Asks for a run's end as a gRPC client would, but has no room for the answer until take(): HTTP/2 by hand.
+class SlowWatcher {
+ public:
+  SlowWatcher(int port, const std::string& run_id) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    dtrun::rendezvous::v1::StatusRequest request;
+    request.set_run_id(run_id);
+    request.set_at_end(true);
+    const std::string message = request.SerializeAsString();
+    const std::string headers = field(":method", "POST") + field(":scheme", "http") +
+                                field(":path", "/dtrun.rendezvous.v1.Rendezvous/Status") +
+                                field(":authority", "x") + field("te", "trailers") +
+                                field("content-type", "application/grpc");
+    say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, "\0\4\0\0\0\0"s) +  // initial window: 0
+        frame(kHeaders, 4, 1, headers) +
+        frame(kData, 1, 1, "\0\0\0\0"s + static_cast<char>(message.size()) + message));
+  }
+  ~SlowWatcher() { close(fd_); }
+  SlowWatcher(const SlowWatcher&) = delete;
+
+  void take() { say(frame(kWindowUpdate, 0, 1, "\0\1\0\0"s)); }
+  std::string received() {  // until the server hangs up
+    std::string all;
+    char chunk[4096];
+    for (ssize_t n; (n = recv(fd_, chunk, sizeof chunk, 0)) > 0;)
+      all.append(chunk, static_cast<std::size_t>(n));
+    return all;
+  }
+
+ private:
+  static constexpr char kData = 0, kHeaders = 1, kSettings = 4, kWindowUpdate = 8;
+
+  static std::string frame(char type, char flags, char stream, const std::string& body) {
+    const auto length = static_cast<unsigned>(body.size());
+    return std::string{static_cast<char>(length >> 16),
+                       static_cast<char>(length >> 8),
+                       static_cast<char>(length),
+                       type,
+                       flags,
+                       0,
+                       0,
+                       0,
+                       stream} +
+           body;
+  }
+  static std::string field(const std::string& name, const std::string& value) {  // HPACK's plainest form
+    return "\0"s + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
+  }
+  void say(const std::string& bytes) {
+    CHECK(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+  }
+
+  const int fd_;
+};
+
+std::vector<Json> objects(const std::string& text) {
+  std::vector<Json> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) found.push_back(Json::parse(line));
+  return found;
+}
+
+struct Store {
+  Process process{{kDtrun, "store", "--bind", "127.0.0.1", "--port", "0"}};
+  std::string endpoint() {
+    REQUIRE(process.wait_for_out("; agents"));
+    const std::string out = process.out();
+    const std::size_t at = out.find("127.0.0.1:");
+    return out.substr(at, out.find(';', at) - at);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("watching a run ends with it and its exit code, though its coordinator goes in the same moment") {
+  const User user;
+  for (int round = 0; round < 8; ++round) {  // the end falls anywhere between two looks
+    const std::string name = "w" + std::to_string(round);
+    Process job(user.job(name, round), user.environment);
+    REQUIRE_MESSAGE(user.runs(name), job.err());
+    Process watch(user.status({"--watch", name, "--exit-status", "--json"}), user.environment);
+    REQUIRE(watch.wait_for_out("\"phase\":\"running\""));
+    usleep(static_cast<useconds_t>(130000 * round));
+    user.touch(name);
+    CHECK(job.wait() == round);
+    CHECK_MESSAGE(watch.wait(Process::Duration(5000)) == round, watch.err());
+    const std::vector<Json> seen = objects(watch.out());
+    REQUIRE(seen.size() >= 2);
+    CHECK(seen.front()["run_id"] == name);
+    CHECK(seen.front()["phase"] == "running");
+    CHECK(seen.back()["phase"] == "over");
+    CHECK(seen.back()["exit_code"] == round);
+    CHECK(watch.err() == "");
+  }
+}
+
+TEST_CASE("the coordinator does not go with its run before a watcher has the answer, however slow it is") {
+  const User user;
+  Process job(user.job("slow", 3), user.environment);
+  REQUIRE_MESSAGE(user.runs("slow"), job.err());
+  SlowWatcher watcher(user.port_of("slow"), "slow");
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // it is heard
+  user.touch("slow");
+  REQUIRE(job.wait_for_err("the job failed"));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  CHECK(is_alive(job.pid()));
+  watcher.take();
+  CHECK(has(watcher.received(), "slow"));
+  CHECK(job.wait(Process::Duration(5000)) == 3);
+}
+
+TEST_CASE("without --exit-status the end of a run is a success of watching it, however the run ended") {
+  const User user;
+  Process job(user.job("failing", 9), user.environment);
+  REQUIRE_MESSAGE(user.runs("failing"), job.err());
+  Process watch(user.status({"failing", "--watch"}), user.environment);
+  REQUIRE(watch.wait_for_out("run failing at 127.0.0.1:"));
+  user.touch("failing");
+  CHECK(job.wait() == 9);
+  CHECK(watch.wait() == 0);
+  CHECK(has(watch.out(), ": running, generation 1 for "));
+  CHECK(has(watch.out(), ": over, exit code 9\n  because "));
+}
+
+TEST_CASE("a run whose coordinator is killed is given up, since how it ended is not known") {
+  const User user;
+  Process job(user.job("killed", 0), user.environment);
+  REQUIRE_MESSAGE(user.runs("killed"), job.err());
+  Process watch(user.status({"--watch", "killed", "--exit-status"}), user.environment);
+  REQUIRE(watch.wait_for_out("running"));
+  job.signal(SIGKILL);
+  CHECK(watch.wait() == 69);
+  CHECK_MESSAGE(has(watch.err(), "; waiting for it to be back\n"), watch.err());
+  CHECK_MESSAGE(has(watch.err(), "is gone, and did not say how the run ended (see "), watch.err());
+}
+
+TEST_CASE("a run that is not known is 69 with the way to find it, watched or not") {
+  const User user;
+  Store store;
+  const std::string endpoint = store.endpoint();
+  for (const Words& how : {Words{"--watch"}, Words{"--watch", "--json"}, Words{}, Words{"--json"}}) {
+    Words here = how, there = how;
+    here.push_back("nobody");
+    there.insert(there.end(), {"--rdzv_endpoint", endpoint, "nobody"});
+    Process local(user.status(here), user.environment), remote(user.status(there), user.environment);
+    CHECK(local.wait() == 69);
+    CHECK(local.out() == "");
+    CHECK(local.err() ==
+          "dtrun: no run nobody of this user on this host; elsewhere: --rdzv_endpoint HOST[:PORT]\n");
+    CHECK(remote.wait() == 69);
+    CHECK(remote.out() == "");
+    CHECK_MESSAGE(remote.err().starts_with("dtrun: no run nobody at " + endpoint), remote.err());
+  }
+}
+
+TEST_CASE("of several runs of a store one is watched to its end, all are an object a line each") {
+  const User user;
+  Store store;
+  const std::string endpoint = store.endpoint();
+  Process one(user.job("one", 5, {"--nnodes", "1:1", "--rdzv_endpoint", endpoint}), user.environment);
+  Process two(user.job("two", 0, {"--nnodes", "1:1", "--rdzv_endpoint", endpoint}), user.environment);
+  const Words environment{"RDZV_ID=", "PET_RDZV_ENDPOINT=" + endpoint};
+  Process all(user.status({"--watch", "--json"}), environment);
+  REQUIRE(all.wait_for_out("\"run_id\":\"one\""));
+  REQUIRE(all.wait_for_out("\"run_id\":\"two\""));
+  Process watch(user.status({"--json", "--watch", "one", "--exit-status"}), environment);
+  REQUIRE(watch.wait_for_out("\"phase\":\"running\""));
+  user.touch("one");
+  CHECK(one.wait() == 5);
+  CHECK(watch.wait() == 5);
+  for (const Json& seen : objects(watch.out())) CHECK(seen["run_id"] == "one");
+  user.touch("two");
+  CHECK(two.wait() == 0);
+  all.signal(SIGINT);
+  CHECK(all.wait() == 128 + SIGINT);
+  for (const Json& seen : objects(all.out())) CHECK(seen.is_object());
+}
+
+TEST_CASE("a watcher that is interrupted does not hold up the run's end") {
+  const User user;
+  Process job(user.job("left", 0), user.environment);
+  REQUIRE_MESSAGE(user.runs("left"), job.err());
+  Process stopped(user.status({"--watch", "left"}), user.environment);
+  Process gone(user.status({"--watch", "left"}), user.environment);
+  REQUIRE(stopped.wait_for_out("running"));
+  REQUIRE(gone.wait_for_out("running"));
+  stopped.signal(SIGSTOP);
+  gone.signal(SIGKILL);
+  gone.wait();
+  user.touch("left");
+  CHECK(job.wait(Process::Duration(10000)) == 0);
+  stopped.signal(SIGCONT);
+  CHECK(stopped.wait() == 0);
+  CHECK(has(stopped.out(), "over, exit code 0"));
+}
