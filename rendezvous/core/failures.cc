@@ -10,13 +10,13 @@ void Failures::note(const WorkerOutcome& outcome, bool explained) {
   if (!added && (!known->second.collateral || outcome.collateral)) return;  // nothing new
   known->second = outcome;
   const bool victim = outcome.collateral || (explained && outcome.retryable);
-  int& earliest = victim ? victim_ : culprit_;
-  if (earliest == kNone) earliest = outcome.rank;
+  std::optional<int>& earliest = victim ? victim_ : culprit_;
+  if (!earliest) earliest = outcome.rank;
 }
 
 const WorkerOutcome* Failures::first(bool explained) const {
-  const int rank = culprit_ != kNone || explained ? culprit_ : victim_;
-  return rank == kNone ? nullptr : &outcomes_.at(rank);
+  const std::optional<int> rank = culprit_ || explained ? culprit_ : victim_;
+  return rank ? &outcomes_.at(*rank) : nullptr;
 }
 
 std::vector<WorkerOutcome> Failures::followers(const WorkerOutcome* first) const {

@@ -1,8 +1,9 @@
-// Which worker of a generation failed first, and who merely followed. Pure bookkeeping over the outcomes that
-// members report; what follows from it (restart, end) is state.cc's.
+// Which worker of a generation failed first, and which merely followed. Pure bookkeeping over the outcomes
+// that members report; what follows from it (restart, end) is stopping.cc's.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "rendezvous/core/messages.h"
@@ -20,14 +21,13 @@ class Failures {
   // there are only victims and something else explains them.
   const WorkerOutcome* first(bool explained) const;
 
-  // The other workers that did not end well, by rank; victims without their last words.
+  // The other workers that did not end well, by rank; victims without what they wrote at their end.
   std::vector<WorkerOutcome> followers(const WorkerOutcome* first) const;
 
  private:
-  static constexpr int kNone = -1;
   std::map<int, WorkerOutcome> outcomes_;  // by rank
-  int culprit_ = kNone;                    // ranks
-  int victim_ = kNone;
+  std::optional<int> culprit_;       // rank of the earliest
+  std::optional<int> victim_;        // likewise
 };
 
 // False for a worker that succeeded, or that ended at an agreed step because it was told to.

@@ -11,11 +11,11 @@ namespace {
 constexpr int kFree = -1;
 using Slots = std::vector<int>;  // group rank -> index of the node, or kFree
 
-// Indices of the nodes for which `key` is not negative, sorted by it; ties in join order.
-std::vector<int> sorted_by(const std::vector<RankRequest>& nodes, int RankRequest::*key) {
+// Indices of the nodes that have the `key`, sorted by it; ties in join order.
+std::vector<int> sorted_by(const std::vector<RankRequest>& nodes, std::optional<int> RankRequest::*key) {
   std::vector<int> indices;
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].*key >= 0) indices.push_back(static_cast<int>(i));
+    if (nodes[i].*key) indices.push_back(static_cast<int>(i));
   std::stable_sort(indices.begin(), indices.end(),
                    [&](int a, int b) { return nodes[a].*key < nodes[b].*key; });
   return indices;
@@ -27,7 +27,7 @@ Slots place_given(const std::vector<RankRequest>& nodes) {
   const std::vector<int> given = sorted_by(nodes, &RankRequest::node_rank);
   int limit = static_cast<int>(nodes.size());
   for (auto node = given.rbegin(); node != given.rend(); ++node) {
-    limit = std::min(nodes[*node].node_rank, limit - 1);
+    limit = std::min(*nodes[*node].node_rank, limit - 1);
     slots[limit] = *node;
   }
   return slots;
@@ -38,15 +38,15 @@ std::vector<int> preferred_order(const std::vector<RankRequest>& nodes, Slots sl
   const Slots given = slots;
   std::vector<int> homeless;
   for (int node : sorted_by(nodes, &RankRequest::previous_rank)) {
-    const auto rank = static_cast<std::size_t>(nodes[node].previous_rank);
-    if (nodes[node].node_rank >= 0) continue;
+    const auto rank = static_cast<std::size_t>(*nodes[node].previous_rank);
+    if (nodes[node].node_rank) continue;
     if (rank < slots.size() && slots[rank] == kFree)
       slots[rank] = node;
     else
       homeless.push_back(node);
   }
   for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].node_rank < 0 && nodes[i].previous_rank < 0) homeless.push_back(static_cast<int>(i));
+    if (!nodes[i].node_rank && !nodes[i].previous_rank) homeless.push_back(static_cast<int>(i));
 
   std::vector<int> order;
   auto next = homeless.begin();
@@ -127,7 +127,7 @@ std::vector<Rank> assign_ranks(const std::vector<RankRequest>& nodes) {
   std::vector<Rank> ranks(nodes.size());
   int first = 0;
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-    ranks[slots[slot]] = {static_cast<int>(slot), first};
+    ranks[slots[slot]] = {.group_rank = static_cast<int>(slot), .first_rank = first};
     first += nodes[slots[slot]].nproc;
   }
   return ranks;

@@ -2,6 +2,7 @@
 // about who takes part.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,8 @@ namespace dtrun::rendezvous {
 struct RankRequest {
   std::string host;
   int nproc = 1;
-  int node_rank = -1;      // --node_rank, -1: any. Distinct among the requests where given
-  int previous_rank = -1;  // group rank that the node had before, -1: none
+  std::optional<int> node_rank = {};      // --node_rank; distinct among the requests where given
+  std::optional<int> previous_rank = {};  // group rank that the node had before
 };
 
 struct Rank {

@@ -71,10 +71,10 @@ bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
 
 void Runs::forget_if_over(const std::string& run, Millis now, std::vector<Action>* actions) {
   const State& state = states_.at(run);
-  const bool over = state.phase == Phase::kOver && state.members.empty() && state.away_seats == 0;
+  const bool over = state.phase == Phase::kOver && state.members.empty() && state.current.seats.away() == 0;
   if (!many_ || (!over && state.settings)) return;
   for (const MemberId& id : state.ever_met) {
-    farewells_[id] = {state.result, state.generation};
+    farewells_[id] = {.result = state.result, .generation = state.generation};
     farewell_order_.push_back(id);
   }
   for (; farewell_order_.size() > kMaxFarewells; farewell_order_.pop_front())
@@ -99,10 +99,9 @@ Millis Runs::next_deadline() const {
 }
 
 int Runs::members() const {
-  std::size_t count = 0;
-  for (const auto& [run, state] : states_)
-    count += state.members.size() + static_cast<std::size_t>(state.away_seats);
-  return static_cast<int>(count);
+  int count = 0;
+  for (const auto& [run, state] : states_) count += state.members.size() + state.current.seats.away();
+  return count;
 }
 
 }  // namespace dtrun::rendezvous

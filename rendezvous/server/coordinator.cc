@@ -54,12 +54,13 @@ void Coordinator::tell_people() {
     told_[run] = stands;
     if (state.phase == Phase::kRunning)
       options_.notice("run " + run + ": generation " + std::to_string(state.generation) + " with " +
-                      std::to_string(state.seats.size()) + " nodes" +
-                      (state.adopted ? ", taken over as it runs" : " (" + state.membership->reason + ")"));
-    if (state.phase == Phase::kStopping) options_.notice("run " + run + ": stopping, " + state.why);
+                      std::to_string(state.current.seats.size()) + " nodes" +
+                      (state.current.adopted ? ", taken over as it runs"
+                                             : " (" + state.current.membership->reason + ")"));
+    if (state.phase == Phase::kStopping) options_.notice("run " + run + ": stopping, " + state.current.why);
     if (state.phase == Phase::kOver)
       options_.notice("run " + run + ": over with exit code " + std::to_string(state.result->exit_code) +
-                      ", " + state.why);
+                      ", " + state.current.why);
   }
   std::erase_if(told_, [this](const auto& told) { return !runs_.states().contains(told.first); });
 }

@@ -35,21 +35,22 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
 v1::MemberStatus::State state_of(const Seat& seat) {
   if (seat.gone && !seat.finished) return v1::MemberStatus::LOST;
   if (seat.finished) return v1::MemberStatus::FINISHED;
-  if (seat.away()) return v1::MemberStatus::AWAY;
+  if (seat.away) return v1::MemberStatus::AWAY;
   return seat.stopped ? v1::MemberStatus::STOPPED : v1::MemberStatus::RUNNING;
 }
 
 void write_seats(const State& state, Millis now, v1::RunStatus* status) {
-  for (std::size_t rank = 0; rank < state.seats.size(); ++rank) {
+  for (int rank = 0; rank < state.current.seats.size(); ++rank) {
     v1::MemberStatus* wire = status->add_members();
-    const Node& node = state.membership->nodes[rank];
-    const auto member = state.members.find(state.seats[rank].member);
+    const Node& node = state.current.membership->nodes[static_cast<std::size_t>(rank)];
+    const Seat& seat = state.current.seats[rank];
+    const Member* member = seat.member ? state.members.find(*seat.member) : nullptr;
     wire->set_host(node.host);
     wire->set_address(node.address);
     wire->set_nproc(node.nproc);
-    if (member != state.members.end()) write(member->second, now, wire);
-    wire->set_state(state_of(state.seats[rank]));
-    wire->set_group_rank(static_cast<int>(rank));
+    if (member != nullptr) write(*member, now, wire);
+    wire->set_state(state_of(seat));
+    wire->set_group_rank(rank);
     wire->set_first_rank(node.first_rank);
   }
 }
@@ -57,7 +58,7 @@ void write_seats(const State& state, Millis now, v1::RunStatus* status) {
 void write_spares(const State& state, Millis now, v1::RunStatus* status) {
   std::vector<const Member*> spares;
   for (const auto& [id, member] : state.members)
-    if (state.phase == Phase::kGathering || member.seat < 0) spares.push_back(&member);
+    if (state.phase == Phase::kGathering || !member.seat) spares.push_back(&member);
   std::sort(spares.begin(), spares.end(),
             [](const Member* a, const Member* b) { return a->order < b->order; });
   for (const Member* spare : spares) {
@@ -82,14 +83,15 @@ v1::RunStatus status_of(const State& state, Millis now) {
     status.set_max_nodes(state.settings->max_nodes);
     status.set_max_restarts(state.settings->max_restarts);
   }
-  if (state.membership) {
-    status.set_world_size(state.membership->world_size);
-    status.set_generation_age_s(seconds(now - state.started_at));
-    status.set_reason(state.phase == Phase::kRunning ? state.membership->reason : state.why);
+  const Generation& current = state.current;
+  if (current.membership) {
+    status.set_world_size(current.membership->world_size);
+    status.set_generation_age_s(seconds(now - current.started_at));
+    status.set_reason(state.phase == Phase::kRunning ? current.membership->reason : current.why);
   }
   if (state.result) status.set_exit_code(state.result->exit_code);
-  if (state.restart_at != kNever) status.set_restart_in_s(seconds(state.restart_at - now));
-  if (state.membership && state.phase != Phase::kGathering) write_seats(state, now, &status);
+  if (state.deadlines.restart != kNever) status.set_restart_in_s(seconds(state.deadlines.restart - now));
+  if (current.membership && state.phase != Phase::kGathering) write_seats(state, now, &status);
   write_spares(state, now, &status);
   Progress newest;
   for (const auto& [id, member] : state.members)

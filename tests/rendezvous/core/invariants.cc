@@ -14,34 +14,48 @@ int count(const std::vector<Action>& actions) {
   return found;
 }
 
-std::string check_books(const State& state) {
-  if (state.by_id.size() != state.members.size()) return "a member is known under two ids, or none";
-  for (const auto& [id, connection] : state.by_id)
-    if (!state.members.contains(connection) || state.members.at(connection).join.member_id != id)
-      return "member " + id + " is not where its id says";
-  std::set<int> node_ranks;
-  for (const auto& [connection, member] : state.members)
-    if (member.join.node_rank >= 0 && !node_ranks.insert(member.join.node_rank).second)
-      return "two members have node rank " + std::to_string(member.join.node_rank);
-  if (state.phase != Phase::kRunning && state.phase != Phase::kStopping) return "";
+// Every member is found by what it is known by, and is the only one.
+std::string check_members(const Members& members) {
+  for (const auto& [connection, member] : members) {
+    const Join& join = member.join;
+    if (members.connection_of(join.member_id) != connection)
+      return "member " + join.member_id + " is not where its id says";
+    if (join.node_rank >= 0 && members.with_node_rank(join.node_rank) != &member)
+      return "member " + join.member_id + " is not where its node rank says";
+  }
+  return "";
+}
+
+// The seats counted anew, and each compared with its member.
+std::string check_seats(const State& state) {
+  const Seats& seats = state.current.seats;
   int open = 0;
   int finished = 0;
   int away = 0;
-  for (const Seat& seat : state.seats) {
+  const bool in_generation = state.phase == Phase::kRunning || state.phase == Phase::kStopping;
+  for (int rank = 0; rank < seats.size(); ++rank) {
+    const Seat& seat = seats[rank];
     open += seat.open();
     finished += seat.finished;
-    away += seat.away();
-    if (!seat.gone && !seat.away() && !state.members.contains(seat.member))
+    away += seat.away.has_value();
+    if (seat.away && seat.away->until < seats.deadline()) return "an away seat's end is overslept";
+    if (seat.away && !seat.away->member_id.empty() && seats.away_seat_of(seat.away->member_id) != rank)
+      return "an away seat is not where its member's id says";
+    if (in_generation && seat.member.has_value() == (seat.gone || seat.away))
+      return "a seat is taken and free";
+    const Member* member = in_generation && seat.member ? state.members.find(*seat.member) : nullptr;
+    if (in_generation && seat.member && (member == nullptr || member->seat != rank))
       return "a seat's member is gone unnoticed";
   }
-  if (away != state.away_seats) return "the away seats are miscounted";
-  if (open != state.open_seats || finished != state.finished_seats) return "the seats are miscounted";
+  if (away == 0 && seats.deadline() != kNever) return "nobody is away, but somebody is waited for";
+  if (open != seats.open() || finished != seats.finished() || away != seats.away())
+    return "the seats are miscounted";
   return "";
 }
 
 // The generation as such: who takes part, and with which ranks.
 std::string check_membership(const State& state) {
-  const Membership& membership = *state.membership;
+  const Membership& membership = *state.current.membership;
   const int nodes = static_cast<int>(membership.nodes.size());
   if (nodes < state.settings->min_nodes || nodes > state.settings->max_nodes)
     return "a generation of " + std::to_string(nodes) + " nodes";
@@ -54,7 +68,7 @@ std::string check_membership(const State& state) {
     if (!ids.insert(node.member_id).second) return node.member_id + " has two ranks";
     if (node.first_rank != first) return "ranks overlap, or leave a gap";
     first += node.nproc;
-    const Member& member = state.members.at(state.by_id.at(node.member_id));
+    const Member& member = state.members.at(state.members.connection_of(node.member_id).value());
     given_ranks = given_ranks || member.join.node_rank >= 0;
     if (nodes == state.settings->max_nodes && member.join.node_rank >= 0 && member.join.node_rank != rank)
       return node.member_id + " did not get its node rank";
@@ -77,10 +91,11 @@ std::string Invariants::check(const State& state, const Event& event, const std:
   if (broken.empty()) broken = check_messages(state, event, actions);
   if (broken.empty()) broken = check_assignments(state, event, actions);
   if (broken.empty()) broken = check_end(state, event, actions);
-  if (broken.empty() && deep) broken = check_books(state);
+  if (broken.empty() && deep) broken = check_members(state.members);
+  if (broken.empty() && deep) broken = check_seats(state);
   phase_ = state.phase;
   generation_ = state.generation;
-  had_membership_ = state.membership != nullptr;
+  had_membership_ = state.current.membership != nullptr;
   restarts_ = state.policy.restarts();
   best_step_ = state.policy.history().best_step;
   ended_ = ended_ || count<Ended>(actions) > 0 || state.phase == Phase::kOver;
@@ -91,7 +106,8 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   if (next_deadline(state) <= now) return "a deadline that has passed is still due";
   if (phase_ == Phase::kOver && state.phase != Phase::kOver) return "the job went on after its end";
   // Before the first generation an empty run is forgotten, with the generation that its members had named.
-  const bool anew = state.joins == 1;  // a deserted run was replaced; its generations count on
+  const bool anew =
+      state.members.joined_so_far() == 1;  // a deserted run was replaced; its generations count on
   const std::int64_t reached = anew ? std::max(state.generation, state.newest_seen) : state.generation;
   if (had_membership_ && reached < generation_) return "the generation went back";
   const bool ahead = state.newest_seen >= state.generation - 1;  // a member came from a later one
@@ -99,9 +115,11 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   const int restarts = state.policy.restarts();
   const bool counted_on = restarts >= restarts_ && restarts <= restarts_ + 1;
   // A run that all members have left is forgotten when another one begins; an adopted one has its own count.
-  if (!counted_on && !state.adopted && state.settings && had_membership_ == (state.membership != nullptr))
+  if (!counted_on && !state.current.adopted && state.settings &&
+      had_membership_ == (state.current.membership != nullptr))
     return "the restart count jumped";
-  const bool taken_over = anew || state.adopted || !state.settings;  // with the best step of its members
+  const bool taken_over =
+      anew || state.current.adopted || !state.settings;  // with the best step of its members
   if (!taken_over && state.policy.history().best_step < best_step_) return "the best step went back";
   if (state.settings && restarts > state.settings->max_restarts) return "more restarts than allowed";
   return "";
@@ -128,23 +146,25 @@ std::string Invariants::check_messages(const State& state, const Event& event,
 std::string Invariants::check_assignments(const State& state, const Event& event,
                                           const std::vector<Action>& actions) const {
   const int assigned = count<Assigned>(actions);
-  const bool formed = state.membership != nullptr && state.membership->generation > generation_;
-  if (state.adopted) return assigned == 0 ? "" : "an adopted generation was assigned";
+  const Generation& current = state.current;
+  const bool formed = current.membership != nullptr && current.membership->generation > generation_;
+  if (current.adopted) return assigned == 0 ? "" : "an adopted generation was assigned";
   const bool caught_up = assigned == 1 && std::holds_alternative<Join>(event.body);
   if (!formed) return assigned == 0 || caught_up ? "" : "an assignment without a new generation";
-  if (phase_ == Phase::kRunning && state.phase == Phase::kRunning && state.seats.empty())
+  if (phase_ == Phase::kRunning && state.phase == Phase::kRunning && current.seats.size() == 0)
     return "nobody runs";
   const int again = std::holds_alternative<Join>(event.body) ? 1 : 0;  // to one that missed the one before
-  const int nodes = static_cast<int>(state.membership->nodes.size());
+  const int nodes = static_cast<int>(current.membership->nodes.size());
   if (assigned < nodes || assigned > nodes + again) return "a member was left without assignment";
   std::set<int> ranks;
   for (const Action& action : actions) {
     const auto* assignment = std::get_if<Assigned>(&action.body);
-    if (assignment == nullptr || assignment->membership != state.membership) continue;
+    if (assignment == nullptr || assignment->membership != current.membership) continue;
     if (!ranks.insert(assignment->group_rank).second) return "two members share a rank";
     if (action.generation != state.generation) return "an assignment names another generation";
-    const Node& node = state.membership->nodes.at(assignment->group_rank);
-    if (state.by_id.at(node.member_id) != action.to) return "an assignment went to the wrong member";
+    const Node& node = current.membership->nodes.at(assignment->group_rank);
+    if (state.members.connection_of(node.member_id) != action.to)
+      return "an assignment went to the wrong member";
   }
   return check_membership(state);
 }
@@ -156,7 +176,7 @@ std::string Invariants::check_end(const State& state, const Event& event,
   if (phase_ == Phase::kOver && ends == 1 && std::holds_alternative<Join>(event.body)) return "";
   if (ended_) return "the job ended twice";
   if (state.phase != Phase::kOver) return "the job was said to end but goes on";
-  if (ends != static_cast<int>(state.members.size())) return "not everybody was told of the end";
+  if (ends != state.members.size()) return "not everybody was told of the end";
   for (const Action& action : actions) {
     const auto* end = std::get_if<Ended>(&action.body);
     if (end == nullptr) continue;

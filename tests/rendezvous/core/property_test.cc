@@ -123,7 +123,7 @@ class Chance {
 
   WorkerOutcome outcome(const State& state) {
     WorkerOutcome outcome;
-    outcome.rank = state.membership == nullptr ? 0 : below(state.membership->world_size);
+    outcome.rank = state.current.membership == nullptr ? 0 : below(state.current.membership->world_size);
     outcome.host = "h";
     static constexpr int kCodes[] = {0, 1, 3, 75, 76, 78};
     outcome.exit_code = kCodes[below(6)];
@@ -210,7 +210,7 @@ void check_that_it_ends(std::uint64_t seed) {
   for (int i = 0; i < 1000 && state.phase != Phase::kOver && state.settings; ++i) {
     std::vector<ConnectionId> seated;
     for (const auto& [id, member] : state.members)
-      if (member.seat >= 0 && state.seats[member.seat].open()) seated.push_back(id);
+      if (member.seat && state.current.seats[*member.seat].open()) seated.push_back(id);
     for (ConnectionId id : seated) step(state, {id, state.generation, Finished{}}, now);
     if (next_deadline(state) == kNever) break;
     now = next_deadline(state);

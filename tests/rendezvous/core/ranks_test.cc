@@ -21,47 +21,55 @@ using Ranks = std::vector<int>;
 }  // namespace
 
 TEST_CASE("without any wish, join order decides") {
-  CHECK(group_ranks({{"a"}, {"b"}, {"c"}}) == Ranks{0, 1, 2});
+  CHECK(group_ranks({{.host = "a"}, {.host = "b"}, {.host = "c"}}) == Ranks{0, 1, 2});
   CHECK(group_ranks({}).empty());
 }
 
 TEST_CASE("first ranks add up the workers of the nodes before") {
-  const auto ranks = assign_ranks({{"a", 2, 1}, {"b", 3, 0}, {"c", 1, 2}});
+  const auto ranks = assign_ranks({{.host = "a", .nproc = 2, .node_rank = 1},
+                                   {.host = "b", .nproc = 3, .node_rank = 0},
+                                   {.host = "c", .node_rank = 2}});
   CHECK(ranks[1].first_rank == 0);
   CHECK(ranks[0].first_rank == 3);
   CHECK(ranks[2].first_rank == 5);
 }
 
 TEST_CASE("a given node rank comes before everything else") {
-  CHECK(group_ranks({{"a"}, {"b", 1, 0}, {"c"}}) == Ranks{1, 0, 2});
-  CHECK(group_ranks({{"a", 1, -1, 2}, {"b", 1, 2, 0}, {"c", 1, -1, 1}}) == Ranks{0, 2, 1});
+  CHECK(group_ranks({{.host = "a"}, {.host = "b", .node_rank = 0}, {.host = "c"}}) == Ranks{1, 0, 2});
+  CHECK(group_ranks({{.host = "a", .previous_rank = 2},
+                     {.host = "b", .node_rank = 2, .previous_rank = 0},
+                     {.host = "c", .previous_rank = 1}}) == Ranks{0, 2, 1});
 }
 
 TEST_CASE("node ranks beyond the number of nodes keep their order") {
-  CHECK(group_ranks({{"a", 1, 3}, {"b", 1, 1}}) == Ranks{1, 0});
-  CHECK(group_ranks({{"a", 1, 5}, {"b"}, {"c", 1, 0}}) == Ranks{2, 1, 0});
+  CHECK(group_ranks({{.host = "a", .node_rank = 3}, {.host = "b", .node_rank = 1}}) == Ranks{1, 0});
+  CHECK(group_ranks({{.host = "a", .node_rank = 5}, {.host = "b"}, {.host = "c", .node_rank = 0}}) ==
+        Ranks{2, 1, 0});
 }
 
 TEST_CASE("a node keeps its rank, and a replacement takes the free one") {
-  CHECK(group_ranks({{"a", 1, -1, 0}, {"c", 1, -1, 2}, {"new"}}) == Ranks{0, 2, 1});
+  CHECK(
+      group_ranks({{.host = "a", .previous_rank = 0}, {.host = "c", .previous_rank = 2}, {.host = "new"}}) ==
+      Ranks{0, 2, 1});
 }
 
 TEST_CASE("with fewer nodes than before the others close up") {
-  CHECK(group_ranks({{"b", 1, -1, 1}, {"d", 1, -1, 3}}) == Ranks{1, 0});
-  CHECK(group_ranks({{"c", 1, -1, 2}, {"d", 1, -1, 3}}) == Ranks{0, 1});
+  CHECK(group_ranks({{.host = "b", .previous_rank = 1}, {.host = "d", .previous_rank = 3}}) == Ranks{1, 0});
+  CHECK(group_ranks({{.host = "c", .previous_rank = 2}, {.host = "d", .previous_rank = 3}}) == Ranks{0, 1});
 }
 
 TEST_CASE("two nodes that had the same rank don't collide") {
-  CHECK(group_ranks({{"a", 1, -1, 0}, {"b", 1, -1, 0}}) == Ranks{0, 1});
+  CHECK(group_ranks({{.host = "a", .previous_rank = 0}, {.host = "b", .previous_rank = 0}}) == Ranks{0, 1});
 }
 
 TEST_CASE("agents of one host are neighbours") {
-  CHECK(group_ranks({{"a"}, {"b"}, {"a"}, {"b"}}) == Ranks{0, 2, 1, 3});
+  CHECK(group_ranks({{.host = "a"}, {.host = "b"}, {.host = "a"}, {.host = "b"}}) == Ranks{0, 2, 1, 3});
 }
 
 TEST_CASE("agents of a host join the one of them that has a given rank") {
-  CHECK(group_ranks({{"a"}, {"b"}, {"a", 1, 2}}) == Ranks{1, 0, 2});
-  CHECK(group_ranks({{"b"}, {"a"}, {"c"}, {"a", 1, 1}}) == Ranks{2, 0, 3, 1});
+  CHECK(group_ranks({{.host = "a"}, {.host = "b"}, {.host = "a", .node_rank = 2}}) == Ranks{1, 0, 2});
+  CHECK(group_ranks({{.host = "b"}, {.host = "a"}, {.host = "c"}, {.host = "a", .node_rank = 1}}) ==
+        Ranks{2, 0, 3, 1});
 }
 
 TEST_CASE("any wishes give every node a rank of its own, and hosts without given ranks stay together") {

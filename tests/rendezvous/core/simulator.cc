@@ -18,7 +18,7 @@ namespace {
 constexpr Millis kHeartbeatTimeout = 15000;
 constexpr Millis kJoinTimeout = 60000;
 constexpr Millis kGiveUp = 24 * 3600 * 1000;  // of virtual time: the run hangs
-constexpr std::size_t kDeepCheckLimit = 64;   // members up to which every step is checked in full
+constexpr int kDeepCheckLimit = 64;           // members up to which every step is checked in full
 
 struct Agent {
   MemberId id;
@@ -156,11 +156,10 @@ class Simulator {
   bool loses_touch(const Event& event) const {
     ConnectionId gone = std::holds_alternative<StreamBroken>(event.body) ? event.from : 0;
     if (const auto* join = std::get_if<Join>(&event.body); join != nullptr) {
-      const auto known = state_.by_id.find(join->member_id);
-      if (known != state_.by_id.end()) gone = known->second;
+      gone = state_.members.connection_of(join->member_id).value_or(gone);
     }
-    const auto member = state_.members.find(gone);
-    return in_generation() && member != state_.members.end() && member->second.seat >= 0;
+    const Member* member = state_.members.find(gone);
+    return in_generation() && member != nullptr && member->seat;
   }
 
   bool resumes(const Before& before, const Event& event, const std::vector<Action>& actions) const {
@@ -170,16 +169,15 @@ class Simulator {
       return welcome != nullptr && welcome->resumed;
     };
     if (std::any_of(actions.begin(), actions.end(), says_so)) return true;
-    const auto member = state_.members.find(event.from);  // one that missed its assignment
-    return state_.generation == before.generation && member != state_.members.end() &&
-           member->second.seat >= 0;
+    const Member* member = state_.members.find(event.from);  // one that missed its assignment
+    return state_.generation == before.generation && member != nullptr && member->seat;
   }
 
   void count(const Before& before, const Event& event, const std::vector<Action>& actions) {
     result_.resumed += resumes(before, event, actions);
-    const bool formed = state_.generation > before.generation && !state_.adopted;
+    const bool formed = state_.generation > before.generation && !state_.current.adopted;
     if (formed && state_.membership_changes > before.membership_changes) ++result_.regroups;
-    if (!before.over && state_.phase == Phase::kOver) result_.away_at_end = state_.away_seats;
+    if (!before.over && state_.phase == Phase::kOver) result_.away_at_end = state_.current.seats.away();
   }
 
   void say(const Action& action) {
@@ -365,7 +363,7 @@ class Simulator {
   void restart_coordinator() {
     if (state_.phase == Phase::kOver) return;
     ++result_.injected.forgotten;
-    if (state_.membership) result_.injected.forgotten_seats += static_cast<int>(state_.seats.size());
+    result_.injected.forgotten_seats += state_.current.seats.size();
     state_ = State{};
     invariants_ = Invariants{};
     for (auto& [id, connection] : connections_) {
@@ -424,7 +422,7 @@ class Simulator {
     result_.over = state_.phase == Phase::kOver || !state_.settings;
     result_.generations = state_.generation;
     result_.restarts = state_.policy.restarts();
-    result_.adopted = state_.adopted;
+    result_.adopted = state_.current.adopted;
   }
 
   const SimSettings settings_;

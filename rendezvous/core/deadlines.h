@@ -1,0 +1,29 @@
+// When the coordinator has to act although nothing happens. kNever: no deadline is set. It is the largest
+// time, so the earliest of several deadlines is their minimum, set or not.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "rendezvous/core/messages.h"
+
+namespace dtrun::rendezvous {
+
+inline constexpr Millis kNever = std::numeric_limits<Millis>::max();
+
+// Of one run, except for those of its away seats (Seats::deadline).
+struct Deadlines {
+  Millis join = kNever;        // gathering: the job ends if no generation has started
+  Millis last_call = kNever;   // gathering: the first generation starts without those that are missing
+  Millis restart = kNever;     // gathering: end of the back-off before the next generation
+  Millis stop_order = kNever;  // stopping: members whose workers still run are ordered to stop
+  Millis settle = kNever;      // stopping: no longer wait for the member that was told to stop to leave
+  Millis sweep = kNever;       // look for silent members; none can be overdue before
+  Millis announce = kNever;    // tell the members that wait how many have joined
+
+  Millis earliest() const {
+    return std::min({join, last_call, restart, stop_order, settle, sweep, announce});
+  }
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,136 @@
+// How a generation starts: when the members are enough, what they are told meanwhile, and when a running
+// generation makes room for a newcomer.
+#include "proto/core/exit_codes.h"
+#include "rendezvous/core/lineup.h"
+#include "rendezvous/core/stepper.h"
+#include "rendezvous/core/wording.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Agents that join within a moment are told the count once all of them have joined, not once for each. The
+// gap between two counts grows with the number of members that are told, so that at most about one message in
+// a millisecond is spent on counts. It has a limit, so that every member hears of the count now and then.
+constexpr Millis kAnnounceGap = 100;
+constexpr Millis kLongestAnnounceGap = 10000;
+constexpr Millis kAnnounceEvery = 5000;  // at least, when the count stays the same
+
+Millis announce_gap(int members) { return std::min(kLongestAnnounceGap, kAnnounceGap + members); }
+
+}  // namespace
+
+// Somebody joined whom the running generation has room for. Work that is nearly done is not interrupted, and
+// a member that is only out of touch keeps its place.
+void Stepper::take_newcomer() {
+  Generation& current = s_.current;
+  if (s_.phase != Phase::kRunning || !current.newcomer || current.seats.away() > 0) return;
+  current.newcomer = false;
+  if (current.seats.size() >= s_.settings->max_nodes || current.seats.finished() > 0) return;
+  const auto waits = [](const auto& member) { return !member.second.seat; };
+  const auto newcomer = std::find_if(s_.members.begin(), s_.members.end(), waits);
+  if (newcomer != s_.members.end())
+    break_generation(Cause::kNewcomer, newcomer->second.join.host + " joined");
+}
+
+void Stepper::gather_again(Millis delay) {
+  s_.phase = Phase::kGathering;
+  s_.deadlines.settle = s_.deadlines.stop_order = kNever;
+  s_.deadlines.join = now_ + delay + s_.settings->join_timeout;
+  s_.deadlines.restart = delay > 0 ? now_ + delay : kNever;
+  if (delay > 0) s_.announced.reset();  // the members are told of the delay at once
+  count_changed();
+}
+
+void Stepper::gather() {
+  if (!s_.settings) return;
+  const Settings& run = *s_.settings;
+  Deadlines& due = s_.deadlines;
+  if (due.restart != kNever && now_ < due.restart) return;
+  due.restart = kNever;
+  if (s_.current.seats.away() > 0) return;  // they are back, or given up, within a moment
+  const bool regroups = s_.current.membership != nullptr;
+  if (s_.members.size() < run.min_nodes) {
+    due.last_call = kNever;
+    if (now_ >= due.join)
+      end_job(kExitUnavailable,
+              (regroups ? s_.current.why + "; " : "") + "only " + std::to_string(s_.members.size()) + " of " +
+                  count_of(run.min_nodes, "node") + " joined within " + seconds(run.join_timeout),
+              nullptr);
+    return;
+  }
+  if (due.last_call == kNever) due.last_call = now_ + run.last_call;
+  if (s_.members.size() >= run.max_nodes || regroups || now_ >= std::min(due.last_call, due.join))
+    start_generation();
+}
+
+std::string Stepper::reason_to_start() const {
+  if (s_.current.membership != nullptr) return s_.current.why;
+  const int max = s_.settings->max_nodes;
+  const int joined = s_.members.size();
+  if (joined >= max && max == 1) return "its one node joined";
+  if (joined >= max) return "all " + count_of(max, "node") + " joined";
+  return std::to_string(joined) + " of at most " + count_of(max, "node") + " joined before last call ended";
+}
+
+void Stepper::start_generation() {
+  Lineup lineup = line_up(s_.members, s_.settings->max_nodes);
+  const bool regroups = s_.current.membership != nullptr;
+  if (regroups && !s_.current.worker_failure) ++s_.membership_changes;
+  s_.generation = std::max(s_.generation, s_.newest_seen) + 1;
+
+  auto membership = std::make_shared<Membership>();
+  membership->generation = s_.generation;
+  membership->world_size = lineup.world_size;
+  membership->nodes = std::move(lineup.nodes);
+  membership->restart_count = s_.policy.restarts();
+  membership->membership_changes = s_.membership_changes;
+  membership->crash_history = s_.policy.history();
+  membership->master_address = membership->nodes.front().address;
+  membership->master_port = s_.members.at(lineup.members.front()).join.master_port;
+  membership->reason = reason_to_start();
+  begin({.membership = membership, .started_at = now_, .seats = Seats(lineup.members)});
+  for (int rank = 0; rank < s_.current.seats.size(); ++rank) {
+    const ConnectionId id = lineup.members[rank];
+    Member& member = s_.members.at(id);
+    member.seat = member.previous_rank = rank;
+    say(id, Assigned{.group_rank = rank, .membership = membership});
+  }
+  if (s_.current.seats.size() < s_.members.size()) s_.deadlines.announce = now_;
+}
+
+void Stepper::begin(Generation generation) {
+  for (auto& [id, member] : s_.members) member.seat.reset();
+  s_.current = std::move(generation);
+  s_.phase = Phase::kRunning;
+  s_.deadlines.join = s_.deadlines.last_call = s_.deadlines.announce = kNever;
+}
+
+void Stepper::count_changed() {
+  const Millis next = s_.announced ? *s_.announced + announce_gap(s_.members.size()) : now_;
+  s_.deadlines.announce = std::max(now_, next);
+}
+
+// Tells all members that wait how many have joined.
+void Stepper::announce() {
+  if (now_ < s_.deadlines.announce) return;
+  s_.deadlines.announce = kNever;
+  if (s_.phase == Phase::kOver || !s_.settings) return;
+  Waiting waiting{.joined = s_.members.size(),
+                  .min_nodes = s_.settings->min_nodes,
+                  .max_nodes = s_.settings->max_nodes,
+                  .spare = s_.phase == Phase::kRunning,
+                  .restart_in = 0,
+                  .reason = ""};
+  if (s_.deadlines.restart != kNever) {
+    waiting.restart_in = s_.deadlines.restart - now_;
+    waiting.reason = s_.current.why;
+  }
+  for (const auto& [id, member] : s_.members) {
+    if (s_.phase != Phase::kGathering && member.seat) continue;
+    say(id, waiting);
+    s_.announced = now_;
+    s_.deadlines.announce = now_ + std::max(kAnnounceEvery, announce_gap(s_.members.size()));
+  }
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,158 @@
+// Members that come: for the first time, back to their seats, or only for the job's result.
+#include "rendezvous/core/stepper.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// A member's "newest generation" is believed up to here; nothing real comes near it.
+constexpr std::int64_t kMaxGeneration = std::int64_t{1} << 40;
+constexpr int kMaxWorldSize = 1 << 30;
+// A generation that has lasted this long has lasted long enough for everything that asks.
+constexpr Millis kLongestAge = 1'000'000'000'000;
+
+}  // namespace
+
+void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& join) {
+  if (s_.members.contains(from)) return;  // a second member on one stream
+  if (const std::optional<ConnectionId> old = s_.members.connection_of(join.member_id)) {
+    // The same agent came back before its old stream was seen to break.
+    say(*old, Close{.abort = true});
+    lose_touch(*old, "reconnected");
+  }
+  if (tell_result(from, join)) return;
+  // Nobody is left of the run that was stated before, and nobody will come back: a new one may differ.
+  const bool deserted = s_.members.empty() && s_.current.seats.away() == 0 && s_.phase != Phase::kOver;
+  const bool sound = !refuse_malformed(join) && !refuse_other(settings_of(join), join);
+  if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join)) begin_anew();
+  if (auto rejected = refusal(join)) {
+    say(from, *std::move(rejected));
+    return say(from, Close{});
+  }
+  admit(from, generation, join);
+}
+
+// The generations count on: what the workers of the old ones set is still in the store, under their numbers.
+void Stepper::begin_anew() {
+  const std::int64_t newest = std::max(s_.generation, s_.newest_seen);
+  s_ = State{};
+  s_.newest_seen = newest;
+}
+
+// A member that missed the job's end is told now.
+bool Stepper::tell_result(ConnectionId from, const Join& join) {
+  if (s_.phase != Phase::kOver || !s_.ever_met.contains(join.member_id)) return false;
+  Join late = join;
+  late.node_rank = -1;  // it reserves nothing any more
+  s_.members.add(from, late, now_);
+  s_.deadlines.sweep = std::min(s_.deadlines.sweep, overdue_at(now_));
+  say(from, Ended{s_.result});
+  return true;
+}
+
+std::optional<Rejected> Stepper::refusal(const Join& join) const {
+  if (s_.phase == Phase::kOver)
+    return Rejected{.reason = Rejected::kJobOver, .message = "the run is over: " + s_.current.why, .job = ""};
+  if (auto malformed = refuse_malformed(join)) return malformed;
+  auto other = s_.settings ? refuse_other(*s_.settings, join) : refuse_other(settings_of(join), join);
+  if (other) return other;
+  if (const Member* holder = s_.members.with_node_rank(join.node_rank))
+    return refuse_node_rank(join.node_rank, holder->join.host);
+  return std::nullopt;
+}
+
+void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join) {
+  if (!s_.settings) {
+    s_.settings = settings_of(join);
+    s_.deadlines.join = now_ + s_.settings->join_timeout;
+  }
+  if (adopts(generation, join)) adopt(generation, join);
+  if (generation < kMaxGeneration) s_.newest_seen = std::max(s_.newest_seen, generation);
+  Member& member = s_.members.add(from, join, now_);
+  member.join.job = {};  // the settings have it, and it may be long
+  if (generation > 0 && generation >= s_.generation && join.group_rank >= 0)
+    member.previous_rank = join.group_rank;
+  s_.ever_met.insert(join.member_id);
+  s_.deadlines.sweep = std::min(s_.deadlines.sweep, overdue_at(now_));
+  const std::optional<int> seat = seat_to_resume(generation, join);
+  const bool resumed = seat && generation == s_.generation;
+  say(from, Welcome{.address = join.address,
+                    .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
+                    .resumed = resumed});
+  count_changed();
+  if (seat) {
+    resume(from, member, *seat);
+    catch_up(from, *seat, !resumed);
+  } else {
+    s_.current.newcomer = in_generation();
+  }
+}
+
+// Whether to take over the generation that the member says it is part of: if this coordinator knows none, or
+// only an adopted one that is older.
+bool Stepper::adopts(std::int64_t generation, const Join& join) const {
+  const bool newer = s_.current.adopted && s_.generation < generation;
+  if (s_.current.membership != nullptr && !newer) return false;
+  return generation > 0 && generation < kMaxGeneration && join.group_rank >= 0 &&
+         join.group_rank < join.node_count && join.node_count >= s_.settings->min_nodes &&
+         join.node_count <= s_.settings->max_nodes && join.world_size >= join.node_count &&
+         join.world_size < kMaxWorldSize && join.restart_count >= 0 && join.membership_changes >= 0;
+}
+
+void Stepper::adopt(std::int64_t generation, const Join& join) {
+  auto membership = std::make_shared<Membership>();
+  membership->generation = s_.generation = generation;
+  membership->world_size = join.world_size;
+  membership->restart_count = std::min(join.restart_count, s_.settings->max_restarts);
+  membership->membership_changes = s_.membership_changes = join.membership_changes;
+  membership->nodes.resize(static_cast<std::size_t>(join.node_count));
+  for (int rank = 0; rank < join.node_count; ++rank)
+    membership->nodes[rank].host = "node " + std::to_string(rank);
+  s_.policy.resume_at(membership->restart_count, join.crash_history);
+  membership->crash_history = s_.policy.history();
+  begin({.membership = std::move(membership),
+         .adopted = true,
+         .started_at = now_ - std::clamp<Millis>(join.age, 0, kLongestAge),
+         .seats = Seats::all_away(join.node_count,
+                                  {.until = now_ + s_.settings->heartbeat_timeout,
+                                   .how_lost = "did not come back after the restart of the coordinator"}),
+         .newcomer = !s_.members.empty()});
+}
+
+// The away seat that the member had.
+std::optional<int> Stepper::seat_to_resume(std::int64_t generation, const Join& join) const {
+  const Generation& current = s_.current;
+  if (s_.phase == Phase::kOver || current.seats.away() == 0) return std::nullopt;
+  const bool same = generation == s_.generation;
+  if (const std::optional<int> known = current.seats.away_seat_of(join.member_id)) {
+    const bool missed_assignment = !current.adopted && generation < s_.generation;
+    return same || missed_assignment ? known : std::nullopt;
+  }
+  const int rank = join.group_rank;
+  const bool of_it =
+      current.adopted && same && rank >= 0 && rank < current.seats.size() && current.seats[rank].away;
+  if (!of_it || !current.membership->nodes[rank].member_id.empty()) return std::nullopt;
+  return rank;
+}
+
+void Stepper::resume(ConnectionId id, Member& member, int rank) {
+  member.seat = member.previous_rank = rank;
+  s_.current.seats.set_back(rank, id);
+  const Join& join = member.join;
+  Node& node = s_.current.membership->nodes[rank];
+  if (node.member_id.empty())
+    node = {.host = join.host,
+            .address = join.address,
+            .nproc = join.nproc,
+            .first_rank = join.first_rank,
+            .member_id = join.member_id};
+}
+
+// Says again what the member may have missed.
+void Stepper::catch_up(ConnectionId id, int rank, bool missed_assignment) {
+  if (!in_generation()) return;  // the next assignment is on its way
+  if (missed_assignment) say(id, Assigned{.group_rank = rank, .membership = s_.current.membership});
+  const bool ordered = s_.phase == Phase::kStopping && s_.deadlines.stop_order == kNever;
+  if (ordered && !s_.current.seats[rank].stopped) say(id, StopOrder{s_.current.why});
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,21 @@
+// Who takes part in the next generation, and with which ranks. Pure.
+#pragma once
+
+#include <vector>
+
+#include "rendezvous/core/members.h"
+#include "rendezvous/core/messages.h"
+
+namespace dtrun::rendezvous {
+
+struct Lineup {
+  std::vector<ConnectionId> members;  // in rank order
+  std::vector<Node> nodes;            // in rank order
+  int world_size = 0;
+};
+
+// At most `max_nodes` of the members: first those that have a seat, then those with a given node rank, then
+// the others; each group in the order in which they joined.
+Lineup line_up(const Members& members, int max_nodes);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,67 @@
+// The order of things in one step: first what the event itself does to the state, then what follows from the
+// state and the time. Silent and away members are given up before anything is concluded, so that a broken
+// generation whose last open seat has just gone is concluded in the same step; a generation that is concluded
+// gathers in the same step, and may start. The count of members is announced last.
+#include "rendezvous/core/stepper.h"
+
+#include <csignal>
+#include <cstring>
+
+namespace dtrun::rendezvous {
+
+std::vector<Action> step(State& state, const Event& event, Millis now) {
+  return Stepper(state, now).run(event);
+}
+
+Millis next_deadline(const State& state) {
+  return std::min(state.deadlines.earliest(), state.current.seats.deadline());
+}
+
+void Stepper::handle(const Event& event) {
+  if (const auto* join = std::get_if<Join>(&event.body)) return on_join(event.from, event.generation, *join);
+  Member* member = s_.members.find(event.from);
+  if (member == nullptr) return;  // refused, replaced or gone before
+  if (const auto* broken = std::get_if<StreamBroken>(&event.body))
+    return lose_touch(event.from, broken->why.empty() ? "lost its connection" : broken->why);
+  member->last_seen = now_;
+  member->overdue_since.reset();
+  if (const auto* leave = std::get_if<Leave>(&event.body)) {
+    const char* name = leave->signal != 0 ? sigabbrev_np(leave->signal) : nullptr;
+    return remove(event.from, name != nullptr ? "left (told to by SIG" + std::string(name) + ")" : "left");
+  }
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&event.body)) return on_heartbeat(*member, *heartbeat);
+  const std::optional<int> rank = open_seat_of(*member, event.generation);
+  if (!rank) return;
+  if (const auto* failure = std::get_if<Failure>(&event.body)) on_failure(*failure);
+  if (const auto* stopped = std::get_if<Stopped>(&event.body)) on_stopped(*rank, *stopped);
+  if (std::holds_alternative<Finished>(event.body)) s_.current.seats.set_finished(*rank);
+}
+
+void Stepper::say(ConnectionId to, decltype(Action::body) body) {
+  actions_.push_back({.to = to, .generation = s_.generation, .body = std::move(body)});
+}
+
+void Stepper::on_heartbeat(Member& member, const Heartbeat& heartbeat) {
+  member.report = heartbeat;
+  if (in_generation() && member.seat) s_.current.step = std::max(s_.current.step, heartbeat.progress.step);
+}
+
+// The sender's seat in the generation that it speaks of; none if that is over, or the seat is not open.
+std::optional<int> Stepper::open_seat_of(const Member& sender, std::int64_t generation) const {
+  const bool current = in_generation() && generation == s_.generation;
+  if (!current || !sender.seat || !s_.current.seats[*sender.seat].open()) return std::nullopt;
+  return sender.seat;
+}
+
+void Stepper::advance() {
+  sweep();
+  give_up_away();
+  take_newcomer();
+  if (s_.phase == Phase::kRunning && s_.current.seats.all_finished()) succeed();
+  if (s_.phase == Phase::kStopping && now_ >= s_.deadlines.stop_order) order_stop();
+  if (s_.phase == Phase::kStopping && s_.current.seats.open() == 0) conclude();
+  if (s_.phase == Phase::kGathering) gather();
+  announce();
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,105 @@
+// How a generation ends: what breaks it, the order to stop, and whether the job goes on.
+#include "proto/core/exit_codes.h"
+#include "rendezvous/core/stepper.h"
+#include "rendezvous/core/wording.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Workers that were told to stop agree with their peers on a last step and save it: the peers get this long
+// to do the same before they are ordered to stop.
+constexpr Millis kStopTogether = 10000;
+// How long all members that stopped by themselves wait for the one that was told to stop to leave.
+constexpr Millis kSettle = 2000;
+
+}  // namespace
+
+// The sender's seat stays open: its other workers still run until Stopped.
+void Stepper::on_failure(const Failure& failure) {
+  s_.current.failures.note(failure.outcome, explained());
+  if (!is_failure(failure.outcome))
+    break_generation(Cause::kStoppedByItself, failure.outcome.host + " stopped by itself");
+  else
+    break_generation(Cause::kFailure, describe(failure.outcome));
+}
+
+void Stepper::on_stopped(int rank, const Stopped& stopped) {
+  s_.current.seats.set_stopped(rank);
+  for (const WorkerOutcome& outcome : stopped.outcomes) {
+    s_.current.failures.note(outcome, explained());
+    if (is_failure(outcome) && !outcome.collateral) break_generation(Cause::kFailure, describe(outcome));
+  }
+  break_generation(Cause::kStoppedByItself, s_.current.membership->nodes[rank].host + " stopped by itself");
+}
+
+void Stepper::break_generation(Cause cause, const std::string& why) {
+  if (s_.phase == Phase::kStopping && cause != Cause::kStoppedByItself) return order_overdue_stop();
+  if (s_.phase != Phase::kRunning) return;
+  s_.phase = Phase::kStopping;
+  s_.current.cause = cause;
+  s_.current.why = why;
+  s_.current.seats.wait_at_most_until(now_ + kReturnWhileStopping);
+  if (cause == Cause::kStoppedByItself)
+    s_.deadlines.stop_order = now_ + kStopTogether;
+  else
+    order_stop();
+}
+
+void Stepper::order_stop() {
+  s_.deadlines.stop_order = kNever;
+  for (const Seat& seat : s_.current.seats)
+    if (seat.member && !seat.stopped) say(*seat.member, StopOrder{s_.current.why});
+}
+
+// Something worse happened while the members were stopping by themselves.
+void Stepper::order_overdue_stop() {
+  if (s_.deadlines.stop_order != kNever) order_stop();
+}
+
+// All members of the broken generation have stopped or are gone: does the job go on?
+void Stepper::conclude() {
+  Generation& current = s_.current;
+  if (current.seats.all_finished()) return succeed();
+  const WorkerOutcome* first = current.failures.first(current.lost_member || current.cause != Cause::kFailure);
+  if (first == nullptr) {
+    if (!settling()) gather_again(0);
+    return;
+  }
+  const RestartPolicy::Verdict verdict =
+      s_.policy.judge(*first, s_.settings->max_restarts, now_ - current.started_at, current.step);
+  if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first);
+  current.why = verdict.reason;
+  current.worker_failure = true;
+  gather_again(verdict.delay);
+}
+
+// True while it is worth waiting for the member that was told to stop to leave; its peers stopped with it.
+bool Stepper::settling() {
+  if (s_.current.cause != Cause::kStoppedByItself) return false;
+  if (s_.deadlines.settle == kNever) s_.deadlines.settle = now_ + kSettle;
+  return now_ < s_.deadlines.settle;
+}
+
+void Stepper::succeed() {
+  end_job(kExitOk, "all workers of " + count_of(s_.current.seats.size(), "node") + " succeeded", nullptr);
+}
+
+void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first) {
+  auto result = std::make_shared<JobEnd>();
+  result->exit_code = exit_code;
+  result->reason = s_.current.why = reason;
+  result->restart_count = s_.policy.restarts();
+  result->membership_changes = s_.membership_changes;
+  if (exit_code != kExitOk) result->followers = s_.current.failures.followers(first);
+  if (result->followers.size() > kMaxFollowers) {
+    result->more_followers = static_cast<int>(result->followers.size() - kMaxFollowers);
+    result->followers.resize(kMaxFollowers);
+  }
+  if (first != nullptr) result->first_failure = *first;
+  for (const auto& [id, member] : s_.members) say(id, Ended{result});
+  s_.result = std::move(result);
+  s_.phase = Phase::kOver;
+  s_.deadlines = {.sweep = s_.deadlines.sweep};
+}
+
+}  // namespace dtrun::rendezvous
