@@ -170,7 +170,8 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   auto received = [weak](v1::FromCoordinator message) {
     if (auto core = weak.lock()) core->on_received(std::move(message));
   };
-  const auto stream = std::make_shared<ClientStream>(StreamSink{std::move(connected), std::move(received)});
+  const auto stream = std::make_shared<ClientStream>(
+      StreamSink{.connected = std::move(connected), .received = std::move(received)});
   // Before it starts: who hears Opened may send at once.
   if (!adopt(stream, channel)) return {};
   deliver(Opened{dialled.local_address});

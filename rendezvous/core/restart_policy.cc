@@ -58,22 +58,22 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
 
 RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int max_restarts, Millis ran,
                                             std::int64_t step) {
-  if (!failure.retryable) return {false, 0, describe(failure) + ", which a restart would not cure"};
+  const auto give_up = [&](const std::string& why) { return Verdict{.reason = describe(failure) + why}; };
+  if (!failure.retryable) return give_up(", which a restart would not cure");
   const bool progressed = step > history_.best_step;
   history_.best_step = std::max(history_.best_step, step);
   const bool same = same_as_before(failure, !progressed && failure.uptime_s < kEarlySeconds);
-  if (restarts_ >= max_restarts)
-    return {false, 0, describe(failure) + (max_restarts > 0 ? ", and all restarts are used up" : "")};
+  if (restarts_ >= max_restarts) return give_up(max_restarts > 0 ? ", and all restarts are used up" : "");
   if (same)
-    return {false, 0,
-            describe(failure) + ", soon after its start and " + std::to_string(history_.alike) +
-                " times in a row: no further restart would help"};
+    return give_up(", soon after its start and " + std::to_string(history_.alike) +
+                   " times in a row: no further restart would help");
   if (progressed || ran >= kSettled) history_.quick_restarts = 0;
   const Millis delay = delay_after(history_.quick_restarts++);
   ++restarts_;
-  return {
-      true, delay,
-      describe(failure) + ", restart " + std::to_string(restarts_) + " of " + std::to_string(max_restarts)};
+  return {.restart = true,
+          .delay = delay,
+          .reason = describe(failure) + ", restart " + std::to_string(restarts_) + " of " +
+                    std::to_string(max_restarts)};
 }
 
 }  // namespace dtrun::rendezvous

@@ -64,8 +64,9 @@ bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   if (join == nullptr) return false;
   const auto known = farewells_.find(join->member_id);
   if (known == farewells_.end()) return false;
-  actions->push_back({event.from, known->second.generation, Ended{known->second.result}});
-  actions->push_back({event.from, known->second.generation, Close{}});
+  const auto& [result, generation] = known->second;
+  actions->push_back({.to = event.from, .generation = generation, .body = Ended{result}});
+  actions->push_back({.to = event.from, .generation = generation, .body = Close{}});
   return true;
 }
 

@@ -24,10 +24,10 @@ std::optional<std::string> KeyValueStore::get(const std::string& key) const {
 
 void KeyValueStore::wait(WaiterId waiter, const std::string& key, Millis deadline) {
   if (auto value = get(key)) {
-    ready_.push_back({waiter, std::move(value)});
+    ready_.push_back({.waiter = waiter, .value = std::move(value)});
     return;
   }
-  waiters_[waiter] = {key, deadline};
+  waiters_[waiter] = {.key = key, .deadline = deadline};
   by_key_[key].insert(waiter);
   by_deadline_.emplace(deadline, waiter);
 }
@@ -52,7 +52,7 @@ void KeyValueStore::set(const std::string& key, std::string value) {
   if (waiting != by_key_.end()) {
     const std::set<WaiterId> waiters = waiting->second;
     for (WaiterId waiter : waiters) {
-      ready_.push_back({waiter, value});
+      ready_.push_back({.waiter = waiter, .value = value});
       forget(waiter);
     }
   }
@@ -62,19 +62,19 @@ void KeyValueStore::set(const std::string& key, std::string value) {
 KeyValueStore::Sum KeyValueStore::add(const std::string& key, std::int64_t delta) {
   const auto found = values_.find(key);
   const std::optional<std::int64_t> before = found == values_.end() ? 0 : parse(found->second);
-  if (!before) return {false, 0};
+  if (!before) return {.ok = false, .value = 0};
   const auto sum =
       static_cast<std::int64_t>(static_cast<std::uint64_t>(*before) + static_cast<std::uint64_t>(delta));
   set(key, std::to_string(sum));
-  return {true, sum};
+  return {.ok = true, .value = sum};
 }
 
 KeyValueStore::Swap KeyValueStore::compare_and_set(const std::string& key, const std::string& expected,
                                                    std::string value) {
   const std::string current = get(key).value_or("");
-  if (current != expected) return {false, current};
+  if (current != expected) return {.swapped = false, .value = current};
   set(key, value);
-  return {true, std::move(value)};
+  return {.swapped = true, .value = std::move(value)};
 }
 
 std::int64_t KeyValueStore::erase(const std::string& key, bool prefix) {
@@ -88,7 +88,7 @@ std::int64_t KeyValueStore::erase(const std::string& key, bool prefix) {
 std::vector<KeyValueStore::Answer> KeyValueStore::take_answers(Millis now) {
   while (next_deadline() <= now && !by_deadline_.empty()) {
     const WaiterId waiter = by_deadline_.begin()->second;
-    ready_.push_back({waiter, std::nullopt});
+    ready_.push_back({.waiter = waiter, .value = std::nullopt});
     forget(waiter);
   }
   return std::exchange(ready_, {});

@@ -16,11 +16,11 @@ void Coordinator::received(const Event& event) { take(event); }
 
 void Coordinator::broken(ConnectionId id) {
   connections_.erase(id);
-  take({id, 0, StreamBroken{}});
+  take({.from = id, .body = StreamBroken{}});
 }
 
 Millis Coordinator::tend() {
-  if (runs_.next_deadline() <= steady_now()) take({0, 0, Tick{}});
+  if (runs_.next_deadline() <= steady_now()) take({.body = Tick{}});
   return runs_.next_deadline();
 }
 

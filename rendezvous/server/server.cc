@@ -23,8 +23,10 @@ namespace {
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const ServerOptions& options)
-      : coordinator_({options.separate, random_id(8),
-                      [this](const std::string& run_id) { store_.forget(run_id + "/"); }, options.notice}),
+      : coordinator_({.separate = options.separate,
+                      .instance = random_id(8),
+                      .forgotten = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
+                      .notice = options.notice}),
         attend_(coordinator_, strand_),
         store_(strand_) {
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });

@@ -383,7 +383,7 @@ TEST_CASE("a get waits for the key, or until its time is up") {
 
 TEST_CASE("a get that waits when the store is restarted is asked again, and what was set is set again") {
   auto server = start_server();
-  const ServerOptions options{"127.0.0.1", server->port()};
+  const ServerOptions options{.bind_address = "127.0.0.1", .port = server->port()};
   TestAgent a("a", "127.0.0.1", options.port);
   TestAgent b("b", "127.0.0.1", options.port);
   RunSettings run;
@@ -417,7 +417,7 @@ TEST_CASE("a get that waits when the store is restarted is asked again, and what
 
 TEST_CASE("a client reconnects by itself when the coordinator comes back") {
   auto server = start_server();
-  ServerOptions options{"127.0.0.1", server->port()};
+  ServerOptions options{.bind_address = "127.0.0.1", .port = server->port()};
   TestAgent a("a", "127.0.0.1", options.port);
   a.join({});
   REQUIRE(a.next<Connected>());
@@ -492,7 +492,7 @@ TEST_CASE("a name that does not resolve is named") {
 
 TEST_CASE("a taken port is refused with its name, even if it is another coordinator's") {
   const auto server = start_server();
-  const auto second = Server::start({"127.0.0.1", server->port()});
+  const auto second = Server::start({.bind_address = "127.0.0.1", .port = server->port()});
   REQUIRE_FALSE(second.ok());
   CHECK(second.status().exit_code() == kExitUnavailable);
   CHECK(second.status().message().find("127.0.0.1:" + std::to_string(server->port())) != std::string::npos);

@@ -23,13 +23,13 @@ class Gathering {
     join.min_nodes = join.max_nodes = 1 << 16;
     join.heartbeat_timeout = 600000;
     heard_at_[joined_] = now;
-    note(step(state_, {joined_, 0, join}, now), now);
+    note(step(state_, {.from = joined_, .body = join}, now), now);
   }
 
   void pass(Millis until) {
     while (next_deadline(state_) <= until) {
       const Millis due = next_deadline(state_);
-      note(step(state_, {0, 0, Tick{}}, due), due);
+      note(step(state_, {.body = Tick{}}, due), due);
     }
   }
 

@@ -27,7 +27,7 @@ JobEnd end_after_failures_of(int workers) {
   Join alone = join();
   alone.nproc = workers;
   State state;
-  step(state, {1, 0, alone}, 0);
+  step(state, {.from = 1, .body = alone}, 0);
   Stopped stopped;
   for (int rank = 0; rank < workers; ++rank) {
     WorkerOutcome outcome;
@@ -36,7 +36,7 @@ JobEnd end_after_failures_of(int workers) {
     outcome.collateral = rank > 0;
     stopped.outcomes.push_back(outcome);
   }
-  const std::vector<Action> said = step(state, {1, 1, stopped}, 1000);
+  const std::vector<Action> said = step(state, {.from = 1, .generation = 1, .body = stopped}, 1000);
   REQUIRE(said.size() == 1);
   const auto* end = std::get_if<Ended>(&said.front().body);
   REQUIRE(end != nullptr);

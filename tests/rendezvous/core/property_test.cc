@@ -38,10 +38,10 @@ class Chance {
 
   Moment next(const State& state, Millis now) {
     const Millis due = next_deadline(state);
-    if (due != kNever && below(8) == 0) return {due, {0, 0, Tick{}}};
+    if (due != kNever && below(8) == 0) return {.at = due, .event = {.body = Tick{}}};
     const Millis at = now + (below(4) == 0 ? below(3000) : below(20));
     const ConnectionId from = 1 + static_cast<ConnectionId>(below(2 * kAgents));
-    return {at, {from, generation(state), body(state, from)}};
+    return {.at = at, .event = {.from = from, .generation = generation(state), .body = body(state, from)}};
   }
 
  private:
@@ -214,7 +214,7 @@ void check_that_it_ends(std::uint64_t seed) {
     for (ConnectionId id : seated) step(state, {id, state.generation, Finished{}}, now);
     if (next_deadline(state) == kNever) break;
     now = next_deadline(state);
-    step(state, {0, 0, Tick{}}, now);
+    step(state, {.body = Tick{}}, now);
   }
   CHECK_MESSAGE((state.phase == Phase::kOver || !state.settings), "seed " << seed << " never ends");
 }

@@ -143,12 +143,12 @@ TEST_CASE("a policy that is told another's history goes on where that one was") 
 
 TEST_CASE("a history that makes no sense is made to") {
   RestartPolicy policy;
-  policy.resume_at(2, {1 << 30, -7, 1 << 30, 0, 1, 0});
+  policy.resume_at(2, {.quick_restarts = 1 << 30, .best_step = -7, .alike = 1 << 30, .exit_code = 1});
   CHECK(policy.restarts() == 2);
   CHECK(policy.history().quick_restarts == 2);
   CHECK(policy.history().best_step == 0);
   CHECK(policy.history().alike == 2);
-  policy.resume_at(-1, {-1, 0, -1, 0, 0, 0});
+  policy.resume_at(-1, {.quick_restarts = -1, .alike = -1});
   CHECK(policy.restarts() == 0);
   CHECK(policy.judge(failure(), kMany, kMoment, 0).delay == 0);
 }

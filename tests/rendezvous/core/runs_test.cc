@@ -11,7 +11,7 @@ Event joins(ConnectionId from, const std::string& run, const std::string& id, st
   join.member_id = id;
   join.host = "h";
   join.address = "10.0.0.1";
-  return {from, generation, join};
+  return {.from = from, .generation = generation, .body = join};
 }
 
 template <typename Body>
@@ -28,10 +28,10 @@ TEST_CASE("runs do not see each other, and one that is over makes room for the n
   CHECK(heard<Assigned>(runs.step(joins(1, "r1", "a"), 0), 1));
   CHECK(heard<Assigned>(runs.step(joins(2, "r2", "b"), 0), 2));
   CHECK(runs.members() == 2);
-  const auto end = runs.step({1, 1, Finished{}}, 10);
+  const auto end = runs.step({.from = 1, .generation = 1, .body = Finished{}}, 10);
   CHECK(heard<Ended>(end, 1));
   CHECK_FALSE(heard<Ended>(end, 2));
-  runs.step({1, 1, Leave{}}, 11);
+  runs.step({.from = 1, .generation = 1, .body = Leave{}}, 11);
   CHECK(runs.take_forgotten() == std::vector<std::string>{"r1"});
   CHECK(runs.states().size() == 1);
   const auto again = runs.step(joins(3, "r1", "c"), 20);
@@ -42,9 +42,9 @@ TEST_CASE("runs do not see each other, and one that is over makes room for the n
 TEST_CASE("a member of a forgotten run that comes late hears how it ended, and does not begin it again") {
   Runs runs(true);
   runs.step(joins(1, "r", "a"), 0);
-  runs.step({1, 1, Finished{}}, 10);
-  runs.step({1, 0, StreamBroken{}}, 11);
-  runs.step({0, 0, Tick{}}, 1000);
+  runs.step({.from = 1, .generation = 1, .body = Finished{}}, 10);
+  runs.step({.from = 1, .body = StreamBroken{}}, 11);
+  runs.step({.body = Tick{}}, 1000);
   REQUIRE(runs.states().empty());
   const auto late = runs.step(joins(2, "r", "a", 1), 2000);
   REQUIRE(heard<Ended>(late, 2));
@@ -58,8 +58,8 @@ TEST_CASE("the ends of runs are kept for the last 20,000 members, and forgotten 
   const auto end_of = [&](ConnectionId number) {
     const std::string name = std::to_string(number);
     runs.step(joins(number, "run-" + name, "member-" + name), 0);
-    runs.step({number, 1, Finished{}}, 0);
-    runs.step({number, 1, Leave{}}, 0);
+    runs.step({.from = number, .generation = 1, .body = Finished{}}, 0);
+    runs.step({.from = number, .generation = 1, .body = Leave{}}, 0);
   };
   for (ConnectionId number = 1; number <= kKept; ++number) end_of(number);
   REQUIRE(runs.states().empty());
@@ -74,24 +74,24 @@ TEST_CASE("the ends of runs are kept for the last 20,000 members, and forgotten 
 TEST_CASE("who comes for the next run while others still leave the last one begins it once they have") {
   Runs runs(true);
   runs.step(joins(1, "r", "a"), 0);
-  runs.step({1, 1, Finished{}}, 10);
+  runs.step({.from = 1, .generation = 1, .body = Finished{}}, 10);
   REQUIRE(runs.states().at("r").phase == Phase::kOver);
   CHECK(runs.step(joins(2, "r", "gives up"), 11).empty());
   CHECK(runs.step(joins(3, "r", "b"), 11).empty());
-  CHECK(runs.step({2, 0, StreamBroken{}}, 12).empty());
-  const auto left = runs.step({1, 1, Leave{}}, 13);
+  CHECK(runs.step({.from = 2, .body = StreamBroken{}}, 12).empty());
+  const auto left = runs.step({.from = 1, .generation = 1, .body = Leave{}}, 13);
   REQUIRE(heard<Assigned>(left, 3));
   CHECK(heard<Assigned>(left, 3)->membership->generation == 1);
   CHECK(left.front().to == 3);
   CHECK(runs.take_forgotten() == std::vector<std::string>{"r"});
   CHECK(runs.members() == 1);
-  CHECK(heard<Ended>(runs.step({3, 1, Finished{}}, 20), 3));
+  CHECK(heard<Ended>(runs.step({.from = 3, .generation = 1, .body = Finished{}}, 20), 3));
 }
 
 TEST_CASE("a coordinator that ends with its run answers nobody who comes for the next one") {
   Runs runs(false);
   runs.step(joins(1, "r", "a"), 0);
-  runs.step({1, 1, Finished{}}, 10);
+  runs.step({.from = 1, .generation = 1, .body = Finished{}}, 10);
   CHECK(runs.step(joins(2, "r", "b"), 11).empty());
   CHECK(runs.step(joins(3, "r2", "c"), 11).empty());
   CHECK(runs.members() == 1);
@@ -112,9 +112,9 @@ TEST_CASE("every run's timers fire, the earliest is the next deadline") {
   runs.step(joins(1, "r1", "a"), 0);
   runs.step(joins(2, "r2", "b"), 500);
   CHECK(runs.next_deadline() == 14800);  // listens for a moment before it gives the first one up
-  CHECK(runs.step({0, 0, Tick{}}, 14800).empty());
+  CHECK(runs.step({.body = Tick{}}, 14800).empty());
   CHECK(runs.next_deadline() == 15000);
-  CHECK(heard<Close>(runs.step({0, 0, Tick{}}, 15000), 1));
+  CHECK(heard<Close>(runs.step({.body = Tick{}}, 15000), 1));
   CHECK(runs.next_deadline() == 15300);
 }
 

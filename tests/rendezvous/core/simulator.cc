@@ -61,9 +61,9 @@ struct Broken {
 enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash, kBreak, kRestartCoordinator };
 struct AgentTimer {
   Timer timer;
-  int agent;
-  int life;
-  std::int64_t generation;
+  int agent = 0;
+  int life = 0;
+  std::int64_t generation = 0;
 };
 struct Scheduled {
   Millis at;
@@ -81,12 +81,12 @@ class Simulator {
     for (int i = 0; i < settings.agents; ++i) in(below(settings.join_spread), timer(Timer::kStart, i));
     for (int i = 0; i < settings.crashes; ++i)
       schedule(below(settings.work * 3),
-               AgentTimer{Timer::kCrash, static_cast<int>(below(settings.agents)), 0, 0});
+               AgentTimer{.timer = Timer::kCrash, .agent = static_cast<int>(below(settings.agents))});
     for (int i = 0; i < settings.breaks; ++i)
       schedule(below(settings.work * 3),
-               AgentTimer{Timer::kBreak, static_cast<int>(below(settings.agents)), 0, 0});
+               AgentTimer{.timer = Timer::kBreak, .agent = static_cast<int>(below(settings.agents))});
     for (int i = 0; i < settings.coordinator_restarts; ++i)
-      schedule(below(settings.work * 2), AgentTimer{Timer::kRestartCoordinator, 0, 0, 0});
+      schedule(below(settings.work * 2), AgentTimer{.timer = Timer::kRestartCoordinator});
   }
 
   SimResult run() {
@@ -96,7 +96,7 @@ class Simulator {
       if (due == kNever && next == kNever) break;
       now_ = std::min(due, next);
       if (due < next) {
-        take({0, 0, Tick{}});
+        take({.body = Tick{}});
         continue;
       }
       const auto what = queue_.top().what;
@@ -118,7 +118,7 @@ class Simulator {
 
   template <typename What>
   void schedule(Millis at, What what) {
-    queue_.push({at, order_++, std::move(what)});
+    queue_.push({.at = at, .order = order_++, .what = std::move(what)});
   }
   template <typename What>
   void in(Millis time, What what) {
@@ -126,13 +126,15 @@ class Simulator {
   }
   AgentTimer timer(Timer kind, int agent) const {
     const Agent& a = agents_[static_cast<std::size_t>(agent)];
-    return {kind, agent, a.lives, a.generation};
+    return {.timer = kind, .agent = agent, .life = a.lives, .generation = a.generation};
   }
 
   // ---- the coordinator
 
   void take(const Event& event) {
-    const Before before{state_.generation, state_.membership_changes, state_.phase == Phase::kOver};
+    const Before before{.generation = state_.generation,
+                        .membership_changes = state_.membership_changes,
+                        .over = state_.phase == Phase::kOver};
     result_.lost_touch += loses_touch(event);
     const std::vector<Action> actions = step(state_, event, now_);
     const bool deep = state_.members.size() <= kDeepCheckLimit || state_.generation != before.generation;
@@ -214,7 +216,8 @@ class Simulator {
       body = StreamBroken{};
       schedule(connection.last_up, Broken{agent.connection});
     }
-    schedule(connection.last_up, ToCoordinator{{agent.connection, generation, std::move(body)}});
+    schedule(connection.last_up,
+             ToCoordinator{{.from = agent.connection, .generation = generation, .body = std::move(body)}});
   }
 
   // What is under way still arrives. One at a time: while the next generation waits for one member, another
@@ -227,7 +230,9 @@ class Simulator {
     ++result_.injected.breaks;
     connection.last_up = std::max(connection.last_up, now_ + delay());
     schedule(connection.last_up, Broken{agent.connection});
-    schedule(connection.last_up, ToCoordinator{{agent.connection, agent.generation, StreamBroken{}}});
+    schedule(
+        connection.last_up,
+        ToCoordinator{{.from = agent.connection, .generation = agent.generation, .body = StreamBroken{}}});
   }
 
   // From now on nothing passes; the agent notices by its own keep-alive, the coordinator by the missing
@@ -273,8 +278,9 @@ class Simulator {
   }
 
   void start(Agent& agent, int index) {
-    agent =
-        Agent{"agent-" + std::to_string(index) + "." + std::to_string(agent.lives), agent.lives + 1, true};
+    agent = Agent{.id = "agent-" + std::to_string(index) + "." + std::to_string(agent.lives),
+                  .lives = agent.lives + 1,
+                  .alive = true};
     connect(agent, index);
     in(kHeartbeatTimeout / 3, timer(Timer::kBeat, index));
   }
@@ -382,7 +388,7 @@ class Simulator {
       if (chance(0.5))
         lose(agent);
       else
-        in(delay(), ToCoordinator{{agent.connection, 0, StreamBroken{}}});
+        in(delay(), ToCoordinator{{.from = agent.connection, .body = StreamBroken{}}});
     }
     agent.alive = false;
     ++agent.lives;

@@ -64,7 +64,7 @@ class Scenario {
     words >> at >> who >> verb;
     out_.clear();
     if (line.starts_with("asleep until ")) {
-      apply({0, 0, Tick{}}, std::stoll(line.substr(13)));
+      apply({.body = Tick{}}, std::stoll(line.substr(13)));
       return out_;
     }
     fire_until(at);
@@ -80,7 +80,7 @@ class Scenario {
   void fire_until(Millis at) {
     while (next_deadline(state_) <= at) {
       const Millis due = next_deadline(state_);
-      apply({0, 0, Tick{}}, due);
+      apply({.body = Tick{}}, due);
       REQUIRE_MESSAGE(next_deadline(state_) > due, "a timer does not go away");
     }
   }
