@@ -1,17 +1,16 @@
 #include "rendezvous/client/client_kv.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/core/store.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
 // For the way there and back, on top of what a Get may wait: after it the coordinator counts as unreachable.
 constexpr std::chrono::milliseconds kSlack{30000};
-constexpr std::int64_t kMaxWaitMs = 86'400'000;
 
 using Done = std::function<void(control::KvReply, bool unreachable)>;
 
@@ -65,7 +64,7 @@ std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>
   };
   switch (request.op()) {
     case control::KvRequest::GET: {
-      const std::int64_t wait_ms = std::clamp<std::int64_t>(request.timeout_ms(), 0, kMaxWaitMs);
+      const std::int64_t wait_ms = KeyValueStore::allowed_wait(request.timeout_ms());
       v1::GetRequest get;
       get.set_timeout_ms(wait_ms);
       return run(

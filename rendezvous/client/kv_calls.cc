@@ -1,9 +1,9 @@
 #include "rendezvous/client/kv_calls.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "rendezvous/client/client_kv.h"
+#include "rendezvous/core/store.h"
 
 namespace dtrun::rendezvous {
 namespace {

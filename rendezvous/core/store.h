@@ -2,6 +2,7 @@
 // Waiters are answered by what step-like calls return; timers and RPCs are store_service.cc's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -19,6 +20,9 @@ class KeyValueStore {
  public:
   using WaiterId = std::uint64_t;
   static constexpr Millis kNever = std::numeric_limits<Millis>::max();
+  // A day: a longer wait is cut to it, which keeps deadlines far from the limits of their type.
+  static constexpr Millis kLongestWait = 86'400'000;
+  static Millis allowed_wait(Millis asked) { return std::clamp<Millis>(asked, 0, kLongestWait); }
 
   // A get that waited and is now answered: with the value, or with none because its time ran out.
   struct Answer {

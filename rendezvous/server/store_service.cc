@@ -1,13 +1,9 @@
 #include "rendezvous/server/store_service.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace dtrun::rendezvous {
 namespace {
-
-// A day: longer waits are cut there, which keeps deadlines far from the limits of their type.
-constexpr std::int64_t kMaxWaitMs = 86'400'000;
 
 grpc::Status not_found(const std::string& key) { return {grpc::StatusCode::NOT_FOUND, "no key " + key}; }
 
@@ -23,7 +19,7 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   KeyValueStore::WaiterId id() const { return id_; }
 
   const std::string& key() const { return request_->key(); }
-  std::int64_t timeout() const { return std::clamp<std::int64_t>(request_->timeout_ms(), 0, kMaxWaitMs); }
+  std::int64_t timeout() const { return KeyValueStore::allowed_wait(request_->timeout_ms()); }
 
   void finish(std::optional<std::string> value) {
     if (value) {
