@@ -15,8 +15,9 @@
 
 namespace dtrun::rendezvous {
 
-// A connection stands, though nobody knows yet who is at its other end: what a coordinator is to hear first,
-// the Join, may be sent now. Connected follows if one answers, else Disconnected.
+// A TCP connection stands, but what is at its other end has not answered yet. The Join may be sent now: it is
+// the first message that a coordinator expects. Next comes Connected if a coordinator answers, else
+// Disconnected.
 struct Opened {
   std::string local_address;  // this host's address on the route to the coordinator, numeric
 };
@@ -28,7 +29,7 @@ struct Received {
 // The stream is gone or could not be made; the client tries again by itself until closed.
 struct Disconnected {
   Status why;              // EX_UNAVAILABLE; names the endpoint and what was found there
-  bool permanent = false;  // trying again won't help: name unknown for 15 s, or something else listens there
+  bool permanent = false;  // no use to try again: the name is unknown for 15 s, or another program is there
   int attempt = 0;         // consecutive failures, from 1
 };
 struct KvDone {

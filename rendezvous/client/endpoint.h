@@ -1,5 +1,5 @@
-// From "host:port" to a connected socket, and what can be told about an endpoint that does not answer as a
-// coordinator would. Blocking, with deadlines, interruptible; knows no gRPC.
+// Connects to "host:port", and finds out what listens on an endpoint that does not answer as a coordinator
+// would. Blocking, with deadlines, interruptible; without gRPC.
 #pragma once
 
 #include <netdb.h>
@@ -10,7 +10,7 @@
 
 namespace dtrun::rendezvous {
 
-// Tells blocking calls that nobody wants their result any more.
+// Ends blocking calls whose result is not wanted any more.
 class Interrupt {
  public:
   Interrupt();
@@ -46,12 +46,12 @@ struct Dialled {
 Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
              const Interrupt& interrupt);
 
-// Who accepts connections on an endpoint, by what it answers to the preface of an HTTP/2 client.
+// What accepts connections on an endpoint, known by its answer to the preface of an HTTP/2 client.
 enum class Answer {
   kHttp2,   // a SETTINGS frame: a gRPC server, or something close to it
   kOther,   // anything else
   kSilent,  // nothing within the time, which begins when it has accepted
-  kGone,    // nobody accepts, or hangs up at once: a coordinator may be just going or coming
+  kGone,    // nothing accepts, or it hangs up at once: a coordinator may be just ending or starting
 };
 Answer probe(const std::string& host, int port, std::chrono::milliseconds timeout,
              const Interrupt& interrupt);

@@ -1,5 +1,5 @@
-// Whether a Join fits the run: the same run, the same job, the same settings. Pure; a refusal says what
-// differs and what to do about it.
+// Whether a Join fits the run: it must name the same run, job and settings. Pure. A refusal says what differs
+// and what to do about it.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace dtrun::rendezvous {
 
-// What the run's first member asked for; everyone else has to agree with the first five.
+// What the run's first member asked for. The other members have to ask for the same run id, job, node counts
+// and restarts; their times are not compared.
 struct Settings {
   std::string run_id;
   std::string job;

@@ -13,7 +13,7 @@ class RestartPolicy {
   struct Verdict {
     bool restart = false;
     Millis delay = 0;    // before that restart
-    std::string reason;  // one sentence: of the restart, or of the job's end
+    std::string reason;  // one sentence: why the job restarts, or why it ends
   };
 
   // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
@@ -22,7 +22,7 @@ class RestartPolicy {
 
   int restarts() const { return restarts_; }
   const CrashHistory& history() const { return history_; }
-  // A coordinator that was itself restarted goes on where its members were. What makes no sense is made to.
+  // Goes on with what members tell a coordinator that was restarted. Numbers out of range are clamped.
   void resume_at(int restarts, const CrashHistory& history);
 
  private:

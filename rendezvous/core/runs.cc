@@ -1,3 +1,12 @@
+// The order of things for one event:
+//  1. A tick goes to each run that has something due.
+//  2. A late member of a forgotten run is told the result, and that is all.
+//  3. The run is found: by the connection, or by the run id of a Join.
+//  4. A connection that broke is forgotten, and so is its Join if that was kept for the next run.
+//  5. A new agent's Join to a run that is over is kept for the next run.
+//  6. The run's state machine takes the event. If the run is over then and all have left, it is forgotten,
+//  and
+//     the Joins that were kept begin the next run.
 #include "rendezvous/core/runs.h"
 
 #include <algorithm>
@@ -10,7 +19,7 @@ constexpr std::size_t kMaxFarewells = 20000;
 
 }  // namespace
 
-// The run that the event belongs to; "" if nobody knows.
+// Id of the run that the event belongs to; "" if it cannot be known.
 std::string Runs::run_of(const Event& event) {
   if (!many_) return "only";
   const auto known = run_of_.find(event.from);
@@ -47,8 +56,9 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
   return actions;
 }
 
-// Nodes that run one job after another don't end each of them in the same moment. A newcomer to a run that is
-// over is the next one's; where this coordinator goes down with the run, it finds the next one by itself.
+// Nodes that run one job after another don't end a job in the same moment. So an agent that is new to a run
+// that is over belongs to the next run. If this coordinator ends with the run, the agent looks for the next
+// coordinator by itself.
 bool Runs::keep_for_next(const std::string& run, const Event& event) {
   const auto* join = std::get_if<Join>(&event.body);
   const auto state = states_.find(run);
@@ -58,7 +68,7 @@ bool Runs::keep_for_next(const std::string& run, const Event& event) {
   return true;
 }
 
-// A member of a run that is forgotten, which was out of touch when it ended.
+// Tells the result to a member of a forgotten run, which was out of touch at the end. False if it is none.
 bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   const auto* join = std::get_if<Join>(&event.body);
   if (join == nullptr) return false;

@@ -1,7 +1,9 @@
-// Several runs side by side on one coordinator, each a state machine of its own (state.h), told apart by the
-// run id of their members' Join. Pure. A run that is over and left is forgotten, so that the next one of its
-// name begins afresh; only its members are remembered, in case one of them comes late for the result. Who
-// comes for the next one while others still leave the last is kept until then.
+// Several runs side by side on one coordinator, each a state machine of its own (state.h). The run id in a
+// member's Join says which run it belongs to. Pure.
+//
+// A run is forgotten once it is over and all its members have left, so that the next run with its id begins
+// afresh. Only the ids of its members and its result are remembered, for members that come late. A new agent
+// that joins a run that is over, but not forgotten, waits for the next run with that id.
 #pragma once
 
 #include <deque>
@@ -16,18 +18,18 @@ namespace dtrun::rendezvous {
 
 class Runs {
  public:
-  // `many`: false makes one state machine answer everybody, which refuses the members of other runs.
+  // `many`: false means one run only. Its state machine gets all events and refuses members of other runs.
   explicit Runs(bool many) : many_(many) {}
 
   std::vector<Action> step(const Event& event, Millis now);
   Millis next_deadline() const;
 
-  // Members connected, or expected back within a moment.
+  // Members that are connected, or away (Seats).
   int members() const;
 
   const std::map<std::string, State>& states() const { return states_; }  // by run id
 
-  // Ids of the runs that were forgotten since the last call: what was kept for them may go.
+  // Ids of the runs that were forgotten since the last call: their keys in the store may be deleted.
   std::vector<std::string> take_forgotten() { return std::exchange(forgotten_, {}); }
 
  private:

@@ -71,7 +71,8 @@ class Stepper {
   void count_changed();
   std::string reason_to_start() const;
 
-  // A worker that fails now is taken for a victim of what is known, or of a peer that is out of touch.
+  // Whether a worker that fails now is taken for a victim: of what broke the generation, if that was no
+  // worker failure, or of a peer that is out of touch.
   bool explained() const {
     return (s_.phase == Phase::kStopping && s_.current.cause != Cause::kFailure) ||
            s_.current.seats.away() > 0;

@@ -1,5 +1,5 @@
 // The key-value store as a pure data structure: get with wait, add, compare-and-set, delete by key or prefix.
-// Waiters are answered by what step-like calls return; timers and RPCs are store_service.cc's.
+// A get that waits is answered through take_answers(); timers and RPCs belong to store_service.cc.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class KeyValueStore {
   // Keys deleted: 0 or 1, or however many start with the prefix.
   std::int64_t erase(const std::string& key, bool prefix);
 
-  // Who can be answered now: call after every change and at next_deadline().
+  // The waiters that can be answered now. Call it after every change and at next_deadline().
   std::vector<Answer> take_answers(Millis now);
   Millis next_deadline() const { return by_deadline_.empty() ? kNever : by_deadline_.begin()->first; }
 

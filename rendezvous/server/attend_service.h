@@ -1,5 +1,5 @@
-// The Rendezvous service: one reactor per Attend stream, which hands what it reads to the coordinator's
-// strand and writes what that says. Decides nothing.
+// The Rendezvous service: one reactor per Attend stream. It hands the messages that it reads to the
+// coordinator, on the strand, and writes those that the coordinator sends. Decides nothing.
 #pragma once
 
 #include <atomic>

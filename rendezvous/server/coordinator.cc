@@ -1,3 +1,6 @@
+// The order of things: a connection is known before its first message is taken, and forgotten before the
+// state machine hears that it broke, so nothing is sent to it any more. What the state machine says is sent
+// before people are told of the event. Keys of a forgotten run are deleted last.
 #include "rendezvous/server/coordinator.h"
 
 #include <utility>

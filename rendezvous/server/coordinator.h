@@ -1,5 +1,5 @@
-// Drives the pure state machine (state.h) with real time and real connections. Lives on one Strand:
-// every member function but members() is called there.
+// Drives the pure state machines (runs.h) with real time and real connections. Lives on one Strand: every
+// member function but members() is called there.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,10 @@ class Coordinator {
  public:
   struct Options {
     bool separate = false;  // `dtrun store`: any number of runs, and no agent goes down with it
-    std::string instance;   // what Welcome names
-    std::function<void(const std::string& run_id)> forgotten = {};  // a run is over, and all have left it
-    std::function<void(const std::string& line)> notice = {};       // what happened, for people
+    std::string instance;   // sent in each Welcome: another one means that the store is empty again
+    // Called when a run is over, and all its members have left.
+    std::function<void(const std::string& run_id)> forgotten = {};
+    std::function<void(const std::string& line)> notice = {};  // called with a line for people
   };
   explicit Coordinator(Options options) : options_(std::move(options)), runs_(options_.separate) {}
 

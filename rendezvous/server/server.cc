@@ -1,3 +1,6 @@
+// The order of things: the strand starts before the port is open, since the first message may come at once.
+// At the end the gRPC server goes first, which cancels all streams and waits for them; then the strand stops,
+// since those streams still post to it.
 #include "rendezvous/server/server.h"
 
 #include <grpcpp/server_builder.h>

@@ -13,7 +13,7 @@ namespace dtrun::rendezvous {
 struct ServerOptions {
   std::string bind_address;  // numeric IPv4 or IPv6 address, or "localhost"; "0.0.0.0" / "::" for all
   int port = 0;              // 0: any free one
-  bool separate = false;     // no agent hosts it: any number of runs side by side
+  bool separate = false;     // a `dtrun store`: any number of runs side by side, and no agent hosts it
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
 };
 

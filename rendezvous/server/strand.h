@@ -1,10 +1,11 @@
-// Some state that is one thread's at a time: runs the tasks that others post, one after the other in the
-// order of posting, and wakes up by itself when the state says that something is due. The seam between gRPC's
+// Lets many threads work on one state, one at a time. Runs the tasks that they post, one after the other in
+// the order of posting, and wakes up by itself when the state has something due. Stands between gRPC's
 // threads and the pure core.
 //
-// Who posts while nobody works on the state does so itself, and does what others post meanwhile, too: handing
-// over to a thread would cost each of ten thousand agents that join at once two switches of context. So a
-// task may run inside post(), on any thread that posts, or on the one that waits for deadlines.
+// A task runs on the thread that posts it, inside post(), unless another thread is working on the state just
+// then: in that case the other thread runs it. A thread of the strand's own waits for deadlines. Handing
+// every task to that thread instead would cost two context switches for each of ten thousand agents that join
+// at once.
 #pragma once
 
 #include <condition_variable>
@@ -25,9 +26,9 @@ Millis steady_now();
 class Strand {
  public:
   using Task = std::function<void()>;
-  // Runs after tasks and at deadlines, like a task: does what is due, returns the next deadline (steady_now's
-  // clock, INT64_MAX for none).
-  using Tend = std::function<Millis()>;
+  // Runs after tasks and at deadlines, like a task. Does what is due and returns the next deadline, in
+  // milliseconds of steady_now()'s clock; INT64_MAX for none.
+  using Tend = std::function<std::int64_t()>;
 
   Strand() = default;
   ~Strand() { stop(); }
@@ -47,9 +48,9 @@ class Strand {
   std::deque<Task> tasks_;
   bool busy_ = false;  // some thread works on the state
   bool ending_ = false;
-  Millis deadline_ = std::numeric_limits<Millis>::max();
-  std::condition_variable earlier_;  // the deadline is, or the end is there, or a due deadline's turn
-  bool overdue_ = false;             // a deadline waits for its turn
+  std::int64_t deadline_ = std::numeric_limits<std::int64_t>::max();
+  std::condition_variable earlier_;  // wakes thread_: an earlier deadline, a due one may run now, or the end
+  bool overdue_ = false;             // a deadline is due, but another thread is busy
   std::condition_variable idle_;
   std::thread thread_;  // waits for deadlines
 };

@@ -1,5 +1,5 @@
-// What every use of gRPC in this process needs first: silence on standard error, no debugging aids that cost
-// time, and a way to write endpoints.
+// Set-up that every use of gRPC in this process needs: gRPC must not write to standard error or spend time on
+// debugging aids. And how endpoints are written.
 #pragma once
 
 #include <string>
