@@ -27,12 +27,11 @@ control::KvReply no_connection(const control::KvRequest& request) {
 }  // namespace
 
 void KvCalls::start(int worker_serial, const std::string& prefix, const control::KvRequest& request) {
+  const std::chrono::milliseconds wait(KeyValueStore::allowed_wait(request.timeout_ms()));
   Operation operation{.worker_serial = worker_serial,
                       .prefix = prefix,
                       .request = request,
-                      .give_up = Clock::now() + kPatience};
-  operation.give_up +=
-      std::chrono::milliseconds(std::clamp<std::int64_t>(request.timeout_ms(), 0, 86'400'000));
+                      .give_up = Clock::now() + kPatience + wait};
   if (request.op() == control::KvRequest::SET) {
     const std::lock_guard lock(mutex_);
     if (std::exchange(set_prefix_, prefix) != prefix) sets_.clear();

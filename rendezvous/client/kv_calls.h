@@ -40,8 +40,8 @@ class KvCalls : public std::enable_shared_from_this<KvCalls> {
     int worker_serial = 0;
     std::string prefix = {};
     control::KvRequest request = {};
-    Clock::time_point give_up = {};  // waiting for a connection
-    bool silent = false;             // said again to a new store: nobody waits for the answer
+    Clock::time_point give_up = {};  // when to stop waiting for a connection
+    bool silent = false;             // sent again to a restarted store: no worker waits for the answer
   };
 
   void issue(Operation operation);

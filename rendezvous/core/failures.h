@@ -26,8 +26,8 @@ class Failures {
 
  private:
   std::map<int, WorkerOutcome> outcomes_;  // by rank
-  std::optional<int> culprit_;       // rank of the earliest
-  std::optional<int> victim_;        // likewise
+  std::optional<int> culprit_;             // rank of the earliest
+  std::optional<int> victim_;              // likewise
 };
 
 // False for a worker that succeeded, or that ended at an agreed step because it was told to.

@@ -60,7 +60,8 @@ void Stepper::order_overdue_stop() {
 void Stepper::conclude() {
   Generation& current = s_.current;
   if (current.seats.all_finished()) return succeed();
-  const WorkerOutcome* first = current.failures.first(current.lost_member || current.cause != Cause::kFailure);
+  const WorkerOutcome* first =
+      current.failures.first(current.lost_member || current.cause != Cause::kFailure);
   if (first == nullptr) {
     if (!settling()) gather_again(0);
     return;

@@ -28,7 +28,7 @@ class Strand {
   using Task = std::function<void()>;
   // Runs after tasks and at deadlines, like a task. Does what is due and returns the next deadline, in
   // milliseconds of steady_now()'s clock; INT64_MAX for none.
-  using Tend = std::function<std::int64_t()>;
+  using Tend = std::function<Millis()>;
 
   Strand() = default;
   ~Strand() { stop(); }
@@ -48,7 +48,7 @@ class Strand {
   std::deque<Task> tasks_;
   bool busy_ = false;  // some thread works on the state
   bool ending_ = false;
-  std::int64_t deadline_ = std::numeric_limits<std::int64_t>::max();
+  Millis deadline_ = std::numeric_limits<Millis>::max();
   std::condition_variable earlier_;  // wakes thread_: an earlier deadline, a due one may run now, or the end
   bool overdue_ = false;             // a deadline is due, but another thread is busy
   std::condition_variable idle_;

@@ -1,8 +1,6 @@
 // What the agent's decisions say at a run's end, and as what.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "agent/core/decide.h"
 #include "tests/agent/core/scenario.h"
 
@@ -10,25 +8,6 @@ using namespace dtrun::agent;
 using namespace dtrun::agent::test;
 
 namespace {
-
-Settings builtin(int nproc) {
-  Settings settings;
-  settings.builtin = true;
-  settings.nproc = nproc;
-  settings.host = "a";
-  return settings;
-}
-
-Settings external(int nproc) {
-  Settings settings = builtin(nproc);
-  settings.builtin = false;
-  return settings;
-}
-
-bool printed(const Scenario& s, const std::string& text) {
-  return std::any_of(s.printed.begin(), s.printed.end(),
-                     [&](const auto& line) { return line.find(text) != std::string::npos; });
-}
 
 event::Assigned as_first_node(std::int64_t generation, int restarts, std::int64_t best_step = 0) {
   Assignment assignment;
