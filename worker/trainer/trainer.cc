@@ -1,12 +1,11 @@
 #include "worker/trainer/trainer.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/base/log.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/durable.h"
@@ -42,6 +42,18 @@ constexpr std::chrono::seconds kLockPatience{3}, kLockPatienceAfterRestart{30};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// "0.7224" for 4 digits.
+std::string decimal(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+// "1 lane", "2 lanes"
+std::string counted(int count, const std::string& thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
 // torch.nn.utils.clip_grad_norm_
@@ -154,8 +166,7 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
-  ResumePoint start = choose_start(config_, place_, network_, optimizer_->slots, collective_,
-                                   [](const std::string& text) { spdlog::warn(text); });
+  ResumePoint start = choose_start(config_, place_, network_, optimizer_->slots, collective_, log_warn);
   if (start.resumed) report_drift(start);
   resumed_ = start.resumed;
   step_ = start.state.step;
@@ -180,7 +191,7 @@ bool Trainer::has_own_disk() {
     output_lock_.emplace(config_.output_dir, std::chrono::milliseconds(0));
     return output_lock_->held();
   } catch (const WorkerError& error) {
-    spdlog::debug("this rank keeps no checkpoints: {}", error.what());
+    log_debug(std::string("this rank keeps no checkpoints: ") + error.what());
     return false;
   }
 }
@@ -191,18 +202,18 @@ void Trainer::begin_writing(const ResumePoint& start) {
   const std::string_view text = config_json_;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
   metrics_ = open_metrics(config_.output_dir, step_);
-  spdlog::info("{}: {} parameters, {} training samples, {} steps, {} x {}", config_.model.type, network_.size,
-               data_.train->size(), schedule_.total_steps(),
-               place_.world_size == 1 ? "1 worker" : std::to_string(place_.world_size) + " workers",
-               lanes_.size() == 1 ? "1 lane" : std::to_string(lanes_.size()) + " lanes");
+  log_info(config_.model.type + ": " + std::to_string(network_.size) + " parameters, " +
+           std::to_string(data_.train->size()) + " training samples, " +
+           std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
+           " x " + counted(lanes_.size(), "lane"));
   if (!start.resumed && place_.generation > 1)
-    spdlog::warn("no node holds a checkpoint of this run; it begins again");
+    log_warn("no node holds a checkpoint of this run; it begins again");
   if (!start.resumed) return;
+  progress_.note = "resumed from step " + std::to_string(step_);
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
   const char* beyond = step_ > schedule_.total_steps() ? "; nothing is left to train" : "";
-  spdlog::info("resumed from step {} of {}{}{}", step_, schedule_.total_steps(), from, beyond);
-  progress_.note = "resumed from step " + std::to_string(step_);
+  log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + from + beyond);
 }
 
 void Trainer::report_drift(const ResumePoint& start) {
@@ -214,11 +225,11 @@ void Trainer::report_drift(const ResumePoint& start) {
   }
   if (!is_writer()) return;
   if (!drift.harmless.empty()) {
-    spdlog::info("the config changed since the checkpoint of step {}: {} (in the checkpoint)",
-                 start.state.step, drift.harmless);
+    log_info("the config changed since the checkpoint of step " + std::to_string(start.state.step) + ": " +
+             drift.harmless + " (in the checkpoint)");
   }
   if (drift.reorders_samples) {
-    spdlog::warn(
+    log_warn(
         "with another seed or global_batch_size the epoch in hand goes on with other samples: it uses some "
         "twice and some not at all");
   }
@@ -303,10 +314,9 @@ void Trainer::look_for_divergence(double loss) {
   if (diverged_ || std::isfinite(loss)) return;
   diverged_ = true;
   if (!is_writer()) return;
-  spdlog::warn(
-      "step {}: the loss is not finite, so the model is lost from here on; a lower train.learning_rate or a "
-      "train.max_grad_norm may keep it from diverging",
-      step_ + 1);
+  log_warn("step " + std::to_string(step_ + 1) +
+           ": the loss is not finite, so the model is lost from here on; a lower train.learning_rate or a "
+           "train.max_grad_norm may keep it from diverging");
 }
 
 // Whether the run was stopped at a step that is to be evaluated, before it was. Rank 0 knows and tells all.
@@ -327,8 +337,8 @@ bool Trainer::evaluate_now() {
   progress_.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
     metrics_->write(EvalMetrics{step_, newest_evaluation_->loss, newest_evaluation_->accuracy});
-    spdlog::info("step {}: test loss {:.4f}, accuracy {:.2f} %", step_, newest_evaluation_->loss,
-                 newest_evaluation_->accuracy * 100);
+    log_info("step " + std::to_string(step_) + ": test loss " + decimal(newest_evaluation_->loss, 4) +
+             ", accuracy " + decimal(newest_evaluation_->accuracy * 100, 2) + " %");
   }
   // Neither rates nor the shares of the next line are to contain this evaluation.
   since_report_ = {};
@@ -350,7 +360,7 @@ void Trainer::with_saver(Action action) {
     action();
   } catch (const WorkerError& error) {
     if (is_writer()) throw;
-    spdlog::warn("this node keeps no more checkpoints: {}", error.what());
+    log_warn(std::string("this node keeps no more checkpoints: ") + error.what());
     saver_.reset();
   }
 }
@@ -376,7 +386,8 @@ Outcome Trainer::stop_here() {
   report(Phase::kSaving);
   save_last();
   if (is_writer())
-    spdlog::info("stopped after step {} of {}; checkpoint saved", step_, schedule_.total_steps());
+    log_info("stopped after step " + std::to_string(step_) + " of " +
+             std::to_string(schedule_.total_steps()) + "; checkpoint saved");
   collective_.barrier();
   return Outcome::kStopped;
 }

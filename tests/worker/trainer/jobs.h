@@ -3,7 +3,6 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <spdlog/spdlog.h>
 
 #include <array>
 #include <atomic>
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/base/log.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/base/error.h"
 #include "worker/trainer/trainer.h"
@@ -61,7 +61,7 @@ struct Job {
   Job() {
     write_idx(directory.path(), "train-images-idx3-ubyte", "train-labels-idx1-ubyte", kTrainSamples, 1);
     write_idx(directory.path(), "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", kTestSamples, 2);
-    spdlog::set_level(spdlog::level::off);
+    set_log_reader([](const std::string&) {});
   }
   JobConfig config(const std::string& output) const {
     JobConfig config;

@@ -1,8 +1,6 @@
 // Where a run begins: at the newest good checkpoint of any node, at one that the config names, or anew.
 #include "worker/trainer/resume.h"
 
-#include <spdlog/sinks/ostream_sink.h>
-
 #include "tests/worker/trainer/jobs.h"
 #include "worker/checkpoint/layout.h"
 
@@ -190,21 +188,17 @@ TEST_CASE("another optimizer than the checkpoint's refuses the run, and the resu
 // What the trainer logs while this lives.
 class Log {
  public:
-  Log() : before_(spdlog::default_logger()) {
-    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::move(sink)));
-    spdlog::set_level(spdlog::level::info);
+  Log() {
+    set_log_reader([this](const std::string& text) { text_ += text + '\n'; });
   }
   ~Log() {
-    spdlog::set_default_logger(before_);
-    spdlog::set_level(spdlog::level::off);
+    set_log_reader([](const std::string&) {});
   }
   Log(const Log&) = delete;
-  std::string text() const { return text_.str(); }
+  const std::string& text() const { return text_; }
 
  private:
-  std::ostringstream text_;
-  const std::shared_ptr<spdlog::logger> before_;
+  std::string text_;
 };
 
 TEST_CASE("a change that gives the rest of an epoch other samples is warned of, others are merely told") {
