@@ -1,5 +1,5 @@
 // The part of a step's gradient sum that crosses workers. A worker hands in the blocks of the tree
-// (reduction/tree.h) that it finished alone; every worker gets the total, in the tree's order, so its bits
+// (core/tree.h) that it finished alone; every worker gets the total, in the tree's order, so its bits
 // depend on no world size.
 //
 // Small buckets, and all buckets of two workers, go directly: everyone sends its partial sums to everyone and
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "worker/collective/collective.h"
-#include "worker/reduction/accumulator.h"
+#include "worker/core/vector_range.h"
 
 namespace dtrun::worker {
 

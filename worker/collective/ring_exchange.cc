@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "worker/collective/gradient_exchange.h"
-#include "worker/core/sampler.h"
+#include "worker/core/tree.h"
 
 namespace dtrun::worker {
 

@@ -6,8 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
-#include "worker/core/sampler.h"
+#include "worker/core/tree.h"
 
 namespace dtrun::worker {
 
@@ -40,7 +41,7 @@ struct BucketInFlight {
   VectorRange range;
   bool direct = true;
   VectorRange mine;                          // what this rank adds up: the bucket, or its slice of it
-  std::vector<FloatBuffer> inbox;            // [block of all ranks]: [mine.size()]; unused for own blocks
+  std::vector<Buffer> inbox;                 // [block of all ranks]: [mine.size()]; unused for own blocks
   std::vector<const float*> inputs;          // [block of all ranks]: where that block's part of `mine` is
   std::unique_ptr<Pending> receives, sends;  // partial sums
   std::unique_ptr<Pending> slices_in, slices_out;  // second round, sliced buckets only
@@ -133,11 +134,11 @@ void TreeExchange::post_receives(int index) {
   for (int peer = 0; peer < world_; ++peer) {
     if (peer == rank_) continue;
     for (std::size_t i = 0; i < shape_->blocks_of_rank(peer); ++i) {
-      FloatBuffer& buffer = bucket.inbox[shape_->first_block[peer] + i];
-      if (!buffer) buffer = make_float_buffer(bucket.mine.size());
-      bucket.inputs[shape_->first_block[peer] + i] = buffer.get();
-      partials.push_back(
-          {peer, partial_tag(index, i), std::as_writable_bytes(std::span(buffer.get(), bucket.mine.size()))});
+      Buffer& buffer = bucket.inbox[shape_->first_block[peer] + i];
+      if (!buffer) buffer = Buffer(bucket.mine.size());
+      bucket.inputs[shape_->first_block[peer] + i] = buffer.data();
+      partials.push_back({peer, partial_tag(index, i),
+                          std::as_writable_bytes(std::span(buffer.data(), bucket.mine.size()))});
     }
     if (!bucket.direct) {
       const VectorRange theirs = slice(bucket.range, peer);

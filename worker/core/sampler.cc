@@ -23,10 +23,6 @@ std::vector<std::uint32_t> epoch_order(std::uint64_t seed, std::int64_t epoch, s
   return order;
 }
 
-LeafRange leaves_of_rank(std::int64_t leaves, int rank, int world) {
-  return {leaves * rank / world, leaves * (rank + 1) / world};
-}
-
 Schedule::Schedule(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs,
                    std::int64_t max_steps)
     : dataset_size_(dataset_size),

@@ -1,6 +1,6 @@
-// Which samples a step uses, and how they are cut: pure functions of the config. Nothing here depends on
-// rank or time. DESIGN: a step's global batch is cut into V microbatches in sampler order; worker r of W owns
-// floor(rV/W) .. floor((r+1)V/W)-1. The last step of an epoch may be smaller, and its last microbatch too.
+// Which samples a step uses, and into how many microbatches they are cut, in the epoch's order: pure
+// functions of the config. Nothing here depends on rank or time. The last step of an epoch may be smaller
+// than the others, and so may its last microbatch.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,12 @@ namespace dtrun::worker {
 // A permutation of 0..samples-1 that depends on (seed, epoch) alone (Fisher-Yates over worker/core/philox.h).
 std::vector<std::uint32_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t samples);
 
-struct LeafRange {
-  std::int64_t begin = 0, end = 0;  // microbatch numbers
-  bool operator==(const LeafRange&) const = default;
-};
-
-// floor(rank*leaves/world) .. floor((rank+1)*leaves/world)
-LeafRange leaves_of_rank(std::int64_t leaves, int rank, int world);
-
 // One optimizer step, counted from 0 over the whole run.
 struct StepPlan {
   std::int64_t epoch = 0;
   std::int64_t first_sample = 0;  // position in the epoch's order
   std::int64_t samples = 0;       // of this step's global batch
-  std::int64_t leaves = 0;        // V: microbatches of this step
+  std::int64_t leaves = 0;        // microbatches of this step
 };
 
 class Schedule {

@@ -16,6 +16,10 @@ void add(const float* left, const float* right, float* out, std::size_t count) {
 
 }  // namespace
 
+LeafRange leaves_of_rank(std::int64_t leaves, int rank, int world) {
+  return {leaves * rank / world, leaves * (rank + 1) / world};
+}
+
 int tree_height(std::int64_t leaves) {
   int height = 0;
   while ((std::int64_t{1} << height) < leaves) ++height;

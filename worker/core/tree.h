@@ -1,7 +1,7 @@
 // The fixed binary tree in which a step's leaves (microbatches) are summed: nodes are aligned power-of-two
-// blocks of leaf numbers, an absent leaf (number >= `leaves`) adds nothing. Says which blocks a worker can
-// finish alone and how finished blocks make the total. Pure; who computes a block and when is accumulator.h's
-// business.
+// blocks of leaf numbers, an absent leaf (number >= `leaves`) adds nothing. Says which leaves a rank owns,
+// which blocks it can finish alone, and how finished blocks make the total. Pure; who computes a block and
+// when is accumulator.h's business.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,15 @@
 #include <vector>
 
 namespace dtrun::worker {
+
+// Leaves begin .. end - 1.
+struct LeafRange {
+  std::int64_t begin = 0, end = 0;
+  bool operator==(const LeafRange&) const = default;
+};
+
+// What rank `rank` of `world` owns: floor(rank*leaves/world) .. floor((rank+1)*leaves/world) - 1.
+LeafRange leaves_of_rank(std::int64_t leaves, int rank, int world);
 
 // A node of the tree: leaves begin .. begin + 2^level - 1, of which those >= `leaves` are absent.
 // begin is a multiple of 2^level.

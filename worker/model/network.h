@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/config/config.h"
+#include "worker/core/vector_range.h"
 #include "worker/data/dataset.h"
 
 namespace dtrun::worker {
@@ -38,19 +39,15 @@ struct LogSoftmaxNll {
 };  // always last: log-softmax and the negative log-likelihood
 using Layer = std::variant<Conv2d, Relu, MaxPool2d, Flatten, Linear, LogSoftmaxNll>;
 
-// A contiguous piece of the flat gradient. Buckets follow the order in which backward completes them: bucket
-// 0 is the end of the vector (the last layers). Fixed by the model, never by timing.
-struct Bucket {
-  std::size_t begin = 0, end = 0;
-};
-
 struct Network {
   SampleShape input;
   int classes = 0;
   std::vector<Layer> layers;
   std::vector<Parameter> parameters;  // in flat order
   std::size_t size = 0;               // floats in the flat vector
-  std::vector<Bucket> buckets;
+  // Pieces of the flat gradient, in the order in which backward completes them: bucket 0 is the end of the
+  // vector (the last layers). Fixed by the model, never by timing.
+  std::vector<VectorRange> buckets;
 };
 
 // The network that `config` names, for samples of this shape. Throws WorkerError with EX_CONFIG if the data

@@ -43,9 +43,9 @@ float* TreeAccumulator::take(std::int64_t leaf) {
   own.buffer = pool_.take();
   own.buckets_in_use.store(static_cast<int>(buckets_.size()), std::memory_order_relaxed);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    if (blocks_[i].begin == leaf) partials_[i] = own.buffer.get();
+    if (blocks_[i].begin == leaf) partials_[i] = own.buffer.data();
   }
-  return own.buffer.get();
+  return own.buffer.data();
 }
 
 std::size_t TreeAccumulator::node(const Block& block) const {
@@ -73,8 +73,8 @@ void TreeAccumulator::complete(std::int64_t leaf, int bucket) {
 void TreeAccumulator::merge(std::int64_t left, std::int64_t right, int bucket) {
   const VectorRange range = buckets_[bucket];
   Leaf& from = own_[right - begin_];
-  add_right({own_[left - begin_].buffer.get() + range.begin, range.size()},
-            {from.buffer.get() + range.begin, range.size()});
+  add_right({own_[left - begin_].buffer.data() + range.begin, range.size()},
+            {from.buffer.data() + range.begin, range.size()});
   if (from.buckets_in_use.fetch_sub(1, std::memory_order_acq_rel) == 1) pool_.give(std::move(from.buffer));
 }
 

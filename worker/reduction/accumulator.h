@@ -11,15 +11,10 @@
 #include <vector>
 
 #include "worker/core/tree.h"
+#include "worker/core/vector_range.h"
 #include "worker/reduction/buffer_pool.h"
 
 namespace dtrun::worker {
-
-// A contiguous piece of the vector, in floats, that is exchanged as one.
-struct VectorRange {
-  std::size_t begin = 0, end = 0;
-  std::size_t size() const { return end - begin; }
-};
 
 class TreeAccumulator {
  public:
@@ -44,7 +39,7 @@ class TreeAccumulator {
 
  private:
   struct Leaf {
-    FloatBuffer buffer;
+    Buffer buffer;
     std::atomic<int> buckets_in_use{0};
   };
   std::size_t node(const Block& block) const;

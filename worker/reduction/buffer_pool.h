@@ -1,36 +1,32 @@
-// Whole-vector float buffers that are used again step after step, 64-byte aligned, never zeroed.
+// Whole-vector buffers that are used again step after step, with whatever they held before.
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <mutex>
-#include <new>
+#include <utility>
 #include <vector>
 
+#include "worker/base/buffer.h"
+
 namespace dtrun::worker {
-
-struct AlignedFree {
-  void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
-};
-using FloatBuffer = std::unique_ptr<float[], AlignedFree>;
-
-inline FloatBuffer make_float_buffer(std::size_t size) {
-  return FloatBuffer(static_cast<float*>(::operator new[](size * sizeof(float), std::align_val_t{64})));
-}
 
 // Thread-safe. Grows to the number of buffers that were ever out at once.
 class BufferPool {
  public:
   explicit BufferPool(std::size_t size) : size_(size) {}
 
-  FloatBuffer take() {
-    std::lock_guard lock(mutex_);
-    if (free_.empty()) return make_float_buffer(size_);
-    FloatBuffer buffer = std::move(free_.back());
-    free_.pop_back();
-    return buffer;
+  Buffer take() {
+    {
+      std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        Buffer buffer = std::move(free_.back());
+        free_.pop_back();
+        return buffer;
+      }
+    }
+    return Buffer(size_);
   }
-  void give(FloatBuffer buffer) {
+  void give(Buffer buffer) {
     std::lock_guard lock(mutex_);
     free_.push_back(std::move(buffer));
   }
@@ -38,7 +34,7 @@ class BufferPool {
  private:
   const std::size_t size_;  // floats
   std::mutex mutex_;        // guards free_
-  std::vector<FloatBuffer> free_;
+  std::vector<Buffer> free_;
 };
 
 }  // namespace dtrun::worker

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "worker/base/pulse.h"
-#include "worker/core/sampler.h"
 #include "worker/core/tree.h"
 #include "worker/trainer/gradient_step.h"
 

@@ -16,7 +16,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Network& network, co
       world_(collective.size()),
       lanes_(lanes),
       clock_(clock),
-      sum_(make_float_buffer(kStatFloats + network.size)),
+      sum_(kStatFloats + network.size),
       inputs_(lanes.size()) {
   const std::vector<VectorRange> ranges = ranges_of(network);
   exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, ranges)
@@ -32,7 +32,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Network& network, co
 
 std::vector<VectorRange> GradientStep::ranges_of(const Network& network) {
   std::vector<VectorRange> ranges;
-  for (const Bucket& bucket : network.buckets)
+  for (const VectorRange& bucket : network.buckets)
     ranges.push_back({kStatFloats + bucket.begin, kStatFloats + bucket.end});
   ranges.back().begin = 0;
   return ranges;
@@ -43,7 +43,7 @@ StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t>
   plan_ = plan, order_ = order;
   const LeafRange own = leaves_of_rank(plan.leaves, rank_, world_);
   accumulator_->begin(own.begin, own.end, plan.leaves);
-  exchange_->begin(plan.leaves, {sum_.get(), kStatFloats + network_.size});
+  exchange_->begin(plan.leaves, {sum_.data(), kStatFloats + network_.size});
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
     std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
@@ -57,9 +57,9 @@ StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t>
     const Pulse::WaitsForPeers alive;
     exchange_->finish();
   }
-  const float samples = sum_[2];
+  const float samples = sum_.data()[2];
   for (float& value : gradient()) value /= samples;
-  return {sum_[0], sum_[1], samples};
+  return {sum_.data()[0], sum_.data()[1], samples};
 }
 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {

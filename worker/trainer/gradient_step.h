@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "worker/base/buffer.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/config/config.h"
@@ -47,7 +48,7 @@ class GradientStep {
   // gradient() until the next call.
   StepStats run(const StepPlan& plan, std::span<const std::uint32_t> order,
                 std::span<const float> parameters);
-  std::span<float> gradient() { return {sum_.get() + kStatFloats, network_.size}; }
+  std::span<float> gradient() { return {sum_.data() + kStatFloats, network_.size}; }
 
  private:
   // The statistics ride in front of the gradient, as part of its last bucket: they are summed in the same
@@ -70,7 +71,7 @@ class GradientStep {
   StepClock& clock_;
 
   // Declared in this order because what is in flight must be given up before the memory it points to.
-  FloatBuffer sum_;  // [kStatFloats + network.size]
+  Buffer sum_;  // [kStatFloats + network.size]
   std::unique_ptr<TreeAccumulator> accumulator_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<Input> inputs_;  // [lane]

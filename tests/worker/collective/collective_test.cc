@@ -8,7 +8,7 @@
 
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/gradient_exchange.h"
-#include "worker/core/sampler.h"
+#include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
 
 namespace dtrun::worker {

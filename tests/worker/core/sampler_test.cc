@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/core/tree.h"
+
 namespace dtrun::worker {
 namespace {
 
@@ -35,22 +37,6 @@ TEST_CASE("all orders are equally likely") {
   }
   // Five standard deviations around the expected 10000.
   for (int count : counts) CHECK(std::abs(count - kTrials / 6) < 457);
-}
-
-TEST_CASE("the ranks' leaves are a partition in rank order, even to within one") {
-  for (std::int64_t leaves : {0, 1, 2, 7, 8, 64, 1000}) {
-    for (int world = 1; world <= 17; ++world) {
-      std::int64_t next = 0;
-      for (int rank = 0; rank < world; ++rank) {
-        const LeafRange range = leaves_of_rank(leaves, rank, world);
-        CHECK(range.begin == next);
-        CHECK(range.end - range.begin >= leaves / world);
-        CHECK(range.end - range.begin <= (leaves + world - 1) / world);
-        next = range.end;
-      }
-      CHECK(next == leaves);
-    }
-  }
 }
 
 // How often each sample is used in an epoch by `world` workers that cut every step's leaves among them.

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "tests/worker/model/networks.h"
-#include "worker/device/cpu/buffer.h"
+#include "worker/base/buffer.h"
 #include "worker/device/cpu/grouped/kernels.h"
 
 using namespace dtrun::worker;

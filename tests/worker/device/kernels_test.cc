@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/worker/model/networks.h"
-#include "worker/device/cpu/buffer.h"
+#include "worker/base/buffer.h"
 
 using namespace dtrun::worker;
 using namespace dtrun::worker::grouped;

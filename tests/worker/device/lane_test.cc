@@ -191,7 +191,7 @@ TEST_CASE("a bucket is announced once, in order, when it is final and before the
     int next = 0;
     lane->train({capacity, problem.x.data(), problem.labels.data()}, gradient, [&](int bucket) {
       CHECK(bucket == next++);
-      const Bucket& b = network.buckets[bucket];
+      const VectorRange& b = network.buckets[bucket];
       CHECK(
           std::equal(gradient.begin() + b.begin, gradient.begin() + b.end, whole.gradient.begin() + b.begin));
       CHECK(std::all_of(gradient.begin(), gradient.begin() + b.begin, [](float v) { return v == -7.0f; }));

@@ -36,7 +36,7 @@ TEST_CASE("the convnet has the parameters of the PyTorch example, in order and w
 TEST_CASE("buckets cover the gradient from its end, the fully connected layers before the convolutions") {
   const Network network = convnet();
   std::size_t end = network.size;
-  for (const Bucket& bucket : network.buckets) {
+  for (const VectorRange& bucket : network.buckets) {
     CHECK(bucket.end == end);
     CHECK(bucket.begin < bucket.end);
     end = bucket.begin;

@@ -84,37 +84,6 @@ struct WorkerSum {
   TreeAccumulator accumulator;
 };
 
-TEST_CASE("blocks of a range tile it with the largest nodes that it covers") {
-  CHECK(blocks_of(0, 8, 8) == std::vector<Block>{{0, 3}});
-  CHECK(blocks_of(2, 5, 8) == std::vector<Block>{{2, 1}, {4, 0}});
-  CHECK(blocks_of(5, 8, 8) == std::vector<Block>{{5, 0}, {6, 1}});
-  CHECK(blocks_of(3, 3, 8).empty());
-}
-
-TEST_CASE("absent leaves count as complete, so the right edge is taken whole") {
-  CHECK(blocks_of(0, 5, 5) == std::vector<Block>{{0, 3}});
-  CHECK(blocks_of(2, 5, 5) == std::vector<Block>{{2, 1}, {4, 2}});
-  CHECK(blocks_of(0, 1, 1) == std::vector<Block>{{0, 0}});
-}
-
-TEST_CASE("blocks tile the range for every range of up to 20 leaves") {
-  for (std::int64_t leaves = 1; leaves <= 20; ++leaves) {
-    for (std::int64_t begin = 0; begin <= leaves; ++begin) {
-      for (std::int64_t end = begin; end <= leaves; ++end) {
-        std::int64_t at = begin;
-        for (const Block& block : blocks_of(begin, end, leaves)) {
-          REQUIRE(block.begin == at);
-          REQUIRE(within(block, begin, end, leaves));
-          const Block parent{block.begin & ~(std::int64_t{1} << block.level), block.level + 1};
-          REQUIRE((block.level == tree_height(leaves) || !within(parent, begin, end, leaves)));
-          at = std::min(leaves, block.begin + (std::int64_t{1} << block.level));
-        }
-        REQUIRE(at == end);
-      }
-    }
-  }
-}
-
 TEST_CASE("any split over workers and lanes, in any order, gives the bits of the plain recursive sum") {
   std::mt19937 random(7);
   for (int round = 0; round < 150; ++round) {

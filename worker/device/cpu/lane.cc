@@ -40,7 +40,7 @@ class CpuLane : public Lane {
   static constexpr int kRowsAtOnce = 16;  // a graph may round its rows up to a multiple of this
 
   const int classes_;
-  const std::vector<Bucket> buckets_;
+  const std::vector<VectorRange> buckets_;
   std::vector<float> logit_gradient_;  // [rows, classes]
   const std::unique_ptr<CpuGraph> graph_;
 };

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "worker/device/cpu/buffer.h"
+#include "worker/base/buffer.h"
 #include "worker/device/cpu/grouped/kernels.h"
 #include "worker/device/cpu/lowering.h"
 

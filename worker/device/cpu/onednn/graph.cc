@@ -10,8 +10,8 @@
 #include <string>
 #include <type_traits>
 
+#include "worker/base/buffer.h"
 #include "worker/base/error.h"
-#include "worker/device/cpu/buffer.h"
 #include "worker/device/cpu/lowering.h"
 #include "worker/device/cpu/onednn/compat.h"
 #include "worker/device/cpu/onednn/op.h"

@@ -1,4 +1,4 @@
-// A block of floats for activations: 64-byte aligned (one vector register, one cache line) and zero at first.
+// A block of floats in host memory: 64-byte aligned (one vector register, one cache line) and zero at first.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,13 @@ namespace dtrun::worker {
 
 class Buffer {
  public:
-  Buffer() = default;
+  Buffer() = default;  // no memory
   explicit Buffer(std::size_t floats)
       : floats_(new (std::align_val_t{kAlignment}) float[floats]()), size_(floats) {}
   float* data() const { return floats_.get(); }
   std::size_t size() const { return size_; }
+  // False if it has no memory: made without a size, or moved away.
+  explicit operator bool() const { return floats_ != nullptr; }
 
  private:
   static constexpr std::size_t kAlignment = 64;
