@@ -1,13 +1,11 @@
 #include "worker/collective/collective.h"
 
 #include "worker/base/pulse.h"
+#include "worker/collective/tags.h"
 
 namespace dtrun::worker {
 
 namespace {
-
-// Tags of the blocking operations; gradient_exchange.h and the trainer use those below.
-constexpr std::uint32_t kTagAllGather = 0xfffffff0, kTagBroadcast = 0xfffffff1;
 
 class SingleProcess final : public Collective {
  public:
@@ -24,17 +22,22 @@ class SingleProcess final : public Collective {
 
 }  // namespace
 
-void Collective::all_gather(std::span<std::byte> all) {
-  const std::size_t record = all.size() / size();
+std::unique_ptr<Pending> Collective::start_gather(
+    std::uint32_t tag, const std::function<std::span<std::byte>(int rank)>& part_of) {
   std::vector<OutMessage> sends;
   std::vector<InMessage> receives;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    sends.push_back({peer, kTagAllGather, all.subspan(rank() * record, record)});
-    receives.push_back({peer, kTagAllGather, all.subspan(peer * record, record)});
+    sends.push_back({.peer = peer, .tag = tag, .bytes = part_of(rank())});
+    receives.push_back({.peer = peer, .tag = tag, .bytes = part_of(peer)});
   }
+  return start(sends, receives);
+}
+
+void Collective::all_gather(std::span<std::byte> all) {
+  const std::size_t record = all.size() / size();
   const Pulse::WaitsForPeers alive;
-  start(sends, receives)->wait();
+  start_gather(kTagAllGather, [&](int rank) { return all.subspan(rank * record, record); })->wait();
 }
 
 void Collective::broadcast(int root, std::span<std::byte> bytes) {
@@ -42,10 +45,10 @@ void Collective::broadcast(int root, std::span<std::byte> bytes) {
   std::vector<InMessage> receives;
   if (rank() == root) {
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer != root) sends.push_back({peer, kTagBroadcast, bytes});
+      if (peer != root) sends.push_back({.peer = peer, .tag = kTagBroadcast, .bytes = bytes});
     }
   } else {
-    receives.push_back({root, kTagBroadcast, bytes});
+    receives.push_back({.peer = root, .tag = kTagBroadcast, .bytes = bytes});
   }
   const Pulse::WaitsForPeers alive;
   start(sends, receives)->wait();

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,7 +53,12 @@ class Collective {
   // In place, element-wise, by the library's own algorithm: the bits depend on the number of ranks.
   virtual void all_reduce_sum(std::span<float> values) = 0;
 
-  // The following are made of start(), one call at a time, all ranks in the same order.
+  // Starts giving every rank's part to all: sends part_of(rank()), which is filled in, to each peer, and
+  // receives part_of(peer) from it. All ranks call it alike; does not block.
+  std::unique_ptr<Pending> start_gather(std::uint32_t tag,
+                                        const std::function<std::span<std::byte>(int rank)>& part_of);
+
+  // The following block; one call at a time, all ranks in the same order.
   // `all` holds size() records of equal length; each rank has filled in its own (rank()-th).
   void all_gather(std::span<std::byte> all);
   void broadcast(int root, std::span<std::byte> bytes);

@@ -8,17 +8,12 @@
 
 #include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/collective/tags.h"
 #include "worker/core/tree.h"
 
 namespace dtrun::worker {
 
 namespace {
-
-// Tags: the bucket and the sender's block; the second round of sliced buckets has the top bit.
-std::uint32_t partial_tag(int bucket, std::size_t block) {
-  return static_cast<std::uint32_t>(bucket) << 8 | block;
-}
-std::uint32_t slice_tag(int bucket) { return 0x80000000u | static_cast<std::uint32_t>(bucket); }
 
 // What every rank knows about a step from its number of leaves.
 struct StepShape {
@@ -137,13 +132,15 @@ void TreeExchange::post_receives(int index) {
       Buffer& buffer = bucket.inbox[shape_->first_block[peer] + i];
       if (!buffer) buffer = Buffer(bucket.mine.size());
       bucket.inputs[shape_->first_block[peer] + i] = buffer.data();
-      partials.push_back({peer, partial_tag(index, i),
-                          std::as_writable_bytes(std::span(buffer.data(), bucket.mine.size()))});
+      partials.push_back({.peer = peer,
+                          .tag = tag_of_partial(index, i),
+                          .bytes = std::as_writable_bytes(std::span(buffer.data(), bucket.mine.size()))});
     }
     if (!bucket.direct) {
       const VectorRange theirs = slice(bucket.range, peer);
-      slices.push_back(
-          {peer, slice_tag(index), std::as_writable_bytes(sum_.subspan(theirs.begin, theirs.size()))});
+      slices.push_back({.peer = peer,
+                        .tag = tag_of_slice(index),
+                        .bytes = std::as_writable_bytes(sum_.subspan(theirs.begin, theirs.size()))});
     }
   }
   bucket.receives = collective_.start({}, partials);
@@ -160,8 +157,9 @@ void TreeExchange::send(int index, std::span<const float* const> partials) {
     if (peer == rank_) continue;
     const VectorRange theirs = bucket.direct ? bucket.range : slice(bucket.range, peer);
     for (std::size_t i = 0; i < partials.size(); ++i) {
-      messages.push_back(
-          {peer, partial_tag(index, i), std::as_bytes(std::span(partials[i] + theirs.begin, theirs.size()))});
+      messages.push_back({.peer = peer,
+                          .tag = tag_of_partial(index, i),
+                          .bytes = std::as_bytes(std::span(partials[i] + theirs.begin, theirs.size()))});
     }
   }
   bucket.sends = collective_.start(messages, {});
@@ -186,8 +184,9 @@ void TreeExchange::finish_slice(int index) {
   std::vector<OutMessage> messages;
   for (int peer = 0; peer < world_; ++peer) {
     if (peer == rank_) continue;
-    messages.push_back(
-        {peer, slice_tag(index), std::as_bytes(sum_.subspan(bucket.mine.begin, bucket.mine.size()))});
+    messages.push_back({.peer = peer,
+                        .tag = tag_of_slice(index),
+                        .bytes = std::as_bytes(sum_.subspan(bucket.mine.begin, bucket.mine.size()))});
   }
   bucket.slices_out = collective_.start(messages, {});
 }

@@ -11,23 +11,18 @@ GradientStep::GradientStep(const TrainConfig& config, const Network& network, co
                            Collective& collective, LaneTeam& lanes, StepClock& clock)
     : config_(config),
       network_(network),
-      data_(data),
       rank_(collective.rank()),
       world_(collective.size()),
       lanes_(lanes),
       clock_(clock),
       sum_(kStatFloats + network.size),
-      inputs_(lanes.size()) {
+      inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
   const std::vector<VectorRange> ranges = ranges_of(network);
   exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, ranges)
                                          : make_tree_exchange(collective, ranges);
   accumulator_ = std::make_unique<TreeAccumulator>(
       kStatFloats + network.size, ranges,
       [this](int bucket, std::span<const float* const> partials) { exchange_->send(bucket, partials); });
-  for (Input& input : inputs_) {
-    input.x.resize(config.micro_batch_size * data.shape().size());
-    input.labels.resize(config.micro_batch_size);
-  }
 }
 
 std::vector<VectorRange> GradientStep::ranges_of(const Network& network) {
@@ -67,7 +62,7 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
   if (measured) timed.emplace(clock_, StepClock::kData);
-  const Microbatch microbatch = fill(inputs_[lane_index], leaf);
+  const Microbatch microbatch = inputs_[lane_index].fill(samples_of(leaf));
   if (measured) timed.emplace(clock_, StepClock::kMath);
   const int last_bucket = static_cast<int>(network_.buckets.size()) - 1;
   const MicrobatchStats stats = lane.train(microbatch, {out + kStatFloats, network_.size}, [&](int bucket) {
@@ -80,15 +75,10 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   Pulse::beat();
 }
 
-Microbatch GradientStep::fill(Input& input, std::int64_t leaf) const {
-  const int capacity = config_.micro_batch_size;
-  const std::int64_t first = leaf * capacity;
-  const int samples = static_cast<int>(std::min<std::int64_t>(capacity, plan_.samples - first));
-  data_.fill(order_.subspan(plan_.first_sample + first, samples), input.x.data(), input.labels.data());
-  // The rest of a part-filled microbatch is zero.
-  std::fill(input.x.begin() + samples * data_.shape().size(), input.x.end(), 0.0f);
-  std::fill(input.labels.begin() + samples, input.labels.end(), 0);
-  return {samples, input.x.data(), input.labels.data()};
+std::span<const std::uint32_t> GradientStep::samples_of(std::int64_t leaf) const {
+  const std::int64_t first = leaf * config_.micro_batch_size;
+  const auto samples = std::min<std::int64_t>(config_.micro_batch_size, plan_.samples - first);
+  return order_.subspan(plan_.first_sample + first, samples);
 }
 
 }  // namespace dtrun::worker

@@ -20,6 +20,7 @@
 #include "worker/model/network.h"
 #include "worker/reduction/accumulator.h"
 #include "worker/trainer/lane_team.h"
+#include "worker/trainer/microbatch_input.h"
 #include "worker/trainer/step_clock.h"
 
 namespace dtrun::worker {
@@ -55,17 +56,12 @@ class GradientStep {
   // tree and cost no message of their own. 16 floats keep the gradient 64-byte aligned.
   static constexpr std::size_t kStatFloats = 16;
 
-  struct Input {
-    std::vector<float> x;              // [micro_batch_size, sample shape]
-    std::vector<std::int32_t> labels;  // [micro_batch_size]
-  };
   static std::vector<VectorRange> ranges_of(const Network& network);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
-  Microbatch fill(Input& input, std::int64_t leaf) const;
+  std::span<const std::uint32_t> samples_of(std::int64_t leaf) const;
 
   const TrainConfig& config_;
   const Network& network_;
-  const Dataset& data_;
   const int rank_, world_;
   LaneTeam& lanes_;
   StepClock& clock_;
@@ -74,7 +70,7 @@ class GradientStep {
   Buffer sum_;  // [kStatFloats + network.size]
   std::unique_ptr<TreeAccumulator> accumulator_;
   std::unique_ptr<GradientExchange> exchange_;
-  std::vector<Input> inputs_;  // [lane]
+  std::vector<MicrobatchInput> inputs_;  // [lane]
 
   StepPlan plan_;
   std::span<const std::uint32_t> order_;

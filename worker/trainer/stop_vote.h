@@ -3,11 +3,14 @@
 // computes.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "worker/base/pulse.h"
 #include "worker/collective/collective.h"
+#include "worker/collective/tags.h"
 
 namespace dtrun::worker {
 
@@ -18,14 +21,8 @@ class StopVote {
   // Once per step on every rank; then result() once.
   void cast(bool stop) {
     votes_[collective_.rank()] = std::byte{stop};
-    std::vector<OutMessage> sends;
-    std::vector<InMessage> receives;
-    for (int peer = 0; peer < collective_.size(); ++peer) {
-      if (peer == collective_.rank()) continue;
-      sends.push_back({peer, kTag, std::span(votes_).subspan(collective_.rank(), 1)});
-      receives.push_back({peer, kTag, std::span(votes_).subspan(peer, 1)});
-    }
-    pending_ = collective_.start(sends, receives);
+    pending_ = collective_.start_gather(kTagStopVote,
+                                        [this](int rank) { return std::span(votes_).subspan(rank, 1); });
   }
 
   // True if any rank wants to stop: the same on all.
@@ -39,7 +36,6 @@ class StopVote {
   }
 
  private:
-  static constexpr std::uint32_t kTag = 0x7ffffff1;
   Collective& collective_;
   std::vector<std::byte> votes_;
   std::unique_ptr<Pending> pending_;

@@ -1,0 +1,25 @@
+// The tags of all messages between ranks: two messages that may be under way between the same ranks at the
+// same time, and are not of one sequence, have different ones. The first hex digit says what the message is
+// for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dtrun::worker {
+
+inline constexpr std::uint32_t kTagAllGather = 0x10000000;
+inline constexpr std::uint32_t kTagBroadcast = 0x20000000;
+inline constexpr std::uint32_t kTagStopVote = 0x30000000;
+inline constexpr std::uint32_t kTagEvaluation = 0x40000000;
+
+// The sum over the sender's block-th block of the tree, within this bucket. REQUIRES: bucket < 2^20, block <
+// 2^8.
+constexpr std::uint32_t tag_of_partial(int bucket, std::size_t block) {
+  return 0x50000000 | static_cast<std::uint32_t>(bucket) << 8 | static_cast<std::uint32_t>(block);
+}
+
+// The sender's slice of this bucket, added up over all leaves. REQUIRES: bucket < 2^28.
+constexpr std::uint32_t tag_of_slice(int bucket) { return 0x60000000 | static_cast<std::uint32_t>(bucket); }
+
+}  // namespace dtrun::worker
