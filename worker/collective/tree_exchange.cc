@@ -174,7 +174,6 @@ void TreeExchange::send(int index, std::span<const float* const> partials) {
 void TreeExchange::add_up(BucketInFlight& bucket) {
   bucket.receives->wait();
   shape_->total->run(bucket.inputs, sum_.subspan(bucket.mine.begin, bucket.mine.size()));
-  if (bucket.sends) bucket.sends->wait();
 }
 
 // Runs on the slice thread.
@@ -225,9 +224,13 @@ void TreeExchange::finish() {
     if (failure_) std::rethrow_exception(failure_);
   }
   for (BucketInFlight& bucket : buckets_) {
-    if (bucket.direct) continue;
-    bucket.slices_in->wait();
-    bucket.slices_out->wait();
+    if (!bucket.direct) bucket.slices_in->wait();
+  }
+  // Sends last: when a peer dies, gloo ends what is to come from it at once, but may leave a send to it
+  // waiting until the timeout.
+  for (BucketInFlight& bucket : buckets_) {
+    if (bucket.sends) bucket.sends->wait();
+    if (!bucket.direct) bucket.slices_out->wait();
   }
 }
 

@@ -232,7 +232,7 @@ std::vector<int> ends_after_death_in_exchange(MakeExchange make, int dies_at) {
   for (int rank = 0; rank < world; ++rank) {
     pids.push_back(fork_child([&, rank] {
       DirectoryStore store(directory.path());
-      const auto collective = connect(rank, world, store, milliseconds(5000));
+      const auto collective = connect(rank, world, store, milliseconds(30000));
       int to_come = -1;  // messages before the last one
       Tapped tapped(*collective, [&](std::span<const OutMessage> sends) {
         if (to_come >= 0 && (to_come -= static_cast<int>(sends.size())) < 0) raise(SIGKILL);
@@ -250,8 +250,8 @@ std::vector<int> ends_after_death_in_exchange(MakeExchange make, int dies_at) {
   CHECK((killed.has_value() && WIFSIGNALED(*killed) && WTERMSIG(*killed) == SIGKILL));
   std::vector<int> ends;
   for (int rank = 0; rank < world - 1; ++rank) {
-    // A send to a peer that dies at that moment can go unnoticed by gloo until the collective's timeout.
-    const auto status = wait_for_exit(pids[rank], milliseconds(60000));
+    // Far from the collective's timeout, with which a wait for a message to the dead peer would end.
+    const auto status = wait_for_exit(pids[rank], milliseconds(10000));
     ends.push_back(status.has_value() && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1);
   }
   return ends;
