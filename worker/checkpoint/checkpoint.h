@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,17 +55,5 @@ std::filesystem::path save_model(const std::filesystem::path& output_dir, const 
 
 // output_dir and what is in it can be created and written. EX_CONFIG, naming the directory; creates it.
 Status check_output_dir(const std::filesystem::path& output_dir);
-
-// One thread that writes checkpoints behind the training. At most one waits; save() blocks while one does.
-class BackgroundSaver {
- public:
-  virtual ~BackgroundSaver() = default;  // waits for the write in progress
-  // Each of these rethrows a writer's WorkerError, once.
-  virtual void save(TrainState state) = 0;
-  virtual void wait() = 0;   // until all is on disk
-  virtual void check() = 0;  // does not block: a full disk is not to be found out at the next save only
-};
-std::unique_ptr<BackgroundSaver> make_background_saver(std::filesystem::path output_dir,
-                                                       const Network& network, int keep);
 
 }  // namespace dtrun::worker

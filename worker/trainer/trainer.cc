@@ -1,3 +1,12 @@
+// The order of events, the same on every rank:
+//
+// 1. begin: rank 0 locks the output directory. All agree on the newest checkpoint, or on initial values. Rank
+//    0 opens config.json and metrics.jsonl. Each node with a disk of its own gets a saver.
+// 2. Each step: cast the stop vote, compute the mean gradient, clip, update, report, log, read the vote.
+// 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver.
+// 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model and reports it.
+//
+// If any rank was told to stop, all leave after the same step (or in the same evaluation) with a checkpoint.
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>
@@ -16,6 +25,7 @@
 
 #include "proto/base/log.h"
 #include "worker/base/error.h"
+#include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/output_lock.h"
@@ -90,7 +100,12 @@ class Trainer {
   bool is_writer() const { return place_.rank == 0; }
   bool every(std::int64_t steps) const { return steps > 0 && step_ % steps == 0; }
   bool at_end() const { return step_ >= schedule_.total_steps(); }
-  TrainState snapshot() const { return {step_, parameters_, optimizer_->slots, config_json_}; }
+  TrainState snapshot() const {
+    return {.step = step_,
+            .parameters = parameters_,
+            .optimizer = optimizer_->slots,
+            .config_json = config_json_};
+  }
 
   const JobConfig& config_;
   const TrainConfig& train_;
@@ -107,9 +122,9 @@ class Trainer {
   GradientStep gradient_step_;
   StopVote stop_vote_;
   const std::unique_ptr<Optimizer> optimizer_;
-  std::optional<OutputLock> output_lock_;   // of whoever has a saver
+  std::optional<OutputLock> output_lock_;   // of each rank with a saver
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
-  std::unique_ptr<BackgroundSaver> saver_;  // rank 0's, and one on each node with a disk of its own
+  std::optional<BackgroundSaver> saver_;    // rank 0's, and one on each node with a disk of its own
 
   // The state of the run: the same on every rank between steps.
   std::int64_t step_ = 0;  // optimizer steps done
@@ -175,7 +190,7 @@ void Trainer::begin() {
   optimizer_->slots = std::move(start.state.optimizer);
   if (is_writer()) begin_writing(start);
   if (has_own_disk()) {
-    saver_ = make_background_saver(config_.output_dir, network_, train_.save_total_limit);
+    saver_.emplace(config_.output_dir, network_, train_.save_total_limit);
   }
 }
 
@@ -309,7 +324,7 @@ void Trainer::report(Phase phase) {
   progress_.note.clear();
 }
 
-// Said once: whoever watches may want to stop, but a run's end is not changed by what it computes.
+// Said once: a person who watches may want to stop the run. It does not stop by itself.
 void Trainer::look_for_divergence(double loss) {
   if (diverged_ || std::isfinite(loss)) return;
   diverged_ = true;
@@ -336,7 +351,8 @@ bool Trainer::evaluate_now() {
   if (!newest_evaluation_) return false;
   progress_.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
-    metrics_->write(EvalMetrics{step_, newest_evaluation_->loss, newest_evaluation_->accuracy});
+    metrics_->write(EvalMetrics{
+        .step = step_, .loss = newest_evaluation_->loss, .accuracy = newest_evaluation_->accuracy});
     log_info("step " + std::to_string(step_) + ": test loss " + decimal(newest_evaluation_->loss, 4) +
              ", accuracy " + decimal(newest_evaluation_->accuracy * 100, 2) + " %");
   }
@@ -399,17 +415,21 @@ void Trainer::finish() {
   if (!is_writer()) return;
   const std::string model = save_model(config_.output_dir, network_, parameters_).string();
   const std::string sha256 = parameters_sha256(network_, parameters_);
-  metrics_->write(EndMetrics{step_, sha256});
+  metrics_->write(EndMetrics{.step = step_, .params_sha256 = sha256});
   const StepClock::Shares time = clock_.whole();
-  Completion done{step_, newest_evaluation_->loss, newest_evaluation_->accuracy, model, sha256, seconds};
-  done.first_step = *progress_.first_step;
-  done.training_seconds = time.seconds;
-  if (time.seconds > 0) done.samples_per_second = samples_ / time.seconds;
-  done.math = time.math;
-  done.wait_gradients = time.gradients;
-  done.wait_data = time.data;
-  done.other = time.other;
-  agent_.completed(done);
+  agent_.completed({.step = step_,
+                    .loss = newest_evaluation_->loss,
+                    .accuracy = newest_evaluation_->accuracy,
+                    .model_path = model,
+                    .params_sha256 = sha256,
+                    .seconds = seconds,
+                    .first_step = *progress_.first_step,
+                    .training_seconds = time.seconds,
+                    .samples_per_second = time.seconds > 0 ? samples_ / time.seconds : 0,
+                    .math = time.math,
+                    .wait_gradients = time.gradients,
+                    .wait_data = time.data,
+                    .other = time.other});
 }
 
 }  // namespace

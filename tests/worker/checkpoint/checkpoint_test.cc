@@ -7,6 +7,7 @@
 #include "tests/support/temporary.h"
 #include "tests/worker/checkpoint/network_example.h"
 #include "worker/base/error.h"
+#include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/durable.h"
 
 namespace dtrun::worker {
@@ -236,11 +237,11 @@ TEST_CASE("an output directory that cannot be made or written is a config error 
 TEST_CASE("the background saver writes all that it is given, in order") {
   Output output;
   {
-    const auto saver = make_background_saver(output.path(), kNetwork, 3);
-    for (std::int64_t step = 1; step <= 20; ++step) saver->save(example_state(step));
-    saver->wait();
+    BackgroundSaver saver(output.path(), kNetwork, 3);
+    for (std::int64_t step = 1; step <= 20; ++step) saver.save(example_state(step));
+    saver.wait();
     CHECK(same(*output.load(), example_state(20)));
-    saver->save(example_state(21));
+    saver.save(example_state(21));
   }
   CHECK(output.names() == Names{"step-00000019", "step-00000020", "step-00000021"});
   CHECK(same(*output.load(), example_state(21)));
@@ -248,13 +249,13 @@ TEST_CASE("the background saver writes all that it is given, in order") {
 
 TEST_CASE("the background saver tells a writer's failure once and goes on") {
   Output output;
-  const auto saver = make_background_saver(output.path() / "sub", kNetwork, 3);
+  BackgroundSaver saver(output.path() / "sub", kNetwork, 3);
   write_text(output.path() / "sub", "in the way");
-  saver->save(example_state(1));
-  CHECK(thrown([&] { saver->wait(); }).first == kExitConfig);
+  saver.save(example_state(1));
+  CHECK(thrown([&] { saver.wait(); }).first == kExitConfig);
   fs::remove(output.path() / "sub");
-  saver->save(example_state(2));
-  saver->wait();
+  saver.save(example_state(2));
+  saver.wait();
   CHECK(load_newest(output.path() / "sub", kNetwork, nullptr)->step == 2);
 }
 

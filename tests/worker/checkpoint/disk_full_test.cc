@@ -10,6 +10,7 @@
 #include "tests/support/temporary.h"
 #include "tests/worker/checkpoint/network_example.h"
 #include "worker/base/error.h"
+#include "worker/checkpoint/background_saver.h"
 #include "worker/metrics/metrics.h"
 
 namespace dtrun::worker {
@@ -64,22 +65,22 @@ TEST_CASE(
 
 TEST_CASE("a checkpoint that failed in the background is told of without another one being saved") {
   const TemporaryDirectory output;
-  const auto saver = make_background_saver(output.path(), example_network(), 1);
-  saver->check();
+  BackgroundSaver saver(output.path(), example_network(), 1);
+  saver.check();
   const SmallFiles small(10);
-  saver->save(example_state(100));
+  saver.save(example_state(100));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   std::string message;
   while (message.empty() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     try {
-      saver->check();
+      saver.check();
     } catch (const WorkerError& error) {
       message = error.what();
     }
   }
   CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
-  saver->wait();  // told once
+  saver.wait();  // told once
 }
 
 TEST_CASE("a model that cannot be written in full leaves the older one as it was") {
