@@ -1,5 +1,5 @@
-// Where files go that nobody keeps: heartbeat files, error files, logs without a log directory. Making and
-// removing them is their owner's.
+// Where temporary files go: heartbeat files, error files, logs without a log directory. The code that makes
+// one removes it.
 #pragma once
 
 #include <filesystem>

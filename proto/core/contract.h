@@ -8,7 +8,7 @@ namespace dtrun {
 inline constexpr std::uint32_t kControlProtocol = 1;
 inline constexpr int kDefaultPort = 29400;
 
-// More than any machine and any job has; keeps world sizes far from the limits of an int.
+// Larger than any real job; the product of the two fits an int.
 inline constexpr int kMaxWorkersPerNode = 1 << 14;
 inline constexpr int kMaxNodes = 1 << 16;
 
@@ -20,8 +20,7 @@ inline constexpr char kEnvControlFd[] = "DTRUN_CONTROL_FD";        // built-in t
 inline constexpr char kEnvRestartCount[] = "DTRUN_RESTART_COUNT";  // job-wide
 // A file that the worker touches to say that it makes progress; with --heartbeat-timeout.
 inline constexpr char kEnvHeartbeatFile[] = "DTRUN_HEARTBEAT_FILE";
-// Unique per agent process; a process that carries it belongs to that agent's job, whatever became of its
-// parent.
+// Unique per agent process. A process that has it belongs to that agent's job, also if its parent is gone.
 inline constexpr char kEnvAgentToken[] = "DTRUN_AGENT_TOKEN";
 
 }  // namespace dtrun

@@ -7,9 +7,9 @@
 
 namespace dtrun {
 
-// The name with the fewest edits (a swap of neighbours is one) from `typed`, if that is at most a third of
-// its length (rounded up) and at least nearer than replacing it whole; empty otherwise. '-' and '_' count as
-// the same.
+// The name with the fewest edits from `typed`; empty if it takes more edits than a third of typed's length
+// (rounded up), or as many as there are characters. A swap of two neighbours is one edit; '-' and '_' are the
+// same.
 std::string nearest_name(std::string_view typed, std::span<const std::string> names);
 
 }  // namespace dtrun

@@ -1,7 +1,7 @@
-// Signs of life of this worker, which its agent is told twice a second: each thread that gets something done
-// beats, so that a worker that computes for long is told from one that hangs. A worker that waits for its
-// peers is alive too: whichever of them hangs is its own agent's to find, and one that vanished ends the
-// wait.
+// Signs of life of this worker. Each thread beats when it has got something done, and the agent is told twice
+// a second whether there was a beat: so it can tell a worker that computes for long from one that hangs. A
+// worker that waits for its peers counts as alive. If a peer hangs, that peer's own agent finds it; if a peer
+// has died, the collective ends the wait.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // Files that are there whole or not at all, also after a power cut: written, synced, renamed, parent synced.
-// Failures to write throw WorkerError with EX_CONFIG, since output_dir is what can be changed about them.
+// Failures to write throw WorkerError with EX_CONFIG: the way out is another output_dir in the config.
 #pragma once
 
 #include <filesystem>

@@ -94,7 +94,10 @@ std::map<std::int64_t, fs::path> list_checkpoints(const fs::path& output_dir) {
 std::vector<Tensor> model_tensors(const Network& network) {
   std::vector<Tensor> tensors;
   for (const Parameter& parameter : network.parameters) {
-    tensors.push_back({parameter.name, parameter.shape, parameter.offset, parameter.size});
+    tensors.push_back({.name = parameter.name,
+                       .shape = parameter.shape,
+                       .offset = parameter.offset,
+                       .size = parameter.size});
   }
   return tensors;
 }

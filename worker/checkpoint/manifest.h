@@ -1,5 +1,5 @@
 // manifest.json of a checkpoint: {"FILE": {"size": BYTES, "sha256": "HEX"}, …}. It is written last and read
-// first; what it does not vouch for is not believed.
+// first; a file that is not as it says is damaged.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,8 @@ class OutputLock {
   std::string signature_;
 };
 
-// Of whoever locked the directory last; empty if nobody did. Tells whether two nodes see one directory also
-// where locks do not reach beyond a node (NFS and Lustre can be mounted so).
+// The signature of the last holder; empty if there was none. Two nodes that read the same one see the same
+// directory, also where locks do not reach beyond a node (NFS and Lustre can be mounted so).
 std::string lock_signature(const std::filesystem::path& output_dir);
 inline constexpr std::size_t kMaxLockSignature = 512;
 

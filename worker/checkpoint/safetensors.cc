@@ -70,7 +70,10 @@ Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uin
     return fault(who + "has shape " + shown(shape) + ", which does not fill its data_offsets " +
                  shown(offsets));
   }
-  return Tensor{name, shape.get<std::vector<std::int64_t>>(), begin / sizeof(float), values};
+  return Tensor{.name = name,
+                .shape = shape.get<std::vector<std::int64_t>>(),
+                .offset = begin / sizeof(float),
+                .size = values};
 }
 
 // Without gap or overlap from 0 to the end. REQUIRES: sorted by offset.

@@ -62,7 +62,7 @@ void write_files(const fs::path& directory, const Network& network, const TrainS
   for (const OptimizerSlot& slot : state.optimizer) optimizer.push_back(bytes_of(slot.values));
   add_file(directory, kOptimizerFile, optimizer, &manifest);
 
-  const std::string state_text = to_json(StateText{state.step, state.config_json});
+  const std::string state_text = to_json(StateText{.step = state.step, .config_json = state.config_json});
   const std::string_view state_pieces[] = {state_text};
   add_file(directory, kStateFile, state_pieces, &manifest);
 

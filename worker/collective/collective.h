@@ -1,7 +1,6 @@
 // What the trainer needs of a collective library: messages between ranks that are started and awaited
-// separately, and the few blocking operations of start-up. gloo/ carries them over TCP on the CPU; a GPU
-// library joins as another implementation. What is exchanged and in which order it is summed is
-// gradient_exchange.h's business.
+// separately, and the few blocking operations of start-up. gloo/ carries them over TCP. What is exchanged in
+// a step, and in which order it is summed, stands in gradient_exchange.h.
 #pragma once
 
 #include <chrono>
@@ -28,7 +27,7 @@ struct InMessage {
   std::span<std::byte> bytes;
 };
 
-// Messages under way. Destroying it without wait() gives them up; only right when the collective is broken.
+// Messages under way. Destroying it without wait() gives them up: allowed only when the collective is broken.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -84,7 +83,7 @@ struct CollectiveOptions {
   int size = 1;
   std::string address;  // this host's, numeric or a name, on which the collective listens
   std::chrono::milliseconds connect_timeout{120000};  // until all ranks have found each other
-  std::chrono::milliseconds timeout{60000};  // of any one wait later on: how long a peer may be silent
+  std::chrono::milliseconds timeout{60000};  // of any one wait after that: how long a peer may be silent
 };
 
 // No peers, no sockets. REQUIRES: size 1.

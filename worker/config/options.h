@@ -17,7 +17,7 @@ namespace dtrun::worker {
 using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
                               std::int64_t*, std::uint64_t*, double*, bool*>;
 
-// Which numbers are allowed. For an open end the bound itself is not.
+// Which numbers are allowed: min to max. If min_open or max_open, that bound itself is not allowed.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();

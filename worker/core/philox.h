@@ -17,7 +17,7 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 // The stream of (seed, use, a, b): numbers 0, 1, 2, … by index.
 class RandomStream {
  public:
-  // a, b: whatever tells streams of one use apart, e.g. epoch; or step*microbatches+microbatch and layer.
+  // a and b tell the streams of one use apart, e.g. the epoch; or step*microbatches+microbatch and the layer.
   RandomStream(std::uint64_t seed, RandomUse use, std::uint32_t a, std::uint32_t b);
 
   // REQUIRES: index < 2^34 (four numbers come from one 32-bit counter word).

@@ -64,7 +64,7 @@ int TreeSum::plan(const Block& node, std::span<const Block> blocks, std::int64_t
   const int right = plan({middle, level}, blocks, leaves, depth + 1, next);
   const int result = inputs_ + depth;
   temporaries_ = std::max(temporaries_, depth + 1);
-  additions_.push_back({left, right, result});
+  additions_.push_back({.left = left, .right = right, .result = result});
   return result;
 }
 

@@ -1,7 +1,7 @@
 // The fixed binary tree in which a step's leaves (microbatches) are summed: nodes are aligned power-of-two
 // blocks of leaf numbers, an absent leaf (number >= `leaves`) adds nothing. Says which leaves a rank owns,
-// which blocks it can finish alone, and how finished blocks make the total. Pure; who computes a block and
-// when is accumulator.h's business.
+// which blocks it can finish alone, and how finished blocks make the total. Pure:
+// accumulator.h decides which lane computes a block, and when.
 #pragma once
 
 #include <cstdint>

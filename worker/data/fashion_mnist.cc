@@ -26,8 +26,9 @@ struct FileNames {
   const char* labels;
 };
 FileNames names_of(Split split) {
-  return split == Split::kTrain ? FileNames{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}
-                                : FileNames{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+  return split == Split::kTrain
+             ? FileNames{.images = "train-images-idx3-ubyte", .labels = "train-labels-idx1-ubyte"}
+             : FileNames{.images = "t10k-images-idx3-ubyte", .labels = "t10k-labels-idx1-ubyte"};
 }
 
 constexpr int kImageRank = 3, kLabelRank = 1;
@@ -80,7 +81,7 @@ Result<LoadedFile> load_file(const fs::path& directory, const std::string& name,
   if (!bytes.ok()) return bytes.status();
   auto array = parse_idx(bytes.value(), rank);
   if (!array.ok()) return bad_file(path.value(), array.status());
-  return LoadedFile{path.value(), std::move(array).value()};
+  return LoadedFile{.path = path.value(), .array = std::move(array).value()};
 }
 
 struct ProbedFile {
@@ -95,7 +96,7 @@ Result<ProbedFile> probe_file(const fs::path& directory, const std::string& name
   if (!bytes.ok()) return bytes.status();
   auto dims = parse_idx_dims(bytes.value(), rank);
   if (!dims.ok()) return bad_file(path.value(), dims.status());
-  return ProbedFile{path.value(), std::move(dims).value()};
+  return ProbedFile{.path = path.value(), .dims = std::move(dims).value()};
 }
 
 // What both files' headers must agree on.

@@ -106,7 +106,7 @@ int cut(int fd, std::uint64_t size, std::string_view kept) {
 
 Rewound rewind_metrics(int fd, std::int64_t resume_step) {
   struct stat status {};
-  if (fstat(fd, &status) != 0) return {errno, false};
+  if (fstat(fd, &status) != 0) return {.error = errno};
   LinesUpwards lines(fd, static_cast<std::uint64_t>(status.st_size));
   Rewound result;
   std::optional<std::uint64_t> first_dropped;

@@ -11,8 +11,8 @@ struct Rewound {
   bool evaluated = false;  // an evaluation of the step itself is among the lines that stay
 };
 
-// Drops what follows the last line of a step before `resume_step`, except for lines of that step and lines
-// that are somebody else's (objects without a step). `fd`: open for reading and appending.
+// Drops what follows the last line of a step before `resume_step`, except for lines of `resume_step` itself
+// and lines that this program did not write (objects without a step). `fd`: open for reading and appending.
 Rewound rewind_metrics(int fd, std::int64_t resume_step);
 
 }  // namespace dtrun::worker

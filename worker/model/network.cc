@@ -27,8 +27,13 @@ class Builder {
     const std::size_t weight =
         add_parameter(name + ".weight", {out_channels, shape_.channels, kernel, kernel});
     const std::size_t bias = add_parameter(name + ".bias", {out_channels});
-    network_.layers.push_back(Conv2d{shape_.channels, out_channels, kernel, weight, bias});
-    shape_ = {out_channels, shape_.height - kernel + 1, shape_.width - kernel + 1};
+    network_.layers.push_back(Conv2d{.in_channels = shape_.channels,
+                                     .out_channels = out_channels,
+                                     .kernel = kernel,
+                                     .weight = weight,
+                                     .bias = bias});
+    shape_ = {
+        .channels = out_channels, .height = shape_.height - kernel + 1, .width = shape_.width - kernel + 1};
   }
 
   void relu() { network_.layers.push_back(Relu{}); }
@@ -36,19 +41,20 @@ class Builder {
   void max_pool(int kernel) {
     require_at_least("max-pool", kernel);
     network_.layers.push_back(MaxPool2d{kernel});
-    shape_ = {shape_.channels, shape_.height / kernel, shape_.width / kernel};
+    shape_ = {.channels = shape_.channels, .height = shape_.height / kernel, .width = shape_.width / kernel};
   }
 
   void flatten() {
     network_.layers.push_back(Flatten{});
-    shape_ = {static_cast<int>(shape_.size()), 1, 1};
+    shape_ = {.channels = static_cast<int>(shape_.size()), .height = 1, .width = 1};
   }
 
   void linear(const std::string& name, int out_features) {
     const int in_features = shape_.channels;
     const std::size_t weight = add_parameter(name + ".weight", {out_features, in_features});
     const std::size_t bias = add_parameter(name + ".bias", {out_features});
-    network_.layers.push_back(Linear{in_features, out_features, weight, bias});
+    network_.layers.push_back(
+        Linear{.in_features = in_features, .out_features = out_features, .weight = weight, .bias = bias});
     shape_.channels = out_features;
   }
 
@@ -71,7 +77,8 @@ class Builder {
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape) {
     const auto size = static_cast<std::size_t>(
         std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
-    network_.parameters.push_back({std::move(name), std::move(shape), network_.size, size});
+    network_.parameters.push_back(
+        {.name = std::move(name), .shape = std::move(shape), .offset = network_.size, .size = size});
     network_.size += size;
     return network_.parameters.size() - 1;
   }

@@ -1,6 +1,6 @@
 // The worker's end of the control socket (proto/control.proto): says hello, receives the job, asks the
-// agent's key-value store, reports progress at least once a second, and turns the agent's orders and SIGTERM
-// into a stop flag or, where nothing may be finished any more, into the end of the process.
+// agent's key-value store, and reports progress at least once a second. The agent's orders and SIGTERM set
+// the stop flag; before training, or if they ask for it at once, they end the process.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace dtrun::worker {
 
 class ControlClient final : public AgentLink, public KeyValueStore {
  public:
-  // Ends the process at once; the exit code is given. Tests replace it; it must not return otherwise.
+  // Ends the process at once with this exit code, and does not return (in tests it may).
   using EndProcess = void (*)(int exit_code);
 
   // Takes the connected stream socket. Starts the reader and the reporter thread, which live as long as this.
@@ -34,7 +34,7 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   // A stop by signal. The second one while the first is being carried out ends the process. Any thread.
   void signal_received();
 
-  // Until now nothing is there to be saved, and a stop ends the process at once; from now on it sets the
+  // Before this call there is nothing to save, and a stop ends the process at once; after it a stop sets the
   // flag.
   void enter_training() {
     in_training_ = true;

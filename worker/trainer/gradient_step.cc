@@ -54,7 +54,7 @@ StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t>
   }
   const float samples = sum_.data()[2];
   for (float& value : gradient()) value /= samples;
-  return {sum_.data()[0], sum_.data()[1], samples};
+  return {.loss = sum_.data()[0], .correct = sum_.data()[1], .samples = samples};
 }
 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {

@@ -1,6 +1,6 @@
 // One step's mean gradient: the lanes run this worker's microbatches, their gradients meet in the fixed tree,
 // the other workers' partial sums come in while backward still runs. What it returns is the same bits on
-// every rank, for any number of ranks and lanes. Applying it is the trainer's.
+// every rank, for any number of ranks and lanes. The trainer applies it.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ struct StepStats {
   }
 };
 
-// For people and metrics: the sign that a NaN has is nobody's business.
+// For people and metrics. NaN is always the same NaN: its sign bit says nothing, but would be printed.
 inline double mean(double sum, double samples) {
   return std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum / samples;
 }

@@ -60,7 +60,7 @@ void look_at_named(const JobConfig& config, const Place& place, const Network& n
 void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* candidate) {
   const auto newest = newest_step(config.output_dir, notice);
   if (newest && *newest > candidate->step) {
-    *candidate = {*newest, std::nullopt, std::nullopt};
+    *candidate = {.step = *newest, .state = std::nullopt, .fault = std::nullopt};
   } else if (!newest && has_checkpoints(config.output_dir)) {
     candidate->fault.emplace(kExitNoInput,
                              "none of the checkpoints in " + config.output_dir +
@@ -123,7 +123,8 @@ void check_slots(const TrainState& state, const std::vector<OptimizerSlot>& slot
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config) {
   const Result<JobConfig> then = parse_config(checkpoint_config, "the checkpoint's config", {});
   if (!then.ok()) {
-    return {{}, "the checkpoint's config cannot be read (" + then.status().message() + ")", false};
+    return {.fatal = {},
+            .harmless = "the checkpoint's config cannot be read (" + then.status().message() + ")"};
   }
   const std::string here = to_canonical_json(now);
   // Where data and results lie may change; what they are may not.
@@ -133,9 +134,10 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
   JobConfig identity = moved;
   identity.train = now.train;
-  return {all_differences(here, to_canonical_json(identity)), all_differences(here, to_canonical_json(moved)),
-          then.value().train.seed != now.train.seed ||
-              then.value().train.global_batch_size != now.train.global_batch_size};
+  return {.fatal = all_differences(here, to_canonical_json(identity)),
+          .harmless = all_differences(here, to_canonical_json(moved)),
+          .reorders_samples = then.value().train.seed != now.train.seed ||
+                              then.value().train.global_batch_size != now.train.global_batch_size};
 }
 
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,

@@ -1,5 +1,5 @@
 // Where a run begins: the newest checkpoint that any node holds, one that the config names, or the initial
-// values. Nodes share no file system, so whoever holds the state sends it to all.
+// values. Nodes need not share a file system: the rank that holds the checkpoint sends the state to all.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Place {
 struct ResumePoint {
   TrainState state;      // the same on every rank
   bool resumed = false;  // false: initial values
-  int source_rank = 0;   // who held the checkpoint
+  int source_rank = 0;   // the rank that held the checkpoint
 };
 
 // Called by all ranks alike. `slots`: the optimizer's, all zero. Throws WorkerError: EX_CONFIG if the
@@ -34,7 +34,8 @@ ResumePoint choose_start(const JobConfig& config, const Place& place, const Netw
 // parameters or samples meaningless here. Empty texts: no difference.
 struct ConfigDrift {
   std::string fatal, harmless;
-  bool reorders_samples = false;  // the rest of an epoch that was begun is not the one that is left
+  // The samples that are left of the epoch in hand would not be those that were not used yet.
+  bool reorders_samples = false;
 };
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config);
 

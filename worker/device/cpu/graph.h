@@ -1,6 +1,6 @@
 // A network made ready to run on one CPU thread for a fixed number of rows. Two ways to lay it out stand
-// behind this: grouped/ (own loops, samples side by side) and onednn/. Loss, statistics and buckets are
-// lane.cc's.
+// behind this: grouped/ (own loops, samples side by side) and onednn/. lane.cc adds the loss,
+// the statistics and the buckets.
 #pragma once
 
 #include <cstddef>

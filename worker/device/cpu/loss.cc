@@ -48,7 +48,7 @@ MicrobatchStats log_softmax_nll(std::span<const float> logits, int classes, cons
     if (gradient) gradient[labels[n]] -= 1.0f;
     correct += std::max_element(row, row + classes) - row == labels[n];
   }
-  return {static_cast<float>(loss), static_cast<float>(correct)};
+  return {.loss = static_cast<float>(loss), .correct = static_cast<float>(correct)};
 }
 
 }  // namespace dtrun::worker

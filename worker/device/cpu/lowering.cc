@@ -51,7 +51,9 @@ class Lowering {
     else
       lowered_.operations.back().relu = true;
   }
-  void add(const Flatten&) { shape_ = {static_cast<int>(shape_.size()), 1, 1}; }
+  void add(const Flatten&) {
+    shape_ = {.channels = static_cast<int>(shape_.size()), .height = 1, .width = 1};
+  }
   void add(const LogSoftmaxNll& loss) {
     require(static_cast<std::size_t>(loss.classes) == shape_.size(),
             "its loss expects other classes than it gets");
@@ -61,7 +63,11 @@ class Lowering {
 
   void push(const Layer& layer, const SampleShape& out) {
     const bool after_relu = !lowered_.operations.empty() && lowered_.operations.back().relu;
-    lowered_.operations.push_back({layer, shape_, out, false, after_relu, has_parameters_});
+    lowered_.operations.push_back({.layer = layer,
+                                   .in = shape_,
+                                   .out = out,
+                                   .in_is_relu = after_relu,
+                                   .needs_in_gradient = has_parameters_});
     shape_ = out;
   }
 

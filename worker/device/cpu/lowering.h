@@ -12,8 +12,8 @@ namespace dtrun::worker {
 struct Operation {
   Layer layer;  // Conv2d, MaxPool2d or Linear
   SampleShape in, out;
-  bool relu = false;        // of its output
-  bool in_is_relu = false;  // its input is a ReLU's output: its input gradient passes only where that is > 0
+  bool relu = false;               // of its output
+  bool in_is_relu = false;         // its input is a ReLU's output: the input gradient is zero where that is 0
   bool needs_in_gradient = false;  // some layer before it has parameters
 };
 

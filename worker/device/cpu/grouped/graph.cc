@@ -57,8 +57,13 @@ class ConvOp : public Op {
   ConvOp(const Operation& operation, const Conv2d& conv, const Network& network, const Activation& in,
          const Activation& out, int groups)
       : Op(operation, in, out, groups),
-        shape_{operation.in.channels, operation.in.height, operation.in.width, operation.out.channels,
-               operation.out.height,  operation.out.width, conv.kernel},
+        shape_{.in_channels = operation.in.channels,
+               .in_height = operation.in.height,
+               .in_width = operation.in.width,
+               .out_channels = operation.out.channels,
+               .out_height = operation.out.height,
+               .out_width = operation.out.width,
+               .kernel = conv.kernel},
         weight_(network.parameters[conv.weight]),
         bias_(network.parameters[conv.bias]) {}
 
@@ -89,8 +94,13 @@ class PoolOp : public Op {
  public:
   PoolOp(const Operation& operation, const MaxPool2d& pool, const Activation& in, const Activation& out,
          int groups)
-      : Op(operation, in, out, groups), shape_{operation.in.channels, operation.in.height, operation.in.width,
-                                               operation.out.height,  operation.out.width, pool.kernel} {}
+      : Op(operation, in, out, groups),
+        shape_{.channels = operation.in.channels,
+               .in_height = operation.in.height,
+               .in_width = operation.in.width,
+               .out_height = operation.out.height,
+               .out_width = operation.out.width,
+               .kernel = pool.kernel} {}
 
   void forward(const float*) override {
     for (int g = 0; g < groups_; ++g)
@@ -113,7 +123,7 @@ class LinearOp : public Op {
   LinearOp(const Operation& operation, const Linear& linear, const Network& network, const Activation& in,
            const Activation& out, int groups)
       : Op(operation, in, out, groups),
-        shape_{linear.in_features, linear.out_features},
+        shape_{.in_features = linear.in_features, .out_features = linear.out_features},
         weight_(network.parameters[linear.weight]),
         bias_(network.parameters[linear.bias]),
         in_rows_(grouped::padded_features(linear.in_features) * groups * kGroup) {}

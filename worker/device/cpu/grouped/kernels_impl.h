@@ -41,8 +41,7 @@ inline Vector multiply_add(float a, Vector b, Vector sum) {
 inline int smaller(int a, int b) { return a < b ? a : b; }
 inline int larger(int a, int b) { return a > b ? a : b; }
 
-// ---- sums over the samples of a group
-// ----------------------------------------------------------------------------
+// ---- sums over the samples of a group -----------------------------------------------------------
 
 // One level of the tree for a pair of values: neighbours `Distance` apart are added; a's sums end in the
 // lanes whose bit Distance is clear, b's in the others.
@@ -76,8 +75,7 @@ inline void sum_samples(const float (*values)[kGroup], int count, float* sums) {
   for (int i = 0; i < count; ++i) sums[i] = result[i];
 }
 
-// ---- convolution
-// -------------------------------------------------------------------------------------------------
+// ---- convolution --------------------------------------------------------------------------------
 
 // A tile of kConvOut output channels x Columns output columns of one row.
 constexpr int kConvOut = 4;
@@ -325,8 +323,7 @@ void conv_backward_weights(const ConvShape& s, int groups, const float* in, cons
   conv_backward_bias(s, groups, out_gradient, bias_gradient);
 }
 
-// ---- max-pooling
-// -------------------------------------------------------------------------------------------------
+// ---- max-pooling --------------------------------------------------------------------------------
 
 inline Vector larger_or_nan(Vector value, Vector best) {
   return ((value > best) | (value != value)) ? value : best;
@@ -384,8 +381,7 @@ void pool_backward(const PoolShape& s, const float* in, const float* out, const 
   }
 }
 
-// ---- fully connected
-// ---------------------------------------------------------------------------------------------
+// ---- fully connected ----------------------------------------------------------------------------
 
 constexpr int kBlock = kManyRegisters ? 8 : 4;  // features at a time
 

@@ -1,6 +1,6 @@
-// Creates oneDNN's primitive descriptors. oneDNN 3 dropped the operation descriptors of 2.x; this file pair
-// is the only place that knows. Everything is fp32, stride 1 for convolutions, stride = kernel for pools, no
-// padding, and scratchpads are the primitive's own.
+// Creates oneDNN's primitive descriptors. oneDNN 3 dropped the operation descriptors of 2.x; all code that
+// depends on the version is here and in compat.cc. Everything is fp32, stride 1 for convolutions, stride =
+// kernel for pools, no padding, and scratchpads are the primitive's own.
 #pragma once
 
 #include <dnnl.hpp>
