@@ -5,17 +5,19 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "proto/base/ids.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/support/process.h"
 
 namespace dtrun::agent::test {
 
 using dtrun::test::eventually;
+using dtrun::test::Folder;
 using dtrun::test::is_alive;
 using dtrun::test::Process;
 
@@ -42,12 +44,7 @@ inline std::vector<std::string> trainer_agent(std::vector<std::string> options,
   return agent(options);
 }
 
-inline std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+inline std::string slurp(const std::filesystem::path& path) { return dtrun::test::read_if_there(path); }
 
 // The numbers after "child" and "daemon" in a worker's "child N daemon M ready".
 struct Family {
@@ -59,20 +56,5 @@ inline Family family_in(const std::string& out) {
   std::istringstream(out.substr(out.find("daemon ") + 7)) >> family.daemon;
   return family;
 }
-
-class Folder {
- public:
-  Folder() : path_(std::filesystem::temp_directory_path() / ("dtrun-test-" + random_id())) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace dtrun::agent::test

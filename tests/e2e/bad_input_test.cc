@@ -46,7 +46,7 @@ TEST_CASE("an unknown option ends with 64 and the nearest name") {
 }
 
 TEST_CASE("faults of a config end with 78, name the pointer, and leave the output directory alone") {
-  TemporaryDirectory directory;
+  Folder directory;
   refuses(job(directory / "out", {"train.learning_rat=1"}), 78, {"learning_rat", "learning_rate"});
   refuses(job(directory / "out", {"train.seed=\"x\""}), 78, {"/train/seed"});
   refuses(job(directory / "out", {"train.micro_batch_size=48"}), 78, {"/train/micro_batch_size", "48"});
@@ -55,7 +55,7 @@ TEST_CASE("faults of a config end with 78, name the pointer, and leave the outpu
 }
 
 TEST_CASE("missing, truncated and corrupt data end with 66 and name the file") {
-  TemporaryDirectory directory;
+  Folder directory;
   refuses(job(directory / "out", {"data.path=/nonexistent"}), 66, {"/nonexistent"});
 
   copy_data(directory / "cut");
@@ -71,13 +71,13 @@ TEST_CASE("missing, truncated and corrupt data end with 66 and name the file") {
 }
 
 TEST_CASE("an output directory that cannot be made ends with 78 and its name") {
-  TemporaryDirectory directory;
+  Folder directory;
   std::ofstream(directory / "file") << "x";
   refuses(job(directory / "file" / "out", {}), 78, {(directory / "file").string()});
 }
 
 TEST_CASE("a damaged checkpoint is passed over, by name, for the one before it") {
-  TemporaryDirectory directory;
+  Folder directory;
   const std::vector<std::string> saves{"train.save_steps=2", "train.max_steps=5"};
   const auto argv = [&](const std::filesystem::path& output) {
     std::vector<std::string> all{kDtrun};
@@ -86,7 +86,7 @@ TEST_CASE("a damaged checkpoint is passed over, by name, for the one before it")
     return all;
   };
   REQUIRE(run(argv(directory / "out")).exit_code == 0);
-  const std::string model = read_file(directory / "out/model.safetensors");
+  const std::string model = read_if_there(directory / "out/model.safetensors");
   const std::filesystem::path newest = directory / "out/checkpoints/step-00000005/model.safetensors";
   REQUIRE(std::filesystem::exists(newest));
   std::fstream(newest, std::ios::in | std::ios::out | std::ios::binary).seekp(5000).write("garbage", 7);
@@ -94,7 +94,7 @@ TEST_CASE("a damaged checkpoint is passed over, by name, for the one before it")
   const Ended again = run(argv(directory / "out"));
   CHECK_MESSAGE(again.exit_code == 0, again.err);
   CHECK_MESSAGE(again.err.find("step-00000005") != std::string::npos, again.err);
-  CHECK(read_file(directory / "out/model.safetensors") == model);
+  CHECK(read_if_there(directory / "out/model.safetensors") == model);
 }
 
 TEST_CASE("an endpoint that does not resolve ends with 69 and the name") {
@@ -124,7 +124,7 @@ TEST_CASE("too few nodes in time end with 69 and the count") {
 }
 
 TEST_CASE("two agents with different configs under one run id: the second is refused with the difference") {
-  TemporaryDirectory directory;
+  Folder directory;
   const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
   const auto node = [&](const std::string& seed) {
     return std::vector<std::string>{kDtrun,
@@ -138,7 +138,7 @@ TEST_CASE("two agents with different configs under one run id: the second is ref
                                     "output_dir=" + (directory / "out").string(),
                                     "train.seed=" + seed};
   };
-  Program first(node("1"));
+  Process first(node("1"));
   REQUIRE(eventually([&] { return !children_of(first.pid(), "guardian").empty(); }));
   const Ended second = run(node("2"));
   CAPTURE(second.err);
@@ -146,7 +146,7 @@ TEST_CASE("two agents with different configs under one run id: the second is ref
   if (second.exit_code == 78) {
     CHECK(second.err.find("/train/seed") != std::string::npos);
   } else {
-    const Ended other = first.wait();
+    const Ended other = first.end();
     CHECK(other.exit_code == 78);
     CHECK(other.err.find("/train/seed") != std::string::npos);
   }

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/e2e/program.h"
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
 
 namespace dtrun::test {
 
@@ -53,7 +54,7 @@ class Hosts {
  private:
   void cable(int host, const std::string& state) const;
 
-  TemporaryDirectory shared_path_;
+  Folder shared_path_;
   NamespaceHolder switch_;
   std::vector<std::unique_ptr<NamespaceHolder>> hosts_;
 };

@@ -19,7 +19,7 @@ const std::vector<std::string> kJob{"train.max_steps=400", "train.save_steps=20"
 // One worker on this machine, no failure: what every other run must equal.
 const std::string& expected() {
   static const std::string bytes = [] {
-    TemporaryDirectory directory;
+    Folder directory;
     const Ended ended = run(training(standalone(1), directory / "out", kJob));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
     return model(directory / "out");
@@ -33,14 +33,14 @@ class Pair {
  public:
   explicit Pair(std::vector<std::string> options) : options_(std::move(options)) {}
 
-  std::unique_ptr<Program> start(int host, const std::vector<std::string>& more = {}) const {
+  std::unique_ptr<Process> start(int host, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> argv{"--rdzv_endpoint",  Hosts::address(0) + ":29400",
                                   "--rdzv_id",        "pair",
                                   "--nproc_per_node", "1",
                                   "--lanes",          "1"};
     argv.insert(argv.end(), options_.begin(), options_.end());
     argv.insert(argv.end(), more.begin(), more.end());
-    return std::make_unique<Program>(hosts.on(host, training(argv, hosts.directory() / "out", kJob)));
+    return std::make_unique<Process>(hosts.on(host, training(argv, hosts.directory() / "out", kJob)));
   }
   std::filesystem::path output(int host) const { return hosts.seen_from_here(host, "out"); }
 
@@ -49,7 +49,7 @@ class Pair {
   }
   bool goes_on_alone(int host) const {
     return eventually([&] {
-      return contains(read_file(output(host) / "metrics.jsonl"), R"("world_size":1,"generation":2)");
+      return contains(read_if_there(output(host) / "metrics.jsonl"), R"("world_size":1,"generation":2)");
     });
   }
 
@@ -70,7 +70,7 @@ const std::vector<std::string> kGivesUpSoon{
     "--max_restarts", "3",
     "--rdzv_conf",    "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=20,read_timeout=1"};
 
-pid_t only_worker(const Program& agent) {
+pid_t only_worker(const Process& agent) {
   const std::vector<pid_t> workers = children_of(agent.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 1);
   return workers[0];
@@ -89,15 +89,15 @@ class Frozen {
 };
 
 // The coordinator counts node1 among its members: it waits for the others, or goes on with them already.
-bool is_back(const Program& agent) {
+bool is_back(const Process& agent) {
   return eventually([&] {
-    const std::string said = agent.err_so_far();
+    const std::string said = agent.err();
     return contains(said, "joined 2 of 2") || contains(said, "node1 joined");
   });
 }
 
-void ends(Program& agent, int exit_code) {
-  const Ended ended = agent.wait();
+void ends(Process& agent, int exit_code) {
+  const Ended ended = agent.end();
   CHECK_MESSAGE(ended.exit_code == exit_code, ended.err);
 }
 
@@ -114,9 +114,9 @@ TEST_CASE("a worker killed on one node: its peers go on from the checkpoint that
   const Pair pair({"--nnodes", "2", "--max_restarts", "1"});
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   // Past the first checkpoint.
-  REQUIRE_MESSAGE(pair.trains(0, 30), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(0, 30), first->err() << second->err());
   kill(only_worker(*second), SIGKILL);
-  const Ended a = first->wait(), b = second->wait();
+  const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK_MESSAGE(contains(a.err, "rank 1 on node1 failed (signal 9 (SIGKILL))"), a.err);
@@ -129,15 +129,15 @@ TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that i
   const Pair pair(kBoth);
   {
     const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1, {"--node_rank", "1"});
-    REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
+    REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
     first->signal(SIGTERM);
     ends(*first, 143);
     second->signal(SIGTERM);
-    (void)second->wait();
+    (void)second->end();
   }
   REQUIRE(std::filesystem::remove_all(pair.output(1) / "checkpoints") > 0);  // what node1 had kept of it
   const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
-  const Ended a = first->wait(), b = second->wait();
+  const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK_MESSAGE(contains(b.err, "held by rank 1"), b.err);
@@ -148,9 +148,9 @@ TEST_CASE("the node of rank 0 is lost with its disk: the other one goes on from 
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
   // Past the first checkpoint.
-  REQUIRE_MESSAGE(pair.trains(1, 30), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(1, 30), first->err() << second->err());
   second->signal(SIGKILL);
-  const Ended a = first->wait();
+  const Ended a = first->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(contains(a.err, "resumed from step"), a.err);
   CHECK(model(pair.output(0)) == expected());
@@ -160,14 +160,14 @@ TEST_CASE(
     "a cut cable: the node with the coordinator goes on alone, the other one ends with 69 and says why") {
   const Pair pair(kGivesUpSoon);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
   const pid_t lonely = only_worker(*second);
   pair.hosts.cut(1);
-  const Ended a = first->wait();
+  const Ended a = first->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(contains(a.err, "node1 was silent for 2 s"), a.err);
   CHECK(model(pair.output(0)) == expected());
-  const Ended b = second->wait();
+  const Ended b = second->end();
   CHECK_MESSAGE(b.exit_code == 69, b.err);
   CHECK_MESSAGE(contains(b.err, "the coordinator at 10.77.0.1:29400 is gone"), b.err);
   CHECK(kill(lonely, 0) != 0);
@@ -177,9 +177,9 @@ TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says
   const Pair pair({"--nnodes", "2", "--rdzv_conf",
                    "keep_alive_interval=1,keep_alive_max_attempt=2,join_timeout=3,read_timeout=1"});
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
   pair.hosts.cut(1);
-  const Ended a = first->wait();
+  const Ended a = first->end();
   CHECK_MESSAGE(a.exit_code == 69, a.err);
   CHECK_MESSAGE(contains(a.err, "node1 was silent for 2 s"), a.err);
   CHECK_MESSAGE(contains(a.err, "only 1 of 2 nodes"), a.err);
@@ -189,15 +189,15 @@ TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says
 TEST_CASE("a cable that is plugged in again: the node comes back and takes its part") {
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
   pair.hosts.cut(1);
-  REQUIRE_MESSAGE(pair.goes_on_alone(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.goes_on_alone(0), first->err() << second->err());
   {
     const Frozen worker(only_worker(*first));
     pair.hosts.mend(1);
-    REQUIRE_MESSAGE(is_back(*second), second->err_so_far());
+    REQUIRE_MESSAGE(is_back(*second), second->err());
   }
-  const Ended a = first->wait(), b = second->wait();
+  const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK(model(pair.output(0)) == expected());
@@ -206,19 +206,19 @@ TEST_CASE("a cable that is plugged in again: the node comes back and takes its p
 TEST_CASE("a stopped agent is noticed by its silence, and takes its part again once it goes on") {
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
-  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
   {
     // As when a whole host sleeps. The worker stays asleep until the job has gone on without it.
     const Frozen worker(only_worker(*second));
     second->signal(SIGSTOP);
-    REQUIRE_MESSAGE(pair.goes_on_alone(0), first->err_so_far() << second->err_so_far());
+    REQUIRE_MESSAGE(pair.goes_on_alone(0), first->err() << second->err());
   }
   {
     const Frozen worker(only_worker(*first));
     second->signal(SIGCONT);
-    REQUIRE_MESSAGE(is_back(*second), second->err_so_far());
+    REQUIRE_MESSAGE(is_back(*second), second->err());
   }
-  const Ended a = first->wait(), b = second->wait();
+  const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(contains(a.err, "node1 was silent for 2 s"), a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
@@ -229,19 +229,19 @@ TEST_CASE("a node that dies at once and comes back with an empty disk is given t
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"});
   auto second = pair.start(1);
-  REQUIRE_MESSAGE(pair.trains(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
   const pid_t orphan = only_worker(*second);
   second->signal(SIGKILL);
   ends(*second, 137);
-  CHECK(eventually([&] { return kill(orphan, 0) != 0; }, 10));
+  CHECK(eventually([&] { return kill(orphan, 0) != 0; }, std::chrono::seconds(10)));
   std::filesystem::remove_all(pair.output(1));
-  REQUIRE_MESSAGE(pair.goes_on_alone(0), first->err_so_far() << second->err_so_far());
+  REQUIRE_MESSAGE(pair.goes_on_alone(0), first->err() << second->err());
   {
     const Frozen worker(only_worker(*first));
     second = pair.start(1);
-    REQUIRE_MESSAGE(is_back(*second), second->err_so_far());
+    REQUIRE_MESSAGE(is_back(*second), second->err());
   }
-  const Ended a = first->wait(), b = second->wait();
+  const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK_MESSAGE(contains(a.err, "node1 joined"), a.err);

@@ -22,7 +22,7 @@ std::vector<std::string> command(const std::vector<std::string>& options, const 
 // One worker, one lane, no failure: what every other run must equal.
 const std::string& expected() {
   static const std::string bytes = [] {
-    TemporaryDirectory directory;
+    Folder directory;
     const Ended ended = run(command(standalone(1), directory / "out"));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
     return model(directory / "out");
@@ -44,7 +44,7 @@ TEST_CASE("two lanes, and 2, 3 or 4 workers, give the bytes of one worker with o
     const int lanes = shape.second;
     CAPTURE(workers);
     CAPTURE(lanes);
-    TemporaryDirectory directory;
+    Folder directory;
     const Ended ended = run(command(standalone(workers, lanes), directory / "out"));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
     CHECK(model(directory / "out") == expected());
@@ -52,32 +52,32 @@ TEST_CASE("two lanes, and 2, 3 or 4 workers, give the bytes of one worker with o
 }
 
 TEST_CASE("two agents with 1 and 2 workers give the bytes of one worker") {
-  TemporaryDirectory directory;
+  Folder directory;
   const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
   const auto node = [&](const std::string& workers) {
     return command({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--rdzv_id", "pair", "--nproc_per_node",
                     workers, "--lanes", "1"},
                    directory / "out");
   };
-  Program first(node("1")), second(node("2"));
-  const Ended a = first.wait(), b = second.wait();
+  Process first(node("1")), second(node("2"));
+  const Ended a = first.end(), b = second.end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
   CHECK(model(directory / "out") == expected());
 }
 
 TEST_CASE("a worker killed between two checkpoints changes no byte") {
-  TemporaryDirectory directory;
+  Folder directory;
   std::vector<std::string> options = standalone(2);
   options.insert(options.end(), {"--max_restarts", "1"});
   // More steps than elsewhere, so that the kill finds the run in its middle.
-  Program job(command(options, directory / "killed", {"train.max_steps=150"}));
+  Process job(command(options, directory / "killed", {"train.max_steps=150"}));
   REQUIRE(eventually(
       [&] { return metrics_lines(directory / "killed") >= 13 && has_checkpoint(directory / "killed"); }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   kill(workers[1], SIGKILL);
-  const Ended ended = job.wait();
+  const Ended ended = job.end();
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK_MESSAGE(ended.err.find("SIGKILL") != std::string::npos, ended.err);
   CHECK_MESSAGE(ended.err.find("restart 1 of 1") != std::string::npos, ended.err);
@@ -92,11 +92,11 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
 }
 
 TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers changes no byte") {
-  TemporaryDirectory directory;
-  Program job(command(standalone(2), directory / "stopped", {"train.max_steps=150"}));
+  Folder directory;
+  Process job(command(standalone(2), directory / "stopped", {"train.max_steps=150"}));
   REQUIRE(eventually([&] { return metrics_lines(directory / "stopped") >= 13; }));
   job.signal(SIGTERM);
-  const Ended stopped = job.wait();
+  const Ended stopped = job.end();
   CHECK_MESSAGE(stopped.exit_code == 143, stopped.err);
   CHECK_FALSE(std::filesystem::exists(directory / "stopped/model.safetensors"));
 
@@ -111,15 +111,15 @@ TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers c
 }
 
 TEST_CASE("once restarts are used up, the job ends with the first failure's code and names the culprit") {
-  TemporaryDirectory directory;
+  Folder directory;
   std::vector<std::string> options = standalone(2);
   options.insert(options.end(), {"--max_restarts", "0"});
-  Program job(command(options, directory / "out", {"train.max_steps=2000"}));
+  Process job(command(options, directory / "out", {"train.max_steps=2000"}));
   REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 3; }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   kill(workers[0], SIGKILL);
-  const Ended ended = job.wait();
+  const Ended ended = job.end();
   CHECK_MESSAGE(ended.exit_code == 137, ended.err);
   CHECK_MESSAGE(ended.err.find(std::to_string(workers[0])) != std::string::npos, ended.err);
   CHECK_MESSAGE(ended.err.find("SIGKILL") != std::string::npos, ended.err);
@@ -127,12 +127,13 @@ TEST_CASE("once restarts are used up, the job ends with the first failure's code
 }
 
 TEST_CASE("kill -9 of the agent leaves no worker alive") {
-  TemporaryDirectory directory;
-  Program job(command(standalone(2), directory / "out", {"train.max_steps=2000"}));
+  Folder directory;
+  Process job(command(standalone(2), directory / "out", {"train.max_steps=2000"}));
   REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 3; }));
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
   REQUIRE(workers.size() == 2);
   job.signal(SIGKILL);
-  CHECK(job.wait().exit_code == 137);
-  for (pid_t worker : workers) CHECK(eventually([&] { return kill(worker, 0) != 0; }, 10));
+  CHECK(job.end().exit_code == 137);
+  for (pid_t worker : workers)
+    CHECK(eventually([&] { return kill(worker, 0) != 0; }, std::chrono::seconds(10)));
 }

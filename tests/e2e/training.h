@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/e2e/program.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
+#include "tests/support/ports.h"
+#include "tests/support/process.h"
 
 namespace dtrun::test {
 
@@ -29,7 +32,5 @@ long metrics_lines(const std::filesystem::path& output);
 
 // Whether there is a checkpoint to go on from.
 bool has_checkpoint(const std::filesystem::path& output);
-
-bool contains(const std::string& text, const std::string& part);
 
 }  // namespace dtrun::test

@@ -82,8 +82,8 @@ TEST_CASE("noise on the coordinator's port disturbs nobody") {
         kDtrun,      "--nnodes", "2",  "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port),
         "--rdzv_id", "noisy",    "--", "/bin/true"};
   };
-  Program first(node());
-  REQUIRE(eventually([&] { return contains(first.err_so_far(), "joined 1 of 2"); }));
+  Process first(node());
+  REQUIRE(eventually([&] { return contains(first.err(), "joined 1 of 2"); }));
   std::string garbage(100000, '\0');
   for (std::size_t i = 0; i < garbage.size(); ++i) garbage[i] = static_cast<char>(i * i * 31 + i / 7);
   std::vector<std::unique_ptr<Noise>> connections;
@@ -93,8 +93,8 @@ TEST_CASE("noise on the coordinator's port disturbs nobody") {
         call_with("this is no protobuf"), call_with("\x0a\xff\xff\xff\xff\x7f")}) {
     connections.push_back(std::make_unique<Noise>(port, bytes));
   }
-  Program second(node());
-  const Ended a = first.wait(), b = second.wait();
+  Process second(node());
+  const Ended a = first.end(), b = second.end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
 }
@@ -106,9 +106,9 @@ TEST_CASE("two nodes that run one job after another meet each time") {
                               " --rdzv_conf join_timeout=60 --rdzv_id sweep-$i -- /bin/true || exit $?";
   const std::vector<std::string> jobs{"/bin/sh", "-c",
                                       "for i in 1 2 3 4 5 6 7 8 9 10; do " + kDtrun + options + "; done"};
-  Program first(jobs), second(jobs);
-  for (Program* node : {&first, &second}) {
-    const Ended ended = node->wait();
+  Process first(jobs), second(jobs);
+  for (Process* node : {&first, &second}) {
+    const Ended ended = node->end();
     CHECK_MESSAGE(ended.exit_code == 0, ended.err);
   }
 }
@@ -123,8 +123,8 @@ TEST_CASE("a coordinator behind an address that is not its host's own is hosted 
     return hosts.on(0, {kDtrun, "--nnodes", "2", "--rdzv_endpoint", "10.99.0.5:29400", "--rdzv_id", "router",
                         "--rdzv_conf", "join_timeout=30,is_host=" + is_host, "--", "/bin/true"});
   };
-  Program first(node("1")), second(node("0"));
-  const Ended a = first.wait(), b = second.wait();
+  Process first(node("1")), second(node("0"));
+  const Ended a = first.end(), b = second.end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
 }
@@ -151,29 +151,29 @@ TEST_CASE(
   const Ended again = run(command);
   CHECK_MESSAGE(again.exit_code == 0, again.err);
   CHECK_MESSAGE(contains(again.err, "resumed from step"), again.err);
-  TemporaryDirectory elsewhere;
+  Folder elsewhere;
   REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
   CHECK(model(seen) == model(elsewhere / "out"));
 }
 
 TEST_CASE(
     "a second run in an output directory that is in use is refused, and the first one is not disturbed") {
-  TemporaryDirectory directory;
+  Folder directory;
   const std::vector<std::string> job{"train.max_steps=300", "train.save_steps=20"};
-  Program first(training(standalone(1), directory / "out", job));
+  Process first(training(standalone(1), directory / "out", job));
   REQUIRE(eventually([&] { return metrics_lines(directory / "out") >= 5; }));
   first.signal(SIGSTOP);
   const pid_t worker = children_of(first.pid(), "dtrun-worker").at(0);
   kill(worker, SIGSTOP);
-  const std::string metrics = read_file(directory / "out/metrics.jsonl");
+  const std::string metrics = read_if_there(directory / "out/metrics.jsonl");
   const Ended second = run(training(standalone(2), directory / "out", job));
   CHECK_MESSAGE(second.exit_code == 78, second.err);
   CHECK_MESSAGE(contains(second.err, (directory / "out").string() + " is in use"), second.err);
   CHECK_MESSAGE(contains(second.err, std::to_string(worker)), second.err);
-  CHECK(read_file(directory / "out/metrics.jsonl") == metrics);
+  CHECK(read_if_there(directory / "out/metrics.jsonl") == metrics);
   kill(worker, SIGCONT);
   first.signal(SIGCONT);
-  const Ended ended = first.wait();
+  const Ended ended = first.end();
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
 
   REQUIRE(run(training(standalone(1), directory / "calm", job)).exit_code == 0);

@@ -7,9 +7,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
+
+#include "tests/support/files.h"
 
 extern char** environ;
 
@@ -21,13 +22,6 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   for (const std::string& string : strings) out.push_back(const_cast<char*>(string.c_str()));
   out.push_back(nullptr);
   return out;
-}
-
-std::string slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace
@@ -106,6 +100,15 @@ int Process::wait(Duration limit) {
   return code_;
 }
 
+Ended Process::end(Duration limit) {
+  const int exit_code = wait(limit);
+  return {.exit_code = exit_code, .out = out(), .err = err()};
+}
+
+Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
+  return Process(argv, environment).end();
+}
+
 bool eventually(const std::function<bool()>& condition, Process::Duration limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
@@ -116,10 +119,27 @@ bool eventually(const std::function<bool()>& condition, Process::Duration limit)
 }
 
 bool is_alive(pid_t pid) {
-  const std::string stat = slurp("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat = read_if_there("/proc/" + std::to_string(pid) + "/stat");
   const std::size_t close = stat.rfind(')');
   return close != std::string::npos && close + 2 < stat.size() && stat[close + 2] != 'Z' &&
          stat[close + 2] != 'X';
+}
+
+std::vector<pid_t> children_of(pid_t parent, const std::string& name) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string stat = read_if_there(entry.path() / "stat");
+    const std::size_t open = stat.find('('), close = stat.rfind(')');
+    if (open == std::string::npos || close == std::string::npos) continue;
+    char state = 0;
+    pid_t its_parent = 0;
+    std::istringstream(stat.substr(close + 1)) >> state >> its_parent;
+    if (its_parent == parent && state != 'Z' && stat.substr(open + 1, close - open - 1) == name) {
+      found.push_back(std::stoi(entry.path().filename()));
+    }
+  }
+  return found;
 }
 
 std::vector<pid_t> processes_with(const std::string& text) {
@@ -127,7 +147,7 @@ std::vector<pid_t> processes_with(const std::string& text) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid > 0 && slurp(entry.path() / "cmdline").find(text) != std::string::npos && is_alive(pid)) {
+    if (pid > 0 && read_if_there(entry.path() / "cmdline").find(text) != std::string::npos && is_alive(pid)) {
       found.push_back(pid);
     }
   }

@@ -13,6 +13,11 @@
 
 namespace dtrun::test {
 
+struct Ended {
+  int exit_code = -1;  // 128+N for signal N; -1: killed at the deadline
+  std::string out, err;
+};
+
 class Process {
  public:
   using Duration = std::chrono::milliseconds;
@@ -35,6 +40,8 @@ class Process {
   // The exit code, 128+N for signal N, or -1 if the deadline passed (it is killed then). Returns once its
   // output has ended too.
   int wait(Duration limit = Duration(60000));
+  // The same, with all that it wrote.
+  Ended end(Duration limit = Duration(120000));
 
  private:
   class Collector {
@@ -56,11 +63,17 @@ class Process {
   Collector out_, err_;
 };
 
+// Runs a process to its end.
+Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
+
 // Polls `condition` until it holds; false at the deadline.
-bool eventually(const std::function<bool()>& condition, Process::Duration limit = Process::Duration(20000));
+bool eventually(const std::function<bool()>& condition, Process::Duration limit = Process::Duration(60000));
 
 // Exists and is not a zombie.
 bool is_alive(pid_t pid);
+
+// Direct children of `parent` whose command name is `name` (at most 15 characters).
+std::vector<pid_t> children_of(pid_t parent, const std::string& name);
 
 // Live processes whose command line contains `text`.
 std::vector<pid_t> processes_with(const std::string& text);

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/worker/checkpoint/network_example.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
@@ -13,13 +14,18 @@
 namespace dtrun::worker {
 namespace {
 
+using dtrun::test::contains;
+using dtrun::test::Folder;
+using dtrun::test::read_text;
+using dtrun::test::write_text;
+
 namespace fs = std::filesystem;
 
 const Network kNetwork = example_network();
 
 // An output directory, and what was said about it.
 struct Output {
-  TemporaryDirectory directory;
+  Folder directory;
   std::vector<std::string> notices;
 
   fs::path path() const { return directory.path(); }

@@ -7,7 +7,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/worker/checkpoint/network_example.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
@@ -15,6 +16,10 @@
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::contains;
+using dtrun::test::Folder;
+using dtrun::test::read_text;
 
 namespace fs = std::filesystem;
 
@@ -50,7 +55,7 @@ int entries(const fs::path& directory) {
 
 TEST_CASE(
     "a checkpoint that cannot be written in full leaves the older ones as they were, and nothing else") {
-  const TemporaryDirectory output;
+  const Folder output;
   const Network network = example_network();
   save_checkpoint(output.path(), network, example_state(100), 1);
   for (rlim_t limit : {0, 10, 300, 400}) {
@@ -64,7 +69,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a checkpoint that failed in the background is told of without another one being saved") {
-  const TemporaryDirectory output;
+  const Folder output;
   BackgroundSaver saver(output.path(), example_network(), 1);
   saver.check();
   const SmallFiles small(10);
@@ -84,7 +89,7 @@ TEST_CASE("a checkpoint that failed in the background is told of without another
 }
 
 TEST_CASE("a model that cannot be written in full leaves the older one as it was") {
-  const TemporaryDirectory output;
+  const Folder output;
   const Network network = example_network();
   const fs::path path = save_model(output.path(), network, example_state(1).parameters);
   const std::string before = read_text(path);
@@ -98,7 +103,7 @@ TEST_CASE("a model that cannot be written in full leaves the older one as it was
 }
 
 TEST_CASE("metrics that cannot be written are an error, and a torn line goes away at the next start") {
-  const TemporaryDirectory output;
+  const Folder output;
   {
     const auto metrics = open_metrics(output.path(), 0);
     metrics->write(EvalMetrics{1, 0.5, 0.9});

@@ -3,6 +3,7 @@
 // a test wants them to.
 #include "worker/checkpoint/durable.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,7 +13,8 @@
 #include <functional>
 #include <vector>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/worker/checkpoint/network_example.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
@@ -20,6 +22,9 @@
 #include "worker/checkpoint/manifest.h"
 
 namespace {
+
+using dtrun::test::contains;
+using dtrun::test::Folder;
 
 // "sync PATH", "rename PATH to PATH", "exchange PATH and PATH", also of calls that failed.
 std::vector<std::string> calls;
@@ -114,7 +119,7 @@ class Output {
   fs::path path() const { return directory_.path(); }
 
  private:
-  TemporaryDirectory directory_;
+  Folder directory_;
 };
 
 bool syncs_directory(const std::string& call) {
@@ -238,7 +243,7 @@ TEST_CASE("a rename that is not allowed is an error that names both, and leaves 
 }
 
 TEST_CASE("a long file gives a sign of life with every 16 MiB that are written or read") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const fs::path path = directory.path() / "long";
   const std::string longer((std::size_t{16} << 20) + 1, 'x');
   for (const std::size_t cut : {1, 0}) {

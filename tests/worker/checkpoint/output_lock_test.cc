@@ -6,16 +6,21 @@
 
 #include <optional>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
 namespace {
 
+using dtrun::test::contains;
+using dtrun::test::Folder;
+using dtrun::test::write_text;
+
 using std::chrono::milliseconds;
 
 TEST_CASE("an output directory has one writer, and the second one is told who that is") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const std::filesystem::path output = directory.path() / "runs" / "one";
   std::optional<OutputLock> first;
   first.emplace(output, milliseconds(0));
@@ -32,7 +37,7 @@ TEST_CASE("an output directory has one writer, and the second one is told who th
 }
 
 TEST_CASE("a writer that dies without a word leaves no lock behind") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const pid_t child = fork();
   if (child == 0) {
     const OutputLock lock(directory.path(), milliseconds(0));
@@ -45,7 +50,7 @@ TEST_CASE("a writer that dies without a word leaves no lock behind") {
 }
 
 TEST_CASE("the signature tells one directory from another, also where locks end at the node") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const std::filesystem::path here = directory.path() / "here", there = directory.path() / "there";
   const OutputLock lock(here, milliseconds(0));
   CHECK(lock.held());
@@ -57,7 +62,7 @@ TEST_CASE("the signature tells one directory from another, also where locks end 
 }
 
 TEST_CASE("a directory that cannot be written is a config error that names it") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   write_text(directory.path() / "file", "x");
   try {
     const OutputLock lock(directory.path() / "file", milliseconds(0));

@@ -4,10 +4,12 @@
 
 #include <cstring>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::contains;
 
 // A file with this header text and as many zero bytes of data.
 std::string file_of(const std::string& header, std::size_t data) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/core/tree.h"
@@ -13,6 +14,8 @@
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::Folder;
 
 using Vector = std::vector<float>;
 
@@ -190,7 +193,7 @@ TEST_CASE("all_gather, broadcast and barrier reach every rank") {
 }
 
 // Ranks exchange in a loop; the last one does `when_going` to itself after a while.
-std::vector<pid_t> ranks_in_a_loop(const TemporaryDirectory& directory, int world, milliseconds timeout,
+std::vector<pid_t> ranks_in_a_loop(const Folder& directory, int world, milliseconds timeout,
                                    int signal_to_self) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < world; ++rank) {
@@ -209,7 +212,7 @@ std::vector<pid_t> ranks_in_a_loop(const TemporaryDirectory& directory, int worl
 }
 
 TEST_CASE("a peer that is killed makes the others fail within a second") {
-  TemporaryDirectory directory;
+  Folder directory;
   const auto pids = ranks_in_a_loop(directory, 3, milliseconds(30000), SIGKILL);
   const auto killed = wait_for_exit(pids[2], milliseconds(30000));
   REQUIRE(killed.has_value());
@@ -226,7 +229,7 @@ TEST_CASE("a peer that is killed makes the others fail within a second") {
 // out (from 0); returns how the others end.
 std::vector<int> ends_after_death_in_exchange(MakeExchange make, int dies_at) {
   const int world = 5;
-  const TemporaryDirectory directory;
+  const Folder directory;
   const std::vector<VectorRange> buckets{{20000, 40000}, {100, 20000}, {0, 100}};
   std::vector<pid_t> pids;
   for (int rank = 0; rank < world; ++rank) {
@@ -269,7 +272,7 @@ TEST_CASE("a peer that is killed within an exchange makes the others fail, whate
 }
 
 TEST_CASE("a peer that hangs makes the others fail after the timeout") {
-  TemporaryDirectory directory;
+  Folder directory;
   const auto pids = ranks_in_a_loop(directory, 3, milliseconds(700), SIGSTOP);
   for (const int rank : {0, 1}) {
     const auto status = wait_for_exit(pids[rank], milliseconds(15000));

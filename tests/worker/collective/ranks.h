@@ -142,19 +142,4 @@ inline std::optional<int> wait_for_exit(pid_t pid, milliseconds patience) {
   return ended ? std::optional<int>(status) : std::nullopt;
 }
 
-// A directory of its own, removed in the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "dtrun-test-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace dtrun::worker

@@ -5,12 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
 #include "worker/config/options.h"
 #include "worker/config/strict_json.h"
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::contains;
+using dtrun::test::read_text;
+using dtrun::test::write_text;
 
 using Json = nlohmann::ordered_json;
 

@@ -2,12 +2,17 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::contains;
+using dtrun::test::Folder;
+using dtrun::test::write_text;
 
 // Four files of a data set with 3 training and 2 test images of 2 x 2 pixels.
 class SmallDataset {
@@ -27,7 +32,7 @@ class SmallDataset {
   DataConfig config() const { return {"fashion_mnist", path()}; }
 
  private:
-  TemporaryDirectory directory_;
+  Folder directory_;
 };
 
 std::string load_fault(const DataConfig& config) {

@@ -5,13 +5,15 @@
 
 #include <numeric>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/base/pulse.h"
 #include "worker/data/gzip.h"
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::contains;
 
 std::string fault_of(const std::string& file, int rank) {
   const auto result = parse_idx(as_bytes(file), rank);

@@ -5,16 +5,22 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/temporary.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
 namespace {
 
+using dtrun::test::contains;
+using dtrun::test::Folder;
+using dtrun::test::read_text;
+using dtrun::test::write_text;
+
 using Json = nlohmann::ordered_json;
 
 struct Metrics {
-  TemporaryDirectory directory;
+  Folder directory;
 
   std::unique_ptr<MetricsWriter> open(std::int64_t resume_step) {
     return open_metrics(directory.path() / "out", resume_step);

@@ -3,6 +3,8 @@
 
 #include <fstream>
 
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/optim/optimizer.h"
@@ -10,6 +12,9 @@
 
 namespace dtrun::worker {
 namespace {
+
+using dtrun::test::contains;
+using dtrun::test::Folder;
 
 namespace fs = std::filesystem;
 
@@ -44,7 +49,7 @@ struct Disks {
   void damage(const std::string& output, std::int64_t step) const {
     fs::resize_file(checkpoint(output, step) / kModelFile, 100);
   }
-  TemporaryDirectory directory;
+  Folder directory;
 };
 
 // What ranks with these configs choose, each the only one of its node.
@@ -82,10 +87,6 @@ WorkerError refusal(const JobConfig& config, std::int64_t generation = 1) {
   }
   FAIL("was not refused");
   return WorkerError(0, "");
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("where no node holds a checkpoint a run begins with its initial values") {

@@ -16,23 +16,19 @@
 #include <vector>
 
 #include "proto/base/log.h"
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/base/error.h"
 #include "worker/trainer/trainer.h"
 
 namespace dtrun::worker {
 
+using dtrun::test::contains;
+using dtrun::test::Folder;
+using dtrun::test::read_text;
+
 namespace fs = std::filesystem;
-
-inline std::string read_text(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // A small data set in the files of Fashion-MNIST: each class is bright in a place of its own, under noise.
 inline void write_idx(const fs::path& directory, const std::string& images, const std::string& labels,
@@ -85,7 +81,7 @@ struct Job {
   std::string metrics(const std::string& output) const {
     return read_text(directory.path() / output / "metrics.jsonl");
   }
-  TemporaryDirectory directory;
+  Folder directory;
 };
 
 // Stops, or dies, when the trainer asks for the n-th time whether it should: once a step, and once per leaf
