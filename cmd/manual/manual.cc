@@ -41,7 +41,6 @@ const Item kExitCodes[] = {
     {"66", "input named in the config (or the config) is missing or unreadable"},
     {"69", "no rendezvous: not enough nodes in time, coordinator not reachable"},
     {"70", "a bug in dtrun"},
-    {"77", "the store refused this agent"},
     {"78", "invalid config"},
     {"128+N", "dtrun itself was told to stop by signal N, after its workers were stopped (143 for SIGTERM)"},
 };

@@ -317,7 +317,7 @@ TEST_CASE("subcommands have the launcher's manners: spellings, beginnings, the l
         "64 dtrun: --rdzv_endpoint=h:0: expected a port from 1 to 65535\n");
   CHECK(refused({"status", "--rdzv_id"}) == "64 dtrun: --rdzv_id needs a value (ID)\n");
   CHECK(refused({"status", "me", "--json", "you"}) ==
-        "64 dtrun: dtrun status takes no argument \"you\" (dtrun status --help)\n");
+        "64 dtrun: dtrun status takes no further argument \"you\" (dtrun status --help)\n");
   CHECK(refused({"status", "me", "--color", "red"}) ==
         "64 dtrun: --color=red: expected auto, always or never\n");
   CHECK(refused({"status", "me", "--exit-status"}) ==

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/base/buffer.h"
+#include "worker/base/error.h"
 #include "worker/device/cpu/grouped/kernels.h"
 #include "worker/device/cpu/lowering.h"
 
@@ -211,6 +212,8 @@ class GroupedGraph : public CpuGraph {
             ops_.push_back(std::make_unique<LinearOp>(operation, layer, network_, in, out, groups_));
           else if constexpr (std::is_same_v<L, MaxPool2d>)
             ops_.push_back(std::make_unique<PoolOp>(operation, layer, in, out, groups_));
+          else
+            throw WorkerError(kExitSoftware, "a lowered network has a layer that is no operation");
         },
         operation.layer);
   }
