@@ -18,7 +18,8 @@ struct Kind {
   Status (*check)(const std::filesystem::path&);
 };
 
-constexpr Kind kKinds[] = {{.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist}};
+constexpr Kind kKinds[] = {
+    {.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist}};
 
 Result<const Kind*> kind_of(const DataConfig& config) {
   const auto* kind = std::ranges::find(kKinds, config.type, &Kind::type);

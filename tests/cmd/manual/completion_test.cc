@@ -14,6 +14,7 @@
 #include "cmd/options/option_table.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
+#include "tests/support/skip.h"
 
 using namespace dtrun;
 using namespace dtrun::test;
@@ -222,8 +223,9 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument 
   CHECK(complete({"store", ""}).empty());
 }
 
-TEST_CASE("fish offers options, values, subcommands and overrides, each in its place") {
-  if (!is_installed("fish")) return;
+TEST_CASE("fish offers options, values, subcommands and overrides, each in its place" *
+          doctest::test_suite("fish")) {
+  if (!is_installed("fish")) return skip("there is no fish");
   Folder folder;
   std::ofstream(folder.path() / "train.py").close();
   const auto offers = [&](const std::string& line) { return fish_offers(line, folder.path()); };
@@ -248,8 +250,9 @@ TEST_CASE("fish offers options, values, subcommands and overrides, each in its p
   CHECK(offers("dtrun train.py --nno").empty());
 }
 
-TEST_CASE("zsh completes options, values, subcommands and overrides as they are typed") {
-  if (!is_installed("zsh")) return;
+TEST_CASE("zsh completes options, values, subcommands and overrides as they are typed" *
+          doctest::test_suite("zsh")) {
+  if (!is_installed("zsh")) return skip("there is no zsh");
   InteractiveShell zsh("zsh", "autoload -U compinit; compinit -u -D; source $SCRIPT");
   std::ofstream(zsh.path("train.py")).close();
   CHECK(zsh.typed("--max_r\t3 x") == "--max_restarts=3 x ");
@@ -261,8 +264,9 @@ TEST_CASE("zsh completes options, values, subcommands and overrides as they are 
   CHECK(zsh.typed("job.json train.optim=ad\t") == "job.json train.optim=adamw ");
 }
 
-TEST_CASE("tcsh completes options, values, subcommands and files as they are typed") {
-  if (!is_installed("tcsh")) return;
+TEST_CASE("tcsh completes options, values, subcommands and files as they are typed" *
+          doctest::test_suite("tcsh")) {
+  if (!is_installed("tcsh")) return skip("there is no tcsh");
   InteractiveShell tcsh("tcsh", "source $SCRIPT");
   std::ofstream(tcsh.path("train.py")).close();
   std::filesystem::create_directory(tcsh.path("jobs"));

@@ -8,6 +8,7 @@
 #include "cmd/options/option_table.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
+#include "tests/support/skip.h"
 #include "worker/config/options.h"
 
 using namespace dtrun;
@@ -138,8 +139,9 @@ TEST_CASE("docs/cli.md and docs/config.md are what dtrun prints: scripts/docs wr
                 "run scripts/docs");
 }
 
-TEST_CASE("the man pages render without a warning, and have every option, command and key") {
-  if (Process({"sh", "-c", "command -v groff"}).wait() != 0) return;
+TEST_CASE("the man pages render without a warning, and have every option, command and key" *
+          doctest::test_suite("groff")) {
+  if (Process({"sh", "-c", "command -v groff"}).wait() != 0) return skip("there is no groff");
   const auto rendered = [](const std::string& topic) {
     Process groff(
         {"sh", "-c",
