@@ -76,16 +76,16 @@ void Children::sweep(const WorkerProcess& worker) { sweep_token(worker_token(tok
 
 void Children::sweep() { sweep_token(token_); }
 
-// The parent of what left its group is dead, so it is our child now: without unknown children there is
-// nothing to look for. A process may fork meanwhile, hence the rounds.
+// A process that left its group is our child now, since its parent is dead: without unknown children there is
+// nothing to look for. There are rounds because a process may fork while we look.
 void Children::sweep_token(const std::string& token) {
   for (int round = 0; round < 10 && has_other_children(known()); ++round) {
     if (kill_by_token(token) == 0) return;
   }
 }
 
-// Children that were ours before the job began (of a shell that became dtrun) may have left us orphans too,
-// so with them nothing is certain, and nobody is touched.
+// If this process had children before the job began (those of a shell that became dtrun), they may have left
+// us orphans too. Then nobody knows whose an orphan is, and none is killed.
 void Children::sweep_strangers() {
   if (!outsiders_) kill_other_children(known(), 2s);
 }

@@ -1,5 +1,5 @@
-// The processes that are this agent's: its workers, the orphans of their descendants, and the guardian. Reaps
-// what has ended, and kills what workers leave behind (agent/process/proc_scan.h knows it by the job's mark).
+// The agent's processes: its workers, orphans of the workers' descendants, and the guardian. Reaps those that
+// have ended, and kills what workers leave behind (agent/process/proc_scan.h finds it by the job's mark).
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,8 @@ class Children {
   // `token` is the guardian's. To be made before the job starts any other process.
   Children(std::string token, Guardian& guardian);
 
-  // Workers have serial numbers that are never used again: what comes late for an earlier one finds nobody.
+  // Every worker has a serial number that is never used again: a late event of an old worker finds no new
+  // one.
   int next_serial() const { return next_serial_; }
   WorkerProcess& add(std::unique_ptr<WorkerProcess> worker);  // gets next_serial()
   WorkerProcess* find(int serial);                            // null: it is of an earlier generation
@@ -33,17 +34,17 @@ class Children {
   void send(const control::FromAgent& message);
   void pause_output(bool paused);
 
-  // SIGCHLD came: reaps workers, orphans that came to us as their subreaper, and the guardian, which is
-  // started anew.
+  // To be called on SIGCHLD. Reaps workers, the guardian, and orphans that became our children because we are
+  // their subreaper. Starts a new guardian if the old one ended.
   void reap();
 
-  // Kills what left the worker's group (setsid, a daemon).
+  // Kills the worker's processes that left its group (setsid, a daemon).
   void sweep(const WorkerProcess& worker);
-  // Kills all that carries the job's mark. Only to be called while no worker runs.
+  // Kills every process that carries the job's mark. Only to be called while no worker runs.
   void sweep();
-  // Where limits cannot be marked (agent/core/limit_mark.h), what gave up its parent, its group and its
-  // environment is known by nothing but having come to us, the subreaper. Only to be called while no worker
-  // runs.
+  // Kills every unknown child of this process. Needed where limits cannot be marked
+  // (agent/core/limit_mark.h): a daemon that left its parent, its group and its environment can then be known
+  // only because it became our child. Only to be called while no worker runs.
   void sweep_strangers();
 
  private:

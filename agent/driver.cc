@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 
 std::filesystem::path prepared_event_file(const JobSpec& spec) {
   if (spec.log_dir.empty()) return {};
-  std::error_code ignored;  // prepare() tells
+  std::error_code ignored;  // prepare() reports it
   std::filesystem::create_directories(run_dir(spec), ignored);
   return run_dir(spec) / "events.jsonl";
 }
@@ -148,7 +148,7 @@ void Driver::finish() {
   flush_console();
 }
 
-// Waits until what people are to see is written, or its reader is gone, or a signal tells us to end.
+// Waits until the console's text is written, or nobody reads it any more, or a signal tells us to end.
 void Driver::flush_console() {
   const auto told = [](const Event& event) { return std::holds_alternative<event::Signal>(event); };
   events_.clear();
@@ -163,7 +163,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     const std::string& chosen = spec_.rendezvous.local_address;
     identity_.address =
         chosen.empty() ? reachable_address(opened->local_address, spec_.rendezvous.host) : chosen;
-    events_.push_back(event::Opened{.hosting = link_->hosting()});  // known by now, unlike at the start
+    events_.push_back(event::Opened{.hosting = link_->hosting()});  // not known at the start, but now
   } else if (std::holds_alternative<rendezvous::Connected>(event)) {
     if (!entry_)
       entry_.emplace(
@@ -203,7 +203,7 @@ void Driver::from_signal(int number) {
       return told_to_end(number);
     case SIGUSR1:
     case SIGUSR2:
-      if (trainer_ != nullptr) return;  // it has no use for them, and would die of them
+      if (trainer_ != nullptr) return;  // dtrun-worker has no use for them, and would die
       [[fallthrough]];
     case SIGCONT:
       return children_.signal_groups(number);
@@ -283,7 +283,8 @@ HangGuard::View Driver::hang_view() {
   return view;
 }
 
-// A SIGKILL that nobody here sent may have been the kernel's; a shell passes on its program's as exit code.
+// A SIGKILL that nobody here sent may be the kernel's, for lack of memory. A shell whose program got it ends
+// with 137.
 void Driver::note_cause(WorkerOutcome* outcome) {
   if (killed_ || outcome->cause != EndCause::kUnknown || outcome->ok()) return;
   const bool shell = outcome->signal == 0 && outcome->exit_code == exit_code_of_signal(SIGKILL);
@@ -368,7 +369,7 @@ void Driver::act(const action::SendLeave& a) {
   link_->send(to_message(a));
 }
 
-// The server has no news of departures, so this last moment of the host's life is spent looking.
+// The server does not report departures, so we look again and again until only this agent is left.
 void Driver::act(const action::AwaitMembers& a) {
   if (!link_) return;  // we waited long enough
   if (link_->members() <= 1) {

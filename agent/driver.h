@@ -1,6 +1,6 @@
-// Carries the decisions of agent/core/decide.h out: turns what happens (signals, workers, the coordinator,
-// time) into events, asks what to do, and does it. One thread; owns everything of the agent that is not pure,
-// and decides nothing: the state is decide()'s alone.
+// Carries out the decisions of agent/core/decide.h: turns what happens (signals, workers, the coordinator,
+// time) into events, asks what to do, and does it. One thread. It owns everything of the agent that is not
+// pure, and decides nothing: only decide() changes the state.
 #pragma once
 
 #include <deque>
@@ -90,11 +90,11 @@ class Driver {
   std::optional<Loop::TimerId> timer_;
   std::optional<int> exit_code_;
   bool congested_ = false;
-  control::FromAgent start_;  // what this generation's workers are answered to their Hello
-  bool killed_ = false;       // this generation's workers, by us
+  control::FromAgent start_;  // the answer to the Hello of this generation's workers
+  bool killed_ = false;       // we sent SIGKILL to this generation's workers
   OomWatch oom_ = OomWatch::of_this_process();
   HangGuard hang_guard_;
-  std::unique_ptr<Link> link_;  // goes first: its events come here
+  std::unique_ptr<Link> link_;  // destroyed first: its events come here
 };
 
 }  // namespace dtrun::agent

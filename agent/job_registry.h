@@ -1,6 +1,6 @@
 // Which jobs of this user run on this host, and where their coordinators are: one small file per agent, so
-// that `dtrun status` finds a job whose port was chosen freely. A file counts as long as its agent lives,
-// which holds a lock on it.
+// that `dtrun status` finds a job whose port was chosen freely. A living agent holds a lock on its file; a
+// file without a lock does not count.
 #pragma once
 
 #include <filesystem>

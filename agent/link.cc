@@ -16,7 +16,7 @@ std::string with_port(const std::string& host, int port) {
   return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-// Of a host that others reach by an address that is not its own, such as a router's.
+// Where to listen on a host that others reach by an address that is not its own, such as a router's.
 std::string address_to_host_on(const std::string& host) {
   const Home home = needs_no_lookup(host) ? home_of(host) : Home();
   return home.listen_address.value_or(host.find(':') == std::string::npos ? "0.0.0.0" : "::");
@@ -60,9 +60,9 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop
   return link;
 }
 
-// The name service cannot be interrupted: the thread is left to itself, and its result to the mailbox. A job
-// that runs finds the link alive, since only the link's loop runs it. The name of a container that starts may
-// become known only after its programs have asked for it, even to itself.
+// A look-up cannot be interrupted, so the thread is detached and puts its result into the mailbox. A job in
+// the mailbox may use the link: only the link's own loop runs jobs. While a container starts, not even it may
+// know its own name, so the look-up is repeated.
 void Link::resolve_and_join() {
   std::thread([this, mailbox = std::weak_ptr(mailbox_), host = spec_.host] {
     const auto post = [&mailbox](Job job) {
@@ -82,8 +82,8 @@ void Link::resolve_and_join() {
   }).detach();
 }
 
-// A port that is taken is no failure unless standalone: another agent of this host may hold it, and what is
-// there instead the client finds out.
+// A taken port is a failure only for a standalone job: another agent of this host may host the coordinator
+// there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
   auto server =
       rendezvous::Server::start({.bind_address = listen_address, .port = spec_.standalone ? 0 : spec_.port});

@@ -30,7 +30,8 @@ class Link {
   Link(const Link&) = delete;
 
   void send(const rendezvous::v1::FromAgent& message);
-  // Of the worker with this serial number, which the answer (rendezvous::KvDone) names.
+  // A store request of the worker with this serial number; the answer (rendezvous::KvDone) has the number
+  // too.
   void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request);
   void close(std::chrono::milliseconds timeout);
 
@@ -39,14 +40,14 @@ class Link {
   const std::string& host() const { return host_; }
   int port() const { return port_; }
   bool hosting() const { return server_ != nullptr; }
-  // Members connected to the coordinator hosted here, this agent included, and those who wait to be told how
-  // the run ended.
+  // Members connected to the coordinator hosted here, this agent included, and those who wait to hear how the
+  // run ended.
   int members() const { return server_ ? server_->members() + server_->waiters() : 0; }
 
  private:
   using Job = std::function<void()>;
 
-  // Jobs from other threads to the loop. Shared with them: one may outlive the link.
+  // Jobs that other threads give to the loop. Shared with these threads: one may outlive the link.
   struct Mailbox {
     Descriptor wake;  // eventfd
     std::mutex mutex;
@@ -73,7 +74,7 @@ class Link {
 
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<rendezvous::Client>
-      client_;  // null while the name is being resolved; goes before the server
+      client_;  // null while the name is being resolved; destroyed before the server
 };
 
 }  // namespace dtrun::agent

@@ -1,4 +1,4 @@
-// Which addresses are this machine's: who hosts the coordinator, and what peers are told.
+// Which addresses belong to this machine: whether it hosts the coordinator, and which address peers get.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,16 @@ struct Home {
   std::optional<std::string> listen_address;
 };
 
-// Whether `host` (a name or numeric address) means this machine, which then listens on "0.0.0.0" or "::" for
-// a name that other machines know too. May wait for the name service.
+// Whether `host` (a name or numeric address) means this machine. If other machines know the name too, it
+// listens on "0.0.0.0" or "::". May wait for the name service.
 Home home_of(const std::string& host);
 
 // Whether home_of(host) answers without the name service.
 bool needs_no_lookup(const std::string& host);
 
-// `address`, unless it is loopback although `host` is a name that other machines use (Debian maps a machine's
-// own name to 127.0.1.1; a standalone job has no `host`): then the first address of an interface that is up,
-// if there is one.
+// The address to give to peers: `address`; or, if that is loopback although other machines use the name
+// `host`, the first address of an interface that is up, if there is one. (Debian maps a machine's own name to
+// 127.0.1.1; a standalone job has no `host`.)
 std::string reachable_address(const std::string& address, const std::string& host);
 
 }  // namespace dtrun::agent

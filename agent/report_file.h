@@ -9,7 +9,7 @@
 
 namespace dtrun::agent {
 
-// Where and how the report was written, beside the coordinator's word on the job.
+// What the report says beside the coordinator's word on the job.
 struct ReportContext {
   std::string run_id;
   std::string host;

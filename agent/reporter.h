@@ -20,7 +20,7 @@ class Reporter {
   // Removes the report of an earlier job of this name.
   void remove_earlier();
   void tell(const JobEnd& job);
-  // Without a word to people. The report's file name; empty if there is none.
+  // Writes only the files for programs. Returns the report's file name, empty if there is none.
   std::string tell_programs(const JobEnd& job);
 
  private:

@@ -8,7 +8,7 @@
 namespace dtrun::agent {
 namespace {
 
-// An assignment that contradicts itself is not taken.
+// An assignment that contradicts itself is refused.
 std::optional<Event> assigned(Assignment assignment) {
   const bool placed = assignment.group_rank >= 0 && assignment.group_rank < assignment.node_count;
   if (!placed || assignment.node.nproc < 1) return std::nullopt;

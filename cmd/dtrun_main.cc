@@ -27,9 +27,9 @@ namespace {
 
 using namespace dtrun;
 
-// Whoever closed a standard stream gets its end or an error there, and not what opens a file first: a worker
-// would read a socket of ours, and lines would be written to it. Before any other constructor, since gRPC's
-// open files.
+// If the user closed a standard stream, the next file that we open would get its number: a worker would read
+// our socket as its input, and lines would be written to it. /dev/null takes that number first: reading it
+// gives the end, writing to it an error. Runs before any other constructor, since gRPC's open files.
 [[gnu::constructor(101)]] void hold_standard_streams() {
   int fd = 0;
   while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
@@ -77,7 +77,7 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-// Nothing of ours throws, but the standard library does where the machine gives no more threads or memory.
+// Our code throws nothing, but the standard library throws where the machine has no more threads or memory.
 int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});

@@ -81,7 +81,7 @@ int train_for(ControlClient& agent) {
   const std::unique_ptr<Collective> collective = meet_peers(setup.place, start.address(), agent);
   agent.enter_training();
   const Outcome outcome = train(setup, data, *collective, agent);
-  // Tearing down the collective's connections takes longer than the kernel needs; nothing is left to be said.
+  // We do not close the collective's connections: the kernel is faster, and nothing is left to send.
   end_process(outcome == Outcome::kCompleted ? kExitOk : kExitWorkerStopped);
   return kExitOk;
 }
@@ -97,7 +97,7 @@ int run(ControlClient& agent) {
     return train_for(agent);
   } catch (const WorkerError& error) {
     if (error.exit_code() != kExitWorkerPeerLost) return fail(agent, error.exit_code(), error.what());
-    // Told to stop, and a peer went first: nothing is wrong.
+    // We were told to stop, and a peer ended before us: nothing is wrong.
     if (agent.stop_requested()) return kExitWorkerStopped;
     agent.collective_broken(error.what(), kOrderPatience);
     return kExitWorkerPeerLost;

@@ -11,7 +11,7 @@ constexpr char kRed[] = "\x1b[1;31m", kCyan[] = "\x1b[36m", kPlain[] = "\x1b[0m"
 
 bool is_set(const char* value) { return value != nullptr && *value != '\0'; }
 
-// How the way out begins in our messages, and where it ends: "", at the end of the line.
+// What a hint in our messages begins and ends with; an empty end is the end of the line.
 struct Opener {
   const char* text;
   const char* end;
@@ -74,7 +74,7 @@ std::string Palette::error(std::string_view text) const { return lines(text, kRe
 
 std::string Palette::message(std::string_view text) const { return lines(text, ""); }
 
-// Line by line: what follows a newline (a prefix, a bar) must not inherit a colour.
+// Colours each line by itself: what follows a newline (a prefix, a bar) must not inherit the colour.
 std::string Palette::lines(std::string_view text, const char* colour) const {
   if (!coloured_) return std::string(text);
   std::string out;

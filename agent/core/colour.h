@@ -1,5 +1,5 @@
-// Colour in what dtrun says to people: the one place that decides whether, and the palette. Pure. An error is
-// red, a hint (did you mean, a way out) cyan; the words are the same without.
+// Colour in dtrun's own messages: this file decides whether there is any, and holds the palette. Pure. Errors
+// are red, hints (did you mean, a way out) are cyan. The words are the same without colour.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@ namespace dtrun {
 enum class ColourMode { kAuto, kAlways, kNever };  // --color
 inline constexpr const char* kColourModes[] = {"auto", "always", "never"};
 
-// For text that goes to one stream; `environment` is getenv. An option beats the environment, NO_COLOR beats
-// CLICOLOR_FORCE (both count unless empty; CLICOLOR_FORCE=0 is none), and without any of them a terminal
-// that knows escape sequences has colour (no-color.org, bixense.com/clicolors).
+// Whether text for one stream has colour; `environment` is getenv. --color beats the environment, and
+// NO_COLOR beats CLICOLOR_FORCE. Without any of them a terminal that knows escape sequences has colour
+// (no-color.org, bixense.com/clicolors). An empty variable does not count, nor does CLICOLOR_FORCE=0.
 bool wants_colour(ColourMode mode, const std::function<const char*(const char*)>& environment, bool terminal);
 
-// The texts may be several lines; a text without hints, or a palette without colour, gives it back as it is.
+// Texts may have several lines. A palette without colour returns them unchanged.
 class Palette {
  public:
   explicit Palette(bool coloured = false) : coloured_(coloured) {}

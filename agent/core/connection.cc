@@ -12,7 +12,7 @@ namespace dtrun::agent {
 namespace {
 
 constexpr Millis kNoticeEvery = 5000;
-// What `dtrun status --watch` shows need not be newer.
+// `dtrun status --watch` asks no more often, so newer progress would not be seen.
 constexpr Millis kProgressEvery = 1000;
 
 }  // namespace
@@ -70,7 +70,7 @@ void Step::on(const event::Waiting& e) {
   if (news && e.max_nodes > 1) tell_waiting();
 }
 
-// `dtrun status` shows what heartbeats carry. One node's are enough to be up to date.
+// `dtrun status` shows the progress that heartbeats carry. Only one node sends it early: that is enough.
 void Step::on(const event::Progressed& e) {
   const bool first = !s.group.progress || (s.group.progress->step == 0 && e.progress.step > 0);
   s.group.progress = e.progress;
@@ -89,7 +89,7 @@ void Step::send_heartbeat() {
   emit(action::SendHeartbeat{.generation = generation(), .progress = s.group.progress.value_or(Progress{})});
 }
 
-// What the coordinator may have missed, or, if it is another one, cannot know.
+// Repeats what the coordinator may have missed, and what a new coordinator cannot know.
 void Step::say_again() {
   if (s.group.reported) emit(action::SendFailure{.generation = generation(), .outcome = *s.group.reported});
   if (s.group.closed && generation() > 0) send_end();
@@ -103,7 +103,7 @@ void Step::tell_lost() {
   print(lost_notice(s, now_));
 }
 
-// Says how long it may still take until a coordinator, or enough other nodes, are there.
+// Says how long we still wait for a coordinator, or for enough other nodes.
 void Step::tell_waiting() {
   s.notice_at.reset();
   if (s.ending() || workers_run()) return;

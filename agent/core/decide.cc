@@ -10,10 +10,10 @@
 //   the last WorkerExited                 → SendStopped; then Waiting, Assigned, … again
 //   Ended → Report or a last line → End   the coordinator's last word
 //
-// Workers are stopped in three steps: told over the control socket (the built-in trainer) and by SIGTERM,
-// given shutdown_timeout, killed. Whatever comes meanwhile, a next generation, the job's end or a reason to
-// give up, is kept and acted on by settle() once no worker runs. A Signal ends the job from any state;
-// Disconnected ends nothing by itself: workers run on until link_deadline() has passed.
+// Workers are stopped in three steps: they get SIGTERM (the built-in trainer also a message on its control
+// socket), they have shutdown_timeout to end, they are killed. News that comes meanwhile (a next generation,
+// the job's end, a reason to give up) is kept, and settle() acts on it once no worker runs. A Signal ends the
+// job from any state. Disconnected ends nothing by itself: workers run on until link_deadline() has passed.
 #include "agent/core/decide.h"
 
 #include <utility>

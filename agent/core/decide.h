@@ -17,10 +17,10 @@ namespace dtrun::agent {
 
 namespace event {
 
-struct Opened {          // a connection stands: its other end may be told who joins
+struct Opened {          // a connection is open: Join may be sent
   bool hosting = false;  // the coordinator lives in this process
 };
-struct Connected {};  // it is a coordinator
+struct Connected {};  // the other end is a coordinator
 struct Disconnected {
   std::string why;
   bool permanent = false;
@@ -42,8 +42,8 @@ struct Rejected {
   bool job_over = false;
   std::string message;
 };
-// A worker is gone, its output is read to the end. The outcome names exit, pid, error and stderr; the rest
-// (rank, host, collateral, retryable) is decided here.
+// A worker has ended and its output is read to the end. The outcome has exit, pid, error and stderr; decide()
+// fills in the rest (rank, host, collateral, retryable).
 struct WorkerExited {
   std::int64_t generation = 0;
   WorkerOutcome outcome;
@@ -57,10 +57,10 @@ struct WorkerBroken {  // its collective broke; it waits to be stopped
 struct WorkerCompleted {
   Completion completion;
 };
-struct Progressed {  // the built-in trainer, as local rank 0 says
+struct Progressed {  // of the built-in trainer, as local rank 0 reports it
   Progress progress;
 };
-struct Trained {                // the built-in trainer's workers of this node, in their generation
+struct Trained {                // by the built-in trainer's workers of this node, in their generation
   std::int64_t first_step = 0;  // done before it
   std::int64_t step = 0;
 };
@@ -89,7 +89,7 @@ struct AbortWorkers {  // the control protocol's Stop{ABORT}
   std::string reason;
 };
 struct SendJoin {
-  Assignment running;  // or what ran last; generation 0: nothing yet
+  Assignment running;  // what runs, or ran last; generation 0: nothing yet
   Millis age = 0;      // of that generation
 };
 struct SendHeartbeat {
@@ -112,7 +112,7 @@ struct SendLeave {
   int signal = 0;
 };
 struct AwaitMembers {};  // answer MembersLeft once no other member is connected to the server hosted here
-struct DropOutput {};    // whoever reads our output has stopped: wait for it no longer
+struct DropOutput {};    // nobody reads our output any more: do not wait for a reader
 struct Print {           // one or more lines for people
   std::string text;
   bool error = false;  // the reason of this node's end
@@ -122,7 +122,7 @@ struct Report {  // the job failed: tell people and programs
 };
 struct End {
   int exit_code = 0;
-  std::optional<JobEnd> unreported;  // the failure, if no Report has told programs of it
+  std::optional<JobEnd> unreported;  // the failure, if no Report has written it for programs
 };
 
 }  // namespace action
@@ -140,7 +140,7 @@ std::vector<Action> decide(State& state, const Event& event, Millis now);
 // When the next Tick is due, if any.
 std::optional<Millis> next_deadline(const State& state);
 
-// False while workers are being stopped: their grace is limited, so nobody need find out whether they hang.
+// False while workers are being stopped: they have limited time to end, so it does not matter if one hangs.
 bool hangs_matter(const State& state);
 
 }  // namespace dtrun::agent

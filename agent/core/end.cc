@@ -40,7 +40,7 @@ void Step::give_up(int exit_code, const std::string& message) {
   emit(action::Print{.text = message, .error = exit_code != kExitOk});
   if (workers_run()) {
     stop_workers(message);
-    s.group.why_stopping.clear();  // it is said
+    s.group.why_stopping.clear();  // the Print above says it
   }
   settle();
 }
@@ -56,7 +56,7 @@ void Step::settle() {
   if (s.job_end) return conclude();
   close_generation();
   if (s.next) return start_next();
-  // The news came while the old workers were still being stopped.
+  // Waiting came while the old workers were being stopped, and was not shown then.
   if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) tell_waiting();
 }
 
@@ -67,7 +67,7 @@ void Step::leave(int signal, int exit_code) {
   end(exit_code);
 }
 
-// The only node's workers failed, and a signal ended the job before the coordinator could sum that up.
+// Reports a failure on the only node if a signal ended the job before the coordinator could report it.
 void Step::report_before(int signal, int exit_code) {
   JobEnd job;
   job.exit_code = exit_code;
@@ -107,7 +107,7 @@ void Step::conclude() {
   emit(action::AwaitMembers{});
 }
 
-// On one node only: the one whose worker completed the training, or the first of another program's.
+// Only one node says it: the one whose worker completed the training; for another program, the first one.
 void Step::tell_success(int restarts, int membership_changes) {
   const RunSummary summary{.seconds = static_cast<double>(now_ - s.started_at) / 1000,
                            .restarts = restarts,

@@ -76,7 +76,7 @@ void set_job(const WorkerSetting& setting, const Assignment& assignment, Variabl
   env->set(kEnvRestartCount, assignment.restart_count);
 }
 
-// The worker's GPU among those that this agent may use, as device 0.
+// Shows the worker only its own GPU of those that this agent may use; it becomes device 0.
 void set_virtual_local_rank(int local_rank, Variables* env) {
   static constexpr char kVisible[] = "CUDA_VISIBLE_DEVICES";
   std::string device = std::to_string(local_rank);

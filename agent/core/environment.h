@@ -14,7 +14,7 @@ struct WorkerSetting {
   std::string run_id;
   std::string role;
   int max_restarts = 0;
-  int omp_num_threads = 1;          // unless the user's environment says
+  int omp_num_threads = 1;          // unless the user's environment sets it
   std::string token;                // of this agent (kEnvAgentToken)
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
   std::string master_address;       // empty: the assignment's
@@ -27,8 +27,8 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
                                             const WorkerSetting& setting, const Assignment& assignment,
                                             int local_rank, int control_fd, const std::string& error_file);
 
-// What kEnvAgentToken holds for one worker and everything that it starts. Looking for `agent_token` finds all
-// of an agent's processes, looking for this finds one worker's.
+// The value of kEnvAgentToken in one worker and in everything that it starts. A search for `agent_token`
+// finds all of an agent's processes, a search for this value those of one worker.
 std::string worker_token(const std::string& agent_token, int local_rank);
 
 // `argv` as torchrun gives it: in all but the program's own name, argv[0], "$local_rank" and "${local_rank}"

@@ -8,7 +8,7 @@ namespace {
 constexpr Millis kLongestInterval = 5000, kShortestInterval = 100;
 // A look this much later than planned means that this process, or the machine, stood still.
 constexpr Millis kJump = 3000;
-// A thread that wakes up now and then to look around is no work: less than a thousandth of a core is idle.
+// Less than a thousandth of a core counts as idle: a thread that only wakes up now and then does no work.
 constexpr Millis kIdleShare = 1000;
 constexpr Millis kIdleFloor = 10;  // one tick of the kernel's CPU accounts
 

@@ -1,5 +1,5 @@
-// Which workers of this node hang: pure decisions over what was seen of them, look by look. How it is seen is
-// agent/health/hang_guard.h's, what happens to a worker that hangs the driver's.
+// Decides which workers of this node hang, from what each look at them saw. Pure. agent/health/hang_guard.h
+// looks at the workers and acts on one that hangs.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace dtrun::agent {
 
 // The options --heartbeat_timeout and --stall_timeout; 0: this kind is not looked for.
 struct HangSettings {
-  Millis heartbeat_timeout = 0;  // a worker that reports progress, and has stopped to
-  Millis stall_timeout = 0;      // no worker of the node wrote anything or used the CPU
+  Millis heartbeat_timeout = 0;  // a worker gave heartbeats, and then none for so long
+  Millis stall_timeout = 0;      // no worker of the node wrote or used the CPU for so long
 
   bool any() const { return heartbeat_timeout > 0 || stall_timeout > 0; }
 };
 
-// What one look saw of a worker that runs.
+// What one look saw of a running worker.
 struct LifeSigns {
   int local_rank = 0;
   std::optional<std::uint64_t> beat;  // changes with every sign of progress; nothing: it never gave one
@@ -31,7 +31,7 @@ struct LifeSigns {
 struct HungWorker {
   int local_rank = 0;
   Millis silent_ms = 0;
-  bool stalled = false;  // by stall_timeout
+  bool stalled = false;  // found by stall_timeout, else by heartbeat_timeout
 };
 
 class HangDetector {
@@ -41,17 +41,16 @@ class HangDetector {
   // How often to look.
   Millis interval() const;
 
-  // Those that hang, the longest silent first, which is the likeliest cause of the others' silence.
-  // `held_back`: this agent itself keeps the workers waiting (it does not read their output), so their
-  // silence says nothing. Looks may come late: time in which this process did not run counts as one interval,
-  // and the look that ends it judges nobody, since a worker that was stopped with us had no chance to move
-  // yet.
+  // The workers that hang. The longest silent comes first: it is the likeliest cause of the others' silence.
+  // `held_back`: this agent does not read the workers' output. They may wait for that, so their silence says
+  // nothing. A look may come late because this process did not run. That time counts as one interval, and the
+  // late look finds no worker hung: one that was stopped together with us has had no time to move yet.
   std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, Millis now);
 
  private:
   struct Seen {
     LifeSigns last;
-    Millis beat_at = 0;    // of watched_
+    Millis beat_at = 0;    // value of watched_ then
     Millis active_at = 0;  // likewise
     Millis cpu_mark = 0;   // cpu_ms at active_at
   };
@@ -61,7 +60,7 @@ class HangDetector {
 
   const HangSettings settings_;
   std::optional<Millis> looked_at_;
-  Millis watched_ = 0;        // time under watch: `now` without what this process slept through
+  Millis watched_ = 0;        // time under watch, without time in which this process did not run
   std::map<int, Seen> seen_;  // by local rank
 };
 

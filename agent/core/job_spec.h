@@ -45,7 +45,7 @@ struct WorkerOutput {
   StreamTargets out, err;
 };
 
-// --progress: how the built-in trainer's is shown.
+// --progress: how the built-in trainer's progress is shown.
 enum class ProgressMode {
   kAuto,   // kBar
   kBar,    // a bar on a terminal, elsewhere kPlain
@@ -90,17 +90,17 @@ struct JobSpec {
   std::optional<int> node_rank;  // --node_rank
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
-  // Failures of other programs that a restart would not cure: inclusive ranges. The built-in trainer has its
-  // own.
+  // Exit codes of other programs after which a restart would not help: inclusive ranges. The built-in trainer
+  // has its own.
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};
   std::chrono::milliseconds shutdown_timeout{30000};
   std::vector<int> signals_to_handle;  // that end the job, beside SIGTERM, SIGINT, SIGHUP and SIGQUIT
   std::chrono::milliseconds heartbeat_timeout{0};  // a worker without progress this long hangs; 0: never
-  std::chrono::milliseconds stall_timeout{0};      // so do all without output and CPU time; 0: never
+  std::chrono::milliseconds stall_timeout{0};      // without output and CPU time they all hang; 0: never
   std::filesystem::path log_dir;                   // empty: console only
   OutputSpec output;
   std::string role = "default";
-  int omp_num_threads = 1;          // for workers, unless the user's environment says
+  int omp_num_threads = 1;          // for workers, unless the user's environment sets it
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the worker's own GPU
   std::vector<std::vector<int>> worker_cpus;  // by local rank; empty: no binding
   std::variant<BuiltinTrainer, ExternalProgram> program;

@@ -7,8 +7,8 @@
 namespace dtrun::agent {
 namespace {
 
-// A marked limit is one of these two bits, 45 bits of the agent's token, and 16 of the local rank. An inner
-// job's is the smaller one, because a limit never exceeds its hard limit.
+// A marked limit is one of these two bits, 45 bits of the agent's token, and 16 of the local rank. A job
+// inside another job has the smaller bit, because a limit cannot exceed its hard limit.
 constexpr std::uint64_t kOutermost = 1ull << 62, kNested = 1ull << 61;
 constexpr std::uint64_t kRankMask = (1ull << 16) - 1;
 constexpr std::uint64_t kAgentMask = kNested - 1 - kRankMask;

@@ -12,18 +12,18 @@ namespace dtrun::agent {
 // Which processes a token (environment.h) means: one worker's, or all of an agent's.
 struct LimitMark {
   std::uint64_t bits = 0;  // 0: of no process
-  std::uint64_t mask = 0;  // those that must agree
+  std::uint64_t mask = 0;  // the bits that must agree
 };
 
-// Of an agent's token or a worker's.
+// `token`: an agent's or a worker's.
 LimitMark limit_mark(std::string_view token);
 
 struct Limit {
   std::uint64_t soft = 0, hard = 0;
 };
 
-// What a worker's limit becomes, from the agent's own. Where an agent is a process of another job, the
-// outermost agent's mark is kept as the hard limit: the worker belongs to both.
+// The limit that a worker gets, from the agent's own. If the agent runs inside another job, the outermost
+// agent's mark stays as the hard limit: the worker belongs to both jobs.
 Limit marked_limit(const Limit& agents, const LimitMark& worker);
 
 // Whether the text of a process's /proc/PID/limits has the mark.

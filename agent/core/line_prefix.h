@@ -27,7 +27,7 @@ std::optional<std::string> unknown_placeholder(const std::string& text);
 // anything else is text.
 std::string from_torchrun_template(const std::string& text);
 
-// A template with everything filled in but the time, which belongs between any two of `pieces`.
+// A template with all filled in but the time, which goes between each two of `pieces`.
 struct LinePrefix {
   std::vector<std::string> pieces{""};
 

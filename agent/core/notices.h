@@ -1,5 +1,5 @@
-// What the agent says to people while a job runs or is waited for. Pure; agent/core/step.h says when.
-// How a job ended is agent/core/report.h's.
+// What the agent tells people while a job runs or waits. Pure; agent/core/step.h decides when.
+// agent/core/report.h has the texts on how a job ended.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ std::string count_text(int n, const std::string& noun);
 // "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left". REQUIRES: state.waiting
 std::string waiting_notice(const State& state, Millis now);
 
-// The connection was lost a moment ago: why, what becomes of the workers, and for how long it is dialled.
+// The connection was lost a moment ago: why, what happens to the workers, and how long the agent goes on
+// trying to connect.
 std::string lost_notice(const State& state, Millis now);
 
 // Nobody answered at the endpoint in time.
@@ -33,7 +34,7 @@ std::string stopping_notice(const State& state, Millis now);
 // A signal ends the job. REQUIRES: state.told_signal
 std::string signal_notice(const State& state, Millis now);
 
-// A generation of other nodes begins, not a restart after a failure.
+// A generation begins because nodes changed, not because of a failure.
 std::string regrouped_notice(const Assignment& to);
 
 }  // namespace dtrun::agent

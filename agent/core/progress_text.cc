@@ -7,7 +7,7 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; a guess from less time is none
+constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; no guess from less time
 constexpr int kBarWidth = 24, kNarrowestBar = 6;
 
 std::string three_digits(double value) {
@@ -16,7 +16,7 @@ std::string three_digits(double value) {
   return text;
 }
 
-// A run that goes on from a checkpoint with a smaller max_steps is beyond its end.
+// At most 100: a run that goes on from a checkpoint with a smaller max_steps is beyond its end.
 int percent(const ProgressPoint& point) {
   if (point.total_steps <= 0) return 0;
   return static_cast<int>(std::min<std::int64_t>(100, 100 * point.step / point.total_steps));

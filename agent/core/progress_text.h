@@ -1,5 +1,5 @@
-// Progress of the built-in trainer as text: a bar for a terminal, a line for a log. Pure, but for the memory
-// of recent steps from which the time left is guessed.
+// Progress of the built-in trainer as text: a bar for a terminal, a line for a log. Pure, except that Pace
+// remembers recent steps to guess the time left.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 namespace dtrun::agent {
 namespace {
 
-// ASCII alone, whatever the locale: so it is in Python.
+// Only ASCII, whatever the locale, as in Python.
 bool begins_name(char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool continues_name(char c) { return begins_name(c) || (c >= '0' && c <= '9'); }
 
@@ -15,7 +15,7 @@ std::string_view name_at(std::string_view text) {
   return text.substr(0, static_cast<std::size_t>(end - text.begin()));
 }
 
-// What a "$" at the beginning of `text` introduces; `length` is what it takes up.
+// The piece that begins with the "$" at the front of `text`; `length` is how long it is there.
 TemplatePiece dollar_at(std::string_view text, std::size_t* length) {
   *length = 1;
   const std::string_view rest = text.substr(1);

@@ -1,6 +1,6 @@
 // The text of Python's string.Template, in which torchrun takes arguments and line prefixes: "$name" and
-// "${name}" are placeholders, "$$" is a dollar sign, any other "$" stands for itself. What the names mean is
-// the caller's. Pure.
+// "${name}" are placeholders, "$$" is a dollar sign, any other "$" stands for itself. The caller decides what
+// the names mean. Pure.
 #pragma once
 
 #include <string_view>

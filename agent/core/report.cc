@@ -22,8 +22,8 @@ std::string who(const WorkerOutcome& outcome) {
   return "rank " + std::to_string(outcome.rank) + " on " + outcome.host;
 }
 
-// `tail` without the lines that `traceback` already showed: where an uncaught exception ends a program, both
-// end in the same lines.
+// `tail` without the lines that `traceback` already showed: when an uncaught exception ends a program, both
+// have the same last lines.
 std::vector<std::string> without_traceback(const std::vector<std::string>& tail,
                                            const std::vector<std::string>& traceback) {
   const auto last = std::find(tail.rbegin(), tail.rend(), traceback.back());
@@ -83,7 +83,7 @@ std::string first_failure_text(const WorkerOutcome& first) {
   return text + last_words(first);
 }
 
-// Followers that ended alike on one host make one line: a thousand workers that were stopped are no news.
+// Followers that ended the same way on one host share a line, since there may be a thousand of them.
 std::string followers_text(const JobEnd& end) {
   static constexpr std::size_t kLines = 16;
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // how and where, by first rank
@@ -105,7 +105,7 @@ std::string followers_text(const JobEnd& end) {
   return text;
 }
 
-// What the coordinator adds to naming the first failure: why it tried no (other) restart.
+// Why there was no (other) restart: the coordinator's reason without the first failure, which is named above.
 std::string verdict(const JobEnd& end) {
   const WorkerOutcome& first = *end.first_failure;
   const std::string named = who(first) + " failed (" + how(first) + "), ";

@@ -1,4 +1,4 @@
-// Text for people about how a job ended. Pure; agent/core/decide.cc says when, the console where, and
+// Text for people about how a job ended. Pure; agent/core/decide.cc decides when it is shown.
 // agent/report_file.h writes the same for programs.
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace dtrun::agent {
 
 struct ReportStyle {
-  bool terminal = false;        // other text is above and below: a blank line keeps it apart
+  bool terminal = false;        // a blank line keeps the report apart from other text
   Palette palette = Palette();  // the heading is an error
 };
 
-// Who failed first and how, its last words, restarts used, and who merely followed. Several lines without a
-// final newline; `file`, if not empty, is named as the place of the rest.
+// Who failed first and how, its last words, restarts used, and which workers only followed. Several lines
+// without a final newline; `file`, if not empty, is named as the place to read more.
 std::string failure_report(const JobEnd& end, int max_restarts, const std::string& file = "",
                            ReportStyle style = {});
 

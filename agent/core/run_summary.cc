@@ -16,7 +16,7 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-// With a tenth where that is worth saying.
+// Below a minute with a tenth of a second.
 std::string time_text(double seconds) {
   return seconds < 59.95 ? fixed(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
 }

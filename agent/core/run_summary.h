@@ -40,7 +40,7 @@ struct RunSummary {
 // Of the built-in trainer: the line of report.h's done_line, and up to three more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 
-// Of another program, one line; empty if there is nothing that its user does not know.
+// Of another program, one line; empty if there were no restarts.
 std::string program_summary_text(const RunSummary& summary);
 
 }  // namespace dtrun::agent

@@ -22,8 +22,8 @@ struct Settings {
   std::string host;      // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
-  // How long a lost coordinator is waited for. Unset: 30 s for one that an agent hosts, which went down with
-  // its node; at least join_timeout for a `dtrun store`, which will be started again.
+  // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its
+  // node; at least join_timeout for a `dtrun store`, which somebody will start again.
   std::optional<Millis> read_timeout;
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
@@ -36,7 +36,7 @@ struct Connection {
   Millis lost_at = 0;
   std::string why_lost;
   bool separate = false;          // the coordinator is a `dtrun store`
-  std::optional<Millis> tell_at;  // say that it is lost, unless it is back by then
+  std::optional<Millis> tell_at;  // when to say that it is lost, unless it is back
   bool told = false;
   std::optional<Millis> heartbeat_at;
   Millis heartbeat_interval = 1000;
@@ -54,8 +54,8 @@ struct Group {
   std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect
   bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
   bool stopping = false;
-  std::string why_stopping;         // unless a signal told us to
-  std::optional<Millis> notice_at;  // say so, unless the workers have ended by then
+  std::string why_stopping;         // empty: a signal told us to, or already said
+  std::optional<Millis> notice_at;  // when to say why, unless they have ended
   bool aborted = false;             // told by the control protocol to end at once
   std::set<int> signals;            // that we sent to them
   std::optional<Millis> kill_at;
@@ -76,7 +76,7 @@ struct State {
   std::optional<rendezvous::Waiting> waiting;
   std::optional<Millis> waiting_since;
   std::optional<Millis> notice_at;
-  std::string told_restart;  // reason of a restart that was told with its back-off
+  std::string told_restart;  // reason of the restart whose back-off was announced
   std::optional<Completion> completion;
   StepsRedone steps_redone;
   // Reasons to end, the first that applies wins.
@@ -85,16 +85,16 @@ struct State {
   std::optional<int> give_up;  // exit code
   std::string give_up_reason;
   std::optional<JobEnd> job_end;
-  bool reported = false;  // how the job failed
+  bool reported = false;  // people were told how the job failed
   std::optional<Millis> members_notice_at, members_deadline;
   bool ended = false;
 
   bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
-  // This node's part of the generation is done: all its workers ended with 0, of themselves.
+  // This node's part of the generation is done: all its workers ended with 0, by themselves.
   bool succeeded() const;
-  // Its part was the whole: how the job ended is known here, whatever has become of the coordinator.
+  // The same where this is the only node: it knows that the job succeeded, even without a coordinator.
   bool job_succeeded() const;
-  // When a coordinator that is not there is no longer waited for.
+  // Until when a missing coordinator is waited for.
   Millis link_deadline() const;
 };
 

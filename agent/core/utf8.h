@@ -6,7 +6,7 @@
 
 namespace dtrun::agent {
 
-// What a terminal leaves of a line that was overwritten: the part after the last carriage return that
+// What a terminal still shows of a line that was overwritten: the part after the last carriage return that
 // something follows.
 std::string_view overwritten(std::string_view line);
 

@@ -19,7 +19,8 @@ struct Completion {
   double loss = 0;
   double accuracy = -1;  // 0..1; negative: none
   std::string model_path;
-  // Of its own generation, without evaluations; training_seconds 0: nothing was trained, or it does not say.
+  // Values of its own generation, without evaluations. training_seconds 0: nothing was trained, or it was not
+  // told.
   std::int64_t first_step = 0;  // done before that generation
   double training_seconds = 0;
   double samples_per_second = 0;

@@ -1,4 +1,4 @@
-// This node's workers: their start, what an end of one of them means, and how they are stopped.
+// This node's workers: how they start, what it means when one ends, and how they are stopped.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -10,11 +10,13 @@
 namespace dtrun::agent {
 namespace {
 
-// A broken collective is rarely the cause: its peer's death, or the order to stop, is on its way.
+// A broken collective is rarely the cause. The cause (a peer's death, an order to stop) is given so long to
+// arrive.
 constexpr Millis kCauseWait = 3000;
-// timeout(1) and some supervisors deliver one signal twice; people do not press a key this fast.
+// A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
+// press a key this fast.
 constexpr Millis kSameSignal = 250;
-// Workers that end this soon after they were told to need no explanation why nothing happens.
+// If workers end this soon after the request to stop, nobody needs to be told why there is a wait.
 constexpr Millis kSwift = 3000;
 
 }  // namespace
@@ -73,7 +75,7 @@ void Step::on(const event::Signal& e) {
   if (workers_run()) {
     tell_why_stopping();
     print(signal_notice(s, now_));
-    // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get what we got.
+    // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get the signal we got.
     signal_workers(s.settings.builtin ? SIGTERM : e.number);
     begin_grace();
   }
@@ -108,7 +110,7 @@ void Step::stop_workers(const std::string& reason) {
   begin_grace();
 }
 
-// A user who waits for workers that take their time, or who loses patience with them, is to know why.
+// Tells a user who waits for slow workers, or loses patience with them, why they are being stopped.
 void Step::tell_why_stopping() {
   s.group.notice_at.reset();
   if (!workers_run() || s.group.why_stopping.empty()) return;
@@ -147,7 +149,7 @@ bool Step::is_collateral(const WorkerOutcome& outcome) const {
     return true;
   }
   if (!s.group.stopping) return false;
-  // Killed by a signal that we never sent: it died by itself, whatever we were about to do.
+  // A signal that we never sent: the worker died by itself, although it was being stopped.
   return outcome.signal == 0 || s.group.signals.count(outcome.signal) > 0;
 }
 

@@ -35,7 +35,7 @@ std::map<pid_t, ProcessStat> all_processes() {
 pid_t leader_of(const ProcessStat& process, const std::map<pid_t, ProcessStat>& table,
                 const std::map<pid_t, GroupUsage>& leaders) {
   const ProcessStat* at = &process;
-  for (int depth = 0; depth < 64; ++depth) {  // the table is no snapshot: it could hold a circle
+  for (int depth = 0; depth < 64; ++depth) {  // the table is no snapshot: parents could form a circle
     if (leaders.count(at->group) > 0) return at->group;
     const auto parent = table.find(at->parent);
     if (parent == table.end()) break;
@@ -47,7 +47,7 @@ pid_t leader_of(const ProcessStat& process, const std::map<pid_t, ProcessStat>& 
 }  // namespace
 
 // "PID (name) S PPID PGRP SESSION TTY TPGID FLAGS MINFLT CMINFLT MAJFLT CMAJFLT UTIME STIME CUTIME CSTIME …":
-// the name may hold spaces and parentheses, so the last one counts.
+// the name may hold spaces and parentheses, so the last ")" ends it.
 std::optional<ProcessStat> parse_stat(const std::string& text) {
   const std::size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;

@@ -1,5 +1,4 @@
-// What workers use with all of their processes, from /proc/PID/stat: the CPU time of their processes and
-// which they are.
+// For each worker, its processes and the CPU time that they have used, from /proc/PID/stat.
 #pragma once
 
 #include <sys/types.h>
@@ -26,12 +25,12 @@ std::optional<ProcessStat> parse_stat(const std::string& text);
 
 struct GroupUsage {
   std::int64_t cpu_ms = 0;
-  std::uint64_t processes = 0;  // a number that changes when the group's processes do
+  std::uint64_t processes = 0;  // changes when a process of the group comes or goes
   std::vector<ProcessStat> members;
 };
 
-// One look at /proc for all of `leaders`: the processes of the group that each leads, and those that descend
-// from it although they left the group (under timeout(1), say). Without any, an entry is empty.
+// Reads /proc once for all of `leaders`. A leader's entry has the processes of its group, and its descendants
+// that left the group (under timeout(1), say). It is empty if there are none.
 std::map<pid_t, GroupUsage> usage_of_groups(const std::vector<pid_t>& leaders);
 
 }  // namespace dtrun::agent

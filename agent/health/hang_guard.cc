@@ -77,8 +77,8 @@ std::vector<LifeSigns> HangGuard::signs() const {
   return signs;
 }
 
-// The first is taken for the cause; the others may only be waiting for it, and follow as they would if it had
-// died. Where all of them stand helps to see why.
+// The first is taken for the cause and killed. The others may only be waiting for it, and end as they would
+// if it had died by itself. The stacks of all of them help to see why.
 void HangGuard::act_on(const std::vector<HungWorker>& hung) {
   hung_rank_ = hung.front().local_rank;
   what_ = what_is_wrong(hung.front(), settings_);

@@ -1,5 +1,5 @@
-// Watches this node's workers for hangs (agent/core/hang.h decides) and writes down where they stand before
-// one of them is killed. What a kill means for the job is decided as for any other failure.
+// Watches this node's workers for hangs (agent/core/hang.h decides), writes their stacks to files, then kills
+// one of them. For the job that is a failure like any other.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ class HangGuard {
   struct View {
     std::function<std::vector<WorkerProcess*>()> workers;  // all of this generation
     std::function<bool()> held_back;                       // their output is not being read
-    // A hang was found: rank, and what is wrong. Before its stacks are written.
+    // Called when a hang is found, before stacks are written: the worker, and what is wrong with it.
     std::function<void(const WorkerProcess&, const std::string& what)> found;
   };
 
@@ -33,8 +33,8 @@ class HangGuard {
 
   // A generation's workers have been started.
   void watch();
-  // They are being stopped, or have ended: no look any more. A worker whose stacks are being written is left
-  // to whoever stops it.
+  // The workers are being stopped, or have ended: stops looking. A worker whose stacks are being written is
+  // not killed from here any more.
   void rest();
 
  private:
@@ -52,11 +52,11 @@ class HangGuard {
   const View view_;
   std::optional<HangDetector> detector_;  // of the generation under watch
   std::optional<Loop::TimerId> timer_;
-  // From a find to the kill.
+  // From the moment a hang is found to the kill.
   std::vector<std::unique_ptr<StackDump>> dumps_;
   std::size_t dumps_left_ = 0;
   int hung_rank_ = 0;  // local
-  std::string what_;   // is wrong with it
+  std::string what_;   // what is wrong with that worker
 };
 
 }  // namespace dtrun::agent

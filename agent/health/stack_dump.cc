@@ -210,7 +210,7 @@ std::vector<std::string> StackDump::in_short(const fs::path& file) {
   std::vector<std::string> lines;
   std::ifstream in(file);
   for (std::string line; lines.size() < kLines && std::getline(in, line) && line != kInKernel;) {
-    // Threads and frames; tools say more than that.
+    // Only threads and frames; tools print more.
     for (const char* start : {"process ", "  thread ", "Thread ", "#", "    "}) {
       if (line.starts_with(start)) lines.push_back(printable(line.substr(0, kLength)));
     }

@@ -1,6 +1,6 @@
-// Where the processes of one worker stand, written to a file before it is killed for hanging: what the kernel
-// says of each thread, and the stacks as py-spy or gdb see them where one of them is installed. Takes a
-// bounded time and never blocks the loop.
+// Writes down where the processes of a hung worker stand, before it is killed: what the kernel says of each
+// thread, and the stacks as py-spy or gdb shows them, if one is installed. Takes a bounded time and never
+// blocks the loop.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@ namespace dtrun::agent {
 class StackDump {
  public:
   // Begins at once with the process group `group`; `file` is replaced. Calls `done` on the loop when all is
-  // written, after 20 s at the latest; not if it is destroyed before, and `done` must not do that.
-  // `environment` is the tools'.
+  // written, after 20 s at the latest. `done` is not called once this object is destroyed, and must not
+  // destroy it. `environment` is the tools'.
   StackDump(Loop& loop, pid_t group, std::filesystem::path file, const std::vector<std::string>& environment,
             std::function<void()> done);
   ~StackDump();

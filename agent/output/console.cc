@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kCongested = 1u << 20;
 constexpr std::size_t kDrained = 64u << 10;
-// A worker that has been silent for this long lets another's unfinished line be shown.
+// After a worker has been silent for this long, another worker's unfinished line may take its place.
 constexpr auto kTurn = std::chrono::seconds(1);
 constexpr char kClearLine[] = "\r\x1b[K";
 
@@ -25,7 +25,7 @@ int width_of(unsigned char first) {
   return continues ? 0 : first >= 0xe3 ? 2 : 1;
 }
 
-// What of a line fits in `columns`, without what would move the cursor or change colours.
+// The part of a line that fits in `columns`, without bytes that move the cursor or change colours.
 std::string fitting(std::string_view line, int columns) {
   std::string text;
   int used = 0;
@@ -111,7 +111,7 @@ void Console::set_bar(const std::string& bar) {
 
 void Console::set_unfinished(const void* owner, std::string_view line) {
   if (!err_.terminal) return;
-  // Several progress bars would take turns with every update.
+  // Else several progress bars would replace each other with every update.
   const auto now = Loop::Clock::now();
   const bool taken = !unfinished_.empty() && now - unfinished_at_ < kTurn;
   if (owner != unfinished_owner_ && (taken || line.empty())) return;
@@ -129,7 +129,7 @@ void Console::redraw() {
   push(&err_, clear + bottom_);
 }
 
-// What removes the bottom line and leaves the cursor at its beginning.
+// The bytes that remove the bottom line and leave the cursor at its beginning.
 std::string Console::clearing() const {
   if (!dumb_) return kClearLine;
   int width = 0;
@@ -150,7 +150,7 @@ bool Console::write_some(Output* output) {
   const ssize_t n = ::write(output->fd, rest.data(), portion(rest, output->regular));
   if (n < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
-    output->broken = true;  // the reader is gone, or the disk full: the job goes on without us being heard
+    output->broken = true;  // the reader is gone, or the disk full: the job goes on without our output
     if (errno != EPIPE && output == &out_) {
       notice(std::string("cannot write standard output: ") + std::strerror(errno) +
              "; what the workers write there is shown no more");

@@ -29,16 +29,16 @@ class Console {
 
   // A line that stays below everything else; empty: none. Only on a terminal.
   void set_bar(const std::string& bar);
-  // The line that `owner` has begun and not ended (a progress bar, a prompt) stands there while there is no
-  // bar; empty: it has ended. One of several owners is shown.
+  // Shows the line that `owner` has begun and not ended (a progress bar, a prompt) where the bar would be,
+  // while there is no bar; empty: the line has ended. If several owners have one, one is shown.
   void set_unfinished(const void* owner, std::string_view line);
   bool has_terminal() const { return err_.terminal; }
   bool is_terminal(Stream stream) const { return stream == Stream::kOut ? out_.terminal : err_.terminal; }
   int columns() const;
 
-  // Something waits to be written, which the loop does.
+  // Whether text is queued; the loop writes it.
   bool pending() const { return !out_.queue.empty() || !err_.queue.empty(); }
-  // Throws away what is queued and what comes: nobody reads it.
+  // Throws away what is queued and all later text: nobody reads it.
   void drop();
 
  private:

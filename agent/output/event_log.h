@@ -18,8 +18,8 @@ class EventLog {
   using Value = std::variant<std::int64_t, std::string>;
   using Fields = std::initializer_list<std::pair<const char*, Value>>;
 
-  // `file` empty: writes nothing. `host` is put into each line. `failed` hears of the first event that cannot
-  // be written.
+  // `file` empty: writes nothing. `host` is put into each line. `failed` is called for the first event that
+  // cannot be written.
   EventLog(std::filesystem::path file, std::string host, std::function<void(const std::string& why)> failed);
 
   void write(const char* event, Fields fields);

@@ -1,5 +1,6 @@
 // A file that only grows, up to a size: then it becomes FILE.1, FILE.1 becomes FILE.2, and a new one begins.
-// Lines stay whole: a file may have the rest of one too much, up to twice its size. Blocking, like any disk.
+// Lines stay whole, so a file may exceed the size by the rest of a line, up to twice the size. Blocking, like
+// any disk.
 #pragma once
 
 #include <cstdint>

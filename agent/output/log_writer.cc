@@ -75,7 +75,7 @@ void LogWriter::take_line(std::string_view line) {
   tail_.push(line);
 }
 
-// A terminal shows a progress bar or a prompt as it is written, a pipe or file whole lines alone.
+// A terminal shows a progress bar or a prompt before its line ends; a pipe or file gets only whole lines.
 void LogWriter::show_unfinished() {
   if (!plan_.console || !console_.is_terminal(stream_)) return;
   const std::string_view rest = overwritten(cutter_.rest());
@@ -106,7 +106,7 @@ void LogWriter::show() {
   shown_.clear();
 }
 
-// Whatever was asked for, nothing is to be lost.
+// From here on the console gets the output, even if the user asked for files only: nothing is to be lost.
 void LogWriter::file_failed(const Status& status) {
   console_.notice(status.message() + "; this worker's output goes to the console only from here on");
   plan_.console = true;

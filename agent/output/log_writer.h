@@ -1,5 +1,5 @@
-// Where one stream of one worker goes: to its log file as it is, as prefixed whole lines to the console, the
-// lines that match to a file of all ranks, and its last lines to the failure report.
+// Sends one stream of one worker to its places: as it is to its log file, as whole lines with a prefix to the
+// console, lines that match to a file of all ranks, and the last lines to the failure report.
 #pragma once
 
 #include <filesystem>

@@ -8,7 +8,7 @@
 
 namespace dtrun::agent {
 
-// Where it is computed.
+// Where the training runs.
 struct ProgressPlace {
   std::int64_t generation = 0;
   int world_size = 1;

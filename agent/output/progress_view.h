@@ -17,7 +17,7 @@ class ProgressView {
   void update(const control::Progress& progress);
   // No worker runs any more.
   void clear();
-  // Those that start now report of this place.
+  // Workers start that will report progress of this place.
   void begin(const ProgressPlace& place);
 
  private:

@@ -52,7 +52,7 @@ void ControlChannel::write_some() {
   while (!out_.empty()) {
     const ssize_t n = ::send(socket_.get(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) {
-      if (errno != EAGAIN && errno != EINTR) out_.clear();  // gone: reading tells
+      if (errno != EAGAIN && errno != EINTR) out_.clear();  // the worker is gone: reading finds out
       break;
     }
     out_.erase(0, static_cast<std::size_t>(n));

@@ -13,7 +13,8 @@ namespace dtrun::agent {
 namespace {
 
 constexpr std::size_t kMaxFile = 1u << 20;
-// The innermost frames, which name the fault, come last; a report travels to every node.
+// The end of a longer text is kept: the innermost frames, which name the fault, come last. There is a limit
+// because a report travels to every node.
 constexpr std::size_t kMaxText = 16u << 10;
 
 std::string cleaned(std::string_view text) {
@@ -52,7 +53,8 @@ int code_unit(std::string_view text) {
 bool is_high(int unit) { return unit >= 0xd800 && unit < 0xdc00; }
 bool is_low(int unit) { return unit >= 0xdc00 && unit < 0xe000; }
 
-// Python writes a byte of a file name that is no UTF-8 as half a surrogate pair, which is no JSON to others.
+// Python writes a byte of a file name that is not UTF-8 as half a surrogate pair, which other JSON parsers
+// refuse.
 std::string without_lone_surrogates(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -37,7 +37,8 @@ void kill_all(const std::string& token) {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   prctl(PR_SET_NAME, "guardian");
-  // Nobody may wait for the end of a terminal, pipe or port that only this process still holds.
+  // Lets go of every terminal, pipe and port: else somebody could wait for the end of one that only this
+  // process still holds.
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
   dup2(lifeline, 3);
@@ -73,7 +74,7 @@ bool Guardian::start() {
 
 void Guardian::dismiss() {
   if (pid_ <= 0) return;
-  kill(pid_, SIGKILL);  // before the lifeline closes; it may be stopped and deaf to anything else
+  kill(pid_, SIGKILL);  // before the lifeline closes; nothing else would end a stopped one
   lifeline_.reset();
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

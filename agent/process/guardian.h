@@ -28,7 +28,7 @@ class Guardian {
 
   pid_t pid() const { return pid_; }
   const std::filesystem::path& scratch() const { return scratch_; }
-  // It was reaped elsewhere.
+  // To be called when somebody else has reaped it.
   void forget() {
     pid_ = -1;
     lifeline_.reset();
@@ -38,7 +38,7 @@ class Guardian {
   std::string token_;
   std::filesystem::path scratch_;
   pid_t pid_ = -1;
-  Descriptor lifeline_;  // the only write end: its closing is the news of the agent's death
+  Descriptor lifeline_;  // the only write end: when it closes, the agent is dead
 };
 
 }  // namespace dtrun::agent

@@ -16,8 +16,7 @@ namespace {
 Descriptor bound(int family, int port) {
   Descriptor held(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!held.open()) return {};
-  // With it on both sides, Linux lets another socket listen on a port that this one has and does not listen
-  // on.
+  // If both sockets have this option, Linux lets another one listen on a port that this one only holds.
   const int on = 1, off = 0;
   setsockopt(held.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_storage any{};
@@ -49,7 +48,7 @@ int port_of(const Descriptor& socket) {
 
 Result<HeldPort> hold_port(int port) {
   HeldPort held;
-  held.socket = bound(AF_INET6, port);  // of both families
+  held.socket = bound(AF_INET6, port);  // holds the IPv4 port too
   if (!held.socket.open() && errno != EADDRINUSE) held.socket = bound(AF_INET, port);
   if (!held.socket.open()) {
     const std::string text = port == 0 ? "cannot hold a port for MASTER_PORT: "

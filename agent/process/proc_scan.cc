@@ -49,7 +49,7 @@ bool is_zombie(const std::string& folder) {
   return name_end != std::string::npos && stat->substr(name_end).starts_with(") Z");
 }
 
-// What the processes in question carry. A zombie has lost its environment, but not its limits.
+// Whether a process carries the token or the mark. A zombie has lost its environment, but not its limits.
 class Marked {
  public:
   explicit Marked(const std::string& token) : token_(token), mark_(limit_mark(token)) {}
@@ -78,7 +78,7 @@ void for_each_process(Visit visit) {
   closedir(proc);
 }
 
-// The handle is taken before the look: a process that takes over the number later cannot be hit.
+// The handle is opened before the check, so a process that gets the same number later cannot be killed.
 bool kill_if_marked(pid_t pid, const Marked& is_marked) {
   Descriptor handle(open_pidfd(pid));
   if (!is_marked(pid)) return false;
@@ -86,7 +86,7 @@ bool kill_if_marked(pid_t pid, const Marked& is_marked) {
   return kill(pid, SIGKILL) == 0;
 }
 
-// This process's children that are not in `known`; nothing where the kernel does not tell.
+// This process's children that are not in `known`; nothing where the kernel does not list them.
 std::optional<std::vector<pid_t>> other_children(const std::vector<pid_t>& known) {
   const auto text = read_all("/proc/self/task/" + std::to_string(getpid()) + "/children");
   if (!text) return std::nullopt;
@@ -118,7 +118,7 @@ bool has_other_children(const std::vector<pid_t>& known) {
   return !others || !others->empty();
 }
 
-// A child's number is not given to anybody else before we have reaped it, so that nobody else can be hit.
+// The kernel does not reuse a child's number before we have reaped it, so no other process can be killed.
 void kill_other_children(const std::vector<pid_t>& known, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (std::chrono::steady_clock::now() < deadline) {

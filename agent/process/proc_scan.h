@@ -1,6 +1,5 @@
-// Finds and ends processes that belong to an agent's job by the token in their environment or its mark in
-// their limits (limit_mark.h), whatever became of their parents, groups and sessions. Never touches a process
-// that has neither.
+// Finds and kills processes of an agent's job: by the token in their environment, or by its mark in their
+// limits (limit_mark.h). It does not matter what became of their parents, groups and sessions.
 #pragma once
 
 #include <sys/types.h>
@@ -13,19 +12,19 @@
 namespace dtrun::agent {
 
 // Sends SIGKILL to each process whose environment has kEnvAgentToken with `token` in its value, or which
-// carries its mark; returns how many there were. A process that forks meanwhile may need another call: see
-// look_until_none().
+// carries its mark; never to a process that has neither. Returns how many there were. A process that forks
+// meanwhile may need another call: see look_until_none().
 int kill_by_token(const std::string& token);
 
-// Calls `look`, which says how many it found, until it has found none twice in a row: what is born behind a
-// look is seen by the next one. At most `most` times; returns how often.
+// Calls `look`, which returns how many processes it found, until it has found none twice in a row: a process
+// that is born after one look passed is seen by the next. At most `most` calls; returns how many.
 int look_until_none(const std::function<int()>& look, int most);
 
-// Whether this process has a child that is not in `known`; true as well where the kernel does not tell.
+// Whether this process has a child that is not in `known`; also true where the kernel does not list children.
 bool has_other_children(const std::vector<pid_t>& known);
 
-// Sends SIGKILL to every child that is not in `known`, to the children that come to us by that, and so on,
-// and reaps them; gives up after `limit`. Does nothing where the kernel does not tell children.
+// Kills and reaps every child that is not in `known`, then the orphans that became our children by that, and
+// so on; gives up after `limit`. Does nothing where the kernel does not list children.
 void kill_other_children(const std::vector<pid_t>& known, std::chrono::milliseconds limit);
 
 }  // namespace dtrun::agent

@@ -30,7 +30,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return out;
 }
 
-// A cpu_set_t as large as its highest CPU needs.
+// A cpu_set_t that is large enough for its highest CPU.
 class CpuMask {
  public:
   explicit CpuMask(const std::vector<int>& cpus) {
@@ -98,7 +98,7 @@ rlimit file_locks_of(const SpawnPlan& plan) {
   setsid();  // a group of its own, that may read a terminal without being stopped for it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
-  setrlimit(RLIMIT_LOCKS, &exec.file_locks);  // refused if the hard limit is low; the token must do then
+  setrlimit(RLIMIT_LOCKS, &exec.file_locks);  // refused if the hard limit is low; then the token must do
   if (install_descriptors(*exec.plan) && bind_to(*exec.cpus)) {
     restore_signals();
     execvpe(exec.argv[0], exec.argv, exec.environment);

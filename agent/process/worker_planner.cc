@@ -67,14 +67,14 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
 
 void WorkerPlanner::plan_output(Console& console, WorkerPlan* plan) {
   plan->log_dir = worker_log_dir(spec_.log_dir, spec_.run_id, plan->generation, plan->rank);
-  std::error_code ignored;  // opening the files tells
+  std::error_code ignored;  // opening the files reports it
   if (!plan->log_dir.empty()) fs::create_directories(plan->log_dir, ignored);
   plan->out = outputs_.plan(console, Console::Stream::kOut, plan->rank, plan->local_rank, plan->log_dir);
   plan->err = outputs_.plan(console, Console::Stream::kErr, plan->rank, plan->local_rank, plan->log_dir);
 }
 
-// dtrun-worker says over the control socket why it failed; its log directory has the file's place all the
-// same.
+// dtrun-worker reports its error over the control socket, so it needs no file in the scratch folder. In a log
+// directory the file has its place all the same.
 void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
   std::error_code ignored;
   fs::path dir;
@@ -88,8 +88,8 @@ void WorkerPlanner::plan_error_file(WorkerPlan* plan) {
   fs::remove(plan->error_file, ignored);
 }
 
-// What hang detection leaves to the worker, and about it. The heartbeat file exists before the worker does,
-// so that a program may set its time (os.utime) as well as touch it.
+// The files of hang detection: heartbeats and stacks. The heartbeat file exists before the worker does, so
+// that a program may set its time (os.utime) as well as touch it.
 void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   const std::string name = std::string(kEnvHeartbeatFile) + "=";
   std::erase_if(plan->environment, [&](const std::string& entry) { return entry.starts_with(name); });
@@ -104,10 +104,10 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   plan->environment.push_back(name + plan->heartbeat_file.string());
 }
 
-// A folder for files of a worker that are no logs, or whose job has no log directory; empty if there is no
-// room for it.
+// A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it
+// cannot be made.
 fs::path WorkerPlanner::scratch_dir(int rank) {
-  // Nobody else's business, and never a folder that somebody else has put there.
+  // Only this user may read it. mkdir fails on a folder that somebody else has put there.
   if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) {
     const bool unwatched = spec_.heartbeat_timeout.count() > 0 && trainer_ == nullptr;
     scratch_error_ = "cannot make the directory " + scratch_.string() + " (" + std::strerror(errno) +

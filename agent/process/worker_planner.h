@@ -20,7 +20,7 @@ class WorkerPlanner {
   // `inherited`: this process's environment. `token` and `scratch`: the guardian's.
   WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token,
                 std::filesystem::path scratch);
-  ~WorkerPlanner();  // removes what is no log
+  ~WorkerPlanner();  // removes the scratch folder
   WorkerPlanner(const WorkerPlanner&) = delete;
 
   WorkerPlan plan(Console& console, const Assignment& assignment, int local_rank);
@@ -38,7 +38,7 @@ class WorkerPlanner {
   OutputPlanner outputs_;
   const std::filesystem::path scratch_;
   bool scratch_made_ = false;
-  std::string scratch_error_;  // why there is no such folder
+  std::string scratch_error_;  // why there is no scratch folder
   bool scratch_told_ = false;
 };
 

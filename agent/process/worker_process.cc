@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a pipe that somebody still holds is read after the worker's end.
+// How long to read output after the worker's end if another process still holds the pipe.
 constexpr auto kOutputAfterEnd = 1s;
 
 // Changes whenever the file is touched, written or replaced; 0 if there is none.
@@ -33,8 +33,8 @@ std::uint64_t touch_mark(const std::filesystem::path& file) {
   return time ^ (static_cast<std::uint64_t>(info.st_ino) << 32);
 }
 
-// Ours, as under torchrun, so that data can be piped in and a debugger be used. Not the terminal of a job in
-// the background: its shell is reading that. -1 with errno if there is none.
+// The agent's own input, as under torchrun, so that data can be piped in and a debugger be used. A job in the
+// background does not get the terminal, because its shell reads that. -1 with errno on failure.
 int standard_input(bool builtin) {
   const bool background = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) != getpgrp();
   if (builtin || background) return open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -97,7 +97,7 @@ void WorkerProcess::start() {
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
   for (Output* output : {&*out_, &*err_}) watch(output);
-  handle_.reset(open_pidfd(pid_));  // without one, SIGCHLD alone tells
+  handle_.reset(open_pidfd(pid_));  // without one, only SIGCHLD says when it ends
   if (handle_.open()) loop_.watch(handle_.get(), EPOLLIN, [this](std::uint32_t) { reap(); });
 }
 
@@ -113,7 +113,7 @@ void WorkerProcess::start_failed(const Status& status) {
 void WorkerProcess::signal_group(int number) {
   if (pid_ <= 0) return;
   kill(-pid_, number);
-  // A stopped process would sleep through the request to end.
+  // A stopped process must be continued to get the request to end.
   if (number != SIGKILL && number != SIGSTOP) kill(-pid_, SIGCONT);
 }
 
@@ -183,7 +183,7 @@ void WorkerProcess::reap() {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
     return;
-  // While the leader is a zombie its number, which is the group's, cannot be given to anybody else.
+  // While the leader is a zombie, no other process or group can get its number.
   kill(-pid_, SIGKILL);
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   const bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;

@@ -63,13 +63,15 @@ class WorkerProcess {
 
   void signal_group(int number);
   void send(const control::FromAgent& message);
-  // What it says of itself before it ends.
+  // The worker's own words on why it fails, said before it ends.
   void set_error(std::string error) { error_ = std::move(error); }
-  // A number that changes with each sign of progress; nothing if it never gave one and need not.
+  // A number that changes with each sign of progress; nothing while a worker that need not give any has given
+  // none.
   std::optional<std::uint64_t> heartbeat() const;
   void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
   std::uint64_t output_bytes() const { return output_bytes_; }
-  // Ends it for `why`; it counts as hung unless it ends otherwise meanwhile.
+  // Kills it because it hangs, with `why` as its error. It counts as hung unless it has ended in another way
+  // by then.
   void kill_hung(const std::string& why);
   // It broke the control protocol: it is killed and counts as ended with EX_SOFTWARE.
   void condemn(const std::string& why);

@@ -10,7 +10,7 @@
 namespace dtrun::agent {
 namespace {
 
-// An agent without workers has some 20 of them; a moment's more while it starts a process or dials.
+// An agent without workers has about 20 open, and a few more while it starts a process or connects.
 constexpr rlim_t kOwn = 40;
 constexpr rlim_t kPerWorker = 6;
 

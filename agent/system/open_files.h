@@ -1,5 +1,5 @@
-// How many files, sockets and pipes this process may have open at once. Whoever needs many asks before it
-// starts, because gRPC ends the process when it cannot have one.
+// How many files, sockets and pipes this process may have open at once. A program that needs many asks for
+// them before it starts, because gRPC ends the process when it cannot have one.
 #pragma once
 
 #include "proto/core/status.h"

@@ -10,7 +10,8 @@ Signals::Signals() {
   sigaction(SIGHUP, nullptr, &hangup);
   hangup_ignored_ = hangup.sa_handler == SIG_IGN;
 
-  // Who started us may have ignored it, as some supervisors do: then children vanish, and their exit codes.
+  // The program that started us may have set SIGCHLD to be ignored, as some supervisors do. Then children
+  // would vanish together with their exit codes.
   struct sigaction fallback {};
   fallback.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &fallback, nullptr);
@@ -21,7 +22,7 @@ Signals::Signals() {
     sigdelset(&blocked, fault);
   pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
   sigset_t read = blocked;
-  sigdelset(&read, SIGPIPE);  // a failed write says so itself
+  sigdelset(&read, SIGPIPE);  // a failed write reports it
   fd_.reset(signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 

@@ -15,7 +15,7 @@ class Signals {
   ~Signals();
   Signals(const Signals&) = delete;
 
-  // Calls `arrived(number)` on the loop. SIGHUP is left out where nohup(1) ignored it for us.
+  // Calls `arrived(number)` on the loop. SIGHUP is left out if it was ignored when dtrun started (nohup(1)).
   void watch(Loop& loop, std::function<void(int)> arrived);
 
   int fd() const { return fd_.get(); }

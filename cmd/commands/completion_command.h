@@ -9,7 +9,8 @@ namespace dtrun::cmd {
 
 extern const Command kCompletionCommand;
 
-// Prints the script. `source` is what the user typed ("--print_completion=ksh"), for messages. The exit code.
+// Prints the script and returns the exit code. `source` is what the user typed ("--print_completion=ksh"),
+// for messages.
 int print_completion(const std::string& shell, const std::string& source);
 
 }  // namespace dtrun::cmd

@@ -1,5 +1,5 @@
-// When watching one run has come to its end, and with which exit code. Pure: is told what each look at the
-// coordinator brought.
+// Decides when the watch of one run is over, and with which exit code. Pure: gets what each look at the
+// coordinator found.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace dtrun::cmd {
 
-// What one look brought.
+// What one look found.
 struct Look {
   enum class Found { kRun, kOver, kNoSuchRun, kNoAnswer };
   Found found = Found::kNoAnswer;
@@ -26,8 +26,8 @@ class RunWatch {
   RunWatch(std::string run_id, std::string where, bool exit_status)
       : run_id_(std::move(run_id)), where_(std::move(where)), exit_status_(exit_status) {}
 
-  // Nothing while the watch goes on. A status with a message: how the run ended cannot be known, 69. One
-  // without: it is over, and this is the exit code.
+  // Nothing while the watch goes on. A status with a message: how the run ended cannot be known; its exit
+  // code is 69. A status without a message: the run is over, and the watch ends with the status's exit code.
   std::optional<Status> see(const Look& look, Time now);
 
  private:

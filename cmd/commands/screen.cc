@@ -27,7 +27,8 @@ int columns_of(const std::string& line) {
   return columns;
 }
 
-// The last column stays free: after it some terminals erase the character itself instead of what follows.
+// The last column stays free: with the cursor behind it, some terminals erase its character and not what
+// follows.
 std::string cut(const std::string& line, int columns) {
   const int width = std::max(1, columns - 1);
   if (columns_of(line) <= width) return line;
@@ -46,7 +47,7 @@ std::vector<std::string> fitted(const std::string& text, ScreenSize size) {
   std::vector<std::string> lines;
   std::istringstream all(text);
   for (std::string line; std::getline(all, line);) lines.push_back(cut(line, size.columns));
-  const auto room = static_cast<std::size_t>(std::max(2, size.rows - 1));  // the cursor's own
+  const auto room = static_cast<std::size_t>(std::max(2, size.rows - 1));  // one row is the cursor's
   if (lines.size() <= room) return lines;
   const std::size_t hidden = lines.size() - (room - 1);
   lines.resize(room - 1);
@@ -65,7 +66,7 @@ std::string Screen::show(const std::string& text, ScreenSize size) {
     bytes = "\r\033[" + std::to_string(lines_) + "A";
   }
   const std::vector<std::string> lines = fitted(text, size);
-  for (const std::string& line : lines) bytes += line + "\033[K\n";  // and what is left of a longer one goes
+  for (const std::string& line : lines) bytes += line + "\033[K\n";  // erases the rest of a longer old line
   bytes += "\033[J";
   lines_ = static_cast<int>(lines.size());
   size_ = size;

@@ -1,5 +1,5 @@
-// A text that is shown again and again in the same place of a terminal. Pure: makes the bytes to be written;
-// nothing has to be restored afterwards, whatever ends the program.
+// A text that is shown again and again in the same place of a terminal. Pure: makes the bytes to be written.
+// Nothing has to be restored afterwards, however the program ends.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct ScreenSize {
 
 class Screen {
  public:
-  // What puts `text` (whole lines) in the place of the text before. Lines that are too long end in "…", and
-  // so does a text with too many: one that wraps or scrolls could not be replaced.
+  // The bytes that put `text` (whole lines) in the place of the text before. A line that is too long ends in
+  // "…", and so does a text with too many lines: if it wrapped or scrolled, it could not be replaced.
   std::string show(const std::string& text, ScreenSize size);
 
  private:
   ScreenSize size_;
-  int lines_ = 0;  // that are there, the cursor is below them
+  int lines_ = 0;  // shown now; the cursor is below them
 };
 
 }  // namespace dtrun::cmd

@@ -59,7 +59,7 @@ Result<std::vector<Endpoint>> endpoints_of(const Question& question) {
 struct Answer {
   std::string text;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
-  Status failure;  // of the last endpoint that did not answer, or that the run which was named is unknown
+  Status failure;  // the last endpoint did not answer, or the named run is unknown
 };
 
 void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
@@ -87,7 +87,7 @@ Answer ask_all(const Question& question) {
   if (!endpoints.ok()) answer.failure = endpoints.status();
   if (endpoints.ok())
     for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question.run_id, &answer);
-  // An agent of this host that is just going is no failure; an endpoint that was asked for is.
+  // An agent of this host may just be ending: no failure. An endpoint that the user named must answer.
   if (question.endpoint.empty() && !answer.text.empty()) answer.failure = Status();
   const bool found_none = answer.failure.ok() && answer.text.empty();
   if (found_none && !question.run_id.empty()) answer.failure = Status(kExitUnavailable, nothing(question));
@@ -101,7 +101,7 @@ int show_once(const Question& question) {
   return cmd::answer(question.json ? json_text(answer.runs) : answer.text);
 }
 
-// All runs, until interrupted. What goes wrong may be right the next time.
+// Shows all runs until interrupted. A failed look does not end it: the next one may work.
 int keep_showing(const Question& question) {
   StatusView view(question.json, isatty(STDOUT_FILENO) != 0);
   for (;; std::this_thread::sleep_for(1s)) {
@@ -114,7 +114,7 @@ int keep_showing(const Question& question) {
   }
 }
 
-// The one place where the run that is named may be.
+// The one endpoint that may have the named run.
 Result<Endpoint> endpoint_of_run(const Question& question) {
   Result<std::vector<Endpoint>> endpoints = endpoints_of(question);
   if (!endpoints.ok()) return endpoints.status();

@@ -1,4 +1,4 @@
-// `dtrun status`: who is where, doing what.
+// `dtrun status`: which nodes take part in a run, and what they do.
 #pragma once
 
 #include "cmd/options/command.h"

@@ -172,7 +172,7 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
   return json;
 }
 
-// Names of runs and hosts are whatever bytes people chose.
+// Names of runs and hosts may have any bytes, also some that are not UTF-8.
 std::string json_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -9,7 +9,7 @@
 
 namespace dtrun::cmd {
 
-// A few lines, the last one ended.
+// A few lines, each with its newline.
 std::string status_text(const rendezvous::v1::RunStatus& run, const std::string& endpoint,
                         const Palette& palette = Palette());
 

@@ -13,8 +13,9 @@ class StatusView {
   // On a terminal each text takes the place of the one before.
   StatusView(bool json, bool terminal);
 
-  // `lines`: for programs, an object a line; `text`: for people. What could not be found out takes the text's
-  // place on a terminal, and else goes to standard error. The exit code of standard output.
+  // `lines`: for programs, an object a line; `text`: for people. A failure takes the text's place on a
+  // terminal, and goes to standard error elsewhere. Returns the exit code: writing to standard output may
+  // fail.
   int show(const std::string& text, const std::string& lines);
   int show(const Status& failure);
 

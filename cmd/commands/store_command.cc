@@ -80,7 +80,7 @@ int run_store(const Invocation& invocation) {
   if (!options.ok()) return fail(options.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);       // whoever read the log has gone; the jobs go on
+  signal(SIGPIPE, SIG_IGN);       // if nobody reads the log any more, the jobs go on
   agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());

@@ -1,4 +1,4 @@
-// `dtrun store`: coordinator and store on a host of their own, so that no agent is special.
+// `dtrun store`: coordinator and store on a host of their own, so that any agent may be lost.
 #pragma once
 
 #include "cmd/options/command.h"

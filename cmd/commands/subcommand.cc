@@ -44,7 +44,8 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &found) == 0 && !S_ISDIR(found.st_mode);
 }
 
-// As execvp looks it up, but a file that cannot be run counts as well: the reason is then told better.
+// Looks `word` up as execvp does, but also finds a file that cannot be executed: the message about that is
+// better.
 bool exists(const std::string& word, const Environment& environment) {
   if (is_file(word)) return true;
   const char* path = environment("PATH");

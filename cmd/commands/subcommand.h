@@ -1,4 +1,4 @@
-// Running a subcommand: its command line with the launcher's manners, its help, and what becomes of a
+// Runs a subcommand: reads its command line by the launcher's rules, and prints its help. Also refuses a
 // subcommand's name that is mistyped.
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace dtrun::cmd {
 
 // `arguments`: what follows the command's name; its argument may stand before, between and behind its
-// options. The exit code.
+// options. Returns the exit code.
 int run_command(const Command& command, const std::vector<std::string>& arguments,
                 const Environment& environment);
 
-// EX_USAGE, with the right command, if what the launcher would run is no program at all but nearly one of
-// `names`, or one of them behind options. A program that exists is never refused, nor one named with a path,
-// with an ending, or behind "--", -m, --run_path or --no_python.
+// EX_USAGE, with the right command, if the launcher would run a word that is no program but nearly one of
+// `names`, or is one of them behind options. Never refuses a program that exists, a word with a path or an
+// ending, or one behind "--", -m, --run_path or --no_python.
 Status check_not_subcommand(const Options& options, std::span<const std::string> names,
                             const Environment& environment);
 

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using rendezvous::v1::RunStatus;
 
 constexpr auto kTimeout = 5s, kEvery = 1s;
-// A coordinator that no longer answers may have said its last word, which is still on its way.
+// A coordinator that no longer answers may have sent a last message that has not arrived yet.
 constexpr auto kLastWord = 500ms;
 
 class Watcher {
@@ -39,7 +39,7 @@ class Watcher {
   }
 
  private:
-  // From before the first look, so that no end falls between the two.
+  // Called before the first look, so that an end between the two is not missed.
   void listen() { end_.emplace(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id); }
 
   Look look_once() {
@@ -63,7 +63,7 @@ class Watcher {
     return {Look::Found::kNoSuchRun, 0, ""};
   }
 
-  // One that is missing is told once, until it is there again.
+  // A missing run is reported once, and again only after it was back.
   int show(const Look& look) {
     if (run_) {
       missing_ = false;

@@ -1,4 +1,4 @@
-// `dtrun status --watch RUN_ID`: shows one run until it is over, and ends as it did.
+// `dtrun status --watch RUN_ID`: shows one run until it is over.
 #pragma once
 
 #include <string>

@@ -17,19 +17,19 @@ std::string tcsh_script(Commands commands);
 std::string joined(const std::vector<std::string>& words, const std::string& separator = " ");
 std::vector<std::string> names_of(Commands commands);
 
-// "--log_dir", and if it is another "--log-dir".
+// "--log_dir", and "--log-dir" where that differs.
 std::vector<std::string> long_spellings(const OptionEntry& option);
 // Those, and "-r".
 std::vector<std::string> spellings(const OptionEntry& option);
 
-// What an option's value is beside the words that its placeholder names.
+// What kind of value an option takes, beside the words that its placeholder names.
 enum class ValueKind { kAny, kFolder, kHost };
 ValueKind value_kind(const OptionEntry& option);
 
 // A config's overrides: "train.optim=sgd" for each value where the schema names them, else "train.seed=".
 std::vector<std::string> overrides();
 
-// `text` with all that is `what` replaced.
+// `text` with every `what` replaced.
 std::string replaced(std::string text, std::string_view what, const std::string& with);
 
 }  // namespace dtrun::cmd

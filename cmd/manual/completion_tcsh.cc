@@ -1,5 +1,5 @@
-// tcsh cannot tell where dtrun's options end: all names, values, and files; subcommands and files as the
-// first word.
+// tcsh cannot tell where dtrun's options end. So it offers all names, values and files anywhere, and
+// subcommands and files as the first word.
 #include <set>
 
 #include "cmd/manual/completion_parts.h"

@@ -160,7 +160,7 @@ Page short_launcher_page(Commands commands) {
   return page;
 }
 
-// Behind the description: what may be given, and the default.
+// The text behind the description: what may be given, and the default.
 std::string text_of(const worker::Option& key) {
   std::string text(key.description);
   if (const std::string allowed = worker::allowed_values(key); !allowed.empty())

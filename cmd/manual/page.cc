@@ -99,7 +99,7 @@ void append_section(std::string* out, const Section& section, std::size_t term_c
 
 // --- man
 
-// Text of a line: hyphens stay what they are typed as, and what stands in backquotes is bold.
+// Text in a line: a hyphen stays a hyphen, and text in backquotes is bold.
 std::string roff(const std::string& text) {
   std::string escaped;
   bool bold = false;
@@ -167,7 +167,7 @@ std::string marked_down(const Block& block) {
                     block);
 }
 
-// With an empty line before each, but within a list.
+// With an empty line before each block, except inside a list.
 std::string marked_down(const std::vector<Block>& blocks) {
   std::string text;
   bool in_list = false;

@@ -34,7 +34,7 @@ struct Page {
   std::size_t term_columns = 28;  // of a terminal's 80, at most, before the texts of items
 };
 
-// `columns` of the terminal; no line is longer, down to 80 columns, and none is longer than people read.
+// No line is longer than `columns` (the terminal's, 80 at least), nor longer than people like to read.
 std::string as_text(const Page& page, int columns);
 
 // In the language of man(7), ASCII alone.

@@ -11,7 +11,7 @@
 namespace dtrun::cmd {
 namespace {
 
-// What a flag's value says, if it is one.
+// The value of a flag as a bool; nothing if `text` is no such value.
 std::optional<bool> flag_value(const std::string& text) {
   for (const char* yes : {"1", "true", "True"})
     if (text == yes) return true;
@@ -23,10 +23,10 @@ std::optional<bool> flag_value(const std::string& text) {
 // The long names that may be abbreviated, each in one spelling.
 struct LongNames {
   std::vector<std::string> all;
-  std::vector<std::string> first;  // what one of these alone begins with is that one, whatever `all` has
+  std::vector<std::string> first;  // an abbreviation of just one of these means that one, whatever `all` has
 };
 
-// What torchrun would have taken for one of its options is that option, whatever dtrun has besides.
+// An abbreviation that torchrun takes for one of its options means that option, whatever dtrun has besides.
 LongNames long_names(std::span<const OptionEntry> options) {
   LongNames names;
   for (const OptionEntry& option : options) {
@@ -57,7 +57,7 @@ std::unique_ptr<CLI::App> make_app(std::span<const OptionEntry> options) {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-// Those of `names` that `beginning` begins, in either spelling.
+// Those of `names` that start with `beginning`, in either spelling.
 std::vector<std::string> begun_by(const std::string& beginning, std::vector<std::string> names) {
   std::erase_if(names, [&](const std::string& name) {
     return !name.starts_with(beginning) && !("--" + with_dashes(name.substr(2))).starts_with(beginning);

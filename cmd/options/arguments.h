@@ -1,6 +1,7 @@
-// The words of a command line: which are dtrun's own, what each says, and where the program begins. One set
-// of manners for the launcher and its subcommands: both spellings, abbreviations, "--name=value", the nearest
-// name of a mistyped one, the last of a repeated one. What the values mean is their readers'.
+// Reads the words of a command line: which are dtrun's own, what each says, and where the program begins. The
+// launcher and its subcommands have the same rules: both spellings, abbreviations, "--name=value", a hint at
+// the nearest name for a mistyped one, and the last of a repeated option counts. The code that uses a value
+// decides what it means.
 #pragma once
 
 #include <span>
@@ -21,8 +22,9 @@ struct OwnArguments {
 
 // `command` ("dtrun", "dtrun store") is for messages. Its own arguments end before the first one that is
 // neither an option nor an option's value: everything from there on belongs to the program, as with torchrun.
-// What no argument gives is looked up as DTRUN_<NAME>, then as PET_<NAME>, for all options that the launcher
-// has, so a variable means the same to every subcommand; an empty variable is none. A failure has EX_USAGE.
+// An option that no argument gives is looked up as DTRUN_<NAME>, then as PET_<NAME>. That goes for all
+// options that the launcher has, so a variable means the same to every subcommand. An empty variable is not
+// set. A failure has EX_USAGE.
 Result<OwnArguments> own_arguments(const std::string& command, std::span<const OptionEntry> options,
                                    const std::vector<std::string>& arguments, const Environment& environment);
 

@@ -1,4 +1,4 @@
-// What the user gave: values of options, and the world that they come from.
+// What the user gave: values of options, and where they come from.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct Values {
     const auto found = values.find(name.text());
     return found == values.end() ? std::nullopt : std::optional<Given>(found->second);
   }
-  // Counts where nothing else gives a value.
+  // Takes effect only if nothing else gives a value.
   void add_default(NameIn<Table> name, const Given& given) { values.try_emplace(name.text(), given); }
   bool has(NameIn<Table> name) const { return values.contains(name.text()); }
   bool flag(NameIn<Table> name) const { return has(name) && values.at(name.text()).value == "true"; }

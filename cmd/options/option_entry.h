@@ -12,7 +12,7 @@ struct OptionEntry {
   const char* help = "";  // up to the first "; ", ". " or " [" it stands alone in short lists; the default in
                           // brackets at the end
   const char* group = "";      // a heading; options of one group are neighbours
-  bool in_torchrun = false;    // what torchrun takes for the beginning of its name is this option
+  bool in_torchrun = false;    // an abbreviation that torchrun takes for it means it here
   bool common = false;         // among the few that -h shows
   bool asks_for_text = false;  // instead of a run; never read from the environment
 

@@ -1,5 +1,5 @@
-// The launcher's options as data: parsing, help, man page, docs and completion read this table; what the
-// values mean is told where they are used (cmd/plan). A name that is not here does not compile there.
+// The launcher's options as data: parsing, help, man page, docs and completion read this table, and cmd/plan
+// gives the values their meaning. A name that is not here does not compile there.
 #pragma once
 
 #include <string>

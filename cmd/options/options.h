@@ -1,5 +1,5 @@
-// The launcher's command line as typed, in the order of precedence (flag, DTRUN_*, PET_*). Which words are
-// dtrun's own is told by arguments.h; what the values mean is launch_plan's.
+// The launcher's command line as typed, in the order of precedence (flag, DTRUN_*, PET_*). arguments.h
+// decides which words are dtrun's own, launch_plan.h what the values mean.
 #pragma once
 
 #include <string>

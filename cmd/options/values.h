@@ -60,8 +60,8 @@ Result<std::vector<int>> parse_signals(const Given& given);
 Result<ColourMode> parse_colour(const Given& given);
 Result<ProgressMode> parse_progress(const Given& given);
 
-// What a command line, or else the environment, says of --color before it is known to be right: for the
-// message that says it is not.
+// --color as given on the command line or else in the environment, read before anything is checked: the
+// message about a wrong command line needs to know whether to use colour.
 ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, const Environment& environment);
 
 // Between commas; ",," is a comma.

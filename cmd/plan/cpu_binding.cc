@@ -20,7 +20,7 @@ CpuIds ids_where(const std::vector<Cpu>& cpus, Wanted wanted) {
   return ids;
 }
 
-// Where each worker lives.
+// The NUMA node of each worker.
 std::vector<int> homes(const std::vector<Cpu>& cpus, const std::vector<int>& gpu_nodes, std::size_t workers) {
   std::set<int> distinct;
   for (const Cpu& cpu : cpus) distinct.insert(cpu.node);

@@ -17,7 +17,7 @@ namespace dtrun::cmd {
 
 struct Draft {
   const Options& typed;  // what the command line and the environment give
-  Options options;       // that, and below it what the config's launch section gives
+  Options options;       // `typed`, then what the config's launch section gives
   const Machine& machine;
   const Environment& environment;
   const Notice& notice;
@@ -35,7 +35,8 @@ struct Draft {
     return {};
   }
 
-  // "--role has no effect" and `why`, if the user gave the option; the launch section has only defaults.
+  // Says "--role has no effect" and `why`, if the user gave the option. The launch section does not count: it
+  // has only defaults.
   void no_effect(OptionName name, const std::string& why) const {
     if (const auto given = typed.given(name)) notice(given->source + " has no effect" + why);
   }

@@ -32,7 +32,7 @@ Result<int> parse_nproc(const Given& given, int cpus, int gpus) {
       "a number of workers (1 to " + std::to_string(kMaxWorkersPerNode) + "), auto, cpu or gpu");
 }
 
-// A file may have no end (/dev/zero): a few bytes more than a config may have are enough to refuse it.
+// A file may have no end (/dev/zero), so no more is read than a few bytes more than a config may have.
 Result<std::string> read_file(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -72,7 +72,7 @@ Status check_overrides(std::span<const std::string> overrides, const std::string
   return {};
 }
 
-// What neither the command line nor the environment says, the config's launch section may.
+// Adds what the config's launch section gives and neither the command line nor the environment does.
 void add_launch_section(worker::JobConfig& config, Options* options) {
   for (const worker::Option& entry : worker::config_options()) {
     if (worker::group_of(entry) != "launch") continue;
@@ -132,7 +132,7 @@ Status read_workers(Draft& draft) {
   });
 }
 
-// torchrun gives each worker one thread; so much of the node would stay idle.
+// torchrun gives each worker one thread, which would leave most of the node idle.
 void read_threads(Draft& draft) {
   JobSpec& spec = draft.spec;
   spec.omp_num_threads = std::max(1, draft.machine.cpus / spec.nproc);
@@ -155,7 +155,7 @@ Status read_policy(Draft& draft) {
   return draft.read("signals_to_handle", &draft.spec.signals_to_handle, parse_signals);
 }
 
-// Shorter ones would take the time that any program needs between two steps for a hang.
+// Refuses a short timeout: it would take the time that any program needs between two steps for a hang.
 Result<milliseconds> parse_hang_timeout(const Given& given) {
   Result<milliseconds> seconds = parse_seconds(given);
   if (!seconds.ok() || seconds.value() == milliseconds(0) || seconds.value() >= milliseconds(1000))
@@ -176,7 +176,7 @@ Status read_times(Draft& draft) {
   return draft.read("stall_timeout", &draft.spec.stall_timeout, parse_hang_timeout);
 }
 
-// Options that torchrun needs because of how it is built.
+// Options that only torchrun needs, because of how it is built. They are checked and have no effect.
 Status read_accepted(Draft& draft) {
   if (const auto method = draft.options.given("start_method")) {
     const std::set<std::string> methods{"spawn", "fork", "forkserver"};
@@ -226,7 +226,7 @@ Status read_cpus(Draft& draft) {
   return {};
 }
 
-// A worker of the env backend knows nothing of the others on its machine.
+// With the env backend the default is one lane: the agent does not know how many workers this machine has.
 Status read_lanes(Draft& draft, int* lanes) {
   *lanes =
       rendezvous_backend(draft.options) == "env" ? 1 : std::max(1, draft.machine.cpus / draft.spec.nproc);

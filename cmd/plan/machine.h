@@ -11,7 +11,7 @@
 
 namespace dtrun::cmd {
 
-// Asked from the system once; tests invent it.
+// this_machine() asks the system once; tests make one up.
 struct Machine {
   int cpus = 1;  // that this process may use
   int gpus = 0;  // that a program started here can use

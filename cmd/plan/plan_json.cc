@@ -91,7 +91,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["output"] = output_json(spec);
   plan["worker_cpus"] = spec.worker_cpus.empty() ? Json(nullptr) : Json(spec.worker_cpus);
   add_program(spec, &plan);
-  // Program and paths are whatever bytes the system gives.
+  // Program and paths may have any bytes, also some that are not UTF-8.
   return plan.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -24,7 +24,7 @@ Status check_run_id(const Given& given) {
   return fine ? Status() : usage(quoted(given) + ": expected letters, digits, '.', '_' and '-', at most 128");
 }
 
-// Where the agents meet if all that is known is the port on which rank 0's program will listen.
+// The port on which the agents meet if only the port of rank 0's program is known.
 int port_beside(int master_port) { return master_port == 65535 ? 65534 : master_port + 1; }
 
 std::optional<Endpoint> no_place() { return std::nullopt; }
@@ -37,7 +37,8 @@ Result<std::optional<Endpoint>> given_endpoint(const Draft& draft, const Given& 
   return usage(quoted(given) + ": expected a port from 1 to 65535");
 }
 
-// torchrun's static rendezvous names no other place. Rank 0's program listens on MASTER_PORT itself.
+// torchrun's static rendezvous gives no endpoint but MASTER_ADDR and MASTER_PORT, and rank 0's program
+// listens on that port itself. So the agents meet on a port beside it.
 Result<std::optional<Endpoint>> endpoint_beside_master(const Draft& draft) {
   if (!draft.spec.node_rank)
     return usage("--master_addr without --rdzv_endpoint needs --node_rank on each node");
@@ -58,7 +59,7 @@ Result<std::string> parse_host(const Given& given) {
   return usage(quoted(given) + ": expected a host's name or address");
 }
 
-// Where the nodes meet; nothing if one node needs no place to.
+// Where the nodes meet; nothing for one node, which needs no endpoint.
 Result<std::optional<Endpoint>> find_endpoint(Draft& draft, bool is_static) {
   // Empty is torchrun's default: scripts give --rdzv_endpoint="$ENDPOINT" on one node, too.
   const auto endpoint = draft.options.given("rdzv_endpoint");
@@ -108,7 +109,7 @@ Result<int> number_from(const Environment& environment, const char* name, int le
                " in the environment (with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT)");
 }
 
-// Where somebody put a worker by hand.
+// A worker's place as somebody exported it by hand.
 struct ExportedPlace {
   int rank = 0, world_size = 1;
   std::string master_address;
@@ -143,7 +144,7 @@ Result<ExportedPlace> exported_place(const Environment& environment) {
   return place;
 }
 
-// One worker whose place in the world somebody exported by hand: every terminal is a node of its own.
+// One worker whose place somebody exported by hand: each terminal counts as a node of its own.
 Status read_env_backend(Draft& draft) {
   const Result<ExportedPlace> exported = exported_place(draft.environment);
   if (!exported.ok()) return exported.status();
@@ -155,7 +156,7 @@ Status read_env_backend(Draft& draft) {
   draft.spec.nodes = {.min = place.world_size, .max = place.world_size};
   draft.spec.nproc = 1;
   draft.spec.node_rank = place.rank;
-  // What was exported is what the programs find; the agents meet beside it.
+  // Programs find what was exported; the agents meet on the port beside it.
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   rendezvous.master_address = place.master_address;
   rendezvous.master_port = place.master_port;
@@ -219,7 +220,7 @@ void set_join_timeout(milliseconds time, RendezvousSpec& rendezvous, KeepAlive&)
 
 constexpr TimeKey kTimeKeys[] = {
     {.name = "join_timeout", .set = set_join_timeout, .may_be_short = false},
-    {.name = "timeout", .set = set_join_timeout, .may_be_short = false},  // what it was called before
+    {.name = "timeout", .set = set_join_timeout, .may_be_short = false},  // an older name of join_timeout
     {.name = "last_call_timeout",
      .set = [](milliseconds time, RendezvousSpec& rendezvous, KeepAlive&) { rendezvous.last_call = time; }},
     {.name = "keep_alive_interval",

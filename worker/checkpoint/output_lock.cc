@@ -45,8 +45,8 @@ std::string new_signature() {
          "-" + std::to_string(random());
 }
 
-// For whoever finds the directory locked, and for ranks on other nodes, hence the sync. A full disk may keep
-// it from being written.
+// For a process that finds the directory locked, and for ranks on other nodes, hence the sync. A full disk
+// may keep it from being written.
 void sign(int fd, const std::string& text) {
   if (ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) > 0) fsync(fd);
 }

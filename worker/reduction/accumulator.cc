@@ -61,7 +61,7 @@ void TreeAccumulator::complete(std::int64_t leaf, int bucket) {
     if (block.level == height_ || !within(parent, begin_, end_, leaves_)) return block_done(bucket);
     const bool alone = parent.begin + width >= leaves_;  // the right child is absent and adds nothing
     if (!alone) {
-      // Whoever comes second merges; acquire and release hand it what the first one wrote.
+      // The second to arrive merges; acquire and release hand it what the first one wrote.
       auto& arrivals = arrivals_[bucket * nodes_ + node(parent)];
       if (arrivals.fetch_add(1, std::memory_order_acq_rel) == 0) return;
       merge(parent.begin, parent.begin + width, bucket);

@@ -68,7 +68,7 @@ void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* ca
   }
 }
 
-// Whoever speaks for its node looks at the disk. In a later generation the run's own checkpoints count
+// The first rank of each node looks at the disk. In a later generation the run's own checkpoints count
 // whatever the config says, since they are where the run left off.
 Candidate look_at_disk(const JobConfig& config, const Place& place, const Network& network,
                        const Notice& notice) {

@@ -95,7 +95,7 @@ TEST_CASE("a coordinator that ends with its run answers nobody who comes for the
   CHECK(runs.step(joins(2, "r", "b"), 11).empty());
   CHECK(runs.step(joins(3, "r2", "c"), 11).empty());
   CHECK(runs.members() == 1);
-  // Whoever ran in a generation has not come for another run.
+  // An agent that ran in a generation has not come for another run.
   CHECK(heard<Rejected>(runs.step(joins(4, "r", "d", 1), 11), 4));
 }
 
