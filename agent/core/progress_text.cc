@@ -55,6 +55,12 @@ std::string facts(const ProgressPoint& point, const std::string& separator) {
 
 }  // namespace
 
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
 std::string grouped_text(double value) {
   std::string digits = std::to_string(static_cast<long long>(std::llround(std::max(0.0, value))));
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)

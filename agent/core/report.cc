@@ -7,16 +7,11 @@
 #include <sstream>
 #include <utility>
 
+#include "agent/core/progress_text.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {
 namespace {
-
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string who(const WorkerOutcome& outcome) {
   return "rank " + std::to_string(outcome.rank) + " on " + outcome.host;

@@ -10,12 +10,6 @@
 namespace dtrun::agent {
 namespace {
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 // Below a minute with a tenth of a second.
 std::string time_text(double seconds) {
   return seconds < 59.95 ? fixed(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using rendezvous::v1::RunStatus;
 
-constexpr auto kTimeout = 5s, kEvery = 1s;
+constexpr auto kAnswerTimeout = 5s, kEvery = 1s;
 // A coordinator that no longer answers may have sent a last message that has not arrived yet.
 constexpr auto kLastWord = 500ms;
 
@@ -56,8 +56,8 @@ class Watcher {
   }
 
   Look ask() {
-    const auto reply =
-        rendezvous::fetch_status(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id, kTimeout);
+    const auto reply = rendezvous::fetch_status(watched_.endpoint.host, watched_.endpoint.port,
+                                                watched_.run_id, kAnswerTimeout);
     if (!reply.ok()) return {Look::Found::kNoAnswer, 0, reply.status().message()};
     if (reply.value().runs_size() > 0) run_ = reply.value().runs(0);
     return {Look::Found::kNoSuchRun, 0, ""};

@@ -5,7 +5,7 @@
 namespace dtrun::cmd {
 namespace {
 
-constexpr char kScript[] =
+constexpr char kBashScript[] =
     R"bash(# Completes dtrun's command line in bash. To load it: source <(dtrun completion bash)
 # To keep it: dtrun completion bash > ~/.local/share/bash-completion/completions/dtrun
 
@@ -165,7 +165,7 @@ std::string bash_script(Commands commands) {
       cases.values += "    '" + std::string(command->name) + " ') " +
                       word_list(choices(command->argument, commands)) + " ;;\n";
   }
-  std::string script = kScript;
+  std::string script = kBashScript;
   script = replaced(std::move(script), "@NAMES@\n", cases.names);
   script = replaced(std::move(script), "@FLAGS@\n", cases.flags);
   script = replaced(std::move(script), "@VALUES@\n", cases.values);

@@ -5,7 +5,7 @@
 namespace dtrun::cmd {
 namespace {
 
-constexpr char kScript[] =
+constexpr char kFishScript[] =
     R"fish(# Completes dtrun's command line in fish. To try it: dtrun completion fish | source
 # To keep it: dtrun completion fish > ~/.config/fish/completions/dtrun.fish
 
@@ -104,7 +104,7 @@ std::string fish_script(Commands commands) {
     for (const std::string& name : spellings(option)) flags.push_back(name);
   }
   for (const Command* command : commands) lines += lines_of(*command, commands);
-  std::string script = kScript;
+  std::string script = kFishScript;
   script = replaced(std::move(script), "@COMMANDS@", joined(names_of(commands)));
   script = replaced(std::move(script), "@FLAGS@", joined(flags));
   return replaced(std::move(script), "@OVERRIDES@", joined(overrides())) + lines;

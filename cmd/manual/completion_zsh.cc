@@ -5,7 +5,7 @@
 namespace dtrun::cmd {
 namespace {
 
-constexpr char kScript[] =
+constexpr char kZshScript[] =
     R"zsh(#compdef dtrun
 # Completes dtrun's command line in zsh. To keep it: dtrun completion zsh > DIR/_dtrun, where DIR is in $fpath before
 # compinit runs. To try it: source <(dtrun completion zsh)
@@ -107,7 +107,7 @@ std::string zsh_script(Commands commands) {
     names += "    '" + std::string(command->name) + ":" + escaped(command->summary) + "'\n";
     of_commands += of_command(*command, commands);
   }
-  std::string script = kScript;
+  std::string script = kZshScript;
   script = replaced(std::move(script), "@COMMANDS@\n", names);
   script = replaced(std::move(script), "@OF_COMMANDS@\n", of_commands);
   script = replaced(std::move(script), "@NAMES@", joined(names_of(commands), "|"));

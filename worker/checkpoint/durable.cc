@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPiece = 16u << 20;  // written between two signs of life
+constexpr std::size_t kWrittenAtOnce = 16u << 20;  // written between two signs of life
 
 [[noreturn]] void fail(const std::string& what, const fs::path& path, int error) {
   std::string message = "cannot " + what + " " + path.string() + ": " + std::strerror(error);
@@ -46,7 +46,7 @@ class Descriptor {
 
 void write_all(int fd, std::string_view bytes, const fs::path& path) {
   while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kPiece));
+    const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kWrittenAtOnce));
     Pulse::beat();
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail("write", path, errno);

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kPiece = 16u << 20;  // read between two signs of life
+constexpr std::uint64_t kReadAtOnce = 16u << 20;  // read between two signs of life
 
 std::string to_hex(std::span<const unsigned char> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -84,8 +84,8 @@ Result<std::string> read_whole(const fs::path& path) {
   std::string content(size, '\0');
   std::ifstream stream(path, std::ios::binary);
   errno = 0;
-  for (std::uint64_t at = 0; stream && at < size; at += kPiece) {
-    stream.read(content.data() + at, static_cast<std::streamsize>(std::min(kPiece, size - at)));
+  for (std::uint64_t at = 0; stream && at < size; at += kReadAtOnce) {
+    stream.read(content.data() + at, static_cast<std::streamsize>(std::min(kReadAtOnce, size - at)));
     Pulse::beat();
   }
   if (!stream) {

@@ -78,10 +78,12 @@ class Filler {
   int value_ = 0;
 };
 
-// How many fields an aggregate has, its base being one: as many as it can be made of.
+// How many fields an aggregate has, its base being one: as many as it can be made of. Never run.
 struct Anything {
   template <typename T>
-  operator T&() const;
+  operator T&() const {
+    std::terminate();
+  }
 };
 template <typename T, typename... Fields>
 constexpr int fields_of() {
