@@ -10,30 +10,10 @@ namespace {
 constexpr double kPaceWindow = 30, kPaceFrom = 1;  // seconds; no guess from less time
 constexpr int kBarWidth = 24, kNarrowestBar = 6;
 
-std::string three_digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", value);
-  return text;
-}
-
 // At most 100: a run that goes on from a checkpoint with a smaller max_steps is beyond its end.
 int percent(const ProgressPoint& point) {
   if (point.total_steps <= 0) return 0;
   return static_cast<int>(std::min<std::int64_t>(100, 100 * point.step / point.total_steps));
-}
-
-std::string activity(const ProgressPoint& point) {
-  switch (point.phase) {
-    case ProgressPoint::Phase::kLoading:
-      return "loading";
-    case ProgressPoint::Phase::kEvaluating:
-      return "evaluating";
-    case ProgressPoint::Phase::kSaving:
-      return "saving";
-    case ProgressPoint::Phase::kTraining:
-      break;
-  }
-  return "";
 }
 
 std::string bar_of(int percent, int width) {
@@ -46,14 +26,28 @@ std::string bar_of(int percent, int width) {
 // The facts after the step count, joined by `separator`.
 std::string facts(const ProgressPoint& point, const std::string& separator) {
   std::string text;
-  if (point.loss) text += separator + "loss " + three_digits(*point.loss);
-  if (const std::string doing = activity(point); !doing.empty()) return text + separator + doing;
+  if (point.loss) text += separator + "loss " + fixed(*point.loss, 3);
+  if (point.phase != ProgressPoint::Phase::kTraining) return text + separator + phase_name(point.phase);
   if (point.samples_per_second > 0) text += separator + grouped_text(point.samples_per_second) + " samples/s";
   if (point.seconds_left) text += separator + duration_text(*point.seconds_left) + " left";
   return text;
 }
 
 }  // namespace
+
+const char* phase_name(ProgressPoint::Phase phase) {
+  switch (phase) {
+    case ProgressPoint::Phase::kLoading:
+      return "loading";
+    case ProgressPoint::Phase::kTraining:
+      return "training";
+    case ProgressPoint::Phase::kEvaluating:
+      return "evaluating";
+    case ProgressPoint::Phase::kSaving:
+      return "saving";
+  }
+  return "training";
+}
 
 std::string fixed(double value, int digits) {
   char text[64];

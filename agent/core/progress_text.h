@@ -23,6 +23,9 @@ struct ProgressPoint {
   std::optional<double> seconds_left;
 };
 
+// "loading", "training", "evaluating", "saving"
+const char* phase_name(ProgressPoint::Phase phase);
+
 // "[=====>    ]  55 % 1290/2345  loss 0.312  9,800 samples/s  11 s left", narrower than `columns`.
 std::string progress_bar(const ProgressPoint& point, int columns);
 

@@ -7,27 +7,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* name_of(ProgressPoint::Phase phase) {
-  switch (phase) {
-    case ProgressPoint::Phase::kLoading:
-      return "loading";
-    case ProgressPoint::Phase::kEvaluating:
-      return "evaluating";
-    case ProgressPoint::Phase::kSaving:
-      return "saving";
-    case ProgressPoint::Phase::kTraining:
-      break;
-  }
-  return "training";
-}
-
 Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 }  // namespace
 
 std::string progress_json(const ProgressPoint& point, const ProgressPlace& place, double time) {
   const Json json = {{"event", "progress"},
-                     {"phase", name_of(point.phase)},
+                     {"phase", phase_name(point.phase)},
                      {"step", point.step},
                      {"total_steps", point.total_steps},
                      {"epoch", point.epoch},
