@@ -12,6 +12,7 @@
 #include "proto/base/ids.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
+#include "tests/support/ports.h"
 #include "tests/support/process.h"
 
 namespace dtrun::agent::test {
@@ -20,6 +21,8 @@ using dtrun::test::eventually;
 using dtrun::test::Folder;
 using dtrun::test::is_alive;
 using dtrun::test::Process;
+
+inline std::string free_port() { return std::to_string(dtrun::test::free_port()); }
 
 inline std::string binary(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();

@@ -3,15 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/agent/agent_process.h"
-#include "tests/support/ports.h"
 
 using namespace dtrun::agent::test;
-
-namespace {
-
-std::string free_port() { return std::to_string(dtrun::test::free_port()); }
-
-}  // namespace
 
 namespace {
 

@@ -21,7 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
 const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
 constexpr milliseconds kLimit{120000};   // of a round; a lost coordinator alone is waited for for 10 s

@@ -23,8 +23,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
 Words command(Words options, const std::string& script) {
   options.insert(options.begin(), {kDtrun, "--rdzv_id", "t"});
   options.insert(options.end(), {"--", "/bin/sh", "-c", script});
@@ -32,15 +30,9 @@ Words command(Words options, const std::string& script) {
 }
 
 // OMP_NUM_THREADS is set so that nothing but what a test is about is said.
-struct Done {
-  int code;
-  std::string out, err;
-};
-Done run(const Words& options, const std::string& script, Words variables = {}) {
+Ended run(const Words& options, const std::string& script, Words variables = {}) {
   variables.push_back("OMP_NUM_THREADS=1");
-  Process job(command(options, script), variables);
-  const int code = job.wait();
-  return {code, job.out(), job.err()};
+  return Process(command(options, script), variables).end();
 }
 
 std::string slurp(const std::filesystem::path& path) {
@@ -66,8 +58,8 @@ constexpr char kBoth[] = "echo out$RANK; echo err$RANK >&2";
 
 TEST_CASE("redirected streams are in the file and not on the console, teed ones in both") {
   Folder logs;
-  const Done job = run({"--log_dir", logs.path(), "--nproc_per_node", "2", "-r", "0:3", "-t", "1:1"}, kBoth);
-  CHECK(job.code == 0);
+  const Ended job = run({"--log_dir", logs.path(), "--nproc_per_node", "2", "-r", "0:3", "-t", "1:1"}, kBoth);
+  CHECK(job.exit_code == 0);
   CHECK(job.out == "[default:1] out1\n");
   CHECK(job.err == "[default:1] err1\n");
   const auto attempt = logs.path() / "t/attempt_1";
@@ -79,15 +71,15 @@ TEST_CASE("redirected streams are in the file and not on the console, teed ones 
 
 TEST_CASE("a failed worker's last lines are in the report though its stderr is redirected") {
   Folder logs;
-  const Done job = run({"--log_dir", logs.path(), "-r3"}, "echo the cause >&2; exit 3");
-  CHECK(job.code == 3);
+  const Ended job = run({"--log_dir", logs.path(), "-r3"}, "echo the cause >&2; exit 3");
+  CHECK(job.exit_code == 3);
   CHECK(job.err.find("    the cause") != std::string::npos);
   CHECK(job.err.find("[default:0]") == std::string::npos);
 }
 
 TEST_CASE("files without a log directory are in a temporary one that is named") {
   Folder scratch;
-  const Done job = run({"--redirects", "1"}, "echo hidden", {"TMPDIR=" + scratch.path().string()});
+  const Ended job = run({"--redirects", "1"}, "echo hidden", {"TMPDIR=" + scratch.path().string()});
   CHECK(job.out.empty());
   const std::string intro = "dtrun: --redirects without --log_dir: files are in ";
   REQUIRE(job.err.starts_with(intro));
@@ -97,7 +89,7 @@ TEST_CASE("files without a log directory are in a temporary one that is named") 
 
 TEST_CASE("the ranks' filter hides the others on the console, not in their files") {
   Folder logs;
-  const Done job =
+  const Ended job =
       run({"--log_dir", logs.path(), "--nproc_per_node", "3", "--local_ranks_filter", "2"}, "echo out$RANK");
   CHECK(job.out == "[default:2] out2\n");
   CHECK(slurp(logs.path() / "t/attempt_1/0/stdout.log") == "out0\n");
@@ -105,10 +97,10 @@ TEST_CASE("the ranks' filter hides the others on the console, not in their files
 
 TEST_CASE("lines with a word of the filters are gathered from all ranks, with their prefix") {
   Folder logs;
-  const Done job = run({"--log_dir", logs.path(), "--nproc_per_node", "2", "--duplicate_stdout_filters",
-                        "apple,pe,,ar", "--duplicate_stderr_filters", "plum"},
-                       "echo an apple from $RANK; echo pe,ar$RANK; echo pear; echo plum$RANK >&2");
-  CHECK(job.code == 0);
+  const Ended job = run({"--log_dir", logs.path(), "--nproc_per_node", "2", "--duplicate_stdout_filters",
+                         "apple,pe,,ar", "--duplicate_stderr_filters", "plum"},
+                        "echo an apple from $RANK; echo pe,ar$RANK; echo pear; echo plum$RANK >&2");
+  CHECK(job.exit_code == 0);
   const auto attempt = logs.path() / "t/attempt_1";
   CHECK(sorted(slurp(attempt / "filtered_stdout.log")) ==
         "[default:0] an apple from 0\n[default:0] pe,ar0\n[default:1] an apple from 1\n[default:1] pe,ar1\n");
@@ -117,7 +109,7 @@ TEST_CASE("lines with a word of the filters are gathered from all ranks, with th
 
 TEST_CASE("lines carry the prefix that was asked for, files do not") {
   Folder logs;
-  const Done job = run(
+  const Ended job = run(
       {"--log_dir", logs.path(), "--role", "reader", "--log_prefix", "{role}/{local_rank} |"}, "echo hello");
   CHECK(job.out == "reader/0 | hello\n");
   CHECK(slurp(logs.path() / "t/attempt_1/0/stdout.log") == "hello\n");
@@ -127,7 +119,7 @@ TEST_CASE("lines carry the prefix that was asked for, files do not") {
 
 TEST_CASE("timestamps begin every line, on the console and in the file, and a line in parts has one") {
   Folder logs;
-  const Done job =
+  const Ended job =
       run({"--log_dir", logs.path(), "--log_timestamps"}, "printf one; printf 'and\\ntwo\\n'; printf three");
   const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z )";
   const std::string prefix = R"(\[default:0\] )";
@@ -139,9 +131,9 @@ TEST_CASE("timestamps begin every line, on the console and in the file, and a li
 
 TEST_CASE("a log file that reaches its size begins anew, and lines stay whole") {
   Folder logs;
-  const Done job = run({"--log_dir", logs.path(), "-r", "1", "--log_max_size", "1K"},
-                       "for i in $(seq 100); do echo a line of thirty bytes, no $i; done");
-  CHECK(job.code == 0);
+  const Ended job = run({"--log_dir", logs.path(), "-r", "1", "--log_max_size", "1K"},
+                        "for i in $(seq 100); do echo a line of thirty bytes, no $i; done");
+  CHECK(job.exit_code == 0);
   const auto folder = logs.path() / "t/attempt_1/0";
   for (const char* name : {"stdout.log", "stdout.log.1", "stdout.log.2"}) {
     const std::string text = slurp(folder / name);
@@ -155,14 +147,14 @@ TEST_CASE("a log file that reaches its size begins anew, and lines stay whole") 
 TEST_CASE("a file that cannot be written sends the output to the console") {
   Folder logs;
   std::filesystem::create_directories(logs.path() / "t/attempt_1/0/stdout.log");  // a folder in its place
-  const Done job = run({"--log_dir", logs.path(), "-r", "3"}, "echo rescued");
+  const Ended job = run({"--log_dir", logs.path(), "-r", "3"}, "echo rescued");
   CHECK(job.out == "[default:0] rescued\n");
   CHECK(job.err.find("goes to the console only") != std::string::npos);
 }
 
 TEST_CASE("MASTER_PORT and MASTER_ADDR are those that were given") {
   const std::string port = std::to_string(free_port());
-  const Done job =
+  const Ended job =
       run({"--master_addr", "localhost", "--master_port", port}, "echo $MASTER_ADDR:$MASTER_PORT");
   CHECK(job.out == "[default:0] localhost:" + port + "\n");
 }
@@ -175,9 +167,9 @@ TEST_CASE("a port that somebody else has is refused before anything starts") {
   REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&name), size) == 0);
   REQUIRE(listen(fd, 1) == 0);
   getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
-  const Done job = run({"--master_port", std::to_string(ntohs(name.sin_port))}, "echo started");
+  const Ended job = run({"--master_port", std::to_string(ntohs(name.sin_port))}, "echo started");
   close(fd);
-  CHECK(job.code == 69);
+  CHECK(job.exit_code == 69);
   CHECK(job.out.empty());
   CHECK(job.err.find("Address already in use") != std::string::npos);
 }
@@ -264,17 +256,17 @@ TEST_CASE("each worker of an exclusive binding runs on CPUs of its own" * doctes
           slurp("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list"));
   }
   if (cores.size() < 2) return skip("one core");
-  const Done job = run({"--nproc_per_node", "2", "--numa_binding", "exclusive", "--log_prefix", ""},
-                       "grep Cpus_allowed_list /proc/self/status");
-  CHECK(job.code == 0);
+  const Ended job = run({"--nproc_per_node", "2", "--numa_binding", "exclusive", "--log_prefix", ""},
+                        "grep Cpus_allowed_list /proc/self/status");
+  CHECK(job.exit_code == 0);
   const std::string lines = sorted(job.out);
   const std::size_t half = lines.find('\n') + 1;
   CHECK(lines.substr(0, half) != lines.substr(half));
 }
 
 TEST_CASE("virtual local ranks give each worker its own GPU as the only one") {
-  const Done job = run({"--nproc_per_node", "2", "--virtual_local_rank", "--log_prefix", ""},
-                       "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES", {"CUDA_VISIBLE_DEVICES=4,6"});
+  const Ended job = run({"--nproc_per_node", "2", "--virtual_local_rank", "--log_prefix", ""},
+                        "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES", {"CUDA_VISIBLE_DEVICES=4,6"});
   CHECK(sorted(job.out) == "0 0 4\n1 0 6\n");
 }
 
@@ -349,7 +341,7 @@ TEST_CASE("a mistyped subcommand is answered with the right one; a program of su
 }
 
 TEST_CASE("options come from PET_* and DTRUN_* as from the command line") {
-  const Done job =
+  const Ended job =
       run({}, "echo $RANK", {"PET_NPROC_PER_NODE=2", "DTRUN_LOG_PREFIX=<{rank}>", "PET_LOG_PREFIX=x"});
   CHECK(sorted(job.out) == "<0> 0\n<1> 1\n");
 }
@@ -378,10 +370,10 @@ TEST_CASE("what dtrun says is coloured where that is asked for, and nowhere else
 TEST_CASE("a failure report on a pipe has colour only if it is asked for, its files never") {
   const std::string heading = "dtrun: \x1b[1;31mthe job failed: rank 0 on ";
   Folder logs;
-  const Done plain = run({}, "exit 3");
+  const Ended plain = run({}, "exit 3");
   CHECK(plain.err.find("dtrun: the job failed: rank 0 on ") != std::string::npos);
   CHECK(plain.err.find('\x1b') == std::string::npos);
-  const Done coloured = run({"--color", "always", "--log_dir", logs.path()}, "exit 3");
+  const Ended coloured = run({"--color", "always", "--log_dir", logs.path()}, "exit 3");
   CHECK(coloured.err.find(heading) != std::string::npos);
   CHECK(run({"--color", "never"}, "exit 3", {"CLICOLOR_FORCE=1"}).err.find('\x1b') == std::string::npos);
   for (const char* name : {"events.jsonl", "report.json"}) {
@@ -397,8 +389,8 @@ TEST_CASE("another program's end is told only after restarts, with the time and 
   Folder folder;
   const std::string script = "[ -e " + (folder.path() / "again").string() + " ] || { touch " +
                              (folder.path() / "again").string() + "; exit 3; }";
-  const Done job = run({"--max_restarts", "2"}, script);
-  CHECK(job.code == 0);
+  const Ended job = run({"--max_restarts", "2"}, script);
+  CHECK(job.exit_code == 0);
   CHECK_MESSAGE(std::regex_search(job.err, std::regex("\ndtrun: done: [0-9.]+ s in all, 1 restart\n$")),
                 job.err);
 }

@@ -19,7 +19,6 @@ using namespace dtrun::test;
 namespace {
 
 using Words = std::vector<std::string>;
-constexpr char kDtrun[] = DTRUN_BIN_DIR "/dtrun";
 
 // A store on a free port, or on the given one.
 class Store {

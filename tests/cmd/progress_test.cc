@@ -16,23 +16,16 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
-struct Done {
-  std::string out, err;
-};
-
-Done train(const Words& options) {
+Ended train(const Words& options) {
   const Folder folder;
   Words words{kDtrun, "--standalone", "--lanes", "1"};
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), {DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json",
                              "output_dir=" + (folder.path() / "out").string(), "train.max_steps=200",
                              "train.save_steps=0", "train.eval_steps=0"});
-  Process job(words);
-  const int code = job.wait();
-  CHECK_MESSAGE(code == 0, job.err());
-  return {job.out(), job.err()};
+  const Ended job = Process(words).end();
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+  return job;
 }
 
 const std::regex kProgressLine("(^|\n)dtrun: step \\d+ of 200 ");
@@ -41,7 +34,7 @@ const std::regex kProgressLine("(^|\n)dtrun: step \\d+ of 200 ");
 
 TEST_CASE(
     "progress as JSON is all that is on standard output, an object a line, and nothing of it elsewhere") {
-  const Done done = train({"--progress", "json"});
+  const Ended done = train({"--progress", "json"});
   CHECK_FALSE(std::regex_search(done.err, kProgressLine));
   std::istringstream lines(done.out);
   std::vector<nlohmann::json> seen;
@@ -71,11 +64,11 @@ TEST_CASE(
       "  [0-9.]+ s in all, [0-9.]+ s of it training: [0-9,]+ samples/s, [0-9.]+ ms a step\n"
       "  of a step's time: [0-9]+ % math, [0-9]+ % waiting for gradients, [0-9]+ % waiting for data, "
       "[0-9]+ % other\n$");
-  const Done plain = train({}), bar = train({"--progress", "bar"}), none = train({"--progress", "none"});
+  const Ended plain = train({}), bar = train({"--progress", "bar"}), none = train({"--progress", "none"});
   CHECK(std::regex_search(plain.err, kProgressLine));
   CHECK(std::regex_search(bar.err, kProgressLine));
   CHECK_FALSE(std::regex_search(none.err, kProgressLine));
-  for (const Done& done : {plain, bar, none}) {
+  for (const Ended& done : {plain, bar, none}) {
     CHECK(done.out == "");
     CHECK_MESSAGE(std::regex_search(done.err, summary), done.err);
     CHECK(done.err.find('\x1b') == std::string::npos);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "proto/rendezvous.pb.h"
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
@@ -25,10 +26,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 using Json = nlohmann::json;
-
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A user of its own, as far as `dtrun status` can tell: its jobs are in a folder that nobody else has.
 struct User {
@@ -56,7 +53,7 @@ struct User {
   bool runs(const std::string& name) const {
     return eventually([&] {
       Process status(this->status({"--json", "--rdzv_id", name}), environment);
-      return status.wait() == 0 && has(status.out(), "\"phase\": \"running\"");
+      return status.wait() == 0 && contains(status.out(), "\"phase\": \"running\"");
     });
   }
   // Of its coordinator.
@@ -134,7 +131,7 @@ std::vector<Json> objects(const std::string& text) {
   return found;
 }
 
-struct Store {
+struct WatchedStore {
   Process process{{kDtrun, "store", "--bind", "127.0.0.1", "--port", "0"}};
   std::string endpoint() {
     REQUIRE(process.wait_for_out("; agents"));
@@ -179,7 +176,7 @@ TEST_CASE("the coordinator does not go with its run before a watcher has the ans
   std::this_thread::sleep_for(std::chrono::seconds(1));
   CHECK(is_alive(job.pid()));
   watcher.take();
-  CHECK(has(watcher.received(), "slow"));
+  CHECK(contains(watcher.received(), "slow"));
   CHECK(job.wait(Process::Duration(5000)) == 3);
 }
 
@@ -192,8 +189,8 @@ TEST_CASE("without --exit-status the end of a run is a success of watching it, h
   user.touch("failing");
   CHECK(job.wait() == 9);
   CHECK(watch.wait() == 0);
-  CHECK(has(watch.out(), ": running, generation 1 for "));
-  CHECK(has(watch.out(), ": over, exit code 9\n  because "));
+  CHECK(contains(watch.out(), ": running, generation 1 for "));
+  CHECK(contains(watch.out(), ": over, exit code 9\n  because "));
 }
 
 TEST_CASE("a run whose coordinator is killed is given up, since how it ended is not known") {
@@ -204,13 +201,13 @@ TEST_CASE("a run whose coordinator is killed is given up, since how it ended is 
   REQUIRE(watch.wait_for_out("running"));
   job.signal(SIGKILL);
   CHECK(watch.wait() == 69);
-  CHECK_MESSAGE(has(watch.err(), "; waiting for it to be back\n"), watch.err());
-  CHECK_MESSAGE(has(watch.err(), "is gone, and did not say how the run ended (see "), watch.err());
+  CHECK_MESSAGE(contains(watch.err(), "; waiting for it to be back\n"), watch.err());
+  CHECK_MESSAGE(contains(watch.err(), "is gone, and did not say how the run ended (see "), watch.err());
 }
 
 TEST_CASE("a run that is not known is 69 with the way to find it, watched or not") {
   const User user;
-  Store store;
+  WatchedStore store;
   const std::string endpoint = store.endpoint();
   for (const Words& how : {Words{"--watch"}, Words{"--watch", "--json"}, Words{}, Words{"--json"}}) {
     Words here = how, there = how;
@@ -229,7 +226,7 @@ TEST_CASE("a run that is not known is 69 with the way to find it, watched or not
 
 TEST_CASE("of several runs of a store one is watched to its end, all are an object a line each") {
   const User user;
-  Store store;
+  WatchedStore store;
   const std::string endpoint = store.endpoint();
   Process one(user.job("one", 5, {"--nnodes", "1:1", "--rdzv_endpoint", endpoint}), user.environment);
   Process two(user.job("two", 0, {"--nnodes", "1:1", "--rdzv_endpoint", endpoint}), user.environment);
@@ -265,5 +262,5 @@ TEST_CASE("a watcher that is interrupted does not hold up the run's end") {
   CHECK(job.wait(Process::Duration(10000)) == 0);
   stopped.signal(SIGCONT);
   CHECK(stopped.wait() == 0);
-  CHECK(has(stopped.out(), "over, exit code 0"));
+  CHECK(contains(stopped.out(), "over, exit code 0"));
 }

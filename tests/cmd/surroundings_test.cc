@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
@@ -16,23 +17,12 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
-struct Done {
-  int code;
-  std::string out, err;
-};
-
 // `before` is what the shell does before it becomes dtrun.
-Done run(const std::string& before, const Words& arguments, const Words& variables = {}) {
+Ended run_in_shell(const std::string& before, const Words& arguments, const Words& variables = {}) {
   Words words{"/bin/sh", "-c", before + "\nexec \"$@\"", "sh", kDtrun};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  Process job(words, variables);
-  const int code = job.wait();
-  return {code, job.out(), job.err()};
+  return Process(words, variables).end();
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A user whose processes a limit counts, as it does not root's. The copy of dtrun is one that others may run:
 // the build may lie below a home directory that they may not enter.
@@ -52,10 +42,10 @@ class OtherUser {
     return probe.wait() == 0 ? "" : "another user cannot reach " + dtrun_.string();
   }
 
-  Done run(int processes, const Words& arguments) const {
-    return ::run("shift\nset -- prlimit --nproc=" + std::to_string(processes) + " " + kBecome +
-                     dtrun_.string() + " \"$@\"",
-                 arguments);
+  Ended run(int processes, const Words& arguments) const {
+    return run_in_shell("shift\nset -- prlimit --nproc=" + std::to_string(processes) + " " + kBecome +
+                            dtrun_.string() + " \"$@\"",
+                        arguments);
   }
 
  private:
@@ -67,19 +57,19 @@ class OtherUser {
 }  // namespace
 
 TEST_CASE("without the temporary directory that TMPDIR names another one is taken") {
-  const Done job = run("cd /",
-                       {"--redirects", "1", "--rdzv_id", "t", "--", "/bin/sh", "-c",
-                        "echo hidden; test -d \"$(dirname \"$TORCHELASTIC_ERROR_FILE\")\""},
-                       {"TMPDIR=/nonexistent"});
-  CHECK(job.code == 0);
-  CHECK_MESSAGE(has(job.err, "files are in /tmp/dtrun_"), job.err);
+  const Ended job = run_in_shell("cd /",
+                                 {"--redirects", "1", "--rdzv_id", "t", "--", "/bin/sh", "-c",
+                                  "echo hidden; test -d \"$(dirname \"$TORCHELASTIC_ERROR_FILE\")\""},
+                                 {"TMPDIR=/nonexistent"});
+  CHECK(job.exit_code == 0);
+  CHECK_MESSAGE(contains(job.err, "files are in /tmp/dtrun_"), job.err);
   std::filesystem::remove_all(
       job.err.substr(job.err.find("/tmp/dtrun_"), std::string("/tmp/dtrun_").size() + 8));
 }
 
 TEST_CASE("output that a full disk does not take is said to be lost, once") {
-  const Done job = run("exec >/dev/full", {"--", "/bin/sh", "-c", "echo one; sleep 0.2; echo two"});
-  CHECK(job.code == 0);
+  const Ended job = run_in_shell("exec >/dev/full", {"--", "/bin/sh", "-c", "echo one; sleep 0.2; echo two"});
+  CHECK(job.exit_code == 0);
   CHECK(job.err ==
         "dtrun: cannot write standard output: No space left on device; what the workers write there is shown "
         "no "
@@ -88,19 +78,19 @@ TEST_CASE("output that a full disk does not take is said to be lost, once") {
 
 TEST_CASE(
     "a closed standard stream is nothing's in particular: no worker reads or writes another file there") {
-  const Done unread = run("exec <&-", {"--", "/bin/sh", "-c", "cat; readlink /proc/self/fd/0"});
-  CHECK(unread.code == 0);
+  const Ended unread = run_in_shell("exec <&-", {"--", "/bin/sh", "-c", "cat; readlink /proc/self/fd/0"});
+  CHECK(unread.exit_code == 0);
   CHECK(unread.out == "[default:0] /dev/null\n");
-  const Done unwritten = run("exec >&-", {"--", "/bin/sh", "-c", "echo lost"});
-  CHECK(unwritten.code == 0);
-  CHECK_MESSAGE(has(unwritten.err, "cannot write standard output: Bad file descriptor"), unwritten.err);
-  CHECK(run("exec >&-", {"status"}).code == 70);
+  const Ended unwritten = run_in_shell("exec >&-", {"--", "/bin/sh", "-c", "echo lost"});
+  CHECK(unwritten.exit_code == 0);
+  CHECK_MESSAGE(contains(unwritten.err, "cannot write standard output: Bad file descriptor"), unwritten.err);
+  CHECK(run_in_shell("exec >&-", {"status"}).exit_code == 70);
 }
 
 TEST_CASE("an answer that a full disk does not take is no success") {
   for (const char* option : {"--help", "--version", "--dry_run"}) {
-    const Done asked = run("exec >/dev/full", {option, "/bin/true"});
-    CHECK(asked.code != 0);
+    const Ended asked = run_in_shell("exec >/dev/full", {option, "/bin/true"});
+    CHECK(asked.exit_code != 0);
     CHECK(asked.err == "dtrun: standard output: No space left on device\n");
   }
 }
@@ -108,15 +98,15 @@ TEST_CASE("an answer that a full disk does not take is no success") {
 TEST_CASE("events that cannot be written are said to be missing, once") {
   Folder logs;
   std::filesystem::create_directories(logs.path() / "t/events.jsonl");
-  const Done job = run("", {"--log_dir", logs.path(), "--rdzv_id", "t", "--", "/bin/true"});
-  CHECK(job.code == 0);
+  const Ended job = run_in_shell("", {"--log_dir", logs.path(), "--rdzv_id", "t", "--", "/bin/true"});
+  CHECK(job.exit_code == 0);
   CHECK(job.err == "dtrun: cannot write " + (logs.path() / "t/events.jsonl").string() +
                        ": Is a directory; events are missing there\n");
 }
 
 TEST_CASE("a reader that went away early is no trouble") {
-  const Done job = run("", {"--", "/bin/sh", "-c", "exit 0"});
-  CHECK(job.code == 0);
+  const Ended job = run_in_shell("", {"--", "/bin/sh", "-c", "exit 0"});
+  CHECK(job.exit_code == 0);
   Process piped({"/bin/sh", "-c", kDtrun + " -- /usr/bin/seq 100000 | head -n 1"});
   CHECK(piped.wait() == 0);
   CHECK(piped.out() == "[default:0] 1\n");
@@ -124,44 +114,46 @@ TEST_CASE("a reader that went away early is no trouble") {
 }
 
 TEST_CASE("a limit on open files is raised as far as it goes, else named before anything starts") {
-  const Done raised =
-      run("ulimit -Sn 30", {"--nproc_per_node", "12", "--", "/bin/true"}, {"OMP_NUM_THREADS=1"});
-  CHECK_MESSAGE(raised.code == 0, raised.err);
+  const Ended raised =
+      run_in_shell("ulimit -Sn 30", {"--nproc_per_node", "12", "--", "/bin/true"}, {"OMP_NUM_THREADS=1"});
+  CHECK_MESSAGE(raised.exit_code == 0, raised.err);
   for (const char* limit : {"10", "30", "64"}) {
-    const Done refused = run(std::string("ulimit -n ") + limit, {"--nproc_per_node", "32", "--", "/bin/true"},
-                             {"OMP_NUM_THREADS=1"});
-    CHECK(refused.code == 64);
-    CHECK_MESSAGE(has(refused.err, std::string("dtrun: only ") + limit + " files may be open"), refused.err);
-    CHECK(has(refused.err, "ulimit -n"));
+    const Ended refused = run_in_shell(std::string("ulimit -n ") + limit,
+                                       {"--nproc_per_node", "32", "--", "/bin/true"}, {"OMP_NUM_THREADS=1"});
+    CHECK(refused.exit_code == 64);
+    CHECK_MESSAGE(contains(refused.err, std::string("dtrun: only ") + limit + " files may be open"),
+                  refused.err);
+    CHECK(contains(refused.err, "ulimit -n"));
   }
 }
 
 TEST_CASE("a limit on processes ends dtrun with a message, not with an abort" * doctest::test_suite("root")) {
   const OtherUser user;
   if (const std::string why = user.why_not(); !why.empty()) return skip(why);
-  const Done job = user.run(3, {"--", "true"});
-  CHECK(job.code == 69);
-  CHECK_MESSAGE(has(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
+  const Ended job = user.run(3, {"--", "true"});
+  CHECK(job.exit_code == 69);
+  CHECK_MESSAGE(contains(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
 }
 
 TEST_CASE("workers for which a limit leaves no processes end the job with 69, the reason and the way out" *
           doctest::test_suite("root")) {
   const OtherUser user;
   if (const std::string why = user.why_not(); !why.empty()) return skip(why);
-  const Done job = user.run(40, {"--nproc_per_node", "64", "--", "sleep", "30"});
-  CHECK(job.code == 69);
+  const Ended job = user.run(40, {"--nproc_per_node", "64", "--", "sleep", "30"});
+  CHECK(job.exit_code == 69);
   CHECK_MESSAGE(
-      has(job.err, "cannot start a process for 'sleep': Resource temporarily unavailable (see ulimit -a"),
+      contains(job.err,
+               "cannot start a process for 'sleep': Resource temporarily unavailable (see ulimit -a"),
       job.err);
 }
 
 TEST_CASE("localhost is this machine though /etc/hosts does not say so" * doctest::test_suite("namespaces")) {
   if (Process({"unshare", "-rm", "true"}).wait() != 0) return skip("no namespaces here");
-  const Done job =
-      run("set -- unshare -rm /bin/sh -c 'mount --bind /dev/null /etc/hosts && exec \"$@\"' sh \"$@\"",
-          {"--nnodes", "1:2", "--rdzv_conf", "last_call_timeout=0", "--rdzv_endpoint",
-           "localhost:" + std::to_string(free_port()), "--", "/bin/echo", "met"});
-  CHECK_MESSAGE(job.code == 0, job.err);
+  const Ended job = run_in_shell(
+      "set -- unshare -rm /bin/sh -c 'mount --bind /dev/null /etc/hosts && exec \"$@\"' sh \"$@\"",
+      {"--nnodes", "1:2", "--rdzv_conf", "last_call_timeout=0", "--rdzv_endpoint",
+       "localhost:" + std::to_string(free_port()), "--", "/bin/echo", "met"});
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
   CHECK(job.out == "[default:0] met\n");
 }
 
@@ -172,16 +164,17 @@ TEST_CASE("what keeps a program from being started is said") {
   std::ofstream(folder.path() / "lost") << "#!/nonexistent/python\n";
   std::filesystem::permissions(folder.path() / "lost", std::filesystem::perms::owner_all);
   const auto why = [&](const std::string& program, int code) {
-    const Done job = run(here, {"--max_restarts", "3", "--", program});
-    CHECK(job.code == code);
+    const Ended job = run_in_shell(here, {"--max_restarts", "3", "--", program});
+    CHECK(job.exit_code == code);
     return job.err;
   };
-  CHECK(has(why("bare_script", 127), "no such program in PATH (the one in this directory is ./bare_script)"));
-  CHECK(has(why("./bare_script", 126),
-            "it is not executable (chmod +x; for a Python script without .py: --run_path)"));
-  CHECK(has(why("./lost", 127), "the interpreter that its first line names is missing"));
-  CHECK(has(why(folder.path().string(), 126), "it is a directory"));
-  CHECK(has(why("./nothing", 127), "'./nothing': No such file or directory"));
+  CHECK(contains(why("bare_script", 127),
+                 "no such program in PATH (the one in this directory is ./bare_script)"));
+  CHECK(contains(why("./bare_script", 126),
+                 "it is not executable (chmod +x; for a Python script without .py: --run_path)"));
+  CHECK(contains(why("./lost", 127), "the interpreter that its first line names is missing"));
+  CHECK(contains(why(folder.path().string(), 126), "it is a directory"));
+  CHECK(contains(why("./nothing", 127), "'./nothing': No such file or directory"));
 }
 
 TEST_CASE("workers read what is piped into dtrun, in every generation") {

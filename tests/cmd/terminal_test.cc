@@ -8,6 +8,7 @@
 
 #include <fstream>
 
+#include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
 
@@ -16,10 +17,6 @@ using namespace dtrun::test;
 namespace {
 
 using Words = std::vector<std::string>;
-
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A terminal with dtrun in its foreground: what a user types, and what the user sees.
 class Terminal {
@@ -45,7 +42,7 @@ class Terminal {
       char chunk[4096];
       for (ssize_t n; (n = read(fd_, chunk, sizeof chunk)) > 0;)
         seen_.append(chunk, static_cast<std::size_t>(n));
-      return has(seen_, text);
+      return contains(seen_, text);
     });
   }
   const std::string& seen() const { return seen_; }
@@ -74,7 +71,7 @@ TEST_CASE("a progress bar is shown as it moves, and ends as one line with its la
   REQUIRE_MESSAGE(terminal.shows("\x1b[K[default:0] half done"), terminal.seen());
   terminal.type("\n");
   REQUIRE_MESSAGE(terminal.shows("[default:0] all done\r\n"), terminal.seen());
-  CHECK_FALSE(has(terminal.seen(), "half done\rall"));
+  CHECK_FALSE(contains(terminal.seen(), "half done\rall"));
 }
 
 TEST_CASE("a terminal without escape sequences is given none: an unfinished line is cleared with spaces") {
@@ -85,7 +82,7 @@ TEST_CASE("a terminal without escape sequences is given none: an unfinished line
   terminal.type("ada\n");
   REQUIRE_MESSAGE(terminal.shows("\r" + std::string(18, ' ') + "\r[default:0] name? hello ada\r\n"),
                   terminal.seen());
-  CHECK_FALSE(has(terminal.seen(), "\x1b"));
+  CHECK_FALSE(contains(terminal.seen(), "\x1b"));
 }
 
 TEST_CASE("an unfinished line never wraps, so that it can be cleared") {
@@ -98,7 +95,7 @@ TEST_CASE("an unfinished line never wraps, so that it can be cleared") {
   REQUIRE_MESSAGE(terminal.shows(shown), terminal.seen());
   terminal.type("\n");
   REQUIRE_MESSAGE(terminal.shows("\nend"), terminal.seen());
-  CHECK_FALSE(has(terminal.seen().substr(0, terminal.seen().find('\n')), shown + "\xe6"));
+  CHECK_FALSE(contains(terminal.seen().substr(0, terminal.seen().find('\n')), shown + "\xe6"));
 }
 
 TEST_CASE("whole lines go above the unfinished line of another worker") {
@@ -134,19 +131,19 @@ TEST_CASE("a terminal has errors in red and hints in cyan, unless it or its user
   const Words wrong{"--nodes_", "2"};
   const std::string end = "lists all)",
                     plain = "dtrun: unknown option --nodes_, did you mean --nnodes? (dtrun";
-  CHECK(has(said(wrong, end, "TERM", "xterm"),
-            "dtrun: \x1b[1;31munknown option --nodes_, \x1b[0m\x1b[36mdid you mean --nnodes?\x1b[0m"));
-  CHECK(has(said(wrong, end, "TERM", "dumb"), plain));
-  CHECK(has(said(wrong, end, "NO_COLOR", "1"), plain));
-  CHECK(has(said({"--color", "never", "--nodes_", "2"}, end), plain));
+  CHECK(contains(said(wrong, end, "TERM", "xterm"),
+                 "dtrun: \x1b[1;31munknown option --nodes_, \x1b[0m\x1b[36mdid you mean --nnodes?\x1b[0m"));
+  CHECK(contains(said(wrong, end, "TERM", "dumb"), plain));
+  CHECK(contains(said(wrong, end, "NO_COLOR", "1"), plain));
+  CHECK(contains(said({"--color", "never", "--nodes_", "2"}, end), plain));
 }
 
 TEST_CASE("on a terminal the report's heading is red as --color says, and a blank line is around it anyway") {
   const Words failing{"--", "/bin/sh", "-c", "exit 3"};
   const std::string end = "pid ";
-  CHECK(has(said(failing, end, "TERM", "xterm"), "\r\ndtrun: \x1b[1;31mthe job failed: rank 0 on "));
-  CHECK(has(said(failing, end, "NO_COLOR", "1"), "\r\ndtrun: the job failed: rank 0 on "));
+  CHECK(contains(said(failing, end, "TERM", "xterm"), "\r\ndtrun: \x1b[1;31mthe job failed: rank 0 on "));
+  CHECK(contains(said(failing, end, "NO_COLOR", "1"), "\r\ndtrun: the job failed: rank 0 on "));
   Words never = failing;
   never.insert(never.begin(), {"--color", "never"});
-  CHECK(has(said(never, end), "\r\ndtrun: the job failed: rank 0 on "));
+  CHECK(contains(said(never, end), "\r\ndtrun: the job failed: rank 0 on "));
 }

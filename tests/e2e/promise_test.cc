@@ -20,7 +20,7 @@ std::vector<std::string> command(const std::vector<std::string>& options, const 
 }
 
 // One worker, one lane, no failure: what every other run must equal.
-const std::string& expected() {
+const std::string& undisturbed() {
   static const std::string bytes = [] {
     Folder directory;
     const Ended ended = run(command(standalone(1), directory / "out"));
@@ -47,7 +47,7 @@ TEST_CASE("two lanes, and 2, 3 or 4 workers, give the bytes of one worker with o
     Folder directory;
     const Ended ended = run(command(standalone(workers, lanes), directory / "out"));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    CHECK(model(directory / "out") == expected());
+    CHECK(model(directory / "out") == undisturbed());
   }
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("two agents with 1 and 2 workers give the bytes of one worker") {
   const Ended a = first.end(), b = second.end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
   CHECK_MESSAGE(b.exit_code == 0, b.err);
-  CHECK(model(directory / "out") == expected());
+  CHECK(model(directory / "out") == undisturbed());
 }
 
 TEST_CASE("a worker killed between two checkpoints changes no byte") {

@@ -12,7 +12,6 @@
 
 namespace dtrun::test {
 
-inline const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
 inline const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 
 // dtrun OPTIONS… CONFIG output_dir=… OVERRIDES…, with a metrics line for every step and no evaluation before

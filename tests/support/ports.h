@@ -6,20 +6,28 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <random>
 
 namespace dtrun::test {
 
-// One that was free a moment ago.
+// One that was free a moment ago, and the next one too. Below the ports that the kernel gives to connections:
+// such a port may become another test's at any time, and stays taken for a minute after a connection from it.
 inline int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  (void)bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
+  static std::mt19937 random{std::random_device{}()};
+  const auto is_free = [](int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    const bool free = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    close(fd);
+    return free;
+  };
+  for (;;) {
+    const int port = std::uniform_int_distribution(15000, 32000)(random);
+    if (is_free(port) && is_free(port + 1)) return port;
+  }
 }
 
 // Somebody accepts connections on it.

@@ -13,6 +13,8 @@
 
 namespace dtrun::test {
 
+inline const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";  // the launcher of this build
+
 struct Ended {
   int exit_code = -1;  // 128+N for signal N; -1: killed at the deadline
   std::string out, err;

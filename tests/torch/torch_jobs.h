@@ -16,7 +16,6 @@
 
 namespace dtrun::test {
 
-inline const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
 inline const std::string kScripts = DTRUN_SOURCE_DIR "/tests/torch/scripts/";
 // Importing torch takes seconds, on a busy machine many.
 inline constexpr Process::Duration kLong{240000};

@@ -23,8 +23,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
 // $1: the folder to be in; then the words behind "dtrun" as readline cuts them. "default" stands for a
 // request to do what bash does for any program.
 constexpr char kAsk[] = R"(

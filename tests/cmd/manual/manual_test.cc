@@ -18,8 +18,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kDtrun = DTRUN_BIN_DIR "/dtrun";
-
 std::string printed(Words arguments) {
   arguments.insert(arguments.begin(), kDtrun);
   Process job(arguments);

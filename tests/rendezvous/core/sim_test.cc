@@ -233,8 +233,8 @@ TEST_CASE("ten thousand agents get through crashes, silence and failing workers"
   SimSettings settings = large(2);
   settings.crashes = 8;
   settings.restarted = 1;
-  settings.silent_loss = 2e-6;
-  settings.broken = 4e-6;
+  settings.silent_loss = 1e-5;
+  settings.broken = 4e-5;
   settings.worker_failure = 5e-6;
   settings.max_restarts = 10;
   const SimResult result = run(settings);

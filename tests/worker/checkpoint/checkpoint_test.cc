@@ -21,8 +21,6 @@ using dtrun::test::write_text;
 
 namespace fs = std::filesystem;
 
-const Network kNetwork = example_network();
-
 // An output directory, and what was said about it.
 struct Output {
   Folder directory;

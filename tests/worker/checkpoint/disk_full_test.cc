@@ -56,21 +56,20 @@ int entries(const fs::path& directory) {
 TEST_CASE(
     "a checkpoint that cannot be written in full leaves the older ones as they were, and nothing else") {
   const Folder output;
-  const Network network = example_network();
-  save_checkpoint(output.path(), network, example_state(100), 1);
+  save_checkpoint(output.path(), kNetwork, example_state(100), 1);
   for (rlim_t limit : {0, 10, 300, 400}) {
     const SmallFiles small(limit);
     const std::string message =
-        config_error([&] { save_checkpoint(output.path(), network, example_state(200), 1); });
+        config_error([&] { save_checkpoint(output.path(), kNetwork, example_state(200), 1); });
     CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
   }
   CHECK(entries(output.path() / "checkpoints") == 1);
-  CHECK(same(*load_newest(output.path(), network, nullptr), example_state(100)));
+  CHECK(same(*load_newest(output.path(), kNetwork, nullptr), example_state(100)));
 }
 
 TEST_CASE("a checkpoint that failed in the background is told of without another one being saved") {
   const Folder output;
-  BackgroundSaver saver(output.path(), example_network(), 1);
+  BackgroundSaver saver(output.path(), kNetwork, 1);
   saver.check();
   const SmallFiles small(10);
   saver.save(example_state(100));
@@ -90,12 +89,11 @@ TEST_CASE("a checkpoint that failed in the background is told of without another
 
 TEST_CASE("a model that cannot be written in full leaves the older one as it was") {
   const Folder output;
-  const Network network = example_network();
-  const fs::path path = save_model(output.path(), network, example_state(1).parameters);
+  const fs::path path = save_model(output.path(), kNetwork, example_state(1).parameters);
   const std::string before = read_text(path);
   {
     const SmallFiles small(100);
-    CHECK(contains(config_error([&] { save_model(output.path(), network, example_state(2).parameters); }),
+    CHECK(contains(config_error([&] { save_model(output.path(), kNetwork, example_state(2).parameters); }),
                    "cannot write"));
   }
   CHECK(read_text(path) == before);

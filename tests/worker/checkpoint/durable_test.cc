@@ -65,17 +65,16 @@ namespace {
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 
-const Network kNetwork = example_network();
 const Lines kFiles = {kModelFile, kOptimizerFile, kStateFile, kManifestFile};
 
 // An output directory with the checkpoint of step 100.
-class Output {
+class TracedOutput {
  public:
-  Output() {
+  TracedOutput() {
     fault = [](const std::string&) { return 0; };
     save(100);
   }
-  ~Output() {
+  ~TracedOutput() {
     fault = [](const std::string&) { return 0; };
   }
   // Value: of the first parameter.
@@ -137,7 +136,7 @@ Lines writing(const Lines& then) {
 }
 
 TEST_CASE("a checkpoint's files reach the disk first, then their directory, then its name, then the parent") {
-  Output output;
+  TracedOutput output;
   output.save(200);
   CHECK(output.calls_since() == writing({"move TMP to OUT/checkpoints/step-00000200"}));
   output.save(200, 7);
@@ -147,7 +146,7 @@ TEST_CASE("a checkpoint's files reach the disk first, then their directory, then
 }
 
 TEST_CASE("the directory of the first checkpoint is synced too") {
-  Output output;
+  TracedOutput output;
   fs::remove_all(output.path() / "checkpoints");
   output.save(1);
   REQUIRE_FALSE(output.calls_since().empty());
@@ -155,7 +154,7 @@ TEST_CASE("the directory of the first checkpoint is synced too") {
 }
 
 TEST_CASE("the final model reaches the disk before it gets its name, and its directory after that") {
-  Output output;
+  TracedOutput output;
   calls.clear();
   save_model(output.path(), kNetwork, example_state(1).parameters);
   CHECK(output.calls_since() == Lines{"sync OUT/.model.safetensors.tmp",
@@ -167,7 +166,7 @@ TEST_CASE("a disk that fails while it syncs is an error that names the file, and
   for (const std::string& file : kFiles) {
     for (const std::int64_t step : {100, 200}) {
       CAPTURE(file);
-      Output output;
+      TracedOutput output;
       fault = [&](const std::string& call) { return call.ends_with("/" + file) ? EIO : 0; };
       const std::string error = output.error_of_saving(step, 7);
       CHECK_MESSAGE(error.starts_with("cannot sync " + output.path().string()), error);
@@ -179,7 +178,7 @@ TEST_CASE("a disk that fails while it syncs is an error that names the file, and
 }
 
 TEST_CASE("a directory that cannot be synced for a fault of the disk is an error that names it") {
-  Output output;
+  TracedOutput output;
   const std::string checkpoints = (output.path() / "checkpoints").string();
   fault = [&](const std::string& call) {
     return syncs_directory(call) && call != "sync " + checkpoints ? EIO : 0;
@@ -196,7 +195,7 @@ TEST_CASE("a directory that cannot be synced for a fault of the disk is an error
 TEST_CASE(
     "a file system that cannot sync directories keeps checkpoints all the same, one that cannot sync "
     "files does not") {
-  Output output;
+  TracedOutput output;
   fault = [](const std::string& call) { return syncs_directory(call) ? EINVAL : 0; };
   output.save(200, 7);
   CHECK(output.calls_since().back() == "sync OUT/checkpoints");
@@ -208,7 +207,7 @@ TEST_CASE(
 TEST_CASE("where a rename has no flags, a step that is there already is put aside and replaced") {
   for (const int none_such : {EINVAL, ENOSYS}) {
     CAPTURE(none_such);
-    Output output;
+    TracedOutput output;
     fault = [&](const std::string& call) {
       return call.starts_with("move") || call.starts_with("exchange") ? none_such : 0;
     };
@@ -225,7 +224,7 @@ TEST_CASE("where a rename has no flags, a step that is there already is put asid
 }
 
 TEST_CASE("where the exchange alone is missing, a step that is there already is replaced too") {
-  Output output;
+  TracedOutput output;
   fault = [&](const std::string& call) { return call.starts_with("exchange") ? EINVAL : 0; };
   output.save(100, 7);
   CHECK(output.value_of(100) == 7);
@@ -233,7 +232,7 @@ TEST_CASE("where the exchange alone is missing, a step that is there already is 
 }
 
 TEST_CASE("a rename that is not allowed is an error that names both, and leaves what was there") {
-  Output output;
+  TracedOutput output;
   fault = [&](const std::string& call) { return call.starts_with("exchange") ? EACCES : 0; };
   const std::string error = output.error_of_saving(100, 7);
   CHECK_MESSAGE(error.starts_with("cannot rename " + output.path().string()), error);

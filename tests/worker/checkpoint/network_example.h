@@ -13,6 +13,8 @@ inline Network example_network() {
   return network;
 }
 
+inline const Network kNetwork = example_network();
+
 // Values that tell step, vector and position apart.
 inline TrainState example_state(std::int64_t step) {
   TrainState state;

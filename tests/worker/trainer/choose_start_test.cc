@@ -79,7 +79,7 @@ void check_from(const ResumePoint& start, int rank, const std::string& output, s
 }
 
 // The error that a lone rank ends with.
-WorkerError refusal(const JobConfig& config, std::int64_t generation = 1) {
+WorkerError refused_start(const JobConfig& config, std::int64_t generation = 1) {
   try {
     choose({config}, generation);
   } catch (const WorkerError& error) {
@@ -127,7 +127,7 @@ TEST_CASE("a node whose checkpoints are all damaged begins with another node's g
     check_from(choose({damaged, good}, generation), 1, "good", 5);
     check_from(choose({good, damaged}, generation), 0, "good", 5);
   }
-  CHECK(refusal(damaged).exit_code() == kExitNoInput);  // alone it has nothing to begin with
+  CHECK(refused_start(damaged).exit_code() == kExitNoInput);  // alone it has nothing to begin with
 }
 
 TEST_CASE("a damaged checkpoint is passed over for an older one, of whichever node") {
@@ -148,7 +148,7 @@ TEST_CASE("a run that was to begin afresh goes on from its own checkpoints in la
   config.train.resume_from_checkpoint = "none";
   CHECK_FALSE(choose({config}).resumed);
   disks.save("a", 5);
-  CHECK(refusal(config).exit_code() == kExitConfig);
+  CHECK(refused_start(config).exit_code() == kExitConfig);
   check_from(choose({config}, 2), 0, "a", 5);
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("a checkpoint that the config names is rank 0's, until the run has a n
   disks.save("a", 4);
   for (const std::int64_t generation : {1, 2}) check_from(choose({config}, generation), 0, "named", 5);
   disks.save("a", 6);
-  CHECK(refusal(config).exit_code() == kExitConfig);
+  CHECK(refused_start(config).exit_code() == kExitConfig);
   check_from(choose({config}, 2), 0, "a", 6);
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("the state of another optimizer is refused, and both are named") {
         check_from(choose({config}), 0, "a", 5);
         continue;
       }
-      const WorkerError error = refusal(config);
+      const WorkerError error = refused_start(config);
       CHECK(error.exit_code() == kExitConfig);
       CHECK_MESSAGE(contains(error.what(), std::string("the state of another optimizer (") + then.slots +
                                                " where this one needs " + now.slots + ")"),
