@@ -85,6 +85,7 @@ void Link::resolve_and_join() {
 // A taken port is a failure only for a standalone job: another agent of this host may host the coordinator
 // there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
+  listen_address_ = listen_address;
   auto server =
       rendezvous::Server::start({.bind_address = listen_address, .port = spec_.standalone ? 0 : spec_.port});
   if (!server.ok()) return server.status();
@@ -103,9 +104,18 @@ Status Link::join(const std::optional<std::string>& listen_address) {
   port_ = options.port;
   endpoint_ = with_port(host_, port_);
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
-    mailbox_->post([this, event = std::move(event)]() mutable { sink_(std::move(event)); });
+    mailbox_->post([this, event = std::move(event)]() mutable { hear(std::move(event)); });
   });
   return {};
+}
+
+// Where nobody answers although the port was taken, its holder was another program's connection or a
+// coordinator at its end: the port may be free by now.
+void Link::hear(rendezvous::ClientEvent event) {
+  if (std::holds_alternative<rendezvous::Connected>(event)) connected_ = true;
+  const bool refused = std::holds_alternative<rendezvous::Disconnected>(event);
+  if (refused && !connected_ && !server_ && listen_address_) (void)host_on(*listen_address_);
+  sink_(std::move(event));
 }
 
 void Link::deliver() {

@@ -62,6 +62,7 @@ class Link {
   // `listen_address`: where to host the coordinator, nothing if another machine does.
   Status join(const std::optional<std::string>& listen_address);
   Status host_on(const std::string& listen_address);
+  void hear(rendezvous::ClientEvent event);
   void deliver();
 
   const RendezvousSpec& spec_;
@@ -70,6 +71,8 @@ class Link {
   std::string endpoint_;
   std::string host_;
   int port_ = 0;
+  std::optional<std::string> listen_address_;  // if this host is the coordinator's
+  bool connected_ = false;                     // was, once
   std::shared_ptr<Mailbox> mailbox_;
 
   std::unique_ptr<rendezvous::Server> server_;

@@ -246,6 +246,21 @@ TEST_CASE("the env backend: every terminal exports its place, as for torch.distr
   CHECK(second.out() == "[default:1] 1" + place);
 }
 
+TEST_CASE("a port that another program has for a moment delays the coordinator, and no more") {
+  const int port = free_port();
+  const int holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in address{.sin_family = AF_INET,
+                            .sin_port = htons(static_cast<std::uint16_t>(port)),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)},
+                            .sin_zero = {}};
+  REQUIRE(bind(holder, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  Process job(command({"--rdzv_endpoint", "127.0.0.1:" + std::to_string(port)}, "echo started"));
+  CHECK_FALSE(job.wait_for_out("started", std::chrono::milliseconds(500)));
+  close(holder);
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[default:0] started\n");
+}
+
 TEST_CASE("each worker of an exclusive binding runs on CPUs of its own" * doctest::test_suite("cores")) {
   cpu_set_t all;
   REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
