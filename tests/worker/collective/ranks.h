@@ -95,6 +95,7 @@ inline std::unique_ptr<Collective> connect(int rank, int world, KeyValueStore& s
 // Runs `rank_main` on `world` threads at once; rethrows the first rank's exception, if any.
 inline void run_as_threads(int world, const std::function<void(Collective&)>& rank_main,
                            milliseconds timeout = milliseconds(20000)) {
+  std::signal(SIGPIPE, SIG_IGN);  // as dtrun-worker: gloo writes to sockets whose peer may be gone
   MemoryStore store;
   std::vector<std::exception_ptr> failures(world);
   std::vector<std::thread> threads;
