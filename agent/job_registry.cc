@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -62,8 +63,11 @@ std::filesystem::path registry_folder() {
 JobEntry::JobEntry(const std::filesystem::path& folder, const RegisteredJob& job) {
   mkdir(folder.c_str(), 0700);
   if (!is_private(folder)) return;
-  file_ = folder / (std::to_string(job.pid) + "-" + random_id(4) + ".json");
-  lock_.reset(open(file_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string name = std::to_string(job.pid) + "-" + random_id(4);
+  file_ = folder / (name + ".json");
+  // It gets its name once it is locked: without a lock whoever lists the jobs takes it for a dead agent's.
+  const std::filesystem::path unlocked = folder / (name + ".new");
+  lock_.reset(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_.open()) return;
   struct flock lock = whole_file(F_WRLCK);
   fcntl(lock_.get(), F_SETLK, &lock);
@@ -71,6 +75,7 @@ JobEntry::JobEntry(const std::filesystem::path& folder, const RegisteredJob& job
       {"run_id", job.run_id}, {"host", job.host}, {"port", job.port}, {"pid", job.pid}};
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   [[maybe_unused]] const ssize_t written = write(lock_.get(), text.data(), text.size());
+  rename(unlocked.c_str(), file_.c_str());
 }
 
 JobEntry::~JobEntry() {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <optional>
 
@@ -31,6 +32,23 @@ TEST_CASE("a job is listed from another process as long as its entry lives") {
   entry.reset();
   CHECK_FALSE(listed_elsewhere());
   CHECK(std::filesystem::is_empty(path));
+}
+
+TEST_CASE("an entry that is being made is not taken for a dead agent's") {
+  const test::Folder folder;
+  const auto path = folder.path() / "registry";
+  const pid_t looker = fork();
+  if (looker == 0) {
+    for (;;) registered_jobs(path);
+  }
+  int there = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const JobEntry entry(path, {"run", "127.0.0.1", 4711, getpid()});
+    there += std::filesystem::is_empty(path) ? 0 : 1;
+  }
+  kill(looker, SIGKILL);
+  waitpid(looker, nullptr, 0);
+  CHECK(there == 10000);
 }
 
 TEST_CASE("what a killed agent left behind is removed, and other people's folders are not trusted") {
