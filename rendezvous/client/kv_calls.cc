@@ -64,6 +64,7 @@ void KvCalls::issue(Operation operation) {
 
 void KvCalls::ended(Operation operation, const std::weak_ptr<grpc::Channel>& used, control::KvReply reply,
                     bool unreachable) {
+  if (!unreachable && !reply.ok()) forget(operation);
   if (!unreachable || !may_be_repeated(operation.request) || Clock::now() >= operation.give_up)
     return finish(operation, std::move(reply));
   {
@@ -75,6 +76,14 @@ void KvCalls::ended(Operation operation, const std::weak_ptr<grpc::Channel>& use
     }
   }
   issue(std::move(operation));
+}
+
+// What the store refused would be refused by the next one as well, and takes no memory here.
+void KvCalls::forget(const Operation& operation) {
+  if (operation.request.op() != control::KvRequest::SET) return;
+  const std::lock_guard lock(mutex_);
+  const auto known = sets_.find(operation.request.key());
+  if (known != sets_.end() && known->second.value() == operation.request.value()) sets_.erase(known);
 }
 
 void KvCalls::finish(const Operation& operation, control::KvReply reply) const {

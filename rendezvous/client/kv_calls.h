@@ -47,6 +47,7 @@ class KvCalls : public std::enable_shared_from_this<KvCalls> {
   void issue(Operation operation);
   void ended(Operation operation, const std::weak_ptr<grpc::Channel>& used, control::KvReply reply,
              bool unreachable);
+  void forget(const Operation& operation);
   void finish(const Operation& operation, control::KvReply reply) const;
 
   const Answer answer_;

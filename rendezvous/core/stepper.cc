@@ -32,7 +32,7 @@ void Stepper::handle(const Event& event) {
   if (const auto* heartbeat = std::get_if<Heartbeat>(&event.body)) return on_heartbeat(*member, *heartbeat);
   const std::optional<int> rank = open_seat_of(*member, event.generation);
   if (!rank) return;
-  if (const auto* failure = std::get_if<Failure>(&event.body)) on_failure(*failure);
+  if (const auto* failure = std::get_if<Failure>(&event.body)) on_failure(*rank, *failure);
   if (const auto* stopped = std::get_if<Stopped>(&event.body)) on_stopped(*rank, *stopped);
   if (std::holds_alternative<Finished>(event.body)) s_.current.seats.set_finished(*rank);
 }

@@ -51,7 +51,8 @@ class Stepper {
   void expel(int rank, const std::string& how);
 
   // stopping.cc
-  void on_failure(const Failure& failure);
+  bool is_of(int rank, const WorkerOutcome& outcome) const;
+  void on_failure(int rank, const Failure& failure);
   void on_stopped(int rank, const Stopped& stopped);
   void break_generation(Cause cause, const std::string& why);
   void order_stop();

@@ -14,8 +14,15 @@ constexpr Millis kSettle = 2000;
 
 }  // namespace
 
+// A member is believed about its own workers only: a word on another's could end the job in that one's name.
+bool Stepper::is_of(int rank, const WorkerOutcome& outcome) const {
+  const Node& node = s_.current.membership->nodes[rank];
+  return outcome.rank >= node.first_rank && outcome.rank - node.first_rank < node.nproc;
+}
+
 // The sender's seat stays open: its other workers still run until Stopped.
-void Stepper::on_failure(const Failure& failure) {
+void Stepper::on_failure(int rank, const Failure& failure) {
+  if (!is_of(rank, failure.outcome)) return;
   s_.current.failures.note(failure.outcome, explained());
   if (!is_failure(failure.outcome))
     break_generation(Cause::kStoppedByItself, failure.outcome.host + " stopped by itself");
@@ -26,6 +33,7 @@ void Stepper::on_failure(const Failure& failure) {
 void Stepper::on_stopped(int rank, const Stopped& stopped) {
   s_.current.seats.set_stopped(rank);
   for (const WorkerOutcome& outcome : stopped.outcomes) {
+    if (!is_of(rank, outcome)) continue;
     s_.current.failures.note(outcome, explained());
     if (is_failure(outcome) && !outcome.collateral) break_generation(Cause::kFailure, describe(outcome));
   }

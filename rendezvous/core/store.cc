@@ -1,6 +1,7 @@
 #include "rendezvous/core/store.h"
 
 #include <charconv>
+#include <string_view>
 #include <system_error>
 
 namespace dtrun::rendezvous {
@@ -12,6 +13,13 @@ std::optional<std::int64_t> parse(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
+}
+
+// The run that the key belongs to: its first word.
+std::string_view run_of(std::string_view key) { return key.substr(0, key.find('/')); }
+
+std::size_t size_of(const std::string& key, const std::string& value) {
+  return key.size() + value.size() + KeyValueStore::kItemOverhead;
 }
 
 }  // namespace
@@ -47,7 +55,18 @@ void KeyValueStore::forget(WaiterId waiter) {
   waiters_.erase(found);
 }
 
-void KeyValueStore::set(const std::string& key, std::string value) {
+KeyValueStore::Outcome KeyValueStore::set(const std::string& key, std::string value) {
+  const auto old = values_.find(key);
+  const std::size_t before = old == values_.end() ? 0 : size_of(key, old->second);
+  const std::size_t after = size_of(key, value);
+  const auto run = size_of_run_.find(run_of(key));
+  const std::size_t others_of_run = (run == size_of_run_.end() ? 0 : run->second) - before;
+  if (after > limits_.item) return Outcome::kItemTooLarge;
+  if (others_of_run + after > limits_.run) return Outcome::kRunFull;
+  if (size_ - before + after > limits_.total) return Outcome::kStoreFull;
+  size_of_run_[std::string(run_of(key))] = others_of_run + after;
+  size_ = size_ - before + after;
+
   const auto waiting = by_key_.find(key);
   if (waiting != by_key_.end()) {
     const std::set<WaiterId> waiters = waiting->second;
@@ -57,31 +76,46 @@ void KeyValueStore::set(const std::string& key, std::string value) {
     }
   }
   values_[key] = std::move(value);
+  return Outcome::kDone;
 }
 
 KeyValueStore::Sum KeyValueStore::add(const std::string& key, std::int64_t delta) {
   const auto found = values_.find(key);
   const std::optional<std::int64_t> before = found == values_.end() ? 0 : parse(found->second);
-  if (!before) return {.ok = false, .value = 0};
-  const auto sum =
-      static_cast<std::int64_t>(static_cast<std::uint64_t>(*before) + static_cast<std::uint64_t>(delta));
-  set(key, std::to_string(sum));
-  return {.ok = true, .value = sum};
+  if (!before) return {.outcome = Outcome::kNotANumber, .value = 0};
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(*before, delta, &sum)) return {.outcome = Outcome::kOutOfRange, .value = 0};
+  return {.outcome = set(key, std::to_string(sum)), .value = sum};
 }
 
 KeyValueStore::Swap KeyValueStore::compare_and_set(const std::string& key, const std::string& expected,
                                                    std::string value) {
   const std::string current = get(key).value_or("");
-  if (current != expected) return {.swapped = false, .value = current};
-  set(key, value);
-  return {.swapped = true, .value = std::move(value)};
+  if (current != expected) return {.outcome = Outcome::kDone, .swapped = false, .value = current};
+  const Outcome outcome = set(key, value);
+  if (outcome != Outcome::kDone) return {.outcome = outcome, .swapped = false, .value = current};
+  return {.outcome = outcome, .swapped = true, .value = std::move(value)};
 }
 
-std::int64_t KeyValueStore::erase(const std::string& key, bool prefix) {
-  if (!prefix) return static_cast<std::int64_t>(values_.erase(key));
+KeyValueStore::Values::iterator KeyValueStore::erase(Values::iterator item) {
+  const std::size_t size = size_of(item->first, item->second);
+  const auto run = size_of_run_.find(run_of(item->first));
+  if ((run->second -= size) == 0) size_of_run_.erase(run);
+  size_ -= size;
+  return values_.erase(item);
+}
+
+bool KeyValueStore::erase(const std::string& key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return false;
+  erase(found);
+  return true;
+}
+
+std::int64_t KeyValueStore::erase_all(const std::string& prefix) {
   std::int64_t erased = 0;
-  for (auto at = values_.lower_bound(key); at != values_.end() && at->first.starts_with(key); ++erased)
-    at = values_.erase(at);
+  for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++erased)
+    at = erase(at);
   return erased;
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,6 +17,16 @@
 #include "proto/core/millis.h"
 
 namespace dtrun::rendezvous {
+
+// What the store holds at most: a key with its value, the keys of one run (all that begin with the same word
+// before a
+// '/'), and everything. A run keeps addresses and ids here; data goes between its workers. So a worker that
+// floods the store stops itself, and not the process that has the store.
+struct StoreLimits {
+  std::size_t item = std::size_t{1} << 20;  // bytes, as all three
+  std::size_t run = std::size_t{32} << 20;
+  std::size_t total = std::size_t{32} << 20;
+};
 
 class KeyValueStore {
  public:
@@ -30,14 +42,27 @@ class KeyValueStore {
     std::optional<std::string> value;
   };
 
+  using Limits = StoreLimits;
+  // Counted for each key on top of its own length and its value's.
+  static constexpr std::size_t kItemOverhead = 128;
+
+  enum class Outcome { kDone, kNotANumber, kOutOfRange, kItemTooLarge, kRunFull, kStoreFull };
+
   struct Sum {
-    bool ok;  // false: the key holds something that is not a number
+    Outcome outcome;
     std::int64_t value;
   };
   struct Swap {
+    Outcome outcome;
     bool swapped;
     std::string value;  // what the key holds now; empty if it does not exist
   };
+
+  explicit KeyValueStore(const Limits& limits = {}) : limits_(limits) {}
+
+  const Limits& limits() const { return limits_; }
+  // Bytes held, by the count of Limits.
+  std::size_t size() const { return size_; }
 
   std::optional<std::string> get(const std::string& key) const;
 
@@ -45,16 +70,18 @@ class KeyValueStore {
   void wait(WaiterId waiter, const std::string& key, Millis deadline);
   void cancel(WaiterId waiter);
 
-  void set(const std::string& key, std::string value);
+  // What does not fit changes nothing, here and below.
+  Outcome set(const std::string& key, std::string value);
 
-  // Adds to a decimal number; an absent key counts as 0. Wraps around at the ends of int64.
+  // Adds to a decimal number; an absent key counts as 0. A sum beyond int64 changes nothing.
   Sum add(const std::string& key, std::int64_t delta);
 
   // Sets the key if it holds `expected`; an empty `expected` means "absent or empty".
   Swap compare_and_set(const std::string& key, const std::string& expected, std::string value);
 
-  // Keys deleted: 0 or 1, or however many start with the prefix.
-  std::int64_t erase(const std::string& key, bool prefix);
+  bool erase(const std::string& key);  // false: there was none
+  // How many keys began with it. REQUIRES: not empty, which would be everybody's keys.
+  std::int64_t erase_all(const std::string& prefix);
 
   // The waiters that can be answered now. Call it after every change and at next_deadline().
   std::vector<Answer> take_answers(Millis now);
@@ -65,9 +92,14 @@ class KeyValueStore {
     std::string key;
     Millis deadline;
   };
+  using Values = std::map<std::string, std::string>;
   void forget(WaiterId waiter);
+  Values::iterator erase(Values::iterator item);
 
-  std::map<std::string, std::string> values_;
+  const Limits limits_;
+  Values values_;
+  std::map<std::string, std::size_t, std::less<>> size_of_run_;
+  std::size_t size_ = 0;
   std::map<WaiterId, Waiter> waiters_;
   std::map<std::string, std::set<WaiterId>> by_key_;
   std::set<std::pair<Millis, WaiterId>> by_deadline_;

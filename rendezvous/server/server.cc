@@ -23,6 +23,16 @@
 namespace dtrun::rendezvous {
 namespace {
 
+// Far above what agents and workers say to the coordinator, far below what would hurt it.
+constexpr int kMaxMessageBytes = 8 << 20;
+
+// A store of its own has room for many runs; one in an agent shares the node with its workers.
+KeyValueStore::Limits limits_of(const ServerOptions& options) {
+  KeyValueStore::Limits limits;
+  if (options.separate) limits.total = std::size_t{1} << 30;
+  return limits;
+}
+
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const ServerOptions& options)
@@ -31,7 +41,7 @@ class GrpcServer final : public Server {
                       .forgotten = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
         attend_(coordinator_, strand_),
-        store_(strand_) {
+        store_(strand_, limits_of(options)) {
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
@@ -47,7 +57,7 @@ class GrpcServer final : public Server {
     // Agents ping to notice a dead coordinator; don't take that for abuse.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-    builder.SetMaxReceiveMessageSize(-1);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
                              grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&attend_);

@@ -7,6 +7,33 @@ namespace {
 
 grpc::Status not_found(const std::string& key) { return {grpc::StatusCode::NOT_FOUND, "no key " + key}; }
 
+std::string mebibytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+grpc::Status status_of(KeyValueStore::Outcome outcome, const std::string& key,
+                       const KeyValueStore::Limits& limits) {
+  const std::string name = key.size() <= 64 ? key : key.substr(0, 64) + "...";
+  switch (outcome) {
+    case KeyValueStore::Outcome::kDone:
+      return grpc::Status::OK;
+    case KeyValueStore::Outcome::kNotANumber:
+      return {grpc::StatusCode::FAILED_PRECONDITION, "key " + name + " does not hold a number"};
+    case KeyValueStore::Outcome::kOutOfRange:
+      return {grpc::StatusCode::OUT_OF_RANGE, "key " + name + " would not fit into 64 bits"};
+    case KeyValueStore::Outcome::kItemTooLarge:
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "key " + name + " with its value is over " + mebibytes(limits.item) +
+                  "; the store is for addresses and ids, send data between the workers"};
+    case KeyValueStore::Outcome::kRunFull:
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "key " + name + " does not fit: a run's keys may take " +
+                                                        mebibytes(limits.run) +
+                                                        "; delete those that are not needed"};
+    case KeyValueStore::Outcome::kStoreFull:
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "key " + name + " does not fit: the store holds its " +
+                                                        mebibytes(limits.total) + " for all runs already"};
+  }
+  return {grpc::StatusCode::INTERNAL, "an unknown outcome"};
+}
+
 }  // namespace
 
 // Deletes itself when gRPC is done with it, which is after finish().
@@ -58,8 +85,7 @@ grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const v1::SetRequest* request, v1::SetReply*) {
   return on_strand(context, [this, request] {
-    store_.set(request->key(), request->value());
-    return grpc::Status::OK;
+    return status_of(store_.set(request->key(), request->value()), request->key(), store_.limits());
   });
 }
 
@@ -88,10 +114,8 @@ grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context
                                             const v1::AddRequest* request, v1::AddReply* reply) {
   return on_strand(context, [this, request, reply]() -> grpc::Status {
     const KeyValueStore::Sum sum = store_.add(request->key(), request->delta());
-    if (!sum.ok)
-      return {grpc::StatusCode::FAILED_PRECONDITION, "key " + request->key() + " does not hold a number"};
     reply->set_sum(sum.value);
-    return grpc::Status::OK;
+    return status_of(sum.outcome, request->key(), store_.limits());
   });
 }
 
@@ -102,14 +126,16 @@ grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContex
     KeyValueStore::Swap swap = store_.compare_and_set(request->key(), request->expected(), request->value());
     reply->set_swapped(swap.swapped);
     reply->set_value(std::move(swap.value));
-    return grpc::Status::OK;
+    return status_of(swap.outcome, request->key(), store_.limits());
   });
 }
 
 grpc::ServerUnaryReactor* StoreService::Delete(grpc::CallbackServerContext* context,
                                                const v1::DeleteRequest* request, v1::DeleteReply* reply) {
-  return on_strand(context, [this, request, reply] {
-    reply->set_deleted(store_.erase(request->key(), request->prefix()));
+  return on_strand(context, [this, request, reply]() -> grpc::Status {
+    if (request->prefix() && request->key().empty())
+      return {grpc::StatusCode::INVALID_ARGUMENT, "the empty prefix would delete every run's keys"};
+    reply->set_deleted(request->prefix() ? store_.erase_all(request->key()) : store_.erase(request->key()));
     return grpc::Status::OK;
   });
 }

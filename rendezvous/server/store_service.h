@@ -16,7 +16,7 @@ namespace dtrun::rendezvous {
 class StoreService final : public v1::Store::CallbackService {
  public:
   // The strand must outlive every call, that is, the server's shutdown.
-  explicit StoreService(Strand& strand) : strand_(strand) {}
+  StoreService(Strand& strand, const KeyValueStore::Limits& limits) : strand_(strand), store_(limits) {}
 
   grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context, const v1::SetRequest* request,
                                 v1::SetReply* reply) override;
@@ -31,7 +31,7 @@ class StoreService final : public v1::Store::CallbackService {
                                    v1::DeleteReply* reply) override;
 
   // Deletes all keys with the prefix. On the strand.
-  void forget(const std::string& prefix) { store_.erase(prefix, true); }
+  void forget(const std::string& prefix) { store_.erase_all(prefix); }
 
   // Answers waiters that can be answered now; returns the next deadline. On the strand.
   std::int64_t tend();

@@ -1,6 +1,7 @@
 // The coordinator behind real sockets: real server and clients over loopback.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <grpcpp/create_channel.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,7 +11,9 @@
 #include <limits>
 #include <thread>
 
+#include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/core/store.h"
 #include "tests/rendezvous/test_agent.h"
 #include "tests/support/relay.h"
 
@@ -98,6 +101,12 @@ std::vector<std::string> descriptors_that_survive_exec() {
   }
   std::sort(surviving.begin(), surviving.end());
   return surviving;
+}
+
+std::size_t resident_bytes() {
+  std::size_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 // A port that was free a moment ago.
@@ -349,6 +358,65 @@ TEST_CASE("store operations work under their prefix") {
   const auto reply = a.kv(request(Op::DELETE, "key"));
   CHECK(reply.number() == 0);
   CHECK(reply.id() == 7);
+}
+
+TEST_CASE("a worker that floods the store is refused, and the process that has the store stays small") {
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  a.join({});
+  using Op = control::KvRequest;
+  CHECK(a.kv(request(Op::SET, "mine", "kept")).ok());
+  const KeyValueStore::Limits limits;
+  const std::size_t size = 900'000, offered = 2000;
+  const std::size_t before = resident_bytes();
+  std::size_t taken = 0;
+  std::string refusal;
+  for (std::size_t i = 0; i < offered; ++i) {
+    const auto reply = a.kv(request(Op::SET, "flood/" + std::to_string(i), std::string(size, 'x')));
+    if (reply.ok())
+      ++taken;
+    else
+      refusal = reply.error();
+  }
+  CHECK(taken == limits.run / size);
+  CHECK(refusal ==
+        "store: key g1/flood/1999 does not fit: a run's keys may take 32 MiB; delete those that are not "
+        "needed");
+  CHECK(resident_bytes() - before < limits.run + (std::size_t{64} << 20));
+  CHECK(a.kv(request(Op::GET, "mine")).value() == "kept");
+
+  const auto large = a.kv(request(Op::SET, "large", std::string(std::size_t{2} << 20, 'x')));
+  CHECK(large.error() ==
+        "store: key g1/large with its value is over 1 MiB; the store is for addresses and ids, send data "
+        "between the workers");
+  const auto huge = a.kv(request(Op::SET, "huge", std::string(std::size_t{100} << 20, 'x')));
+  CHECK(huge.error().find("larger than max") != std::string::npos);
+  CHECK(a.kv(request(Op::GET, "mine")).value() == "kept");
+}
+
+TEST_CASE("a counter does not wrap around, and nobody deletes everybody's keys") {
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  a.join({});
+  using Op = control::KvRequest;
+  CHECK(a.kv(request(Op::SET, "n", std::to_string(std::numeric_limits<std::int64_t>::max()))).ok());
+  auto add = request(Op::ADD, "n");
+  add.set_delta(1);
+  CHECK(a.kv(add).error() == "store: key g1/n would not fit into 64 bits");
+
+  const auto store = v1::Store::NewStub(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string(server->port()), grpc::InsecureChannelCredentials()));
+  const auto erase = [&](const std::string& prefix) {
+    grpc::ClientContext context;
+    v1::DeleteRequest request;
+    v1::DeleteReply reply;
+    request.set_key(prefix);
+    request.set_prefix(true);
+    const grpc::Status status = store->Delete(&context, request, &reply);
+    return status.ok() ? std::to_string(reply.deleted()) : status.error_message();
+  };
+  CHECK(erase("") == "the empty prefix would delete every run's keys");
+  CHECK(erase("g1/") == "1");
 }
 
 TEST_CASE("a get waits for the key, or until its time is up") {

@@ -7,6 +7,7 @@
 namespace dtrun::rendezvous {
 
 using Store = KeyValueStore;
+using Outcome = KeyValueStore::Outcome;
 
 TEST_CASE("what was set is read, until it is deleted") {
   Store store;
@@ -15,8 +16,8 @@ TEST_CASE("what was set is read, until it is deleted") {
   CHECK(store.get("k") == "v");
   store.set("k", "");
   CHECK(store.get("k") == "");
-  CHECK(store.erase("k", false) == 1);
-  CHECK(store.erase("k", false) == 0);
+  CHECK(store.erase("k"));
+  CHECK_FALSE(store.erase("k"));
   CHECK_FALSE(store.get("k"));
 }
 
@@ -39,7 +40,7 @@ TEST_CASE("a waiter gets the value that was set, even if it is deleted before it
   Store store;
   store.wait(1, "k", 100);
   store.set("k", "v");
-  store.erase("k", false);
+  store.erase("k");
   const auto answers = store.take_answers(0);
   REQUIRE(answers.size() == 1);
   CHECK(answers[0].value == "v");
@@ -76,16 +77,19 @@ TEST_CASE("a cancelled waiter hears nothing") {
   store.cancel(3);
 }
 
-TEST_CASE("add counts from nothing, counts down, wraps around, and refuses what is no number") {
+TEST_CASE("add counts from nothing, counts down, and refuses what is no number and what is too large") {
   Store store;
   CHECK(store.add("n", 5).value == 5);
   CHECK(store.add("n", -7).value == -2);
   CHECK(store.get("n") == "-2");
   store.set("n", std::to_string(std::numeric_limits<std::int64_t>::max()));
-  CHECK(store.add("n", 1).value == std::numeric_limits<std::int64_t>::min());
+  CHECK(store.add("n", 1).outcome == Outcome::kOutOfRange);
+  CHECK(store.get("n") == std::to_string(std::numeric_limits<std::int64_t>::max()));
+  CHECK(store.add("n", -1).outcome == Outcome::kDone);
+  CHECK(store.add("n", 1).value == std::numeric_limits<std::int64_t>::max());
   for (const char* text : {"", "x", "1x", " 1", "99999999999999999999"}) {
     store.set("n", text);
-    CHECK_FALSE(store.add("n", 1).ok);
+    CHECK(store.add("n", 1).outcome == Outcome::kNotANumber);
     CHECK(store.get("n") == text);
   }
 }
@@ -113,10 +117,46 @@ TEST_CASE("compare-and-set lets one of two win and tells the other who did") {
 TEST_CASE("deleting a prefix takes every key under it and no other") {
   Store store;
   for (const char* key : {"g1/a", "g1/b", "g10/a", "g1", "g2/a"}) store.set(key, "v");
-  CHECK(store.erase("g1/", true) == 2);
+  CHECK(store.erase_all("g1/") == 2);
   CHECK(store.get("g10/a"));
   CHECK(store.get("g1"));
-  CHECK(store.erase("", true) == 3);
+  CHECK(store.erase_all("g") == 3);
+}
+
+TEST_CASE("what is too large for an item, a run or the store is refused and changes nothing") {
+  constexpr std::size_t kOverhead = Store::kItemOverhead;
+  Store store({.item = 1000 + kOverhead, .run = 2000 + 2 * kOverhead, .total = 3000 + 3 * kOverhead});
+  const auto of = [](std::size_t size, char letter = 'v') { return std::string(size, letter); };
+  CHECK(store.set("a/1", of(997)) == Outcome::kDone);
+  CHECK(store.set("a/1", of(998)) == Outcome::kItemTooLarge);
+  CHECK(store.get("a/1") == of(997));
+  CHECK(store.set("a/2", of(997)) == Outcome::kDone);
+  CHECK(store.set("a/3", "") == Outcome::kRunFull);
+  CHECK_FALSE(store.get("a/3"));
+  CHECK(store.set("a/2", of(997, 'w')) == Outcome::kDone);  // in the other's place
+  CHECK(store.set("b/1", of(997)) == Outcome::kDone);
+  CHECK(store.size() == store.limits().total);
+  CHECK(store.set("c/1", "") == Outcome::kStoreFull);
+  CHECK(store.add("c/n", 1).outcome == Outcome::kStoreFull);
+  const auto swap = store.compare_and_set("c/1", "", "x");
+  CHECK(swap.outcome == Outcome::kStoreFull);
+  CHECK_FALSE(swap.swapped);
+  CHECK_FALSE(store.get("c/1"));
+  CHECK(store.erase("a/1"));
+  CHECK(store.set("c/1", of(997)) == Outcome::kDone);
+  CHECK(store.erase_all("c/") + store.erase_all("b/") + store.erase_all("a") == 3);
+  CHECK(store.size() == 0);
+  CHECK(store.set("a/1", of(997)) == Outcome::kDone);
+  CHECK(store.set("a/2", of(997)) == Outcome::kDone);
+}
+
+TEST_CASE("who waits for a key that does not fit goes on waiting") {
+  Store store({.item = 200});
+  store.wait(1, "k", 100);
+  CHECK(store.set("k", std::string(200, 'v')) == Outcome::kItemTooLarge);
+  CHECK(store.take_answers(0).empty());
+  CHECK(store.set("k", "v") == Outcome::kDone);
+  CHECK(store.take_answers(0).size() == 1);
 }
 
 }  // namespace dtrun::rendezvous
