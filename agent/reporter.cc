@@ -20,8 +20,7 @@ void Reporter::tell(const JobEnd& job) {
       "report",
       {{"exit_code", job.exit_code}, {"file", file}, {"text", failure_report(job, spec_.max_restarts)}});
   if (console_.has_terminal()) console_.write(Console::Stream::kErr, "\n");
-  console_.write(Console::Stream::kErr,
-                 "dtrun: " + failure_report(job, spec_.max_restarts, file, style) + "\n");
+  console_.say(failure_report(job, spec_.max_restarts, file, style));
 }
 
 std::string Reporter::tell_programs(const JobEnd& job) {

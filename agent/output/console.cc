@@ -90,18 +90,21 @@ int Console::columns() const {
   return ioctl(err_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-void Console::write(Stream stream, std::string_view lines) {
+void Console::write(Stream stream, std::string_view text) {
   const bool above = !bottom_.empty() && shares_terminal(stream);
   if (above) push(&err_, clearing());
-  push(stream == Stream::kOut ? &out_ : &err_, lines);
+  push(stream == Stream::kOut ? &out_ : &err_, text);
   if (above) push(&err_, bottom_);
 }
 
-void Console::notice(const std::string& text) {
-  write(Stream::kErr, "dtrun: " + palette_.message(text) + "\n");
-}
+void Console::notice(const std::string& text) { say(palette_.message(text)); }
 
-void Console::error(const std::string& text) { write(Stream::kErr, "dtrun: " + palette_.error(text) + "\n"); }
+void Console::error(const std::string& text) { say(palette_.error(text)); }
+
+void Console::say(const std::string& text) {
+  const bool in_a_line = err_.mid_line && !err_.terminal;
+  write(Stream::kErr, (in_a_line ? "\ndtrun: " : "dtrun: ") + text + "\n");
+}
 
 void Console::set_bar(const std::string& bar) {
   if (!err_.terminal || bar == bar_) return;
@@ -140,6 +143,7 @@ std::string Console::clearing() const {
 void Console::push(Output* output, std::string_view text) {
   if (output->broken) return;
   output->queue.append(text);
+  if (!text.empty()) output->mid_line = text.back() != '\n';
   pump(output);
 }
 

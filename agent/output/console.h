@@ -20,11 +20,12 @@ class Console {
   Console(Loop& loop, ColourMode colour, std::function<void(bool)> congestion);
   ~Console();
 
-  // `lines` is one or more whole lines with their newlines.
-  void write(Stream stream, std::string_view lines);
-  // "dtrun: text" on standard error.
+  // `text` is whole lines with their newlines. Where the stream is no terminal and has one writer, any bytes.
+  void write(Stream stream, std::string_view text);
+  // "dtrun: text" on standard error, on a line of its own.
   void notice(const std::string& text);
   void error(const std::string& text);
+  void say(const std::string& text);  // the same in the caller's colours
   const Palette& palette() const { return palette_; }  // of standard error
 
   // A line that stays below everything else; empty: none. Only on a terminal.
@@ -48,6 +49,7 @@ class Console {
     bool regular = false;
     bool broken = false;
     bool watched = false;
+    bool mid_line = false;
     std::string queue = {};
     std::size_t written = 0;  // bytes of the queue
   };

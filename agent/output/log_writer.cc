@@ -33,6 +33,7 @@ LogWriter::LogWriter(Console& console, Console::Stream stream, StreamPlan plan)
 void LogWriter::push(std::string_view bytes) {
   note_time();
   write_file(bytes);
+  if (verbatim()) shown_.append(bytes);
   cutter_.push(bytes, [this](std::string_view line) { take_line(line); });
   show_unfinished();
   show();
@@ -44,6 +45,8 @@ void LogWriter::finish() {
   console_.set_unfinished(this, "");
   show();
 }
+
+bool LogWriter::verbatim() const { return plan_.console && plan_.verbatim && !console_.is_terminal(stream_); }
 
 void LogWriter::note_time() {
   if (plan_.timestamps || plan_.prefix.has_time()) time_ = utc_text(std::chrono::system_clock::now());
@@ -70,7 +73,8 @@ std::string_view LogWriter::stamped(std::string_view bytes) {
 }
 
 void LogWriter::take_line(std::string_view line) {
-  if (plan_.console) append_line(&shown_, console_.is_terminal(stream_) ? overwritten(line) : line);
+  if (plan_.console && !verbatim())
+    append_line(&shown_, console_.is_terminal(stream_) ? overwritten(line) : line);
   if (plan_.filtered) filter(line);
   tail_.push(line);
 }

@@ -25,6 +25,9 @@ std::string run_folder(const std::string& run_id);
 struct StreamPlan {
   bool console = true;
   LinePrefix prefix;
+  // A console that is no terminal gets the bytes as they are: nothing stands before a line, and no other
+  // worker's lines must be kept apart.
+  bool verbatim = false;
   bool timestamps = false;     // before each line, on the console and in files
   std::filesystem::path file;  // empty: none
   std::uint64_t max_file_size = 0;
@@ -43,6 +46,7 @@ class LogWriter {
   std::vector<std::string> tail() const { return tail_.lines(); }
 
  private:
+  bool verbatim() const;
   void note_time();
   void write_file(std::string_view bytes);
   std::string_view stamped(std::string_view bytes);

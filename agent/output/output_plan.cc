@@ -16,6 +16,7 @@ StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int ran
   plan.console = targets.console;
   plan.prefix = fill_prefix(output.prefix, {spec_.role, rank, local_rank, host_});
   plan.timestamps = output.timestamps;
+  plan.verbatim = spec_.nproc == 1 && output.prefix.empty() && !output.timestamps;
   if (log_dir.empty()) return plan;
   if (targets.file) plan.file = log_dir / (out ? "stdout.log" : "stderr.log");
   plan.max_file_size = output.max_file_size;

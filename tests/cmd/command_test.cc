@@ -246,6 +246,23 @@ TEST_CASE("the env backend: every terminal exports its place, as for torch.distr
   CHECK(second.out() == "[default:1] 1" + place);
 }
 
+TEST_CASE("without a prefix one worker's output is passed on byte for byte") {
+  const std::string half = "head -c 2500000 /dev/zero | tr '\\0' ";
+  const Ended job = run({"--log_prefix", ""}, half + "x; echo; printf 'a\\r\\000b'; " + half + "y");
+  const std::string wanted =
+      std::string(2500000, 'x') + "\n" + std::string("a\r\0b", 4) + std::string(2500000, 'y');
+  CHECK(job.exit_code == 0);
+  CHECK(job.out.size() == wanted.size());
+  CHECK((job.out == wanted));
+  CHECK(job.err == "");
+
+  const Ended failed = run({"--log_prefix", ""}, "printf 'in a line' >&2; exit 3");
+  CHECK(failed.err.starts_with("in a line\ndtrun: the job failed: rank 0 on "));
+
+  const Ended two = run({"--log_prefix", "", "--nproc_per_node", "2"}, half + "x");
+  CHECK(two.out.size() == 2 * (2500000 + 2500000 / 65536 + 1));  // lines of one worker do not split another's
+}
+
 TEST_CASE("a port that another program has for a moment delays the coordinator, and no more") {
   const int port = free_port();
   const int holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
