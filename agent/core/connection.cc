@@ -1,6 +1,8 @@
 // The agent and its coordinator: joining, heartbeats, waiting for a generation, and a connection that is
 // lost.
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 #include "agent/core/notices.h"
@@ -11,7 +13,8 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr Millis kNoticeEvery = 5000;
+// Between two words on the same wait: often at first, then so that a log of ten minutes has a dozen.
+constexpr std::array<Millis, 4> kNoticeGaps{5000, 10000, 30000, 60000};
 // `dtrun status --watch` asks no more often, so newer progress would not be seen.
 constexpr Millis kProgressEvery = 1000;
 
@@ -27,6 +30,7 @@ void Step::on(const event::Opened& e) {
 void Step::on(const event::Connected&) {
   s.link.connected = s.link.ever_connected = true;
   s.link.tell_at.reset();
+  s.notices = 0;
 }
 
 void Step::on(const event::Disconnected& e) {
@@ -37,7 +41,7 @@ void Step::on(const event::Disconnected& e) {
     s.link.tell_at = now_ + kBlip;
   }
   s.link.why_lost = e.why;
-  if (!s.notice_at) s.notice_at = now_ + kNoticeEvery;
+  if (!s.notice_at) s.notice_at = now_ + kNoticeGaps[0];
   if (e.permanent && !s.ending() && !s.job_succeeded()) give_up(kExitUnavailable, e.why);
 }
 
@@ -66,6 +70,7 @@ void Step::on(const event::Waiting& e) {
   }
   const bool news = !s.waiting || s.waiting->joined != e.joined || s.waiting->spare != e.spare;
   s.waiting = e;
+  if (news) s.notices = 0;
   if (!s.waiting_since) s.waiting_since = now_;
   if (news && e.max_nodes > 1) tell_waiting();
 }
@@ -103,16 +108,21 @@ void Step::tell_lost() {
   print(lost_notice(s, now_));
 }
 
+Millis Step::next_notice() {
+  return now_ +
+         kNoticeGaps[std::min<std::size_t>(static_cast<std::size_t>(s.notices++), kNoticeGaps.size() - 1)];
+}
+
 // Says how long we still wait for a coordinator, or for enough other nodes.
 void Step::tell_waiting() {
   s.notice_at.reset();
   if (s.ending() || workers_run()) return;
   if (!s.link.connected) {
     if (s.link.why_lost.empty()) return;
-    s.notice_at = now_ + kNoticeEvery;
+    s.notice_at = next_notice();
     print(s.link.why_lost + "; trying for another " + seconds_text(s.link_deadline() - now_));
   } else if (s.waiting) {
-    s.notice_at = now_ + kNoticeEvery;
+    s.notice_at = next_notice();
     print(waiting_notice(s, now_));
   }
 }

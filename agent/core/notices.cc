@@ -6,6 +6,15 @@
 
 namespace dtrun::agent {
 
+namespace {
+
+// Of "host:port".
+bool is_loopback(const std::string& endpoint) {
+  return endpoint.starts_with("localhost:") || endpoint.starts_with("127.") || endpoint.starts_with("[::1]:");
+}
+
+}  // namespace
+
 std::string seconds_text(Millis duration) {
   return std::to_string(std::max<Millis>(0, (duration + 999) / 1000)) + " s";
 }
@@ -16,7 +25,9 @@ std::string count_text(int n, const std::string& noun) {
 
 std::string waiting_notice(const State& s, Millis now) {
   const rendezvous::Waiting& w = *s.waiting;
-  const std::string where = " at " + s.settings.endpoint + ", this node as " + s.link.address;
+  const std::string only_here =
+      is_loopback(s.settings.endpoint) ? " (where only agents of this machine can join)" : "";
+  const std::string where = " at " + s.settings.endpoint + only_here + ", this node as " + s.link.address;
   if (w.spare)
     return "the run is complete with " + count_text(w.max_nodes, "node") + where + "; waiting as a spare";
   const std::string wanted = w.min_nodes == w.max_nodes ? std::to_string(w.max_nodes)

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -43,7 +44,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::string block(const std::string& title, const std::vector<std::string>& lines) {
   std::string text = "\n  " + title + ":";
-  for (const std::string& line : lines) text += "\n    " + line;
+  for (const std::string& line : lines) text += line.empty() ? "\n" : "\n    " + line;
   return text;
 }
 
@@ -62,7 +63,10 @@ std::string last_words(const WorkerOutcome& worker) {
   if (!traceback.empty()) text += block("traceback", traceback);
   const std::vector<std::string> tail = traceback.empty() ? without_error(worker.stderr_tail, error)
                                                           : without_traceback(worker.stderr_tail, traceback);
-  if (!tail.empty()) text += block("last lines of its stderr", tail);
+  const auto is_blank = [](const std::string& line) { return line.find_first_not_of(" \t\r") == line.npos; };
+  const auto begin = std::find_if_not(tail.begin(), tail.end(), is_blank);
+  const auto end = std::find_if_not(tail.rbegin(), std::make_reverse_iterator(begin), is_blank).base();
+  if (begin != end) text += block("last lines of its stderr", {begin, end});
   return text;
 }
 

@@ -76,6 +76,7 @@ struct State {
   std::optional<rendezvous::Waiting> waiting;
   std::optional<Millis> waiting_since;
   std::optional<Millis> notice_at;
+  int notices = 0;           // said of this wait since there was news
   std::string told_restart;  // reason of the restart whose back-off was announced
   std::optional<Completion> completion;
   StepsRedone steps_redone;

@@ -48,6 +48,7 @@ class Step {
   void send_heartbeat();
   void say_again();
   void tell_lost();
+  Millis next_notice();
   void tell_waiting();
   void check_link();
 

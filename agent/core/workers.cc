@@ -19,6 +19,14 @@ constexpr Millis kSameSignal = 250;
 // If workers end this soon after the request to stop, nobody needs to be told why there is a wait.
 constexpr Millis kSwift = 3000;
 
+// Python found the script to be none, as it would again.
+bool is_syntax_error(const WorkerOutcome& outcome) {
+  if (outcome.exit_code != 1 || outcome.stderr_tail.empty()) return false;
+  const std::string& last = outcome.stderr_tail.back();
+  return last.starts_with("SyntaxError: ") || last.starts_with("IndentationError: ") ||
+         last.starts_with("TabError: ");
+}
+
 }  // namespace
 
 void Step::on(const event::Assigned& e) {
@@ -155,6 +163,7 @@ bool Step::is_collateral(const WorkerOutcome& outcome) const {
 
 bool Step::is_retryable(const WorkerOutcome& outcome) const {
   if (outcome.signal != 0) return true;
+  if (!s.settings.builtin && is_syntax_error(outcome)) return false;
   if (s.settings.builtin) return !is_deterministic_failure(outcome.exit_code);
   const auto& codes = s.settings.no_restart_exit_codes;
   return std::none_of(codes.begin(), codes.end(), [&](const auto& range) {

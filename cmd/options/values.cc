@@ -1,5 +1,6 @@
 #include "cmd/options/values.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -151,6 +152,11 @@ Result<std::set<int>> parse_ranks(const Given& given) {
   return ranks;
 }
 
+bool is_ipv6(const std::string& text) {
+  in6_addr address;
+  return inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), &address) == 1;
+}
+
 bool may_be_host(const std::string& text) {
   const auto impossible = [](unsigned char c) {
     return c <= ' ' || c == 0x7f || c == '/' || c == '@' || c == ',';
@@ -169,6 +175,9 @@ Result<Endpoint> parse_endpoint(const Given& given, int default_port) {
     if (parts.has_port) parts.port = text.substr(close + 2);
   } else {
     parts = split_endpoint(text);
+    if (parts.host.find(':') != std::string::npos && !is_ipv6(parts.host))
+      return usage(quoted(given) +
+                   ": expected HOST[:PORT]; an IPv6 address with a port is written [ADDRESS]:PORT");
   }
   if (!may_be_host(parts.host)) return usage(quoted(given) + ": expected HOST[:PORT]");
   Endpoint endpoint{parts.host, default_port};

@@ -1,6 +1,8 @@
 // From text and overrides to a JobConfig. Faults are collected, so that one run shows them all.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -125,6 +127,15 @@ std::string out_of_range(const Json& value, const Option& option) {
   return shown(value) + " is out of range" + allowed_note(option);
 }
 
+// An override such as 1e400, which JSON's numbers do not hold.
+bool is_beyond_double(const Json& value) {
+  if (!value.is_string()) return false;
+  const auto& text = value.get_ref<const std::string&>();
+  char* end = nullptr;
+  return std::isinf(std::strtod(text.c_str(), &end)) && *end == '\0' &&
+         std::isdigit(static_cast<unsigned char>(text.back()));  // not "inf"
+}
+
 bool in_range(double value, const Range& range) {
   const bool high_enough = range.min_open ? value > range.min : value >= range.min;
   const bool low_enough = range.max_open ? value < range.max : value <= range.max;
@@ -197,6 +208,7 @@ struct Assign {
     return fault;
   }
   std::string operator()(double* field) const {
+    if (is_beyond_double(value)) return out_of_range(value, option);
     if (!value.is_number()) return wrong_type(value, "a number", option);
     const double number = value.get<double>();
     if (!in_range(number, option.range)) return out_of_range(value, option);
@@ -256,7 +268,14 @@ std::string unknown_override(const std::string& path) {
   for (const std::string& known : paths) {
     if (known.ends_with(suffix) || known == suffix.substr(1)) return "; did you mean " + known + "?";
   }
-  const std::string nearest = nearest_name(path, paths);
+  std::string nearest = nearest_name(path, paths);
+  // Behind a section's name, that name is no part of what may have been mistyped.
+  const std::size_t dot = path.find('.');
+  for (const std::string_view group : option_groups()) {
+    if (dot == std::string::npos || path.substr(0, dot) != group) continue;
+    nearest = nearest_name(path.substr(dot + 1), names_in(group));
+    if (!nearest.empty()) nearest = std::string(group) + "." + nearest;
+  }
   return nearest.empty() ? "; the options are listed in configs/job.schema.json"
                          : "; did you mean " + nearest + "?";
 }

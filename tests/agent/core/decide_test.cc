@@ -85,6 +85,23 @@ TEST_CASE("which failures a restart can help") {
     const std::string expected = "failure r2 code " + std::to_string(c.code) + (c.retryable ? "" : " final");
     CHECK(s.exits(0, c.code).front() == expected);
   }
+  for (const auto& [line, retryable] :
+       std::vector<std::pair<std::string, bool>>{{"SyntaxError: invalid syntax", false},
+                                                 {"IndentationError: unexpected indent", false},
+                                                 {"TabError: inconsistent use of tabs", false},
+                                                 {"ValueError: SyntaxError: x", true},
+                                                 {"", true}}) {
+    for (const bool of_builtin : {false, true}) {
+      Scenario s(of_builtin ? builtin(1) : external(1));
+      s.joins();
+      event::WorkerExited e;
+      e.generation = 1;
+      e.outcome.exit_code = 1;
+      e.outcome.stderr_tail = {"  File \"x.py\", line 1", line};
+      CHECK(s.happens(e).front() ==
+            (retryable || of_builtin ? "failure r2 code 1" : "failure r2 code 1 final"));
+    }
+  }
   Scenario s(external(1));
   s.joins();
   CHECK(s.exits(0, 127, 0, true).front() == "failure r2 code 127 final");
@@ -260,7 +277,8 @@ TEST_CASE("an endpoint that can never work ends dtrun at once") {
   CHECK(s.happens(event::Disconnected{"something else listens there", true}) == Trace{"leave 0", "end 69"});
 }
 
-TEST_CASE("waiting says how many joined, where, and how long it lasts, every 5 s") {
+TEST_CASE(
+    "waiting says how many joined, where, and how long it lasts, ever more rarely until there is news") {
   Scenario s(builtin());
   s.happens(event::Connected{});
   s.happens(event::Welcome{"10.0.0.2", 60000});
@@ -268,9 +286,38 @@ TEST_CASE("waiting says how many joined, where, and how long it lasts, every 5 s
   CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 600 s left");
   s.happens(event::Waiting{1, 2, 2, false, 0, ""});
   CHECK(s.printed.size() == 1);
-  s.passes(10000);
-  CHECK(s.printed.size() == 3);
-  CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left");
+  const auto left = [&] { return s.printed.back().substr(s.printed.back().rfind("; ") + 2); };
+  std::size_t said = 1;
+  for (const auto& [at, text] : std::vector<std::pair<dtrun::Millis, std::string>>{{5000, "595 s left"},
+                                                                                   {15000, "585 s left"},
+                                                                                   {45000, "555 s left"},
+                                                                                   {105000, "495 s left"},
+                                                                                   {165000, "435 s left"}}) {
+    s.passes(at - 1);
+    CHECK(s.printed.size() == said);
+    s.passes(at);
+    CHECK(s.printed.size() == ++said);
+    CHECK(left() == text);
+  }
+  s.happens(event::Waiting{2, 3, 3, false, 0, ""});
+  CHECK(s.printed.size() == ++said);
+  s.passes(170000);
+  CHECK(s.printed.size() == ++said);
+}
+
+TEST_CASE("who waits for other nodes at an address of this machine alone is told so") {
+  for (const auto& [endpoint, told] :
+       std::vector<std::pair<std::string, bool>>{{"localhost:29400", true},
+                                                 {"127.0.0.1:29400", true},
+                                                 {"[::1]:29400", true},
+                                                 {"localhost.lan:29400", false}}) {
+    Scenario s(builtin());
+    s.state.settings.endpoint = endpoint;
+    s.happens(event::Connected{});
+    s.happens(event::Welcome{"10.0.0.2", 60000});
+    s.happens(event::Waiting{1, 2, 2, false, 0, ""});
+    CHECK((s.printed.back().find("only agents of this machine can join") != std::string::npos) == told);
+  }
 }
 
 TEST_CASE("an agent that lost its connection says that it waits again once its workers are gone") {

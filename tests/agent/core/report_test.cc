@@ -56,6 +56,16 @@ TEST_CASE("a failure that would come back says why no restart was tried") {
   CHECK(failure_report(end, 3).ends_with("0 of 3 (the same way 3 times in a row)"));
 }
 
+TEST_CASE("empty lines are shown only between others, and without blanks") {
+  JobEnd end;
+  end.first_failure = worker(0, "a", 1, 0, false);
+  end.first_failure->stderr_tail = {"", " ", "Fatal Python error: Aborted", "", "Thread 1:", "  f", "\t"};
+  CHECK(failure_report(end, 0).ends_with(
+      "  last lines of its stderr:\n    Fatal Python error: Aborted\n\n    Thread 1:\n      f"));
+  end.first_failure->stderr_tail = {"", " "};
+  CHECK(failure_report(end, 0).find("stderr") == std::string::npos);
+}
+
 TEST_CASE("an error is shown once, although it is also what stderr ends in") {
   JobEnd end;
   end.first_failure = worker(0, "a", 78, 0, false);

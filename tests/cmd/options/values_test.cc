@@ -47,6 +47,19 @@ TEST_CASE("nodes are from 1 to 65536") {
     CHECK_FALSE(refusal(parse_nodes(given(wrong))).empty());
 }
 
+TEST_CASE("an IPv6 address stands alone or in brackets; what is neither names the way out") {
+  for (const char* text : {"::1", "fd77::10", "fe80::1%eth0"}) {
+    const auto endpoint = parse_endpoint(given(text), 29400);
+    REQUIRE_MESSAGE(endpoint.ok(), text);
+    CHECK(endpoint.value().host == text);
+    CHECK(endpoint.value().port == 29400);
+  }
+  CHECK(parse_endpoint(given("[fd77::10]:29500"), 1).value().port == 29500);
+  for (const char* text : {"fd77::10:29400", "node0:29400:1", "fd77:::1"})
+    CHECK(refusal(parse_endpoint(given(text), 1))
+              .ends_with("an IPv6 address with a port is written [ADDRESS]:PORT"));
+}
+
 TEST_CASE("a port is from 1 to 65535; an endpoint's may also be 0, for any free one") {
   CHECK(parse_port(given("1")).value() == 1);
   CHECK(parse_port(given("65535")).value() == 65535);

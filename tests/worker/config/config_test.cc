@@ -185,7 +185,13 @@ TEST_CASE("a wrong override is named as such, with the nearest option") {
   CHECK(fault_of(text, {"train.max_step=1"}) ==
         "override train.max_step=1: there is no option train.max_step; did you mean train.max_steps?");
   CHECK(contains(fault_of(text, {"seed=1"}), "did you mean train.seed?"));
+  CHECK(contains(fault_of(text, {"train.foo=1"}), "there is no option train.foo; the options are listed in"));
+  CHECK(contains(fault_of(text, {"tran.optim=sgd"}), "did you mean train.optim?"));
   CHECK(contains(fault_of(text, {"train.lr=1"}), "; use learning_rate"));
+  CHECK(contains(fault_of(text, {"train.learning_rate=1e400"}), "\"1e400\" is out of range (allowed: "));
+  CHECK(contains(fault_of(text, {"train.learning_rate=-1e400"}), "\"-1e400\" is out of range (allowed: "));
+  CHECK(contains(fault_of(text, {"train.learning_rate=inf"}), "found \"inf\" (a string), wanted a number"));
+  CHECK(contains(fault_of(text, {"train.learning_rate="}), "wanted a number"));
   CHECK(contains(fault_of(text, {"train={}"}),
                  ": it is a section; name an entry of it, as in train.num_train"));
   CHECK(contains(fault_of(text, {"train.seed"}), "not of the form key=value"));
