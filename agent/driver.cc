@@ -103,8 +103,8 @@ Status Driver::prepare() {
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
     if (error) {
-      return Status(kExitUsage, "--log_dir " + spec_.log_dir.string() + ": cannot create " +
-                                    run_dir(spec_).string() + ": " + error.message());
+      return Status(kExitCannotCreate, "--log_dir " + spec_.log_dir.string() + ": cannot create " +
+                                           run_dir(spec_).string() + ": " + error.message());
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;

@@ -107,7 +107,7 @@ TEST_CASE("events.jsonl tells what the agent did, one object a line") {
 
 TEST_CASE("a log directory that cannot be made is named before anything starts") {
   Process job(agent({"--log_dir", "/proc/nowhere", "--", "/bin/echo", "started"}));
-  CHECK(job.wait() == 64);
+  CHECK(job.wait() == 73);
   CHECK(job.err().find("--log_dir /proc/nowhere: cannot create") != std::string::npos);
   CHECK(job.out() == "");
 }

@@ -129,31 +129,44 @@ TEST_CASE("a coordinator behind an address that is not its host's own is hosted 
   CHECK_MESSAGE(b.exit_code == 0, b.err);
 }
 
-TEST_CASE(
-    "a full disk ends the job with 78 and says what to do; with room again it goes on to the same bytes" *
-    doctest::test_suite("namespaces")) {
+TEST_CASE("a full disk ends no training that goes on without; what is missing is told, and made up for" *
+          doctest::test_suite("namespaces")) {
   if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Hosts hosts(1);
   const std::vector<std::string> job{"train.max_steps=40", "train.save_steps=5"};
-  const std::filesystem::path out = hosts.directory() / "out", seen = hosts.seen_from_here(0, "out");
-  // Room for about two checkpoints; three are to be kept.
+  Folder elsewhere;
+  REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
+  const std::string whole = model(elsewhere / "out");
+  const auto command = [&](const std::string& name) {
+    return hosts.on(0, training(standalone(2), hosts.directory() / name, job));
+  };
+
+  // Room for a checkpoint and the model.
   hosts.resize_disk(0, "450k");
-  const auto command = hosts.on(0, training(standalone(2), out, job));
-  const Ended full = run(command);
-  CHECK_MESSAGE(full.exit_code == 78, full.err);
-  CHECK_MESSAGE(contains(full.err, "No space left on device"), full.err);
-  CHECK_MESSAGE(contains(full.err, "free some space or choose another output_dir"), full.err);
-  CHECK_MESSAGE(contains(full.err, out.string()), full.err);
+  const Ended tight = run(command("tight"));
+  CHECK_MESSAGE(tight.exit_code == 0, tight.err);
+  CHECK_MESSAGE(contains(tight.err, "a checkpoint was not saved: cannot write"), tight.err);
+  CHECK_MESSAGE(contains(tight.err, "No space left on device; free some space or choose another output_dir"),
+                tight.err);
+  CHECK(model(hosts.seen_from_here(0, "tight")) == whole);
+  std::filesystem::remove_all(hosts.seen_from_here(0, "tight"));
+
+  // Room for a checkpoint alone.
+  hosts.resize_disk(0, "300k");
+  const std::filesystem::path seen = hosts.seen_from_here(0, "full");
+  const Ended full = run(command("full"));
+  CHECK_MESSAGE(full.exit_code == 74, full.err);
+  CHECK_MESSAGE(contains(full.err, "model.safetensors"), full.err);
+  CHECK_MESSAGE(contains(full.err, "No space left on device; free some space or choose another output_dir"),
+                full.err);
   CHECK(std::filesystem::exists(seen / "checkpoints/step-00000005/manifest.json"));
   CHECK_FALSE(std::filesystem::exists(seen / "model.safetensors"));
 
   hosts.resize_disk(0, "8m");
-  const Ended again = run(command);
+  const Ended again = run(command("full"));
   CHECK_MESSAGE(again.exit_code == 0, again.err);
-  CHECK_MESSAGE(contains(again.err, "resumed from step"), again.err);
-  Folder elsewhere;
-  REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
-  CHECK(model(seen) == model(elsewhere / "out"));
+  CHECK_MESSAGE(contains(again.err, "resumed from step 5 of 40"), again.err);
+  CHECK(model(seen) == whole);
 }
 
 TEST_CASE(
@@ -167,7 +180,7 @@ TEST_CASE(
   kill(worker, SIGSTOP);
   const std::string metrics = read_if_there(directory / "out/metrics.jsonl");
   const Ended second = run(training(standalone(2), directory / "out", job));
-  CHECK_MESSAGE(second.exit_code == 78, second.err);
+  CHECK_MESSAGE(second.exit_code == 73, second.err);
   CHECK_MESSAGE(contains(second.err, (directory / "out").string() + " is in use"), second.err);
   CHECK_MESSAGE(contains(second.err, std::to_string(worker)), second.err);
   CHECK(read_if_there(directory / "out/metrics.jsonl") == metrics);

@@ -2,6 +2,8 @@
 // reads. A worker may die: main catches it, reports it and exits.
 #pragma once
 
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -18,5 +20,17 @@ class WorkerError : public std::runtime_error {
  private:
   int exit_code_;
 };
+
+// Of a file or directory that cannot be written: EX_IOERR where it is for room or the disk's fault, and may
+// be cured while the run goes on, else EX_CANTCREAT. `what` ends in its name; the message ends in the way
+// out.
+inline WorkerError cannot_write(const std::string& what, int error) {
+  const std::string message = what + ": " + std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    return {kExitIo, message + "; free some space or choose another output_dir"};
+  if (error == EIO) return {kExitIo, message};
+  const bool forbidden = error == EACCES || error == EPERM || error == EROFS;
+  return {kExitCannotCreate, message + (forbidden ? "; choose an output_dir that can be written" : "")};
+}
 
 }  // namespace dtrun::worker

@@ -44,8 +44,9 @@ bool has_checkpoints(const std::filesystem::path& output_dir);
 TrainState load_checkpoint(const std::filesystem::path& directory, const Network& network);
 
 // Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
-// (0: keeps all) once the new one is safe. Returns its directory. Throws WorkerError with EX_CONFIG when
-// output_dir cannot be written (no space, no permission), leaving older checkpoints as they were.
+// (0: keeps all) once the new one is safe. Returns its directory. Throws WorkerError, EX_IOERR or
+// EX_CANTCREAT (worker/base/error.h), when output_dir cannot be written, leaving older checkpoints as they
+// were. Where there is no room, the oldest that would go anyway goes first.
 std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Network& network,
                                       const TrainState& state, int keep);
 
@@ -53,7 +54,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, c
 std::filesystem::path save_model(const std::filesystem::path& output_dir, const Network& network,
                                  std::span<const float> parameters);
 
-// output_dir and what is in it can be created and written. EX_CONFIG, naming the directory; creates it.
+// output_dir and what is in it can be created and written. EX_IOERR or EX_CANTCREAT, naming the directory;
+// creates it.
 Status check_output_dir(const std::filesystem::path& output_dir);
 
 }  // namespace dtrun::worker

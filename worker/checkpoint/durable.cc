@@ -22,11 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kWrittenAtOnce = 16u << 20;  // written between two signs of life
 
 [[noreturn]] void fail(const std::string& what, const fs::path& path, int error) {
-  std::string message = "cannot " + what + " " + path.string() + ": " + std::strerror(error);
-  if (error == ENOSPC || error == EDQUOT) message += "; free some space or choose another output_dir";
-  if (error == EACCES || error == EPERM || error == EROFS)
-    message += "; choose an output_dir that can be written";
-  throw WorkerError(kExitConfig, message);
+  throw cannot_write("cannot " + what + " " + path.string(), error);
 }
 
 // An open file descriptor, closed in the end.

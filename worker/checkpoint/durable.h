@@ -1,5 +1,5 @@
 // Files that are there whole or not at all, also after a power cut: written, synced, renamed, parent synced.
-// Failures to write throw WorkerError with EX_CONFIG: the way out is another output_dir in the config.
+// Failures to write throw WorkerError, as cannot_write (worker/base/error.h) has it.
 #pragma once
 
 #include <filesystem>

@@ -61,8 +61,7 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
   const std::filesystem::path path = lock_file(output_dir);
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) {
-    throw WorkerError(kExitConfig, "cannot create " + path.string() + ": " + std::strerror(errno) +
-                                       "; choose an output_dir that can be written");
+    throw cannot_write("cannot create " + path.string(), errno);
   }
   const int error = lock(fd_, std::chrono::steady_clock::now() + patience);
   held_ = error == 0;
@@ -73,9 +72,9 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
   std::string holder = text_of(fd_);
   holder.resize(std::min(holder.size(), holder.find('\n')));
   close(fd_);
-  throw WorkerError(kExitConfig, output_dir.string() + " is in use by another run" +
-                                     (holder.empty() ? "" : " (" + holder + ")") +
-                                     "; wait until that has ended, or choose another output_dir");
+  throw WorkerError(kExitCannotCreate, output_dir.string() + " is in use by another run" +
+                                           (holder.empty() ? "" : " (" + holder + ")") +
+                                           "; wait until that has ended, or choose another output_dir");
 }
 
 OutputLock::~OutputLock() { close(fd_); }

@@ -13,7 +13,7 @@ namespace dtrun::worker {
 class OutputLock {
  public:
   // Makes the directory if need be. Waits up to `patience` for a writer that is about to end; throws
-  // WorkerError (EX_CONFIG) that names the directory and the holder if it does not. Where the file system
+  // WorkerError (EX_CANTCREAT) that names the directory and the holder if it does not. Where the file system
   // knows no locks, nothing is locked.
   OutputLock(const std::filesystem::path& output_dir, std::chrono::milliseconds patience);
   ~OutputLock();

@@ -74,9 +74,11 @@ void write_files(const fs::path& directory, const Network& network, const TrainS
 
 // Removes all but the newest `keep` up to `step`. Newer ones than `step` are what this run passed over when
 // it resumed: they are left alone, and count for nothing.
-void prune(const fs::path& output_dir, std::int64_t step, int keep) {
+// Returns whether it removed any.
+bool prune(const fs::path& output_dir, std::int64_t step, int keep) {
   auto checkpoints = list_checkpoints(output_dir);
   checkpoints.erase(checkpoints.upper_bound(step), checkpoints.end());
+  bool removed = false;
   for (auto excess = static_cast<std::int64_t>(checkpoints.size()) - keep; excess > 0; --excess) {
     // Under a scratch name first, so that none is ever seen half removed under its own.
     const fs::path oldest = checkpoints.begin()->second;
@@ -85,8 +87,12 @@ void prune(const fs::path& output_dir, std::int64_t step, int keep) {
     std::error_code ignored;
     fs::rename(oldest, scratch, ignored);
     if (!ignored) fs::remove_all(scratch, ignored);
+    removed = removed || !ignored;
   }
+  return removed;
 }
+
+Status status_of(const WorkerError& error) { return Status(error.exit_code(), error.what()); }
 
 }  // namespace
 
@@ -97,11 +103,18 @@ fs::path save_checkpoint(const fs::path& output_dir, const Network& network, con
   make_directories(checkpoints);
   remove_abandoned(checkpoints);
   fs::path target = checkpoints / step_name(state.step);
-  {
+  const auto write = [&] {
     const ScratchDirectory scratch(scratch_path(checkpoints, step_name(state.step)));
     write_files(scratch.path(), network, state);
     move_directory(scratch.path(), target);
     sync_directory(checkpoints);
+  };
+  try {
+    write();
+  } catch (const WorkerError& error) {
+    // One good checkpoint stays, whatever happens.
+    if (error.exit_code() != kExitIo || keep < 2 || !prune(output_dir, state.step, keep - 1)) throw;
+    write();
   }
   if (keep > 0) prune(output_dir, state.step, keep);
   return target;
@@ -120,20 +133,13 @@ fs::path save_model(const fs::path& output_dir, const Network& network, std::spa
 }
 
 Status check_output_dir(const fs::path& output_dir) {
-  const std::string way_out = "; choose another output_dir";
   for (const fs::path& directory : {output_dir, checkpoints_directory(output_dir)}) {
     std::error_code error;
     fs::create_directories(directory, error);
-    if (error) {
-      return Status(kExitConfig, "output directory " + directory.string() +
-                                     " cannot be created: " + error.message() + way_out);
-    }
+    if (error) return status_of(cannot_write("cannot create " + directory.string(), error.value()));
     std::string probe = (directory / ".probe-XXXXXX").string();
     const int file = mkstemp(probe.data());
-    if (file < 0) {
-      return Status(kExitConfig, "output directory " + directory.string() +
-                                     " cannot be written: " + std::strerror(errno) + way_out);
-    }
+    if (file < 0) return status_of(cannot_write("cannot write to " + directory.string(), errno));
     close(file);
     unlink(probe.c_str());
   }

@@ -3,10 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "worker/base/error.h"
 #include "worker/metrics/rewind.h"
@@ -18,10 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void fail(const std::string& what, const fs::path& path, const std::string& why) {
-  throw WorkerError(kExitConfig, "cannot " + what + " " + path.string() + ": " + why +
-                                     "; free some space or choose another output_dir");
-}
+using MetricsNotice = std::function<void(const std::string&)>;
+
+constexpr std::size_t kMaxWaiting = 1 << 20;  // bytes of lines that wait for room: some thousand
 
 // Seconds since 1970, for people; nothing is decided by it.
 double now() {
@@ -32,18 +32,26 @@ double now() {
 
 class FileMetrics : public MetricsWriter {
  public:
-  FileMetrics(fs::path path, std::int64_t resume_step)
-      : path_(std::move(path)), file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
-    if (file_ < 0) fail("open", path_, std::strerror(errno));
+  FileMetrics(fs::path path, std::int64_t resume_step, MetricsNotice notice)
+      : path_(std::move(path)),
+        notice_(std::move(notice)),
+        file_(open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file_ < 0) throw cannot_write("cannot open " + path_.string(), errno);
     const Rewound rewound = rewind_metrics(file_, resume_step);
     if (rewound.error == 0) {
       evaluated_step_ = rewound.evaluated ? resume_step : -1;
       return;
     }
     close(file_);
-    fail("take back to the step of the checkpoint", path_, std::strerror(rewound.error));
+    throw cannot_write("cannot take back to the step of the checkpoint " + path_.string(), rewound.error);
   }
-  ~FileMetrics() override { close(file_); }
+  ~FileMetrics() override {
+    lost_ += std::count(waiting_.begin(), waiting_.end(), '\n');
+    if (lost_ > 0)
+      notice_(path_.string() + " lacks its last " + std::to_string(lost_) +
+              (lost_ == 1 ? " line" : " lines"));
+    close(file_);
+  }
 
   void write(const TrainMetrics& m) override {
     append({{"event", "train"},
@@ -72,31 +80,42 @@ class FileMetrics : public MetricsWriter {
   bool was_evaluated() const override { return evaluated_step_ >= 0; }
 
  private:
-  // One write for a line, so that a reader or a crash never sees half of one. Values that are not finite
-  // become null.
+  // One write for a line, so that a reader or a crash never sees half of one, unless there is no room for the
+  // rest. Values that are not finite become null.
   void append(const Json& json) {
-    const std::string line = json.dump() + "\n";
+    if (waiting_.size() < kMaxWaiting)
+      waiting_ += json.dump() + "\n";
+    else
+      ++lost_;
     ssize_t written;
     do {
-      written = ::write(file_, line.data(), line.size());
+      written = ::write(file_, waiting_.data(), waiting_.size());
     } while (written < 0 && errno == EINTR);
-    if (written < 0) fail("write", path_, std::strerror(errno));
-    if (static_cast<std::size_t>(written) < line.size()) fail("write", path_, "no space left on the device");
+    const int error = written < 0 ? errno : ENOSPC;
+    if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
+    if (!waiting_.empty() && !std::exchange(told_, true))
+      notice_(cannot_write("cannot write " + path_.string(), error).what() + std::string("; its lines wait"));
+    if (waiting_.empty() && std::exchange(told_, false)) notice_(path_.string() + " can be written again");
   }
 
   const fs::path path_;
+  const MetricsNotice notice_;
   const int file_;
+  std::string waiting_;               // lines that are not in the file yet
+  std::int64_t lost_ = 0;             // lines
+  bool told_ = false;                 // that lines wait
   std::int64_t evaluated_step_ = -1;  // a step whose evaluation the file held when it was opened; -1: none
 };
 
 }  // namespace
 
-std::unique_ptr<MetricsWriter> open_metrics(const fs::path& output_dir, std::int64_t resume_step) {
+std::unique_ptr<MetricsWriter> open_metrics(const fs::path& output_dir, std::int64_t resume_step,
+                                            MetricsNotice notice) {
   const fs::path path = output_dir / "metrics.jsonl";
   std::error_code error;
   fs::create_directories(output_dir, error);
-  if (error) fail("create the directory", output_dir, error.message());
-  return std::make_unique<FileMetrics>(path, resume_step);
+  if (error) throw cannot_write("cannot create " + output_dir.string(), error.value());
+  return std::make_unique<FileMetrics>(path, resume_step, std::move(notice));
 }
 
 }  // namespace dtrun::worker

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -37,8 +38,9 @@ class MetricsWriter {
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
 // are dropped first. An evaluation of `resume_step` that is in the file already is not written a second time.
-// Throws WorkerError, EX_CONFIG.
-std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir,
-                                            std::int64_t resume_step);
+// Throws WorkerError, EX_IOERR or EX_CANTCREAT; from then on a line that cannot be written waits for the next
+// one, and `notice` hears of it once. What still waits at the end is lost, and said.
+std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir, std::int64_t resume_step,
+                                            std::function<void(const std::string&)> notice);
 
 }  // namespace dtrun::worker

@@ -90,9 +90,9 @@ class Trainer {
   void look_for_divergence(double loss);
   bool parameters_are_finite() const;
   template <typename Action>
-  void with_saver(Action action);
+  bool with_saver(Action action);
   void save_now();
-  void save_last();
+  bool save_last();
   Outcome stop_here();
   void finish();
   void report(Phase phase);
@@ -216,7 +216,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
   if (!writable.ok()) throw WorkerError(writable.exit_code(), writable.message());
   const std::string_view text = config_json_;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
-  metrics_ = open_metrics(config_.output_dir, step_);
+  metrics_ = open_metrics(config_.output_dir, step_, log_warn);
   log_info(config_.model.type + ": " + std::to_string(network_.size) + " parameters, " +
            std::to_string(data_.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
@@ -368,16 +368,23 @@ bool Trainer::parameters_are_finite() const {
   return std::ranges::all_of(parameters_, [](float value) { return std::isfinite(value); });
 }
 
-// Without rank 0's checkpoints the run is worth nothing; those of other nodes are a reserve.
+// Training needs no disk: a checkpoint that finds no room, or no way, is told of and tried again at the next.
+// Those of other nodes than rank 0's are a reserve. Returns whether it worked.
 template <typename Action>
-void Trainer::with_saver(Action action) {
-  if (!saver_) return;
+bool Trainer::with_saver(Action action) {
+  if (!saver_) return true;
   try {
     action();
+    return true;
   } catch (const WorkerError& error) {
-    if (is_writer()) throw;
+    if (is_writer()) {
+      if (error.exit_code() != kExitIo && error.exit_code() != kExitCannotCreate) throw;
+      log_warn(std::string("a checkpoint was not saved: ") + error.what());
+      return false;
+    }
     log_warn(std::string("this node keeps no more checkpoints: ") + error.what());
     saver_.reset();
+    return false;
   }
 }
 
@@ -388,9 +395,9 @@ void Trainer::save_now() {
 }
 
 // The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
-void Trainer::save_last() {
-  with_saver([&] {
-    saver_->wait();
+bool Trainer::save_last() {
+  with_saver([&] { saver_->wait(); });
+  return with_saver([&] {
     save_checkpoint(config_.output_dir, network_, snapshot(),
                     parameters_are_finite() ? train_.save_total_limit : 0);
   });
@@ -400,10 +407,11 @@ void Trainer::save_last() {
 // worker's end for the whole group's.
 Outcome Trainer::stop_here() {
   report(Phase::kSaving);
-  save_last();
+  const bool saved = save_last();
   if (is_writer())
     log_info("stopped after step " + std::to_string(step_) + " of " +
-             std::to_string(schedule_.total_steps()) + "; checkpoint saved");
+             std::to_string(schedule_.total_steps()) +
+             (saved ? "; checkpoint saved" : "; no checkpoint of it saved"));
   collective_.barrier();
   return Outcome::kStopped;
 }

@@ -12,6 +12,8 @@ TEST_CASE("exit codes are the documented numbers: scripts depend on them") {
   CHECK(kExitNoInput == 66);
   CHECK(kExitUnavailable == 69);
   CHECK(kExitSoftware == 70);
+  CHECK(kExitCannotCreate == 73);
+  CHECK(kExitIo == 74);
   CHECK(kExitNoPermission == 77);
   CHECK(kExitConfig == 78);
   CHECK(exit_code_of_signal(SIGTERM) == 143);
@@ -20,7 +22,7 @@ TEST_CASE("exit codes are the documented numbers: scripts depend on them") {
 
 TEST_CASE("only what the same input would bring again is not worth a restart") {
   for (int code = 0; code < 256; ++code) {
-    const bool deterministic = code == 64 || code == 66 || code == 77 || code == 78;
+    const bool deterministic = code == 64 || code == 66 || code == 73 || code == 77 || code == 78;
     CHECK(is_deterministic_failure(code) == deterministic);
   }
 }

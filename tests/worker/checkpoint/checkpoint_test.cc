@@ -221,20 +221,20 @@ TEST_CASE("the final model appears whole under its name and nothing else stays b
   CHECK(contains(read_text(path), R"("__metadata__":{"format":"pt"})"));
 }
 
-TEST_CASE("an output directory that cannot be made or written is a config error that names it") {
+TEST_CASE("an output directory that cannot be made or written is said by its name") {
   Output output;
   CHECK(check_output_dir(output.path() / "a" / "b").ok());
   CHECK(fs::is_empty(output.path() / "a" / "b" / "checkpoints"));
   write_text(output.path() / "file", "");
   const Status status = check_output_dir(output.path() / "file" / "x");
-  CHECK(status.exit_code() == kExitConfig);
+  CHECK(status.exit_code() == kExitCannotCreate);
   CHECK(contains(status.message(),
-                 (output.path() / "file" / "x").string() + " cannot be created: Not a directory"));
-  CHECK(check_output_dir("/proc/dtrun").exit_code() == kExitConfig);
-  CHECK(check_output_dir(output.path() / "file").exit_code() == kExitConfig);
+                 "cannot create " + (output.path() / "file" / "x").string() + ": Not a directory"));
+  CHECK(check_output_dir("/proc/dtrun").exit_code() == kExitCannotCreate);
+  CHECK(check_output_dir(output.path() / "file").exit_code() == kExitCannotCreate);
   const auto [code, message] =
       thrown([&] { save_checkpoint(output.path() / "file", kNetwork, example_state(1), 0); });
-  CHECK(code == kExitConfig);
+  CHECK(code == kExitCannotCreate);
   CHECK(contains(message, "file/checkpoints: Not a directory"));
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("the background saver tells a writer's failure once and goes on") {
   BackgroundSaver saver(output.path() / "sub", kNetwork, 3);
   write_text(output.path() / "sub", "in the way");
   saver.save(example_state(1));
-  CHECK(thrown([&] { saver.wait(); }).first == kExitConfig);
+  CHECK(thrown([&] { saver.wait(); }).first == kExitCannotCreate);
   fs::remove(output.path() / "sub");
   saver.save(example_state(2));
   saver.wait();

@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "tests/support/files.h"
@@ -12,6 +15,7 @@
 #include "tests/worker/checkpoint/network_example.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
+#include "worker/checkpoint/layout.h"
 #include "worker/metrics/metrics.h"
 
 namespace dtrun::worker {
@@ -39,11 +43,11 @@ class SmallFiles {
 };
 
 template <typename Action>
-std::string config_error(Action action) {
+std::string no_room(Action action) {
   try {
     action();
   } catch (const WorkerError& error) {
-    CHECK(error.exit_code() == kExitConfig);
+    CHECK(error.exit_code() == kExitIo);
     return error.what();
   }
   return "nothing thrown";
@@ -60,7 +64,7 @@ TEST_CASE(
   for (rlim_t limit : {0, 10, 300, 400}) {
     const SmallFiles small(limit);
     const std::string message =
-        config_error([&] { save_checkpoint(output.path(), kNetwork, example_state(200), 1); });
+        no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(200), 1); });
     CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
   }
   CHECK(entries(output.path() / "checkpoints") == 1);
@@ -93,25 +97,67 @@ TEST_CASE("a model that cannot be written in full leaves the older one as it was
   const std::string before = read_text(path);
   {
     const SmallFiles small(100);
-    CHECK(contains(config_error([&] { save_model(output.path(), kNetwork, example_state(2).parameters); }),
+    CHECK(contains(no_room([&] { save_model(output.path(), kNetwork, example_state(2).parameters); }),
                    "cannot write"));
   }
   CHECK(read_text(path) == before);
   CHECK(entries(output.path()) == 1);
 }
 
-TEST_CASE("metrics that cannot be written are an error, and a torn line goes away at the next start") {
+TEST_CASE(
+    "where there is no room the oldest checkpoint goes first if it would go anyway, and one always stays") {
   const Folder output;
+  for (const std::int64_t step : {100, 200, 300})
+    save_checkpoint(output.path(), kNetwork, example_state(step), 3);
+  const SmallFiles small(300);
+  CHECK(contains(no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(400), 4); }),
+                 "cannot write"));
+  CHECK(list_checkpoints(output.path()).size() == 3);
+  CHECK(contains(no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(400), 3); }),
+                 "cannot write"));
+  CHECK(list_checkpoints(output.path()).size() == 2);
+  for (const int keep : {2, 1, 1, 1})
+    CHECK(contains(no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(400), keep); }),
+                   "cannot write"));
+  CHECK(list_checkpoints(output.path()).size() == 1);
+  CHECK(same(*load_newest(output.path(), kNetwork, nullptr), example_state(300)));
+}
+
+TEST_CASE("metrics that find no room wait for it, and none is lost or torn") {
+  const Folder output;
+  const fs::path path = output.path() / "metrics.jsonl";
+  std::vector<std::string> notices;
+  const auto lines = [&] {
+    const std::string text = read_text(path);
+    return std::count(text.begin(), text.end(), '\n');
+  };
   {
-    const auto metrics = open_metrics(output.path(), 0);
+    const auto metrics =
+        open_metrics(output.path(), 0, [&](const std::string& text) { notices.push_back(text); });
     metrics->write(EvalMetrics{1, 0.5, 0.9});
-    const SmallFiles small(fs::file_size(output.path() / "metrics.jsonl") + 10);
-    CHECK(contains(config_error([&] { metrics->write(EvalMetrics{2, 0.4, 0.9}); }), "cannot write"));
+    {
+      const SmallFiles small(fs::file_size(path) + 10);
+      for (std::int64_t step = 2; step <= 4; ++step) metrics->write(EvalMetrics{step, 0.4, 0.9});
+      CHECK(lines() == 1);
+    }
+    CHECK(notices.size() == 1);
+    CHECK_MESSAGE(contains(notices[0], "cannot write " + path.string()), notices[0]);
+    metrics->write(EvalMetrics{5, 0.4, 0.9});
+    CHECK(lines() == 5);
+    CHECK(notices.back() == path.string() + " can be written again");
+    const SmallFiles small(fs::file_size(path) + 10);
+    metrics->write(EvalMetrics{6, 0.4, 0.9});
   }
-  const std::string torn = read_text(output.path() / "metrics.jsonl");
+  CHECK(notices.back() == path.string() + " lacks its last 1 line");
+  const std::string torn = read_text(path);
   CHECK(torn.back() != '\n');
-  open_metrics(output.path(), 10);
-  CHECK(read_text(output.path() / "metrics.jsonl") == torn.substr(0, torn.find('\n') + 1));
+  std::istringstream in(torn);
+  std::int64_t step = 0;
+  for (std::string line; std::getline(in, line) && !in.eof();)
+    CHECK(nlohmann::json::parse(line)["step"] == ++step);
+  CHECK(step == 5);
+  open_metrics(output.path(), 10, nullptr);
+  CHECK(read_text(path) == torn.substr(0, torn.rfind('\n') + 1));
 }
 
 }  // namespace

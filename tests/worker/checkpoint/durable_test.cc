@@ -88,7 +88,7 @@ class TracedOutput {
     try {
       save(step, value);
     } catch (const WorkerError& error) {
-      CHECK(error.exit_code() == kExitConfig);
+      CHECK((error.exit_code() == kExitIo || error.exit_code() == kExitCannotCreate));
       return error.what();
     }
     return "nothing thrown";

@@ -28,7 +28,7 @@ TEST_CASE("an output directory has one writer, and the second one is told who th
     const OutputLock second(output, milliseconds(120));
     FAIL("two writers");
   } catch (const WorkerError& error) {
-    CHECK(error.exit_code() == kExitConfig);
+    CHECK(error.exit_code() == kExitCannotCreate);
     CHECK(contains(error.what(), output.string() + " is in use by another run (process " +
                                      std::to_string(getpid()) + " on "));
   }
@@ -61,14 +61,14 @@ TEST_CASE("the signature tells one directory from another, also where locks end 
   CHECK(lock.signature().size() < kMaxLockSignature);
 }
 
-TEST_CASE("a directory that cannot be written is a config error that names it") {
+TEST_CASE("a directory that cannot be written is said by its name") {
   const Folder directory;
   write_text(directory.path() / "file", "x");
   try {
     const OutputLock lock(directory.path() / "file", milliseconds(0));
     FAIL("locked a file's inside");
   } catch (const WorkerError& error) {
-    CHECK(error.exit_code() == kExitConfig);
+    CHECK(error.exit_code() == kExitCannotCreate);
     CHECK(contains(error.what(), (directory.path() / "file").string()));
   }
 }

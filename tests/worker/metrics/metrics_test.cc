@@ -23,7 +23,7 @@ struct Metrics {
   Folder directory;
 
   std::unique_ptr<MetricsWriter> open(std::int64_t resume_step) {
-    return open_metrics(directory.path() / "out", resume_step);
+    return open_metrics(directory.path() / "out", resume_step, [](const std::string& text) { FAIL(text); });
   }
   std::filesystem::path path() const { return directory.path() / "out" / "metrics.jsonl"; }
   std::vector<Json> lines() const {
@@ -147,14 +147,14 @@ TEST_CASE("what precedes the step from which a run goes on is not even looked at
   CHECK(read_text(metrics.path()) == kept);
 }
 
-TEST_CASE("a metrics file that cannot be opened is a config error that names it") {
+TEST_CASE("a metrics file that cannot be opened is said by its name") {
   Metrics metrics;
   std::filesystem::create_directories(metrics.path());
   try {
     metrics.open(0);
     FAIL("opened a directory");
   } catch (const WorkerError& error) {
-    CHECK(error.exit_code() == kExitConfig);
+    CHECK(error.exit_code() == kExitCannotCreate);
     CHECK(contains(error.what(), metrics.path().string()));
   }
 }

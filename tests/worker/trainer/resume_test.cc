@@ -229,7 +229,7 @@ TEST_CASE("a checkpoint directory that cannot be written is told before the firs
   const JobConfig config = job.config("run");
   fs::create_directories(config.output_dir);
   std::ofstream(fs::path(config.output_dir) / "checkpoints") << "in the way";
-  CHECK(refusal(config).exit_code() == kExitConfig);
+  CHECK(refusal(config).exit_code() == kExitCannotCreate);
   CHECK_FALSE(fs::exists(fs::path(config.output_dir) / "metrics.jsonl"));
 }
 
