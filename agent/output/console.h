@@ -25,7 +25,7 @@ class Console {
   // "dtrun: text" on standard error, on a line of its own.
   void notice(const std::string& text);
   void error(const std::string& text);
-  void say(const std::string& text);  // the same in the caller's colours
+  void say(const std::string& text);                   // the same in the caller's colours
   const Palette& palette() const { return palette_; }  // of standard error
 
   // A line that stays below everything else; empty: none. Only on a terminal.
