@@ -23,8 +23,8 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Far above what agents and workers say to the coordinator, far below what would hurt it.
-constexpr int kMaxMessageBytes = 8 << 20;
+// The longest word is a node's outcomes, some 40 KB a worker at most: eight hundred on one node.
+constexpr int kMaxMessageBytes = 32 << 20;
 
 // A store of its own has room for many runs; one in an agent shares the node with its workers.
 KeyValueStore::Limits limits_of(const ServerOptions& options) {

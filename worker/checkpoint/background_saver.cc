@@ -18,11 +18,10 @@ BackgroundSaver::~BackgroundSaver() {
 
 void BackgroundSaver::save(TrainState state) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !waiting_ || failure_; });
-  rethrow();
+  changed_.wait(lock, [this] { return !waiting_; });
   waiting_ = std::move(state);
-  lock.unlock();
   changed_.notify_all();
+  rethrow();
 }
 
 void BackgroundSaver::wait() {

@@ -12,7 +12,8 @@
 
 namespace dtrun::worker {
 
-// Called by one thread. save(), wait() and check() rethrow a writer's WorkerError, once.
+// Called by one thread. save(), wait() and check() rethrow a writer's WorkerError, once; what save() was
+// given is written all the same.
 class BackgroundSaver {
  public:
   // `keep`: see save_checkpoint.

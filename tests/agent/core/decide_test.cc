@@ -305,21 +305,6 @@ TEST_CASE(
   CHECK(s.printed.size() == ++said);
 }
 
-TEST_CASE("who waits for other nodes at an address of this machine alone is told so") {
-  for (const auto& [endpoint, told] :
-       std::vector<std::pair<std::string, bool>>{{"localhost:29400", true},
-                                                 {"127.0.0.1:29400", true},
-                                                 {"[::1]:29400", true},
-                                                 {"localhost.lan:29400", false}}) {
-    Scenario s(builtin());
-    s.state.settings.endpoint = endpoint;
-    s.happens(event::Connected{});
-    s.happens(event::Welcome{"10.0.0.2", 60000});
-    s.happens(event::Waiting{1, 2, 2, false, 0, ""});
-    CHECK((s.printed.back().find("only agents of this machine can join") != std::string::npos) == told);
-  }
-}
-
 TEST_CASE("an agent that lost its connection says that it waits again once its workers are gone") {
   Scenario s(builtin(1));
   s.joins();

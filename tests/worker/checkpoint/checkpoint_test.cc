@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
@@ -249,6 +251,23 @@ TEST_CASE("the background saver writes all that it is given, in order") {
   }
   CHECK(output.names() == Names{"step-00000019", "step-00000020", "step-00000021"});
   CHECK(same(*output.load(), example_state(21)));
+}
+
+TEST_CASE("a save that is told of an earlier one's failure is a save none the less") {
+  bool told = false;
+  for (int attempt = 0; attempt < 100 && !told; ++attempt) {  // the writer may take longer than we wait
+    Output output;
+    const fs::path sub = output.path() / "sub";
+    BackgroundSaver saver(sub, kNetwork, 3);
+    write_text(sub, "in the way");
+    saver.save(example_state(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    fs::remove(sub);
+    told = thrown([&] { saver.save(example_state(2)); }).first == kExitCannotCreate;
+    saver.wait();
+    CHECK(newest_step(sub, output.notice()) == 2);
+  }
+  CHECK(told);
 }
 
 TEST_CASE("the background saver tells a writer's failure once and goes on") {

@@ -1,0 +1,28 @@
+// What people are told while they wait.
+#include "agent/core/notices.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/agent/core/scenario.h"
+
+using namespace dtrun::agent;
+using namespace dtrun::agent::test;
+
+TEST_CASE("who waits for other nodes at an address of this machine alone is told so") {
+  for (const auto& [endpoint, told] :
+       std::vector<std::pair<std::string, bool>>{{"localhost:29400", true},
+                                                 {"127.0.0.1:29400", true},
+                                                 {"[::1]:29400", true},
+                                                 {"localhost.lan:29400", false}}) {
+    Scenario s(builtin());
+    s.state.settings.endpoint = endpoint;
+    s.happens(event::Connected{});
+    s.happens(event::Welcome{"10.0.0.2", 60000});
+    s.happens(event::Waiting{1, 2, 2, false, 0, ""});
+    CHECK((s.printed.back().find("only agents of this machine can join") != std::string::npos) == told);
+  }
+}
