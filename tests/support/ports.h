@@ -6,14 +6,20 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <mutex>
 #include <random>
+#include <set>
 
 namespace dtrun::test {
 
-// One that was free a moment ago, and the next one too. Below the ports that the kernel gives to connections:
-// such a port may become another test's at any time, and stays taken for a minute after a connection from it.
+// One that was free a moment ago, and the next one too; another one each time, on any thread. Below the ports
+// that the kernel gives to connections: such a port may become another test's at any time, and stays taken
+// for a minute after a connection from it.
 inline int free_port() {
+  static std::mutex mutex;
   static std::mt19937 random{std::random_device{}()};
+  static std::set<int> given;
+  const std::lock_guard lock(mutex);
   const auto is_free = [](int port) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -26,7 +32,9 @@ inline int free_port() {
   };
   for (;;) {
     const int port = std::uniform_int_distribution(15000, 32000)(random);
-    if (is_free(port) && is_free(port + 1)) return port;
+    if (given.contains(port - 1) || given.contains(port + 1) || !is_free(port) || !is_free(port + 1))
+      continue;
+    if (given.insert(port).second) return port;
   }
 }
 
