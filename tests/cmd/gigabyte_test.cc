@@ -57,7 +57,7 @@ TEST_CASE("1 GB of lines to a file is there to the last byte, in bounded memory"
 
 TEST_CASE("1 GB without a newline and of any bytes, to rotated files and the console, in bounded memory") {
   Folder logs;
-  const Ran ran = run("--log_dir " + logs.path().string() + " --log_max_size 10M --log_prefix= > " +
+  const Ran ran = run("--log_dir " + logs.path().string() + " --log_max_size 10M --log_prefix '> ' > " +
                           (logs.path() / "console").string(),
                       "head -c 1073741824 /dev/zero");
   CHECK(ran.code == 0);
@@ -69,6 +69,6 @@ TEST_CASE("1 GB without a newline and of any bytes, to rotated files and the con
   }
   CHECK(kept >= (50u << 20));
   CHECK(kept <= (120u << 20));
-  // Each piece of 64 KiB became a line.
-  CHECK(std::filesystem::file_size(logs.path() / "console") == kGigabyte + kGigabyte / 65536);
+  // Each piece of 64 KiB became a line with its prefix.
+  CHECK(std::filesystem::file_size(logs.path() / "console") == kGigabyte + 3 * (kGigabyte / 65536));
 }
