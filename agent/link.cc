@@ -113,8 +113,8 @@ Status Link::join(const std::optional<std::string>& listen_address) {
 // coordinator at its end: the port may be free by now.
 void Link::hear(rendezvous::ClientEvent event) {
   if (std::holds_alternative<rendezvous::Connected>(event)) connected_ = true;
-  const bool refused = std::holds_alternative<rendezvous::Disconnected>(event);
-  if (refused && !connected_ && !server_ && listen_address_) (void)host_on(*listen_address_);
+  const bool no_answer = std::holds_alternative<rendezvous::Disconnected>(event);
+  if (no_answer && !connected_ && !server_ && listen_address_) (void)host_on(*listen_address_);
   sink_(std::move(event));
 }
 
