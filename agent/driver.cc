@@ -19,6 +19,7 @@
 #include "agent/output/output_plan.h"
 #include "agent/process/spawn.h"
 #include "agent/system/open_files.h"
+#include "agent/system/wall_clock.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 
@@ -390,8 +391,24 @@ void Driver::act(const action::Report& a) { reporter_.tell(a.job); }
 
 void Driver::act(const action::End& a) {
   if (a.unreported) reporter_.tell_programs(*a.unreported);
+  if (a.run && entry_) leave_word(*a.run);
   log_.write("end", {{"exit_code", a.exit_code}});
   exit_code_ = a.exit_code;
+}
+
+// For `dtrun status`, once the coordinator is gone.
+void Driver::leave_word(const JobEnd& run) {
+  entry_->finish({.job = {},
+                  .ended_at = wall_seconds(),
+                  .exit_code = run.exit_code,
+                  .reason = run.reason,
+                  .generation = state_.group.generation(),
+                  .world_size = state_.group.assignment.world_size,
+                  .min_nodes = spec_.nodes.min,
+                  .max_nodes = spec_.nodes.max,
+                  .restarts = run.restart_count,
+                  .max_restarts = spec_.max_restarts,
+                  .membership_changes = run.membership_changes});
 }
 
 // A node that will not have rank 0 need not have the port.

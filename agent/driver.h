@@ -69,6 +69,7 @@ class Driver {
   void start_worker(WorkerPlan plan);
   HangGuard::View hang_view();
   void note_cause(WorkerOutcome* outcome);
+  void leave_word(const JobEnd& run);
   Status hold_master_port();
 
   const JobSpec& spec_;

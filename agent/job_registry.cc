@@ -10,8 +10,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "proto/base/ids.h"
 
@@ -39,18 +41,63 @@ bool is_held(const std::filesystem::path& file) {
   return fd.open() && fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-std::optional<RegisteredJob> read_entry(const std::filesystem::path& file) {
+using Json = nlohmann::ordered_json;
+
+// What `read` makes of the file; nothing if it is not what an agent writes.
+template <typename T>
+std::optional<T> read_file(const std::filesystem::path& file, T (*read)(const Json&)) {
   std::ifstream stream(file);
-  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  RegisteredJob job;
-  job.run_id = json.value("run_id", "");
-  job.host = json.value("host", "");
-  job.port = json.value("port", 0);
-  job.pid = json.value("pid", 0);
-  if (job.host.empty() || job.port <= 0) return std::nullopt;
-  return job;
+  try {
+    return read(Json::parse(stream));
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
 }
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json json_of(const RegisteredJob& job) {
+  return {{"run_id", job.run_id}, {"host", job.host}, {"port", job.port}, {"pid", job.pid}};
+}
+
+Json json_of(const EndedJob& end) {
+  Json json = json_of(end.job);
+  json.update({{"ended_at", end.ended_at},
+               {"exit_code", end.exit_code},
+               {"reason", end.reason},
+               {"generation", end.generation},
+               {"world_size", end.world_size},
+               {"min_nodes", end.min_nodes},
+               {"max_nodes", end.max_nodes},
+               {"restarts", end.restarts},
+               {"max_restarts", end.max_restarts},
+               {"membership_changes", end.membership_changes}});
+  return json;
+}
+
+RegisteredJob job_of(const Json& json) {
+  return {
+      .run_id = json.at("run_id"), .host = json.at("host"), .port = json.at("port"), .pid = json.at("pid")};
+}
+
+EndedJob ended_of(const Json& json) {
+  return {.job = job_of(json),
+          .ended_at = json.at("ended_at"),
+          .exit_code = json.at("exit_code"),
+          .reason = json.at("reason"),
+          .generation = json.at("generation"),
+          .world_size = json.at("world_size"),
+          .min_nodes = json.at("min_nodes"),
+          .max_nodes = json.at("max_nodes"),
+          .restarts = json.at("restarts"),
+          .max_restarts = json.at("max_restarts"),
+          .membership_changes = json.at("membership_changes")};
+}
+
+// An agent that was killed while it made a file leaves it under this name.
+constexpr char kUnfinished[] = ".new", kLiving[] = ".json", kEnded[] = ".ended";
 
 }  // namespace
 
@@ -60,20 +107,18 @@ std::filesystem::path registry_folder() {
   return "/tmp/dtrun-" + std::to_string(geteuid());
 }
 
-JobEntry::JobEntry(const std::filesystem::path& folder, const RegisteredJob& job) {
+JobEntry::JobEntry(const std::filesystem::path& folder, const RegisteredJob& job) : job_(job) {
   mkdir(folder.c_str(), 0700);
   if (!is_private(folder)) return;
   const std::string name = std::to_string(job.pid) + "-" + random_id(4);
-  file_ = folder / (name + ".json");
+  file_ = folder / (name + kLiving);
   // It gets its name once it is locked: without a lock whoever lists the jobs takes it for a dead agent's.
-  const std::filesystem::path unlocked = folder / (name + ".new");
+  const std::filesystem::path unlocked = folder / (name + kUnfinished);
   lock_.reset(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_.open()) return;
   struct flock lock = whole_file(F_WRLCK);
   fcntl(lock_.get(), F_SETLK, &lock);
-  const nlohmann::ordered_json json = {
-      {"run_id", job.run_id}, {"host", job.host}, {"port", job.port}, {"pid", job.pid}};
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string text = text_of(json_of(job));
   [[maybe_unused]] const ssize_t written = write(lock_.get(), text.data(), text.size());
   rename(unlocked.c_str(), file_.c_str());
 }
@@ -82,20 +127,54 @@ JobEntry::~JobEntry() {
   if (lock_.open()) unlink(file_.c_str());
 }
 
+// First the new file, then the old one goes: whoever lists both in this order misses neither.
+void JobEntry::finish(EndedJob end) {
+  if (!lock_.open()) return;
+  end.job = job_;
+  std::filesystem::path unfinished = file_, ended = file_;
+  unfinished.replace_extension(kUnfinished);
+  ended.replace_extension(kEnded);
+  std::ofstream(unfinished) << text_of(json_of(end));
+  rename(unfinished.c_str(), ended.c_str());
+  (void)ended_jobs(file_.parent_path(), end.ended_at);  // other jobs' old files go
+}
+
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder) {
   std::vector<RegisteredJob> jobs;
   if (!is_private(folder)) return jobs;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() != ".json") continue;
+    if (entry.path().extension() != kLiving) continue;
     if (!is_held(entry.path()))
       unlink(entry.path().c_str());
-    else if (auto job = read_entry(entry.path()))
+    else if (auto job = read_file(entry.path(), job_of))
       jobs.push_back(*std::move(job));
   }
   const auto key = [](const RegisteredJob& job) { return std::tie(job.run_id, job.host, job.port, job.pid); };
   std::sort(jobs.begin(), jobs.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
   return jobs;
+}
+
+std::vector<EndedJob> ended_jobs(const std::filesystem::path& folder, double now) {
+  std::vector<std::pair<EndedJob, std::filesystem::path>> found;
+  if (!is_private(folder)) return {};
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != kEnded) continue;
+    if (auto end = read_file(entry.path(), ended_of)) found.emplace_back(*std::move(end), entry.path());
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first.ended_at > b.first.ended_at; });
+  std::vector<EndedJob> ends;
+  std::set<std::string> seen;
+  for (auto& [end, file] : found) {
+    const bool recent = now - end.ended_at < kKeepEndedSeconds && ends.size() < kMaxEndedJobs;
+    if (recent && seen.insert(end.job.run_id).second)
+      ends.push_back(std::move(end));
+    else
+      unlink(file.c_str());
+  }
+  return ends;
 }
 
 }  // namespace dtrun::agent

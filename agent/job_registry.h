@@ -1,8 +1,10 @@
 // Which jobs of this user run on this host, and where their coordinators are: one small file per agent, so
 // that `dtrun status` finds a job whose port was chosen freely. A living agent holds a lock on its file; a
-// file without a lock does not count.
+// file without a lock does not count. An agent that knows how its run ended leaves that behind, for those who
+// ask when the coordinator is gone with it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,6 +20,23 @@ struct RegisteredJob {
   int pid = 0;  // of the agent
 };
 
+// How a run ended, as its agent knew it.
+struct EndedJob {
+  RegisteredJob job;
+  double ended_at = 0;  // seconds since 1970
+  int exit_code = 0;
+  std::string reason;
+  std::int64_t generation = 0;  // the newest, 0: none began
+  int world_size = 0;
+  int min_nodes = 0, max_nodes = 0;
+  int restarts = 0, max_restarts = 0;
+  int membership_changes = 0;
+};
+
+// An ended run is remembered for so long, and the newest kMaxEndedJobs of them.
+inline constexpr double kKeepEndedSeconds = 600;
+inline constexpr std::size_t kMaxEndedJobs = 256;
+
 // $XDG_RUNTIME_DIR/dtrun, or /tmp/dtrun-UID where there is none.
 std::filesystem::path registry_folder();
 
@@ -30,12 +49,20 @@ class JobEntry {
   JobEntry(const JobEntry&) = delete;
   JobEntry& operator=(const JobEntry&) = delete;
 
+  // Leaves word of the run's end; `end.job` is filled in. At most once.
+  void finish(EndedJob end);
+
  private:
+  const RegisteredJob job_;
   std::filesystem::path file_;
   Descriptor lock_;
 };
 
 // The jobs whose agents live, by run id; removes what dead agents left.
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder);
+
+// The runs that ended within kKeepEndedSeconds before `now` (seconds since 1970), newest first, of each id
+// the newest. Removes the files of others.
+std::vector<EndedJob> ended_jobs(const std::filesystem::path& folder, double now);
 
 }  // namespace dtrun::agent

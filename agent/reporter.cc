@@ -1,11 +1,11 @@
 #include "agent/reporter.h"
 
-#include <chrono>
 #include <system_error>
 
 #include "agent/core/report.h"
 #include "agent/output/output_plan.h"
 #include "agent/report_file.h"
+#include "agent/system/wall_clock.h"
 
 namespace dtrun::agent {
 void Reporter::remove_earlier() {
@@ -25,11 +25,10 @@ void Reporter::tell(const JobEnd& job) {
 
 std::string Reporter::tell_programs(const JobEnd& job) {
   if (spec_.log_dir.empty()) return "";
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const Status status = write_report(file(), report_json(job, {.run_id = spec_.run_id,
                                                                .host = host_,
                                                                .max_restarts = spec_.max_restarts,
-                                                               .written_at = now.count()}));
+                                                               .written_at = wall_seconds()}));
   if (!status.ok()) console_.error(status.message());
   return status.ok() ? file().string() : "";
 }

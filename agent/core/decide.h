@@ -123,6 +123,7 @@ struct Report {  // the job failed: tell people and programs
 struct End {
   int exit_code = 0;
   std::optional<JobEnd> unreported;  // the failure, if no Report has written it for programs
+  std::optional<JobEnd> run;         // how the run ended, if that is known here
 };
 
 }  // namespace action

@@ -135,13 +135,13 @@ void Step::report(JobEnd job) {
 
 void Step::end(int exit_code) {
   s.ended = true;
-  action::End end{.exit_code = exit_code, .unreported = {}};
-  if (exit_code != 0 && !s.reported) {
-    JobEnd& job = end.unreported.emplace();
-    job.exit_code = exit_code;
-    job.restart_count = s.group.assignment.restart_count;
-    job.reason = s.told_signal != 0 ? "stopped by " + describe_signal(s.told_signal) : s.give_up_reason;
-  }
+  JobEnd here;  // why this node ends
+  here.exit_code = exit_code;
+  here.restart_count = s.group.assignment.restart_count;
+  here.reason = s.told_signal != 0 ? "stopped by " + describe_signal(s.told_signal) : s.give_up_reason;
+  action::End end{.exit_code = exit_code, .unreported = {}, .run = s.job_end};
+  if (exit_code != 0 && !s.reported) end.unreported = here;
+  if (!end.run && s.link.hosting) end.run = here;  // no run outlives its coordinator's host
   emit(std::move(end));
 }
 

@@ -3,9 +3,10 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "agent/system/wall_clock.h"
 
 namespace dtrun::agent {
 
@@ -26,9 +27,8 @@ void EventLog::fail(int error) {
 void EventLog::write(const char* event, Fields fields) {
   if (path_.empty()) return;
   if (!file_.open()) return fail(open_error_);
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   nlohmann::ordered_json line;
-  line["time"] = now.count();
+  line["time"] = wall_seconds();
   line["host"] = host_;
   line["agent"] = getpid();
   line["event"] = event;

@@ -1,5 +1,7 @@
 #include "agent/output/progress_view.h"
 
+#include "agent/system/wall_clock.h"
+
 namespace dtrun::agent {
 namespace {
 
@@ -50,13 +52,12 @@ void ProgressView::print_line(const ProgressPoint& point, Loop::Clock::time_poin
 
 // As often as the trainer reports something new.
 void ProgressView::print_json(const ProgressPoint& point) {
-  const std::chrono::duration<double> time = std::chrono::system_clock::now().time_since_epoch();
   ProgressPoint facts = point;
   facts.seconds_left.reset();
   std::string news = progress_json(facts, place_, 0);
   if (news == shown_json_) return;
   shown_json_ = std::move(news);
-  console_.write(Console::Stream::kOut, progress_json(point, place_, time.count()) + "\n");
+  console_.write(Console::Stream::kOut, progress_json(point, place_, wall_seconds()) + "\n");
 }
 
 void ProgressView::clear() {

@@ -14,6 +14,7 @@
 #include "agent/process/error_file.h"
 #include "agent/process/spawn.h"
 #include "agent/system/pidfd.h"
+#include "agent/system/wall_clock.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {
@@ -39,10 +40,6 @@ int standard_input(bool builtin) {
   const bool background = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) != getpgrp();
   if (builtin || background) return open("/dev/null", O_RDONLY | O_CLOEXEC);
   return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

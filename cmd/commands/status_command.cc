@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
 
 #include "agent/job_registry.h"
+#include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/status_text.h"
 #include "cmd/commands/status_view.h"
@@ -22,6 +24,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTimeout = 5s;
+
+using rendezvous::v1::RunStatus;
+
+struct LocalEnd {
+  Endpoint endpoint;  // of its coordinator, which may be gone
+  double at = 0;      // seconds since 1970
+  RunStatus run;
+};
 
 struct Question {
   std::string endpoint;  // as given; empty: the jobs of this user on this host
@@ -56,10 +66,47 @@ Result<std::vector<Endpoint>> endpoints_of(const Question& question) {
   return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
 }
 
+// As the coordinator told it, or would have.
+RunStatus status_of(const agent::EndedJob& end) {
+  RunStatus run;
+  run.set_run_id(end.job.run_id);
+  run.set_phase(RunStatus::OVER);
+  run.set_generation(end.generation);
+  run.set_world_size(end.world_size);
+  run.set_min_nodes(end.min_nodes);
+  run.set_max_nodes(end.max_nodes);
+  run.set_restart_count(end.restarts);
+  run.set_max_restarts(end.max_restarts);
+  run.set_membership_changes(end.membership_changes);
+  run.set_reason(end.reason);
+  run.set_exit_code(end.exit_code);
+  run.set_ended_age_s(std::max(0.0, agent::wall_seconds() - end.ended_at));
+  return run;
+}
+
+// The runs that agents of this host knew to end, and whose coordinators may be gone.
+std::vector<LocalEnd> local_ends(const Question& question) {
+  std::vector<LocalEnd> ends;
+  for (const agent::EndedJob& end : agent::ended_jobs(agent::registry_folder(), agent::wall_seconds())) {
+    const Endpoint endpoint{end.job.host, end.job.port};
+    const bool wanted = question.run_id.empty() || question.run_id == end.job.run_id;
+    const bool there = question.endpoint.empty() || question.endpoint == text_of(endpoint);
+    if (wanted && there) ends.push_back({endpoint, end.ended_at, status_of(end)});
+  }
+  return ends;
+}
+
 struct Answer {
   std::string text;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  std::set<std::string> run_ids;
   Status failure;  // the last endpoint did not answer, or the named run is unknown
+
+  void add(const RunStatus& run, const std::string& where) {
+    text += (text.empty() ? "" : "\n") + status_text(run, where, palette_of_answers());
+    runs.push_back(status_json(run, where));
+    run_ids.insert(run.run_id());
+  }
 };
 
 void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
@@ -68,11 +115,7 @@ void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
     answer->failure = reply.status();
     return;
   }
-  for (const rendezvous::v1::RunStatus& run : reply.value().runs()) {
-    answer->text +=
-        (answer->text.empty() ? "" : "\n") + status_text(run, text_of(endpoint), palette_of_answers());
-    answer->runs.push_back(status_json(run, text_of(endpoint)));
-  }
+  for (const RunStatus& run : reply.value().runs()) answer->add(run, text_of(endpoint));
 }
 
 std::string nothing(const Question& question) {
@@ -87,8 +130,10 @@ Answer ask_all(const Question& question) {
   if (!endpoints.ok()) answer.failure = endpoints.status();
   if (endpoints.ok())
     for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question.run_id, &answer);
-  // An agent of this host may just be ending: no failure. An endpoint that the user named must answer.
-  if (question.endpoint.empty() && !answer.text.empty()) answer.failure = Status();
+  for (const LocalEnd& end : local_ends(question))
+    if (!answer.run_ids.contains(end.run.run_id())) answer.add(end.run, text_of(end.endpoint));
+  // An agent of this host may just be ending, or has ended: no failure.
+  if (!answer.text.empty()) answer.failure = Status();
   const bool found_none = answer.failure.ok() && answer.text.empty();
   if (found_none && !question.run_id.empty()) answer.failure = Status(kExitUnavailable, nothing(question));
   if (found_none) answer.text = palette_of_answers().message(nothing(question)) + "\n";
@@ -118,7 +163,11 @@ int keep_showing(const Question& question) {
 Result<Endpoint> endpoint_of_run(const Question& question) {
   Result<std::vector<Endpoint>> endpoints = endpoints_of(question);
   if (!endpoints.ok()) return endpoints.status();
-  if (endpoints.value().empty()) return Status(kExitUnavailable, nothing(question));
+  if (endpoints.value().empty()) {
+    const std::vector<LocalEnd> ends = local_ends(question);
+    if (ends.empty()) return Status(kExitUnavailable, nothing(question));
+    return ends.front().endpoint;
+  }
   if (endpoints.value().size() == 1) return endpoints.value().front();
   std::string where;
   for (const Endpoint& endpoint : endpoints.value()) where += " " + text_of(endpoint);
@@ -128,8 +177,13 @@ Result<Endpoint> endpoint_of_run(const Question& question) {
 int watch_named(const Question& question) {
   const Result<Endpoint> endpoint = endpoint_of_run(question);
   if (!endpoint.ok()) return fail(endpoint.status());
-  return watch_run(
-      {endpoint.value(), text_of(endpoint.value()), question.run_id, question.json, question.exit_status});
+  const auto left_word = [&question](double since) -> std::optional<RunStatus> {
+    for (LocalEnd& end : local_ends(question))
+      if (end.at >= since) return std::move(end.run);
+    return std::nullopt;
+  };
+  return watch_run({endpoint.value(), text_of(endpoint.value()), question.run_id, question.json,
+                    question.exit_status, left_word});
 }
 
 constexpr OptionEntry kOptionsOfStatus[] = {
@@ -166,7 +220,8 @@ constinit const Command kStatusCommand{
     .name = "status",
     .summary = "Show who is where, doing what",
     .description =
-        "Asks one coordinator, or those of all jobs of this user that have an agent on this host. "
+        "Asks one coordinator, or those of all jobs of this user that have an agent on this host. Runs that "
+        "ended within the last ten minutes are shown too. "
         "--rdzv_endpoint and --rdzv_id are also read from DTRUN_<NAME> and PET_<NAME>, as by the launcher.",
     .argument = "[RUN_ID]",
     .options = kOptionsOfStatus,

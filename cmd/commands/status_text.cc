@@ -14,6 +14,9 @@ using rendezvous::v1::RunStatus;
 using rendezvous::v1::TrainingProgress;
 using Json = nlohmann::ordered_json;
 
+// Of the JSON (docs/status.md): higher once a key or value means something else, not for new ones.
+constexpr int kJsonVersion = 1;
+
 constexpr const char* kPhases[] = {"waiting for nodes", "running", "stopping", "over"};
 constexpr const char* kStates[] = {"waiting", "running", "finished", "stopped", "out of touch", "lost"};
 constexpr const char* kPhaseNames[] = {"gathering", "running", "stopping", "over"};
@@ -42,7 +45,8 @@ std::string heading(const RunStatus& run, const std::string& endpoint, const Pal
   std::string text = "run " + run.run_id() + " at " + endpoint + ": ";
   if (run.phase() == RunStatus::OVER) {
     const std::string end = "over, exit code " + std::to_string(run.exit_code());
-    return text + (run.exit_code() == 0 ? end : palette.error(end)) + "\n";
+    return text + (run.exit_code() == 0 ? end : palette.error(end)) + ", " + age(run.ended_age_s()) +
+           " ago\n";
   }
   text += name(kPhases, run.phase());
   if (run.phase() == RunStatus::GATHERING && run.restart_in_s() > 0)
@@ -81,7 +85,7 @@ Row row_of(const MemberStatus& member) {
   std::string ranks = "-";
   if (seated && member.nproc() > 0)
     ranks = std::to_string(member.first_rank()) + (member.nproc() > 1 ? "-" + std::to_string(last) : "");
-  const bool heard = member.state() != MemberStatus::AWAY && member.state() != MemberStatus::LOST;
+  const bool heard = member.heartbeat_age_s() >= 0;
   return {seated ? std::to_string(member.group_rank()) : "-", member.host(), ranks,
           name(kStates, member.state()), heard ? number(member.heartbeat_age_s(), "%.1f s ago") : "-"};
 }
@@ -136,7 +140,7 @@ Json json_of(const MemberStatus& member) {
   for (int i = 0; member.group_rank() >= 0 && i < member.nproc(); ++i)
     json["ranks"].push_back(member.first_rank() + i);
   json["pids"] = std::vector<int>(member.pids().begin(), member.pids().end());
-  json["heartbeat_age"] = member.heartbeat_age_s();
+  json["heartbeat_age"] = member.heartbeat_age_s() >= 0 ? Json(member.heartbeat_age_s()) : Json(nullptr);
   if (member.has_progress()) json["progress"] = json_of(member.progress());
   return json;
 }
@@ -153,6 +157,7 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
 
 Json status_json(const RunStatus& run, const std::string& endpoint) {
   Json json;
+  json["version"] = kJsonVersion;
   json["run_id"] = run.run_id();
   json["endpoint"] = endpoint;
   json["phase"] = name(kPhaseNames, run.phase());
@@ -165,7 +170,10 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
   json["max_restarts"] = run.max_restarts();
   json["membership_changes"] = run.membership_changes();
   json["reason"] = run.reason();
-  if (run.phase() == RunStatus::OVER) json["exit_code"] = run.exit_code();
+  if (run.phase() == RunStatus::OVER) {
+    json["exit_code"] = run.exit_code();
+    json["ended_age"] = run.ended_age_s();
+  }
   if (run.has_progress()) json["progress"] = json_of(run.progress());
   json["nodes"] = Json::array();
   for (const MemberStatus& member : run.members()) json["nodes"].push_back(json_of(member));

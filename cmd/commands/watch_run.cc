@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/run_watch.h"
 #include "cmd/commands/status_text.h"
@@ -58,8 +59,13 @@ class Watcher {
   Look ask() {
     const auto reply = rendezvous::fetch_status(watched_.endpoint.host, watched_.endpoint.port,
                                                 watched_.run_id, kAnswerTimeout);
+    if (reply.ok() && reply.value().runs_size() > 0) {
+      run_ = reply.value().runs(0);
+      seen_at_ = agent::wall_seconds();
+    } else {
+      run_ = watched_.left_word(seen_at_);
+    }
     if (!reply.ok()) return {Look::Found::kNoAnswer, 0, reply.status().message()};
-    if (reply.value().runs_size() > 0) run_ = reply.value().runs(0);
     return {Look::Found::kNoSuchRun, 0, ""};
   }
 
@@ -82,6 +88,7 @@ class Watcher {
   RunWatch watch_;
   std::optional<rendezvous::EndOfRun> end_;
   std::optional<RunStatus> run_;  // as the newest look found it
+  double seen_at_ = 0;            // when the coordinator last knew it, in seconds since 1970
   bool missing_ = false;
 };
 

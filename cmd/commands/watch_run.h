@@ -1,9 +1,12 @@
 // `dtrun status --watch RUN_ID`: shows one run until it is over.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "cmd/options/values.h"
+#include "proto/rendezvous.pb.h"
 
 namespace dtrun::cmd {
 
@@ -13,10 +16,12 @@ struct WatchedRun {
   std::string run_id;
   bool json = false;
   bool exit_status = false;
+  // How the run ended, if an agent of this host left word of an end at or after `since` (seconds since 1970).
+  std::function<std::optional<rendezvous::v1::RunStatus>(double since)> left_word;
 };
 
-// The exit code: with `exit_status` the run's, else 0; 69 if the run is not known there, or its coordinator
-// went away without saying how it ended.
+// The exit code: with `exit_status` the run's, else 0; 69 if the run is not known, or its coordinator went
+// away and nobody said how it ended.
 int watch_run(const WatchedRun& watched);
 
 }  // namespace dtrun::cmd

@@ -1,11 +1,10 @@
 // The order of things for one event:
 //  1. A tick goes to each run that has something due.
-//  2. A late member of a forgotten run is told the result, and that is all.
+//  2. A late member of an ended run is told the result, and that is all.
 //  3. The run is found: by the connection, or by the run id of a Join.
 //  4. A connection that broke is forgotten, and so is its Join if that was kept for the next run.
 //  5. A new agent's Join to a run that is over is kept for the next run.
-//  6. The run's state machine takes the event. If the run is over then and all have left, it is forgotten,
-//  and
+//  6. The run's state machine takes the event. If the run is over then and all have left, it has ended, and
 //     the Joins that were kept begin the next run.
 #include "rendezvous/core/runs.h"
 
@@ -14,8 +13,16 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Members of runs that are over; the oldest are forgotten first.
-constexpr std::size_t kMaxFarewells = 20000;
+// Of all ended runs together, in members; the oldest go first.
+constexpr std::size_t kMaxEnded = 20000;
+// A failed worker's last words weigh as much as several members.
+constexpr std::size_t kOutcomeSize = 8;
+
+std::size_t size_of(const State& ended) {
+  const JobEnd& result = *ended.result;
+  const std::size_t outcomes = result.followers.size() + (result.first_failure ? 1 : 0);
+  return ended.ever_met.size() + kOutcomeSize * outcomes;
+}
 
 }  // namespace
 
@@ -31,6 +38,7 @@ std::string Runs::run_of(const Event& event) {
 
 std::vector<Action> Runs::step(const Event& event, Millis now) {
   std::vector<Action> actions;
+  forget_old(now);
   if (std::holds_alternative<Tick>(event.body)) {
     std::vector<std::string> due;
     for (const auto& [run, state] : states_)
@@ -38,7 +46,7 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
     for (const std::string& run : due) {
       for (Action& action : rendezvous::step(states_.at(run), event, now))
         actions.push_back(std::move(action));
-      forget_if_over(run, now, &actions);
+      end_if_over(run, now, &actions);
     }
     return actions;
   }
@@ -52,7 +60,7 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
   if (run.empty() || keep_for_next(run, event)) return actions;
   if (!states_.contains(run) && !std::holds_alternative<Join>(event.body)) return actions;
   actions = rendezvous::step(states_[run], event, now);
-  forget_if_over(run, now, &actions);
+  end_if_over(run, now, &actions);
   return actions;
 }
 
@@ -68,32 +76,44 @@ bool Runs::keep_for_next(const std::string& run, const Event& event) {
   return true;
 }
 
-// Tells the result to a member of a forgotten run, which was out of touch at the end. False if it is none.
+// Tells the result to a member of an ended run, which was out of touch at the end. False if it is none.
 bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   const auto* join = std::get_if<Join>(&event.body);
   if (join == nullptr) return false;
-  const auto known = farewells_.find(join->member_id);
-  if (known == farewells_.end()) return false;
-  const auto& [result, generation] = known->second;
-  actions->push_back({.to = event.from, .generation = generation, .body = Ended{result}});
-  actions->push_back({.to = event.from, .generation = generation, .body = Close{}});
+  const auto known = ended_run_of_.find(join->member_id);
+  if (known == ended_run_of_.end()) return false;
+  const State& run = *known->second;
+  actions->push_back({.to = event.from, .generation = run.generation, .body = rendezvous::Ended{run.result}});
+  actions->push_back({.to = event.from, .generation = run.generation, .body = Close{}});
   return true;
 }
 
-void Runs::forget_if_over(const std::string& run, Millis now, std::vector<Action>* actions) {
-  const State& state = states_.at(run);
+void Runs::end_if_over(const std::string& run, Millis now, std::vector<Action>* actions) {
+  State& state = states_.at(run);
   const bool over = state.phase == Phase::kOver && state.members.empty() && state.current.seats.away() == 0;
   if (!many_ || (!over && state.settings)) return;
-  for (const MemberId& id : state.ever_met) {
-    farewells_[id] = {.result = state.result, .generation = state.generation};
-    farewell_order_.push_back(id);
-  }
-  for (; farewell_order_.size() > kMaxFarewells; farewell_order_.pop_front())
-    farewells_.erase(farewell_order_.front());
+  if (over) keep(std::move(state));
   std::erase_if(run_of_, [&](const auto& entry) { return entry.second == run; });
   states_.erase(run);
-  forgotten_.push_back(run);
+  newly_ended_.push_back(run);
   begin_next(run, now, actions);
+}
+
+void Runs::keep(State state) {
+  ended_size_ += size_of(state);
+  ended_.push_back(std::make_shared<const State>(std::move(state)));
+  for (const MemberId& id : ended_.back()->ever_met) ended_run_of_[id] = ended_.back();
+}
+
+void Runs::forget_old(Millis now) {
+  while (!ended_.empty()) {
+    const State& oldest = *ended_.front();
+    const bool too_many = ended_size_ > kMaxEnded && ended_.size() > 1;
+    if (!too_many && now - oldest.over_at < kKeepEnded) return;
+    ended_size_ -= size_of(oldest);
+    for (const MemberId& id : oldest.ever_met) ended_run_of_.erase(id);
+    ended_.pop_front();
+  }
 }
 
 void Runs::begin_next(const std::string& run, Millis now, std::vector<Action>* actions) {

@@ -1,13 +1,14 @@
 // Several runs side by side on one coordinator, each a state machine of its own (state.h). The run id in a
 // member's Join says which run it belongs to. Pure.
 //
-// A run is forgotten once it is over and all its members have left, so that the next run with its id begins
-// afresh. Only the ids of its members and its result are remembered, for members that come late. A new agent
-// that joins a run that is over, but not forgotten, waits for the next run with that id.
+// A run has ended once it is over and all its members have left. The next run with its id begins afresh. An
+// ended run is kept for a while, for members that come late and for people who ask how it ended. A new agent
+// that joins a run that is over, but has members, waits for the next run with that id.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@
 #include "rendezvous/core/state.h"
 
 namespace dtrun::rendezvous {
+
+// How long an ended run is kept, unless too many have ended since (runs.cc).
+inline constexpr Millis kKeepEnded = 24LL * 3600 * 1000;
 
 class Runs {
  public:
@@ -29,28 +33,30 @@ class Runs {
 
   const std::map<std::string, State>& states() const { return states_; }  // by run id
 
-  // Ids of the runs that were forgotten since the last call: their keys in the store may be deleted.
-  std::vector<std::string> take_forgotten() { return std::exchange(forgotten_, {}); }
+  // The last states of runs that have ended, in the order of their ends. Several may have the same id.
+  using Ended = std::deque<std::shared_ptr<const State>>;
+  const Ended& ended() const { return ended_; }
+
+  // Ids of the runs that have ended since the last call: their keys in the store may be deleted.
+  std::vector<std::string> take_ended() { return std::exchange(newly_ended_, {}); }
 
  private:
-  struct Farewell {
-    std::shared_ptr<const JobEnd> result;
-    std::int64_t generation = 0;
-  };
-
   std::string run_of(const Event& event);
   bool tell_late(const Event& event, std::vector<Action>* actions);
   bool keep_for_next(const std::string& run, const Event& event);
-  void forget_if_over(const std::string& run, Millis now, std::vector<Action>* actions);
+  void end_if_over(const std::string& run, Millis now, std::vector<Action>* actions);
+  void keep(State state);
+  void forget_old(Millis now);
   void begin_next(const std::string& run, Millis now, std::vector<Action>* actions);
 
   const bool many_;
   std::map<std::string, State> states_;
   std::map<ConnectionId, std::string> run_of_;
   std::map<std::string, std::vector<Event>> kept_;  // Joins for the next run of a name, in order
-  std::map<MemberId, Farewell> farewells_;
-  std::deque<MemberId> farewell_order_;
-  std::vector<std::string> forgotten_;
+  Ended ended_;
+  std::size_t ended_size_ = 0;  // sum of size_of()
+  std::map<MemberId, std::shared_ptr<const State>> ended_run_of_;
+  std::vector<std::string> newly_ended_;
 };
 
 }  // namespace dtrun::rendezvous

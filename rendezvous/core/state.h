@@ -77,6 +77,7 @@ struct State {
   RestartPolicy policy;
   int membership_changes = 0;
   std::shared_ptr<const JobEnd> result;  // once over
+  Millis over_at = 0;                    // likewise
 
   Deadlines deadlines;
   std::optional<Millis> announced;  // when the waiting members were last told how many have joined

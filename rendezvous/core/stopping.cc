@@ -108,6 +108,7 @@ void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutc
   for (const auto& [id, member] : s_.members) say(id, Ended{result});
   s_.result = std::move(result);
   s_.phase = Phase::kOver;
+  s_.over_at = now_;
   s_.deadlines = {.sweep = s_.deadlines.sweep};
 }
 

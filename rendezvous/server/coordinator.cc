@@ -1,8 +1,10 @@
 // The order of things: a connection is known before its first message is taken, and forgotten before the
 // state machine hears that it broke, so nothing is sent to it any more. What the state machine says is sent
-// before people are told of the event. Keys of a forgotten run are deleted last.
+// before people are told of the event. Keys of an ended run are deleted last.
 #include "rendezvous/server/coordinator.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "rendezvous/server/run_status.h"
@@ -10,6 +12,12 @@
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
+namespace {
+
+// An ended run is listed for this long among all runs; whoever asks for it by name is told of it for longer.
+constexpr Millis kListEnded = 10 * 60 * 1000;
+
+}  // namespace
 
 void Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection) {
   connections_.emplace(id, std::move(connection));
@@ -32,8 +40,8 @@ void Coordinator::take(const Event& event) {
   members_.store(runs_.members());
   if (!waiters_.empty()) tell_waiters();
   if (options_.notice && !std::holds_alternative<Heartbeat>(event.body)) tell_people();
-  for (const std::string& run : runs_.take_forgotten())
-    if (options_.forgotten) options_.forgotten(run);
+  for (const std::string& run : runs_.take_ended())
+    if (options_.ended) options_.ended(run);
 }
 
 void Coordinator::say(const Action& action) {
@@ -71,7 +79,23 @@ void Coordinator::tell_people() {
 const State* Coordinator::find(const std::string& run_id) const {
   for (const auto& [run, state] : runs_.states())
     if (state.settings && state.settings->run_id == run_id) return &state;
-  return nullptr;
+  const auto& ended = runs_.ended();
+  const auto newest = std::find_if(ended.rbegin(), ended.rend(),
+                                   [&](const auto& state) { return state->settings->run_id == run_id; });
+  return newest != ended.rend() ? newest->get() : nullptr;
+}
+
+// The newest of each name that is not at work again, newest first.
+std::vector<const State*> Coordinator::recently_ended() const {
+  std::vector<const State*> found;
+  std::set<std::string> seen;
+  for (const auto& [run, state] : runs_.states()) seen.insert(run);
+  const auto& ended = runs_.ended();
+  for (auto state = ended.rbegin(); state != ended.rend(); ++state) {
+    if (steady_now() - (*state)->over_at >= kListEnded) break;
+    if (seen.insert((*state)->settings->run_id).second) found.push_back(state->get());
+  }
+  return found;
 }
 
 void Coordinator::await_end(ConnectionId id, const std::string& run_id, Told told) {
@@ -92,12 +116,16 @@ void Coordinator::tell_waiters() {
 }
 
 v1::StatusReply Coordinator::status(const std::string& run_id) const {
-  v1::StatusReply reply;
-  const Millis now = steady_now();
-  for (const auto& [run, state] : runs_.states()) {
-    const bool wanted = run_id.empty() || (state.settings && state.settings->run_id == run_id);
-    if (wanted && state.settings) *reply.add_runs() = status_of(state, now);
+  std::vector<const State*> wanted;
+  if (!run_id.empty()) {
+    if (const State* one = find(run_id)) wanted.push_back(one);
+  } else {
+    for (const auto& [run, state] : runs_.states())
+      if (state.settings) wanted.push_back(&state);
+    for (const State* ended : recently_ended()) wanted.push_back(ended);
   }
+  v1::StatusReply reply;
+  for (const State* state : wanted) *reply.add_runs() = status_of(*state, steady_now());
   return reply;
 }
 

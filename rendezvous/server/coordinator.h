@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/core/runs.h"
@@ -28,7 +29,7 @@ class Coordinator {
     bool separate = false;  // `dtrun store`: any number of runs, and no agent goes down with it
     std::string instance;   // sent in each Welcome: another one means that the store is empty again
     // Called when a run is over, and all its members have left.
-    std::function<void(const std::string& run_id)> forgotten = {};
+    std::function<void(const std::string& run_id)> ended = {};
     std::function<void(const std::string& line)> notice = {};  // called with a line for people
   };
   explicit Coordinator(Options options) : options_(std::move(options)), runs_(options_.separate) {}
@@ -40,10 +41,12 @@ class Coordinator {
   // Does what is due; returns the next deadline.
   Millis tend();
 
-  v1::StatusReply status(const std::string& run_id) const;  // "": of all runs
+  // Of the run with this id, also if it has ended as far as it is still known. "": of all runs, and those
+  // that ended in the last ten minutes.
+  v1::StatusReply status(const std::string& run_id) const;
 
   // `told` hears the status of the run once it is over: at once if it is that already, and of no run if it is
-  // not known here (or never was over before it was forgotten). Once; not after forget_waiter(id).
+  // not known here. Once; not after forget_waiter(id).
   using Told = std::function<void(v1::StatusReply)>;
   void await_end(ConnectionId id, const std::string& run_id, Told told);
   void forget_waiter(ConnectionId id) { waiters_.erase(id); }
@@ -57,6 +60,7 @@ class Coordinator {
   };
 
   const State* find(const std::string& run_id) const;
+  std::vector<const State*> recently_ended() const;
   void tell_waiters();
   void take(const Event& event);
   void say(const Action& action);

@@ -48,6 +48,7 @@ void write_seats(const State& state, Millis now, v1::RunStatus* status) {
     wire->set_host(node.host);
     wire->set_address(node.address);
     wire->set_nproc(node.nproc);
+    wire->set_heartbeat_age_s(-1);
     if (member != nullptr) write(*member, now, wire);
     wire->set_state(state_of(seat));
     wire->set_group_rank(rank);
@@ -89,7 +90,11 @@ v1::RunStatus status_of(const State& state, Millis now) {
     status.set_generation_age_s(seconds(now - current.started_at));
     status.set_reason(state.phase == Phase::kRunning ? current.membership->reason : current.why);
   }
-  if (state.result) status.set_exit_code(state.result->exit_code);
+  if (state.result) {
+    status.set_exit_code(state.result->exit_code);
+    status.set_ended_age_s(seconds(now - state.over_at));
+    status.set_reason(state.result->reason);
+  }
   if (state.deadlines.restart != kNever) status.set_restart_in_s(seconds(state.deadlines.restart - now));
   if (current.membership && state.phase != Phase::kGathering) write_seats(state, now, &status);
   write_spares(state, now, &status);

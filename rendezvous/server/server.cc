@@ -38,7 +38,7 @@ class GrpcServer final : public Server {
   explicit GrpcServer(const ServerOptions& options)
       : coordinator_({.separate = options.separate,
                       .instance = random_id(8),
-                      .forgotten = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
+                      .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
         attend_(coordinator_, strand_),
         store_(strand_, limits_of(options)) {

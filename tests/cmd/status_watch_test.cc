@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -165,6 +166,86 @@ TEST_CASE("watching a run ends with it and its exit code, though its coordinator
   }
 }
 
+TEST_CASE("how a run ended is known when its coordinator is gone: to scripts, to people, to a late watcher") {
+  const User user;
+  user.touch("good");
+  user.touch("bad");
+  Process good(user.job("good", 0), user.environment), bad(user.job("bad", 9), user.environment);
+  Process interrupted(user.job("interrupted", 0), user.environment);
+  CHECK(good.wait() == 0);
+  CHECK(bad.wait() == 9);
+  REQUIRE(user.runs("interrupted"));
+  interrupted.signal(SIGINT);
+  CHECK(interrupted.wait() == 130);
+  for (const auto& [name, code] :
+       {std::pair("good", 0), std::pair("bad", 9), std::pair("interrupted", 130)}) {
+    Process json(user.status({"--json", name}), user.environment);
+    CHECK(json.wait() == 0);
+    const Json runs = Json::parse(json.out());
+    REQUIRE(runs.size() == 1);
+    CHECK(runs[0]["version"] == 1);
+    CHECK(runs[0]["phase"] == "over");
+    CHECK(runs[0]["exit_code"] == code);
+    CHECK(runs[0]["ended_age"] < 60);
+    CHECK(runs[0]["generation"] == 1);
+    Process watch(user.status({"--watch", "--exit-status", name}), user.environment);
+    CHECK(watch.wait() == code);
+    CHECK(watch.err() == "");
+  }
+  Process all(user.status({}), user.environment);
+  CHECK(all.wait() == 0);
+  CHECK(contains(all.out(), ": over, exit code 9, "));
+  CHECK(contains(all.out(), "  because rank 0 on "));
+  CHECK(contains(all.out(), "  because stopped by SIGINT\n"));
+}
+
+TEST_CASE("the next run of a name stands before the one that ended, and its end replaces that") {
+  const User user;
+  user.touch("again");
+  Process first(user.job("again", 3), user.environment);
+  CHECK(first.wait() == 3);
+  std::filesystem::remove(user.file("again"));
+  Process second(user.job("again", 4), user.environment);
+  REQUIRE(user.runs("again"));
+  Process running(user.status({"--json"}), user.environment);
+  CHECK(running.wait() == 0);
+  REQUIRE(Json::parse(running.out()).size() == 1);
+  Process watch(user.status({"--watch", "again", "--exit-status"}), user.environment);
+  REQUIRE(watch.wait_for_out("running"));
+  second.signal(SIGKILL);  // without a word: the first run's end is not taken for this one's
+  CHECK(watch.wait() == 69);
+  user.touch("again");
+  Process third(user.job("again", 5), user.environment);
+  CHECK(third.wait() == 5);
+  Process over(user.status({"--json"}), user.environment);
+  CHECK(over.wait() == 0);
+  REQUIRE(Json::parse(over.out()).size() == 1);
+  CHECK(Json::parse(over.out())[0]["exit_code"] == 5);
+}
+
+TEST_CASE("a store knows the runs that have ended there") {
+  const User user;
+  WatchedStore store;
+  const std::string endpoint = store.endpoint();
+  user.touch("one");
+  Process one(user.job("one", 5, {"--nnodes", "1:1", "--rdzv_endpoint", endpoint}), user.environment);
+  CHECK(one.wait() == 5);
+  const Words elsewhere{"XDG_RUNTIME_DIR=/nonexistent", "RDZV_ID=", "RDZV_ENDPOINT="};
+  for (const Words& question : {Words{"one"}, Words{}}) {
+    Words words = question;
+    words.insert(words.end(), {"--json", "--rdzv_endpoint", endpoint});
+    Process status(user.status(words), elsewhere);
+    CHECK(status.wait() == 0);
+    const Json runs = Json::parse(status.out());
+    REQUIRE(runs.size() == 1);
+    CHECK(runs[0]["run_id"] == "one");
+    CHECK(runs[0]["exit_code"] == 5);
+    CHECK(runs[0]["nodes"][0]["heartbeat_age"].is_null());
+  }
+  Process watch(user.status({"--watch", "--exit-status", "--rdzv_endpoint", endpoint, "one"}), elsewhere);
+  CHECK(watch.wait() == 5);
+}
+
 TEST_CASE("the coordinator does not go with its run before a watcher has the answer, however slow it is") {
   const User user;
   Process job(user.job("slow", 3), user.environment);
@@ -190,7 +271,7 @@ TEST_CASE("without --exit-status the end of a run is a success of watching it, h
   CHECK(job.wait() == 9);
   CHECK(watch.wait() == 0);
   CHECK(contains(watch.out(), ": running, generation 1 for "));
-  CHECK(contains(watch.out(), ": over, exit code 9\n  because "));
+  CHECK(contains(watch.out(), ": over, exit code 9, 0 s ago\n  because "));
 }
 
 TEST_CASE("a run whose coordinator is killed is given up, since how it ended is not known") {

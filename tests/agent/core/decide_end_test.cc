@@ -1,5 +1,6 @@
 // What the agent's decisions say at a run's end, and as what.
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include "agent/core/decide.h"
 #include "tests/agent/core/scenario.h"
@@ -95,4 +96,27 @@ TEST_CASE("the reason of a node's end is told as an error, a success is not") {
   done.now = 1000;
   for (const Action& action : decide(done.state, event::Tick{}, done.now))
     if (const auto* print = std::get_if<action::Print>(&action)) CHECK_FALSE(print->error);
+}
+
+TEST_CASE("how the run ended is known from the coordinator, or because it goes down with this node") {
+  const auto end_of = [](Scenario& s, const Event& event) {
+    for (const Action& action : decide(s.state, event, s.now))
+      if (const auto* end = std::get_if<action::End>(&action)) return *end;
+    FAIL("the agent did not end");
+    return action::End{};
+  };
+  Scenario told(builtin(1));
+  event::Ended failed;
+  failed.job.exit_code = 69;
+  const auto by_coordinator = end_of(told, failed);
+  REQUIRE(by_coordinator.run);
+  CHECK(by_coordinator.run->exit_code == 69);
+  Scenario guest(builtin(1));
+  CHECK_FALSE(end_of(guest, event::Signal{SIGINT}).run);
+  Scenario host(builtin(1));
+  host.happens(event::Opened{.hosting = true});
+  const auto by_signal = end_of(host, event::Signal{SIGINT});
+  REQUIRE(by_signal.run);
+  CHECK(by_signal.run->exit_code == 130);
+  CHECK(by_signal.run->reason == "stopped by SIGINT");
 }

@@ -94,7 +94,9 @@ TEST_CASE("a run that waits says for how long, one that is over how it ended") {
   CHECK(line_with(status_text(run, "e"), "run job7") == "run job7 at e: waiting for nodes, restart in 4.0 s");
   run.set_phase(RunStatus::OVER);
   run.set_exit_code(137);
-  CHECK(line_with(status_text(run, "e"), "run job7") == "run job7 at e: over, exit code 137");
+  run.set_ended_age_s(75);
+  CHECK(line_with(status_text(run, "e"), "run job7") == "run job7 at e: over, exit code 137, 1 min 15 s ago");
+  CHECK(status_json(run, "e")["ended_age"] == 75.0);
   run.set_min_nodes(4);
   CHECK(line_with(status_text(run, "e"), "world size").find("nodes wanted 4,") != std::string::npos);
 }
@@ -107,7 +109,7 @@ TEST_CASE("colour marks a failed end, and nothing that went well") {
   CHECK(status_text(run, "e", palette) == status_text(run, "e"));
   run.set_exit_code(137);
   CHECK(line_with(status_text(run, "e", palette), "run job7") ==
-        "run job7 at e: \x1b[1;31mover, exit code 137\x1b[0m");
+        "run job7 at e: \x1b[1;31mover, exit code 137\x1b[0m, 0 s ago");
 }
 
 TEST_CASE("as a line JSON has no newline but its last, whatever bytes a name has") {
@@ -121,6 +123,8 @@ TEST_CASE("as a line JSON has no newline but its last, whatever bytes a name has
 TEST_CASE("members without a seat, or out of touch, have nothing made up for them") {
   RunStatus run = running();
   run.mutable_members(0)->set_state(MemberStatus::AWAY);
+  run.mutable_members(0)->set_heartbeat_age_s(-1);
+  CHECK(status_json(run, "e")["nodes"][0]["heartbeat_age"].is_null());
   MemberStatus* spare = run.mutable_members(1);
   spare->set_state(MemberStatus::WAITING);
   spare->set_group_rank(-1);

@@ -32,14 +32,14 @@ TEST_CASE("runs do not see each other, and one that is over makes room for the n
   CHECK(heard<Ended>(end, 1));
   CHECK_FALSE(heard<Ended>(end, 2));
   runs.step({.from = 1, .generation = 1, .body = Leave{}}, 11);
-  CHECK(runs.take_forgotten() == std::vector<std::string>{"r1"});
+  CHECK(runs.take_ended() == std::vector<std::string>{"r1"});
   CHECK(runs.states().size() == 1);
   const auto again = runs.step(joins(3, "r1", "c"), 20);
   REQUIRE(heard<Assigned>(again, 3));
   CHECK(heard<Assigned>(again, 3)->membership->generation == 1);
 }
 
-TEST_CASE("a member of a forgotten run that comes late hears how it ended, and does not begin it again") {
+TEST_CASE("a member of an ended run that comes late hears how it ended, and does not begin it again") {
   Runs runs(true);
   runs.step(joins(1, "r", "a"), 0);
   runs.step({.from = 1, .generation = 1, .body = Finished{}}, 10);
@@ -50,6 +50,48 @@ TEST_CASE("a member of a forgotten run that comes late hears how it ended, and d
   REQUIRE(heard<Ended>(late, 2));
   CHECK(heard<Ended>(late, 2)->result->exit_code == 0);
   CHECK(runs.states().empty());
+}
+
+TEST_CASE("an ended run is kept for a day, also when the next of its name has ended") {
+  Runs runs(true);
+  const auto run_once = [&](ConnectionId from, const std::string& id, int exit_code, Millis now) {
+    runs.step(joins(from, "r", id), now);
+    if (exit_code != 0) {
+      WorkerOutcome failed;
+      failed.exit_code = exit_code;
+      runs.step({.from = from, .generation = 1, .body = Stopped{{failed}}}, now);
+    }
+    runs.step({.from = from, .generation = 1, .body = Finished{}}, now);
+    runs.step({.from = from, .generation = 1, .body = Leave{}}, now);
+  };
+  run_once(1, "a", 0, 1000);
+  run_once(2, "b", 7, 2000);
+  REQUIRE(runs.states().empty());
+  REQUIRE(runs.ended().size() == 2);
+  CHECK(runs.ended()[0]->result->exit_code == 0);
+  CHECK(runs.ended()[0]->over_at == 1000);
+  CHECK(runs.ended()[1]->result->exit_code == 7);
+  runs.step({.body = Tick{}}, 1000 + kKeepEnded);
+  REQUIRE(runs.ended().size() == 1);
+  CHECK(runs.ended()[0]->result->exit_code == 7);
+  CHECK_FALSE(heard<Ended>(runs.step(joins(3, "r", "a", 1), 1001 + kKeepEnded), 3));
+  CHECK(heard<Ended>(runs.step(joins(4, "r", "b", 1), 1001 + kKeepEnded), 4));
+}
+
+TEST_CASE("failed runs weigh more: what their workers said last is kept for fewer of them") {
+  Runs runs(true);
+  constexpr ConnectionId kRuns = 3000;
+  for (ConnectionId number = 1; number <= kRuns; ++number) {
+    const std::string name = std::to_string(number);
+    runs.step(joins(number, name, name), 0);
+    WorkerOutcome failed;
+    failed.exit_code = 7;
+    runs.step({.from = number, .generation = 1, .body = Stopped{{failed}}}, 0);
+    runs.step({.from = number, .generation = 1, .body = Leave{}}, 0);
+  }
+  REQUIRE(runs.states().empty());
+  CHECK(runs.ended().size() > 2000);
+  CHECK(runs.ended().size() < 2500);
 }
 
 TEST_CASE("the ends of runs are kept for the last 20,000 members, and forgotten oldest first") {
@@ -83,7 +125,7 @@ TEST_CASE("who comes for the next run while others still leave the last one begi
   REQUIRE(heard<Assigned>(left, 3));
   CHECK(heard<Assigned>(left, 3)->membership->generation == 1);
   CHECK(left.front().to == 3);
-  CHECK(runs.take_forgotten() == std::vector<std::string>{"r"});
+  CHECK(runs.take_ended() == std::vector<std::string>{"r"});
   CHECK(runs.members() == 1);
   CHECK(heard<Ended>(runs.step({.from = 3, .generation = 1, .body = Finished{}}, 20), 3));
 }
