@@ -50,7 +50,7 @@ TrainState load_checkpoint(const std::filesystem::path& directory, const Network
 std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Network& network,
                                       const TrainState& state, int keep);
 
-// output_dir/model.safetensors, atomically. Metadata: {"format": "pt"}.
+// output_dir/model.safetensors, atomically. Its metadata is the network's description().
 std::filesystem::path save_model(const std::filesystem::path& output_dir, const Network& network,
                                  std::span<const float> parameters);
 

@@ -20,8 +20,6 @@ std::string_view bytes_of(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-std::map<std::string, std::string> torch_metadata() { return {{"format", "pt"}}; }
-
 // A name that no other writer, of this process or another one, has.
 fs::path scratch_path(const fs::path& directory, const std::string& name) {
   static std::atomic<int> counter{0};
@@ -52,12 +50,12 @@ void check_sizes(const Network& network, const TrainState& state) {
 
 void write_files(const fs::path& directory, const Network& network, const TrainState& state) {
   Manifest manifest;
-  const std::string model_header = safetensors_header(model_tensors(network), torch_metadata());
+  const std::string model_header = safetensors_header(model_tensors(network), description(network));
   const std::string_view model[] = {model_header, bytes_of(state.parameters)};
   add_file(directory, kModelFile, model, &manifest);
 
   const std::string optimizer_header =
-      safetensors_header(optimizer_tensors(network, state.optimizer), torch_metadata());
+      safetensors_header(optimizer_tensors(network, state.optimizer), {{"format", "pt"}});
   std::vector<std::string_view> optimizer = {optimizer_header};
   for (const OptimizerSlot& slot : state.optimizer) optimizer.push_back(bytes_of(slot.values));
   add_file(directory, kOptimizerFile, optimizer, &manifest);
@@ -125,7 +123,7 @@ fs::path save_model(const fs::path& output_dir, const Network& network, std::spa
     throw WorkerError(kExitSoftware, "model: there are not as many values as the network has parameters");
   }
   make_directories(output_dir);
-  const std::string header = safetensors_header(model_tensors(network), torch_metadata());
+  const std::string header = safetensors_header(model_tensors(network), description(network));
   const std::string_view pieces[] = {header, bytes_of(parameters)};
   fs::path path = output_dir / kModelFile;
   replace_file(path, pieces);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "proto/core/status.h"
 #include "worker/config/config.h"
@@ -24,6 +25,8 @@ class Dataset {
   virtual std::int64_t size() const = 0;  // samples
   virtual SampleShape shape() const = 0;
   virtual int classes() const = 0;
+  // How a stored value becomes one of x, as a formula for people.
+  virtual std::string values() const = 0;
   // x: [samples.size(), channels, height, width] fp32, normalised; labels: [samples.size()], 0-based.
   virtual void fill(std::span<const std::uint32_t> samples, float* x, std::int32_t* labels) const = 0;
 };

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr int kClasses = 10;
 // Of the training images' pixels, scaled to 0..1.
 constexpr float kMean = 0.2860f, kStd = 0.3530f;
+constexpr char kValues[] = "(byte / 255 - 0.2860) / 0.3530";  // the same in words
 constexpr char kWayOut[] = "; reinstall the package dataset-fashion-mnist or fetch the file again";
 
 struct FileNames {
@@ -144,6 +145,7 @@ class FashionMnist : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
   SampleShape shape() const override { return shape_; }
   int classes() const override { return kClasses; }
+  std::string values() const override { return kValues; }
 
   void fill(std::span<const std::uint32_t> samples, float* x, std::int32_t* labels) const override {
     const std::size_t size = shape_.size();

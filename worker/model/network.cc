@@ -129,7 +129,11 @@ Network make_network(const ModelConfig& config, const SampleShape& input, int cl
   if (classes < 2)
     throw WorkerError(kExitConfig,
                       "the data has " + std::to_string(classes) + " class(es); a classifier needs two");
-  if (config.type == "convnet") return convnet(input, classes);
+  if (config.type == "convnet") {
+    Network network = convnet(input, classes);
+    network.model = config.type;
+    return network;
+  }
   throw WorkerError(kExitConfig, "/model/type: \"" + config.type + "\" is not a model; known: \"convnet\"");
 }
 

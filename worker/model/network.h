@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <variant>
@@ -40,6 +41,8 @@ struct LogSoftmaxNll {
 using Layer = std::variant<Conv2d, Relu, MaxPool2d, Flatten, Linear, LogSoftmaxNll>;
 
 struct Network {
+  std::string model;         // its name in the config
+  std::string input_values;  // Dataset::values() of the data that it is for; for who reads the saved model
   SampleShape input;
   int classes = 0;
   std::vector<Layer> layers;
@@ -57,6 +60,10 @@ Network make_network(const ModelConfig& config, const SampleShape& input, int cl
 // Initial values: PyTorch's defaults for these layers, U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weight and
 // bias, from RandomStream(seed, kInit, parameter index). flat: [network.size].
 void initialize_parameters(const Network& network, std::uint64_t seed, std::span<float> flat);
+
+// What a saved model says of itself (the metadata of its file; docs/model.md): "format", "model", "layers",
+// "input_shape", "input_values". Layers are PyTorch's modules of the same names, with their first arguments.
+std::map<std::string, std::string> description(const Network& network);
 
 // sha256 (hex) over all parameters as little-endian fp32, in name order.
 std::string parameters_sha256(const Network& network, std::span<const float> flat);

@@ -142,6 +142,12 @@ class Trainer {
   bool diverged_ = false;  // it was said that the loss is not finite
 };
 
+Network network_for(const ModelConfig& config, const Dataset& data) {
+  Network network = make_network(config, data.shape(), data.classes());
+  network.input_values = data.values();
+  return network;
+}
+
 Trainer::Trainer(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent)
     : config_(setup.config),
       train_(setup.config.train),
@@ -152,7 +158,7 @@ Trainer::Trainer(const TrainerSetup& setup, const Datasets& data, Collective& co
       config_json_(to_canonical_json(setup.config)),
       schedule_(data.train->size(), train_.global_batch_size, train_.micro_batch_size,
                 train_.num_train_epochs, train_.max_steps),
-      network_(make_network(setup.config.model, data.train->shape(), data.train->classes())),
+      network_(network_for(setup.config.model, *data.train)),
       device_(make_cpu_device()),
       lanes_(*device_, network_, setup.lanes, train_.micro_batch_size),
       gradient_step_(train_, network_, *data.train, collective, lanes_, clock_),

@@ -220,7 +220,7 @@ TEST_CASE("the final model appears whole under its name and nothing else stays b
   save_model(output.path(), kNetwork, state.parameters);
   CHECK(read_text(output.path() / "model.safetensors") == read_text(path));
   CHECK_FALSE(fs::exists(output.path() / ".model.safetensors.tmp"));
-  CHECK(contains(read_text(path), R"("__metadata__":{"format":"pt"})"));
+  CHECK(contains(read_text(path), R"("__metadata__":{"format":"pt",)"));
 }
 
 TEST_CASE("an output directory that cannot be made or written is said by its name") {

@@ -97,3 +97,18 @@ TEST_CASE("data that does not fit the model is refused, naming the layer") {
   CHECK_THROWS_AS(make_network({"transformer"}, {1, 28, 28}, 10), WorkerError);
   CHECK_THROWS_AS(make_network({"convnet"}, {1, 28, 28}, 1), WorkerError);
 }
+
+TEST_CASE("a network says of itself what PyTorch needs to build it again") {
+  Network network = convnet();
+  network.input_values = "byte / 255";
+  CHECK(description(network) ==
+        std::map<std::string, std::string>{
+            {"format", "pt"},
+            {"model", "convnet"},
+            {"layers",
+             "conv1=Conv2d(1, 20, 5) -> ReLU() -> MaxPool2d(2) -> conv2=Conv2d(20, 20, 5) -> ReLU() -> "
+             "MaxPool2d(2) -> Flatten() -> fc1=Linear(320, 50) -> ReLU() -> fc2=Linear(50, 10) -> "
+             "LogSoftmax(1)"},
+            {"input_shape", "1x28x28"},
+            {"input_values", "byte / 255"}});
+}

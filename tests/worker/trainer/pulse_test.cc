@@ -20,6 +20,7 @@ class Watched final : public Dataset {
   std::int64_t size() const override { return size_; }
   SampleShape shape() const override { return data_.shape(); }
   int classes() const override { return data_.classes(); }
+  std::string values() const override { return data_.values(); }
   void fill(std::span<const std::uint32_t> samples, float* x, std::int32_t* labels) const override {
     signs.push_back(Pulse::read());
     data_.fill(samples, x, labels);
