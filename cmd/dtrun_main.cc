@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "agent/agent.h"
@@ -22,6 +25,7 @@
 #include "cmd/plan/launch_plan.h"
 #include "cmd/plan/plan_json.h"
 #include "proto/base/log.h"
+#include "worker/checkpoint/output_lock.h"
 
 namespace {
 
@@ -49,6 +53,23 @@ std::optional<int> answer_instead(const cmd::Options& options) {
   return std::nullopt;
 }
 
+// Whoever else writes the output directory is in the way, and is told before workers start. With several
+// nodes that may be this very run, on another node: there the workers find out.
+Status await_output_dir(const JobSpec& spec) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr || spec.nodes.max > 1) return {};
+  const auto deadline = std::chrono::steady_clock::now() + worker::kLockPatience;
+  bool told = false;
+  while (const auto writer = worker::current_writer(trainer->output_dir)) {
+    if (std::chrono::steady_clock::now() >= deadline) return worker::in_use(trainer->output_dir, *writer);
+    if (!std::exchange(told, true))
+      cmd::notice("another run still writes " + trainer->output_dir + "; waiting " +
+                  std::to_string(worker::kLockPatience.count()) + " s for its end");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return {};
+}
+
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, cmd::notice);
@@ -59,6 +80,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
     return cmd::fail(errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
                          .within("the built-in trainer must lie beside dtrun"));
   }
+  if (const Status status = await_output_dir(spec.value()); !status.ok()) return cmd::fail(status);
   return agent::run(spec.value());
 }
 

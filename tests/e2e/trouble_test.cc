@@ -183,6 +183,7 @@ TEST_CASE(
   CHECK_MESSAGE(second.exit_code == 73, second.err);
   CHECK_MESSAGE(contains(second.err, (directory / "out").string() + " is in use"), second.err);
   CHECK_MESSAGE(contains(second.err, std::to_string(worker)), second.err);
+  CHECK_MESSAGE(!contains(second.err, "the job failed"), second.err);  // no worker was started for that
   CHECK(read_if_there(directory / "out/metrics.jsonl") == metrics);
   kill(worker, SIGCONT);
   first.signal(SIGCONT);

@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -51,6 +50,9 @@ void sign(int fd, const std::string& text) {
   if (ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) > 0) fsync(fd);
 }
 
+// The first line of a signature.
+std::string writer_of(const std::string& signature) { return signature.substr(0, signature.find('\n')); }
+
 std::filesystem::path lock_file(const std::filesystem::path& output_dir) { return output_dir / ".lock"; }
 
 }  // namespace
@@ -69,15 +71,28 @@ OutputLock::OutputLock(const std::filesystem::path& output_dir, std::chrono::mil
     sign(fd_, signature_);
     return;
   }
-  std::string holder = text_of(fd_);
-  holder.resize(std::min(holder.size(), holder.find('\n')));
+  const Status refused = in_use(output_dir, writer_of(text_of(fd_)));
   close(fd_);
-  throw WorkerError(kExitCannotCreate, output_dir.string() + " is in use by another run" +
-                                           (holder.empty() ? "" : " (" + holder + ")") +
-                                           "; wait until that has ended, or choose another output_dir");
+  throw WorkerError(refused.exit_code(), refused.message());
 }
 
 OutputLock::~OutputLock() { close(fd_); }
+
+Status in_use(const std::filesystem::path& output_dir, const std::string& writer) {
+  return Status(kExitCannotCreate, output_dir.string() + " is in use by another run" +
+                                       (writer.empty() ? "" : " (" + writer + ")") +
+                                       "; wait until that has ended, or choose another output_dir");
+}
+
+// A shared lock, for a moment: a writer that comes just then tries again.
+std::optional<std::string> current_writer(const std::filesystem::path& output_dir) {
+  const int fd = open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::optional<std::string> writer;
+  if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) writer = writer_of(text_of(fd));
+  close(fd);
+  return writer;
+}
 
 std::string lock_signature(const std::filesystem::path& output_dir) {
   const int fd = open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC);

@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
+
+#include "proto/core/status.h"
 
 namespace dtrun::worker {
 
@@ -27,6 +30,16 @@ class OutputLock {
   bool held_ = false;
   std::string signature_;
 };
+
+// Who writes there now, as "process 12 on host-a", or "" if it did not say; nothing if nobody does. Only
+// looks.
+std::optional<std::string> current_writer(const std::filesystem::path& output_dir);
+
+// EX_CANTCREAT: that one is in the way.
+Status in_use(const std::filesystem::path& output_dir, const std::string& writer);
+
+// How long a new run waits for a writer that is about to end.
+inline constexpr std::chrono::seconds kLockPatience{3};
 
 // The signature of the last holder; empty if there was none. Two nodes that read the same one see the same
 // directory, also where locks do not reach beyond a node (NFS and Lustre can be mounted so).

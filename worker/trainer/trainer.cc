@@ -48,7 +48,7 @@ using Clock = std::chrono::steady_clock;
 
 // A writer of an earlier generation or run may be about to end. After a restart it may sit on a node that was
 // lost, with the same files, and needs as long as its agent takes to give up.
-constexpr std::chrono::seconds kLockPatience{3}, kLockPatienceAfterRestart{30};
+constexpr std::chrono::seconds kLockPatienceAfterRestart{30};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

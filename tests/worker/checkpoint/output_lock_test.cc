@@ -32,7 +32,13 @@ TEST_CASE("an output directory has one writer, and the second one is told who th
     CHECK(contains(error.what(), output.string() + " is in use by another run (process " +
                                      std::to_string(getpid()) + " on "));
   }
+  const auto writer = current_writer(output);
+  REQUIRE(writer);
+  CHECK(writer->starts_with("process " + std::to_string(getpid()) + " on "));
+  CHECK_FALSE(contains(*writer, "\n"));
   first.reset();
+  CHECK_FALSE(current_writer(output));
+  CHECK_FALSE(current_writer(directory.path() / "nothing"));
   const OutputLock third(output, milliseconds(0));
 }
 
