@@ -338,7 +338,7 @@ void Driver::act(const action::SendJoin& a) {
   log_.write("join", {{"generation", a.running.generation},
                       {"group_rank", a.running.generation > 0 ? a.running.group_rank : -1},
                       {"address", identity_.address},
-                      {"hosting", link_->hosting()}});
+                      {"hosting", a.hosting}});
   link_->send(to_message(a, spec_, identity_));
 }
 
@@ -385,6 +385,11 @@ void Driver::act(const action::DropOutput&) { console_.drop(); }
 void Driver::act(const action::Print& a) {
   log_.write("notice", {{"text", a.text}});
   a.error ? console_.error(a.text) : console_.notice(a.text);
+}
+
+void Driver::act(const action::TellNews& a) {
+  log_.write("news", {{"kind", name_of(a.news.kind)}, {"node", a.news.host}, {"text", a.news.text}});
+  console_.notice(a.text);
 }
 
 void Driver::act(const action::Report& a) { reporter_.tell(a.job); }

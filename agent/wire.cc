@@ -36,7 +36,7 @@ wire::FromAgent message_of(std::int64_t generation) {
 }
 
 // What every Join says, also that of an agent which has not been in any generation.
-rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity) {
+rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool hosts) {
   rendezvous::Join join;
   join.run_id = spec.run_id;
   join.member_id = identity.member_id;
@@ -52,6 +52,7 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity) {
   join.heartbeat_timeout = spec.rendezvous.keep_alive_timeout.count();
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) join.job = trainer->config_json;
   join.master_port = identity.master_port;
+  join.hosts = hosts;
   return join;
 }
 
@@ -67,6 +68,8 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
       return rejected(from_wire(message.rejected()), spec);
     case Body::kWaiting:
       return from_wire(message.waiting());
+    case Body::kNews:
+      return from_wire(message.news());
     case Body::kAssignment:
       return assigned(from_wire(message.generation(), message.assignment()));
     case Body::kStop:
@@ -111,7 +114,7 @@ wire::FromAgent to_message(const action::SendLeave& send) {
 
 wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, const Identity& identity) {
   const Assignment& running = send.running;
-  rendezvous::Join join = newcomer(spec, identity);
+  rendezvous::Join join = newcomer(spec, identity, send.hosting);
   if (running.generation > 0) {
     join.group_rank = running.group_rank;
     join.node_count = running.node_count;

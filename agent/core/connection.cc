@@ -24,7 +24,8 @@ void Step::on(const event::Opened& e) {
   s.link.hosting = e.hosting;
   if (s.ending()) return;
   emit(action::SendJoin{.running = s.group.assignment,
-                        .age = generation() > 0 ? now_ - s.group.started_at : 0});
+                        .age = generation() > 0 ? now_ - s.group.started_at : 0,
+                        .hosting = s.link.hosting});
 }
 
 void Step::on(const event::Connected&) {
@@ -70,9 +71,15 @@ void Step::on(const event::Waiting& e) {
   }
   const bool news = !s.waiting || s.waiting->joined != e.joined || s.waiting->spare != e.spare;
   s.waiting = e;
+  s.waiting_at = now_;
   if (news) s.notices = 0;
-  if (!s.waiting_since) s.waiting_since = now_;
   if (news && e.max_nodes > 1) tell_waiting();
+}
+
+void Step::on(const event::News& e) {
+  if (s.ending()) return;
+  s.told_news = e.text;
+  emit(action::TellNews{.news = e, .text = news_notice(s, e)});
 }
 
 // `dtrun status` shows the progress that heartbeats carry. Only one node sends it early: that is enough.

@@ -25,6 +25,7 @@ struct Disconnected {
   std::string why;
   bool permanent = false;
 };
+using rendezvous::News;
 using rendezvous::Waiting;
 using rendezvous::Welcome;
 struct Assigned {
@@ -73,8 +74,8 @@ struct Tick {};
 }  // namespace event
 
 using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome,
-                           event::Waiting, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
-                           event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
+                           event::Waiting, event::News, event::Assigned, event::StopOrder, event::Ended,
+                           event::Rejected, event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
                            event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
@@ -89,8 +90,9 @@ struct AbortWorkers {  // the control protocol's Stop{ABORT}
   std::string reason;
 };
 struct SendJoin {
-  Assignment running;  // what runs, or ran last; generation 0: nothing yet
-  Millis age = 0;      // of that generation
+  Assignment running;    // what runs, or ran last; generation 0: nothing yet
+  Millis age = 0;        // of that generation
+  bool hosting = false;  // the coordinator lives in this process
 };
 struct SendHeartbeat {
   std::int64_t generation = 0;
@@ -117,6 +119,10 @@ struct Print {           // one or more lines for people
   std::string text;
   bool error = false;  // the reason of this node's end
 };
+struct TellNews {  // about the run's nodes
+  rendezvous::News news;
+  std::string text;  // for people
+};
 struct Report {  // the job failed: tell people and programs
   JobEnd job;
 };
@@ -131,7 +137,7 @@ struct End {
 using Action = std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers,
                             action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
                             action::SendFinished, action::SendLeave, action::AwaitMembers, action::DropOutput,
-                            action::Print, action::Report, action::End>;
+                            action::Print, action::TellNews, action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);
 

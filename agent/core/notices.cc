@@ -8,6 +8,8 @@ namespace dtrun::agent {
 
 namespace {
 
+constexpr Millis kOld = 1000;  // of news that are told with their age
+
 // Of "host:port".
 bool is_loopback(const std::string& endpoint) {
   return endpoint.starts_with("localhost:") || endpoint.starts_with("127.") || endpoint.starts_with("[::1]:");
@@ -23,6 +25,19 @@ std::string count_text(int n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
+namespace {
+
+// "missing: node1 (left 12 s ago), node2 (refused 3 s ago); "
+std::string missing_text(const rendezvous::Waiting& waiting, Millis since) {
+  std::string text;
+  for (const rendezvous::News& news : waiting.missing)
+    text += (text.empty() ? "missing: " : ", ") + news.host + " (" + name_of(news.kind) + " " +
+            seconds_text(news.age + since) + " ago)";
+  return text.empty() ? text : text + "; ";
+}
+
+}  // namespace
+
 std::string waiting_notice(const State& s, Millis now) {
   const rendezvous::Waiting& w = *s.waiting;
   const std::string only_here =
@@ -34,7 +49,7 @@ std::string waiting_notice(const State& s, Millis now) {
                                                         : std::to_string(w.max_nodes) + " (at least " +
                                                               std::to_string(w.min_nodes) + ")";
   return "joined " + std::to_string(w.joined) + " of " + wanted + " nodes" + where + "; " +
-         seconds_text(*s.waiting_since + s.settings.join_timeout - now) + " left";
+         missing_text(w, now - s.waiting_at) + seconds_text(s.waiting_at + w.left - now) + " left";
 }
 
 std::string lost_notice(const State& s, Millis now) {
@@ -76,9 +91,16 @@ std::string signal_notice(const State& s, Millis now) {
          " (at most " + seconds_text(grace) + "; a second signal stops at once)";
 }
 
-std::string regrouped_notice(const Assignment& to) {
-  return to.reason + "; going on with " + count_text(to.world_size, "worker") + " on " +
+std::string regrouped_notice(const State& s, const Assignment& to) {
+  const std::string why = to.reason == s.told_news ? "" : to.reason + "; ";
+  return why + "going on with " + count_text(to.world_size, "worker") + " on " +
          count_text(to.node_count, "node");
+}
+
+std::string news_notice(const State& s, const rendezvous::News& news) {
+  if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
+  const bool stops = s.group.running() > 0 && s.group.why_stopping == news.text;
+  return news.text + (stops ? ": stopping " + count_text(s.group.running(), "worker") : "");
 }
 
 }  // namespace dtrun::agent

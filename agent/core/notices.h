@@ -35,6 +35,9 @@ std::string stopping_notice(const State& state, Millis now);
 std::string signal_notice(const State& state, Millis now);
 
 // A generation begins because nodes changed, not because of a failure.
-std::string regrouped_notice(const Assignment& to);
+std::string regrouped_notice(const State& state, const Assignment& to);
+
+// What happened to another node, how long ago, and what that does to the workers of this one.
+std::string news_notice(const State& state, const rendezvous::News& news);
 
 }  // namespace dtrun::agent

@@ -74,7 +74,8 @@ struct State {
   Group group;
   std::optional<Assignment> next;  // starts as soon as no worker of the old generation runs
   std::optional<rendezvous::Waiting> waiting;
-  std::optional<Millis> waiting_since;
+  Millis waiting_at = 0;  // when that came
+  std::string told_news;  // the newest about the run's nodes
   std::optional<Millis> notice_at;
   int notices = 0;           // said of this wait since there was news
   std::string told_restart;  // reason of the restart whose back-off was announced

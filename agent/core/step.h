@@ -24,6 +24,7 @@ class Step {
   void on(const event::Disconnected& e);
   void on(const event::Welcome& e);
   void on(const event::Waiting& e);
+  void on(const event::News& e);
   void on(const event::Progressed& e);
 
   // The workers (workers.cc).

@@ -33,7 +33,6 @@ void Step::on(const event::Assigned& e) {
   if (s.ending() || e.assignment.generation <= generation()) return;
   s.next = e.assignment;
   s.waiting.reset();
-  s.waiting_since.reset();
   s.notice_at.reset();
   if (workers_run()) stop_workers("a new generation begins");
   settle();
@@ -217,7 +216,7 @@ void Step::start_next() {
 
 void Step::announce(const Assignment& to) {
   if (generation() == 0) return;
-  if (to.restart_count <= s.group.assignment.restart_count) return print(regrouped_notice(to));
+  if (to.restart_count <= s.group.assignment.restart_count) return print(regrouped_notice(s, to));
   if (s.told_restart != to.reason) print(to.reason);
 }
 

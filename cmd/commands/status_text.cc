@@ -10,6 +10,7 @@ namespace dtrun::cmd {
 namespace {
 
 using rendezvous::v1::MemberStatus;
+using rendezvous::v1::News;
 using rendezvous::v1::RunStatus;
 using rendezvous::v1::TrainingProgress;
 using Json = nlohmann::ordered_json;
@@ -21,6 +22,8 @@ constexpr const char* kPhases[] = {"waiting for nodes", "running", "stopping", "
 constexpr const char* kStates[] = {"waiting", "running", "finished", "stopped", "out of touch", "lost"};
 constexpr const char* kPhaseNames[] = {"gathering", "running", "stopping", "over"};
 constexpr const char* kStateNames[] = {"waiting", "running", "finished", "stopped", "away", "lost"};
+
+constexpr const char* kNewsNames[] = {"note", "left", "lost", "refused"};
 
 template <std::size_t N>
 const char* name(const char* const (&names)[N], int value) {
@@ -51,6 +54,7 @@ std::string heading(const RunStatus& run, const std::string& endpoint, const Pal
   text += name(kPhases, run.phase());
   if (run.phase() == RunStatus::GATHERING && run.restart_in_s() > 0)
     text += ", restart in " + number(run.restart_in_s(), "%.1f s");
+  if (run.join_timeout_left_s() > 0) text += ", " + age(run.join_timeout_left_s()) + " left";
   if (run.generation() > 0)
     text += ", generation " + std::to_string(run.generation()) + " for " + age(run.generation_age_s());
   return text + "\n";
@@ -122,6 +126,21 @@ std::string table(const RunStatus& run) {
   return text;
 }
 
+// What happened to nodes, the newest last.
+std::string news_lines(const RunStatus& run) {
+  std::string text;
+  for (const News& news : run.news())
+    text += "  " + age(static_cast<double>(news.age_ms()) / 1000) + " ago: " + news.text() + "\n";
+  return text;
+}
+
+Json json_of(const News& news) {
+  return {{"kind", name(kNewsNames, news.kind())},
+          {"host", news.host()},
+          {"text", news.text()},
+          {"age", static_cast<double>(news.age_ms()) / 1000}};
+}
+
 Json json_of(const TrainingProgress& progress) {
   return {{"step", progress.step()},
           {"total_steps", progress.total_steps()},
@@ -152,7 +171,7 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
   text += counts(run);
   if (run.has_progress()) text += progress_line(run.progress());
-  return text + (run.members_size() > 0 ? table(run) : "");
+  return text + (run.members_size() > 0 ? table(run) : "") + news_lines(run);
 }
 
 Json status_json(const RunStatus& run, const std::string& endpoint) {
@@ -175,6 +194,9 @@ Json status_json(const RunStatus& run, const std::string& endpoint) {
     json["ended_age"] = run.ended_age_s();
   }
   if (run.has_progress()) json["progress"] = json_of(run.progress());
+  if (run.join_timeout_left_s() > 0) json["join_timeout_left"] = run.join_timeout_left_s();
+  json["news"] = Json::array();
+  for (const News& news : run.news()) json["news"].push_back(json_of(news));
   json["nodes"] = Json::array();
   for (const MemberStatus& member : run.members()) json["nodes"].push_back(json_of(member));
   return json;

@@ -24,13 +24,18 @@ struct Settings {
 
 Settings settings_of(const Join& join);
 
+struct Refusal : Rejected {
+  std::string to_others =
+      {};  // why, in the words of the nodes that wait: "--max_restarts is 0 there but 1 here"
+};
+
 // Why `join` makes no sense by itself.
-std::optional<Rejected> refuse_malformed(const Join& join);
+std::optional<Refusal> refuse_malformed(const Join& join);
 
 // Why `join` does not belong to the run.
-std::optional<Rejected> refuse_other(const Settings& run, const Join& join);
+std::optional<Refusal> refuse_other(const Settings& run, const Join& join);
 
 // The refusal of a node rank that the live member on `host` has.
-Rejected refuse_node_rank(int node_rank, const std::string& host);
+Refusal refuse_node_rank(int node_rank, const std::string& host);
 
 }  // namespace dtrun::rendezvous

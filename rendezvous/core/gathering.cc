@@ -42,7 +42,7 @@ void Stepper::gather_again(Millis delay) {
 }
 
 void Stepper::gather() {
-  if (!s_.settings) return;
+  if (!s_.settings || ends_by_hand()) return;
   const Settings& run = *s_.settings;
   Deadlines& due = s_.deadlines;
   if (due.restart != kNever && now_ < due.restart) return;
@@ -51,16 +51,26 @@ void Stepper::gather() {
   const bool regroups = s_.current.membership != nullptr;
   if (s_.members.size() < run.min_nodes) {
     due.last_call = kNever;
-    if (now_ >= due.join)
-      end_job(kExitUnavailable,
-              (regroups ? s_.current.why + "; " : "") + "only " + std::to_string(s_.members.size()) + " of " +
-                  count_of(run.min_nodes, "node") + " joined within " + seconds(run.join_timeout),
-              nullptr);
+    if (now_ >= due.join) end_job(kExitUnavailable, too_few(), nullptr);
     return;
   }
   if (due.last_call == kNever) due.last_call = now_ + run.last_call;
   if (s_.members.size() >= run.max_nodes || regroups || now_ >= std::min(due.last_call, due.join))
     start_generation();
+}
+
+// Why the wait for nodes is over: how many are there, and what is known of the others.
+std::string Stepper::too_few() const {
+  const Settings& run = *s_.settings;
+  std::string text = "only " + std::to_string(s_.members.size()) + " of " + count_of(run.min_nodes, "node") +
+                     " joined within " + seconds(run.join_timeout);
+  const std::vector<News> missing = s_.news.missing(now_, kMissingTold);
+  const std::string& why = s_.current.why;
+  const auto told = [&](const News& news) { return news.text == why; };
+  if (s_.current.membership != nullptr && std::none_of(missing.begin(), missing.end(), told))
+    text = why + "; " + text;
+  for (const News& news : missing) text += "; " + news.text + ", " + seconds(news.age / 1000 * 1000) + " ago";
+  return text;
 }
 
 std::string Stepper::reason_to_start() const {
@@ -120,7 +130,15 @@ void Stepper::announce() {
                   .max_nodes = s_.settings->max_nodes,
                   .spare = s_.phase == Phase::kRunning,
                   .restart_in = 0,
-                  .reason = ""};
+                  .reason = "",
+                  .missing = {},
+                  .left = 0,
+                  .away = in_generation() ? s_.current.seats.away() : 0};
+  if (s_.phase == Phase::kGathering && s_.deadlines.join != kNever) {
+    waiting.left = std::max<Millis>(0, s_.deadlines.join - now_);
+    waiting.missing = s_.news.missing(now_, kMissingTold);
+    for (News& news : waiting.missing) news.text.clear();
+  }
   if (s_.deadlines.restart != kNever) {
     waiting.restart_in = s_.deadlines.restart - now_;
     waiting.reason = s_.current.why;

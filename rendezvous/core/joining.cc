@@ -24,10 +24,7 @@ void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& jo
   const bool deserted = s_.members.empty() && s_.current.seats.away() == 0 && s_.phase != Phase::kOver;
   const bool sound = !refuse_malformed(join) && !refuse_other(settings_of(join), join);
   if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join)) begin_anew();
-  if (auto rejected = refusal(join)) {
-    say(from, *std::move(rejected));
-    return say(from, Close{});
-  }
+  if (const auto refused = refusal(join)) return refuse(from, join, *refused);
   admit(from, generation, join);
 }
 
@@ -49,15 +46,25 @@ bool Stepper::tell_result(ConnectionId from, const Join& join) {
   return true;
 }
 
-std::optional<Rejected> Stepper::refusal(const Join& join) const {
+std::optional<Refusal> Stepper::refusal(const Join& join) const {
   if (s_.phase == Phase::kOver)
-    return Rejected{.reason = Rejected::kJobOver, .message = "the run is over: " + s_.current.why, .job = ""};
+    return Refusal{
+        {.reason = Rejected::kJobOver, .message = "the run is over: " + s_.current.why, .job = ""}};
   if (auto malformed = refuse_malformed(join)) return malformed;
   auto other = s_.settings ? refuse_other(*s_.settings, join) : refuse_other(settings_of(join), join);
   if (other) return other;
   if (const Member* holder = s_.members.with_node_rank(join.node_rank))
     return refuse_node_rank(join.node_rank, holder->join.host);
   return std::nullopt;
+}
+
+// The others wait for this node, and its own terminal is elsewhere. Where it hosts the coordinator, all end.
+void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal) {
+  say(from, static_cast<const Rejected&>(refusal));
+  say(from, Close{});
+  const std::string what = "was refused: " + refusal.to_others;
+  if (join.hosts) host_left_ = join.host + kHosts + what;
+  note(News::kRefused, join.host, join.host + " " + what);
 }
 
 void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join) {
@@ -79,6 +86,9 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
                     .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
                     .resumed = resumed});
   count_changed();
+  s_.news.came(join.host);
+  if (s_.phase == Phase::kGathering)
+    for (News& news : s_.news.missing(now_, kMissingTold)) say(from, std::move(news));
   if (seat) {
     resume(from, member, *seat);
     catch_up(from, *seat, !resumed);

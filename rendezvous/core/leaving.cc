@@ -1,8 +1,42 @@
 // Members that go: they leave, fall silent, or lose their connection and do not come back.
+#include <csignal>
+#include <cstring>
+
+#include "proto/core/exit_codes.h"
 #include "rendezvous/core/stepper.h"
 #include "rendezvous/core/wording.h"
 
 namespace dtrun::rendezvous {
+namespace {
+
+// "SIGTERM"; empty for a number that is no signal.
+std::string name_of(int signal) {
+  const char* name = signal > 0 ? sigabbrev_np(signal) : nullptr;
+  return name != nullptr ? "SIG" + std::string(name) : "";
+}
+
+}  // namespace
+
+// The member goes on purpose.
+void Stepper::leave(ConnectionId id, const Leave& leave) {
+  const Member& member = s_.members.at(id);
+  const std::string host = member.join.host;
+  const std::string signal = name_of(leave.signal);
+  if (member.join.hosts && s_.phase != Phase::kOver) {
+    host_left_ = host + kHosts + (signal.empty() ? "left" : "was stopped by " + signal);
+    return;  // it leaves once the others know
+  }
+  const bool needed = in_generation() && member.seat && !s_.current.seats[*member.seat].finished;
+  if (needed && leave.signal == SIGINT) s_.current.stopped_by_hand = host;
+  remove(id, News::kLeft, signal.empty() ? "left" : "left (told to by " + signal + ")");
+}
+
+// The coordinator goes down with its host: the members are told now, since nobody will be there to tell them
+// later.
+void Stepper::end_with_host() {
+  if (host_left_.empty() || s_.phase == Phase::kOver || s_.members.empty()) return;
+  end_job(kExitUnavailable, host_left_, nullptr);
+}
 
 // Removes members that have been silent for too long.
 void Stepper::sweep() {
@@ -23,17 +57,21 @@ void Stepper::sweep() {
   }
   for (ConnectionId id : silent) {
     say(id, Close{.abort = true});
-    remove(id, "was silent for " + seconds(timeout));
+    remove(id, News::kLost, "was silent for " + seconds(timeout));
   }
 }
 
 // The member is gone for good.
-void Stepper::remove(ConnectionId id, const std::string& how) {
+void Stepper::remove(ConnectionId id, News::Kind kind, const std::string& how) {
   const Member* member = s_.members.find(id);
   if (member == nullptr) return;
   const std::optional<int> seat = member->seat;
+  const std::string host = member->join.host;
+  const bool needed =
+      s_.phase == Phase::kGathering || (in_generation() && seat && !s_.current.seats[*seat].finished);
   s_.members.remove(id);
   if (seat) expel(*seat, how);
+  if (needed) note(kind, host, host + " " + how);
   if (s_.members.empty() && s_.current.membership == nullptr && s_.phase == Phase::kGathering)
     s_ = State{};  // nobody is left who knew the run: the next one to join states it anew
   else
@@ -43,7 +81,7 @@ void Stepper::remove(ConnectionId id, const std::string& how) {
 // The member's connection broke: its seat waits for it a little.
 void Stepper::lose_touch(ConnectionId id, const std::string& how) {
   const Member& member = s_.members.at(id);
-  if (!in_generation() || !member.seat) return remove(id, how);
+  if (!in_generation() || !member.seat) return remove(id, News::kLost, how);
   s_.current.seats.set_away(
       *member.seat, {.until = now_ + kReconnectGrace, .how_lost = how, .member_id = member.join.member_id});
   s_.members.remove(id);
@@ -53,9 +91,30 @@ void Stepper::lose_touch(ConnectionId id, const std::string& how) {
 void Stepper::give_up_away() {
   for (int rank : s_.current.seats.overdue(now_)) {
     const std::string how = s_.current.seats[rank].away->how_lost;
+    const bool needed = in_generation() && !s_.current.seats[rank].finished;
+    const std::string host = s_.current.membership ? s_.current.membership->nodes[rank].host : "";
     s_.current.seats.give_up(rank);
     expel(rank, how);
+    if (needed) note(News::kLost, host, host + " " + how);
   }
+}
+
+// An agent that hosts the coordinator and was killed took the coordinator with it. Both are here again: the
+// one seat of the adopted generation that nobody came back to was its own.
+void Stepper::give_up_predecessor() {
+  Generation& current = s_.current;
+  if (!current.adopted || s_.phase != Phase::kRunning || current.seats.away() != 1) return;
+  const auto away = std::find_if(current.seats.begin(), current.seats.end(),
+                                 [](const Seat& seat) { return seat.away.has_value(); });
+  const int rank = static_cast<int>(away - current.seats.begin());
+  if (!current.membership->nodes[rank].member_id.empty()) return;  // was here already: will be back
+  const auto hosts = [](const auto& member) { return member.second.join.hosts && !member.second.seat; };
+  const auto newcomer = std::find_if(s_.members.begin(), s_.members.end(), hosts);
+  if (newcomer == s_.members.end()) return;
+  const std::string& host = current.membership->nodes[rank].host = newcomer->second.join.host;
+  current.seats.give_up(rank);
+  expel(rank, "was started again");
+  note(News::kNote, host, host + " was started again");
 }
 
 // The member with this seat is gone. One that had finished its work is not lost.

@@ -78,7 +78,8 @@ struct Join {
   int restart_count = 0;
   int membership_changes = 0;
   CrashHistory crash_history;
-  Millis age = 0;  // of that generation
+  Millis age = 0;      // of that generation
+  bool hosts = false;  // the coordinator runs inside this agent and ends with it
 
   bool operator==(const Join&) const = default;
 };
@@ -138,13 +139,31 @@ struct Rejected {
 
   bool operator==(const Rejected&) const = default;
 };
+// Something about the run's nodes that people should know.
+struct News {
+  enum Kind : int { kNote, kLeft, kLost, kRefused };
+  Kind kind = kNote;
+  std::string host;  // whom it is about
+  std::string text;  // one sentence: "node1 left (told to by SIGINT)"
+  Millis age = 0;    // since it happened
+
+  bool operator==(const News&) const = default;
+};
+// For people and programs; a kind of a newer coordinator is a note.
+inline const char* name_of(News::Kind kind) {
+  static constexpr const char* kNames[] = {"note", "left", "lost", "refused"};
+  return kNames[kind >= News::kNote && kind <= News::kRefused ? kind : News::kNote];
+}
 struct Waiting {
   int joined = 0;
   int min_nodes = 0;
   int max_nodes = 0;
   bool spare = false;
-  Millis restart_in = 0;  // of the back-off before a restart, 0: none
-  std::string reason;     // of that restart
+  Millis restart_in = 0;      // of the back-off before a restart, 0: none
+  std::string reason;         // of that restart
+  std::vector<News> missing;  // nodes known to be gone, or refused, the newest last; without their texts
+  Millis left = 0;            // of join_timeout, while nodes are missing
+  int away = 0;               // nodes of the generation that are out of touch and waited for
 
   bool operator==(const Waiting&) const = default;
 };
@@ -212,7 +231,7 @@ struct Close {
 struct Action {
   ConnectionId to = 0;
   std::int64_t generation = 0;  // the coordinator's newest
-  std::variant<Welcome, Rejected, Waiting, Assigned, StopOrder, Ended, Close> body;
+  std::variant<Welcome, Rejected, Waiting, News, Assigned, StopOrder, Ended, Close> body;
 };
 
 }  // namespace dtrun::rendezvous

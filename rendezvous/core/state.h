@@ -24,6 +24,7 @@
 #include "rendezvous/core/failures.h"
 #include "rendezvous/core/members.h"
 #include "rendezvous/core/messages.h"
+#include "rendezvous/core/news.h"
 #include "rendezvous/core/restart_policy.h"
 #include "rendezvous/core/seats.h"
 
@@ -37,6 +38,8 @@ inline constexpr Millis kReturnWhileStopping = 3000;
 // Before a silent member is given up, the coordinator listens for this long: it may itself have been stopped,
 // or starved, while what the member said was waiting to be read.
 inline constexpr Millis kHearOut = 200;
+// Of the nodes that are known to be missing: members are told of the newest.
+inline constexpr std::size_t kMissingTold = 4;
 // Of JobEnd::followers. Every node is told all of them, so their number needs a limit.
 inline constexpr std::size_t kMaxFollowers = 64;
 
@@ -61,8 +64,9 @@ struct Generation {
   Failures failures = {};
   Cause cause = Cause::kNone;
   bool lost_member = false;
-  std::string why = {};         // it broke, or the job ended: the reason of the next generation
-  bool worker_failure = false;  // that reason is a worker failure
+  std::string why = {};              // it broke, or the job ended: the reason of the next generation
+  bool worker_failure = false;       // that reason is a worker failure
+  std::string stopped_by_hand = {};  // the host of a member that somebody stopped with Ctrl-C
 };
 
 struct State {
@@ -79,6 +83,7 @@ struct State {
   std::shared_ptr<const JobEnd> result;  // once over
   Millis over_at = 0;                    // likewise
 
+  RecentNews news;
   Deadlines deadlines;
   std::optional<Millis> announced;  // when the waiting members were last told how many have joined
 };

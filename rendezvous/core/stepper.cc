@@ -1,11 +1,9 @@
 // The order of things in one step: first what the event itself does to the state, then what follows from the
 // state and the time. Silent and away members are given up before anything is concluded, so that a broken
 // generation whose last open seat has just gone is concluded in the same step; a generation that is concluded
-// gathers in the same step, and may start. The count of members is announced last.
+// gathers in the same step, and may start. What happened to members is told after the order to stop that
+// follows from it, and before the next generation. The count of members is announced last.
 #include "rendezvous/core/stepper.h"
-
-#include <csignal>
-#include <cstring>
 
 namespace dtrun::rendezvous {
 
@@ -25,10 +23,7 @@ void Stepper::handle(const Event& event) {
     return lose_touch(event.from, broken->why.empty() ? "lost its connection" : broken->why);
   member->last_seen = now_;
   member->overdue_since.reset();
-  if (const auto* leave = std::get_if<Leave>(&event.body)) {
-    const char* name = leave->signal != 0 ? sigabbrev_np(leave->signal) : nullptr;
-    return remove(event.from, name != nullptr ? "left (told to by SIG" + std::string(name) + ")" : "left");
-  }
+  if (const auto* leave = std::get_if<Leave>(&event.body)) return this->leave(event.from, *leave);
   if (const auto* heartbeat = std::get_if<Heartbeat>(&event.body)) return on_heartbeat(*member, *heartbeat);
   const std::optional<int> rank = open_seat_of(*member, event.generation);
   if (!rank) return;
@@ -39,6 +34,18 @@ void Stepper::handle(const Event& event) {
 
 void Stepper::say(ConnectionId to, decltype(Action::body) body) {
   actions_.push_back({.to = to, .generation = s_.generation, .body = std::move(body)});
+}
+
+// Members that don't know it yet are told in this step.
+void Stepper::note(News::Kind kind, const std::string& host, const std::string& text) {
+  const News news{.kind = kind, .host = host, .text = text, .age = 0};
+  if (s_.news.note(news, now_)) news_.push_back(news);
+}
+
+void Stepper::tell_news() {
+  if (s_.phase == Phase::kOver) return;
+  for (const News& news : news_)
+    for (const auto& [id, member] : s_.members) say(id, news);
 }
 
 void Stepper::on_heartbeat(Member& member, const Heartbeat& heartbeat) {
@@ -56,6 +63,9 @@ std::optional<int> Stepper::open_seat_of(const Member& sender, std::int64_t gene
 void Stepper::advance() {
   sweep();
   give_up_away();
+  give_up_predecessor();
+  end_with_host();
+  tell_news();
   take_newcomer();
   if (s_.phase == Phase::kRunning && s_.current.seats.all_finished()) succeed();
   if (s_.phase == Phase::kStopping && now_ >= s_.deadlines.stop_order) order_stop();

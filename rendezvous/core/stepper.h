@@ -24,10 +24,14 @@ class Stepper {
   }
 
  private:
+  static constexpr const char* kHosts = ", which hosts the coordinator, ";
+
   // stepper.cc
   void handle(const Event& event);
   void say(ConnectionId to, decltype(Action::body) body);
   void on_heartbeat(Member& member, const Heartbeat& heartbeat);
+  void note(News::Kind kind, const std::string& host, const std::string& text);
+  void tell_news();
   std::optional<int> open_seat_of(const Member& sender, std::int64_t generation) const;
   void advance();
 
@@ -35,7 +39,8 @@ class Stepper {
   void on_join(ConnectionId from, std::int64_t generation, const Join& join);
   void begin_anew();
   bool tell_result(ConnectionId from, const Join& join);
-  std::optional<Rejected> refusal(const Join& join) const;
+  std::optional<Refusal> refusal(const Join& join) const;
+  void refuse(ConnectionId from, const Join& join, const Refusal& refusal);
   void admit(ConnectionId from, std::int64_t generation, const Join& join);
   bool adopts(std::int64_t generation, const Join& join) const;
   void adopt(std::int64_t generation, const Join& join);
@@ -45,9 +50,12 @@ class Stepper {
 
   // leaving.cc
   void sweep();
-  void remove(ConnectionId id, const std::string& how);
+  void leave(ConnectionId id, const Leave& leave);
+  void end_with_host();
+  void remove(ConnectionId id, News::Kind kind, const std::string& how);
   void lose_touch(ConnectionId id, const std::string& how);
   void give_up_away();
+  void give_up_predecessor();
   void expel(int rank, const std::string& how);
 
   // stopping.cc
@@ -59,6 +67,7 @@ class Stepper {
   void order_overdue_stop();
   void conclude();
   bool settling();
+  bool ends_by_hand();
   void succeed();
   void end_job(int exit_code, const std::string& reason, const WorkerOutcome* first);
 
@@ -70,6 +79,7 @@ class Stepper {
   void begin(Generation generation);
   void announce();
   void count_changed();
+  std::string too_few() const;
   std::string reason_to_start() const;
 
   // Whether a worker that fails now is taken for a victim: of what broke the generation, if that was no
@@ -88,6 +98,8 @@ class Stepper {
   State& s_;
   const Millis now_;
   std::vector<Action> actions_;
+  std::vector<News> news_;  // to be told
+  std::string host_left_;   // why the run ends with the coordinator's host
 };
 
 }  // namespace dtrun::rendezvous

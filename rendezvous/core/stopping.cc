@@ -70,6 +70,7 @@ void Stepper::conclude() {
   if (current.seats.all_finished()) return succeed();
   const WorkerOutcome* first =
       current.failures.first(current.lost_member || current.cause != Cause::kFailure);
+  if ((first == nullptr || first->retryable) && ends_by_hand()) return;
   if (first == nullptr) {
     if (!settling()) gather_again(0);
     return;
@@ -87,6 +88,22 @@ bool Stepper::settling() {
   if (s_.current.cause != Cause::kStoppedByItself) return false;
   if (s_.deadlines.settle == kNever) s_.deadlines.settle = now_ + kSettle;
   return now_ < s_.deadlines.settle;
+}
+
+// Ctrl-C is a person's decision: where the nodes that are left are too few, nobody waits for another one.
+// False if the job goes on.
+bool Stepper::ends_by_hand() {
+  const Settings& run = *s_.settings;
+  const bool too_few = s_.members.size() + s_.current.seats.away() < run.min_nodes;
+  if (s_.current.stopped_by_hand.empty() || !too_few) return false;
+  const std::string needs = run.min_nodes == run.max_nodes
+                                ? "--nnodes " + std::to_string(run.min_nodes) + " needs all nodes"
+                                : "--nnodes " + std::to_string(run.min_nodes) + ":" +
+                                      std::to_string(run.max_nodes) + " needs " +
+                                      count_of(run.min_nodes, "node");
+  end_job(kExitUnavailable, s_.current.stopped_by_hand + " was stopped by SIGINT (Ctrl-C), and " + needs,
+          nullptr);
+  return true;
 }
 
 void Stepper::succeed() {

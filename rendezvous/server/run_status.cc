@@ -98,6 +98,9 @@ v1::RunStatus status_of(const State& state, Millis now) {
   if (state.deadlines.restart != kNever) status.set_restart_in_s(seconds(state.deadlines.restart - now));
   if (current.membership && state.phase != Phase::kGathering) write_seats(state, now, &status);
   write_spares(state, now, &status);
+  const bool waits = state.phase == Phase::kGathering && state.deadlines.join != kNever;
+  if (waits) status.set_join_timeout_left_s(seconds(std::max<Millis>(0, state.deadlines.join - now)));
+  for (const News& news : state.news.all(now)) to_wire(news, status.add_news());
   Progress newest;
   for (const auto& [id, member] : state.members)
     if (member.report.progress.step >= newest.step) newest = member.report.progress;

@@ -98,7 +98,8 @@ Join from_wire(const v1::Join& wire) {
           .restart_count = wire.restart_count(),
           .membership_changes = wire.membership_changes(),
           .crash_history = from_wire(wire.crash_history()),
-          .age = wire.age_ms()};
+          .age = wire.age_ms(),
+          .hosts = wire.hosts()};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -124,6 +125,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_membership_changes(join.membership_changes);
   if (join.crash_history != CrashHistory{}) to_wire(join.crash_history, wire->mutable_crash_history());
   wire->set_age_ms(join.age);
+  wire->set_hosts(join.hosts);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
@@ -204,13 +206,32 @@ void to_wire(const Rejected& rejected, v1::Rejected* wire) {
   wire->set_job(rejected.job);
 }
 
+News from_wire(const v1::News& wire) {
+  return {.kind = static_cast<News::Kind>(wire.kind()),
+          .host = wire.host(),
+          .text = wire.text(),
+          .age = wire.age_ms()};
+}
+
+void to_wire(const News& news, v1::News* wire) {
+  wire->set_kind(static_cast<v1::News::Kind>(news.kind));
+  wire->set_host(news.host);
+  wire->set_text(news.text);
+  wire->set_age_ms(news.age);
+}
+
 Waiting from_wire(const v1::Waiting& wire) {
-  return {.joined = wire.joined(),
-          .min_nodes = wire.min_nodes(),
-          .max_nodes = wire.max_nodes(),
-          .spare = wire.spare(),
-          .restart_in = wire.restart_in_ms(),
-          .reason = wire.reason()};
+  Waiting waiting{.joined = wire.joined(),
+                  .min_nodes = wire.min_nodes(),
+                  .max_nodes = wire.max_nodes(),
+                  .spare = wire.spare(),
+                  .restart_in = wire.restart_in_ms(),
+                  .reason = wire.reason(),
+                  .missing = {},
+                  .left = wire.left_ms(),
+                  .away = wire.away()};
+  for (const v1::News& news : wire.missing()) waiting.missing.push_back(from_wire(news));
+  return waiting;
 }
 
 void to_wire(const Waiting& waiting, v1::Waiting* wire) {
@@ -220,6 +241,9 @@ void to_wire(const Waiting& waiting, v1::Waiting* wire) {
   wire->set_spare(waiting.spare);
   wire->set_restart_in_ms(waiting.restart_in);
   wire->set_reason(waiting.reason);
+  for (const News& news : waiting.missing) to_wire(news, wire->add_missing());
+  wire->set_left_ms(waiting.left);
+  wire->set_away(waiting.away);
 }
 
 Node from_wire(const v1::Node& wire) {
@@ -306,6 +330,7 @@ struct BodyWriter {
   void operator()(const Welcome& welcome) const { to_wire(welcome, message->mutable_welcome()); }
   void operator()(const Rejected& rejected) const { to_wire(rejected, message->mutable_rejected()); }
   void operator()(const Waiting& waiting) const { to_wire(waiting, message->mutable_waiting()); }
+  void operator()(const News& news) const { to_wire(news, message->mutable_news()); }
   void operator()(const Assigned& assigned) const {
     to_wire(assignment_of(assigned), message->mutable_assignment());
   }

@@ -41,6 +41,9 @@ void to_wire(const Welcome& welcome, v1::Welcome* wire);
 Rejected from_wire(const v1::Rejected& wire);
 void to_wire(const Rejected& rejected, v1::Rejected* wire);
 
+News from_wire(const v1::News& wire);
+void to_wire(const News& news, v1::News* wire);
+
 Waiting from_wire(const v1::Waiting& wire);
 void to_wire(const Waiting& waiting, v1::Waiting* wire);
 

@@ -75,7 +75,8 @@ wire::FromCoordinator assignment(int group_rank, int node_count, int nproc) {
 }  // namespace
 
 TEST_CASE("an agent that comes back says all that a coordinator which knows nothing needs") {
-  const auto message = to_message(action::SendJoin{.running = running(), .age = 1004}, spec(), kIdentity);
+  const auto message =
+      to_message(action::SendJoin{.running = running(), .age = 1004, .hosting = true}, spec(), kIdentity);
   const wire::Join& join = message.join();
   CHECK(silent(join) == std::set<std::string>{});
   CHECK(message.generation() == 7);
@@ -101,6 +102,7 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.membership_changes() == 8);
   CHECK(join.crash_history().alike() == 9);
   CHECK(join.age_ms() == 1004);
+  CHECK(join.hosts());
 }
 
 TEST_CASE("an agent that was in no generation says so, and that any node rank will do") {
@@ -112,7 +114,7 @@ TEST_CASE("an agent that was in no generation says so, and that any node rank wi
   CHECK(message.join().node_rank() == -1);
   CHECK(silent(message.join()) == std::set<std::string>{"node_count", "first_rank", "world_size",
                                                         "restart_count", "membership_changes",
-                                                        "crash_history", "age_ms"});
+                                                        "crash_history", "age_ms", "hosts"});
 }
 
 TEST_CASE("heartbeats, failures and ends carry what was decided") {
@@ -133,6 +135,15 @@ TEST_CASE("heartbeats, failures and ends carry what was decided") {
   CHECK(to_message(action::SendFinished{7}).has_finished());
   CHECK(to_message(action::SendFinished{7}).generation() == 7);
   CHECK(to_message(action::SendLeave{.generation = 7, .signal = SIGINT}).leave().signal() == SIGINT);
+}
+
+TEST_CASE("news of another node are heard as they were said") {
+  wire::FromCoordinator message;
+  message.mutable_news()->set_kind(wire::News::REFUSED);
+  message.mutable_news()->set_host("c");
+  message.mutable_news()->set_text("c was refused");
+  message.mutable_news()->set_age_ms(7);
+  CHECK(heard<event::News>(message) == event::News{event::News::kRefused, "c", "c was refused", 7});
 }
 
 TEST_CASE("an assignment that contradicts itself is not taken") {

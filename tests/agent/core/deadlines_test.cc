@@ -89,7 +89,7 @@ TEST_CASE("whoever waits hears of it every 5 s, for nodes as for a coordinator")
   Scenario nodes(builtin());
   nodes.happens(event::Connected{});
   nodes.happens(event::Welcome{"10.0.0.2", 60000});
-  nodes.happens(event::Waiting{1, 2, 2, false, 0, ""});
+  nodes.happens(waiting(1, 2));
   CHECK(nodes.printed.size() == 1);
   nodes.passes(4999);
   CHECK(nodes.printed.size() == 1);

@@ -282,9 +282,9 @@ TEST_CASE(
   Scenario s(builtin());
   s.happens(event::Connected{});
   s.happens(event::Welcome{"10.0.0.2", 60000});
-  s.happens(event::Waiting{1, 2, 2, false, 0, ""});
+  s.happens(waiting(1, 2));
   CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 600 s left");
-  s.happens(event::Waiting{1, 2, 2, false, 0, ""});
+  s.happens(waiting(1, 2));
   CHECK(s.printed.size() == 1);
   const auto left = [&] { return s.printed.back().substr(s.printed.back().rfind("; ") + 2); };
   std::size_t said = 1;
@@ -299,7 +299,7 @@ TEST_CASE(
     CHECK(s.printed.size() == ++said);
     CHECK(left() == text);
   }
-  s.happens(event::Waiting{2, 3, 3, false, 0, ""});
+  s.happens(waiting(2, 3));
   CHECK(s.printed.size() == ++said);
   s.passes(170000);
   CHECK(s.printed.size() == ++said);
@@ -310,7 +310,7 @@ TEST_CASE("an agent that lost its connection says that it waits again once its w
   s.joins();
   CHECK(s.reconnects(false) == Trace{"join g1 as 1", "abort", "signal 15"});
   s.printed.clear();
-  s.happens(event::Waiting{2, 2, 2, false, 0, ""});
+  s.happens(waiting(2, 2));
   CHECK(s.printed.empty());
   CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral]"});
   REQUIRE(s.printed.size() == 1);
@@ -534,8 +534,8 @@ TEST_CASE("the back-off before a restart is told once") {
   Scenario s(external(1));
   s.joins();
   s.exits(0, 1);
-  s.happens(event::Waiting{2, 2, 2, false, 2000, "rank 2 on b failed, restart 2 of 3"});
-  s.happens(event::Waiting{2, 2, 2, false, 1000, "rank 2 on b failed, restart 2 of 3"});
+  s.happens(waiting(2, 2, 2000, "rank 2 on b failed, restart 2 of 3"));
+  s.happens(waiting(2, 2, 1000, "rank 2 on b failed, restart 2 of 3"));
   CHECK(s.printed == Trace{"rank 2 on b failed, restart 2 of 3 in 2 s"});
 }
 

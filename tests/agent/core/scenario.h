@@ -44,6 +44,21 @@ inline Settings external(int nproc = 2) {
   return settings;
 }
 
+// Nodes are missing, and ten minutes left.
+inline event::Waiting waiting(int joined, int nodes, Millis restart_in = 0, const std::string& reason = "") {
+  event::Waiting waiting;
+  waiting.joined = joined;
+  waiting.min_nodes = waiting.max_nodes = nodes;
+  waiting.restart_in = restart_in;
+  waiting.reason = reason;
+  waiting.left = 600000;
+  return waiting;
+}
+
+inline event::News left(const std::string& host, Millis age = 0) {
+  return {rendezvous::News::kLeft, host, host + " left (told to by SIGINT)", age};
+}
+
 inline event::Ended job_end(int exit_code) {
   event::Ended e;
   e.job.exit_code = exit_code;
@@ -86,6 +101,7 @@ struct Describe {
   std::string operator()(const action::AwaitMembers&) const { return "await members"; }
   std::string operator()(const action::DropOutput&) const { return "drop output"; }
   std::string operator()(const action::Print& a) const { return "print: " + a.text; }
+  std::string operator()(const action::TellNews& a) const { return "news: " + a.text; }
   std::string operator()(const action::Report& a) const {
     return "report " + (a.job.first_failure ? text_of(*a.job.first_failure) : a.job.reason);
   }

@@ -206,4 +206,25 @@ TEST_CASE("as JSON a loss that is not known yet is null, and only a run that is 
   CHECK(status_json(run, "e")["exit_code"] == 0);
 }
 
+TEST_CASE("a run that waits says how long yet, and what happened to the nodes that are missing") {
+  RunStatus run = running();
+  run.set_phase(RunStatus::GATHERING);
+  run.set_join_timeout_left_s(588.4);
+  rendezvous::v1::News* news = run.add_news();
+  news->set_kind(rendezvous::v1::News::REFUSED);
+  news->set_host("node1");
+  news->set_text("node1 was refused: --max_restarts is 0 there but 1 here");
+  news->set_age_ms(72500);
+  const std::string text = status_text(run, "a:1");
+  CHECK(line_with(text, "waiting") ==
+        "run job7 at a:1: waiting for nodes, 9 min 48 s left, generation 2 for 3 min 12 s");
+  CHECK(text.ends_with("\n  1 min 12 s ago: node1 was refused: --max_restarts is 0 there but 1 here\n"));
+  const auto json = status_json(run, "a:1");
+  CHECK(json["join_timeout_left"] == 588.4);
+  CHECK(json["news"][0]["kind"] == "refused");
+  CHECK(json["news"][0]["host"] == "node1");
+  CHECK(json["news"][0]["age"] == 72.5);
+  CHECK(status_json(running(), "a:1")["news"].empty());
+}
+
 }  // namespace dtrun::cmd

@@ -2,6 +2,8 @@
 // history that still shows it; DTRUN_SEED=N runs that seed alone.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <limits>
 #include <random>
@@ -90,7 +92,7 @@ class Chance {
       case 8:
         return Finished{};
       case 9:
-        return Leave{below(2) * 15};
+        return Leave{std::array{0, SIGINT, SIGTERM}[below(3)]};
       case 10:
         return StreamBroken{};
       default:
@@ -114,6 +116,7 @@ class Chance {
       join.crash_history = {below(5) - 1, below(50) - 1, below(5) - 1, below(3), below(2), 0};
       join.age = below(20) == 0 ? absurd() : below(60000) - 1;
     }
+    join.hosts = below(4) == 0;
     if (below(30) == 0) join.run_id = "other";
     if (below(30) == 0) join.max_restarts += 1;
     if (below(40) == 0) join.nproc = -below(3);

@@ -37,6 +37,15 @@ struct EventText {
   std::string operator()(const Tick&) const { return "tick"; }
 };
 
+std::string missing_of(const Waiting& waiting) {
+  static constexpr const char* kKinds[] = {"note", "left", "lost", "refused"};
+  std::string text;
+  for (const News& news : waiting.missing)
+    text += (text.empty() ? ", missing " : ", ") + news.host + " (" + kKinds[news.kind] + ")";
+  if (waiting.away > 0) text += ", " + str(waiting.away) + " away";
+  return text;
+}
+
 struct ActionText {
   std::string operator()(const Welcome& welcome) const {
     return "welcome " + welcome.address + ", beat every " + str(welcome.heartbeat_interval) +
@@ -52,7 +61,11 @@ struct ActionText {
     return "waiting, " + str(waiting.joined) + " joined of " + str(waiting.min_nodes) + ":" +
            str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "") +
            (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason
-                                   : "");
+                                   : "") +
+           missing_of(waiting);
+  }
+  std::string operator()(const News& news) const {
+    return "news: " + news.text + (news.age > 0 ? " (" + str(news.age) + " ago)" : "");
   }
   std::string operator()(const Assigned& assignment) const {
     const Membership& membership = *assignment.membership;

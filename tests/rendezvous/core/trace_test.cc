@@ -154,6 +154,7 @@ class Scenario {
     join.membership_changes = static_cast<int>(arguments.number("changes", 0));
     join.crash_history = history_of(arguments);
     join.age = arguments.number("age", 0);
+    join.hosts = arguments.has("hosts");
     return join;
   }
 

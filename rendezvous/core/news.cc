@@ -1,0 +1,66 @@
+#include "rendezvous/core/news.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Names and refusals repeat what an agent said of itself: they must not fill the others' terminals.
+constexpr std::size_t kLongestText = 400;
+
+void cut(std::string* text) {
+  if (text->size() > kLongestText) text->resize(kLongestText);
+  std::replace_if(
+      text->begin(), text->end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+}
+
+}  // namespace
+
+bool RecentNews::note(News news, Millis now) {
+  cut(&news.host);
+  cut(&news.text);
+  const bool missing = news.kind != News::kNote;
+  const auto same = [&](const Item& item) {
+    return item.missing == missing && item.news.kind == news.kind && item.news.host == news.host &&
+           item.news.text == news.text;
+  };
+  const auto known = std::find_if(items_.begin(), items_.end(), same);
+  const bool again = known != items_.end();
+  if (again) items_.erase(known);
+  items_.push_back({.news = std::move(news), .at = now, .missing = missing});
+  if (items_.size() > kKept) items_.pop_front();
+  if (again) return false;
+  if (now - spell_began_ >= kSpell) {
+    spell_began_ = now;
+    said_in_spell_ = 0;
+  }
+  return said_in_spell_++ < kSaidInSpell;
+}
+
+void RecentNews::came(const std::string& host) {
+  for (Item& item : items_)
+    if (item.news.host == host) item.missing = false;
+}
+
+News RecentNews::aged(const Item& item, Millis now) {
+  News news = item.news;
+  news.age = now - item.at;
+  return news;
+}
+
+std::vector<News> RecentNews::all(Millis now) const {
+  std::vector<News> news;
+  for (const Item& item : items_) news.push_back(aged(item, now));
+  return news;
+}
+
+std::vector<News> RecentNews::missing(Millis now, std::size_t limit) const {
+  std::vector<News> news;
+  for (const Item& item : items_)
+    if (item.missing) news.push_back(aged(item, now));
+  if (news.size() > limit) news.erase(news.begin(), news.end() - static_cast<std::ptrdiff_t>(limit));
+  return news;
+}
+
+}  // namespace dtrun::rendezvous
