@@ -60,6 +60,7 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
   if (run.empty() || keep_for_next(run, event)) return actions;
   if (!states_.contains(run) && !std::holds_alternative<Join>(event.body)) return actions;
   actions = rendezvous::step(states_[run], event, now);
+  tell_of_last(run, event, now, &actions);
   end_if_over(run, now, &actions);
   return actions;
 }
@@ -88,6 +89,24 @@ bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   return true;
 }
 
+// Who comes too late for a run begins to wait for the next one of its name. That may be a mistake.
+void Runs::tell_of_last(const std::string& run, const Event& event, Millis now,
+                        std::vector<Action>* actions) {
+  const State* last = newest_ended(run);
+  const State& state = states_.at(run);
+  const bool begins = state.phase == Phase::kGathering && state.current.membership == nullptr;
+  if (last == nullptr || !begins || !std::holds_alternative<Join>(event.body)) return;
+  const Millis age = now - last->over_at;
+  if (age >= kRecentlyEnded || !state.members.contains(event.from)) return;
+  const std::string exit_code = std::to_string(last->result->exit_code);
+  actions->push_back({.to = event.from,
+                      .generation = state.generation,
+                      .body = News{.kind = News::kNote,
+                                   .host = "",
+                                   .text = "the last run " + run + " ended with exit code " + exit_code,
+                                   .age = age}});
+}
+
 void Runs::end_if_over(const std::string& run, Millis now, std::vector<Action>* actions) {
   State& state = states_.at(run);
   const bool over = state.phase == Phase::kOver && state.members.empty() && state.current.seats.away() == 0;
@@ -102,7 +121,13 @@ void Runs::end_if_over(const std::string& run, Millis now, std::vector<Action>* 
 void Runs::keep(State state) {
   ended_size_ += size_of(state);
   ended_.push_back(std::make_shared<const State>(std::move(state)));
+  newest_ended_[ended_.back()->settings->run_id] = ended_.back();
   for (const MemberId& id : ended_.back()->ever_met) ended_run_of_[id] = ended_.back();
+}
+
+const State* Runs::newest_ended(const std::string& run_id) const {
+  const auto found = newest_ended_.find(run_id);
+  return found != newest_ended_.end() ? found->second.get() : nullptr;
 }
 
 void Runs::forget_old(Millis now) {
@@ -111,6 +136,7 @@ void Runs::forget_old(Millis now) {
     const bool too_many = ended_size_ > kMaxEnded && ended_.size() > 1;
     if (!too_many && now - oldest.over_at < kKeepEnded) return;
     ended_size_ -= size_of(oldest);
+    if (newest_ended(oldest.settings->run_id) == &oldest) newest_ended_.erase(oldest.settings->run_id);
     for (const MemberId& id : oldest.ever_met) ended_run_of_.erase(id);
     ended_.pop_front();
   }

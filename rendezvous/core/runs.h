@@ -19,6 +19,8 @@ namespace dtrun::rendezvous {
 
 // How long an ended run is kept, unless too many have ended since (runs.cc).
 inline constexpr Millis kKeepEnded = 24LL * 3600 * 1000;
+// For so long an ended run is of interest to those who do not ask for it by name.
+inline constexpr Millis kRecentlyEnded = 600 * 1000;
 
 class Runs {
  public:
@@ -36,6 +38,8 @@ class Runs {
   // The last states of runs that have ended, in the order of their ends. Several may have the same id.
   using Ended = std::deque<std::shared_ptr<const State>>;
   const Ended& ended() const { return ended_; }
+  // Of those with this id the newest; null if there is none.
+  const State* newest_ended(const std::string& run_id) const;
 
   // Ids of the runs that have ended since the last call: their keys in the store may be deleted.
   std::vector<std::string> take_ended() { return std::exchange(newly_ended_, {}); }
@@ -43,6 +47,7 @@ class Runs {
  private:
   std::string run_of(const Event& event);
   bool tell_late(const Event& event, std::vector<Action>* actions);
+  void tell_of_last(const std::string& run, const Event& event, Millis now, std::vector<Action>* actions);
   bool keep_for_next(const std::string& run, const Event& event);
   void end_if_over(const std::string& run, Millis now, std::vector<Action>* actions);
   void keep(State state);
@@ -55,6 +60,7 @@ class Runs {
   std::map<std::string, std::vector<Event>> kept_;  // Joins for the next run of a name, in order
   Ended ended_;
   std::size_t ended_size_ = 0;  // sum of size_of()
+  std::map<std::string, std::shared_ptr<const State>> newest_ended_;  // by run id
   std::map<MemberId, std::shared_ptr<const State>> ended_run_of_;
   std::vector<std::string> newly_ended_;
 };

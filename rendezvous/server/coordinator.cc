@@ -3,7 +3,6 @@
 // before people are told of the event. Keys of an ended run are deleted last.
 #include "rendezvous/server/coordinator.h"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -12,13 +11,6 @@
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
-namespace {
-
-// An ended run is listed for this long among all runs; whoever asks for it by name is told of it for longer.
-constexpr Millis kListEnded = 10 * 60 * 1000;
-
-}  // namespace
-
 void Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection) {
   connections_.emplace(id, std::move(connection));
 }
@@ -79,10 +71,7 @@ void Coordinator::tell_people() {
 const State* Coordinator::find(const std::string& run_id) const {
   for (const auto& [run, state] : runs_.states())
     if (state.settings && state.settings->run_id == run_id) return &state;
-  const auto& ended = runs_.ended();
-  const auto newest = std::find_if(ended.rbegin(), ended.rend(),
-                                   [&](const auto& state) { return state->settings->run_id == run_id; });
-  return newest != ended.rend() ? newest->get() : nullptr;
+  return runs_.newest_ended(run_id);
 }
 
 // The newest of each name that is not at work again, newest first.
@@ -92,7 +81,7 @@ std::vector<const State*> Coordinator::recently_ended() const {
   for (const auto& [run, state] : runs_.states()) seen.insert(run);
   const auto& ended = runs_.ended();
   for (auto state = ended.rbegin(); state != ended.rend(); ++state) {
-    if (steady_now() - (*state)->over_at >= kListEnded) break;
+    if (steady_now() - (*state)->over_at >= kRecentlyEnded) break;
     if (seen.insert((*state)->settings->run_id).second) found.push_back(state->get());
   }
   return found;

@@ -78,6 +78,26 @@ TEST_CASE("an ended run is kept for a day, also when the next of its name has en
   CHECK(heard<Ended>(runs.step(joins(4, "r", "b", 1), 1001 + kKeepEnded), 4));
 }
 
+TEST_CASE("who comes for a run that has just ended hears that it waits for the next one") {
+  Runs runs(true);
+  const auto two_nodes = [](ConnectionId from, const std::string& id) {
+    Event event = joins(from, "fin", id);
+    std::get<Join>(event.body).min_nodes = std::get<Join>(event.body).max_nodes = 2;
+    return event;
+  };
+  CHECK_FALSE(heard<News>(runs.step(two_nodes(1, "a"), 0), 1));
+  runs.step(two_nodes(2, "b"), 0);
+  for (ConnectionId from : {1, 2}) runs.step({.from = from, .generation = 1, .body = Finished{}}, 1000);
+  for (ConnectionId from : {1, 2}) runs.step({.from = from, .generation = 1, .body = Leave{}}, 1100);
+  REQUIRE(runs.newest_ended("fin"));
+  const auto late = runs.step(two_nodes(3, "c"), 3000);
+  REQUIRE(heard<News>(late, 3));
+  CHECK(heard<News>(late, 3)->text == "the last run fin ended with exit code 0");
+  CHECK(heard<News>(late, 3)->age == 2000);
+  CHECK(heard<Waiting>(late, 3));
+  CHECK_FALSE(heard<News>(runs.step(two_nodes(4, "d"), 4000), 4));  // the run is complete: it begins
+}
+
 TEST_CASE("failed runs weigh more: what their workers said last is kept for fewer of them") {
   Runs runs(true);
   constexpr ConnectionId kRuns = 3000;
