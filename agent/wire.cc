@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "agent/core/utf8.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/wire/convert.h"
 
@@ -35,6 +36,17 @@ wire::FromAgent message_of(std::int64_t generation) {
   return message;
 }
 
+// For people who are told that it differs: a script on the command line is not sent whole.
+std::vector<std::string> words_of(const ExternalProgram& program) {
+  constexpr std::size_t kWords = 64, kLength = 256;
+  std::vector<std::string> words;
+  for (const std::string& word : program.argv) {
+    if (words.size() == kWords) break;
+    words.push_back(printable(word.substr(0, kLength)));
+  }
+  return words;
+}
+
 // What every Join says, also that of an agent which has not been in any generation.
 rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool hosts) {
   rendezvous::Join join;
@@ -50,7 +62,10 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
   join.last_call = spec.rendezvous.last_call.count();
   join.join_timeout = spec.rendezvous.join_timeout.count();
   join.heartbeat_timeout = spec.rendezvous.keep_alive_timeout.count();
-  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) join.job = trainer->config_json;
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
+    join.job = trainer->config_json;
+  else
+    join.command = words_of(std::get<ExternalProgram>(spec.program));
   join.master_port = identity.master_port;
   join.hosts = hosts;
   return join;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "proto/core/contract.h"
+#include "rendezvous/core/wording.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -15,6 +16,16 @@ std::string nnodes(int min, int max) { return std::to_string(min) + ":" + std::t
 // What is wrong with a Join by itself is said to all in the same words.
 Refusal refusal(Rejected::Reason reason, const std::string& message) {
   return {{.reason = reason, .message = message, .job = ""}, message};
+}
+
+// The word at `at` with the one before it, which may be its option; "… --lr 0.1".
+std::string words_at(const std::vector<std::string>& words, std::size_t at) {
+  constexpr std::size_t kLongest = 80;
+  const std::size_t begin = at > 0 ? at - 1 : 0;
+  std::string text = begin > 0 ? "…" : "";
+  for (std::size_t i = begin; i < std::min(at + 1, words.size()); ++i)
+    text += (text.empty() ? "" : " ") + shortened(words[i], kLongest);
+  return "\"" + text + (at + 1 < words.size() ? " …" : "") + "\"";
 }
 
 Refusal other_settings(const std::string& option, const std::string& theirs, const std::string& ours) {
@@ -35,7 +46,9 @@ Settings settings_of(const Join& join) {
           .max_restarts = join.max_restarts,
           .last_call = std::min(join.last_call, kMaxTimeout),
           .join_timeout = std::min(join.join_timeout, kMaxTimeout),
-          .heartbeat_timeout = std::min(join.heartbeat_timeout, kMaxTimeout)};
+          .heartbeat_timeout = std::min(join.heartbeat_timeout, kMaxTimeout),
+          .host = join.host,
+          .command = join.command};
 }
 
 std::optional<Refusal> refuse_malformed(const Join& join) {
@@ -65,6 +78,16 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
   if (join.max_restarts != run.max_restarts)
     return other_settings("--max_restarts", std::to_string(join.max_restarts),
                           std::to_string(run.max_restarts));
+  if (join.job.empty() != run.job.empty()) {
+    const std::string program = "starts a program", trainer = "trains a config";
+    const std::string& ours = run.job.empty() ? program : trainer;
+    const std::string& theirs = run.job.empty() ? trainer : program;
+    return Refusal{{.reason = Rejected::kOtherSettings,
+                    .message = "this agent " + theirs + ", but the one that joined run \"" + run.run_id +
+                               "\" first " + ours + "; start every agent of a run with the same command line",
+                    .job = ""},
+                   "it " + theirs + ", and this run " + ours};
+  }
   if (join.job != run.job)
     return Refusal{{.reason = Rejected::kOtherJob,
                     .message = "the job differs from the one of the agent that joined run \"" + run.run_id +
@@ -76,6 +99,14 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
                                                  " is not below the " + std::to_string(run.max_nodes) +
                                                  " nodes of --nnodes");
   return std::nullopt;
+}
+
+std::string other_command(const Settings& run, const Join& join) {
+  if (join.command == run.command) return "";
+  const auto [theirs, ours] = std::ranges::mismatch(join.command, run.command);
+  const auto at = static_cast<std::size_t>(theirs - join.command.begin());
+  return join.host + " runs another command than " + run.host + ": " + words_at(join.command, at) +
+         " instead of " + words_at(run.command, at);
 }
 
 Refusal refuse_node_rank(int node_rank, const std::string& host) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rendezvous/core/messages.h"
 
@@ -20,6 +21,8 @@ struct Settings {
   Millis last_call = 0;
   Millis join_timeout = 0;
   Millis heartbeat_timeout = 0;
+  std::string host;  // of that member, and what it runs: a difference is told, not refused
+  std::vector<std::string> command;
 };
 
 Settings settings_of(const Join& join);
@@ -34,6 +37,9 @@ std::optional<Refusal> refuse_malformed(const Join& join);
 
 // Why `join` does not belong to the run.
 std::optional<Refusal> refuse_other(const Settings& run, const Join& join);
+
+// How the member's command differs from the run's, as a sentence; empty if it does not.
+std::string other_command(const Settings& run, const Join& join);
 
 // The refusal of a node rank that the live member on `host` has.
 Refusal refuse_node_rank(int node_rank, const std::string& host);

@@ -67,6 +67,14 @@ void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal
   note(News::kRefused, join.host, join.host + " " + what);
 }
 
+// Some jobs give each node words of its own: once is enough.
+void Stepper::tell_other_command(const Join& join) {
+  if (s_.told_other_command) return;
+  const std::string difference = other_command(*s_.settings, join);
+  s_.told_other_command = !difference.empty();
+  if (!difference.empty()) note(News::kNote, join.host, difference);
+}
+
 void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join) {
   if (!s_.settings) {
     s_.settings = settings_of(join);
@@ -87,6 +95,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
                     .resumed = resumed});
   count_changed();
   s_.news.came(join.host);
+  tell_other_command(join);
   if (s_.phase == Phase::kGathering)
     for (News& news : s_.news.missing(now_, kMissingTold)) say(from, std::move(news));
   if (seat) {

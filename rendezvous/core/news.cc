@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "rendezvous/core/wording.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -10,7 +12,7 @@ namespace {
 constexpr std::size_t kLongestText = 400;
 
 void cut(std::string* text) {
-  if (text->size() > kLongestText) text->resize(kLongestText);
+  *text = shortened(*text, kLongestText);
   std::replace_if(
       text->begin(), text->end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
 }

@@ -59,7 +59,7 @@ class Runs {
   std::map<ConnectionId, std::string> run_of_;
   std::map<std::string, std::vector<Event>> kept_;  // Joins for the next run of a name, in order
   Ended ended_;
-  std::size_t ended_size_ = 0;  // sum of size_of()
+  std::size_t ended_size_ = 0;                                        // sum of size_of()
   std::map<std::string, std::shared_ptr<const State>> newest_ended_;  // by run id
   std::map<MemberId, std::shared_ptr<const State>> ended_run_of_;
   std::vector<std::string> newly_ended_;

@@ -74,6 +74,7 @@ struct State {
   std::optional<Settings> settings;  // none before the first Join
   Members members;
   std::set<MemberId> ever_met;  // these may ask for the result after the end
+  bool told_other_command = false;
 
   std::int64_t generation = 0;   // number of the newest
   std::int64_t newest_seen = 0;  // highest number that a member came with; the next generation's is higher

@@ -41,6 +41,7 @@ class Stepper {
   bool tell_result(ConnectionId from, const Join& join);
   std::optional<Refusal> refusal(const Join& join) const;
   void refuse(ConnectionId from, const Join& join, const Refusal& refusal);
+  void tell_other_command(const Join& join);
   void admit(ConnectionId from, std::int64_t generation, const Join& join);
   bool adopts(std::int64_t generation, const Join& join) const;
   void adopt(std::int64_t generation, const Join& join);

@@ -99,7 +99,8 @@ Join from_wire(const v1::Join& wire) {
           .membership_changes = wire.membership_changes(),
           .crash_history = from_wire(wire.crash_history()),
           .age = wire.age_ms(),
-          .hosts = wire.hosts()};
+          .hosts = wire.hosts(),
+          .command = {wire.command().begin(), wire.command().end()}};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -126,6 +127,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   if (join.crash_history != CrashHistory{}) to_wire(join.crash_history, wire->mutable_crash_history());
   wire->set_age_ms(join.age);
   wire->set_hosts(join.hosts);
+  for (const std::string& word : join.command) wire->add_command(word);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {

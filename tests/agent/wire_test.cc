@@ -78,7 +78,7 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   const auto message =
       to_message(action::SendJoin{.running = running(), .age = 1004, .hosting = true}, spec(), kIdentity);
   const wire::Join& join = message.join();
-  CHECK(silent(join) == std::set<std::string>{});
+  CHECK(silent(join) == std::set<std::string>{"command"});  // a program has one
   CHECK(message.generation() == 7);
   CHECK(join.run_id() == "run");
   CHECK(join.member_id() == "id");
@@ -114,7 +114,21 @@ TEST_CASE("an agent that was in no generation says so, and that any node rank wi
   CHECK(message.join().node_rank() == -1);
   CHECK(silent(message.join()) == std::set<std::string>{"node_count", "first_rank", "world_size",
                                                         "restart_count", "membership_changes",
-                                                        "crash_history", "age_ms", "hosts"});
+                                                        "crash_history", "age_ms", "hosts", "command"});
+}
+
+TEST_CASE("a program's words are told as far as people read them, and are always text") {
+  JobSpec program = spec();
+  program.program = ExternalProgram{{"w.py", "\xff", std::string(100000, 'x')}};
+  auto& argv = std::get<ExternalProgram>(program.program).argv;
+  argv.insert(argv.end(), 1000, "y");
+  const auto message = to_message(action::SendJoin{}, program, kIdentity);
+  const auto& command = message.join().command();
+  REQUIRE(command.size() == 64);
+  CHECK(command[0] == "w.py");
+  CHECK(command[1] == "?");
+  CHECK(command[2].size() == 256);
+  CHECK(message.join().job().empty());
 }
 
 TEST_CASE("heartbeats, failures and ends carry what was decided") {

@@ -1,0 +1,57 @@
+// What is told of a node that runs something else than the others.
+#include "rendezvous/core/admission.h"
+
+#include <doctest/doctest.h>
+
+namespace dtrun::rendezvous {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string told(const Words& theirs, const Words& ours) {
+  Settings run;
+  run.host = "node0";
+  run.command = ours;
+  Join join;
+  join.host = "node1";
+  join.command = theirs;
+  return other_command(run, join);
+}
+
+}  // namespace
+
+TEST_CASE("the first word that differs is named, with the option that it may belong to") {
+  CHECK(told({"w.py", "3"}, {"w.py", "3"}) == "");
+  CHECK(told({}, {}) == "");
+  CHECK(told({"w.py", "3"}, {"w.py", "1"}) ==
+        "node1 runs another command than node0: \"w.py 3\" instead of \"w.py 1\"");
+  CHECK(told({"v.py"}, {"w.py", "1"}) ==
+        "node1 runs another command than node0: \"v.py\" instead of \"w.py …\"");
+  CHECK(told({"python3", "w.py", "--lr", "0.1", "--x"}, {"python3", "w.py", "--lr", "0.2", "--x"}) ==
+        "node1 runs another command than node0: \"… --lr 0.1 …\" instead of \"… --lr 0.2 …\"");
+  CHECK(told({"w.py", "a", "b"}, {"w.py", "a"}) ==
+        "node1 runs another command than node0: \"… a b\" instead of \"… a\"");
+}
+
+TEST_CASE("a script given as a word does not fill the terminal, and stays text") {
+  std::string script;
+  for (int i = 0; i < 300; ++i) script += "ä";
+  const std::string text = told({"sh", "-c", script}, {"sh", "-c", "x"});
+  CHECK(text.size() < 200);
+  CHECK(text.find("-c ää") != std::string::npos);
+  CHECK(text.find("ä\"") != std::string::npos);
+}
+
+TEST_CASE("a program and a config in one run are refused with the words of both") {
+  Settings run;
+  Join join;
+  join.job = "{}";
+  const auto refused = refuse_other(run, join);
+  REQUIRE(refused);
+  CHECK(refused->reason == Rejected::kOtherSettings);
+  CHECK(refused->message.find("this agent trains a config, but the one that joined") == 0);
+  CHECK(refused->message.find("starts a program;") != std::string::npos);
+  CHECK(refused->to_others == "it trains a config, and this run starts a program");
+}
+
+}  // namespace dtrun::rendezvous
