@@ -43,8 +43,8 @@ std::map<std::string, std::string> description(const Network& network) {
   return {{"format", "pt"},
           {"model", network.model},
           {"layers", layers},
-          {"input_shape", std::to_string(in.channels) + "x" + std::to_string(in.height) + "x" +
-                              std::to_string(in.width)},
+          {"input_shape",
+           std::to_string(in.channels) + "x" + std::to_string(in.height) + "x" + std::to_string(in.width)},
           {"input_values", network.input_values}};
 }
 
