@@ -41,7 +41,7 @@ sigset_t ending_signals() {
 static_assert(kDefaultPort == 29400);  // named in the help of --port
 
 constexpr OptionEntry kOptionsOfStore[] = {
-    {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on; :: for IPv6 as well [0.0.0.0]"},
+    {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on [all, IPv4 and IPv6]"},
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
     kColorOption,
     kHelpOption};
@@ -65,14 +65,14 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
     options.port = number.value();
   }
   if (const auto address = given.given("bind")) options.bind_address = address->value;
-  if (options.bind_address.empty()) return usage("--bind=: expected an address, e.g. 0.0.0.0 or ::");
+  if (options.bind_address.empty()) return usage("--bind=: expected an address of this host");
   return options;
 }
 
 void say_listening(const std::string& address, int port) {
-  const bool everywhere = address == "0.0.0.0" || address == "::";
-  say("listening on " + endpoint_of(address, port) + "; agents find it with --rdzv_endpoint " +
-      endpoint_of(everywhere ? host_name() : address, port));
+  const bool everywhere = address == "0.0.0.0" || address == "::";  // for gRPC the same: IPv4 and IPv6
+  say("listening on " + (everywhere ? "port " + std::to_string(port) : endpoint_of(address, port)) +
+      "; agents find it with --rdzv_endpoint " + endpoint_of(everywhere ? host_name() : address, port));
 }
 
 int run_store(const Invocation& invocation) {
