@@ -114,6 +114,8 @@ TEST_CASE("a store that is killed and started again finds the job as it runs: no
     return runs.size() == 1 && runs[0]["nodes"][0]["state"] == "running" &&
            runs[0]["nodes"][1]["state"] == "running";
   }));
+  CHECK(status_of(store->endpoint())[0]["reason"] ==
+        "the coordinator was restarted, and took the run over as it runs");
   let_finish(folder.path());
   CHECK(a.process().wait() == 0);
   CHECK(b.process().wait() == 0);
@@ -180,7 +182,7 @@ TEST_CASE("dtrun status finds the jobs of this host without being told where the
   CHECK(eventually([&] { return shown().find(" 0-1 ") != std::string::npos; }));
   job.signal(SIGTERM);
   CHECK(job.wait() == 143);
-  CHECK(shown().find("no run of this user") != std::string::npos);
+  CHECK(shown().find(": over, exit code 143, 0 s ago\n  because stopped by SIGTERM") != std::string::npos);
 }
 
 TEST_CASE("a program that fails in one way again and again is given up although restarts are left") {
