@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "agent/core/notices.h"
 #include "agent/core/report.h"
 #include "agent/local_address.h"
 #include "agent/output/output_plan.h"
@@ -124,7 +125,26 @@ void Driver::drain_events() {
     for (const Action& action : decide(state_, event, millis_now())) {
       std::visit([this](const auto& a) { act(a); }, action);
     }
+    show_waiting();
   }
+}
+
+bool Driver::shows_waiting() const {
+  return console_.has_terminal() && spec_.output.progress != ProgressMode::kPlain;
+}
+
+// What this node waits for stands below everything else on the terminal, with its seconds counted down.
+void Driver::show_waiting() {
+  const std::string text = shows_waiting() ? standing_notice(state_, millis_now()) : "";
+  if (!text.empty() || waiting_shown_) console_.set_bar(text);
+  waiting_shown_ = !text.empty();
+  if (waiting_timer_) loop_.cancel(*waiting_timer_);
+  waiting_timer_.reset();
+  if (!waiting_shown_) return;
+  waiting_timer_ = loop_.call_at(Loop::Clock::now() + 1s, [this] {
+    waiting_timer_.reset();
+    show_waiting();
+  });
 }
 
 void Driver::arm_timer() {
@@ -373,7 +393,7 @@ void Driver::act(const action::SendLeave& a) {
 // The server does not report departures, so we look again and again until only this agent is left.
 void Driver::act(const action::AwaitMembers& a) {
   if (!link_) return;  // we waited long enough
-  if (link_->members() <= 1) {
+  if (link_->members() <= (a.is_member ? 1 : 0)) {
     events_.push_back(event::MembersLeft{});
   } else {
     loop_.call_at(Loop::Clock::now() + 20ms, [this, a] { act(a); });
@@ -384,6 +404,7 @@ void Driver::act(const action::DropOutput&) { console_.drop(); }
 
 void Driver::act(const action::Print& a) {
   log_.write("notice", {{"text", a.text}});
+  if (a.again && shows_waiting()) return;
   a.error ? console_.error(a.text) : console_.notice(a.text);
 }
 

@@ -41,6 +41,8 @@ class Driver {
   Status prepare();
   void drain_events();
   void arm_timer();
+  bool shows_waiting() const;
+  void show_waiting();
   void finish();
   void flush_console();
 
@@ -90,6 +92,8 @@ class Driver {
   State state_;
   std::deque<Event> events_;
   std::optional<Loop::TimerId> timer_;
+  std::optional<Loop::TimerId> waiting_timer_;
+  bool waiting_shown_ = false;
   std::optional<int> exit_code_;
   bool congested_ = false;
   control::FromAgent start_;  // the answer to the Hello of this generation's workers

@@ -121,16 +121,17 @@ Millis Step::next_notice() {
 }
 
 // Says how long we still wait for a coordinator, or for enough other nodes.
-void Step::tell_waiting() {
+void Step::tell_waiting(bool again) {
   s.notice_at.reset();
   if (s.ending() || workers_run()) return;
   if (!s.link.connected) {
     if (s.link.why_lost.empty()) return;
     s.notice_at = next_notice();
-    print(s.link.why_lost + "; trying for another " + seconds_text(s.link_deadline() - now_));
+    // The first time too the reason is new.
+    emit(action::Print{.text = unanswered_notice(s, now_), .again = again && s.notices > 1});
   } else if (s.waiting) {
     s.notice_at = next_notice();
-    print(waiting_notice(s, now_));
+    emit(action::Print{.text = again ? standing_notice(s, now_) : waiting_notice(s, now_), .again = again});
   }
 }
 

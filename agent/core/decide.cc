@@ -29,7 +29,7 @@ void Step::on(const event::Tick&) {
   if (due(s.group.notice_at)) tell_why_stopping();
   if (due(s.group.kill_at)) kill_workers();
   if (due(s.group.broken_at)) cause_unknown();
-  if (due(s.notice_at)) tell_waiting();
+  if (due(s.notice_at)) tell_waiting(true);
   check_link();
   check_members();
 }

@@ -113,11 +113,14 @@ struct SendLeave {
   std::int64_t generation = 0;
   int signal = 0;
 };
-struct AwaitMembers {};  // answer MembersLeft once no other member is connected to the server hosted here
-struct DropOutput {};    // nobody reads our output any more: do not wait for a reader
-struct Print {           // one or more lines for people
+struct AwaitMembers {      // answer MembersLeft once no other member is connected to the server hosted here
+  bool is_member = false;  // this agent
+};
+struct DropOutput {};  // nobody reads our output any more: do not wait for a reader
+struct Print {         // one or more lines for people
   std::string text;
   bool error = false;  // the reason of this node's end
+  bool again = false;  // said before but for its numbers: a terminal shows it in place (standing_notice)
 };
 struct TellNews {  // about the run's nodes
   rendezvous::News news;

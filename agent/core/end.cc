@@ -10,11 +10,13 @@ namespace {
 
 constexpr Millis kMembersNotice = 2000;
 constexpr Millis kMembersDeadline = 15000;
+// Of a host that leaves: the others need no more of it than its last word.
+constexpr Millis kLastWord = 1000;
 
 }  // namespace
 
 void Step::on(const event::Ended& e) {
-  if (s.ended || s.job_end) return;
+  if (s.ended || s.job_end || s.leaving) return;
   s.job_end = e.job;
   if (workers_run()) stop_workers(e.job.reason);
   settle();
@@ -31,7 +33,7 @@ void Step::on(const event::Rejected& e) {
 }
 
 void Step::on(const event::MembersLeft&) {
-  if (s.job_end && !s.ended) end(s.job_end->exit_code);
+  if (s.members_deadline && !s.ended) end(s.leaving ? *s.leaving : s.job_end->exit_code);
 }
 
 void Step::give_up(int exit_code, const std::string& message) {
@@ -61,10 +63,14 @@ void Step::settle() {
 }
 
 void Step::leave(int signal, int exit_code) {
+  if (s.leaving) return;
   emit(action::SendLeave{.generation = generation(), .signal = signal});
   const bool failed = s.group.reported && !s.group.reported->collateral;
   if (signal != 0 && failed && s.group.assignment.node_count == 1) report_before(signal, exit_code);
-  end(exit_code);
+  if (!s.link.hosting || !s.link.connected) return end(exit_code);
+  s.leaving = exit_code;  // the coordinator goes with this agent, and tells the others first
+  s.members_deadline = now_ + kLastWord;
+  emit(action::AwaitMembers{.is_member = !s.link.address.empty()});
 }
 
 // Reports a failure on the only node if a signal ended the job before the coordinator could report it.
@@ -104,7 +110,7 @@ void Step::conclude() {
   if (!s.link.hosting) return end(s.job_end->exit_code);
   s.members_notice_at = now_ + kMembersNotice;
   s.members_deadline = now_ + kMembersDeadline;
-  emit(action::AwaitMembers{});
+  emit(action::AwaitMembers{.is_member = true});
 }
 
 // Only one node says it: the one whose worker completed the training; for another program, the first one.
@@ -125,7 +131,7 @@ void Step::check_members() {
     s.members_notice_at.reset();
     print("this node hosts the coordinator: waiting for the other nodes to leave");
   }
-  if (due(s.members_deadline)) end(s.job_end->exit_code);
+  if (due(s.members_deadline)) end(s.leaving ? *s.leaving : s.job_end->exit_code);
 }
 
 void Step::report(JobEnd job) {

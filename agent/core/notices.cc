@@ -27,13 +27,39 @@ std::string count_text(int n, const std::string& noun) {
 
 namespace {
 
-// "missing: node1 (left 12 s ago), node2 (refused 3 s ago); "
+// "missing: node1 (left 12 s ago), node2 (refused 3 s ago)"
 std::string missing_text(const rendezvous::Waiting& waiting, Millis since) {
   std::string text;
   for (const rendezvous::News& news : waiting.missing)
     text += (text.empty() ? "missing: " : ", ") + news.host + " (" + name_of(news.kind) + " " +
             seconds_text(news.age + since) + " ago)";
-  return text.empty() ? text : text + "; ";
+  return text;
+}
+
+}  // namespace
+
+namespace {
+
+// "1 of 2 nodes", "1 of 4 (at least 2) nodes"
+std::string count_of_nodes(const rendezvous::Waiting& w) {
+  const std::string least =
+      w.min_nodes == w.max_nodes ? "" : " (at least " + std::to_string(w.min_nodes) + ")";
+  return std::to_string(w.joined) + " of " + std::to_string(w.max_nodes) + least + " nodes";
+}
+
+// How long the wait for nodes lasts, or what it waits for instead.
+std::string left_text(const State& s, Millis now) {
+  if (s.waiting->left <= 0) return "the workers of others have to stop first";
+  return seconds_text(s.waiting_at + s.waiting->left - now) + " left";
+}
+
+std::string why_spare(const rendezvous::Waiting& w) {
+  if (w.away > 0)
+    return count_text(w.away, "node") + " of the run " + (w.away == 1 ? "is" : "are") +
+           " out of touch; this node waits for a place";
+  if (w.joined > w.max_nodes)
+    return "all " + count_text(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
+  return "some nodes of the run have finished already; this node waits as a spare";
 }
 
 }  // namespace
@@ -43,13 +69,27 @@ std::string waiting_notice(const State& s, Millis now) {
   const std::string only_here =
       is_loopback(s.settings.endpoint) ? " (where only agents of this machine can join)" : "";
   const std::string where = " at " + s.settings.endpoint + only_here + ", this node as " + s.link.address;
-  if (w.spare)
-    return "the run is complete with " + count_text(w.max_nodes, "node") + where + "; waiting as a spare";
-  const std::string wanted = w.min_nodes == w.max_nodes ? std::to_string(w.max_nodes)
-                                                        : std::to_string(w.max_nodes) + " (at least " +
-                                                              std::to_string(w.min_nodes) + ")";
-  return "joined " + std::to_string(w.joined) + " of " + wanted + " nodes" + where + "; " +
-         missing_text(w, now - s.waiting_at) + seconds_text(s.waiting_at + w.left - now) + " left";
+  if (w.spare) return why_spare(w) + " (" + where.substr(1) + ")";
+  const std::string missing = missing_text(w, now - s.waiting_at);
+  return "joined " + count_of_nodes(w) + where + "; " + (missing.empty() ? "" : missing + "; ") +
+         left_text(s, now);
+}
+
+std::string unanswered_notice(const State& s, Millis now) {
+  return s.link.why_lost + "; trying for another " + seconds_text(s.link_deadline() - now);
+}
+
+std::string standing_notice(const State& s, Millis now) {
+  if (s.ending() || s.group.running() > 0) return "";
+  if (!s.link.connected) {
+    if (s.link.why_lost.empty() || s.link.ever_connected) return "";
+    return "waiting for the coordinator; " + seconds_text(s.link_deadline() - now) + " left";
+  }
+  if (!s.waiting || s.waiting->max_nodes == 1 || s.waiting->restart_in > 0) return "";
+  if (s.waiting->spare) return why_spare(*s.waiting);
+  const std::string missing = missing_text(*s.waiting, now - s.waiting_at);
+  return "waiting: joined " + count_of_nodes(*s.waiting) + "; " + left_text(s, now) +
+         (missing.empty() ? "" : "; " + missing);
 }
 
 std::string lost_notice(const State& s, Millis now) {
@@ -75,8 +115,9 @@ std::string gone_notice(const State& s, Millis now) {
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
   if (s.link.separate) return "the store at " + gone + "start it again, and the job on all nodes" + done;
-  return "the coordinator at " + gone + "the node that hosts it is lost. Start the job again on the " +
-         "nodes that are left, or give the coordinator a host of its own with `dtrun store`" + done;
+  return "the coordinator at " + gone + "its agent or node is down, or the network between. Start the job " +
+         "again on the nodes that are left, or give the coordinator a host of its own with `dtrun store`" +
+         done;
 }
 
 std::string stopping_notice(const State& s, Millis now) {
@@ -95,6 +136,14 @@ std::string regrouped_notice(const State& s, const Assignment& to) {
   const std::string why = to.reason == s.told_news ? "" : to.reason + "; ";
   return why + "going on with " + count_text(to.world_size, "worker") + " on " +
          count_text(to.node_count, "node");
+}
+
+std::string again_notice(const State& s, const Assignment& to) {
+  const int first = s.group.assignment.node.first_rank, count = s.settings.nproc;
+  const std::string had = " had ended with 0 and run" + std::string(count == 1 ? "s" : "") + " again: ";
+  return (count == 1 ? "rank " + std::to_string(first)
+                     : "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1)) +
+         had + to.reason;
 }
 
 std::string news_notice(const State& s, const rendezvous::News& news) {

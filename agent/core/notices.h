@@ -17,6 +17,13 @@ std::string count_text(int n, const std::string& noun);
 // "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left". REQUIRES: state.waiting
 std::string waiting_notice(const State& state, Millis now);
 
+// No coordinator was met yet: why, and how long the agent goes on trying.
+std::string unanswered_notice(const State& state, Millis now);
+
+// What this node waits for, in short, for a terminal's last line and for later lines of a log: "waiting:
+// joined 1 of 2 nodes; 588 s left; missing: node1 (left 12 s ago)". Empty: for nothing, or it runs.
+std::string standing_notice(const State& state, Millis now);
+
 // The connection was lost a moment ago: why, what happens to the workers, and how long the agent goes on
 // trying to connect.
 std::string lost_notice(const State& state, Millis now);
@@ -36,6 +43,9 @@ std::string signal_notice(const State& state, Millis now);
 
 // A generation begins because nodes changed, not because of a failure.
 std::string regrouped_notice(const State& state, const Assignment& to);
+
+// Work of this node that ended well is done again, and why.
+std::string again_notice(const State& state, const Assignment& to);
 
 // What happened to another node, how long ago, and what that does to the workers of this one.
 std::string news_notice(const State& state, const rendezvous::News& news);

@@ -86,6 +86,7 @@ struct State {
   Millis told_at = 0;
   std::optional<int> give_up;  // exit code
   std::string give_up_reason;
+  std::optional<int> leaving;  // exit code, once the others know that the coordinator goes
   std::optional<JobEnd> job_end;
   bool reported = false;  // people were told how the job failed
   std::optional<Millis> members_notice_at, members_deadline;

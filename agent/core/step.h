@@ -50,7 +50,7 @@ class Step {
   void say_again();
   void tell_lost();
   Millis next_notice();
-  void tell_waiting();
+  void tell_waiting(bool again = false);
   void check_link();
 
   // workers.cc
@@ -91,7 +91,7 @@ class Step {
   void emit(A action) {
     out_.push_back(std::move(action));
   }
-  void print(std::string text) { emit(action::Print{std::move(text)}); }
+  void print(std::string text) { emit(action::Print{.text = std::move(text)}); }
 
   State& s;
   const Millis now_;

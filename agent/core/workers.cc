@@ -135,6 +135,7 @@ void Step::kill_workers() {
 void Step::again_told() {
   if (now_ - s.told_at < kSameSignal) return;
   emit(action::DropOutput{});
+  if (s.leaving) return end(*s.leaving);
   s.group.kill_at.reset();
   if (workers_run()) signal_workers(SIGKILL);
 }
@@ -216,8 +217,12 @@ void Step::start_next() {
 
 void Step::announce(const Assignment& to) {
   if (generation() == 0) return;
+  if (s.succeeded()) {
+    print(again_notice(s, to));
+    s.told_news = to.reason;
+  }
   if (to.restart_count <= s.group.assignment.restart_count) return print(regrouped_notice(s, to));
-  if (s.told_restart != to.reason) print(to.reason);
+  if (s.told_restart != to.reason && !s.succeeded()) print(to.reason);
 }
 
 }  // namespace dtrun::agent

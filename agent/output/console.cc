@@ -107,8 +107,8 @@ void Console::say(const std::string& text) {
 }
 
 void Console::set_bar(const std::string& bar) {
-  if (!err_.terminal || bar == bar_) return;
-  bar_ = bar;
+  if (!err_.terminal) return;
+  bar_ = fitting(bar, columns() - 1);
   redraw();
 }
 

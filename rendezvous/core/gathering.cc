@@ -135,7 +135,7 @@ void Stepper::announce() {
                   .left = 0,
                   .away = in_generation() ? s_.current.seats.away() : 0};
   if (s_.phase == Phase::kGathering && s_.deadlines.join != kNever) {
-    waiting.left = std::max<Millis>(0, s_.deadlines.join - now_);
+    waiting.left = std::max<Millis>(0, std::min(s_.deadlines.join, s_.deadlines.last_call) - now_);
     waiting.missing = s_.news.missing(now_, kMissingTold);
     for (News& news : waiting.missing) news.text.clear();
   }

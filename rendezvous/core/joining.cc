@@ -65,6 +65,7 @@ void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal
   const std::string what = "was refused: " + refusal.to_others;
   if (join.hosts) host_left_ = join.host + kHosts + what;
   note(News::kRefused, join.host, join.host + " " + what);
+  count_changed();
 }
 
 // Some jobs give each node words of its own: once is enough.

@@ -9,6 +9,8 @@
 namespace dtrun::rendezvous {
 namespace {
 
+constexpr const char* kNewAgent = "came back with a new agent";
+
 // "SIGTERM"; empty for a number that is no signal.
 std::string name_of(int signal) {
   const char* name = signal > 0 ? sigabbrev_np(signal) : nullptr;
@@ -113,8 +115,8 @@ void Stepper::give_up_predecessor() {
   if (newcomer == s_.members.end()) return;
   const std::string& host = current.membership->nodes[rank].host = newcomer->second.join.host;
   current.seats.give_up(rank);
-  expel(rank, "was started again");
-  note(News::kNote, host, host + " was started again");
+  expel(rank, kNewAgent);
+  note(News::kNote, host, host + " " + kNewAgent);
 }
 
 // The member with this seat is gone. One that had finished its work is not lost.

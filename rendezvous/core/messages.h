@@ -163,7 +163,7 @@ struct Waiting {
   Millis restart_in = 0;      // of the back-off before a restart, 0: none
   std::string reason;         // of that restart
   std::vector<News> missing;  // nodes known to be gone, or refused, the newest last; without their texts
-  Millis left = 0;            // of join_timeout, while nodes are missing
+  Millis left = 0;            // until the wait for nodes ends; 0: others have to stop their workers first
   int away = 0;               // nodes of the generation that are out of touch and waited for
 
   bool operator==(const Waiting&) const = default;

@@ -59,8 +59,11 @@ std::vector<News> RecentNews::all(Millis now) const {
 
 std::vector<News> RecentNews::missing(Millis now, std::size_t limit) const {
   std::vector<News> news;
-  for (const Item& item : items_)
-    if (item.missing) news.push_back(aged(item, now));
+  for (const Item& item : items_) {
+    if (!item.missing) continue;
+    std::erase_if(news, [&](const News& older) { return older.host == item.news.host; });
+    news.push_back(aged(item, now));
+  }
   if (news.size() > limit) news.erase(news.begin(), news.end() - static_cast<std::ptrdiff_t>(limit));
   return news;
 }

@@ -27,7 +27,7 @@ class RecentNews {
 
   // The newest last, with their ages.
   std::vector<News> all(Millis now) const;
-  // Of nodes that are gone or refused and did not come since; at most `limit`, the newest.
+  // The newest of each node that is gone or refused and did not come since; at most `limit`, the newest.
   std::vector<News> missing(Millis now, std::size_t limit) const;
 
  private:

@@ -10,6 +10,7 @@
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
+#include "tests/support/ports.h"
 #include "tests/support/process.h"
 
 using namespace dtrun::test;
@@ -146,4 +147,14 @@ TEST_CASE("on a terminal the report's heading is red as --color says, and a blan
   Words never = failing;
   never.insert(never.begin(), {"--color", "never"});
   CHECK(contains(said(never, end), "\r\ndtrun: the job failed: rank 0 on "));
+}
+
+TEST_CASE("the wait for other nodes is one line that counts down in place") {
+  Terminal terminal(
+      {"--nnodes", "2", "--rdzv_endpoint", "127.0.0.1:" + std::to_string(free_port()), "--", "/bin/true"});
+  REQUIRE_MESSAGE(terminal.shows("\r\x1b[Kwaiting: joined 1 of 2 nodes; 593 s left"), terminal.seen());
+  const std::string said = "dtrun: joined 1 of 2 nodes";
+  REQUIRE(contains(terminal.seen(), said));
+  const std::string after = terminal.seen().substr(terminal.seen().find(said));
+  CHECK_MESSAGE(after.find('\n') == after.rfind('\n'), terminal.seen());
 }

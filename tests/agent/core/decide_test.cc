@@ -558,7 +558,7 @@ TEST_CASE("a coordinator that is gone for good ends the job with 69 and says wha
   CHECK(s.passes(30000) == Trace{"abort", "signal 15"});
   s.exits(0, 75);
   CHECK(s.exits(1, 75) == Trace{"leave 0", "end 69"});
-  CHECK(printed(s, "the node that hosts it is lost"));
+  CHECK(printed(s, "its agent or node is down, or the network between"));
 }
 
 TEST_CASE("a refusal ends dtrun with the code of its kind") {

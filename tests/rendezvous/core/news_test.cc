@@ -35,6 +35,15 @@ TEST_CASE("a node is missing until a member of its host joins; what happened sta
   CHECK(news.note(refused("b"), 800));  // it went away meanwhile: news again
 }
 
+TEST_CASE("a node that left, and is refused when it comes back, is missing once: refused") {
+  RecentNews news;
+  news.note({.kind = News::kLeft, .host = "b", .text = "b left"}, 0);
+  news.note(refused("b"), 5);
+  REQUIRE(news.missing(5, 4).size() == 1);
+  CHECK(news.missing(5, 4).front().kind == News::kRefused);
+  CHECK(news.all(5).size() == 2);
+}
+
 TEST_CASE("no more than sixteen are kept, and the newest are told first") {
   RecentNews news;
   for (int i = 0; i < 40; ++i) news.note(refused("n" + std::to_string(i)), i);
