@@ -110,7 +110,8 @@ Status Driver::prepare() {
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
-  auto link = Link::start(spec_.rendezvous, loop_, [this](auto event) { from_client(std::move(event)); });
+  auto link = Link::start(spec_.rendezvous, identity_.member_id, loop_,
+                          [this](auto event) { from_client(std::move(event)); });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), millis_now());

@@ -32,8 +32,12 @@ void Link::Mailbox::post(Job job) {
   eventfd_write(wake.get(), 1);
 }
 
-Link::Link(const RendezvousSpec& spec, Loop& loop, Sink sink)
-    : spec_(spec), loop_(loop), sink_(std::move(sink)), mailbox_(std::make_shared<Mailbox>()) {
+Link::Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink sink)
+    : spec_(spec),
+      member_id_(std::move(member_id)),
+      loop_(loop),
+      sink_(std::move(sink)),
+      mailbox_(std::make_shared<Mailbox>()) {
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   host_ = spec.host;
   port_ = spec.port;
@@ -46,8 +50,9 @@ Link::~Link() {
   loop_.forget(mailbox_->wake.get());
 }
 
-Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, Loop& loop, Sink sink) {
-  std::unique_ptr<Link> link(new Link(spec, loop, std::move(sink)));
+Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& member_id,
+                                          Loop& loop, Sink sink) {
+  std::unique_ptr<Link> link(new Link(spec, member_id, loop, std::move(sink)));
   if (spec.standalone) {
     if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
   } else if (spec.is_host) {
@@ -86,8 +91,8 @@ void Link::resolve_and_join() {
 // there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
-  auto server =
-      rendezvous::Server::start({.bind_address = listen_address, .port = spec_.standalone ? 0 : spec_.port});
+  auto server = rendezvous::Server::start(
+      {.bind_address = listen_address, .port = spec_.standalone ? 0 : spec_.port, .host = member_id_});
   if (!server.ok()) return server.status();
   server_ = std::move(server).value();
   return {};

@@ -25,7 +25,8 @@ class Link {
 
   // `sink` is called on the loop. Fails if a standalone coordinator cannot be started. A name is resolved in
   // the background, so that a slow name service does not hold up signals.
-  static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, Loop& loop, Sink sink);
+  static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
+                                             Loop& loop, Sink sink);
   ~Link();
   Link(const Link&) = delete;
 
@@ -56,7 +57,7 @@ class Link {
     void post(Job job);
   };
 
-  Link(const RendezvousSpec& spec, Loop& loop, Sink sink);
+  Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink sink);
 
   void resolve_and_join();
   // `listen_address`: where to host the coordinator, nothing if another machine does.
@@ -66,6 +67,7 @@ class Link {
   void deliver();
 
   const RendezvousSpec& spec_;
+  const std::string member_id_;
   Loop& loop_;
   Sink sink_;
   std::string endpoint_;

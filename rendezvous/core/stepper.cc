@@ -40,6 +40,11 @@ void Stepper::say(ConnectionId to, decltype(Action::body) body) {
 void Stepper::note(News::Kind kind, const std::string& host, const std::string& text) {
   const News news{.kind = kind, .host = host, .text = text, .age = 0};
   if (s_.news.note(news, now_)) news_.push_back(news);
+  // An agent that is started again at once joins before its predecessor is given up.
+  const auto is_here = [&](const auto& member) {
+    return member.second.join.host == host && !member.second.seat;
+  };
+  if (in_generation() && std::any_of(s_.members.begin(), s_.members.end(), is_here)) s_.news.came(host);
 }
 
 void Stepper::tell_news() {

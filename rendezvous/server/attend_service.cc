@@ -49,15 +49,15 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
     }
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
-    strand_.post([self = self_, event = std::move(event)] { self->take(event); });
+    strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });
     StartRead(&incoming_);
   }
 
   // On the strand. gRPC may say that the peer is gone while what it said last is still being read.
-  void take(const Event& event) {
+  void take(Event event) {
     if (gone_) return;
     if (!std::exchange(known_, true)) coordinator_.opened(id_, shared_from_this());
-    coordinator_.received(event);
+    coordinator_.received(std::move(event));
   }
 
   void OnWriteDone(bool ok) override {

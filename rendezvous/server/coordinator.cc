@@ -15,7 +15,12 @@ void Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection
   connections_.emplace(id, std::move(connection));
 }
 
-void Coordinator::received(const Event& event) { take(event); }
+// An agent may have a coordinator of its own and be a member here: a run does not end with such a one.
+void Coordinator::received(Event event) {
+  if (auto* join = std::get_if<Join>(&event.body))
+    join->hosts = join->hosts && join->member_id == options_.host;
+  take(event);
+}
 
 void Coordinator::broken(ConnectionId id) {
   connections_.erase(id);

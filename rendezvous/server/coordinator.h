@@ -28,6 +28,7 @@ class Coordinator {
   struct Options {
     bool separate = false;  // `dtrun store`: any number of runs, and no agent goes down with it
     std::string instance;   // sent in each Welcome: another one means that the store is empty again
+    std::string host = {};  // id of the only member that is believed to host this coordinator
     // Called when a run is over, and all its members have left.
     std::function<void(const std::string& run_id)> ended = {};
     std::function<void(const std::string& line)> notice = {};  // called with a line for people
@@ -35,7 +36,7 @@ class Coordinator {
   explicit Coordinator(Options options) : options_(std::move(options)), runs_(options_.separate) {}
 
   void opened(ConnectionId id, std::shared_ptr<Connection> connection);
-  void received(const Event& event);
+  void received(Event event);
   void broken(ConnectionId id);
 
   // Does what is due; returns the next deadline.

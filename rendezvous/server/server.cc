@@ -38,6 +38,7 @@ class GrpcServer final : public Server {
   explicit GrpcServer(const ServerOptions& options)
       : coordinator_({.separate = options.separate,
                       .instance = random_id(8),
+                      .host = options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
         attend_(coordinator_, strand_),

@@ -11,10 +11,10 @@
 namespace dtrun::rendezvous {
 
 struct ServerOptions {
-  std::string
-      bind_address;       // numeric IPv4 or IPv6 address, or "localhost"; "0.0.0.0" or "::" for all, IPv6 too
-  int port = 0;           // 0: any free one
-  bool separate = false;  // a `dtrun store`: any number of runs side by side, and no agent hosts it
+  std::string bind_address;  // numeric, or "localhost"; "0.0.0.0" or "::" for all, IPv6 too
+  int port = 0;              // 0: any free one
+  bool separate = false;     // a `dtrun store`: any number of runs side by side, and no agent hosts it
+  std::string host = {};     // the member id of the agent in whose process this is
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
 };
 

@@ -300,6 +300,25 @@ TEST_CASE("an agent that dies in the moment of its Join leaves nobody behind") {
   CHECK(eventually([&] { return server->members() == 0; }));
 }
 
+TEST_CASE("a run ends with the agent in whose process it is coordinated, not with one that only says so") {
+  auto started = Server::start({.bind_address = "127.0.0.1", .host = "a"});
+  REQUIRE(started.ok());
+  const auto server = std::move(started).value();
+  TestAgent a("a", "127.0.0.1", server->port()), b("b", "127.0.0.1", server->port());
+  TestAgent c("c", "127.0.0.1", server->port());
+  RunSettings run;
+  run.min_nodes = run.max_nodes = 4;
+  run.hosts = true;
+  for (TestAgent* agent : {&a, &b, &c}) {
+    agent->join(run);
+    REQUIRE(agent->hear(From::kWelcome));
+  }
+  b.send(leave());
+  CHECK(c.hear(From::kNews).value().news().text() == "host-b left");
+  a.send(leave());
+  CHECK(c.hear(From::kJobEnd).value().job_end().reason() == "host-a, which hosts the coordinator, left");
+}
+
 TEST_CASE("close() flushes Leave, so that nobody takes a leaving agent for a lost one") {
   const auto server = start_server();
   RunSettings run;

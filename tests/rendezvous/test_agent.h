@@ -33,6 +33,7 @@ struct RunSettings {
   std::int64_t last_call_ms = 30000;
   std::int64_t join_timeout_ms = 60000;
   std::int64_t heartbeat_timeout_ms = 60000;
+  bool hosts = false;  // what the agent says of itself
 };
 
 class TestAgent {
@@ -69,6 +70,7 @@ class TestAgent {
     join->set_job(run.job);
     join->set_master_port(12345);
     join->set_group_rank(-1);
+    join->set_hosts(run.hosts);
     send(join_);
   }
 
