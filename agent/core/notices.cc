@@ -111,12 +111,14 @@ std::string never_met_notice(const State& s) {
 }
 
 std::string gone_notice(const State& s, Millis now) {
-  const std::string gone = s.settings.endpoint + " is gone for " + seconds_text(now - s.link.lost_at) + ": ";
+  const std::string gone =
+      s.settings.endpoint + " was out of reach for " + seconds_text(now - s.link.lost_at) + ": ";
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
   if (s.link.separate) return "the store at " + gone + "start it again, and the job on all nodes" + done;
-  return "the coordinator at " + gone + "its agent or node is down, or the network between. Start the job " +
-         "again on the nodes that are left, or give the coordinator a host of its own with `dtrun store`" +
+  return "the coordinator at " + gone + "its agent or node is down, or the network between (perhaps " +
+         "this node's own). Start the job again on the nodes that are left, or give the coordinator a host "
+         "of its own with `dtrun store`" +
          done;
 }
 

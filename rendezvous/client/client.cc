@@ -145,11 +145,11 @@ Core::Attempt Core::attempt() {
   unknown_since_.reset();
   if (dialled.fd >= 0) return attend(dialled);
   return {.why = unavailable(
-              ever_connected_
-                  ? "the " + counterpart() + " at " + endpoint_ + " is gone (" + dialled.error + ")"
-                  : "no coordinator at " + endpoint_ + " (" + dialled.error +
-                        "); is the agent or the `dtrun store` that hosts it running, and is the "
-                        "port open?")};
+              ever_connected_ ? "cannot reach the " + counterpart() + " at " + endpoint_ + " any more (" +
+                                    dialled.error + ")"
+                              : "no coordinator at " + endpoint_ + " (" + dialled.error +
+                                    "); is the agent or the `dtrun store` that hosts it running, and is the "
+                                    "port open?")};
 }
 
 Core::Attempt Core::unresolved(const std::string& error) {

@@ -378,7 +378,7 @@ TEST_CASE("a `dtrun store` that is gone is waited for as long as nodes are") {
   s.happens(event::Disconnected{"connection refused", false});
   CHECK(s.passes(99999) == Trace{});
   CHECK(s.passes(100000) == Trace{"abort", "signal 15"});
-  CHECK(printed(s, "the store at 10.0.0.1:29400 is gone for 100 s"));
+  CHECK(printed(s, "the store at 10.0.0.1:29400 was out of reach for 100 s"));
 }
 
 TEST_CASE("read_timeout says how long a lost coordinator is waited for, whoever hosts it") {
