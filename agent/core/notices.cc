@@ -69,7 +69,7 @@ std::string waiting_notice(const State& s, Millis now) {
   const std::string only_here =
       is_loopback(s.settings.endpoint) ? " (where only agents of this machine can join)" : "";
   const std::string where = " at " + s.settings.endpoint + only_here + ", this node as " + s.link.address;
-  if (w.spare) return why_spare(w) + " (" + where.substr(1) + ")";
+  if (w.spare) return why_spare(w);
   const std::string missing = missing_text(w, now - s.waiting_at);
   return "joined " + count_of_nodes(w) + where + "; " + (missing.empty() ? "" : missing + "; ") +
          left_text(s, now);

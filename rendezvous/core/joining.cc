@@ -126,7 +126,7 @@ void Stepper::adopt(std::int64_t generation, const Join& join) {
   membership->membership_changes = s_.membership_changes = join.membership_changes;
   membership->nodes.resize(static_cast<std::size_t>(join.node_count));
   for (int rank = 0; rank < join.node_count; ++rank)
-    membership->nodes[rank].host = "node " + std::to_string(rank);
+    membership->nodes[rank].host = "node rank " + std::to_string(rank);
   membership->reason = "the coordinator was restarted, and took the run over as it runs";
   s_.policy.resume_at(membership->restart_count, join.crash_history);
   membership->crash_history = s_.policy.history();

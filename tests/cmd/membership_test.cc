@@ -18,6 +18,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+struct Two {
+  std::unique_ptr<Process> host, guest;
+};
+
 // The agents of one run; the first to start hosts the coordinator.
 class Launch {
  public:
@@ -43,7 +47,7 @@ class Launch {
   }
 
   // Two agents whose workers run; the first one hosts.
-  std::pair<std::unique_ptr<Process>, std::unique_ptr<Process>> start_two() const {
+  Two start_two() const {
     auto host = start(0);
     REQUIRE(host->wait_for_err("joined 1 of 2"));
     auto guest = start(1);
@@ -69,7 +73,8 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 TEST_CASE("Ctrl-C on one node of a job that needs it ends the job at once, and the others say whose it was") {
   const Launch launch("2");
-  const auto [host, guest] = launch.start_two();
+  const Two two = launch.start_two();
+  const auto &host = two.host, &guest = two.guest;
   guest->signal(SIGINT);
   CHECK(guest->wait() == 128 + SIGINT);
   CHECK(host->wait(Process::Duration(10000)) == 69);
@@ -80,7 +85,8 @@ TEST_CASE("Ctrl-C on one node of a job that needs it ends the job at once, and t
 
 TEST_CASE("a node that a scheduler stops is waited for, and the others say at once whom they wait for") {
   const Launch launch("2");
-  const auto [host, guest] = launch.start_two();
+  const Two two = launch.start_two();
+  const auto &host = two.host, &guest = two.guest;
   guest->signal(SIGTERM);
   CHECK(host->wait_for_err("left (told to by SIGTERM): stopping 1 worker\n"));
   CHECK(host->wait_for_err("missing: "));
@@ -96,7 +102,8 @@ TEST_CASE("a node that a scheduler stops is waited for, and the others say at on
 
 TEST_CASE("a host that is told to end tells the others, and those who watch the run") {
   const Launch launch("1:2");
-  const auto [host, guest] = launch.start_two();
+  const Two two = launch.start_two();
+  const auto &host = two.host, &guest = two.guest;
   Process watch(launch.status({"--watch", "launch", "--exit-status", "--json"}));
   REQUIRE(watch.wait_for_out("\"running\""));
   host->signal(SIGTERM);
@@ -110,7 +117,8 @@ TEST_CASE("a host that is told to end tells the others, and those who watch the 
 
 TEST_CASE("a host does not wait for a guest that stands still") {
   const Launch launch("1:2");
-  const auto [host, guest] = launch.start_two();
+  const Two two = launch.start_two();
+  const auto &host = two.host, &guest = two.guest;
   guest->signal(SIGSTOP);
   host->signal(SIGTERM);
   CHECK(host->wait(Process::Duration(8000)) == 128 + SIGTERM);
@@ -135,7 +143,8 @@ TEST_CASE("who waits hears who was refused and why, once, and so does the end of
 
 TEST_CASE("a host that was killed and is started again takes its place at once") {
   const Launch launch("2");
-  auto [host, guest] = launch.start_two();
+  Two two = launch.start_two();
+  auto &host = two.host, &guest = two.guest;
   host->signal(SIGKILL);
   host->wait();
   REQUIRE(guest->wait_for_err("trying again"));
