@@ -33,7 +33,9 @@ Millis Coordinator::tend() {
 }
 
 void Coordinator::take(const Event& event) {
-  for (const Action& action : runs_.step(event, steady_now())) say(action);
+  const std::vector<Action> actions = runs_.step(event, steady_now());
+  for (const Action& action : actions) say(action);
+  if (options_.notice) tell_news(actions);
   members_.store(runs_.members());
   if (!waiters_.empty()) tell_waiters();
   if (options_.notice && !std::holds_alternative<Heartbeat>(event.body)) tell_people();
@@ -51,6 +53,18 @@ void Coordinator::say(const Action& action) {
     message.mutable_welcome()->set_instance(options_.instance);
   }
   connection->second->send(std::move(message));
+}
+
+// What its members are told in this step. Who left or was lost is in the line on the run itself, below.
+void Coordinator::tell_news(const std::vector<Action>& actions) {
+  std::set<std::string> told;
+  for (const Action& action : actions) {
+    const auto* news = std::get_if<News>(&action.body);
+    if (news == nullptr || news->age > 0 || news->kind == News::kLeft || news->kind == News::kLost) continue;
+    for (const auto& [run, state] : runs_.states())
+      if (state.members.contains(action.to) && told.insert(run + news->text).second)
+        options_.notice("run " + run + ": " + news->text);
+  }
 }
 
 // One line whenever a run enters another phase or generation.

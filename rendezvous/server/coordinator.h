@@ -65,6 +65,7 @@ class Coordinator {
   void tell_waiters();
   void take(const Event& event);
   void say(const Action& action);
+  void tell_news(const std::vector<Action>& actions);
   void tell_people();
 
   const Options options_;

@@ -125,6 +125,17 @@ TEST_CASE("a store that is killed and started again finds the job as it runs: no
   CHECK(store->process().wait() == 130);
 }
 
+TEST_CASE("a store says whom it refused, too") {
+  const Folder folder;
+  Store store;
+  Node a(store.endpoint(), folder.path(), "2");
+  REQUIRE(a.process().wait_for_err("joined 1 of 2"));
+  Node b(store.endpoint(), folder.path(), "1:2");
+  CHECK(b.process().wait() == 64);
+  CHECK_MESSAGE(store.process().wait_for_out(" was refused: --nnodes is 1:2 there but 2:2 here\n"),
+                store.process().out());
+}
+
 TEST_CASE("a store serves several runs, and a run of a name that is over begins afresh") {
   const Folder folder;
   Store store;
