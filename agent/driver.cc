@@ -74,7 +74,7 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
       planner_(spec, own_environment(), token, guardian.scratch()),
       children_(std::move(token), guardian),
       hang_guard_(
-          loop_, console_,
+          loop_,
           {.heartbeat_timeout = spec.heartbeat_timeout.count(), .stall_timeout = spec.stall_timeout.count()},
           own_environment(), hang_view()) {
   identity_.member_id = random_id();
@@ -293,14 +293,21 @@ void Driver::act(const action::StartWorkers& a) {
 
 HangGuard::View Driver::hang_view() {
   HangGuard::View view;
-  view.workers = [this] {
-    return hangs_matter(state_) ? children_.workers() : std::vector<WorkerProcess*>();
-  };
+  view.workers = [this] { return children_.workers(); };
+  view.matters = [this] { return hangs_matter(state_); };
   view.held_back = [this] { return congested_; };
-  view.found = [this](const WorkerProcess& worker, const std::string& what) {
-    log_.write("hang", {{"rank", worker.rank()}, {"pid", worker.pid()}, {"what", what}});
-    console_.notice("rank " + std::to_string(worker.rank()) + ": " + what +
-                    "; it will be killed once its stacks are written");
+  view.silence_tells = [this] {
+    return trainer_ != nullptr || state_.group.assignment.node_count == 1;
+  };
+  view.tell = [this](const std::string& text) {
+    log_.write("notice", {{"text", text}});
+    console_.notice(text);
+  };
+  view.found = [this](std::vector<WorkerOutcome> hung) {
+    for (const WorkerOutcome& one : hung)
+      log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
+    events_.push_back(
+        event::HangFound{.generation = state_.group.generation(), .hung = std::move(hung)});
   };
   return view;
 }
@@ -346,6 +353,10 @@ void Driver::act(const action::SignalWorkers& a) {
   killed_ = killed_ || a.number == SIGKILL;
   children_.signal_groups(a.number);
 }
+
+void Driver::act(const action::LookAtWorkers& a) { hang_guard_.look(a.limit); }
+
+void Driver::act(const action::KillHung&) { hang_guard_.kill_hung(); }
 
 void Driver::act(const action::AbortWorkers& a) {
   log_.write("abort_workers", {{"reason", a.reason}});

@@ -55,6 +55,8 @@ class Driver {
   // Actions.
   void act(const action::StartWorkers& a);
   void act(const action::SignalWorkers& a);
+  void act(const action::LookAtWorkers& a);
+  void act(const action::KillHung& a);
   void act(const action::AbortWorkers& a);
   void act(const action::SendJoin& a);
   void act(const action::SendHeartbeat& a);

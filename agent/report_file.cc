@@ -41,6 +41,25 @@ Json cause_of(const WorkerOutcome& worker) {
   return nullptr;
 }
 
+Json ranks_of(const std::vector<RankRange>& ranges) {
+  Json ranks = Json::array();
+  for (const RankRange& range : ranges)
+    for (int rank = range.first; rank <= range.last; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+Json to_json(const Hang& hang) {
+  Json json;
+  json["ranks"] = ranks_of(hang.ranks);
+  json["what"] = hang.what;
+  json["places"] = Json::array();
+  for (const Place& place : hang.places)
+    json["places"].push_back({{"ranks", ranks_of(place.ranks)}, {"where", place.where}});
+  json["suspects"] = ranks_of(hang.suspects);
+  json["verdict"] = hang.verdict;
+  return json;
+}
+
 Json to_json(const WorkerOutcome& worker) {
   Json json;
   json["rank"] = worker.rank;
@@ -52,6 +71,7 @@ Json to_json(const WorkerOutcome& worker) {
   json["signal"] = worker.signal != 0 ? Json(worker.signal) : Json(nullptr);
   json["signal_name"] = worker.signal != 0 ? Json(describe_signal(worker.signal)) : Json(nullptr);
   json["cause"] = cause_of(worker);
+  json["where"] = worker.where.empty() ? Json(nullptr) : Json(worker.where);
   json["ended_at"] = time_of(worker.ended_at);
   json["uptime_seconds"] = worker.uptime_s;
   json["collateral"] = worker.collateral;
@@ -72,6 +92,7 @@ std::string report_json(const JobEnd& end, const ReportContext& context) {
   json["reason"] = end.reason;
   json["restarts"] = {{"used", end.restart_count}, {"allowed", context.max_restarts}};
   json["first_failure"] = end.first_failure ? to_json(*end.first_failure) : Json(nullptr);
+  json["hang"] = end.hang ? to_json(*end.hang) : Json(nullptr);
   json["followers"] = Json::array();
   for (const WorkerOutcome& follower : end.followers) json["followers"].push_back(to_json(follower));
   json["written_at"] = time_of(context.written_at);

@@ -6,6 +6,7 @@
 //   Assigned → StartWorkers               a generation begins
 //   WorkerExited with 0, of all           → SendFinished
 //   WorkerExited with a failure           → SendFailure, and the other workers are stopped
+//   HangFound                             → SendFailure, other nodes look at theirs, then KillHung
 //   StopOrder                             another node failed, came or went: workers are stopped
 //   the last WorkerExited                 → SendStopped; then Waiting, Assigned, … again
 //   Ended → Report or a last line → End   the coordinator's last word
@@ -29,6 +30,7 @@ void Step::on(const event::Tick&) {
   if (due(s.group.notice_at)) tell_why_stopping();
   if (due(s.group.kill_at)) kill_workers();
   if (due(s.group.broken_at)) cause_unknown();
+  if (due(s.group.look_until)) end_hang();
   if (due(s.notice_at)) tell_waiting(true);
   check_link();
   check_members();
@@ -57,6 +59,7 @@ std::optional<Millis> next_deadline(const State& s) {
   consider(s.group.notice_at);
   consider(s.group.kill_at);
   consider(s.group.broken_at);
+  consider(s.group.look_until);
   consider(s.notice_at);
   consider(s.members_notice_at);
   consider(s.members_deadline);
@@ -67,6 +70,8 @@ std::optional<Millis> next_deadline(const State& s) {
   return next;
 }
 
-bool hangs_matter(const State& state) { return !state.group.stopping; }
+bool hangs_matter(const State& state) {
+  return !state.group.stopping && !state.group.look_until;
+}
 
 }  // namespace dtrun::agent

@@ -34,6 +34,7 @@ struct Assigned {
 struct StopOrder {
   std::int64_t generation = 0;
   std::string reason;
+  bool look = false;  // at where the workers stand, before they are stopped
 };
 struct Ended {
   JobEnd job;
@@ -55,6 +56,12 @@ struct WorkerBroken {  // its collective broke; it waits to be stopped
   int local_rank = 0;
   std::string error;
 };
+// Workers of this node hang, and all of them were looked at. Outcomes as they would be if they were killed
+// now.
+struct HangFound {
+  std::int64_t generation = 0;
+  std::vector<WorkerOutcome> hung;  // not empty
+};
 struct WorkerCompleted {
   Completion completion;
 };
@@ -73,10 +80,11 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome,
-                           event::Waiting, event::News, event::Assigned, event::StopOrder, event::Ended,
-                           event::Rejected, event::WorkerExited, event::WorkerBroken, event::WorkerCompleted,
-                           event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
+using Event =
+    std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome, event::Waiting,
+                 event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
+                 event::WorkerExited, event::WorkerBroken, event::HangFound, event::WorkerCompleted,
+                 event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -86,6 +94,11 @@ struct StartWorkers {
 struct SignalWorkers {  // the process group of every worker that still runs
   int number = 0;
 };
+// See where the workers stand: one of another node hangs. What is not known after `limit` is left out.
+struct LookAtWorkers {
+  Millis limit = 0;
+};
+struct KillHung {};    // the workers of the last HangFound
 struct AbortWorkers {  // the control protocol's Stop{ABORT}
   std::string reason;
 };
@@ -137,10 +150,11 @@ struct End {
 
 }  // namespace action
 
-using Action = std::variant<action::StartWorkers, action::SignalWorkers, action::AbortWorkers,
-                            action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
-                            action::SendFinished, action::SendLeave, action::AwaitMembers, action::DropOutput,
-                            action::Print, action::TellNews, action::Report, action::End>;
+using Action =
+    std::variant<action::StartWorkers, action::SignalWorkers, action::LookAtWorkers, action::KillHung,
+                 action::AbortWorkers, action::SendJoin, action::SendHeartbeat, action::SendFailure,
+                 action::SendStopped, action::SendFinished, action::SendLeave, action::AwaitMembers,
+                 action::DropOutput, action::Print, action::TellNews, action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);
 
@@ -150,7 +164,8 @@ std::vector<Action> decide(State& state, const Event& event, Millis now);
 // When the next Tick is due, if any.
 std::optional<Millis> next_deadline(const State& state);
 
-// False while workers are being stopped: they have limited time to end, so it does not matter if one hangs.
+// False while workers are being stopped, or soon will be: they have limited time to end, so it does not
+// matter if one hangs.
 bool hangs_matter(const State& state);
 
 }  // namespace dtrun::agent

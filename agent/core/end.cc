@@ -52,6 +52,7 @@ void Step::settle() {
   if (s.ended || workers_run()) return;
   s.group.kill_at.reset();
   s.group.broken_at.reset();
+  s.group.look_until.reset();
   s.group.notice_at.reset();
   if (s.told_signal != 0) return leave(s.told_signal, exit_code_of_signal(s.told_signal));
   if (s.give_up) return leave(0, *s.give_up);

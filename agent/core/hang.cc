@@ -57,14 +57,17 @@ void HangDetector::update(const LifeSigns& signs, bool held_back) {
 
 std::vector<HungWorker> HangDetector::judge() const {
   std::vector<HungWorker> hung;
+  int quiet = 0;  // gave heartbeats once, and none of late
   bool all_idle = settings_.stall_timeout > 0 && !seen_.empty();
   for (const auto& [local_rank, seen] : seen_) {
     const Millis silent = watched_ - seen.beat_at;
     if (settings_.heartbeat_timeout > 0 && seen.last.beat && silent >= settings_.heartbeat_timeout) {
       hung.push_back({.local_rank = local_rank, .silent_ms = silent, .stalled = false});
     }
+    if (seen.last.beat && 2 * silent >= settings_.heartbeat_timeout) ++quiet;
     all_idle = all_idle && watched_ - seen.active_at >= settings_.stall_timeout;
   }
+  for (HungWorker& one : hung) one.alone = quiet == 1;
   if (hung.empty() && all_idle) {
     for (const auto& [local_rank, seen] : seen_)
       hung.push_back({.local_rank = local_rank, .silent_ms = watched_ - seen.active_at, .stalled = true});

@@ -10,6 +10,8 @@
 
 #include "agent/core/progress_text.h"
 #include "proto/core/exit_codes.h"
+#include "rendezvous/core/hang.h"
+#include "rendezvous/core/rank_set.h"
 
 namespace dtrun::agent {
 namespace {
@@ -87,6 +89,7 @@ std::string followers_text(const JobEnd& end) {
   static constexpr std::size_t kLines = 16;
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // how and where, by first rank
   for (const WorkerOutcome& follower : end.followers) {
+    if (end.hang && follower.stand != Stand::kUnseen) continue;  // it is among the places
     const std::string key =
         " on " + follower.host + ", " + how(follower) + (follower.collateral ? "" : " of its own");
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto& g) { return g.first == key; });
@@ -97,7 +100,7 @@ std::string followers_text(const JobEnd& end) {
   for (std::size_t i = 0; i < groups.size() && i < kLines; ++i) {
     const auto& [key, ranks] = groups[i];
     text +=
-        std::string("\n  followed: ") + (ranks.size() == 1 ? "rank " : "ranks ") + rank_ranges(ranks) + key;
+        "\n  followed: " + rendezvous::ranks_text(rendezvous::ranges_of(ranks)) + key;
   }
   if (groups.size() > kLines)
     text += "\n  and others on " + std::to_string(groups.size() - kLines) + " more hosts";
@@ -106,10 +109,11 @@ std::string followers_text(const JobEnd& end) {
 
 // Why there was no (other) restart: the coordinator's reason without the first failure, which is named above.
 std::string verdict(const JobEnd& end) {
-  const WorkerOutcome& first = *end.first_failure;
-  const std::string named = who(first) + " failed (" + how(first) + "), ";
+  const std::string named =
+      end.hang ? rendezvous::describe(*end.hang) + ", "
+               : who(*end.first_failure) + " failed (" + how(*end.first_failure) + "), ";
   if (end.reason.starts_with(named)) return end.reason.substr(named.size());
-  return first.retryable ? "" : "the same failure would come back";
+  return end.hang || end.first_failure->retryable ? "" : "the same failure would come back";
 }
 
 std::string restarts_text(const JobEnd& end, int max_restarts) {
@@ -119,16 +123,56 @@ std::string restarts_text(const JobEnd& end, int max_restarts) {
   return "\n  restarts used: " + used + (why.empty() ? "" : " (" + why + ")");
 }
 
+// One line if it is short.
+std::string places_lines(const Hang& hang) {
+  static constexpr std::size_t kLine = 100;
+  const std::string all = rendezvous::places_text(hang, rendezvous::kMaxPlaces);
+  if (all.size() <= kLine) return "\n  " + all;
+  std::string text;
+  for (const Place& place : hang.places) {
+    Hang alone;
+    alone.places = {place};
+    text += "\n  " + rendezvous::places_text(alone, 1);
+  }
+  if (hang.more > 0) text += "\n  " + std::to_string(hang.more) + " more elsewhere";
+  return text;
+}
+
+// Which worker is at fault may be unknown: then no worker is named, and no worker's last words are shown.
+std::string hang_report(const JobEnd& end) {
+  const Hang& hang = *end.hang;
+  std::string text = places_lines(hang);
+  if (!hang.verdict.empty()) text += "\n  " + hang.verdict;
+  return text;
+}
+
+bool is_silent(const WorkerOutcome& first) { return first.stand == Stand::kSilent; }
+
+std::string heading_of(const JobEnd& end) {
+  const auto& first = end.first_failure;
+  if (end.hang && (!first || !is_silent(*first))) {
+    return "the job failed: " + rendezvous::ranks_text(end.hang->ranks) +
+           (rendezvous::is_one(end.hang->ranks) ? " hangs" : " hang") +
+           (end.hang->what.empty() ? "" : ": " + end.hang->what);
+  }
+  return first ? "the job failed: " + who(*first) + " failed first: " + how(*first) : end.reason;
+}
+
 }  // namespace
 
 std::string failure_report(const JobEnd& end, int max_restarts, const std::string& file, ReportStyle style) {
-  std::string heading = end.reason, rest;
+  std::string rest;
+  if (end.hang) rest += hang_report(end);
   if (end.first_failure) {
-    heading = "the job failed: " + who(*end.first_failure) + " failed first: " + how(*end.first_failure);
-    rest = first_failure_text(*end.first_failure) + restarts_text(end, max_restarts) + followers_text(end);
+    WorkerOutcome first = *end.first_failure;
+    if (end.hang && first.error == end.hang->what && !is_silent(first)) first.error.clear();  // the heading says it
+    rest += first_failure_text(first);
+  }
+  if (end.hang || end.first_failure) {
+    rest += restarts_text(end, max_restarts) + followers_text(end);
     if (!file.empty()) rest += "\n  all of it: " + file;
   }
-  return style.palette.error(heading) + rest + (style.terminal ? "\n" : "");
+  return style.palette.error(heading_of(end)) + rest + (style.terminal ? "\n" : "");
 }
 
 std::string done_line(const Completion& completion) {
@@ -142,19 +186,6 @@ std::string done_line(const Completion& completion) {
 std::string describe_signal(int number) {
   const char* name = sigabbrev_np(number);
   return name ? std::string("SIG") + name : "signal " + std::to_string(number);
-}
-
-std::string rank_ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (i > 0) text += ", ";
-    text += std::to_string(ranks[i]);
-    if (last > i) text += "-" + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 std::string utc_text(double seconds) {

@@ -26,9 +26,6 @@ std::string done_line(const Completion& completion);
 // "SIGTERM", "signal 42"
 std::string describe_signal(int number);
 
-// {0, 1, 2, 5} as "0-2, 5". `ranks` ascends.
-std::string rank_ranges(const std::vector<int>& ranks);
-
 // "2026-11-21 15:54:10 UTC" of seconds since 1970.
 std::string utc_text(double seconds);
 

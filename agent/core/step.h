@@ -32,6 +32,7 @@ class Step {
   void on(const event::StopOrder& e);
   void on(const event::WorkerExited& e);
   void on(const event::WorkerBroken& e);
+  void on(const event::HangFound& e);
   void on(const event::WorkerCompleted& e);
   void on(const event::Trained& e);
   void on(const event::Signal& e);
@@ -67,6 +68,8 @@ class Step {
   void failed(const WorkerOutcome& outcome);
   void report_failure(const WorkerOutcome& outcome);
   void cause_unknown();
+  void look(const std::string& reason);
+  void end_hang();
   void start_next();
   void announce(const Assignment& to);
 

@@ -9,8 +9,12 @@
 namespace dtrun::agent {
 
 using rendezvous::Assignment;
+using rendezvous::Hang;
 using rendezvous::JobEnd;
+using rendezvous::Place;
 using rendezvous::Progress;
+using rendezvous::RankRange;
+using rendezvous::Stand;
 using rendezvous::WorkerOutcome;
 
 // What rank 0 of the built-in trainer says when training is complete.

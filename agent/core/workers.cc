@@ -13,6 +13,9 @@ namespace {
 // A broken collective is rarely the cause. The cause (a peer's death, an order to stop) is given so long to
 // arrive.
 constexpr Millis kCauseWait = 3000;
+// From the news of a hang to the end of the workers, the same on all nodes: until then each sees where its own
+// stand. A worker that loses a peer no longer stands where it hung.
+constexpr Millis kAllLook = 5000;
 // A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
 // press a key this fast.
 constexpr Millis kSameSignal = 250;
@@ -40,8 +43,32 @@ void Step::on(const event::Assigned& e) {
 
 void Step::on(const event::StopOrder& e) {
   if (e.generation != generation()) return;
+  if (e.look && workers_run() && !s.group.stopping) return look(e.reason);
   if (workers_run()) stop_workers(e.reason);
   settle();
+}
+
+// The order also comes to the node that found the hang and has looked at its workers.
+void Step::look(const std::string& reason) {
+  if (s.group.look_until || s.group.hang_found) return;
+  s.group.why_look = reason;
+  s.group.look_until = now_ + kAllLook;
+  emit(action::LookAtWorkers{kAllLook});
+}
+
+void Step::on(const event::HangFound& e) {
+  if (e.generation != generation() || s.group.stopping || !workers_run()) return;
+  s.group.hang_found = true;
+  if (!s.group.failure_sent) report_failure(complete(e.hung.front(), false));
+  if (s.group.assignment.node_count == 1) return end_hang();
+  if (!s.group.look_until) s.group.look_until = now_ + kAllLook;
+}
+
+void Step::end_hang() {
+  s.group.look_until.reset();
+  if (s.group.stopping || !workers_run()) return;
+  if (s.group.hang_found) return emit(action::KillHung{});
+  stop_workers(s.group.why_look);
 }
 
 void Step::on(const event::WorkerExited& e) {

@@ -1,35 +1,43 @@
 #include "agent/health/hang_guard.h"
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <utility>
 
 #include "agent/health/group_usage.h"
 
 namespace dtrun::agent {
 namespace {
 
+using namespace std::chrono_literals;
+
+// A debugger may take long over a big program. For all workers of the node together.
+constexpr auto kOwnLook = 20s;
+
 std::string seconds_text(Millis ms) {
   const std::int64_t tenths = (ms + 50) / 100;
   return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
 }
 
-std::string what_is_wrong(const HungWorker& hung, const HangSettings& settings) {
-  return hung.stalled ? "no progress for " + seconds_text(settings.stall_timeout) +
-                            ": no worker of this node wrote or computed anything"
-                      : "no progress for " + seconds_text(settings.heartbeat_timeout);
+// `together`: the same words for each of several workers.
+std::string what_is_wrong(const WorkerProcess& worker, Millis timeout, bool together) {
+  const std::string what = "no progress for " + seconds_text(timeout);
+  if (!worker.has_log_dir()) return what;
+  std::filesystem::path file = worker.stacks_file();
+  if (together) file = file.parent_path().parent_path() / "RANK" / file.filename();
+  return what + " (stacks: " + file.string() + ")";
 }
 
 }  // namespace
 
-HangGuard::HangGuard(Loop& loop, Console& console, HangSettings settings,
-                     std::vector<std::string> environment, View view)
-    : loop_(loop),
-      console_(console),
-      settings_(settings),
-      environment_(std::move(environment)),
-      view_(std::move(view)) {}
+HangGuard::HangGuard(Loop& loop, HangSettings settings, std::vector<std::string> environment, View view)
+    : loop_(loop), settings_(settings), environment_(std::move(environment)), view_(std::move(view)) {}
 
 void HangGuard::watch() {
   rest();
+  found_.clear();
   if (!settings_.any()) return;
   detector_.emplace(settings_);
   schedule();
@@ -39,19 +47,22 @@ void HangGuard::rest() {
   if (timer_) loop_.cancel(*timer_);
   timer_.reset();
   detector_.reset();
-  dumps_.clear();
+  if (!look_) return;
+  take_standings();
+  look_.reset();
 }
 
 void HangGuard::schedule() {
   const auto when = Loop::Clock::now() + std::chrono::milliseconds(detector_->interval());
   timer_ = loop_.call_at(when, [this] {
     timer_.reset();
-    look();
+    check();
   });
 }
 
-void HangGuard::look() {
-  const std::vector<HungWorker> hung = detector_->look(signs(), view_.held_back(), millis_now());
+void HangGuard::check() {
+  const std::vector<LifeSigns> seen = view_.matters() ? signs() : std::vector<LifeSigns>();
+  const std::vector<HungWorker> hung = detector_->look(seen, view_.held_back(), millis_now());
   if (hung.empty()) return schedule();
   act_on(hung);
 }
@@ -77,34 +88,74 @@ std::vector<LifeSigns> HangGuard::signs() const {
   return signs;
 }
 
-// The first is taken for the cause and killed. The others may only be waiting for it, and end as they would
-// if it had died by itself. The stacks of all of them help to see why.
 void HangGuard::act_on(const std::vector<HungWorker>& hung) {
-  hung_rank_ = hung.front().local_rank;
-  what_ = what_is_wrong(hung.front(), settings_);
-  for (WorkerProcess* worker : view_.workers()) {
-    if (worker->pid() <= 0) continue;
-    if (worker->local_rank() == hung_rank_) view_.found(*worker, what_);
-    dumps_.push_back(std::make_unique<StackDump>(loop_, worker->pid(), worker->stacks_file(), environment_,
-                                                 [this] { dumped(); }));
+  const HungWorker& first = hung.front();
+  const bool silent = first.alone && view_.silence_tells();
+  const Millis timeout = first.stalled ? settings_.stall_timeout : settings_.heartbeat_timeout;
+  for (const HungWorker& one : hung) {
+    if (silent && one.local_rank != first.local_rank) continue;
+    const WorkerProcess* worker = find(one.local_rank);
+    if (worker == nullptr) continue;
+    found_.push_back({one.local_rank, what_is_wrong(*worker, timeout, !silent && hung.size() > 1), silent});
   }
-  dumps_left_ = dumps_.size();
+  const WorkerProcess* worker = find(first.local_rank);
+  const std::string of = !first.stalled && hung.size() == 1 && worker != nullptr
+                             ? "rank " + std::to_string(worker->rank()) + ": "
+                             : "";
+  view_.tell(of + "no progress for " + seconds_text(timeout) +
+             (first.stalled ? ": no worker of this node wrote or computed anything" : "") +
+             "; looking where the workers stand");
+  begin_look(kOwnLook);
 }
 
-void HangGuard::dumped() {
-  if (--dumps_left_ == 0) kill_hung();
+void HangGuard::look(Millis limit) {
+  if (look_ || !found_.empty()) return;
+  if (timer_) loop_.cancel(*timer_);
+  timer_.reset();
+  begin_look(std::chrono::milliseconds(limit));
+}
+
+void HangGuard::begin_look(std::chrono::milliseconds limit) {
+  std::vector<Look::Worker> workers;
+  for (const WorkerProcess* worker : view_.workers())
+    if (worker->pid() > 0) workers.push_back({worker->local_rank(), worker->pid(), worker->stacks_file()});
+  look_ = std::make_unique<Look>(loop_, workers, limit, environment_, [this] { looked(); });
+}
+
+void HangGuard::looked() {
+  take_standings();
+  const std::string advice = look_->advice();
+  if (!advice.empty() && !advised_) view_.tell(advice);
+  advised_ = advised_ || !advice.empty();
+  if (found_.empty()) return;
+  std::vector<WorkerOutcome> outcomes;
+  for (const Found& one : found_)
+    if (const WorkerProcess* worker = find(one.local_rank)) outcomes.push_back(worker->hung_outcome(one.what));
+  if (!outcomes.empty()) view_.found(std::move(outcomes));
+}
+
+void HangGuard::take_standings() {
+  for (WorkerProcess* worker : view_.workers()) {
+    Standing standing = look_->standing(worker->local_rank());
+    if (standing.stand == Stand::kUnseen) continue;
+    const bool silent = std::any_of(found_.begin(), found_.end(), [&](const Found& one) {
+      return one.silent && one.local_rank == worker->local_rank();
+    });
+    if (silent) standing.stand = Stand::kSilent;
+    worker->set_standing(std::move(standing));
+  }
 }
 
 void HangGuard::kill_hung() {
-  for (WorkerProcess* worker : view_.workers()) {
-    if (worker->local_rank() != hung_rank_ || worker->pid() <= 0) continue;
-    const std::filesystem::path file = worker->stacks_file();
-    if (worker->has_log_dir()) return worker->kill_hung(what_ + " (stacks: " + file.string() + ")");
-    std::string text = "where rank " + std::to_string(worker->rank()) + " stands:";
-    for (const std::string& line : StackDump::in_short(file)) text += "\n  " + line;
-    console_.notice(text);
-    return worker->kill_hung(what_);
-  }
+  for (const Found& one : found_)
+    if (WorkerProcess* worker = find(one.local_rank)) worker->kill_hung(one.what);
+}
+
+// Null if it has ended.
+WorkerProcess* HangGuard::find(int local_rank) const {
+  for (WorkerProcess* worker : view_.workers())
+    if (worker->local_rank() == local_rank && worker->pid() > 0) return worker;
+  return nullptr;
 }
 
 }  // namespace dtrun::agent

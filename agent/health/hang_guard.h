@@ -1,8 +1,8 @@
-// Watches this node's workers for hangs (agent/core/hang.h decides), writes their stacks to files, then kills
-// one of them. For the job that is a failure like any other.
+// Watches this node's workers for hangs (agent/core/hang.h decides), and looks where all of them stand before one is
+// ended. For the job a hang is a failure like any other; which worker is at fault, the coordinator judges from the
+// places of all (rendezvous/core/hang.h).
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "agent/core/hang.h"
-#include "agent/health/stack_dump.h"
-#include "agent/output/console.h"
+#include "agent/health/look.h"
 #include "agent/process/worker_process.h"
 #include "agent/system/loop.h"
 
@@ -21,42 +20,54 @@ class HangGuard {
  public:
   struct View {
     std::function<std::vector<WorkerProcess*>()> workers;  // all of this generation
+    std::function<bool()> matters;                         // false: they are being stopped
     std::function<bool()> held_back;                       // their output is not being read
-    // Called when a hang is found, before stacks are written: the worker, and what is wrong with it.
-    std::function<void(const WorkerProcess&, const std::string& what)> found;
+    // A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one that is
+    // silent alone is at fault.
+    std::function<bool()> silence_tells;
+    std::function<void(const std::string&)> tell;  // people
+    // Workers hang, and all have been looked at. Each with how it will have ended.
+    std::function<void(std::vector<WorkerOutcome> hung)> found;
   };
 
-  HangGuard(Loop& loop, Console& console, HangSettings settings, std::vector<std::string> environment,
-            View view);
+  HangGuard(Loop& loop, HangSettings settings, std::vector<std::string> environment, View view);
   ~HangGuard() { rest(); }
   HangGuard(const HangGuard&) = delete;
 
   // A generation's workers have been started.
   void watch();
-  // The workers are being stopped, or have ended: stops looking. A worker whose stacks are being written is
-  // not killed from here any more.
+  // Looks where the workers stand: one of another node hangs. If a look is under way already, that one goes on.
+  void look(Millis limit);
+  // Kills the workers that `found` told of.
+  void kill_hung();
+  // The workers are being stopped, or have ended: stops watching, and a look under way is over.
   void rest();
 
  private:
+  struct Found {
+    int local_rank = 0;
+    std::string what;
+    bool silent = false;  // and so at fault
+  };
+
   void schedule();
-  void look();
+  void check();
   std::vector<LifeSigns> signs() const;
   void act_on(const std::vector<HungWorker>& hung);
-  void dumped();
-  void kill_hung();
+  void begin_look(std::chrono::milliseconds limit);
+  void looked();
+  void take_standings();
+  WorkerProcess* find(int local_rank) const;
 
   Loop& loop_;
-  Console& console_;
   const HangSettings settings_;
   const std::vector<std::string> environment_;
   const View view_;
   std::optional<HangDetector> detector_;  // of the generation under watch
   std::optional<Loop::TimerId> timer_;
-  // From the moment a hang is found to the kill.
-  std::vector<std::unique_ptr<StackDump>> dumps_;
-  std::size_t dumps_left_ = 0;
-  int hung_rank_ = 0;  // local
-  std::string what_;   // what is wrong with that worker
+  std::unique_ptr<Look> look_;
+  std::vector<Found> found_;  // the workers that hang; empty: none, or only on another node
+  bool advised_ = false;
 };
 
 }  // namespace dtrun::agent

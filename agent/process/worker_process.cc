@@ -125,6 +125,17 @@ std::optional<std::uint64_t> WorkerProcess::heartbeat() const {
   return beat == first_beat_ ? std::nullopt : std::optional(beat);
 }
 
+WorkerOutcome WorkerProcess::hung_outcome(const std::string& why) const {
+  WorkerOutcome hung = outcome();
+  hung.exit_code = 0;
+  hung.signal = SIGKILL;
+  hung.cause = EndCause::kHung;
+  hung.error = printable(why);
+  hung.uptime_s = std::chrono::duration<double>(Loop::Clock::now() - started_at_).count();
+  hung.ended_at = wall_seconds();
+  return hung;
+}
+
 void WorkerProcess::kill_hung(const std::string& why) {
   error_ = why;
   hung_ = true;
@@ -234,6 +245,8 @@ WorkerOutcome WorkerProcess::outcome() const {
   }
   outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
   outcome.ended_at = ended_at_;
+  outcome.where = standing_.where;
+  outcome.stand = standing_.stand;
   if (hung_ && signal_ == SIGKILL) outcome.cause = EndCause::kHung;
   return outcome;
 }

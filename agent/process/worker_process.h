@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/core/limit_mark.h"
+#include "agent/core/standing.h"
 #include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
@@ -70,8 +71,11 @@ class WorkerProcess {
   std::optional<std::uint64_t> heartbeat() const;
   void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
   std::uint64_t output_bytes() const { return output_bytes_; }
-  // Kills it because it hangs, with `why` as its error. It counts as hung unless it has ended in another way
-  // by then.
+  // Where it stood as the job hung: part of how it ended.
+  void set_standing(Standing standing) { standing_ = std::move(standing); }
+  // How it will have ended once it is killed because it hangs, with `why` as its error.
+  WorkerOutcome hung_outcome(const std::string& why) const;
+  // Kills it for that. It counts as hung unless it has ended in another way by then.
   void kill_hung(const std::string& why);
   // It broke the control protocol: it is killed and counts as ended with EX_SOFTWARE.
   void condemn(const std::string& why);
@@ -109,6 +113,7 @@ class WorkerProcess {
   std::string error_;
   bool condemned_ = false;
   bool hung_ = false;
+  Standing standing_;
   std::uint64_t pulse_ = 0, output_bytes_ = 0;
   std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
   bool paused_ = false;

@@ -1,17 +1,42 @@
 #include "rendezvous/core/failures.h"
 
 #include "proto/core/exit_codes.h"
+#include "rendezvous/core/rank_set.h"
 
 namespace dtrun::rendezvous {
 
 void Failures::note(const WorkerOutcome& outcome, bool explained) {
+  note_place(outcome);
   if (!is_failure(outcome)) return;
   const auto [known, added] = outcomes_.try_emplace(outcome.rank, outcome);
+  // A worker that hangs is reported before it is killed; its end tells the rest.
+  if (!added && known->second.cause == EndCause::kHung && outcome.cause == EndCause::kHung)
+    known->second = outcome;
   if (!added && (!known->second.collateral || outcome.collateral)) return;  // nothing new
   known->second = outcome;
   const bool victim = outcome.collateral || (explained && outcome.retryable);
   std::optional<int>& earliest = victim ? victim_ : culprit_;
   if (!earliest) earliest = outcome.rank;
+}
+
+// Also of a worker that ended well in the meantime.
+void Failures::note_place(const WorkerOutcome& outcome) {
+  if (outcome.stand == Stand::kUnseen) return;
+  standings_[outcome.rank] = {.where = outcome.where, .stand = outcome.stand, .host = outcome.host};
+}
+
+const WorkerOutcome* Failures::culprit(const Hang& hang) const {
+  if (!is_one(hang.suspects)) return nullptr;
+  const auto known = outcomes_.find(hang.suspects[0].first);
+  return known != outcomes_.end() ? &known->second : nullptr;
+}
+
+void Failures::set_hung(const std::vector<RankRange>& ranks) {
+  for (const RankRange& range : ranks) {
+    for (auto known = outcomes_.lower_bound(range.first);
+         known != outcomes_.end() && known->first <= range.last; ++known)
+      known->second.cause = EndCause::kHung;
+  }
 }
 
 const WorkerOutcome* Failures::first(bool explained) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "rendezvous/core/hang.h"
 #include "rendezvous/core/messages.h"
 
 namespace dtrun::rendezvous {
@@ -21,11 +22,21 @@ class Failures {
   // there are only victims and something else explains them.
   const WorkerOutcome* first(bool explained) const;
 
+  // Where the workers stood if the job hung.
+  const std::map<int, Standing>& standings() const { return standings_; }
+  // The one worker that is likely at fault; null if there are several, or none, or it did not end badly.
+  const WorkerOutcome* culprit(const Hang& hang) const;
+  // `ranks` hang, however they were ended.
+  void set_hung(const std::vector<RankRange>& ranks);
+
   // The other workers that did not end well, by rank; victims without what they wrote at their end.
   std::vector<WorkerOutcome> followers(const WorkerOutcome* first) const;
 
  private:
+  void note_place(const WorkerOutcome& outcome);
+
   std::map<int, WorkerOutcome> outcomes_;  // by rank
+  std::map<int, Standing> standings_;
   std::optional<int> culprit_;             // rank of the earliest
   std::optional<int> victim_;              // likewise
 };

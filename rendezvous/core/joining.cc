@@ -173,7 +173,7 @@ void Stepper::catch_up(ConnectionId id, int rank, bool missed_assignment) {
   if (!in_generation()) return;  // the next assignment is on its way
   if (missed_assignment) say(id, Assigned{.group_rank = rank, .membership = s_.current.membership});
   const bool ordered = s_.phase == Phase::kStopping && s_.deadlines.stop_order == kNever;
-  if (ordered && !s_.current.seats[rank].stopped) say(id, StopOrder{s_.current.why});
+  if (ordered && !s_.current.seats[rank].stopped) say(id, StopOrder{s_.current.why, s_.current.look});
 }
 
 }  // namespace dtrun::rendezvous

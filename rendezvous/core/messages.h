@@ -18,6 +18,16 @@ namespace dtrun::rendezvous {
 using ConnectionId = std::uint64_t;  // one stream; a member that reconnects comes with another one
 using MemberId = std::string;
 
+// What a worker did when its agent looked at it because the job hangs. The values are the wire's.
+enum class Stand : int {
+  kUnseen,
+  kWaits,          // for something, perhaps a peer
+  kWaitsForPeers,  // in a collective
+  kElsewhere,      // for something that is no peer: time, a file, a person, a process of its own
+  kComputes,
+  kSilent,  // it stopped giving heartbeats, whatever it does
+};
+
 // How one worker ended.
 struct WorkerOutcome {
   int rank = 0;
@@ -35,6 +45,8 @@ struct WorkerOutcome {
   std::string traceback;  // from its error file; may be empty
   double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
   EndCause cause = EndCause::kUnknown;
+  std::string where;  // it stood as the job hung, "all_reduce at train.py:88"; empty: nobody looked
+  Stand stand = Stand::kUnseen;
 
   bool ok() const { return exit_code == 0 && signal == 0; }
   bool operator==(const WorkerOutcome&) const = default;
@@ -208,16 +220,45 @@ struct Assigned {
 };
 struct StopOrder {
   std::string reason;
+  bool look = false;  // a worker hangs: see where yours stand, stop them a moment later
+
+  bool operator==(const StopOrder&) const = default;
+};
+struct RankRange {
+  int first = 0;
+  int last = 0;
+
+  bool operator==(const RankRange&) const = default;
+};
+// Ranks that stood at the same place.
+struct Place {
+  std::vector<RankRange> ranks;
+  std::string where;
+  int more = 0;  // ranks left out of `ranks`
+
+  bool operator==(const Place&) const = default;
+};
+// Where the workers of a job that hangs stood (hang.h).
+struct Hang {
+  std::vector<RankRange> ranks;     // that hang
+  std::string what;                 // how it was noticed
+  std::vector<Place> places;        // the fullest first
+  int more = 0;                     // ranks left out of `places`
+  std::vector<RankRange> suspects;  // likely at fault; none: nobody stands out
+  std::string verdict;              // the same for people; empty if there is one rank
+
+  bool operator==(const Hang&) const = default;
 };
 // The coordinator's last word on a job.
 struct JobEnd {
   int exit_code = 0;
   std::string reason;                          // one sentence
-  std::optional<WorkerOutcome> first_failure;  // none when no worker failed
+  std::optional<WorkerOutcome> first_failure;  // none: no worker failed, or nobody stands out in a hang
   std::vector<WorkerOutcome> followers;        // by rank, the first kMaxFollowers
   int more_followers = 0;                      // left out of those
   int restart_count = 0;
   int membership_changes = 0;
+  std::optional<Hang> hang;  // none unless the job hung
 
   bool operator==(const JobEnd&) const = default;
 };

@@ -57,8 +57,9 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
 }
 
 RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int max_restarts, Millis ran,
-                                            std::int64_t step) {
-  const auto give_up = [&](const std::string& why) { return Verdict{.reason = describe(failure) + why}; };
+                                            std::int64_t step, const std::string& what) {
+  const std::string failed = what.empty() ? describe(failure) : what;
+  const auto give_up = [&](const std::string& why) { return Verdict{.reason = failed + why}; };
   if (!failure.retryable) return give_up(", which a restart would not cure");
   const bool progressed = step > history_.best_step;
   history_.best_step = std::max(history_.best_step, step);
@@ -72,7 +73,7 @@ RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int ma
   ++restarts_;
   return {.restart = true,
           .delay = delay,
-          .reason = describe(failure) + ", restart " + std::to_string(restarts_) + " of " +
+          .reason = failed + ", restart " + std::to_string(restarts_) + " of " +
                     std::to_string(max_restarts)};
 }
 

@@ -18,7 +18,9 @@ class RestartPolicy {
 
   // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
   // reported).
-  Verdict judge(const WorkerOutcome& failure, int max_restarts, Millis ran, std::int64_t step);
+  // `what`: the failure in the reason's words; empty: its own.
+  Verdict judge(const WorkerOutcome& failure, int max_restarts, Millis ran, std::int64_t step,
+                const std::string& what = "");
 
   int restarts() const { return restarts_; }
   const CrashHistory& history() const { return history_; }

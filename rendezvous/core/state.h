@@ -64,6 +64,7 @@ struct Generation {
   Failures failures = {};
   Cause cause = Cause::kNone;
   bool lost_member = false;
+  bool look = false;                 // it hangs: members look where their workers stand before they stop them
   std::string why = {};              // it broke, or the job ended: the reason of the next generation
   bool worker_failure = false;       // that reason is a worker failure
   std::string stopped_by_hand = {};  // the host of a member that somebody stopped with Ctrl-C

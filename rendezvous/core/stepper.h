@@ -70,7 +70,9 @@ class Stepper {
   bool settling();
   bool ends_by_hand();
   void succeed();
-  void end_job(int exit_code, const std::string& reason, const WorkerOutcome* first);
+  std::optional<Hang> hang_of(const WorkerOutcome& first);
+  void end_job(int exit_code, const std::string& reason, const WorkerOutcome* first,
+               const std::optional<Hang>& hang = std::nullopt);
 
   // gathering.cc
   void take_newcomer();

@@ -24,6 +24,7 @@ bool Stepper::is_of(int rank, const WorkerOutcome& outcome) const {
 void Stepper::on_failure(int rank, const Failure& failure) {
   if (!is_of(rank, failure.outcome)) return;
   s_.current.failures.note(failure.outcome, explained());
+  if (s_.phase == Phase::kRunning) s_.current.look = failure.outcome.cause == EndCause::kHung;
   if (!is_failure(failure.outcome))
     break_generation(Cause::kStoppedByItself, failure.outcome.host + " stopped by itself");
   else
@@ -56,7 +57,7 @@ void Stepper::break_generation(Cause cause, const std::string& why) {
 void Stepper::order_stop() {
   s_.deadlines.stop_order = kNever;
   for (const Seat& seat : s_.current.seats)
-    if (seat.member && !seat.stopped) say(*seat.member, StopOrder{s_.current.why});
+    if (seat.member && !seat.stopped) say(*seat.member, StopOrder{s_.current.why, s_.current.look});
 }
 
 // Something worse happened while the members were stopping by themselves.
@@ -75,12 +76,22 @@ void Stepper::conclude() {
     if (!settling()) gather_again(0);
     return;
   }
+  const std::optional<Hang> hang = hang_of(*first);
   const RestartPolicy::Verdict verdict =
-      s_.policy.judge(*first, s_.settings->max_restarts, now_ - current.started_at, current.step);
-  if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first);
+      s_.policy.judge(*first, s_.settings->max_restarts, now_ - current.started_at, current.step,
+                      hang ? describe(*hang) : describe(*first));
+  if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first, hang);
   current.why = verdict.reason;
   current.worker_failure = true;
   gather_again(verdict.delay);
+}
+
+// Nothing if `first` did not hang. Which worker was heard of first says nothing of a hang's cause.
+std::optional<Hang> Stepper::hang_of(const WorkerOutcome& first) {
+  if (first.cause != EndCause::kHung || first.stand == Stand::kUnseen) return std::nullopt;
+  Hang hang = judge_hang(s_.current.failures.standings(), first.error);
+  s_.current.failures.set_hung(hang.ranks);
+  return hang;
 }
 
 // True while it is worth waiting for the member that was told to stop to leave; its peers stopped with it.
@@ -110,12 +121,15 @@ void Stepper::succeed() {
   end_job(kExitOk, "all workers of " + count_of(s_.current.seats.size(), "node") + " succeeded", nullptr);
 }
 
-void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first) {
+void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first,
+                      const std::optional<Hang>& hang) {
+  if (hang) first = s_.current.failures.culprit(*hang);
   auto result = std::make_shared<JobEnd>();
   result->exit_code = exit_code;
   result->reason = s_.current.why = reason;
   result->restart_count = s_.policy.restarts();
   result->membership_changes = s_.membership_changes;
+  result->hang = hang;
   if (exit_code != kExitOk) result->followers = s_.current.failures.followers(first);
   if (result->followers.size() > kMaxFollowers) {
     result->more_followers = static_cast<int>(result->followers.size() - kMaxFollowers);

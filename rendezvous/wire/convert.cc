@@ -19,7 +19,9 @@ WorkerOutcome from_wire(const v1::WorkerOutcome& wire) {
           .uptime_s = wire.uptime_s(),
           .traceback = wire.traceback(),
           .ended_at = wire.ended_at(),
-          .cause = static_cast<EndCause>(wire.cause())};
+          .cause = static_cast<EndCause>(wire.cause()),
+          .where = wire.where(),
+          .stand = static_cast<Stand>(wire.stand())};
 }
 
 void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
@@ -38,6 +40,8 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_traceback(outcome.traceback);
   wire->set_ended_at(outcome.ended_at);
   wire->set_cause(static_cast<v1::EndCause>(outcome.cause));
+  wire->set_where(outcome.where);
+  wire->set_stand(static_cast<v1::Stand>(outcome.stand));
 }
 
 CrashHistory from_wire(const v1::CrashHistory& wire) {
@@ -293,6 +297,59 @@ void to_wire(const Assignment& assignment, v1::Assignment* wire) {
   to_wire(assignment.node, wire->mutable_node());
 }
 
+StopOrder from_wire(const v1::StopOrder& wire) { return {.reason = wire.reason(), .look = wire.look()}; }
+
+void to_wire(const StopOrder& stop, v1::StopOrder* wire) {
+  wire->set_reason(stop.reason);
+  wire->set_look(stop.look);
+}
+
+namespace {
+
+using WireRanges = google::protobuf::RepeatedPtrField<v1::RankRange>;
+
+std::vector<RankRange> from_wire(const WireRanges& wire) {
+  std::vector<RankRange> ranges;
+  for (const v1::RankRange& range : wire) ranges.push_back({range.first(), range.last()});
+  return ranges;
+}
+
+void to_wire(const std::vector<RankRange>& ranges, WireRanges* wire) {
+  for (const RankRange& range : ranges) {
+    v1::RankRange* added = wire->Add();
+    added->set_first(range.first);
+    added->set_last(range.last);
+  }
+}
+
+}  // namespace
+
+Hang from_wire(const v1::Hang& wire) {
+  Hang hang{.ranks = from_wire(wire.ranks()),
+            .what = wire.what(),
+            .places = {},
+            .more = wire.more(),
+            .suspects = from_wire(wire.suspects()),
+            .verdict = wire.verdict()};
+  for (const v1::Place& place : wire.places())
+    hang.places.push_back({from_wire(place.ranks()), place.where(), place.more()});
+  return hang;
+}
+
+void to_wire(const Hang& hang, v1::Hang* wire) {
+  to_wire(hang.ranks, wire->mutable_ranks());
+  wire->set_what(hang.what);
+  for (const Place& place : hang.places) {
+    v1::Place* added = wire->add_places();
+    to_wire(place.ranks, added->mutable_ranks());
+    added->set_where(place.where);
+    added->set_more(place.more);
+  }
+  wire->set_more(hang.more);
+  to_wire(hang.suspects, wire->mutable_suspects());
+  wire->set_verdict(hang.verdict);
+}
+
 JobEnd from_wire(const v1::JobEnd& wire) {
   JobEnd end{.exit_code = wire.exit_code(),
              .reason = wire.reason(),
@@ -300,7 +357,9 @@ JobEnd from_wire(const v1::JobEnd& wire) {
              .followers = {},
              .more_followers = wire.more_followers(),
              .restart_count = wire.restart_count(),
-             .membership_changes = wire.membership_changes()};
+             .membership_changes = wire.membership_changes(),
+             .hang = std::nullopt};
+  if (wire.has_hang()) end.hang = from_wire(wire.hang());
   if (wire.has_first_failure()) end.first_failure = from_wire(wire.first_failure());
   for (const v1::WorkerOutcome& follower : wire.followers()) end.followers.push_back(from_wire(follower));
   return end;
@@ -314,6 +373,7 @@ void to_wire(const JobEnd& end, v1::JobEnd* wire) {
   wire->set_more_followers(end.more_followers);
   wire->set_restart_count(end.restart_count);
   wire->set_membership_changes(end.membership_changes);
+  if (end.hang) to_wire(*end.hang, wire->mutable_hang());
 }
 
 namespace {
@@ -336,7 +396,7 @@ struct BodyWriter {
   void operator()(const Assigned& assigned) const {
     to_wire(assignment_of(assigned), message->mutable_assignment());
   }
-  void operator()(const StopOrder& stop) const { message->mutable_stop()->set_reason(stop.reason); }
+  void operator()(const StopOrder& stop) const { to_wire(stop, message->mutable_stop()); }
   void operator()(const Ended& ended) const { to_wire(*ended.result, message->mutable_job_end()); }
   void operator()(const Close&) const {}
 };

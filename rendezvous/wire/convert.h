@@ -54,6 +54,12 @@ void to_wire(const Node& node, v1::Node* wire);
 Assignment from_wire(std::int64_t generation, const v1::Assignment& wire);
 void to_wire(const Assignment& assignment, v1::Assignment* wire);
 
+StopOrder from_wire(const v1::StopOrder& wire);
+void to_wire(const StopOrder& stop, v1::StopOrder* wire);
+
+Hang from_wire(const v1::Hang& wire);
+void to_wire(const Hang& hang, v1::Hang* wire);
+
 JobEnd from_wire(const v1::JobEnd& wire);
 void to_wire(const JobEnd& end, v1::JobEnd* wire);
 

@@ -82,6 +82,8 @@ struct Describe {
   std::string operator()(const action::SignalWorkers& a) const {
     return "signal " + std::to_string(a.number);
   }
+  std::string operator()(const action::LookAtWorkers& a) const { return "look " + std::to_string(a.limit); }
+  std::string operator()(const action::KillHung&) const { return "kill hung"; }
   std::string operator()(const action::AbortWorkers&) const { return "abort"; }
   std::string operator()(const action::SendJoin& a) const {
     return "join g" + std::to_string(a.running.generation) +

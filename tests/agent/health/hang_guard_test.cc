@@ -2,7 +2,6 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "agent/health/stack_dump.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
@@ -24,7 +23,10 @@ TEST_CASE(
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
   CHECK(has(job.err(), "rank 1: no progress for 2 s"));
+  CHECK(has(job.err(), "rank 1 on "));
   CHECK(has(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
+  CHECK(has(job.err(), "rank 1: sleep (clock_nanosleep)") != has(job.err(), "rank 1: sleep in "));
+  CHECK(has(job.err(), "\n  rank 1 stopped giving heartbeats\n"));
   const auto file = logs.path() / "test/attempt_1/1/stacks.txt";
   CHECK(has(job.err(), "(stacks: " + file.string() + ")"));
   const std::string stacks = slurp(file);
@@ -34,7 +36,10 @@ TEST_CASE(
   const auto report = nlohmann::json::parse(slurp(logs.path() / "test/report.json"));
   CHECK(report["first_failure"]["cause"] == "hung");
   CHECK(report["first_failure"]["rank"] == 1);
-  CHECK(has(slurp(logs.path() / "test/events.jsonl"), "\"event\":\"hang\""));
+  CHECK(report["hang"]["suspects"] == nlohmann::json::array({1}));
+  const std::string events = slurp(logs.path() / "test/events.jsonl");
+  CHECK(has(events, "\"event\":\"hang\",\"rank\":1"));
+  CHECK(has(events, "\"where\":\"sleep"));
 }
 
 TEST_CASE("a program that never touches its heartbeat file may take its time") {
@@ -50,14 +55,52 @@ TEST_CASE("without the option there is no heartbeat file, also not somebody else
 }
 
 TEST_CASE(
-    "workers that neither write nor compute are a stall, shown on the console without a log directory") {
+    "workers that neither write nor compute are a stall, and none is blamed where none stands out") {
   Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
   CHECK(has(job.err(), "no progress for 1.5 s: no worker of this node wrote or computed anything"));
-  CHECK(has(job.err(), "where rank 0 stands:\n  process "));
-  CHECK(has(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
-  CHECK(has(job.err(), "followed: rank 1"));
+  CHECK(has(job.err(), "the job failed: ranks 0-1 hang: no progress for 1.5 s\n"));
+  CHECK(has(job.err(), "\n  ranks 0-1: sleep"));
+  CHECK(has(job.err(), "all stand at the same place: no rank stands out"));
+  CHECK_FALSE(has(job.err(), "failed first"));
+  CHECK_FALSE(has(job.err(), "followed"));
+}
+
+TEST_CASE("of workers that are silent together the one that waits for nobody is named, also behind a shell") {
+  // The others wait on a socket that nobody writes to.
+  const std::string script =
+      "if [ $RANK = 1 ]; then sleep 1000; else python3 -c 'import socket; a, b = socket.socketpair(); a.recv(1)'; fi; true";
+  Process job(agent({"--nproc", "3", "--stall_ms", "2500", "--", "/bin/sh", "-c", script}), {"PATH=/usr/bin:/bin"});
+  CHECK(job.wait() == 137);
+  CAPTURE(job.err());
+  CHECK(has(job.err(), "the job failed: ranks 0-2 hang: no progress for 2.5 s\n"));
+  CHECK(has(job.err(), "ranks 0, 2: "));
+  CHECK(has(job.err(), "rank 1: sleep"));
+  CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
+}
+
+TEST_CASE("workers that stop touching their heartbeat files together are judged by where they stand") {
+  const std::string script =
+      "touch $DTRUN_HEARTBEAT_FILE; sleep 0.5; touch $DTRUN_HEARTBEAT_FILE; "
+      "[ $RANK = 1 ] && exec sleep 1000; exec python3 -c 'import socket; a, b = socket.socketpair(); a.recv(1)'";
+  Process job(agent({"--nproc", "2", "--heartbeat_ms", "3000", "--", "/bin/sh", "-c", script}),
+              {"PATH=/usr/bin:/bin"});
+  CHECK(job.wait() == 137);
+  CAPTURE(job.err());
+  CHECK(has(job.err(), "hang: no progress for 3 s\n"));
+  CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
+}
+
+TEST_CASE("where the workers stood is written before a debugger puts its own wait there") {
+  Folder logs;
+  Process job(agent({"--nproc", "2", "--stall_ms", "800", "--log_dir", logs.path().string(), "--", "/bin/sh", "-c",
+                     "exec sleep 1000"}));
+  CHECK(job.wait() == 137);
+  const std::string stacks = slurp(logs.path() / "test/attempt_1/1/stacks.txt");
+  CAPTURE(stacks);
+  CHECK(has(stacks, "S (sleeping), clock_nanosleep, in "));
+  CHECK_FALSE(has(stacks, "ptrace_stop"));
 }
 
 TEST_CASE("one worker's output or computation keeps its waiting peers from being taken for hung") {
@@ -99,24 +142,6 @@ TEST_CASE("a stopped agent does not take its workers for hung when it wakes up")
   CHECK(job.err() == "");
   job.signal(SIGTERM);
   CHECK(job.wait() == 143);
-}
-
-TEST_CASE("of a dump a terminal shows 24 lines of 160 bytes") {
-  const Folder folder;
-  const auto file = folder.path() / "stacks.txt";
-  {
-    std::ofstream dump(file);
-    dump << "what a tool says of itself\n#0" << std::string(158, 'x') << "\n#1" << std::string(159, 'x')
-         << "\n";
-    for (int frame = 2; frame < 25; ++frame) dump << "#" << frame << "\n";
-  }
-  const auto lines = dtrun::agent::StackDump::in_short(file);
-  REQUIRE(lines.size() == 24);
-  CHECK(lines[0] == "#0" + std::string(158, 'x'));
-  CHECK(lines[1] == "#1" + std::string(158, 'x'));
-  CHECK(lines[23] == "#23");
-  std::ofstream(file) << "#0\n#1\n";
-  CHECK(dtrun::agent::StackDump::in_short(file).size() == 2);
 }
 
 TEST_CASE("a worker that waits for us to pass on its output is not hung") {

@@ -129,6 +129,8 @@ TEST_CASE("every field of every message is a field of its struct, there and back
   check_round_trip<v1::Rejected>();
   check_round_trip<v1::Waiting>();
   check_round_trip<v1::Node>();
+  check_round_trip<v1::StopOrder>();
+  check_round_trip<v1::Hang>();
   check_round_trip<v1::JobEnd>();
 }
 
