@@ -296,9 +296,7 @@ HangGuard::View Driver::hang_view() {
   view.workers = [this] { return children_.workers(); };
   view.matters = [this] { return hangs_matter(state_); };
   view.held_back = [this] { return congested_; };
-  view.silence_tells = [this] {
-    return trainer_ != nullptr || state_.group.assignment.node_count == 1;
-  };
+  view.silence_tells = [this] { return trainer_ != nullptr || state_.group.assignment.node_count == 1; };
   view.tell = [this](const std::string& text) {
     log_.write("notice", {{"text", text}});
     console_.notice(text);
@@ -306,8 +304,7 @@ HangGuard::View Driver::hang_view() {
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)
       log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
-    events_.push_back(
-        event::HangFound{.generation = state_.group.generation(), .hung = std::move(hung)});
+    events_.push_back(event::HangFound{.generation = state_.group.generation(), .hung = std::move(hung)});
   };
   return view;
 }

@@ -88,7 +88,8 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
     case Body::kAssignment:
       return assigned(from_wire(message.generation(), message.assignment()));
     case Body::kStop:
-      return event::StopOrder{.generation = message.generation(), .reason = message.stop().reason(),
+      return event::StopOrder{.generation = message.generation(),
+                              .reason = message.stop().reason(),
                               .look = message.stop().look()};
     case Body::kJobEnd:
       return event::Ended{from_wire(message.job_end())};

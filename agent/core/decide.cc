@@ -70,8 +70,6 @@ std::optional<Millis> next_deadline(const State& s) {
   return next;
 }
 
-bool hangs_matter(const State& state) {
-  return !state.group.stopping && !state.group.look_until;
-}
+bool hangs_matter(const State& state) { return !state.group.stopping && !state.group.look_until; }
 
 }  // namespace dtrun::agent

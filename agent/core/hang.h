@@ -32,7 +32,8 @@ struct HungWorker {
   int local_rank = 0;
   Millis silent_ms = 0;
   bool stalled = false;  // found by stall_timeout, else by heartbeat_timeout
-  // The node's other workers that give heartbeats have given them lately: they do not wait for a common third.
+  // The node's other workers that give heartbeats have given them lately: they do not wait for a common
+  // third.
   bool alone = false;
 };
 
@@ -43,11 +44,11 @@ class HangDetector {
   // How often to look.
   Millis interval() const;
 
-  // The workers that hang, the longest silent first. That says little of who is at fault: workers that wait for each
-  // other all fall silent in the same moment.
-  // `held_back`: this agent does not read the workers' output. They may wait for that, so their silence says
-  // nothing. A look may come late because this process did not run. That time counts as one interval, and the
-  // late look finds no worker hung: one that was stopped together with us has had no time to move yet.
+  // The workers that hang, the longest silent first. That says little of who is at fault: workers that wait
+  // for each other all fall silent in the same moment. `held_back`: this agent does not read the workers'
+  // output. They may wait for that, so their silence says nothing. A look may come late because this process
+  // did not run. That time counts as one interval, and the late look finds no worker hung: one that was
+  // stopped together with us has had no time to move yet.
   std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, Millis now);
 
  private:

@@ -99,8 +99,7 @@ std::string followers_text(const JobEnd& end) {
   std::string text;
   for (std::size_t i = 0; i < groups.size() && i < kLines; ++i) {
     const auto& [key, ranks] = groups[i];
-    text +=
-        "\n  followed: " + rendezvous::ranks_text(rendezvous::ranges_of(ranks)) + key;
+    text += "\n  followed: " + rendezvous::ranks_text(rendezvous::ranges_of(ranks)) + key;
   }
   if (groups.size() > kLines)
     text += "\n  and others on " + std::to_string(groups.size() - kLines) + " more hosts";
@@ -109,9 +108,9 @@ std::string followers_text(const JobEnd& end) {
 
 // Why there was no (other) restart: the coordinator's reason without the first failure, which is named above.
 std::string verdict(const JobEnd& end) {
-  const std::string named =
-      end.hang ? rendezvous::describe(*end.hang) + ", "
-               : who(*end.first_failure) + " failed (" + how(*end.first_failure) + "), ";
+  const std::string named = end.hang
+                                ? rendezvous::describe(*end.hang) + ", "
+                                : who(*end.first_failure) + " failed (" + how(*end.first_failure) + "), ";
   if (end.reason.starts_with(named)) return end.reason.substr(named.size());
   return end.hang || end.first_failure->retryable ? "" : "the same failure would come back";
 }
@@ -165,7 +164,8 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
   if (end.hang) rest += hang_report(end);
   if (end.first_failure) {
     WorkerOutcome first = *end.first_failure;
-    if (end.hang && first.error == end.hang->what && !is_silent(first)) first.error.clear();  // the heading says it
+    if (end.hang && first.error == end.hang->what && !is_silent(first))
+      first.error.clear();  // the heading says it
     rest += first_failure_text(first);
   }
   if (end.hang || end.first_failure) {

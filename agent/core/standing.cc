@@ -26,18 +26,30 @@ struct Call {
 
 // What a worker that hangs is found in. A wait for a lock, a condition or a socket may be for a peer.
 constexpr Call kCalls[] = {
-    {"nanosleep", "sleep", Stand::kElsewhere},      {"clock_nanosleep", "sleep", Stand::kElsewhere},
-    {"futex", "wait", Stand::kWaits},               {"futex_waitv", "wait", Stand::kWaits},
-    {"poll", "wait", Stand::kWaits},                {"ppoll", "wait", Stand::kWaits},
-    {"select", "wait", Stand::kWaits},              {"pselect6", "wait", Stand::kWaits},
-    {"epoll_wait", "wait", Stand::kWaits},          {"epoll_pwait", "wait", Stand::kWaits},
-    {"epoll_pwait2", "wait", Stand::kWaits},        {"recvfrom", "receive", Stand::kWaits},
-    {"recvmsg", "receive", Stand::kWaits},          {"sendto", "send", Stand::kWaits},
-    {"sendmsg", "send", Stand::kWaits},             {"accept", "accept", Stand::kWaits},
-    {"accept4", "accept", Stand::kWaits},           {"connect", "connect", Stand::kWaits},
-    {"read", "read", Stand::kElsewhere},            {"readv", "read", Stand::kElsewhere},
-    {"pread64", "read", Stand::kElsewhere},         {"write", "write", Stand::kElsewhere},
-    {"writev", "write", Stand::kElsewhere},         {"pwrite64", "write", Stand::kElsewhere},
+    {"nanosleep", "sleep", Stand::kElsewhere},
+    {"clock_nanosleep", "sleep", Stand::kElsewhere},
+    {"futex", "wait", Stand::kWaits},
+    {"futex_waitv", "wait", Stand::kWaits},
+    {"poll", "wait", Stand::kWaits},
+    {"ppoll", "wait", Stand::kWaits},
+    {"select", "wait", Stand::kWaits},
+    {"pselect6", "wait", Stand::kWaits},
+    {"epoll_wait", "wait", Stand::kWaits},
+    {"epoll_pwait", "wait", Stand::kWaits},
+    {"epoll_pwait2", "wait", Stand::kWaits},
+    {"recvfrom", "receive", Stand::kWaits},
+    {"recvmsg", "receive", Stand::kWaits},
+    {"sendto", "send", Stand::kWaits},
+    {"sendmsg", "send", Stand::kWaits},
+    {"accept", "accept", Stand::kWaits},
+    {"accept4", "accept", Stand::kWaits},
+    {"connect", "connect", Stand::kWaits},
+    {"read", "read", Stand::kElsewhere},
+    {"readv", "read", Stand::kElsewhere},
+    {"pread64", "read", Stand::kElsewhere},
+    {"write", "write", Stand::kElsewhere},
+    {"writev", "write", Stand::kElsewhere},
+    {"pwrite64", "write", Stand::kElsewhere},
     {"wait4", "wait for a child", Stand::kElsewhere},
     {"waitid", "wait for a child", Stand::kElsewhere},
     {"flock", "wait for a file lock", Stand::kElsewhere},
@@ -90,7 +102,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 bool all_digits(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
 // "    load (data/loader.py:41)"; a built-in function's has no line.
@@ -170,7 +183,8 @@ bool is_own_affair(const std::string& file) {
 }
 
 Standing python_standing(const Wait& wait, const std::vector<Frame>& frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [](const Frame& f) { return !is_library(f.file); });
+  const auto own =
+      std::find_if(frames.begin(), frames.end(), [](const Frame& f) { return !is_library(f.file); });
   const auto user = own != frames.end() ? own : std::prev(frames.end());
   // From the user's line inwards to the first function whose name says what is done there.
   std::string does = user == frames.begin() ? wait.does : last_part(std::prev(user)->function, '.');
@@ -195,8 +209,8 @@ Standing python_standing(const Wait& wait, const std::vector<Frame>& frames) {
 // The C library's and the runtime's part of a wait, the same for all.
 bool is_plumbing(const Frame& frame) {
   const std::string& f = frame.function;
-  return has_one_of(frame.file, {"/libc.so", "/libpthread.so", "/libstdc++.so", "./nptl/", "./io/", "../sysdeps/",
-                                 "./misc/", "./socket/"}) ||
+  return has_one_of(frame.file, {"/libc.so", "/libpthread.so", "/libstdc++.so", "./nptl/", "./io/",
+                                 "../sysdeps/", "./misc/", "./socket/"}) ||
          f.starts_with("__") || f.starts_with("std::");
 }
 

@@ -61,7 +61,8 @@ struct Group {
   std::optional<Millis> kill_at;
   std::optional<Millis> broken_at;  // when to stop waiting for the cause of a broken collective
   WorkerOutcome broken;
-  // A hang: the workers of all nodes are looked at before the first of them is ended, for then the others end too.
+  // A hang: the workers of all nodes are looked at before the first of them is ended, for then the others end
+  // too.
   std::optional<Millis> look_until;
   bool hang_found = false;  // here; else on another node, whose reason this is:
   std::string why_look;

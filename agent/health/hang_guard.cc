@@ -130,7 +130,8 @@ void HangGuard::looked() {
   if (found_.empty()) return;
   std::vector<WorkerOutcome> outcomes;
   for (const Found& one : found_)
-    if (const WorkerProcess* worker = find(one.local_rank)) outcomes.push_back(worker->hung_outcome(one.what));
+    if (const WorkerProcess* worker = find(one.local_rank))
+      outcomes.push_back(worker->hung_outcome(one.what));
   if (!outcomes.empty()) view_.found(std::move(outcomes));
 }
 

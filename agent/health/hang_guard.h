@@ -1,6 +1,6 @@
-// Watches this node's workers for hangs (agent/core/hang.h decides), and looks where all of them stand before one is
-// ended. For the job a hang is a failure like any other; which worker is at fault, the coordinator judges from the
-// places of all (rendezvous/core/hang.h).
+// Watches this node's workers for hangs (agent/core/hang.h decides), and looks where all of them stand before
+// one is ended. For the job a hang is a failure like any other; which worker is at fault, the coordinator
+// judges from the places of all (rendezvous/core/hang.h).
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ class HangGuard {
     std::function<std::vector<WorkerProcess*>()> workers;  // all of this generation
     std::function<bool()> matters;                         // false: they are being stopped
     std::function<bool()> held_back;                       // their output is not being read
-    // A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one that is
-    // silent alone is at fault.
+    // A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one
+    // that is silent alone is at fault.
     std::function<bool()> silence_tells;
     std::function<void(const std::string&)> tell;  // people
     // Workers hang, and all have been looked at. Each with how it will have ended.
@@ -36,7 +36,8 @@ class HangGuard {
 
   // A generation's workers have been started.
   void watch();
-  // Looks where the workers stand: one of another node hangs. If a look is under way already, that one goes on.
+  // Looks where the workers stand: one of another node hangs. If a look is under way already, that one goes
+  // on.
   void look(Millis limit);
   // Kills the workers that `found` told of.
   void kill_hung();

@@ -143,7 +143,8 @@ std::string thread_state(const std::string& thread) {
 }  // namespace
 
 KernelWait kernel_wait(pid_t pid) {
-  const std::string process = "/proc/" + std::to_string(pid), thread = process + "/task/" + std::to_string(pid);
+  const std::string process = "/proc/" + std::to_string(pid),
+                    thread = process + "/task/" + std::to_string(pid);
   KernelWait wait;
   wait.state = state_in(text_in(thread + "/status"))[0];
   wait.channel = channel_of(thread);
@@ -161,7 +162,8 @@ std::string thread_states(const std::vector<pid_t>& processes) {
   for (pid_t pid : processes) {
     const std::string process = "/proc/" + std::to_string(pid);
     text += "process " + std::to_string(pid) + " (" + line_in(process + "/comm") + ")\n";
-    for (const std::string& thread : threads_of(process)) text += thread_state(thread) + text_in(thread + "/stack");
+    for (const std::string& thread : threads_of(process))
+      text += thread_state(thread) + text_in(thread + "/stack");
   }
   return text;
 }

@@ -187,8 +187,9 @@ void Look::add_task(Seen& seen, pid_t pid) {
 std::vector<std::string> Look::command(const Task& task) const {
   const std::string number = std::to_string(task.pid);
   if (task.kind == Kind::kPySpy) return {py_spy_, "dump", "--full-filenames", "--pid", number};
-  std::vector<std::string> words{gdb_, "-nx", "-batch", "-iex", "set auto-load off", "-iex",
-                                 "set print frame-arguments none", "-iex", "set width 0"};
+  std::vector<std::string> words{
+      gdb_,   "-nx",        "-batch", "-iex", "set auto-load off", "-iex", "set print frame-arguments none",
+      "-iex", "set width 0"};
   const bool all = library_bytes(task.pid) <= kReadAll;
   if (!all) words.insert(words.end(), {"-iex", "set auto-solib-add off"});
   words.insert(words.end(), {"-p", number});
@@ -305,7 +306,8 @@ std::string Look::advice() const {
   if (!blind) return "";
   if (refused_)
     return "stacks may not be read here: that needs root, CAP_SYS_PTRACE or kernel.yama.ptrace_scope=0";
-  if (python && py_spy_.empty()) return "py-spy is not installed: with it (pip install py-spy) a hang shows lines of Python";
+  if (python && py_spy_.empty())
+    return "py-spy is not installed: with it (pip install py-spy) a hang shows lines of Python";
   if (!python && gdb_.empty()) return "gdb is not installed: with it a hang shows stacks";
   return "";
 }

@@ -1,6 +1,6 @@
-// Looks where the workers of this node stand before they are ended because the job hangs: what the kernel says of
-// each first, then the stacks as py-spy or gdb shows them, where one is installed. All of it goes to each worker's
-// stacks.txt. Never blocks the loop.
+// Looks where the workers of this node stand before they are ended because the job hangs: what the kernel
+// says of each first, then the stacks as py-spy or gdb shows them, where one is installed. All of it goes to
+// each worker's stacks.txt. Never blocks the loop.
 #pragma once
 
 #include <sys/types.h>
@@ -30,9 +30,9 @@ class Look {
     std::filesystem::path file;  // is replaced
   };
 
-  // Begins at once. Calls `done` on the loop when all is written, after `limit` at the latest (for all workers
-  // together); not once this object is destroyed, and never from within the constructor. `environment` is the
-  // tools'.
+  // Begins at once. Calls `done` on the loop when all is written, after `limit` at the latest (for all
+  // workers together); not once this object is destroyed, and never from within the constructor.
+  // `environment` is the tools'.
   Look(Loop& loop, const std::vector<Worker>& workers, std::chrono::milliseconds limit,
        std::vector<std::string> environment, std::function<void()> done);
   ~Look();

@@ -154,17 +154,20 @@ inline constexpr OptionEntry kOptions[] = {
     {.name = "heartbeat_timeout",
      .placeholder = "SECONDS",
      .help =
-         "A worker that reports progress and has stopped to for this long hangs: its stacks are written to "
-         "its "
-         "log directory (else to the console), and it is killed and counts as failed. The built-in trainer "
+         "A worker that reports progress and has stopped to for this long hangs: where all workers stand is "
+         "reported, their stacks are written to their log directories, and it is killed and counts as "
+         "failed. "
+         "The built-in trainer "
          "always reports; another program does by touching the file $DTRUN_HEARTBEAT_FILE, and is held to it "
          "from the first time on [never]",
      .group = group::kFailures},
     {.name = "stall_timeout",
      .placeholder = "SECONDS",
-     .help = "The same for programs that do not report: when no worker of the node wrote anything or used "
-             "the CPU "
-             "for this long. Make it longer than any wait for another node [never]",
+     .help =
+         "The same for programs that do not report: when no worker of the node wrote anything or used "
+         "the CPU "
+         "for this long. Make it longer than any wait: for another node, a file system, a download, a person "
+         "[never]",
      .group = group::kFailures},
 
     {.name = "log_dir",

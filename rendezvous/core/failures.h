@@ -37,8 +37,8 @@ class Failures {
 
   std::map<int, WorkerOutcome> outcomes_;  // by rank
   std::map<int, Standing> standings_;
-  std::optional<int> culprit_;             // rank of the earliest
-  std::optional<int> victim_;              // likewise
+  std::optional<int> culprit_;  // rank of the earliest
+  std::optional<int> victim_;   // likewise
 };
 
 // False for a worker that succeeded, or that ended at an agreed step because it was told to.

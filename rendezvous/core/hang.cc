@@ -47,7 +47,8 @@ Verdict verdict_on(const Standings& standings, const std::vector<std::pair<std::
     return {std::move(busy), "which computes", "which compute"};
   if (Ranks elsewhere = ranks_that(standings, [](Stand s) { return s == Stand::kElsewhere; });
       !elsewhere.empty() && elsewhere.size() < all)
-    return {std::move(elsewhere), "which does not wait for another rank", "which do not wait for another rank"};
+    return {std::move(elsewhere), "which does not wait for another rank",
+            "which do not wait for another rank"};
   const std::size_t most = groups.empty() ? 0 : groups[0].second.size();
   if (groups.size() < 2 || most < 2 * (all - most)) return {};
   Ranks others;
@@ -90,8 +91,8 @@ Hang judge_hang(const Standings& standings, const std::string& what) {
   const Verdict verdict = verdict_on(standings, groups);
   const bool known = ranks_that(standings, [](Stand s) { return s == Stand::kSilent; }).size() > 0;
   Hang hang;
-  hang.ranks = first_ranges(
-      known ? verdict.suspects : ranks_that(standings, [](Stand s) { return s != Stand::kComputes; }));
+  hang.ranks = first_ranges(known ? verdict.suspects
+                                  : ranks_that(standings, [](Stand s) { return s != Stand::kComputes; }));
   hang.what = what;
   hang.suspects = first_ranges(verdict.suspects);
   hang.verdict = text_of(verdict, standings, groups.size());

@@ -1,5 +1,6 @@
-// A job that hangs: where its workers stood, which of them stood at the same place, and whether one stands out.
-// Of a hang it is known only that all are silent: who is at fault must be told by where they stand. Pure.
+// A job that hangs: where its workers stood, which of them stood at the same place, and whether one stands
+// out. Of a hang it is known only that all are silent: who is at fault must be told by where they stand.
+// Pure.
 #pragma once
 
 #include <cstddef>

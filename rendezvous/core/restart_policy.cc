@@ -71,10 +71,10 @@ RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int ma
   if (progressed || ran >= kSettled) history_.quick_restarts = 0;
   const Millis delay = delay_after(history_.quick_restarts++);
   ++restarts_;
-  return {.restart = true,
-          .delay = delay,
-          .reason = failed + ", restart " + std::to_string(restarts_) + " of " +
-                    std::to_string(max_restarts)};
+  return {
+      .restart = true,
+      .delay = delay,
+      .reason = failed + ", restart " + std::to_string(restarts_) + " of " + std::to_string(max_restarts)};
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,5 +1,5 @@
-// A hang of unchanged PyTorch scripts: all fall silent together, and the report names the one that the others wait
-// for. Skipped where PyTorch is missing; what py-spy adds, where py-spy is missing.
+// A hang of unchanged PyTorch scripts: all fall silent together, and the report names the one that the others
+// wait for. Skipped where PyTorch is missing; what py-spy adds, where py-spy is missing.
 #include <cstdlib>
 #include <filesystem>
 
@@ -21,7 +21,9 @@ std::string folder_of_py_spy() {
   return "";
 }
 
-std::vector<std::string> with_path(const std::string& path) { return joined(environment(), {"PATH=" + path}); }
+std::vector<std::string> with_path(const std::string& path) {
+  return joined(environment(), {"PATH=" + path});
+}
 
 std::vector<std::string> job(const std::vector<std::string>& options, const std::string& how) {
   // Above the pauses of a start on a busy machine: importing PyTorch is work.
@@ -44,7 +46,8 @@ TEST_CASE("without any tool the kernel tells who waits for nobody") {
   for (const std::string ranks : {"2", "3"}) {
     const std::string err = error_of(job({"--nproc_per_node", ranks}, "late"), kNothing);
     CAPTURE(err);
-    CHECK(has(err, "the job failed: ranks 0-" + std::string(ranks == "2" ? "1" : "2") + " hang: no progress for 8 s"));
+    CHECK(has(err, "the job failed: ranks 0-" + std::string(ranks == "2" ? "1" : "2") +
+                       " hang: no progress for 8 s"));
     CHECK(has(err, "rank 1: sleep"));
     CHECK(has(err, "likely cause: rank 1, which does not wait for another rank"));
     CHECK_FALSE(has(err, "failed first"));
@@ -64,9 +67,9 @@ TEST_SUITE("py_spy") {
   TEST_CASE("the rank in another collective than the others is named, of two nodes as well") {
     const std::string path = folder_of_py_spy();
     if (path.empty()) return skip("needs py-spy in PATH, or beside the Python that has PyTorch");
-    const std::vector<std::string> both{"--nnodes",         "2", "--rdzv_endpoint",
-                                        "127.0.0.1:" + std::to_string(free_port()),
-                                        "--nproc_per_node", "2", "--node_rank"};
+    const std::vector<std::string> both{
+        "--nnodes",         "2", "--rdzv_endpoint", "127.0.0.1:" + std::to_string(free_port()),
+        "--nproc_per_node", "2", "--node_rank"};
     Process second(job(joined(both, {"1"}), "deadlock"), with_path(path));
     const std::string first = error_of(job(joined(both, {"0"}), "deadlock"), path);
     CHECK(second.wait(kLong) == 137);

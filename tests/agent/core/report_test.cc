@@ -149,6 +149,45 @@ TEST_CASE("what the kernel or a hang did to a worker is part of how it ended") {
       "the job failed: rank 0 on a failed first: signal 9 (SIGKILL): it hung\n"));
 }
 
+TEST_CASE("of a hang every rank's place is told, and the likely cause only where one stands out") {
+  JobEnd end;
+  end.exit_code = 137;
+  Hang& hang = end.hang.emplace();
+  hang.ranks = {{0, 2}};
+  hang.what = "no progress for 4 s";
+  hang.places = {{{{0, 0}, {2, 2}}, "all_reduce at train.py:88"}, {{{1, 1}}, "sleep at loader.py:41"}};
+  hang.verdict = "the verdict";
+  for (int rank : {0, 1, 2}) {
+    end.followers.push_back(worker(rank, "a", 0, SIGKILL, false));
+    end.followers.back().stand = Stand::kWaits;
+  }
+  end.reason = "ranks 0-2 hang: …";
+  const std::string heading = "the job failed: ranks 0-2 hang: no progress for 4 s\n";
+  const std::string places = "  ranks 0, 2: all_reduce at train.py:88 · rank 1: sleep at loader.py:41\n";
+  CHECK(failure_report(end, 0) == heading + places + "  the verdict");
+  CHECK(failure_report(end, 1, "l/report.json") ==
+        heading + places + "  the verdict\n  restarts used: 0 of 1\n  all of it: l/report.json");
+
+  end.first_failure = worker(1, "a", 0, SIGKILL, false);
+  end.first_failure->error = hang.what;
+  end.first_failure->stderr_tail = {"loading shard 7"};
+  CHECK(failure_report(end, 0) == heading + places +
+                                      "  the verdict\n  after 12.3 s; local rank 1, pid 4711\n"
+                                      "  last lines of its stderr:\n    loading shard 7");
+  end.first_failure->stand = Stand::kSilent;
+  end.first_failure->cause = dtrun::EndCause::kHung;
+  CHECK(failure_report(end, 0).starts_with(
+      "the job failed: rank 1 on a failed first: signal 9 (SIGKILL): it hung\n" + places));
+
+  for (int rank = 3; rank < 12; ++rank)
+    hang.places.push_back({{{rank, rank}}, "read of /data/shard" + std::to_string(rank)});
+  hang.more = 7;
+  const std::string text = failure_report(end, 0);
+  CHECK(text.find("\n  rank 1: sleep at loader.py:41\n  rank 3: read of /data/shard3\n") !=
+        std::string::npos);
+  CHECK(text.find("\n  7 more elsewhere\n") != std::string::npos);
+}
+
 TEST_CASE("a terminal has a blank line below the report, colour makes its heading stand out") {
   JobEnd end;
   end.reason = "only 1 of 2 nodes joined within 10 s";

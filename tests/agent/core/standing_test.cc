@@ -49,21 +49,22 @@ KernelWait reads(const std::string& file, char state = 'S') {
 
 }  // namespace
 
-TEST_CASE("in Python it is the user's line, and what that calls: decorators and private functions are left out") {
+TEST_CASE(
+    "in Python it is the user's line, and what that calls: decorators and private functions are left out") {
   const Standing reduces = python(kFutex, kAllReduce);
   CHECK(reduces.where == "all_reduce at train.py:16");
   CHECK(reduces.stand == Stand::kWaitsForPeers);
   const std::string lib = "/venv/lib/python3.11/site-packages/torch/";
   const Standing backward =
-      python(kFutex, stack("    _engine_run_backward (" + lib + "autograd/graph.py:824)\n    backward (" + lib +
-                           "autograd/__init__.py:347)\n    Tensor.backward (" + lib +
+      python(kFutex, stack("    _engine_run_backward (" + lib + "autograd/graph.py:824)\n    backward (" +
+                           lib + "autograd/__init__.py:347)\n    Tensor.backward (" + lib +
                            "_tensor.py:581)\n    main (train.py:20)\n"));
   CHECK(backward.where == "Tensor.backward at train.py:20");
   CHECK(backward.stand == Stand::kWaits);
-  const Standing loads = python(
-      {.state = 'S', .call = "poll", .channel = "", .file = ""},
-      stack("    _try_get_data (" + lib + "utils/data/dataloader.py:1133)\n    __next__ (" + lib +
-            "utils/data/dataloader.py:630)\n    main (train.py:9)\n"));
+  const Standing loads =
+      python({.state = 'S', .call = "poll", .channel = "", .file = ""},
+             stack("    _try_get_data (" + lib + "utils/data/dataloader.py:1133)\n    __next__ (" + lib +
+                   "utils/data/dataloader.py:630)\n    main (train.py:9)\n"));
   CHECK(loads.where == "__next__ at train.py:9");
   CHECK(loads.stand == Stand::kElsewhere);
 }
@@ -80,7 +81,8 @@ TEST_CASE("where the user's own line waits the kernel says for what") {
 
 TEST_CASE("a program of packages only stands at its outermost line") {
   const std::string frames =
-      "    get (/usr/lib/python3.11/queue.py:171)\n    run (/usr/lib/python3/dist-packages/tool/__main__.py:7)\n";
+      "    get (/usr/lib/python3.11/queue.py:171)\n    run "
+      "(/usr/lib/python3/dist-packages/tool/__main__.py:7)\n";
   CHECK(python(kFutex, stack(frames)).where == "get at __main__.py:7");
 }
 
@@ -117,22 +119,26 @@ TEST_CASE("of gdb's frames the main thread's first one counts that is neither li
       "#4  ___pthread_cond_wait (cond=..., mutex=...) at ./nptl/pthread_cond_wait.c:618\n"
       "#5  0x00007fce7dea741d in std::condition_variable::wait(std::unique_lock<std::mutex>&) () from "
       "/lib/x86_64-linux-gnu/libstdc++.so.6\n";
-  CHECK(native(kFutex, torch + "#6  0x00007fcdf35e9d9b in c10d::Work::wait(std::chrono::duration<long>) () from "
-                               "/venv/torch/lib/libtorch_cpu.so\n")
+  CHECK(native(kFutex, torch +
+                           "#6  0x00007fcdf35e9d9b in c10d::Work::wait(std::chrono::duration<long>) () from "
+                           "/venv/torch/lib/libtorch_cpu.so\n")
             .where == "wait in c10d::Work::wait");
   const Standing bare =
-      native(kFutex, torch + "#6  0x00007ffcc36e20e0 in ?? ()\n#7  0x00007fcdf35e9d9b in ?? () from "
-                             "/venv/torch/lib/libtorch_cpu.so\n");
+      native(kFutex, torch +
+                         "#6  0x00007ffcc36e20e0 in ?? ()\n#7  0x00007fcdf35e9d9b in ?? () from "
+                         "/venv/torch/lib/libtorch_cpu.so\n");
   CHECK(bare.where == "wait in libtorch_cpu.so");
   CHECK(bare.stand == Stand::kWaits);
   const std::string sleeping =
       "Thread 1 (LWP 4711 \"python\"):\n"
       "#0  0x00007f8aeb2ed545 in __GI___clock_nanosleep (clock_id=...) at "
       "../sysdeps/unix/sysv/linux/clock_nanosleep.c:48\n";
-  CHECK(native(kSleep, sleeping + "#1  0x00007f8aeb715ada in pysleep (timeout=...) at ./Modules/timemodule.c:2159\n")
+  CHECK(native(kSleep,
+               sleeping + "#1  0x00007f8aeb715ada in pysleep (timeout=...) at ./Modules/timemodule.c:2159\n")
             .where == "sleep in pysleep");
-  CHECK(native(kSleep, sleeping + "#2  0x01 in PyObject_Vectorcall (callable=...) at Objects/call.c:299\n#3  0x02 in "
-                                  "mine () from /x/mine.so\n")
+  CHECK(native(kSleep,
+               sleeping + "#2  0x01 in PyObject_Vectorcall (callable=...) at Objects/call.c:299\n#3  0x02 in "
+                          "mine () from /x/mine.so\n")
             .where == "sleep (clock_nanosleep)");
 }
 

@@ -54,8 +54,7 @@ TEST_CASE("without the option there is no heartbeat file, also not somebody else
   CHECK(job.wait() == 0);
 }
 
-TEST_CASE(
-    "workers that neither write nor compute are a stall, and none is blamed where none stands out") {
+TEST_CASE("workers that neither write nor compute are a stall, and none is blamed where none stands out") {
   Process job(agent({"--nproc", "2", "--stall_ms", "1500", "--", "/bin/sh", "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
@@ -70,8 +69,10 @@ TEST_CASE(
 TEST_CASE("of workers that are silent together the one that waits for nobody is named, also behind a shell") {
   // The others wait on a socket that nobody writes to.
   const std::string script =
-      "if [ $RANK = 1 ]; then sleep 1000; else python3 -c 'import socket; a, b = socket.socketpair(); a.recv(1)'; fi; true";
-  Process job(agent({"--nproc", "3", "--stall_ms", "2500", "--", "/bin/sh", "-c", script}), {"PATH=/usr/bin:/bin"});
+      "if [ $RANK = 1 ]; then sleep 1000; else python3 -c 'import socket; a, b = socket.socketpair(); "
+      "a.recv(1)'; fi; true";
+  Process job(agent({"--nproc", "3", "--stall_ms", "2500", "--", "/bin/sh", "-c", script}),
+              {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
   CHECK(has(job.err(), "the job failed: ranks 0-2 hang: no progress for 2.5 s\n"));
@@ -83,7 +84,8 @@ TEST_CASE("of workers that are silent together the one that waits for nobody is 
 TEST_CASE("workers that stop touching their heartbeat files together are judged by where they stand") {
   const std::string script =
       "touch $DTRUN_HEARTBEAT_FILE; sleep 0.5; touch $DTRUN_HEARTBEAT_FILE; "
-      "[ $RANK = 1 ] && exec sleep 1000; exec python3 -c 'import socket; a, b = socket.socketpair(); a.recv(1)'";
+      "[ $RANK = 1 ] && exec sleep 1000; exec python3 -c 'import socket; a, b = socket.socketpair(); "
+      "a.recv(1)'";
   Process job(agent({"--nproc", "2", "--heartbeat_ms", "3000", "--", "/bin/sh", "-c", script}),
               {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
@@ -94,8 +96,8 @@ TEST_CASE("workers that stop touching their heartbeat files together are judged 
 
 TEST_CASE("where the workers stood is written before a debugger puts its own wait there") {
   Folder logs;
-  Process job(agent({"--nproc", "2", "--stall_ms", "800", "--log_dir", logs.path().string(), "--", "/bin/sh", "-c",
-                     "exec sleep 1000"}));
+  Process job(agent({"--nproc", "2", "--stall_ms", "800", "--log_dir", logs.path().string(), "--", "/bin/sh",
+                     "-c", "exec sleep 1000"}));
   CHECK(job.wait() == 137);
   const std::string stacks = slurp(logs.path() / "test/attempt_1/1/stacks.txt");
   CAPTURE(stacks);

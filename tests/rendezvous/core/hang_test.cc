@@ -21,7 +21,8 @@ const Standing kFutex{"wait (futex)", Stand::kWaits, "a"};
 
 Hang judged(const std::vector<Standing>& standings) {
   std::map<int, Standing> by_rank;
-  for (std::size_t rank = 0; rank < standings.size(); ++rank) by_rank[static_cast<int>(rank)] = standings[rank];
+  for (std::size_t rank = 0; rank < standings.size(); ++rank)
+    by_rank[static_cast<int>(rank)] = standings[rank];
   return judge_hang(by_rank, "no progress for 4 s");
 }
 
@@ -112,7 +113,8 @@ TEST_CASE("places are merged, the fullest first, as one line of text") {
         "train.py:90");
   CHECK(places_text(hang, 1) == "ranks 1-2, 4: all_reduce at train.py:88 · 2 more elsewhere");
   CHECK(describe(judged({kReduces, kSleeps})) ==
-        "ranks 0-1 hang: rank 0: all_reduce at train.py:88 · rank 1: sleep at loader.py:41; likely cause: rank 1, "
+        "ranks 0-1 hang: rank 0: all_reduce at train.py:88 · rank 1: sleep at loader.py:41; likely cause: "
+        "rank 1, "
         "which does not wait for another rank");
 }
 
@@ -172,7 +174,8 @@ TEST_CASE("a hang of many workers is one failure, and names nobody first if nobo
   REQUIRE(next != nullptr);
   CHECK(next->membership->restart_count == 1);
   CHECK(next->membership->reason ==
-        "ranks 0-1 hang: ranks 0-1: all_reduce at train.py:88; all stand at the same place: no rank stands out, "
+        "ranks 0-1 hang: ranks 0-1: all_reduce at train.py:88; all stand at the same place: no rank stands "
+        "out, "
         "restart 1 of 1");
   const auto ends = step(state, {.from = 1, .generation = 2, .body = both}, 2000);
   REQUIRE(said<Ended>(ends, 1) != nullptr);
