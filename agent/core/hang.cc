@@ -8,8 +8,8 @@ namespace {
 constexpr Millis kLongestInterval = 5000, kShortestInterval = 100;
 // A look this much later than planned means that this process, or the machine, stood still.
 constexpr Millis kJump = 3000;
-// Less than a hundredth of a core counts as idle: a thread that only wakes up now and then does no work. gloo's wakes
-// up 100 times a second, which takes a four hundredth.
+// Less than a hundredth of a core counts as idle: a thread that only wakes up now and then does no work.
+// gloo's wakes up 100 times a second, which takes a four hundredth.
 constexpr Millis kIdleShare = 100;
 constexpr Millis kIdleFloor = 10;  // one tick of the kernel's CPU accounts
 

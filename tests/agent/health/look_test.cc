@@ -1,0 +1,145 @@
+// Where real processes stand, and which tools are asked for it: tools of the test's own in place of py-spy
+// and gdb.
+#include "agent/health/look.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "tests/agent/agent_process.h"
+
+using namespace dtrun::agent;
+using namespace dtrun::agent::test;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kPySpy[] =
+    "echo 'Thread 1 (idle): \"MainThread\"'; echo '    load (/x/a.py:3)'; echo '    <module> (/x/a.py:9)'\n";
+constexpr char kHangs[] = "exec sleep 1000\n";
+constexpr char kFails[] = "echo 'Permission denied'; exit 1\n";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A folder of tools, each of which notes that it was called.
+class Tools {
+ public:
+  void add(const std::string& name, const std::string& script) {
+    const auto file = folder_ / name;
+    std::ofstream(file) << "#!/bin/sh\necho " << name << " >> " << (folder_ / "called").string() << "\n"
+                        << script;
+    chmod(file.c_str(), 0755);
+  }
+  std::vector<std::string> environment() const {
+    return {"PATH=" + folder_.path().string() + ":/usr/bin:/bin"};
+  }
+  // Nothing else is found there.
+  std::vector<std::string> only() const { return {"PATH=" + folder_.path().string()}; }
+  std::string called() const { return slurp(folder_ / "called"); }
+
+ private:
+  Folder folder_;
+};
+
+// Sleeps in Python once it has said so.
+std::unique_ptr<Process> sleeper() {
+  auto process = std::make_unique<Process>(std::vector<std::string>{
+      "/usr/bin/python3", "-c", "import time; print('ready', flush=True); time.sleep(1000)"});
+  REQUIRE(process->wait_for_out("ready"));
+  return process;
+}
+
+struct Looked {
+  std::vector<Standing> standings;
+  std::string advice, stacks;
+  milliseconds took{};
+};
+
+Looked look(int workers, const std::vector<std::string>& environment,
+            milliseconds limit = milliseconds(20000)) {
+  Loop loop;
+  Folder folder;
+  std::vector<std::unique_ptr<Process>> processes;
+  std::vector<Look::Worker> asked;
+  for (int i = 0; i < workers; ++i) {
+    processes.push_back(sleeper());
+    asked.push_back({i, getpgid(processes.back()->pid()), folder / std::to_string(i)});
+  }
+  const auto begin = Loop::Clock::now();
+  bool done = false;
+  Look all(loop, asked, limit, environment, [&] { done = true; });
+  CHECK(all.standing(0).where == "sleep (clock_nanosleep)");  // known before any tool has run
+  while (!done) REQUIRE(loop.run_once().ok());
+  Looked looked{.standings = {}, .advice = all.advice(), .stacks = slurp(folder / "0"), .took = {}};
+  looked.took = std::chrono::duration_cast<milliseconds>(Loop::Clock::now() - begin);
+  for (int i = 0; i < workers; ++i) looked.standings.push_back(all.standing(i));
+  return looked;
+}
+
+}  // namespace
+
+TEST_CASE("where py-spy answers gdb is not asked") {
+  Tools tools;
+  tools.add("py-spy", kPySpy);
+  tools.add("gdb", kHangs);
+  const Looked looked = look(2, tools.environment());
+  for (const Standing& standing : looked.standings) CHECK(standing.where == "sleep at a.py:3");
+  CHECK(tools.called() == "py-spy\npy-spy\n");
+  CHECK(looked.advice == "");
+  CHECK(looked.stacks.find("clock_nanosleep") < looked.stacks.find("py-spy of process"));
+}
+
+TEST_CASE("gdb is asked where py-spy is missing, or has nothing to say") {
+  const std::string gdb =
+      "echo 'Thread 1 (LWP '$(echo \"$@\" | sed 's/.*-p \\([0-9]*\\).*/\\1/')'):'; echo '#0  0x01 in mine "
+      "()'\n";
+  Tools without, failing;
+  without.add("gdb", gdb);
+  failing.add("gdb", gdb);
+  failing.add("py-spy", kFails);
+  const Looked missing = look(1, without.environment()), refused = look(1, failing.environment());
+  CHECK(missing.standings[0].where == "sleep in mine");
+  CHECK(has(missing.advice, "pip install py-spy"));
+  CHECK(refused.standings[0].where == "sleep in mine");
+  CHECK(has(refused.advice, "ptrace_scope"));
+  CHECK(failing.called() == "py-spy\ngdb\n");
+}
+
+TEST_CASE("tools that hang end at the limit that all workers share, and the kernel's word is left") {
+  Tools tools;
+  tools.add("py-spy", kHangs);
+  const Looked looked = look(5, tools.environment(), milliseconds(1200));
+  CHECK(looked.took >= milliseconds(1200));
+  CHECK(looked.took < milliseconds(6000));
+  for (const Standing& standing : looked.standings) {
+    CHECK(standing.where == "sleep (clock_nanosleep)");
+    CHECK(standing.stand == Stand::kElsewhere);
+  }
+  CHECK(has(looked.stacks, "(took too long)"));
+  CHECK(tools.called() == "py-spy\npy-spy\n");  // two at a time
+}
+
+TEST_CASE("without any tool a look takes a moment") {
+  const Tools none;
+  const Looked looked = look(3, none.only());
+  CHECK(looked.standings[2].where == "sleep (clock_nanosleep)");
+  CHECK(has(looked.advice, "pip install py-spy"));
+  CHECK(looked.took < milliseconds(5000));
+}
+
+TEST_CASE("a worker that computes is seen to") {
+  Process busy({"/bin/sh", "-c", "echo ready; while :; do :; done"});
+  REQUIRE(busy.wait_for_out("ready"));
+  Loop loop;
+  Folder folder;
+  bool done = false;
+  const Tools none;
+  Look look(loop, {{0, getpgid(busy.pid()), folder / "0"}}, milliseconds(20000), none.only(),
+            [&] { done = true; });
+  while (!done) REQUIRE(loop.run_once().ok());
+  CHECK(look.standing(0).stand == Stand::kComputes);
+  CHECK(look.standing(7).stand == Stand::kUnseen);
+}
