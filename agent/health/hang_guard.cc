@@ -23,7 +23,7 @@ std::string seconds_text(Millis ms) {
 
 // `together`: the same words for each of several workers.
 std::string what_is_wrong(const WorkerProcess& worker, Millis timeout, bool together) {
-  const std::string what = "no progress for " + seconds_text(timeout);
+  std::string what = "no progress for " + seconds_text(timeout);
   if (!worker.has_log_dir()) return what;
   std::filesystem::path file = worker.stacks_file();
   if (together) file = file.parent_path().parent_path() / "RANK" / file.filename();

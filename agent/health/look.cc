@@ -39,7 +39,7 @@ std::string in_path(const std::string& program, const std::vector<std::string>& 
     if (!entry.starts_with("PATH=")) continue;
     std::istringstream folders(entry.substr(5));
     for (std::string folder; std::getline(folders, folder, ':');) {
-      const std::string path = folder + "/" + program;
+      std::string path = folder + "/" + program;
       if (!folder.empty() && access(path.c_str(), X_OK) == 0) return path;
     }
   }
@@ -55,8 +55,9 @@ std::string first_word(pid_t pid) {
 
 // py-spy is often installed where the worker's Python is, an environment that need not be active here.
 std::string beside_program(const std::string& tool, pid_t pid) {
-  const fs::path program = first_word(pid), path = program.parent_path() / tool;
-  return program.is_absolute() && access(path.c_str(), X_OK) == 0 ? path.string() : "";
+  const fs::path program = first_word(pid);
+  const std::string path = program.parent_path() / tool;
+  return program.is_absolute() && access(path.c_str(), X_OK) == 0 ? path : std::string();
 }
 
 bool is_python(pid_t pid) {

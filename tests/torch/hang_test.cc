@@ -60,7 +60,7 @@ TEST_SUITE("py_spy") {
     if (path.empty()) return skip("needs py-spy in PATH, or beside the Python that has PyTorch");
     const std::string err = error_of(job({"--nproc_per_node", "3"}, "late"), path);
     CAPTURE(err);
-    CHECK(has(err, "\n  ranks 0, 2: all_reduce at hang.py:27 · rank 1: sleep at hang.py:12\n"));
+    CHECK(has(err, "\n  ranks 0, 2: all_reduce at hang.py:25 · rank 1: sleep at hang.py:12\n"));
     CHECK(has(err, "likely cause: rank 1, which does not wait for another rank"));
   }
 
