@@ -5,9 +5,9 @@
 #include <cstring>
 #include <ctime>
 #include <iterator>
-#include <sstream>
 #include <utility>
 
+#include "agent/core/lines.h"
 #include "agent/core/progress_text.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/core/hang.h"
@@ -35,13 +35,6 @@ std::vector<std::string> without_traceback(const std::vector<std::string>& tail,
   rest.push_back("(the traceback above)");
   rest.insert(rest.end(), shown.base(), tail.end());
   return rest;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 std::string block(const std::string& title, const std::vector<std::string>& lines) {

@@ -1,14 +1,13 @@
 #include "agent/core/standing.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
+#include "agent/core/lines.h"
 #include "agent/core/utf8.h"
 
 namespace dtrun::agent {
@@ -93,13 +92,6 @@ Wait wait_of(const KernelWait& kernel) {
 }
 
 // ---- what tools print
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 bool all_digits(std::string_view text) {
   return !text.empty() &&

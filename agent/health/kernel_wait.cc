@@ -74,15 +74,15 @@ constexpr NamedCall kCalls[] = {
     {SYS_rt_sigsuspend, "rt_sigsuspend"},
 };
 
-std::string text_in(const std::string& path) {
+std::string proc_text(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
 }
 
-std::string line_in(const std::string& path) {
-  const std::string text = text_in(path);
+std::string proc_line(const std::string& path) {
+  const std::string text = proc_text(path);
   return printable(text.substr(0, text.find('\n')));
 }
 
@@ -119,7 +119,7 @@ std::string state_in(const std::string& status) {
 }
 
 std::string channel_of(const std::string& thread) {
-  const std::string channel = line_in(thread + "/wchan");
+  const std::string channel = proc_line(thread + "/wchan");
   return channel == "0" ? "" : channel;
 }
 
@@ -132,9 +132,9 @@ std::vector<std::string> threads_of(const std::string& process) {
 }
 
 std::string thread_state(const std::string& thread) {
-  const std::string channel = channel_of(thread), call = call_in(line_in(thread + "/syscall")).name;
-  std::string text = "  thread " + fs::path(thread).filename().string() + " (" + line_in(thread + "/comm") +
-                     "): " + state_in(text_in(thread + "/status"));
+  const std::string channel = channel_of(thread), call = call_in(proc_line(thread + "/syscall")).name;
+  std::string text = "  thread " + fs::path(thread).filename().string() + " (" + proc_line(thread + "/comm") +
+                     "): " + state_in(proc_text(thread + "/status"));
   if (!call.empty()) text += ", " + call;
   if (!channel.empty()) text += ", in " + channel;
   return text + "\n";
@@ -146,9 +146,9 @@ KernelWait kernel_wait(pid_t pid) {
   const std::string process = "/proc/" + std::to_string(pid),
                     thread = process + "/task/" + std::to_string(pid);
   KernelWait wait;
-  wait.state = state_in(text_in(thread + "/status"))[0];
+  wait.state = state_in(proc_text(thread + "/status"))[0];
   wait.channel = channel_of(thread);
-  const CallLine call = call_in(line_in(thread + "/syscall"));
+  const CallLine call = call_in(proc_line(thread + "/syscall"));
   wait.call = call.name;
   if (on_descriptor(call.name)) {
     std::error_code error;
@@ -161,15 +161,15 @@ std::string thread_states(const std::vector<pid_t>& processes) {
   std::string text;
   for (pid_t pid : processes) {
     const std::string process = "/proc/" + std::to_string(pid);
-    text += "process " + std::to_string(pid) + " (" + line_in(process + "/comm") + ")\n";
+    text += "process " + std::to_string(pid) + " (" + proc_line(process + "/comm") + ")\n";
     for (const std::string& thread : threads_of(process))
-      text += thread_state(thread) + text_in(thread + "/stack");
+      text += thread_state(thread) + proc_text(thread + "/stack");
   }
   return text;
 }
 
 std::int64_t cpu_ticks(pid_t pid) {
-  const auto stat = parse_stat(text_in("/proc/" + std::to_string(pid) + "/stat"));
+  const auto stat = parse_stat(proc_text("/proc/" + std::to_string(pid) + "/stat"));
   return stat ? stat->cpu_ticks : 0;
 }
 

@@ -22,7 +22,7 @@ constexpr char kPySpy[] =
 constexpr char kHangs[] = "exec sleep 1000\n";
 constexpr char kFails[] = "echo 'Permission denied'; exit 1\n";
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A folder of tools, each of which notes that it was called.
 class Tools {
@@ -102,9 +102,9 @@ TEST_CASE("gdb is asked where py-spy is missing, or has nothing to say") {
   failing.add("py-spy", kFails);
   const Looked missing = look(1, without.environment()), refused = look(1, failing.environment());
   CHECK(missing.standings[0].where == "sleep in mine");
-  CHECK(has(missing.advice, "pip install py-spy"));
+  CHECK(holds(missing.advice, "pip install py-spy"));
   CHECK(refused.standings[0].where == "sleep in mine");
-  CHECK(has(refused.advice, "ptrace_scope"));
+  CHECK(holds(refused.advice, "ptrace_scope"));
   CHECK(failing.called() == "py-spy\ngdb\n");
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("tools that hang end at the limit that all workers share, and the kern
     CHECK(standing.where == "sleep (clock_nanosleep)");
     CHECK(standing.stand == Stand::kElsewhere);
   }
-  CHECK(has(looked.stacks, "(took too long)"));
+  CHECK(holds(looked.stacks, "(took too long)"));
   CHECK(tools.called() == "py-spy\npy-spy\n");  // two at a time
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("without any tool a look takes a moment") {
   const Tools none;
   const Looked looked = look(3, none.only());
   CHECK(looked.standings[2].where == "sleep (clock_nanosleep)");
-  CHECK(has(looked.advice, "pip install py-spy"));
+  CHECK(holds(looked.advice, "pip install py-spy"));
   CHECK(looked.took < milliseconds(5000));
 }
 

@@ -141,6 +141,7 @@ class Scenario {
     join.min_nodes = std::stoi(nnodes);
     join.max_nodes = std::stoi(nnodes.substr(nnodes.find(':') + 1));
     join.max_restarts = static_cast<int>(arguments.number("restarts", 1));
+    if (arguments.has("runs")) join.command = {"w.py", arguments.text("runs", "")};
     join.last_call = arguments.number("last_call", 5000);
     join.join_timeout = arguments.number("join_timeout", 60000);
     join.heartbeat_timeout = arguments.number("heartbeat_timeout", 1000000);
