@@ -241,7 +241,8 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
   using Body = control::FromWorker;
   switch (message.body_case()) {
     case Body::kHello:
-      if (message.hello().protocol() == kControlProtocol) return worker.send(start_);
+      if (message.hello().protocol() == kControlProtocol)
+        return worker.send(start_message(*trainer_, state_.group.assignment, worker.local_rank()));
       return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");
@@ -283,7 +284,6 @@ void Driver::act(const action::StartWorkers& a) {
   children_.sweep_strangers();
   view_.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
   if (children_.next_serial() == 0) reporter_.remove_earlier();
-  if (trainer_ != nullptr) start_ = start_message(*trainer_, a.assignment.node.address);
   killed_ = false;
   for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
     start_worker(planner_.plan(console_, a.assignment, local_rank));

@@ -98,8 +98,7 @@ class Driver {
   bool waiting_shown_ = false;
   std::optional<int> exit_code_;
   bool congested_ = false;
-  control::FromAgent start_;  // the answer to the Hello of this generation's workers
-  bool killed_ = false;       // we sent SIGKILL to this generation's workers
+  bool killed_ = false;  // we sent SIGKILL to this generation's workers
   OomWatch oom_ = OomWatch::of_this_process();
   HangGuard hang_guard_;
   std::unique_ptr<Link> link_;  // destroyed first: its events come here

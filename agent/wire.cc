@@ -169,12 +169,18 @@ event::WorkerCompleted to_event(const control::Completed& message) {
            .other = message.other()}};
 }
 
-control::FromAgent start_message(const BuiltinTrainer& trainer, const std::string& address) {
+control::FromAgent start_message(const BuiltinTrainer& trainer, const Assignment& assignment,
+                                 int local_rank) {
   control::FromAgent message;
   control::Start* start = message.mutable_start();
   start->set_config_json(trainer.config_json);
-  start->set_address(address);
+  start->set_address(assignment.node.address);
   start->set_lanes(trainer.lanes);
+  control::Place* place = start->mutable_place();
+  place->set_rank(assignment.node.first_rank + local_rank);
+  place->set_world_size(assignment.world_size);
+  place->set_local_rank(local_rank);
+  place->set_generation(assignment.generation);
   return message;
 }
 

@@ -43,7 +43,7 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
 event::Progressed to_event(const control::Progress& message);
 event::WorkerCompleted to_event(const control::Completed& message);
 
-// The answer to Hello. `address`: this node's, on which the worker's collectives listen.
-control::FromAgent start_message(const BuiltinTrainer& trainer, const std::string& address);
+// The answer to Hello: the job, and this worker's place in the generation.
+control::FromAgent start_message(const BuiltinTrainer& trainer, const Assignment& assignment, int local_rank);
 
 }  // namespace dtrun::agent

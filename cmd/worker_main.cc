@@ -35,11 +35,6 @@ void end_process(int exit_code) {
   _exit(exit_code);
 }
 
-int environment_int(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? std::atoi(text) : otherwise;
-}
-
 sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -58,9 +53,8 @@ void watch_signals(ControlClient& agent) {
   }).detach();
 }
 
-Place place_from_environment() {
-  return {environment_int("RANK", 0), environment_int("WORLD_SIZE", 1), environment_int("LOCAL_RANK", 0),
-          environment_int(kEnvGeneration, 1)};
+Place from_wire(const control::Place& place) {
+  return {place.rank(), place.world_size(), place.local_rank(), place.generation()};
 }
 
 std::unique_ptr<Collective> meet_peers(const Place& place, const std::string& address, ControlClient& agent) {
@@ -73,14 +67,15 @@ int train_for(ControlClient& agent) {
   const control::Start start = agent.hello();
   Result<JobConfig> config = parse_config(start.config_json(), "config", {});
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-  TrainerSetup setup{std::move(config).value(), place_from_environment(), start.lanes()};
+  const Place place = from_wire(start.place());
 
   TrainingProgress loading;
   agent.report(loading);
-  const Datasets data = load_datasets(setup.config);
-  const std::unique_ptr<Collective> collective = meet_peers(setup.place, start.address(), agent);
+  const Datasets data = load_datasets(config.value());
+  Replica replica(config.value(), data, start.lanes());
+  const std::unique_ptr<Collective> collective = meet_peers(place, start.address(), agent);
   agent.enter_training();
-  const Outcome outcome = train(setup, data, *collective, agent);
+  const Outcome outcome = train(replica, place, *collective, agent);
   // We do not close the collective's connections: the kernel is faster, and nothing is left to send.
   end_process(outcome == Outcome::kCompleted ? kExitOk : kExitWorkerStopped);
   return kExitOk;

@@ -154,7 +154,7 @@ int trainer_like(const std::string& mode) {
     sleep_forever();
   }
   const control::Start start = control.hello();
-  const int rank = std::atoi(std::getenv("RANK"));
+  const int rank = start.place().rank();
   control::FromWorker message;
   if (mode == "train") {
     say("config " + start.config_json() + " address " + start.address() + " lanes " +

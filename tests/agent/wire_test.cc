@@ -221,8 +221,12 @@ TEST_CASE("a worker's words") {
   CHECK(done.loss == 0.25);
   CHECK(done.accuracy == 0.75);
   CHECK(done.model_path == "m");
-  const auto start = start_message(std::get<BuiltinTrainer>(spec().program), "10.0.0.2").start();
+  const auto start = start_message(std::get<BuiltinTrainer>(spec().program), running(), 2).start();
   CHECK(start.config_json() == "{}");
   CHECK(start.address() == "10.0.0.2");
   CHECK(start.lanes() == 2);
+  CHECK(start.place().rank() == 5);
+  CHECK(start.place().world_size() == 6);
+  CHECK(start.place().local_rank() == 2);
+  CHECK(start.place().generation() == 7);
 }

@@ -10,14 +10,17 @@ namespace {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(const TrainConfig& config, std::size_t size)
+  explicit Sgd(const TrainConfig& config)
       : momentum_(static_cast<float>(config.momentum)),
-        weight_decay_(static_cast<float>(config.weight_decay)) {
-    if (momentum_ != 0) slots.push_back({"momentum_buffer", std::vector<float>(size)});
+        weight_decay_(static_cast<float>(config.weight_decay)) {}
+
+  std::vector<OptimizerSlot> zero_slots(std::size_t size) const override {
+    if (momentum_ == 0) return {};
+    return {{"momentum_buffer", std::vector<float>(size)}};
   }
 
-  void apply(std::int64_t, double learning_rate, std::span<const float> gradient,
-             std::span<float> parameters) override {
+  void apply(std::int64_t, double learning_rate, std::span<const float> gradient, std::span<float> parameters,
+             std::span<OptimizerSlot> slots) const override {
     const float rate = static_cast<float>(learning_rate);
     if (slots.empty())
       apply_plain(rate, gradient.data(), parameters.data(), parameters.size());
@@ -46,17 +49,18 @@ class Sgd : public Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(const TrainConfig& config, std::size_t size)
+  explicit AdamW(const TrainConfig& config)
       : beta1_(config.adam_beta1),
         beta2_(config.adam_beta2),
         epsilon_(config.adam_epsilon),
-        weight_decay_(config.weight_decay) {
-    slots.push_back({"exp_avg", std::vector<float>(size)});
-    slots.push_back({"exp_avg_sq", std::vector<float>(size)});
+        weight_decay_(config.weight_decay) {}
+
+  std::vector<OptimizerSlot> zero_slots(std::size_t size) const override {
+    return {{"exp_avg", std::vector<float>(size)}, {"exp_avg_sq", std::vector<float>(size)}};
   }
 
   void apply(std::int64_t step, double learning_rate, std::span<const float> gradient,
-             std::span<float> parameters) override {
+             std::span<float> parameters, std::span<OptimizerSlot> slots) const override {
     const auto updates = static_cast<double>(step + 1);
     const Factors factors{
         .keep = static_cast<float>(1 - learning_rate * weight_decay_),
@@ -91,9 +95,9 @@ class AdamW : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, std::size_t size) {
-  if (config.optim == "sgd") return std::make_unique<Sgd>(config, size);
-  if (config.optim == "adamw") return std::make_unique<AdamW>(config, size);
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config) {
+  if (config.optim == "sgd") return std::make_unique<Sgd>(config);
+  if (config.optim == "adamw") return std::make_unique<AdamW>(config);
   throw WorkerError(kExitConfig,
                     "/train/optim: \"" + config.optim + "\" is not an optimizer; known: \"sgd\", \"adamw\"");
 }

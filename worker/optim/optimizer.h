@@ -1,5 +1,5 @@
-// Optimizers and learning-rate schedules. Every replica applies the same update to the same values, element
-// by element, so its result is the same bits everywhere.
+// Optimizers and learning-rate schedules: rules without a state of their own. Every replica applies the same
+// update to the same values, element by element, so its result is the same bits everywhere.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,16 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // Its state before the first step, for `size` parameters.
+  virtual std::vector<OptimizerSlot> zero_slots(std::size_t size) const = 0;
   // One update. step counts from 0 (AdamW's bias correction uses step+1). gradient: the mean gradient.
+  // `slots`: what zero_slots() gave, as the last update left it.
   virtual void apply(std::int64_t step, double learning_rate, std::span<const float> gradient,
-                     std::span<float> parameters) = 0;
-  std::vector<OptimizerSlot> slots;
+                     std::span<float> parameters, std::span<OptimizerSlot> slots) const = 0;
 };
 
 // sgd: torch.optim.SGD (momentum without dampening, coupled weight decay). adamw: torch.optim.AdamW.
-std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, std::size_t size);
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config);
 
 // The factor schedules of Hugging Face transformers (get_scheduler), times config.learning_rate, for `step`
 // counted from 0 out of total_steps.

@@ -75,7 +75,7 @@ void clip(std::span<float> gradient, double norm, double max_norm) {
 
 class Trainer {
  public:
-  Trainer(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent);
+  Trainer(Replica& replica, const Place& place, Collective& collective, AgentLink& agent);
   Outcome run();
 
  private:
@@ -98,37 +98,23 @@ class Trainer {
   void report(Phase phase);
 
   bool is_writer() const { return place_.rank == 0; }
-  bool every(std::int64_t steps) const { return steps > 0 && step_ % steps == 0; }
-  bool at_end() const { return step_ >= schedule_.total_steps(); }
-  TrainState snapshot() const {
-    return {.step = step_,
-            .parameters = parameters_,
-            .optimizer = optimizer_->slots,
-            .config_json = config_json_};
-  }
+  bool every(std::int64_t steps) const { return steps > 0 && state_.step % steps == 0; }
+  bool at_end() const { return state_.step >= schedule_.total_steps(); }
 
+  Replica& replica_;
+  TrainState& state_;  // the replica's: the same on every rank between steps
   const JobConfig& config_;
   const TrainConfig& train_;
-  const Place& place_;
-  const Datasets& data_;
+  const Place place_;
   Collective& collective_;
   AgentLink& agent_;
-  const std::string config_json_;
   const Schedule schedule_;
-  const Network network_;
-  const std::unique_ptr<Device> device_;
-  LaneTeam lanes_;
   StepClock clock_;
   GradientStep gradient_step_;
   StopVote stop_vote_;
-  const std::unique_ptr<Optimizer> optimizer_;
   std::optional<OutputLock> output_lock_;   // of each rank with a saver
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
   std::optional<BackgroundSaver> saver_;    // rank 0's, and one on each node with a disk of its own
-
-  // The state of the run: the same on every rank between steps.
-  std::int64_t step_ = 0;  // optimizer steps done
-  std::vector<float> parameters_;
 
   std::int64_t order_epoch_ = -1;
   std::vector<std::uint32_t> order_;  // of order_epoch_
@@ -137,33 +123,23 @@ class Trainer {
   double samples_ = 0;  // trained in this generation, up to the last line of metrics
   TrainingProgress progress_;
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
-  std::optional<Evaluation> newest_evaluation_;  // nothing if older than step_
+  std::optional<Evaluation> newest_evaluation_;  // nothing if older than state_.step
   bool resumed_ = false;
   bool diverged_ = false;  // it was said that the loss is not finite
 };
 
-Network network_for(const ModelConfig& config, const Dataset& data) {
-  Network network = make_network(config, data.shape(), data.classes());
-  network.input_values = data.values();
-  return network;
-}
-
-Trainer::Trainer(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent)
-    : config_(setup.config),
-      train_(setup.config.train),
-      place_(setup.place),
-      data_(data),
+Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, AgentLink& agent)
+    : replica_(replica),
+      state_(replica.state),
+      config_(replica.config),
+      train_(config_.train),
+      place_(place),
       collective_(collective),
       agent_(agent),
-      config_json_(to_canonical_json(setup.config)),
-      schedule_(data.train->size(), train_.global_batch_size, train_.micro_batch_size,
+      schedule_(replica.data.train->size(), train_.global_batch_size, train_.micro_batch_size,
                 train_.num_train_epochs, train_.max_steps),
-      network_(network_for(setup.config.model, *data.train)),
-      device_(make_cpu_device()),
-      lanes_(*device_, network_, setup.lanes, train_.micro_batch_size),
-      gradient_step_(train_, network_, *data.train, collective, lanes_, clock_),
-      stop_vote_(collective),
-      optimizer_(make_optimizer(train_, network_.size)) {}
+      gradient_step_(train_, replica.network, *replica.data.train, collective, replica.lanes, clock_),
+      stop_vote_(collective) {}
 
 Outcome Trainer::run() {
   begin();
@@ -187,16 +163,16 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
-  ResumePoint start = choose_start(config_, place_, network_, optimizer_->slots, collective_, log_warn);
+  ResumePoint start =
+      choose_start(config_, place_, replica_.network, state_.optimizer, collective_, log_warn);
   if (start.resumed) report_drift(start);
   resumed_ = start.resumed;
-  step_ = start.state.step;
-  progress_.first_step = step_;
-  parameters_ = std::move(start.state.parameters);
-  optimizer_->slots = std::move(start.state.optimizer);
+  state_ = std::move(start.state);
+  state_.config_json = to_canonical_json(config_);
+  progress_.first_step = state_.step;
   if (is_writer()) begin_writing(start);
   if (has_own_disk()) {
-    saver_.emplace(config_.output_dir, network_, train_.save_total_limit);
+    saver_.emplace(config_.output_dir, replica_.network, train_.save_total_limit);
   }
 }
 
@@ -220,20 +196,20 @@ bool Trainer::has_own_disk() {
 void Trainer::begin_writing(const ResumePoint& start) {
   const Status writable = check_output_dir(config_.output_dir);
   if (!writable.ok()) throw WorkerError(writable.exit_code(), writable.message());
-  const std::string_view text = config_json_;
+  const std::string_view text = state_.config_json;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
-  metrics_ = open_metrics(config_.output_dir, step_, log_warn);
-  log_info(config_.model.type + ": " + std::to_string(network_.size) + " parameters, " +
-           std::to_string(data_.train->size()) + " training samples, " +
+  metrics_ = open_metrics(config_.output_dir, state_.step, log_warn);
+  log_info(config_.model.type + ": " + std::to_string(replica_.network.size) + " parameters, " +
+           std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
-           " x " + counted(lanes_.size(), "lane"));
+           " x " + counted(replica_.lanes.size(), "lane"));
   if (!start.resumed && place_.generation > 1)
     log_warn("no node holds a checkpoint of this run; it begins again");
   if (!start.resumed) return;
-  progress_.note = "resumed from step " + std::to_string(step_);
+  progress_.note = "resumed from step " + std::to_string(state_.step);
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
-  const char* beyond = step_ > schedule_.total_steps() ? "; nothing is left to train" : "";
+  const char* beyond = state_.step > schedule_.total_steps() ? "; nothing is left to train" : "";
   log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + from + beyond);
 }
 
@@ -259,31 +235,31 @@ void Trainer::report_drift(const ResumePoint& start) {
 // Returns true if all ranks are to stop after this step.
 bool Trainer::one_step() {
   stop_vote_.cast(agent_.stop_requested());
-  const StepPlan plan = schedule_.step(step_);
+  const StepPlan plan = schedule_.step(state_.step);
   if (plan.epoch != order_epoch_) {
     StepClock::Scope timed(clock_, StepClock::kData);
-    order_ = epoch_order(train_.seed, plan.epoch, data_.train->size());
+    order_ = epoch_order(train_.seed, plan.epoch, replica_.data.train->size());
     order_epoch_ = plan.epoch;
   }
-  const StepStats stats = gradient_step_.run(plan, order_, parameters_);
+  const StepStats stats = gradient_step_.run(plan, order_, state_.parameters);
   since_log_ += stats;
   since_report_ += stats;
   look_for_divergence(stats.loss);
 
-  const double learning_rate = learning_rate_at(train_, step_, schedule_.total_steps());
-  const bool log = (step_ + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
-                   step_ + 1 == schedule_.total_steps();
+  const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
+  const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
+                   state_.step + 1 == schedule_.total_steps();
   double norm = 0;
   {
     StepClock::Scope timed(clock_, StepClock::kMath);
     const std::span<float> gradient = gradient_step_.gradient();
     if (train_.max_grad_norm > 0 || log) norm = gradient_norm(gradient);
     if (train_.max_grad_norm > 0) clip(gradient, norm, train_.max_grad_norm);
-    optimizer_->apply(step_, learning_rate, gradient, parameters_);
+    replica_.optimizer->apply(state_.step, learning_rate, gradient, state_.parameters, state_.optimizer);
   }
-  ++step_;
+  ++state_.step;
   newest_evaluation_.reset();
-  progress_.epoch = static_cast<double>(step_) / static_cast<double>(schedule_.steps_per_epoch());
+  progress_.epoch = static_cast<double>(state_.step) / static_cast<double>(schedule_.steps_per_epoch());
   progress_.learning_rate = learning_rate;
   report(Phase::kTraining);
   if (log) log_step(learning_rate, norm);
@@ -294,7 +270,7 @@ void Trainer::log_step(double learning_rate, double norm) {
   const StepClock::Shares shares = clock_.lap();
   if (metrics_) {
     TrainMetrics line;
-    line.step = step_;
+    line.step = state_.step;
     line.epoch = progress_.epoch;
     line.loss = mean(since_log_.loss, since_log_.samples);
     line.learning_rate = learning_rate;
@@ -318,7 +294,7 @@ void Trainer::report(Phase phase) {
   const double seconds = std::chrono::duration<double>(now - last_report_).count();
   if (phase == progress_.phase && phase == Phase::kTraining && seconds < 0.1) return;
   progress_.phase = phase;
-  progress_.step = step_;
+  progress_.step = state_.step;
   progress_.total_steps = schedule_.total_steps();
   if (since_report_.samples > 0) progress_.loss = mean(since_report_.loss, since_report_.samples);
   if (since_report_.samples > 0 && seconds >= 0.1) {
@@ -335,14 +311,14 @@ void Trainer::look_for_divergence(double loss) {
   if (diverged_ || std::isfinite(loss)) return;
   diverged_ = true;
   if (!is_writer()) return;
-  log_warn("step " + std::to_string(step_ + 1) +
+  log_warn("step " + std::to_string(state_.step + 1) +
            ": the loss is not finite, so the model is lost from here on; a lower train.learning_rate or a "
            "train.max_grad_norm may keep it from diverging");
 }
 
 // Whether the run was stopped at a step that is to be evaluated, before it was. Rank 0 knows and tells all.
 bool Trainer::evaluation_is_missing() {
-  if (!resumed_ || step_ == 0 || at_end() || !every(train_.eval_steps)) return false;
+  if (!resumed_ || state_.step == 0 || at_end() || !every(train_.eval_steps)) return false;
   std::byte missing{metrics_ && !metrics_->was_evaluated()};
   collective_.broadcast(0, {&missing, 1});
   return missing != std::byte{0};
@@ -352,14 +328,14 @@ bool Trainer::evaluation_is_missing() {
 bool Trainer::evaluate_now() {
   const auto begin = Clock::now();
   report(Phase::kEvaluating);
-  newest_evaluation_ = evaluate(*data_.test, train_.micro_batch_size, parameters_, collective_, lanes_,
-                                [&] { return agent_.stop_requested(); });
+  newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters, collective_,
+                                replica_.lanes, [&] { return agent_.stop_requested(); });
   if (!newest_evaluation_) return false;
   progress_.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
     metrics_->write(EvalMetrics{
-        .step = step_, .loss = newest_evaluation_->loss, .accuracy = newest_evaluation_->accuracy});
-    log_info("step " + std::to_string(step_) + ": test loss " + decimal(newest_evaluation_->loss, 4) +
+        .step = state_.step, .loss = newest_evaluation_->loss, .accuracy = newest_evaluation_->accuracy});
+    log_info("step " + std::to_string(state_.step) + ": test loss " + decimal(newest_evaluation_->loss, 4) +
              ", accuracy " + decimal(newest_evaluation_->accuracy * 100, 2) + " %");
   }
   // Neither rates nor the shares of the next line are to contain this evaluation.
@@ -371,7 +347,7 @@ bool Trainer::evaluate_now() {
 }
 
 bool Trainer::parameters_are_finite() const {
-  return std::ranges::all_of(parameters_, [](float value) { return std::isfinite(value); });
+  return std::ranges::all_of(state_.parameters, [](float value) { return std::isfinite(value); });
 }
 
 // Training needs no disk: a checkpoint that finds no room, or no way, is told of and tried again at the next.
@@ -397,14 +373,14 @@ bool Trainer::with_saver(Action action) {
 // A checkpoint of a diverged model is of no use, and would push out those that are.
 void Trainer::save_now() {
   if (!parameters_are_finite()) return;
-  with_saver([&] { saver_->save(snapshot()); });
+  with_saver([&] { saver_->save(state_); });
 }
 
 // The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
 bool Trainer::save_last() {
   with_saver([&] { saver_->wait(); });
   return with_saver([&] {
-    save_checkpoint(config_.output_dir, network_, snapshot(),
+    save_checkpoint(config_.output_dir, replica_.network, state_,
                     parameters_are_finite() ? train_.save_total_limit : 0);
   });
 }
@@ -415,7 +391,7 @@ Outcome Trainer::stop_here() {
   report(Phase::kSaving);
   const bool saved = save_last();
   if (is_writer())
-    log_info("stopped after step " + std::to_string(step_) + " of " +
+    log_info("stopped after step " + std::to_string(state_.step) + " of " +
              std::to_string(schedule_.total_steps()) +
              (saved ? "; checkpoint saved" : "; no checkpoint of it saved"));
   collective_.barrier();
@@ -427,11 +403,11 @@ void Trainer::finish() {
   report(Phase::kSaving);
   save_last();
   if (!is_writer()) return;
-  const std::string model = save_model(config_.output_dir, network_, parameters_).string();
-  const std::string sha256 = parameters_sha256(network_, parameters_);
-  metrics_->write(EndMetrics{.step = step_, .params_sha256 = sha256});
+  const std::string model = save_model(config_.output_dir, replica_.network, state_.parameters).string();
+  const std::string sha256 = parameters_sha256(replica_.network, state_.parameters);
+  metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256});
   const StepClock::Shares time = clock_.whole();
-  agent_.completed({.step = step_,
+  agent_.completed({.step = state_.step,
                     .loss = newest_evaluation_->loss,
                     .accuracy = newest_evaluation_->accuracy,
                     .model_path = model,
@@ -448,17 +424,8 @@ void Trainer::finish() {
 
 }  // namespace
 
-Datasets load_datasets(const JobConfig& config) {
-  Datasets data{load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
-  if (data.train->shape() == data.test->shape() && data.train->classes() == data.test->classes()) return data;
-  throw WorkerError(kExitNoInput,
-                    config.data.path +
-                        ": its test samples have another shape or other classes than those "
-                        "it trains on; set data.path to a data set whose parts belong together");
-}
-
-Outcome train(const TrainerSetup& setup, const Datasets& data, Collective& collective, AgentLink& agent) {
-  return Trainer(setup, data, collective, agent).run();
+Outcome train(Replica& replica, const Place& place, Collective& collective, AgentLink& agent) {
+  return Trainer(replica, place, collective, agent).run();
 }
 
 }  // namespace dtrun::worker

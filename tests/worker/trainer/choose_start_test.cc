@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 const Network kNetwork = make_network({"convnet"}, {1, 28, 28}, 10);
 
 std::vector<OptimizerSlot> slots_of(const JobConfig& config) {
-  return make_optimizer(config.train, kNetwork.size)->slots;
+  return make_optimizer(config.train)->zero_slots(kNetwork.size);
 }
 
 // Output directories, each on a node of its own, and the checkpoints in them.

@@ -111,11 +111,18 @@ class TestLink final : public AgentLink {
   mutable std::atomic<int> asked_{0};
 };
 
+inline Outcome run_at(const Place& place, const JobConfig& config, Collective& collective, int lanes,
+                      AgentLink& link) {
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, lanes);
+  return train(replica, place, collective, link);
+}
+
+// Of one node.
 inline Outcome run_rank(const JobConfig& config, Collective& collective, int lanes, AgentLink& link,
                         std::int64_t generation = 1) {
-  const TrainerSetup setup{
-      config, {collective.rank(), collective.size(), collective.rank(), generation}, lanes};
-  return train(setup, load_datasets(config), collective, link);
+  const Place place{collective.rank(), collective.size(), collective.rank(), generation};
+  return run_at(place, config, collective, lanes, link);
 }
 
 // All ranks to the job's end; returns the step from which they went on.

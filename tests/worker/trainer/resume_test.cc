@@ -15,8 +15,8 @@ std::int64_t run_on_nodes(const Job& job, const std::vector<std::string>& output
   run_as_threads(static_cast<int>(outputs.size()), [&](Collective& collective) {
     TestLink link(stop_at);
     const JobConfig config = job.config(outputs[collective.rank()]);
-    const TrainerSetup setup{config, {collective.rank(), collective.size(), 0, generation}, 1};
-    REQUIRE(train(setup, load_datasets(config), collective, link) == outcome);
+    const Place place{collective.rank(), collective.size(), 0, generation};
+    REQUIRE(run_at(place, config, collective, 1, link) == outcome);
     if (collective.rank() == 0) began_at = link.began_at_.value_or(-1);
   });
   return began_at;
@@ -131,10 +131,9 @@ TEST_CASE("results of another run on any node refuse a fresh start, not on rank 
     run_as_threads(2, [&](Collective& collective) {
       TestLink link;
       const JobConfig& mine = collective.rank() == 0 ? fresh : used;
-      const TrainerSetup setup{mine, {collective.rank(), 2, 0, 1}, 1};
       try {
         collective.barrier();  // the refusing rank is not gone before the other one has connected
-        train(setup, load_datasets(mine), collective, link);
+        run_at({collective.rank(), 2, 0, 1}, mine, collective, 1, link);
       } catch (const WorkerError& error) {
         if (error.exit_code() == kExitConfig && collective.rank() == 1) ++refused;
       }

@@ -218,6 +218,48 @@ TEST_CASE("a killed rank breaks the collective, and the next generation goes on 
   CHECK(job.model("killed") == job.model("whole"));
 }
 
+TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of the last whole step") {
+  const Job job;
+  const auto survive = [&] {
+    DirectoryStore store(job.directory.path() / "store");
+    const auto collective = connect(0, 2, store, milliseconds(20000));
+    const JobConfig config = job.config("survived");
+    const Datasets data = load_datasets(config);
+    Replica survivor(config, data, 1);
+    TestLink link;
+    try {
+      train(survivor, {.rank = 0, .world_size = 2}, *collective, link);
+      return 1;
+    } catch (const WorkerError& error) {
+      if (error.exit_code() != kExitWorkerPeerLost) return 2;
+    }
+    JobConfig shorter = job.config("undisturbed");
+    shorter.train.max_steps = survivor.state.step;
+    Replica undisturbed(shorter, data, 1);
+    TestLink quiet;
+    train(undisturbed, {}, *make_single_process_collective(), quiet);
+    const auto same_values = [](const OptimizerSlot& a, const OptimizerSlot& b) {
+      return a.values == b.values;
+    };
+    const bool same = survivor.state.parameters == undisturbed.state.parameters &&
+                      std::ranges::equal(survivor.state.optimizer, undisturbed.state.optimizer, same_values);
+    return same && survivor.state.step > 5 ? 0 : 3;
+  };
+  const pid_t survivor = fork_child(survive);
+  const pid_t lost = fork_child([&] {
+    DirectoryStore store(job.directory.path() / "store");
+    const auto collective = connect(1, 2, store, milliseconds(20000));
+    TestLink link(16, true);
+    run_rank(job.config("survived"), *collective, 1, link);
+    return 0;
+  });
+  REQUIRE(wait_for_exit(lost, milliseconds(60000)).has_value());
+  const auto status = wait_for_exit(survivor, milliseconds(60000));
+  REQUIRE(status.has_value());
+  REQUIRE(WIFEXITED(*status));
+  CHECK(WEXITSTATUS(*status) == 0);
+}
+
 TEST_CASE("a diverged run ends, but its checkpoints push out none that can be used") {
   const Job job;
   JobConfig config = job.config("run");
