@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
+#include "worker/collective/tags.h"
 
 namespace dtrun::worker {
 
@@ -81,14 +83,37 @@ Candidate look_at_disk(const JobConfig& config, const Place& place, const Networ
   return candidate;
 }
 
-void broadcast_state(Collective& collective, int root, TrainState& state) {
-  std::vector<std::int64_t> header{state.step, static_cast<std::int64_t>(state.config_json.size())};
-  collective.broadcast(root, bytes_of(header));
-  state.step = header[0];
-  state.config_json.resize(static_cast<std::size_t>(header[1]));
-  collective.broadcast(root, std::as_writable_bytes(std::span(state.config_json)));
-  collective.broadcast(root, bytes_of(state.parameters));
-  for (OptimizerSlot& slot : state.optimizer) collective.broadcast(root, bytes_of(slot.values));
+void broadcast(Collective& collective, int root, const std::vector<bool>& lacks, std::span<std::byte> bytes) {
+  std::vector<OutMessage> sends;
+  std::vector<InMessage> receives;
+  for (int rank = 0; rank < collective.size() && collective.rank() == root; ++rank)
+    if (lacks[rank]) sends.push_back({.peer = rank, .tag = kTagBroadcast, .bytes = bytes});
+  if (lacks[collective.rank()]) receives.push_back({.peer = root, .tag = kTagBroadcast, .bytes = bytes});
+  const Pulse::WaitsForPeers alive;
+  collective.start(sends, receives)->wait();
+}
+
+// From `root` to those that lack it. Theirs changes once all has come, so that a lost peer leaves no state of
+// two steps behind. `size`: of the parameters.
+void broadcast_state(Collective& collective, int root, const std::vector<bool>& lacks, std::size_t size,
+                     TrainState& state) {
+  const bool receives = lacks[collective.rank()];
+  if (!receives && collective.rank() != root) return;
+  TrainState incoming;
+  TrainState& whole = receives ? incoming : state;
+  if (receives) {
+    incoming.parameters.resize(size);
+    for (const OptimizerSlot& slot : state.optimizer)
+      incoming.optimizer.push_back({slot.name, std::vector<float>(slot.values.size())});
+  }
+  std::vector<std::int64_t> header{whole.step, static_cast<std::int64_t>(whole.config_json.size())};
+  broadcast(collective, root, lacks, bytes_of(header));
+  whole.step = header[0];
+  whole.config_json.resize(static_cast<std::size_t>(header[1]));
+  broadcast(collective, root, lacks, std::as_writable_bytes(std::span(whole.config_json)));
+  broadcast(collective, root, lacks, bytes_of(whole.parameters));
+  for (OptimizerSlot& slot : whole.optimizer) broadcast(collective, root, lacks, bytes_of(slot.values));
+  if (receives) state = std::move(incoming);
 }
 
 TrainState load_chosen(const JobConfig& config, const Network& network, Candidate candidate) {
@@ -140,33 +165,72 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
                               then.value().train.global_batch_size != now.train.global_batch_size};
 }
 
-ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
-                         const std::vector<OptimizerSlot>& slots, Collective& collective,
-                         const Notice& notice) {
+namespace {
+
+// What one number each tells of all ranks.
+std::vector<std::int64_t> gathered(Collective& collective, std::int64_t mine) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(collective.size()));
+  all[static_cast<std::size_t>(collective.rank())] = mine;
+  collective.all_gather(bytes_of(all));
+  return all;
+}
+
+// The first of those that are furthest.
+int newest_of(const std::vector<std::int64_t>& steps) {
+  return static_cast<int>(std::ranges::max_element(steps) - steps.begin());
+}
+
+// Survivors of one generation are at the same step, or one apart: a rank can be lost between two ranks'
+// updates.
+ResumePoint go_on(const std::vector<std::int64_t>& steps, const Network& network, TrainState& state,
+                  Collective& collective) {
+  const int source = newest_of(steps);
+  std::vector<bool> lacks;
+  for (const std::int64_t step : steps) lacks.push_back(step < steps[source]);
+  broadcast_state(collective, source, lacks, network.size, state);
+  return {.from = ResumePoint::kReplica, .source_rank = source, .config_json = {}};
+}
+
+ResumePoint begin_anew(const JobConfig& config, const Place& place, const Network& network, TrainState& state,
+                       Collective& collective, const Notice& notice) {
   Candidate mine = look_at_disk(config, place, network, notice);
-  std::vector<std::int64_t> steps(place.world_size);
-  steps[place.rank] = mine.step;
-  collective.all_gather(bytes_of(steps));
-  const auto newest = std::ranges::max_element(steps);  // the first of equals
-  if (*newest < 0 && mine.fault) throw WorkerError(*mine.fault);
+  const std::vector<std::int64_t> steps = gathered(collective, mine.step);
+  const int source = newest_of(steps);
+  const std::int64_t newest = steps[static_cast<std::size_t>(source)];
+  if (newest < 0 && mine.fault) throw WorkerError(*mine.fault);
   if (explicit_path(config) && first_generation(place) && place.local_rank == 0) {
-    refuse_newer_checkpoints(config, *newest);  // a later generation would take them for this run's
+    refuse_newer_checkpoints(config, newest);  // a later generation would take them for this run's
   }
-  ResumePoint start;
-  start.state.parameters.resize(network.size);
-  start.state.optimizer = slots;
-  if (*newest < 0) {
-    initialize_parameters(network, config.train.seed, start.state.parameters);
-    return start;
+  TrainState start{.step = 0,
+                   .parameters = std::vector<float>(network.size),
+                   .optimizer = state.optimizer,
+                   .config_json = {}};
+  ResumePoint point;
+  if (newest < 0) {
+    initialize_parameters(network, config.train.seed, start.parameters);
+  } else {
+    point.from = ResumePoint::kCheckpoint;
+    point.source_rank = source;
+    if (place.rank == source) {
+      start = load_chosen(config, network, std::move(mine));
+      check_slots(start, state.optimizer);
+    }
+    std::vector<bool> lacks(steps.size(), true);
+    lacks[static_cast<std::size_t>(source)] = false;
+    broadcast_state(collective, source, lacks, network.size, start);
+    point.config_json = start.config_json;
   }
-  start.resumed = true;
-  start.source_rank = static_cast<int>(newest - steps.begin());
-  if (place.rank == start.source_rank) {
-    start.state = load_chosen(config, network, std::move(mine));
-    check_slots(start.state, slots);
-  }
-  broadcast_state(collective, start.source_rank, start.state);
-  return start;
+  state = std::move(start);
+  return point;
+}
+
+}  // namespace
+
+ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
+                         TrainState& state, Collective& collective, const Notice& notice) {
+  const std::vector<std::int64_t> steps = gathered(collective, state.parameters.empty() ? -1 : state.step);
+  if (std::ranges::max(steps) >= 0) return go_on(steps, network, state, collective);
+  return begin_anew(config, place, network, state, collective, notice);
 }
 
 }  // namespace dtrun::worker

@@ -1,5 +1,6 @@
-// Where a run begins: the newest checkpoint that any node holds, one that the config names, or the initial
-// values. Nodes need not share a file system: the rank that holds the checkpoint sends the state to all.
+// Where a generation begins: where the replicas of an earlier one are, else at the newest checkpoint that any
+// node holds, one that the config names, or the initial values. Nodes need not share a file system: a rank
+// that holds the state sends it to all that lack it.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,21 @@ struct Place {
   std::int64_t generation = 1;
 };
 
+// The same on every rank.
 struct ResumePoint {
-  TrainState state;      // the same on every rank
-  bool resumed = false;  // false: initial values
-  int source_rank = 0;   // the rank that held the checkpoint
+  enum From { kInitialValues, kCheckpoint, kReplica };
+  From from = kInitialValues;
+  int source_rank = 0;      // the rank that had it
+  std::string config_json;  // of a checkpoint: the config that wrote it
 };
 
-// Called by all ranks alike. `slots`: the optimizer's, all zero. Throws WorkerError: EX_CONFIG if the
-// checkpoint does not fit this job, or if the job is to begin afresh where another one's results lie;
-// EX_NOINPUT if there are checkpoints, but no good one.
+// Called by all ranks alike; brings `state` to where the generation begins. It is this rank's replica, at a
+// whole step; or one without parameters, whose optimizer slots are zero. If any rank has one, no disk is
+// looked at. A failure leaves it as it was. Throws WorkerError: EX_CONFIG if the checkpoint does not fit this
+// job, or if the job is to begin afresh where another one's results lie; EX_NOINPUT if there are checkpoints,
+// but no good one.
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
-                         const std::vector<OptimizerSlot>& slots, Collective& collective,
-                         const Notice& notice);
+                         TrainState& state, Collective& collective, const Notice& notice);
 
 // What changed between the config that wrote a checkpoint and this one. `fatal` differences make its
 // parameters or samples meaningless here. Empty texts: no difference.

@@ -163,11 +163,9 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
-  ResumePoint start =
-      choose_start(config_, place_, replica_.network, state_.optimizer, collective_, log_warn);
-  if (start.resumed) report_drift(start);
-  resumed_ = start.resumed;
-  state_ = std::move(start.state);
+  const ResumePoint start = choose_start(config_, place_, replica_.network, state_, collective_, log_warn);
+  if (start.from == ResumePoint::kCheckpoint) report_drift(start);
+  resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
   if (is_writer()) begin_writing(start);
@@ -203,10 +201,10 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
-  if (!start.resumed && place_.generation > 1)
-    log_warn("no node holds a checkpoint of this run; it begins again");
-  if (!start.resumed) return;
-  progress_.note = "resumed from step " + std::to_string(state_.step);
+  if (!resumed_ && place_.generation > 1) log_warn("no node holds a checkpoint of this run; it begins again");
+  if (!resumed_) return;
+  const bool in_memory = start.from == ResumePoint::kReplica;
+  progress_.note = (in_memory ? "going on at step " : "resumed from step ") + std::to_string(state_.step);
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
   const char* beyond = state_.step > schedule_.total_steps() ? "; nothing is left to train" : "";
@@ -214,15 +212,15 @@ void Trainer::begin_writing(const ResumePoint& start) {
 }
 
 void Trainer::report_drift(const ResumePoint& start) {
-  const ConfigDrift drift = config_drift(config_, start.state.config_json);
+  const ConfigDrift drift = config_drift(config_, start.config_json);
   if (!drift.fatal.empty()) {
-    throw WorkerError(kExitConfig, "the checkpoint of step " + std::to_string(start.state.step) + " in " +
+    throw WorkerError(kExitConfig, "the checkpoint of step " + std::to_string(state_.step) + " in " +
                                        config_.output_dir + " belongs to another job: " + drift.fatal +
                                        " (in the checkpoint); choose another output_dir");
   }
   if (!is_writer()) return;
   if (!drift.harmless.empty()) {
-    log_info("the config changed since the checkpoint of step " + std::to_string(start.state.step) + ": " +
+    log_info("the config changed since the checkpoint of step " + std::to_string(state_.step) + ": " +
              drift.harmless + " (in the checkpoint)");
   }
   if (drift.reorders_samples) {

@@ -52,27 +52,38 @@ struct Disks {
   Folder directory;
 };
 
-// What ranks with these configs choose, each the only one of its node.
-ResumePoint choose(const std::vector<JobConfig>& nodes, std::int64_t generation = 1) {
-  std::vector<ResumePoint> chosen(nodes.size());
+struct Start : ResumePoint {
+  TrainState state;
+};
+
+// What ranks with these configs choose, each the only one of its node. `replicas`: what each of them has.
+Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replicas, std::int64_t generation) {
+  std::vector<Start> chosen(nodes.size());
   run_as_threads(static_cast<int>(nodes.size()), [&](Collective& collective) {
     const int rank = collective.rank();
     const Place place{rank, collective.size(), 0, generation};
-    chosen[rank] = choose_start(nodes[rank], place, kNetwork, slots_of(nodes[rank]), collective,
-                                [](const std::string&) {});
+    const ResumePoint point =
+        choose_start(nodes[rank], place, kNetwork, replicas[rank], collective, [](const std::string&) {});
+    chosen[rank] = {point, replicas[rank]};
   });
-  for (const ResumePoint& start : chosen) {
-    CHECK(start.resumed == chosen[0].resumed);
+  for (const Start& start : chosen) {
+    CHECK(start.from == chosen[0].from);
     CHECK(start.source_rank == chosen[0].source_rank);
+    CHECK(start.config_json == chosen[0].config_json);
     CHECK(start.state.step == chosen[0].state.step);
     CHECK(start.state.parameters == chosen[0].state.parameters);
-    CHECK(start.state.config_json == chosen[0].state.config_json);
   }
   return chosen[0];
 }
 
-void check_from(const ResumePoint& start, int rank, const std::string& output, std::int64_t step) {
-  CHECK(start.resumed);
+Start choose(const std::vector<JobConfig>& nodes, std::int64_t generation = 1) {
+  std::vector<TrainState> replicas(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) replicas[i].optimizer = slots_of(nodes[i]);
+  return choose(nodes, std::move(replicas), generation);
+}
+
+void check_from(const Start& start, int rank, const std::string& output, std::int64_t step) {
+  CHECK(start.from == ResumePoint::kCheckpoint);
   CHECK(start.source_rank == rank);
   CHECK(start.state.step == step);
   CHECK(start.state.parameters == std::vector<float>(kNetwork.size, Disks::value(output, step)));
@@ -94,11 +105,34 @@ TEST_CASE("where no node holds a checkpoint a run begins with its initial values
   std::vector<float> initial(kNetwork.size);
   initialize_parameters(kNetwork, disks.config("a").train.seed, initial);
   for (const std::int64_t generation : {1, 2}) {
-    const ResumePoint start = choose({disks.config("a"), disks.config("b")}, generation);
-    CHECK_FALSE(start.resumed);
+    const Start start = choose({disks.config("a"), disks.config("b")}, generation);
+    CHECK(start.from == ResumePoint::kInitialValues);
     CHECK(start.state.step == 0);
     CHECK(start.state.parameters == initial);
   }
+}
+
+TEST_CASE("where a replica is left, the furthest one is where all go on, and no disk is looked at") {
+  const Disks disks;
+  const auto a = disks.config("a"), b = disks.config("b"), c = disks.config("c"), d = disks.config("d");
+  disks.save("a", 50);
+  disks.damage("a", 50);
+  const auto replica = [&](std::int64_t step) {
+    TrainState state{.step = step, .parameters = {}, .optimizer = slots_of(a), .config_json = "{}"};
+    state.parameters.assign(kNetwork.size, Disks::value("r", step));
+    for (OptimizerSlot& slot : state.optimizer) slot.values.assign(kNetwork.size, -Disks::value("r", step));
+    return state;
+  };
+  const TrainState none{.step = 0, .parameters = {}, .optimizer = slots_of(a), .config_json = {}};
+  const Start start = choose({a, b, c, d}, {none, replica(7), replica(8), replica(8)}, 2);
+  CHECK(start.from == ResumePoint::kReplica);
+  CHECK(start.source_rank == 2);
+  CHECK(start.state.step == 8);
+  CHECK(start.state.parameters == replica(8).parameters);
+  CHECK(start.state.optimizer.at(0).values == replica(8).optimizer.at(0).values);
+  const Start alone = choose({a, b}, {replica(0), none}, 2);  // before its first step it is a replica too
+  CHECK(alone.from == ResumePoint::kReplica);
+  CHECK(alone.state.parameters == replica(0).parameters);
 }
 
 TEST_CASE("the newest checkpoint of any node is where all begin, in every generation") {
@@ -146,7 +180,7 @@ TEST_CASE("a run that was to begin afresh goes on from its own checkpoints in la
   const Disks disks;
   JobConfig config = disks.config("a");
   config.train.resume_from_checkpoint = "none";
-  CHECK_FALSE(choose({config}).resumed);
+  CHECK(choose({config}).from == ResumePoint::kInitialValues);
   disks.save("a", 5);
   CHECK(refused_start(config).exit_code() == kExitConfig);
   check_from(choose({config}, 2), 0, "a", 5);
