@@ -395,7 +395,7 @@ void Driver::act(const action::SendFinished& a) {
 }
 
 void Driver::act(const action::SendLeave& a) {
-  log_.write("leave", {{"signal", a.signal}});
+  if (!a.soon) log_.write("leave", {{"signal", a.signal}});
   link_->send(to_message(a));
 }
 

@@ -126,6 +126,7 @@ wire::FromAgent to_message(const action::SendFinished& send) {
 wire::FromAgent to_message(const action::SendLeave& send) {
   wire::FromAgent message = message_of(send.generation);
   message.mutable_leave()->set_signal(send.signal);
+  message.mutable_leave()->set_soon(send.soon);
   return message;
 }
 

@@ -29,6 +29,7 @@ void Step::on(const event::Tick&) {
   if (due(s.link.tell_at)) tell_lost();
   if (due(s.group.notice_at)) tell_why_stopping();
   if (due(s.group.kill_at)) kill_workers();
+  if (due(s.announce_at)) announce_leave();
   if (due(s.group.broken_at)) cause_unknown();
   if (due(s.group.look_until)) end_hang();
   if (due(s.notice_at)) tell_waiting(true);
@@ -58,6 +59,7 @@ std::optional<Millis> next_deadline(const State& s) {
   consider(s.link.heartbeat_at);
   consider(s.group.notice_at);
   consider(s.group.kill_at);
+  consider(s.announce_at);
   consider(s.group.broken_at);
   consider(s.group.look_until);
   consider(s.notice_at);

@@ -55,6 +55,7 @@ class Step {
   void check_link();
 
   // workers.cc
+  void announce_leave();
   void signal_workers(int number);
   void begin_grace();
   void abort_workers(const std::string& reason);

@@ -19,6 +19,8 @@ constexpr Millis kAllLook = 5000;
 // A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
 // press a key this fast.
 constexpr Millis kSameSignal = 250;
+// If workers take longer than this to end after a signal, other nodes are told why they wait.
+constexpr Millis kUnnoticed = 1000;
 // If workers end this soon after the request to stop, nobody needs to be told why there is a wait.
 constexpr Millis kSwift = 3000;
 
@@ -112,8 +114,15 @@ void Step::on(const event::Signal& e) {
     // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get the signal we got.
     signal_workers(s.settings.builtin ? SIGTERM : e.number);
     begin_grace();
+    if (s.group.assignment.node_count > 1) s.announce_at = now_ + kUnnoticed;
   }
   settle();
+}
+
+void Step::announce_leave() {
+  s.announce_at.reset();
+  if (workers_run())
+    emit(action::SendLeave{.generation = generation(), .signal = s.told_signal, .soon = true});
 }
 
 void Step::signal_workers(int number) {

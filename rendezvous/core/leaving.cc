@@ -24,6 +24,9 @@ void Stepper::leave(ConnectionId id, const Leave& leave) {
   const Member& member = s_.members.at(id);
   const std::string host = member.join.host;
   const std::string signal = name_of(leave.signal);
+  if (leave.soon)
+    return note(News::kNote, host,
+                host + " was told to stop by " + signal + ", its workers are still ending");
   if (member.join.hosts && s_.phase != Phase::kOver) {
     host_left_ = host + kHosts + (signal.empty() ? "left" : "was stopped by " + signal);
     return;  // it leaves once the others know

@@ -121,6 +121,7 @@ struct Stopped {
 struct Finished {};
 struct Leave {
   int signal = 0;
+  bool soon = false;  // not yet: its workers are still ending
 };
 struct StreamBroken {
   std::string why;  // for people, may be empty

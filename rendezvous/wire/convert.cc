@@ -172,7 +172,7 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
       event.body = Finished{};
       break;
     case v1::FromAgent::kLeave:
-      event.body = Leave{message.leave().signal()};
+      event.body = Leave{message.leave().signal(), message.leave().soon()};
       break;
     case v1::FromAgent::kHeartbeat:
       event.body = from_wire(message.heartbeat());

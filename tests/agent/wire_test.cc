@@ -149,6 +149,7 @@ TEST_CASE("heartbeats, failures and ends carry what was decided") {
   CHECK(to_message(action::SendFinished{7}).has_finished());
   CHECK(to_message(action::SendFinished{7}).generation() == 7);
   CHECK(to_message(action::SendLeave{.generation = 7, .signal = SIGINT}).leave().signal() == SIGINT);
+  CHECK(to_message(action::SendLeave{.generation = 7, .signal = SIGINT, .soon = true}).leave().soon());
 }
 
 TEST_CASE("news of another node are heard as they were said") {

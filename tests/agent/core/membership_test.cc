@@ -22,6 +22,27 @@ TEST_CASE("what happens to another node is said at once, with what it does to th
   CHECK(s.happens(left("d")) == Trace{});
 }
 
+TEST_CASE("the others hear of a node that is told to stop, if its workers take their time") {
+  Scenario s(external(1));
+  s.joins();
+  s.happens(event::Signal{SIGTERM});
+  s.now = 1000;
+  CHECK(s.happens(event::Tick{}) == Trace{"heartbeat", "leave soon 15"});
+  s.now = 2000;
+  CHECK(s.happens(event::Tick{}) == Trace{"heartbeat"});
+  Scenario swift(external(1));
+  swift.joins();
+  swift.happens(event::Signal{SIGTERM});
+  swift.exits(0, 0, SIGTERM);
+  swift.now = 1000;
+  CHECK(swift.happens(event::Tick{}) == Trace{});
+  Scenario alone(external(1));
+  alone.joins(1, 0, 1);
+  alone.happens(event::Signal{SIGTERM});
+  alone.now = 1000;
+  CHECK(alone.happens(event::Tick{}) == Trace{"heartbeat"});
+}
+
 TEST_CASE("a new generation does not repeat what was said when a node left") {
   Scenario s(external(1));
   s.joins();

@@ -99,7 +99,9 @@ struct Describe {
   std::string operator()(const action::SendFinished& a) const {
     return "finished g" + std::to_string(a.generation);
   }
-  std::string operator()(const action::SendLeave& a) const { return "leave " + std::to_string(a.signal); }
+  std::string operator()(const action::SendLeave& a) const {
+    return (a.soon ? "leave soon " : "leave ") + std::to_string(a.signal);
+  }
   std::string operator()(const action::AwaitMembers&) const { return "await members"; }
   std::string operator()(const action::DropOutput&) const { return "drop output"; }
   std::string operator()(const action::Print& a) const { return "print: " + a.text; }

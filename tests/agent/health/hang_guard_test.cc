@@ -18,11 +18,11 @@ TEST_CASE(
   const std::string script =
       "for i in 1 2 3 4 5; do touch $DTRUN_HEARTBEAT_FILE; sleep 0.1; done; "
       "[ $RANK = 1 ] && exec sleep 1000; while :; do touch $DTRUN_HEARTBEAT_FILE; sleep 0.1; done";
-  Process job(agent({"--nproc", "2", "--heartbeat_ms", "2000", "--log_dir", logs.path().string(), "--",
+  Process job(agent({"--nproc", "2", "--heartbeat_ms", "5000", "--log_dir", logs.path().string(), "--",
                      "/bin/sh", "-c", script}));
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
-  CHECK(has(job.err(), "rank 1: no progress for 2 s"));
+  CHECK(has(job.err(), "rank 1: no progress for 5 s"));
   CHECK(has(job.err(), "rank 1 on "));
   CHECK(has(job.err(), "failed first: signal 9 (SIGKILL): it hung\n"));
   CHECK(has(job.err(), "sleep"));

@@ -92,7 +92,7 @@ class Chance {
       case 8:
         return Finished{};
       case 9:
-        return Leave{std::array{0, SIGINT, SIGTERM}[below(3)]};
+        return Leave{std::array{0, SIGINT, SIGTERM}[below(3)], below(4) == 0};
       case 10:
         return StreamBroken{};
       default:

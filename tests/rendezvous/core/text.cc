@@ -32,7 +32,9 @@ struct EventText {
     return text;
   }
   std::string operator()(const Finished&) const { return "finished"; }
-  std::string operator()(const Leave& leave) const { return "leaves, signal " + str(leave.signal); }
+  std::string operator()(const Leave& leave) const {
+    return (leave.soon ? "will leave, signal " : "leaves, signal ") + str(leave.signal);
+  }
   std::string operator()(const StreamBroken&) const { return "breaks"; }
   std::string operator()(const Tick&) const { return "tick"; }
 };

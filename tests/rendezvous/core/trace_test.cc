@@ -115,7 +115,7 @@ class Scenario {
     else if (verb == "finished")
       event.body = Finished{};
     else if (verb == "leave")
-      event.body = Leave{static_cast<int>(arguments.number("signal", 0))};
+      event.body = Leave{static_cast<int>(arguments.number("signal", 0)), arguments.has("soon")};
     else if (verb == "break")
       event.body = StreamBroken{};
     else
