@@ -90,7 +90,7 @@ struct State {
   int told_signal = 0;
   Millis told_at = 0;
   std::optional<Millis> announce_at;  // when to tell the other nodes that this one will leave
-  std::optional<int> give_up;  // exit code
+  std::optional<int> give_up;         // exit code
   std::string give_up_reason;
   std::optional<int> leaving;  // exit code, once the others know that the coordinator goes
   std::optional<JobEnd> job_end;

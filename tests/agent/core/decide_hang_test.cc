@@ -71,7 +71,8 @@ TEST_CASE("a worker that fails meanwhile ends the wait, and so does a signal") {
   CHECK(failed.exits(0, 1) == Trace{"failure r2 code 1", "signal 15"});
   CHECK(told.happens(event::Signal{SIGINT}) == Trace{"signal 2"});
   for (Scenario* s : {&failed, &told}) {
-    for (const std::string& line : s->passes(s->now + 6000)) CHECK((line == "heartbeat" || line == "leave soon 2"));
+    for (const std::string& line : s->passes(s->now + 6000))
+      CHECK((line == "heartbeat" || line == "leave soon 2"));
   }
 }
 
