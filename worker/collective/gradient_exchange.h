@@ -1,10 +1,6 @@
 // The part of a step's gradient sum that crosses workers. A worker hands in the blocks of the tree
 // (core/tree.h) that it finished alone; every worker gets the total, in the tree's order, so its bits
-// depend on no world size.
-//
-// Small buckets, and all buckets of two workers, go directly: everyone sends its partial sums to everyone and
-// adds up the whole (one round). Larger ones go by slices: each rank adds up its slice of the bucket and
-// sends the result to everyone (two rounds, fewer bytes). Both give the same bits.
+// depend on no world size. What goes to whom is planned in reduction/exchange_plan.h.
 #pragma once
 
 #include <cstdint>

@@ -9,38 +9,22 @@
 #include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/tags.h"
-#include "worker/core/tree.h"
+#include "worker/reduction/exchange_plan.h"
 
 namespace dtrun::worker {
 
 namespace {
 
-// What every rank knows about a step from its number of leaves.
-struct StepShape {
-  StepShape(std::int64_t leaves, int world) : first_block(world + 1, 0) {
-    for (int rank = 0; rank < world; ++rank) {
-      const LeafRange range = leaves_of_rank(leaves, rank, world);
-      for (const Block& block : blocks_of(range.begin, range.end, leaves)) blocks.push_back(block);
-      first_block[rank + 1] = blocks.size();
-    }
-    total = std::make_unique<TreeSum>(blocks, leaves);
-  }
-  std::size_t blocks_of_rank(int rank) const { return first_block[rank + 1] - first_block[rank]; }
-
-  std::vector<Block> blocks;  // of all ranks, by ascending leaf
-  std::vector<std::size_t> first_block;
-  std::unique_ptr<TreeSum> total;
-};
-
 struct BucketInFlight {
-  VectorRange range;
-  bool direct = true;
-  VectorRange mine;                          // what this rank adds up: the bucket, or its slice of it
-  std::vector<Buffer> inbox;                 // [block of all ranks]: [mine.size()]; unused for own blocks
-  std::vector<const float*> inputs;          // [block of all ranks]: where that block's part of `mine` is
-  std::unique_ptr<Pending> receives, sends;  // partial sums
-  std::unique_ptr<Pending> slices_in, slices_out;  // second round, sliced buckets only
+  std::vector<Buffer> inbox;  // [block of all ranks]: [mine.size()], in every plan; unused for own blocks
+  std::vector<const float*> inputs;  // [block of all ranks]: where that block's part of `mine` is
+  std::unique_ptr<Pending> partials_in, partials_out;
+  std::unique_ptr<Pending> slices_in, slices_out;  // sliced buckets only
 };
+
+std::span<float> part_of(std::span<float> vector, const VectorRange& range) {
+  return vector.subspan(range.begin, range.size());
+}
 
 class TreeExchange final : public GradientExchange {
  public:
@@ -51,18 +35,17 @@ class TreeExchange final : public GradientExchange {
   void finish() override;
 
  private:
-  VectorRange slice(const VectorRange& range, int rank) const;
-  const StepShape& shape_of(std::int64_t leaves);
+  const ExchangePlan& plan_of(std::int64_t leaves);
   void post_receives(int bucket);
-  void add_up(BucketInFlight& bucket);
+  void add_up(int bucket);
   void finish_slice(int bucket);
   void serve_slices();
 
   Collective& collective_;
-  const int rank_, world_;
+  const std::vector<VectorRange> ranges_;       // [bucket]
+  std::map<std::int64_t, ExchangePlan> plans_;  // by leaves: two in a run, full steps and an epoch's last
+  const ExchangePlan* plan_ = nullptr;          // this step's
   std::vector<BucketInFlight> buckets_;
-  std::map<std::int64_t, StepShape> shapes_;  // by leaves: two in a run, full steps and an epoch's last
-  const StepShape* shape_ = nullptr;
   std::span<float> sum_;
 
   // The slice thread turns round one of sliced buckets into round two while lanes still compute.
@@ -76,20 +59,11 @@ class TreeExchange final : public GradientExchange {
 };
 
 TreeExchange::TreeExchange(Collective& collective, std::vector<VectorRange> ranges)
-    : collective_(collective),
-      rank_(collective.rank()),
-      world_(collective.size()),
-      buckets_(ranges.size()),
-      next_(ranges.size()) {
-  bool any_sliced = false;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    BucketInFlight& bucket = buckets_[i];
-    bucket.range = ranges[i];
-    bucket.direct = world_ <= 2 || ranges[i].size() * sizeof(float) * (world_ - 1) <= kDirectBytes;
-    bucket.mine = bucket.direct ? bucket.range : slice(bucket.range, rank_);
-    any_sliced |= !bucket.direct;
-  }
-  if (any_sliced) slice_thread_ = std::thread([this] { serve_slices(); });
+    : collective_(collective), ranges_(std::move(ranges)), buckets_(ranges_.size()), next_(ranges_.size()) {
+  const auto sliced = [&](const VectorRange& range) {
+    return !goes_directly(range, collective_.size(), kDirectBytes);
+  };
+  if (std::ranges::any_of(ranges_, sliced)) slice_thread_ = std::thread([this] { serve_slices(); });
 }
 
 TreeExchange::~TreeExchange() {
@@ -101,69 +75,64 @@ TreeExchange::~TreeExchange() {
   if (slice_thread_.joinable()) slice_thread_.join();
 }
 
-VectorRange TreeExchange::slice(const VectorRange& range, int rank) const {
-  return {range.begin + range.size() * rank / world_, range.begin + range.size() * (rank + 1) / world_};
-}
-
-const StepShape& TreeExchange::shape_of(std::int64_t leaves) {
-  return shapes_.try_emplace(leaves, leaves, world_).first->second;
+const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
+  const auto known = plans_.find(leaves);
+  if (known != plans_.end()) return known->second;
+  ExchangePlan plan = plan_exchange(leaves, collective_.rank(), collective_.size(), ranges_, kDirectBytes);
+  return plans_.emplace(leaves, std::move(plan)).first->second;
 }
 
 void TreeExchange::begin(std::int64_t leaves, std::span<float> sum) {
-  shape_ = &shape_of(leaves);
+  plan_ = &plan_of(leaves);
   sum_ = sum;
   for (std::size_t i = 0; i < buckets_.size(); ++i) post_receives(static_cast<int>(i));
   {
     std::lock_guard lock(mutex_);
-    sent_.assign(buckets_.size(), shape_->blocks_of_rank(rank_) == 0);
+    sent_.assign(buckets_.size(), plan_->own_blocks == 0);
     next_ = 0;
   }
   changed_.notify_all();
 }
 
 void TreeExchange::post_receives(int index) {
+  const BucketPlan& plan = plan_->buckets[index];
   BucketInFlight& bucket = buckets_[index];
-  bucket.inputs.assign(shape_->blocks.size(), nullptr);
-  if (bucket.inbox.size() < shape_->blocks.size()) bucket.inbox.resize(shape_->blocks.size());
+  bucket.inputs.assign(plan_->blocks.size(), nullptr);
+  if (bucket.inbox.size() < plan_->blocks.size()) bucket.inbox.resize(plan_->blocks.size());
   std::vector<InMessage> partials, slices;
-  for (int peer = 0; peer < world_; ++peer) {
-    if (peer == rank_) continue;
-    for (std::size_t i = 0; i < shape_->blocks_of_rank(peer); ++i) {
-      Buffer& buffer = bucket.inbox[shape_->first_block[peer] + i];
-      if (!buffer) buffer = Buffer(bucket.mine.size());
-      bucket.inputs[shape_->first_block[peer] + i] = buffer.data();
-      partials.push_back({.peer = peer,
-                          .tag = tag_of_partial(index, i),
-                          .bytes = std::as_writable_bytes(std::span(buffer.data(), bucket.mine.size()))});
-    }
-    if (!bucket.direct) {
-      const VectorRange theirs = slice(bucket.range, peer);
-      slices.push_back({.peer = peer,
-                        .tag = tag_of_slice(index),
-                        .bytes = std::as_writable_bytes(sum_.subspan(theirs.begin, theirs.size()))});
-    }
+  for (const PartialTransfer& partial : plan.partials_in) {
+    Buffer& buffer = bucket.inbox[partial.input];
+    if (!buffer) buffer = Buffer(partial.range.size());
+    bucket.inputs[partial.input] = buffer.data();
+    partials.push_back({.peer = partial.peer,
+                        .tag = tag_of_partial(index, partial.block),
+                        .bytes = std::as_writable_bytes(std::span(buffer.data(), buffer.size()))});
   }
-  bucket.receives = collective_.start({}, partials);
-  if (!bucket.direct) bucket.slices_in = collective_.start({}, slices);
+  bucket.partials_in = collective_.start({}, partials);
+  if (plan.direct) return;
+  for (const SliceTransfer& slice : plan.slices_in) {
+    slices.push_back({.peer = slice.peer,
+                      .tag = tag_of_slice(index),
+                      .bytes = std::as_writable_bytes(part_of(sum_, slice.range))});
+  }
+  bucket.slices_in = collective_.start({}, slices);
 }
 
 void TreeExchange::send(int index, std::span<const float* const> partials) {
+  const BucketPlan& plan = plan_->buckets[index];
   BucketInFlight& bucket = buckets_[index];
-  std::vector<OutMessage> messages;
   for (std::size_t i = 0; i < partials.size(); ++i) {
-    bucket.inputs[shape_->first_block[rank_] + i] = partials[i] + bucket.mine.begin;
+    bucket.inputs[plan_->first_own + i] = partials[i] + plan.mine.begin;
   }
-  for (int peer = 0; peer < world_; ++peer) {
-    if (peer == rank_) continue;
-    const VectorRange theirs = bucket.direct ? bucket.range : slice(bucket.range, peer);
-    for (std::size_t i = 0; i < partials.size(); ++i) {
-      messages.push_back({.peer = peer,
-                          .tag = tag_of_partial(index, i),
-                          .bytes = std::as_bytes(std::span(partials[i] + theirs.begin, theirs.size()))});
-    }
+  std::vector<OutMessage> messages;
+  for (const PartialTransfer& partial : plan.partials_out) {
+    const float* const floats = partials[partial.block] + partial.range.begin;
+    messages.push_back({.peer = partial.peer,
+                        .tag = tag_of_partial(index, partial.block),
+                        .bytes = std::as_bytes(std::span(floats, partial.range.size()))});
   }
-  bucket.sends = collective_.start(messages, {});
-  if (bucket.direct) return;
+  bucket.partials_out = collective_.start(messages, {});
+  if (plan.direct) return;
   {
     std::lock_guard lock(mutex_);
     sent_[index] = true;
@@ -171,23 +140,20 @@ void TreeExchange::send(int index, std::span<const float* const> partials) {
   changed_.notify_all();
 }
 
-void TreeExchange::add_up(BucketInFlight& bucket) {
-  bucket.receives->wait();
-  shape_->total->run(bucket.inputs, sum_.subspan(bucket.mine.begin, bucket.mine.size()));
+void TreeExchange::add_up(int index) {
+  buckets_[index].partials_in->wait();
+  plan_->total.run(buckets_[index].inputs, part_of(sum_, plan_->buckets[index].mine));
 }
 
 // Runs on the slice thread.
 void TreeExchange::finish_slice(int index) {
-  BucketInFlight& bucket = buckets_[index];
-  add_up(bucket);
+  add_up(index);
   std::vector<OutMessage> messages;
-  for (int peer = 0; peer < world_; ++peer) {
-    if (peer == rank_) continue;
-    messages.push_back({.peer = peer,
-                        .tag = tag_of_slice(index),
-                        .bytes = std::as_bytes(sum_.subspan(bucket.mine.begin, bucket.mine.size()))});
+  for (const SliceTransfer& slice : plan_->buckets[index].slices_out) {
+    messages.push_back(
+        {.peer = slice.peer, .tag = tag_of_slice(index), .bytes = std::as_bytes(part_of(sum_, slice.range))});
   }
-  bucket.slices_out = collective_.start(messages, {});
+  buckets_[index].slices_out = collective_.start(messages, {});
 }
 
 void TreeExchange::serve_slices() {
@@ -196,14 +162,15 @@ void TreeExchange::serve_slices() {
     // finish() returns only once next_ has reached the end, so begin() never resets it while a bucket is
     // handled.
     changed_.wait(lock, [&] {
-      return closing_ || (next_ < buckets_.size() && !failure_ && (buckets_[next_].direct || sent_[next_]));
+      return closing_ ||
+             (next_ < buckets_.size() && !failure_ && (plan_->buckets[next_].direct || sent_[next_]));
     });
     if (closing_) return;
     const int bucket = static_cast<int>(next_);
     lock.unlock();
     std::exception_ptr failure;
     try {
-      if (!buckets_[bucket].direct) finish_slice(bucket);
+      if (!plan_->buckets[bucket].direct) finish_slice(bucket);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -215,8 +182,8 @@ void TreeExchange::serve_slices() {
 }
 
 void TreeExchange::finish() {
-  for (BucketInFlight& bucket : buckets_) {
-    if (bucket.direct) add_up(bucket);
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (plan_->buckets[i].direct) add_up(static_cast<int>(i));
   }
   if (slice_thread_.joinable()) {
     std::unique_lock lock(mutex_);
@@ -224,13 +191,13 @@ void TreeExchange::finish() {
     if (failure_) std::rethrow_exception(failure_);
   }
   for (BucketInFlight& bucket : buckets_) {
-    if (!bucket.direct) bucket.slices_in->wait();
+    if (bucket.slices_in) bucket.slices_in->wait();
   }
   // Sends last: when a peer dies, gloo ends what is to come from it at once, but may leave a send to it
   // waiting until the timeout.
   for (BucketInFlight& bucket : buckets_) {
-    if (bucket.sends) bucket.sends->wait();
-    if (!bucket.direct) bucket.slices_out->wait();
+    if (bucket.partials_out) bucket.partials_out->wait();
+    if (bucket.slices_out) bucket.slices_out->wait();
   }
 }
 

@@ -1,46 +1,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "tests/worker/reduction/plain_sum.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
 
 namespace dtrun::worker {
 namespace {
-
-using Vector = std::vector<float>;
-
-// The definition, written as plainly as possible: the sum of leaves [begin, begin + width) of those that
-// exist.
-Vector recursive_sum(const std::vector<Vector>& leaves, std::size_t begin, std::size_t width) {
-  if (width == 1) return leaves[begin];
-  Vector sum = recursive_sum(leaves, begin, width / 2);
-  if (begin + width / 2 >= leaves.size()) return sum;
-  const Vector right = recursive_sum(leaves, begin + width / 2, width / 2);
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + right[i];
-  return sum;
-}
-
-std::vector<Vector> random_leaves(std::mt19937& random, int count, std::size_t size) {
-  // Values of very different magnitude, so that another order of additions almost surely gives other bits.
-  std::uniform_real_distribution<float> mantissa(-1, 1);
-  std::uniform_int_distribution<int> exponent(-12, 12);
-  std::vector<Vector> leaves(count, Vector(size));
-  for (Vector& leaf : leaves) {
-    for (float& value : leaf) value = std::ldexp(mantissa(random), exponent(random));
-  }
-  return leaves;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-}
 
 // One worker's part: lanes finish (leaf, bucket) in a random order that keeps each leaf's buckets in order.
 struct WorkerSum {
