@@ -260,6 +260,71 @@ TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of t
   CHECK(WEXITSTATUS(*status) == 0);
 }
 
+namespace {
+
+// A rank of generation 1, which loses a peer, and of generation 2, in one process: exit code 0 if it went on with
+// what it had.
+int live_through_two_generations(const Job& job, const JobConfig& config, int rank, int worlds[2]) {
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, 1);
+  for (const int generation : {1, 2}) {
+    const int world = worlds[generation - 1];
+    DirectoryStore store(job.directory.path() / ("store" + std::to_string(generation)));
+    const auto collective = connect(rank, world, store, milliseconds(20000));
+    TestLink link;
+    try {
+      const Outcome outcome = train(replica, {rank, world, rank, generation}, *collective, link);
+      const bool went_on = link.began_at_.value_or(0) > 0;
+      return generation == 2 && outcome == Outcome::kCompleted && went_on ? 0 : 1;
+    } catch (const WorkerError& error) {
+      if (generation == 2 || error.exit_code() != kExitWorkerPeerLost) return 2;
+    }
+  }
+  return 3;
+}
+
+void check_survival(int world_after) {
+  CAPTURE(world_after);
+  const Job job;
+  run_job(job.config("whole"), 1);
+  JobConfig config = job.config("survived");
+  config.train.save_steps = 0;  // there is no checkpoint that they could go on from
+  int worlds[] = {3, world_after};
+  std::vector<pid_t> pids;
+  for (const int rank : {0, 1})
+    pids.push_back(fork_child([&, rank] { return live_through_two_generations(job, config, rank, worlds); }));
+  const pid_t lost = fork_child([&] {
+    DirectoryStore store(job.directory.path() / "store1");
+    const auto collective = connect(2, 3, store, milliseconds(20000));
+    TestLink link(16, true);
+    run_rank(config, *collective, 1, link);
+    return 0;
+  });
+  REQUIRE(wait_for_exit(lost, milliseconds(60000)).has_value());
+  if (world_after == 3)
+    pids.push_back(fork_child([&] {
+      DirectoryStore store(job.directory.path() / "store2");
+      const auto collective = connect(2, 3, store, milliseconds(20000));
+      TestLink link;
+      run_rank(config, *collective, 1, link, 2);
+      return link.began_at_.value_or(0) > 0 ? 0 : 1;
+    }));
+  for (const pid_t pid : pids) {
+    const auto status = wait_for_exit(pid, milliseconds(60000));
+    REQUIRE(status.has_value());
+    REQUIRE(WIFEXITED(*status));
+    CHECK(WEXITSTATUS(*status) == 0);
+  }
+  CHECK(job.model("survived") == job.model("whole"));
+}
+
+}  // namespace
+
+TEST_CASE("survivors go on in their processes with what they have in memory, fewer or with a new rank") {
+  check_survival(2);
+  check_survival(3);
+}
+
 TEST_CASE("a diverged run ends, but its checkpoints push out none that can be used") {
   const Job job;
   JobConfig config = job.config("run");
