@@ -1,5 +1,9 @@
 #include "worker/collective/collective.h"
 
+#include <atomic>
+#include <utility>
+
+#include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/collective/tags.h"
 
@@ -12,12 +16,25 @@ class SingleProcess final : public Collective {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::unique_ptr<Pending> start(std::span<const OutMessage>, std::span<const InMessage>) override {
-    struct Nothing final : Pending {
-      void wait() override {}
-    };
-    return std::make_unique<Nothing>();
+    check(*aborted_);
+    return std::make_unique<Nothing>(aborted_);
   }
-  void all_reduce_sum(std::span<float>) override {}
+  void all_reduce_sum(std::span<float>) override { check(*aborted_); }
+  void abort() noexcept override { *aborted_ = true; }
+
+ private:
+  using Flag = std::shared_ptr<std::atomic<bool>>;
+
+  static void check(const std::atomic<bool>& aborted) {
+    if (aborted) throw WorkerError(kExitWorkerPeerLost, "the collective was aborted");
+  }
+  struct Nothing final : Pending {
+    explicit Nothing(Flag flag) : aborted(std::move(flag)) {}
+    void wait() override { check(*aborted); }
+    const Flag aborted;
+  };
+
+  const Flag aborted_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct InMessage {
   std::span<std::byte> bytes;
 };
 
-// Messages under way. Destroying it without wait() gives them up: allowed only when the collective is broken.
+// Messages under way. Destroying it without wait() gives them up, and their memory is free for other use:
+// allowed only when the collective is broken or aborted. It may outlive the collective.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -37,8 +39,13 @@ class Pending {
 
 // Every operation ends in bounded time: with its result, or with WorkerError(kExitWorkerPeerLost) naming the
 // peer. After one failed, the collective is broken and every later call fails too.
+//
+// To give up one that is broken or outdated: abort(); then wait for the threads that use it, which it sets
+// free, and destroy what refers to it (a GradientExchange); then destroy it. Its peers see its connections
+// close. Descriptors and threads are gone with it, or with the last Pending if one outlives it.
 class Collective {
  public:
+  // May find messages under way, but no other thread in a call. Aborts.
   virtual ~Collective() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -51,6 +58,11 @@ class Collective {
 
   // In place, element-wise, by the library's own algorithm: the bits depend on the number of ranks.
   virtual void all_reduce_sum(std::span<float> values) = 0;
+
+  // Every wait on this, also on its Pendings, now and later, and every later operation ends within
+  // milliseconds with WorkerError(kExitWorkerPeerLost). When it returns, the connections are closed and no
+  // message touches its memory any more. Any thread, more than once.
+  virtual void abort() noexcept = 0;
 
   // Starts giving every rank's part to all: sends part_of(rank()), which is filled in, to each peer, and
   // receives part_of(peer) from it. All ranks call it alike; does not block.
@@ -73,9 +85,11 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
-  // Both throw WorkerError(kExitWorkerPeerLost): the store is lost, or nobody set the key within `timeout`.
-  virtual void set(const std::string& key, const std::string& value) = 0;
-  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
+  // Both throw WorkerError(kExitWorkerPeerLost): the store is lost, nobody set the key within `timeout`, or
+  // `stop` was requested, which ends them within milliseconds.
+  virtual void set(const std::string& key, const std::string& value, std::stop_token stop) = 0;
+  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout,
+                          std::stop_token stop) = 0;
 };
 
 struct CollectiveOptions {
@@ -84,12 +98,15 @@ struct CollectiveOptions {
   std::string address;  // this host's, numeric or a name, on which the collective listens
   std::chrono::milliseconds connect_timeout{120000};  // until all ranks have found each other
   std::chrono::milliseconds timeout{60000};  // of any one wait after that: how long a peer may be silent
+  std::stop_token stop{};  // ends the meeting within milliseconds; a collective that was made is aborted
+  std::string store_prefix = "gloo/";  // of its keys; in one store each collective needs its own
 };
 
 // No peers, no sockets. REQUIRES: size 1.
 std::unique_ptr<Collective> make_single_process_collective();
 
-// Connects every rank with every other through gloo; blocks until all are there.
+// Connects every rank with every other through gloo; blocks until all are there. Throws
+// WorkerError(kExitWorkerPeerLost), and leaves nothing behind.
 std::unique_ptr<Collective> make_gloo_collective(const CollectiveOptions& options, KeyValueStore& store);
 
 }  // namespace dtrun::worker

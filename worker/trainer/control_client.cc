@@ -167,23 +167,24 @@ void ControlClient::send(const control::FromWorker& message) {
   }
 }
 
-void ControlClient::set(const std::string& key, const std::string& value) {
+void ControlClient::set(const std::string& key, const std::string& value, std::stop_token stop) {
   control::KvRequest message;
   message.set_op(control::KvRequest::SET);
   message.set_key(key);
   message.set_value(value);
-  request(std::move(message), milliseconds(0));
+  request(std::move(message), milliseconds(0), stop);
 }
 
-std::string ControlClient::get(const std::string& key, milliseconds timeout) {
+std::string ControlClient::get(const std::string& key, milliseconds timeout, std::stop_token stop) {
   control::KvRequest message;
   message.set_op(control::KvRequest::GET);
   message.set_key(key);
   message.set_timeout_ms(timeout.count());
-  return request(std::move(message), timeout).value();
+  return request(std::move(message), timeout, stop).value();
 }
 
-control::KvReply ControlClient::request(control::KvRequest kv, milliseconds timeout) {
+control::KvReply ControlClient::request(control::KvRequest kv, milliseconds timeout,
+                                        const std::stop_token& stop) {
   const std::string key = kv.key();
   std::uint64_t id;
   {
@@ -197,9 +198,13 @@ control::KvReply ControlClient::request(control::KvRequest kv, milliseconds time
   send(message);
 
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout + kRequestSlack, [&] { return closing_ || requests_[id].has_value(); });
+  changed_.wait_for(lock, stop, timeout + kRequestSlack,
+                    [&] { return closing_ || requests_[id].has_value(); });
   const std::optional<control::KvReply> reply = std::move(requests_[id]);
   requests_.erase(id);
+  if (!reply && stop.stop_requested()) {
+    throw WorkerError(kExitWorkerPeerLost, "no longer waits for the store's '" + key + "'");
+  }
   if (!reply) throw WorkerError(kExitWorkerPeerLost, "the store did not answer about '" + key + "'");
   if (!reply->ok()) throw WorkerError(kExitWorkerPeerLost, "the store on '" + key + "': " + reply->error());
   return *reply;

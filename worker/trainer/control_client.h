@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -45,8 +46,8 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   void report(const TrainingProgress& progress) override;
   void completed(const Completion& completion) override;
 
-  void set(const std::string& key, const std::string& value) override;
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  void set(const std::string& key, const std::string& value, std::stop_token stop) override;
+  std::string get(const std::string& key, std::chrono::milliseconds timeout, std::stop_token stop) override;
 
   void send_fault(int exit_code, const std::string& message);
 
@@ -56,7 +57,8 @@ class ControlClient final : public AgentLink, public KeyValueStore {
 
  private:
   void send(const control::FromWorker& message);
-  control::KvReply request(control::KvRequest request, std::chrono::milliseconds timeout);
+  control::KvReply request(control::KvRequest request, std::chrono::milliseconds timeout,
+                           const std::stop_token& stop);
   void read_loop();
   void take(const control::FromAgent& message);
   void report_loop();
@@ -72,7 +74,7 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::mutex send_mutex_;  // one frame at a time on the socket
 
   std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   bool closing_ = false;
   std::optional<control::Start> start_;
   std::uint64_t next_request_ = 1;

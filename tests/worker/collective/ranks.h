@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,14 +34,14 @@ using std::chrono::milliseconds;
 
 class MemoryStore final : public KeyValueStore {
  public:
-  void set(const std::string& key, const std::string& value) override {
+  void set(const std::string& key, const std::string& value, std::stop_token) override {
     std::lock_guard lock(mutex_);
     values_[key] = value;
     changed_.notify_all();
   }
-  std::string get(const std::string& key, milliseconds timeout) override {
+  std::string get(const std::string& key, milliseconds timeout, std::stop_token stop) override {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); })) {
+    if (!changed_.wait_for(lock, stop, timeout, [&] { return values_.contains(key); })) {
       throw WorkerError(kExitWorkerPeerLost, "no " + key);
     }
     return values_[key];
@@ -48,7 +49,7 @@ class MemoryStore final : public KeyValueStore {
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::map<std::string, std::string> values_;
 };
 
@@ -58,15 +59,16 @@ class DirectoryStore final : public KeyValueStore {
   explicit DirectoryStore(std::filesystem::path directory) : directory_(std::move(directory)) {
     std::filesystem::create_directories(directory_);
   }
-  void set(const std::string& key, const std::string& value) override {
+  void set(const std::string& key, const std::string& value, std::stop_token) override {
     const auto scratch = path(key).string() + "." + std::to_string(getpid());
     std::ofstream(scratch, std::ios::binary) << value;
     std::filesystem::rename(scratch, path(key));
   }
-  std::string get(const std::string& key, milliseconds timeout) override {
+  std::string get(const std::string& key, milliseconds timeout, std::stop_token stop) override {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (!std::filesystem::exists(path(key))) {
-      if (std::chrono::steady_clock::now() > deadline) throw WorkerError(kExitWorkerPeerLost, "no " + key);
+      if (stop.stop_requested() || std::chrono::steady_clock::now() > deadline)
+        throw WorkerError(kExitWorkerPeerLost, "no " + key);
       std::this_thread::sleep_for(milliseconds(1));
     }
     std::ostringstream text;

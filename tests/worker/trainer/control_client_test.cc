@@ -8,8 +8,10 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "proto/core/contract.h"
 #include "proto/core/framing.h"
@@ -115,8 +117,8 @@ TEST_CASE("store requests are answered by id, in any order") {
     }
   });
   std::string a, b;
-  std::thread other([&] { b = agent.client->get("b", milliseconds(1000)); });
-  a = agent.client->get("a", milliseconds(1000));
+  std::thread other([&] { b = agent.client->get("b", milliseconds(1000), {}); });
+  a = agent.client->get("a", milliseconds(1000), {});
   other.join();
   answering.join();
   CHECK(a == "value of a");
@@ -131,9 +133,49 @@ TEST_CASE("a store that refuses becomes an error with its reason") {
     message.mutable_kv()->set_error("nobody set it within 1 s");
     agent.send(message);
   });
-  CHECK_THROWS_WITH_AS(agent.client->get("gloo/1", milliseconds(1000)),
+  CHECK_THROWS_WITH_AS(agent.client->get("gloo/1", milliseconds(1000), {}),
                        "the store on 'gloo/1': nobody set it within 1 s", WorkerError);
   answering.join();
+}
+
+// The exit code of the error that `wait` ends with when stop is requested while it waits, and how long after.
+std::pair<int, milliseconds> end_on_stop(const std::function<void(std::stop_token)>& wait) {
+  std::stop_source stop;
+  int exit_code = 0;
+  std::chrono::steady_clock::time_point ended;
+  std::thread waiting([&] {
+    try {
+      wait(stop.get_token());
+    } catch (const WorkerError& error) {
+      exit_code = error.exit_code();
+    }
+    ended = std::chrono::steady_clock::now();
+  });
+  std::this_thread::sleep_for(milliseconds(100));
+  const auto stopped = std::chrono::steady_clock::now();
+  stop.request_stop();
+  waiting.join();
+  return {exit_code, std::chrono::duration_cast<milliseconds>(ended - stopped)};
+}
+
+TEST_CASE("whoever waits for a store that never answers is set free by a stop") {
+  FakeAgent agent;
+  ControlClient& client = *agent.client;
+  const CollectiveOptions options{.rank = 0, .size = 2, .address = "127.0.0.1"};
+  const std::function<void(std::stop_token)> waits[] = {
+      [&](std::stop_token stop) { client.get("a", milliseconds(60000), stop); },
+      [&](std::stop_token stop) { client.set("a", "b", stop); },
+      [&](std::stop_token stop) {
+        CollectiveOptions told = options;
+        told.stop = stop;
+        make_gloo_collective(told, client);
+      },
+  };
+  for (const auto& wait : waits) {
+    const auto [exit_code, after] = end_on_stop(wait);
+    CHECK(exit_code == kExitWorkerPeerLost);
+    CHECK(after < milliseconds(1000));
+  }
 }
 
 TEST_CASE("an abort ends the process at once") {

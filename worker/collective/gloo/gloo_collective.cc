@@ -3,19 +3,18 @@
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <sched.h>
 
 #include <exception>
 #include <mutex>
-#include <thread>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
 #include "worker/base/error.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/gloo/gloo_store.h"
+#include "worker/collective/gloo/mesh.h"
 
 namespace dtrun::worker {
 
@@ -34,8 +33,13 @@ std::string reason(const std::exception& error) {
   return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
 }
 
-WorkerError peer_lost(int peer, const std::exception& error) {
-  return {kExitWorkerPeerLost, "lost rank " + std::to_string(peer) + ": " + reason(error)};
+// The failure of `what`; once the mesh is aborted, that is the reason of all of them.
+WorkerError failure(const Mesh& mesh, const std::string& what, const std::exception& error) {
+  return {kExitWorkerPeerLost, mesh.aborted() ? Aborted().what() : what + ": " + reason(error)};
+}
+
+void check(const Mesh& mesh) {
+  if (mesh.aborted()) throw WorkerError(kExitWorkerPeerLost, Aborted().what());
 }
 
 // Buffers whose operation is complete, kept for a while. gloo's thread still holds one for some instants
@@ -57,19 +61,20 @@ class RetiredBuffers {
 
 class GlooPending final : public Pending {
  public:
-  GlooPending(milliseconds timeout, std::shared_ptr<RetiredBuffers> retired)
-      : timeout_(timeout), retired_(std::move(retired)) {}
+  GlooPending(milliseconds timeout, std::shared_ptr<Mesh> mesh, std::shared_ptr<RetiredBuffers> retired)
+      : timeout_(timeout), mesh_(std::move(mesh)), retired_(std::move(retired)) {}
 
-  void send(gloo::Context& context, const OutMessage& message) {
+  void send(const OutMessage& message) {
     // gloo takes a mutable pointer for either direction and does not write to what it sends.
     auto* data = const_cast<std::byte*>(message.bytes.data());
-    start(context, message.peer, data, message.bytes.size(), true, message.tag);
+    start(message.peer, data, message.bytes.size(), true, message.tag);
   }
-  void receive(gloo::Context& context, const InMessage& message) {
-    start(context, message.peer, message.bytes.data(), message.bytes.size(), false, message.tag);
+  void receive(const InMessage& message) {
+    start(message.peer, message.bytes.data(), message.bytes.size(), false, message.tag);
   }
 
   void wait() override {
+    check(*mesh_);
     for (Operation& operation : operations_) {
       try {
         if (operation.is_send) {
@@ -78,7 +83,7 @@ class GlooPending final : public Pending {
           operation.buffer->waitRecv(nullptr, timeout_);
         }
       } catch (const std::exception& error) {
-        throw peer_lost(operation.peer, error);
+        throw lost(operation.peer, error);
       }
     }
     for (Operation& operation : operations_) retired_->add(std::move(operation.buffer));
@@ -92,11 +97,14 @@ class GlooPending final : public Pending {
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   };
 
-  void start(gloo::Context& context, int peer, void* data, std::size_t size, bool is_send,
-             std::uint32_t tag) {
+  WorkerError lost(int peer, const std::exception& error) const {
+    return failure(*mesh_, "lost rank " + std::to_string(peer), error);
+  }
+
+  void start(int peer, void* data, std::size_t size, bool is_send, std::uint32_t tag) {
     if (size == 0) return;
     try {
-      operations_.push_back({peer, is_send, context.createUnboundBuffer(data, size)});
+      operations_.push_back({peer, is_send, mesh_->createUnboundBuffer(data, size)});
       auto& buffer = *operations_.back().buffer;
       if (is_send) {
         buffer.send(peer, kSlotPrefix | tag, 0, size);
@@ -104,70 +112,54 @@ class GlooPending final : public Pending {
         buffer.recv(peer, kSlotPrefix | tag, 0, size);
       }
     } catch (const std::exception& error) {
-      throw peer_lost(peer, error);
+      throw lost(peer, error);
     }
   }
 
   const milliseconds timeout_;
+  const std::shared_ptr<Mesh> mesh_;
   const std::shared_ptr<RetiredBuffers> retired_;
   std::vector<Operation> operations_;
 };
 
-// gloo's event loop only tries to take a connection's lock, and asks epoll again while a sender holds it. If
-// it wakes up on that sender's core and preempts it, it spins there for a whole time slice. A batch thread
-// never preempts on wake-up, and it keeps its full share when all cores are busy. Threads inherit the policy
-// of their creator.
-std::shared_ptr<gloo::transport::Device> make_device(const gloo::transport::tcp::attr& attributes) {
-  std::shared_ptr<gloo::transport::Device> device;
-  std::exception_ptr failure;
-  std::thread([&] {
-    const sched_param none{};
-    sched_setscheduler(0, SCHED_BATCH, &none);  // a refusal costs speed alone
-    try {
-      device = gloo::transport::tcp::CreateDevice(attributes);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }).join();
-  if (failure) std::rethrow_exception(failure);
-  return device;
-}
-
 class GlooCollective final : public Collective {
  public:
+  // Throws WorkerError or one of gloo's exceptions.
   GlooCollective(const CollectiveOptions& options, KeyValueStore& store)
       : timeout_(options.timeout),
-        context_(std::make_shared<gloo::rendezvous::Context>(options.rank, options.size)) {
+        mesh_(make_mesh(options.address, options.rank, options.size)),
+        context_(std::make_shared<gloo::rendezvous::Context>(options.rank, options.size)),
+        stop_(options.stop, Abort{*mesh_}) {
     try {
-      gloo::transport::tcp::attr attributes;
-      attributes.hostname = options.address;
-      auto device = make_device(attributes);
       // gloo waits five times this long for each connection.
       context_->setTimeout(options.connect_timeout / 5);
-      GlooStore rendezvous(store, options.connect_timeout);
+      GlooStore rendezvous(store, options);
+      auto device = mesh_->device();
       context_->connectFullMesh(rendezvous, device);
+      check(*mesh_);
       context_->setTimeout(timeout_);
-    } catch (const WorkerError&) {
+    } catch (...) {
+      check(*mesh_);
+      mesh_->abort();
       throw;
-    } catch (const std::exception& error) {
-      throw WorkerError(kExitWorkerPeerLost, "rank " + std::to_string(options.rank) + " at " +
-                                                 options.address +
-                                                 " could not connect to its peers: " + reason(error));
     }
   }
+  ~GlooCollective() override { mesh_->abort(); }
 
   int rank() const override { return context_->rank; }
   int size() const override { return context_->size; }
 
   std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
                                  std::span<const InMessage> receives) override {
-    auto pending = std::make_unique<GlooPending>(timeout_, retired_);
-    for (const InMessage& message : receives) pending->receive(*context_, message);
-    for (const OutMessage& message : sends) pending->send(*context_, message);
+    check(*mesh_);
+    auto pending = std::make_unique<GlooPending>(timeout_, mesh_, retired_);
+    for (const InMessage& message : receives) pending->receive(message);
+    for (const OutMessage& message : sends) pending->send(message);
     return pending;
   }
 
   void all_reduce_sum(std::span<float> values) override {
+    check(*mesh_);
     try {
       gloo::AllreduceOptions options(context_);
       options.setOutput(values.data(), values.size());
@@ -178,20 +170,37 @@ class GlooCollective final : public Collective {
       options.setTimeout(timeout_);
       gloo::allreduce(options);
     } catch (const std::exception& error) {
-      throw WorkerError(kExitWorkerPeerLost, "all-reduce broke: " + reason(error));
+      throw failure(*mesh_, "all-reduce broke", error);
     }
   }
 
+  void abort() noexcept override { mesh_->abort(); }
+
  private:
+  struct Abort {
+    Mesh& mesh;
+    void operator()() const noexcept { mesh.abort(); }
+  };
+
   const milliseconds timeout_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
+  const std::shared_ptr<Mesh> mesh_;
+  const std::shared_ptr<gloo::rendezvous::Context> context_;
   const std::shared_ptr<RetiredBuffers> retired_ = std::make_shared<RetiredBuffers>();
+  // Last: once it is destroyed, nobody aborts.
+  const std::stop_callback<Abort> stop_;
 };
 
 }  // namespace
 
 std::unique_ptr<Collective> make_gloo_collective(const CollectiveOptions& options, KeyValueStore& store) {
-  return std::make_unique<GlooCollective>(options, store);
+  try {
+    return std::make_unique<GlooCollective>(options, store);
+  } catch (const WorkerError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw WorkerError(kExitWorkerPeerLost, "rank " + std::to_string(options.rank) + " at " + options.address +
+                                               " could not connect to its peers: " + reason(error));
+  }
 }
 
 }  // namespace dtrun::worker

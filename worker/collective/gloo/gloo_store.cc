@@ -3,7 +3,7 @@
 namespace dtrun::worker {
 
 void GlooStore::set(const std::string& key, const std::vector<char>& data) {
-  store_.set("gloo/" + key, std::string(data.begin(), data.end()));
+  store_.set(prefix_ + key, std::string(data.begin(), data.end()), stop_);
 }
 
 std::vector<char> GlooStore::get(const std::string& key) {
@@ -14,7 +14,7 @@ std::vector<char> GlooStore::get(const std::string& key) {
 
 void GlooStore::wait(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
-    if (!seen_.contains(key)) seen_.emplace(key, store_.get("gloo/" + key, timeout_));
+    if (!seen_.contains(key)) seen_.emplace(key, store_.get(prefix_ + key, timeout_, stop_));
   }
 }
 

@@ -1,4 +1,4 @@
-// gloo's rendezvous store on top of the agent's key-value store. Values are kept once read: gloo asks for
+// gloo's rendezvous store on top of the agent's key-value store, until it is told to stop. Values are kept once read: gloo asks for
 // each twice (wait, then get).
 #pragma once
 
@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/collective/collective.h"
@@ -15,7 +17,11 @@ namespace dtrun::worker {
 
 class GlooStore final : public gloo::rendezvous::Store {
  public:
-  GlooStore(KeyValueStore& store, std::chrono::milliseconds timeout) : store_(store), timeout_(timeout) {}
+  GlooStore(KeyValueStore& store, const CollectiveOptions& options)
+      : store_(store),
+        prefix_(options.store_prefix),
+        timeout_(options.connect_timeout),
+        stop_(options.stop) {}
 
   void set(const std::string& key, const std::vector<char>& data) override;
   std::vector<char> get(const std::string& key) override;
@@ -25,7 +31,9 @@ class GlooStore final : public gloo::rendezvous::Store {
 
  private:
   KeyValueStore& store_;
+  const std::string prefix_;
   const std::chrono::milliseconds timeout_;
+  const std::stop_token stop_;
   std::map<std::string, std::string> seen_;
 };
 

@@ -1,0 +1,425 @@
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
+#include <latch>
+#include <utility>
+
+#include "tests/support/folder.h"
+#include "tests/worker/collective/ranks.h"
+#include "worker/collective/gradient_exchange.h"
+
+namespace dtrun::worker {
+namespace {
+
+using dtrun::test::Folder;
+using Clock = std::chrono::steady_clock;
+
+// An abort takes a few milliseconds; all that it must be far from is the timeout of a wait, 60 s.
+constexpr milliseconds kSoon{1000};
+constexpr std::uint32_t kTag = 1;
+constexpr std::size_t kLarge = 32 << 20;  // more than the sockets hold
+
+std::vector<std::unique_ptr<Collective>> meet(int world, KeyValueStore& store,
+                                              const std::string& prefix = "gloo/") {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::vector<std::unique_ptr<Collective>> collectives(world);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      CollectiveOptions options{.rank = rank, .size = world, .address = "127.0.0.1"};
+      options.store_prefix = prefix;
+      collectives[rank] = make_gloo_collective(options, store);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return collectives;
+}
+
+std::vector<std::unique_ptr<Collective>> meet(int world) {
+  MemoryStore store;
+  return meet(world, store);
+}
+
+// How a call ended: the exit code of its error, or 0.
+struct End {
+  int exit_code = 0;
+  std::string error;
+  Clock::time_point at;
+};
+End end_of(const std::function<void()>& call) {
+  End end;
+  try {
+    call();
+  } catch (const WorkerError& error) {
+    end.exit_code = error.exit_code();
+    end.error = error.what();
+  }
+  end.at = Clock::now();
+  return end;
+}
+
+// Runs `wait` on a thread, lets it begin, calls `abort`, and checks that the wait ended then, and for it.
+void check_abort_ends(const std::string& what, const std::function<void()>& wait,
+                      const std::function<void()>& abort) {
+  End end;
+  std::thread waiting([&] { end = end_of(wait); });
+  std::this_thread::sleep_for(milliseconds(100));
+  const auto start = Clock::now();
+  abort();
+  const auto returned = Clock::now();
+  waiting.join();
+  using Precise = std::chrono::duration<double, std::milli>;
+  MESSAGE(what << ": ended after " << Precise(end.at - start).count() << " ms, abort() returned after "
+               << Precise(returned - start).count() << " ms");
+  CHECK(end.exit_code == kExitWorkerPeerLost);
+  CHECK(end.error == "the collective was aborted");
+  CHECK(end.at >= start);
+  CHECK(end.at - start < kSoon);
+  CHECK(returned - start < kSoon);
+}
+
+TEST_CASE("an abort ends the wait for a message that nobody sends") {
+  const auto ranks = meet(2);
+  std::vector<std::byte> place(10);
+  const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
+  check_abort_ends(
+      "receive", [&] { ranks[0]->start({}, {&message, 1})->wait(); }, [&] { ranks[0]->abort(); });
+}
+
+TEST_CASE("an abort ends an all-reduce whose other ranks do not come") {
+  const auto ranks = meet(3);
+  std::vector<float> values(1000000, 1);
+  check_abort_ends("all-reduce", [&] { ranks[0]->all_reduce_sum(values); }, [&] { ranks[0]->abort(); });
+}
+
+TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroyed at once") {
+  const auto ranks = meet(3);
+  const std::size_t size = kDirectBytes;
+  std::vector<float> leaf(size, 1), sum(size);
+  auto exchange = make_tree_exchange(*ranks[0], {{0, size}});
+  exchange->begin(3, sum);
+  const float* const partial = leaf.data();
+  exchange->send(0, {&partial, 1});
+  check_abort_ends("tree exchange", [&] { exchange->finish(); }, [&] { ranks[0]->abort(); });
+  const auto start = Clock::now();
+  exchange.reset();
+  CHECK(Clock::now() - start < kSoon);
+}
+
+TEST_CASE("an abort ends the slice thread's wait when nobody waits for the slice thread") {
+  const auto ranks = meet(3);
+  const std::size_t size = kDirectBytes;
+  std::vector<float> leaf(size, 1), sum(size);
+  auto exchange = make_tree_exchange(*ranks[0], {{0, size}});
+  exchange->begin(3, sum);
+  const float* const partial = leaf.data();
+  exchange->send(0, {&partial, 1});
+  std::this_thread::sleep_for(milliseconds(50));
+  ranks[0]->abort();
+  const auto start = Clock::now();
+  exchange.reset();
+  CHECK(Clock::now() - start < kSoon);
+}
+
+// Rank 1 of two, a process that stops once it has begun to receive or send a large message; the test is rank 0.
+class StoppedPeer {
+ public:
+  explicit StoppedPeer(bool sends) {
+    pid_ = fork_child([&] {
+      DirectoryStore store(directory_.path());
+      const auto collective = connect(1, 2, store, milliseconds(60000));
+      std::vector<std::byte> bytes(kLarge);
+      const InMessage in{.peer = 0, .tag = kTag, .bytes = bytes};
+      const OutMessage out{.peer = 0, .tag = kTag, .bytes = bytes};
+      if (sends) collective->barrier();  // the test's receive is there
+      const auto pending = sends ? collective->start({&out, 1}, {}) : collective->start({}, {&in, 1});
+      raise(SIGSTOP);
+      pause();
+      return 0;
+    });
+    DirectoryStore store(directory_.path());
+    collective = connect(0, 2, store, milliseconds(60000));
+  }
+  ~StoppedPeer() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  void await_stop() const {
+    int status = 0;
+    REQUIRE(waitpid(pid_, &status, WUNTRACED) == pid_);
+    REQUIRE(WIFSTOPPED(status));
+  }
+  void go_on() const { kill(pid_, SIGCONT); }
+  void die() const { kill(pid_, SIGKILL); }
+
+  std::unique_ptr<Collective> collective;
+
+ private:
+  Folder directory_;
+  pid_t pid_;
+};
+
+TEST_CASE("an abort ends the wait for a large message that a stopped peer does not take") {
+  const StoppedPeer peer(false);
+  peer.await_stop();
+  const std::vector<std::byte> bytes(kLarge);
+  const OutMessage message{.peer = 1, .tag = kTag, .bytes = bytes};
+  check_abort_ends(
+      "send halfway", [&] { peer.collective->start({&message, 1}, {})->wait(); },
+      [&] { peer.collective->abort(); });
+}
+
+TEST_CASE("an abort ends the wait for a message halfway, and nothing is written to its place any more") {
+  const StoppedPeer peer(true);
+  std::vector<std::byte> place(kLarge, std::byte{7});
+  const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
+  const auto pending = peer.collective->start({}, {&message, 1});
+  peer.collective->barrier();
+  peer.await_stop();
+  check_abort_ends("receive halfway", [&] { pending->wait(); }, [&] { peer.collective->abort(); });
+  CHECK(place.front() == std::byte{0});
+  CHECK(place.back() == std::byte{7});
+  std::memset(place.data(), 7, kLarge);
+  peer.go_on();
+  std::this_thread::sleep_for(milliseconds(100));
+  CHECK(place.front() == std::byte{7});
+  CHECK(std::memcmp(place.data(), place.data() + 1, kLarge - 1) == 0);
+}
+
+// The error is gloo's own, and comes at once: not after the timeout of 60 s.
+void check_lost(const End& end, Clock::time_point died) {
+  CHECK(end.exit_code == kExitWorkerPeerLost);
+  CHECK(end.error.starts_with("lost rank 1: "));
+  CHECK(end.at - died < kSoon);
+}
+
+TEST_CASE("a peer that dies halfway through a message makes the other fail at once") {
+  for (const bool sends : {false, true}) {
+    CAPTURE(sends);
+    const StoppedPeer peer(sends);
+    std::vector<std::byte> bytes(kLarge);
+    const InMessage in{.peer = 1, .tag = kTag, .bytes = bytes};
+    const OutMessage out{.peer = 1, .tag = kTag, .bytes = bytes};
+    std::unique_ptr<Pending> pending;
+    if (sends) {
+      pending = peer.collective->start({}, {&in, 1});
+      peer.collective->barrier();
+      peer.await_stop();
+    } else {
+      peer.await_stop();
+      pending = peer.collective->start({&out, 1}, {});
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+    const auto died = Clock::now();
+    peer.die();
+    check_lost(end_of([&] { pending->wait(); }), died);
+    peer.collective->abort();
+  }
+}
+
+void check_given_up(Collective& collective, Pending& earlier) {
+  std::vector<float> values(10);
+  const std::function<void()> calls[] = {
+      [&] { collective.start({}, {}); },    [&] { collective.all_reduce_sum(values); },
+      [&] { collective.barrier(); },        [&] { collective.broadcast(0, bytes_of(values)); },
+      [&] { earlier.wait(); },
+  };
+  for (const auto& call : calls) {
+    const auto start = Clock::now();
+    const End end = end_of(call);
+    CHECK(end.exit_code == kExitWorkerPeerLost);
+    CHECK(end.error == "the collective was aborted");
+    CHECK(end.at - start < kSoon);
+  }
+}
+
+TEST_CASE("after an abort, or two at once, every operation fails, and the peers see the end") {
+  const auto ranks = meet(2);
+  std::vector<std::byte> place(10);
+  const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
+  const auto pending = ranks[0]->start({}, {&message, 1});
+  std::thread twice([&] { ranks[0]->abort(); });
+  ranks[0]->abort();
+  twice.join();
+  check_given_up(*ranks[0], *pending);
+  const auto start = Clock::now();
+  const End end = end_of([&] { ranks[1]->barrier(); });
+  CHECK(end.exit_code == kExitWorkerPeerLost);
+  CHECK(end.error.starts_with("lost rank 0: "));
+  CHECK(end.at - start < kSoon);
+}
+
+TEST_CASE("a single process can be aborted too") {
+  const auto collective = make_single_process_collective();
+  const auto pending = collective->start({}, {});
+  collective->abort();
+  check_given_up(*collective, *pending);
+}
+
+TEST_CASE("messages under way may be given up before and after their collective") {
+  auto ranks = meet(2);
+  std::vector<std::byte> place(10);
+  const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
+  auto before = ranks[0]->start({}, {&message, 1});
+  auto after = ranks[0]->start({}, {&message, 1});
+  ranks[0]->abort();
+  before.reset();
+  ranks[0].reset();
+  place = {};
+  CHECK(end_of([&] { after->wait(); }).exit_code == kExitWorkerPeerLost);
+}
+
+// A rank of two at 127.0.0.1 meets one that does not come.
+void meet_nobody(KeyValueStore& store, std::stop_token stop, int rank = 0) {
+  CollectiveOptions options{.rank = rank, .size = 2, .address = "127.0.0.1"};
+  options.stop = std::move(stop);
+  make_gloo_collective(options, store);
+}
+
+TEST_CASE("a stop ends the meeting while a peer has not come") {
+  MemoryStore store;
+  std::stop_source stop;
+  check_abort_ends(
+      "meeting, no peer", [&] { meet_nobody(store, stop.get_token()); }, [&] { stop.request_stop(); });
+}
+
+TEST_CASE("a stop that was requested before ends the meeting at once") {
+  MemoryStore store;
+  std::stop_source stop;
+  stop.request_stop();
+  const End end = end_of([&] { meet_nobody(store, stop.get_token()); });
+  CHECK(end.exit_code == kExitWorkerPeerLost);
+  CHECK(end.error == "the collective was aborted");
+}
+
+TEST_CASE("a stop that comes after the meeting aborts the collective") {
+  MemoryStore store;
+  std::stop_source stop;
+  std::unique_ptr<Collective> ranks[2];
+  std::thread other([&] { ranks[1] = connect(1, 2, store, milliseconds(60000)); });
+  CollectiveOptions options{.rank = 0, .size = 2, .address = "127.0.0.1"};
+  options.stop = stop.get_token();
+  ranks[0] = make_gloo_collective(options, store);
+  other.join();
+  check_abort_ends("stop", [&] { ranks[0]->barrier(); }, [&] { stop.request_stop(); });
+}
+
+// Ends its process when it has published its address.
+class DyingStore final : public KeyValueStore {
+ public:
+  explicit DyingStore(KeyValueStore& inner) : inner_(inner) {}
+  void set(const std::string& key, const std::string& value, std::stop_token stop) override {
+    inner_.set(key, value, std::move(stop));
+    if (key == "gloo/0") raise(SIGKILL);
+  }
+  std::string get(const std::string& key, milliseconds timeout, std::stop_token stop) override {
+    return inner_.get(key, timeout, std::move(stop));
+  }
+
+ private:
+  KeyValueStore& inner_;
+};
+
+TEST_CASE("a stop ends the meeting with a peer that died when it had published its address") {
+  const Folder directory;
+  const pid_t pid = fork_child([&] {
+    DirectoryStore store(directory.path());
+    DyingStore dying(store);
+    // The rank with the greater address connects, so the other waits for it.
+    make_gloo_collective({.rank = 0, .size = 2, .address = "127.0.0.2"}, dying);
+    return 0;
+  });
+  REQUIRE(wait_for_exit(pid, milliseconds(20000)).has_value());
+  DirectoryStore store(directory.path());
+  std::stop_source stop;
+  check_abort_ends(
+      "meeting, dead peer", [&] { meet_nobody(store, stop.get_token(), 1); }, [&] { stop.request_stop(); });
+}
+
+TEST_CASE("a stranger who talks to a rank breaks its meeting and not its process") {
+  MemoryStore store;
+  End end;
+  std::thread meeting([&] { end = end_of([&] { meet_nobody(store, {}); }); });
+  const std::string published = store.get("gloo/0", milliseconds(20000), {});
+  sockaddr_in address{};
+  REQUIRE(published.size() >= sizeof address);
+  std::memcpy(&address, published.data(), sizeof address);
+  const int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(connect(stranger, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const std::array<std::size_t, 6> message_nobody_awaits{48, 1, 12345, 0, 0, 0};
+  REQUIRE(write(stranger, message_nobody_awaits.data(), sizeof message_nobody_awaits) ==
+          static_cast<ssize_t>(sizeof message_nobody_awaits));
+  char byte = 0;
+  CHECK(read(stranger, &byte, 1) == 0);  // rank 0 has closed it
+  close(stranger);
+  store.set("gloo/1", published, {});
+  meeting.join();
+  CHECK(end.exit_code == kExitWorkerPeerLost);
+}
+
+int entries_of(const char* directory) {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+std::pair<int, int> descriptors_and_threads() {
+  return {entries_of("/proc/self/fd"), entries_of("/proc/self/task")};
+}
+
+// Steps of three leaves of ones, one per rank; every element of the sum is 3.
+class Stepping {
+ public:
+  explicit Stepping(Collective& collective)
+      : exchange_(make_tree_exchange(collective, {{0, kDirectBytes}})), world_(collective.size()) {}
+  void step() {
+    const float* const partial = leaf_.data();
+    exchange_->begin(world_, sum_);
+    exchange_->send(0, {&partial, 1});
+    exchange_->finish();
+    if (sum_ != std::vector<float>(sum_.size(), 3)) throw std::logic_error("wrong sum");
+  }
+
+ private:
+  std::vector<float> leaf_ = std::vector<float>(kDirectBytes, 1), sum_ = std::vector<float>(kDirectBytes);
+  const std::unique_ptr<GradientExchange> exchange_;
+  const int world_;
+};
+
+TEST_CASE("fifty collectives follow each other in one process, and nothing of them stays") {
+  MemoryStore store;
+  std::pair<int, int> after_first;
+  for (int generation = 1; generation <= 50; ++generation) {
+    auto ranks = meet(3, store, std::to_string(generation) + "/");
+    std::vector<std::thread> threads;
+    std::array<End, 3> ends;
+    std::latch first_steps(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        Stepping stepping(*ranks[rank]);
+        stepping.step();
+        first_steps.count_down();
+        // Rank 0 gives up at some point of the next steps.
+        ends[rank] = end_of([&] {
+          for (;;) stepping.step();
+        });
+        ranks[rank]->abort();
+      });
+    }
+    first_steps.wait();
+    std::this_thread::sleep_for(milliseconds(generation % 10));
+    ranks[0]->abort();
+    for (std::thread& thread : threads) thread.join();
+    for (const End& end : ends) CHECK(end.exit_code == kExitWorkerPeerLost);
+    ranks.clear();
+    if (generation == 1) after_first = descriptors_and_threads();
+  }
+  CHECK(descriptors_and_threads() == after_first);
+  MESSAGE(after_first.first << " descriptors, " << after_first.second << " threads");
+}
+
+}  // namespace
+}  // namespace dtrun::worker
