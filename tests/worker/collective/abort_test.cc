@@ -175,21 +175,40 @@ TEST_CASE("an abort ends the wait for a large message that a stopped peer does n
       [&] { peer.collective->abort(); });
 }
 
+// Memory that gloo may be writing to.
+__attribute__((no_sanitize("thread"))) std::byte peek(const std::byte* at) { return *at; }
+
+// A message of zeros of which a part has come; what has not is sevens. The peer decides by itself when it
+// stops, so it may take several.
+struct HalfReceived {
+  HalfReceived() {
+    do {
+      pending.reset();
+      peer.emplace(true);
+      place.assign(kLarge, std::byte{7});
+      const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
+      pending = peer->collective->start({}, {&message, 1});
+      peer->collective->barrier();
+      peer->await_stop();
+      std::this_thread::sleep_for(milliseconds(50));
+    } while (peek(place.data() + kLarge - 1) == std::byte{0});
+    CHECK(peek(place.data()) == std::byte{0});
+  }
+
+  std::optional<StoppedPeer> peer;
+  std::vector<std::byte> place;
+  std::unique_ptr<Pending> pending;
+};
+
 TEST_CASE("an abort ends the wait for a message halfway, and nothing is written to its place any more") {
-  const StoppedPeer peer(true);
-  std::vector<std::byte> place(kLarge, std::byte{7});
-  const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
-  const auto pending = peer.collective->start({}, {&message, 1});
-  peer.collective->barrier();
-  peer.await_stop();
-  check_abort_ends("receive halfway", [&] { pending->wait(); }, [&] { peer.collective->abort(); });
-  CHECK(place.front() == std::byte{0});
-  CHECK(place.back() == std::byte{7});
-  std::memset(place.data(), 7, kLarge);
-  peer.go_on();
+  HalfReceived half;
+  Collective& collective = *half.peer->collective;
+  check_abort_ends("receive halfway", [&] { half.pending->wait(); }, [&] { collective.abort(); });
+  std::memset(half.place.data(), 7, kLarge);
+  half.peer->go_on();
   std::this_thread::sleep_for(milliseconds(100));
-  CHECK(place.front() == std::byte{7});
-  CHECK(std::memcmp(place.data(), place.data() + 1, kLarge - 1) == 0);
+  CHECK(half.place.front() == std::byte{7});
+  CHECK(std::memcmp(half.place.data(), half.place.data() + 1, kLarge - 1) == 0);
 }
 
 // The error is gloo's own, and comes at once: not after the timeout of 60 s.
@@ -199,28 +218,23 @@ void check_lost(const End& end, Clock::time_point died) {
   CHECK(end.at - died < kSoon);
 }
 
-TEST_CASE("a peer that dies halfway through a message makes the other fail at once") {
-  for (const bool sends : {false, true}) {
-    CAPTURE(sends);
-    const StoppedPeer peer(sends);
-    std::vector<std::byte> bytes(kLarge);
-    const InMessage in{.peer = 1, .tag = kTag, .bytes = bytes};
-    const OutMessage out{.peer = 1, .tag = kTag, .bytes = bytes};
-    std::unique_ptr<Pending> pending;
-    if (sends) {
-      pending = peer.collective->start({}, {&in, 1});
-      peer.collective->barrier();
-      peer.await_stop();
-    } else {
-      peer.await_stop();
-      pending = peer.collective->start({&out, 1}, {});
-    }
-    std::this_thread::sleep_for(milliseconds(50));
-    const auto died = Clock::now();
-    peer.die();
-    check_lost(end_of([&] { pending->wait(); }), died);
-    peer.collective->abort();
-  }
+TEST_CASE("a peer that dies when it has sent half a message makes the other fail at once") {
+  const HalfReceived half;
+  const auto died = Clock::now();
+  half.peer->die();
+  check_lost(end_of([&] { half.pending->wait(); }), died);
+}
+
+TEST_CASE("a peer that dies when it has received half a message makes the other fail at once") {
+  const StoppedPeer peer(false);
+  peer.await_stop();
+  const std::vector<std::byte> bytes(kLarge);
+  const OutMessage message{.peer = 1, .tag = kTag, .bytes = bytes};
+  const auto pending = peer.collective->start({&message, 1}, {});
+  std::this_thread::sleep_for(milliseconds(50));
+  const auto died = Clock::now();
+  peer.die();
+  check_lost(end_of([&] { pending->wait(); }), died);
 }
 
 void check_given_up(Collective& collective, Pending& earlier) {
@@ -366,8 +380,13 @@ TEST_CASE("a stranger who talks to a rank breaks its meeting and not its process
 int entries_of(const char* directory) {
   return static_cast<int>(std::distance(std::filesystem::directory_iterator(directory), {}));
 }
-std::pair<int, int> descriptors_and_threads() {
-  return {entries_of("/proc/self/fd"), entries_of("/proc/self/task")};
+std::string descriptors_and_threads() {
+  std::string text = std::to_string(entries_of("/proc/self/task")) + " threads; descriptors:";
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // of the iterator's own
+    text += " " + entry.path().filename().string() + "=" + std::filesystem::read_symlink(entry, closed).string();
+  }
+  return text;
 }
 
 // Steps of three leaves of ones, one per rank; every element of the sum is 3.
@@ -391,7 +410,7 @@ class Stepping {
 
 TEST_CASE("fifty collectives follow each other in one process, and nothing of them stays") {
   MemoryStore store;
-  std::pair<int, int> after_first;
+  std::string after_first;
   for (int generation = 1; generation <= 50; ++generation) {
     auto ranks = meet(3, store, std::to_string(generation) + "/");
     std::vector<std::thread> threads;
@@ -418,7 +437,7 @@ TEST_CASE("fifty collectives follow each other in one process, and nothing of th
     if (generation == 1) after_first = descriptors_and_threads();
   }
   CHECK(descriptors_and_threads() == after_first);
-  MESSAGE(after_first.first << " descriptors, " << after_first.second << " threads");
+  MESSAGE(after_first);
 }
 
 }  // namespace

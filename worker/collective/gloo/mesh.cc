@@ -48,7 +48,10 @@ class MeshPair final : public tcp::Pair {
     } catch (const std::exception& error) {
       // Who holds the lock for long is closing the pair, and waits for this thread.
       const std::unique_lock lock(m_, std::try_to_lock);
-      if (lock && ex_ == nullptr) signalException(error.what());
+      if (!lock || ex_ != nullptr) return;
+      // Closing takes it out of the event loop, and a connection that was just accepted is not there yet.
+      device_->registerDescriptor(fd_, EPOLLIN, this);
+      signalException(error.what());
     }
   }
 
