@@ -89,13 +89,18 @@ TEST_CASE("an abort ends the wait for a message that nobody sends") {
   std::vector<std::byte> place(10);
   const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
   check_abort_ends(
-      "receive", [&] { ranks[0]->start({}, {&message, 1})->wait(); }, [&] { ranks[0]->abort(); });
+      "receive",
+      [&] {
+        ranks[0]->start({}, {&message, 1})->wait();
+      },
+      [&] { ranks[0]->abort(); });
 }
 
 TEST_CASE("an abort ends an all-reduce whose other ranks do not come") {
   const auto ranks = meet(16);
   std::vector<float> values(1000000, 1);
-  check_abort_ends("all-reduce", [&] { ranks[0]->all_reduce_sum(values); }, [&] { ranks[0]->abort(); });
+  check_abort_ends(
+      "all-reduce", [&] { ranks[0]->all_reduce_sum(values); }, [&] { ranks[0]->abort(); });
 }
 
 TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroyed at once") {
@@ -106,7 +111,8 @@ TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroy
   exchange->begin(3, sum);
   const float* const partial = leaf.data();
   exchange->send(0, {&partial, 1});
-  check_abort_ends("tree exchange", [&] { exchange->finish(); }, [&] { ranks[0]->abort(); });
+  check_abort_ends(
+      "tree exchange", [&] { exchange->finish(); }, [&] { ranks[0]->abort(); });
   const auto start = Clock::now();
   exchange.reset();
   CHECK(Clock::now() - start < kSoon);
@@ -127,7 +133,8 @@ TEST_CASE("an abort ends the slice thread's wait when nobody waits for the slice
   CHECK(Clock::now() - start < kSoon);
 }
 
-// Rank 1 of two, a process that stops once it has begun to receive or send a large message; the test is rank 0.
+// Rank 1 of two, a process that stops once it has begun to receive or send a large message; the test is rank
+// 0.
 class StoppedPeer {
  public:
   explicit StoppedPeer(bool sends) {
@@ -171,7 +178,10 @@ TEST_CASE("an abort ends the wait for a large message that a stopped peer does n
   const std::vector<std::byte> bytes(kLarge);
   const OutMessage message{.peer = 1, .tag = kTag, .bytes = bytes};
   check_abort_ends(
-      "send halfway", [&] { peer.collective->start({&message, 1}, {})->wait(); },
+      "send halfway",
+      [&] {
+        peer.collective->start({&message, 1}, {})->wait();
+      },
       [&] { peer.collective->abort(); });
 }
 
@@ -203,7 +213,8 @@ struct HalfReceived {
 TEST_CASE("an abort ends the wait for a message halfway, and nothing is written to its place any more") {
   HalfReceived half;
   Collective& collective = *half.peer->collective;
-  check_abort_ends("receive halfway", [&] { half.pending->wait(); }, [&] { collective.abort(); });
+  check_abort_ends(
+      "receive halfway", [&] { half.pending->wait(); }, [&] { collective.abort(); });
   std::memset(half.place.data(), 7, kLarge);
   half.peer->go_on();
   std::this_thread::sleep_for(milliseconds(100));
@@ -240,8 +251,8 @@ TEST_CASE("a peer that dies when it has received half a message makes the other 
 void check_given_up(Collective& collective, Pending& earlier) {
   std::vector<float> values(10);
   const std::function<void()> calls[] = {
-      [&] { collective.start({}, {}); },    [&] { collective.all_reduce_sum(values); },
-      [&] { collective.barrier(); },        [&] { collective.broadcast(0, bytes_of(values)); },
+      [&] { collective.start({}, {}); }, [&] { collective.all_reduce_sum(values); },
+      [&] { collective.barrier(); },     [&] { collective.broadcast(0, bytes_of(values)); },
       [&] { earlier.wait(); },
   };
   for (const auto& call : calls) {
@@ -321,7 +332,8 @@ TEST_CASE("a stop that comes after the meeting aborts the collective") {
   options.stop = stop.get_token();
   ranks[0] = make_gloo_collective(options, store);
   other.join();
-  check_abort_ends("stop", [&] { ranks[0]->barrier(); }, [&] { stop.request_stop(); });
+  check_abort_ends(
+      "stop", [&] { ranks[0]->barrier(); }, [&] { stop.request_stop(); });
 }
 
 // Ends its process when it has published its address.
@@ -384,7 +396,8 @@ std::string descriptors_and_threads() {
   std::string text = std::to_string(entries_of("/proc/self/task")) + " threads; descriptors:";
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code closed;  // of the iterator's own
-    text += " " + entry.path().filename().string() + "=" + std::filesystem::read_symlink(entry, closed).string();
+    text +=
+        " " + entry.path().filename().string() + "=" + std::filesystem::read_symlink(entry, closed).string();
   }
   return text;
 }
@@ -438,6 +451,46 @@ TEST_CASE("fifty collectives follow each other in one process, and nothing of th
   }
   CHECK(descriptors_and_threads() == after_first);
   MESSAGE(after_first);
+}
+
+TEST_CASE("ranks whose peer is killed again and again meet the next one, and nothing stays") {
+  std::string after_first;
+  for (int generation = 1; generation <= 10; ++generation) {
+    const Folder directory;
+    DirectoryStore store(directory.path());
+    const pid_t peer = fork_child([&] {
+      const auto collective = connect(2, 3, store, milliseconds(60000));
+      for (Stepping stepping(*collective);;) stepping.step();
+      return 0;
+    });
+    std::vector<std::thread> threads;
+    std::array<End, 2> ends;
+    std::latch first_steps(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto collective = connect(rank, 3, store, milliseconds(60000));
+        Stepping stepping(*collective);
+        stepping.step();
+        first_steps.count_down();
+        ends[rank] = end_of([&] {
+          for (;;) stepping.step();
+        });
+        collective->abort();
+      });
+    }
+    first_steps.wait();
+    std::this_thread::sleep_for(milliseconds(generation));
+    const auto died = Clock::now();
+    kill(peer, SIGKILL);
+    for (std::thread& thread : threads) thread.join();
+    wait_for_exit(peer, milliseconds(10000));
+    for (const End& end : ends) {
+      CHECK(end.exit_code == kExitWorkerPeerLost);
+      CHECK(end.at - died < kSoon);
+    }
+    if (generation == 1) after_first = descriptors_and_threads();
+  }
+  CHECK(descriptors_and_threads() == after_first);
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ class DirectoryStore final : public KeyValueStore {
 
 inline std::unique_ptr<Collective> connect(int rank, int world, KeyValueStore& store, milliseconds timeout) {
   if (world == 1) return make_single_process_collective();
+  std::signal(SIGPIPE, SIG_IGN);  // as dtrun-worker: gloo writes to sockets whose peer may be gone
   CollectiveOptions options{rank, world, "127.0.0.1"};
   options.connect_timeout = milliseconds(30000);
   options.timeout = timeout;
@@ -97,7 +98,6 @@ inline std::unique_ptr<Collective> connect(int rank, int world, KeyValueStore& s
 // Runs `rank_main` on `world` threads at once; rethrows the first rank's exception, if any.
 inline void run_as_threads(int world, const std::function<void(Collective&)>& rank_main,
                            milliseconds timeout = milliseconds(20000)) {
-  std::signal(SIGPIPE, SIG_IGN);  // as dtrun-worker: gloo writes to sockets whose peer may be gone
   MemoryStore store;
   std::vector<std::exception_ptr> failures(world);
   std::vector<std::thread> threads;
@@ -123,7 +123,6 @@ inline pid_t fork_child(const std::function<int()>& child_main) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   int code = kExitSoftware;
-  std::signal(SIGPIPE, SIG_IGN);
   try {
     code = child_main();
   } catch (const WorkerError& error) {
