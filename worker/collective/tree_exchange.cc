@@ -193,8 +193,7 @@ void TreeExchange::finish() {
   for (BucketInFlight& bucket : buckets_) {
     if (bucket.slices_in) bucket.slices_in->wait();
   }
-  // Sends last: when a peer dies, gloo ends what is to come from it at once, but may leave a send to it
-  // waiting until the timeout.
+  // Sends last: by now they are mostly done, and nothing waits for them.
   for (BucketInFlight& bucket : buckets_) {
     if (bucket.partials_out) bucket.partials_out->wait();
     if (bucket.slices_out) bucket.slices_out->wait();
