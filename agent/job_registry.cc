@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -99,6 +101,30 @@ EndedJob ended_of(const Json& json) {
 // An agent that was killed while it made a file leaves it under this name.
 constexpr char kUnfinished[] = ".new", kLiving[] = ".json", kEnded[] = ".ended";
 
+// Begins with the time, so that names alone tell which are old: a launch has no time to read hundreds of
+// files.
+std::string name_of_end(double ended_at, const std::string& stem) {
+  std::array<char, 16> time{};
+  std::snprintf(time.data(), time.size(), "%012lld", static_cast<long long>(ended_at));
+  return time.data() + ("-" + stem) + kEnded;
+}
+
+// Removes the files of ends that are old, or too many; returns the others.
+std::vector<std::filesystem::path> keep_recent_ends(const std::filesystem::path& folder, double now) {
+  std::vector<std::filesystem::path> files;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (entry.path().extension() == kEnded) files.push_back(entry.path());
+  std::sort(files.begin(), files.end(), std::greater<>());
+  const std::string oldest = name_of_end(now - kKeepEndedSeconds, "~");  // after all of that second
+  std::erase_if(files, [&, kept = std::size_t{0}](const std::filesystem::path& file) mutable {
+    const bool keep = file.filename().string() > oldest && kept++ < kMaxEndedJobs;
+    if (!keep) unlink(file.c_str());
+    return !keep;
+  });
+  return files;
+}
+
 }  // namespace
 
 std::filesystem::path registry_folder() {
@@ -131,12 +157,12 @@ JobEntry::~JobEntry() {
 void JobEntry::finish(EndedJob end) {
   if (!lock_.open()) return;
   end.job = job_;
-  std::filesystem::path unfinished = file_, ended = file_;
+  const std::filesystem::path folder = file_.parent_path();
+  std::filesystem::path unfinished = file_;
   unfinished.replace_extension(kUnfinished);
-  ended.replace_extension(kEnded);
   std::ofstream(unfinished) << text_of(json_of(end));
-  rename(unfinished.c_str(), ended.c_str());
-  (void)ended_jobs(file_.parent_path(), end.ended_at);  // other jobs' old files go
+  rename(unfinished.c_str(), (folder / name_of_end(end.ended_at, file_.stem())).c_str());
+  keep_recent_ends(folder, end.ended_at);
 }
 
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder) {
@@ -156,24 +182,14 @@ std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder) 
 }
 
 std::vector<EndedJob> ended_jobs(const std::filesystem::path& folder, double now) {
-  std::vector<std::pair<EndedJob, std::filesystem::path>> found;
   if (!is_private(folder)) return {};
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() != kEnded) continue;
-    if (auto end = read_file(entry.path(), ended_of)) found.emplace_back(*std::move(end), entry.path());
-  }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.first.ended_at > b.first.ended_at; });
   std::vector<EndedJob> ends;
+  for (const std::filesystem::path& file : keep_recent_ends(folder, now))
+    if (auto end = read_file(file, ended_of)) ends.push_back(*std::move(end));
+  std::stable_sort(ends.begin(), ends.end(),
+                   [](const auto& a, const auto& b) { return a.ended_at > b.ended_at; });
   std::set<std::string> seen;
-  for (auto& [end, file] : found) {
-    const bool recent = now - end.ended_at < kKeepEndedSeconds && ends.size() < kMaxEndedJobs;
-    if (recent && seen.insert(end.job.run_id).second)
-      ends.push_back(std::move(end));
-    else
-      unlink(file.c_str());
-  }
+  std::erase_if(ends, [&](const EndedJob& end) { return !seen.insert(end.job.run_id).second; });
   return ends;
 }
 

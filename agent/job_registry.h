@@ -62,7 +62,7 @@ class JobEntry {
 std::vector<RegisteredJob> registered_jobs(const std::filesystem::path& folder);
 
 // The runs that ended within kKeepEndedSeconds before `now` (seconds since 1970), newest first, of each id
-// the newest. Removes the files of others.
+// the newest. Removes older files.
 std::vector<EndedJob> ended_jobs(const std::filesystem::path& folder, double now);
 
 }  // namespace dtrun::agent
