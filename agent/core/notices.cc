@@ -15,18 +15,6 @@ bool is_loopback(const std::string& endpoint) {
   return endpoint.starts_with("localhost:") || endpoint.starts_with("127.") || endpoint.starts_with("[::1]:");
 }
 
-}  // namespace
-
-std::string seconds_text(Millis duration) {
-  return std::to_string(std::max<Millis>(0, (duration + 999) / 1000)) + " s";
-}
-
-std::string count_text(int n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
-namespace {
-
 // "missing: node1 (left 12 s ago), node2 (refused 3 s ago)"
 std::string missing_text(const rendezvous::Waiting& waiting, Millis since) {
   std::string text;
@@ -35,10 +23,6 @@ std::string missing_text(const rendezvous::Waiting& waiting, Millis since) {
             seconds_text(news.age + since) + " ago)";
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 // "1 of 2 nodes", "1 of 4 (at least 2) nodes"
 std::string count_of_nodes(const rendezvous::Waiting& w) {
@@ -63,6 +47,14 @@ std::string why_spare(const rendezvous::Waiting& w) {
 }
 
 }  // namespace
+
+std::string seconds_text(Millis duration) {
+  return std::to_string(std::max<Millis>(0, (duration + 999) / 1000)) + " s";
+}
+
+std::string count_text(int n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
 
 std::string waiting_notice(const State& s, Millis now) {
   const rendezvous::Waiting& w = *s.waiting;

@@ -103,33 +103,39 @@ TEST_CASE("an abort ends an all-reduce whose other ranks do not come") {
       "all-reduce", [&] { ranks[0]->all_reduce_sum(values); }, [&] { ranks[0]->abort(); });
 }
 
+namespace {
+
+// One rank's step of three, of one bucket that goes by slices; the others never send.
+struct LonelyStep {
+  explicit LonelyStep(Collective& collective)
+      : exchange(make_tree_exchange(collective, {{0, kDirectBytes}})) {
+    exchange->begin(3, sum);
+    exchange->send(0, {&partial, 1});
+  }
+  std::vector<float> leaf = std::vector<float>(kDirectBytes, 1), sum = std::vector<float>(kDirectBytes);
+  const float* const partial = leaf.data();
+  std::unique_ptr<GradientExchange> exchange;  // given up before the memory that it points to
+};
+
+}  // namespace
+
 TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroyed at once") {
   const auto ranks = meet(3);
-  const std::size_t size = kDirectBytes;
-  std::vector<float> leaf(size, 1), sum(size);
-  auto exchange = make_tree_exchange(*ranks[0], {{0, size}});
-  exchange->begin(3, sum);
-  const float* const partial = leaf.data();
-  exchange->send(0, {&partial, 1});
+  LonelyStep step(*ranks[0]);
   check_abort_ends(
-      "tree exchange", [&] { exchange->finish(); }, [&] { ranks[0]->abort(); });
+      "tree exchange", [&] { step.exchange->finish(); }, [&] { ranks[0]->abort(); });
   const auto start = Clock::now();
-  exchange.reset();
+  step.exchange.reset();
   CHECK(Clock::now() - start < kSoon);
 }
 
 TEST_CASE("an abort ends the slice thread's wait when nobody waits for the slice thread") {
   const auto ranks = meet(3);
-  const std::size_t size = kDirectBytes;
-  std::vector<float> leaf(size, 1), sum(size);
-  auto exchange = make_tree_exchange(*ranks[0], {{0, size}});
-  exchange->begin(3, sum);
-  const float* const partial = leaf.data();
-  exchange->send(0, {&partial, 1});
+  LonelyStep step(*ranks[0]);
   std::this_thread::sleep_for(milliseconds(50));
   ranks[0]->abort();
   const auto start = Clock::now();
-  exchange.reset();
+  step.exchange.reset();
   CHECK(Clock::now() - start < kSoon);
 }
 
