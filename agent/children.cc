@@ -18,8 +18,12 @@ using namespace std::chrono_literals;
 Children::Children(std::string token, Guardian& guardian)
     : token_(std::move(token)), guardian_(guardian), outsiders_(has_other_children({guardian.pid()})) {}
 
-WorkerProcess& Children::add(std::unique_ptr<WorkerProcess> worker) {
-  return *(workers_[next_serial_++] = std::move(worker));
+WorkerProcess& Children::add(int serial, std::unique_ptr<WorkerProcess> worker) {
+  return *(workers_[serial] = std::move(worker));
+}
+
+void Children::forget_ended() {
+  std::erase_if(workers_, [](const auto& worker) { return worker.second->ended(); });
 }
 
 WorkerProcess* Children::find(int serial) {

@@ -22,13 +22,15 @@ class Children {
 
   // Every worker has a serial number that is never used again: a late event of an old worker finds no new
   // one.
-  int next_serial() const { return next_serial_; }
-  WorkerProcess& add(std::unique_ptr<WorkerProcess> worker);  // gets next_serial()
-  WorkerProcess* find(int serial);                            // null: it is of an earlier generation
-  std::vector<WorkerProcess*> workers();                      // of the newest generation
+  WorkerProcess& add(int serial, std::unique_ptr<WorkerProcess> worker);
+  WorkerProcess* find(int serial);        // null: forgotten
+  std::vector<WorkerProcess*> workers();  // all that are not forgotten
   // By local rank, for `nproc` workers; 0 for one that does not run.
   std::vector<pid_t> pids(int nproc) const;
+  // Ends those that have not ended.
   void clear() { workers_.clear(); }
+  void forget_ended();
+  bool empty() const { return workers_.empty(); }
 
   void signal_groups(int number);
   void send(const control::FromAgent& message);
@@ -56,7 +58,6 @@ class Children {
   int guardian_restarts_ = 0;
   const bool outsiders_;                                   // this process had children before the job began
   std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial
-  int next_serial_ = 0;
 };
 
 }  // namespace dtrun::agent

@@ -47,6 +47,7 @@ std::vector<std::string> own_environment() {
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
   Settings settings;
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) settings.recovers = trainer->recovers;
   settings.nproc = spec.nproc;
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.endpoint = link.endpoint();
@@ -241,8 +242,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
   using Body = control::FromWorker;
   switch (message.body_case()) {
     case Body::kHello:
-      if (message.hello().protocol() == kControlProtocol)
-        return worker.send(start_message(*trainer_, state_.group.assignment, worker.local_rank()));
+      if (message.hello().protocol() == kControlProtocol) return worker.send(job_message(*trainer_));
       return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");
@@ -250,17 +250,21 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
       worker.set_pulse(message.progress().pulse());
-      if (worker.local_rank() == 0) events_.push_back(to_event(message.progress()));
-      if (worker.local_rank() == 0 && message.progress().has_first_step()) {
+      if (worker.generation() != state_.group.generation()) return;
+      if (worker.leads()) events_.push_back(to_event(message.progress()));
+      if (worker.leads() && message.progress().has_first_step()) {
         events_.push_back(
             event::Trained{.first_step = message.progress().first_step(), .step = message.progress().step()});
       }
       if (worker.rank() == 0) view_.update(message.progress());
       return;
-    case Body::kCollectiveBroken:
-      events_.push_back(event::WorkerBroken{.generation = worker.generation(),
-                                            .local_rank = worker.local_rank(),
-                                            .error = message.collective_broken().error()});
+    case Body::kReady:
+      log_.write("worker_ready", {{"generation", worker.generation()},
+                                  {"rank", worker.rank()},
+                                  {"pid", worker.pid()},
+                                  {"step", message.ready().has_step() ? message.ready().step() : -1},
+                                  {"error", message.ready().error()}});
+      events_.push_back(to_event(serial, message.ready()));
       return;
     case Body::kCompleted:
       events_.push_back(to_event(message.completed()));
@@ -280,15 +284,44 @@ void Driver::act(const action::StartWorkers& a) {
                                {"world_size", a.assignment.world_size},
                                {"restart_count", a.assignment.restart_count},
                                {"reason", a.assignment.reason}});
-  children_.clear();
-  children_.sweep_strangers();
+  children_.forget_ended();
+  if (children_.empty()) children_.sweep_strangers();
   view_.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
-  if (children_.next_serial() == 0) reporter_.remove_earlier();
   killed_ = false;
-  for (int local_rank = 0; local_rank < spec_.nproc; ++local_rank) {
-    start_worker(planner_.plan(console_, a.assignment, local_rank));
-  }
+  spawn(a.spawn);
+}
+
+void Driver::act(const action::WarmUp& a) {
+  children_.forget_ended();
+  spawn(a.spawn);
+}
+
+void Driver::spawn(const std::vector<action::Spawn>& workers) {
+  if (!std::exchange(started_, true)) reporter_.remove_earlier();
+  for (const action::Spawn& one : workers)
+    start_worker(one.serial, planner_.plan(console_, state_.group.assignment, one.local_rank, one.rank));
   hang_guard_.watch();
+}
+
+// A worker keeps the number before its lines while its node has fewer workers, and so others, than usual.
+void Driver::act(const action::PlaceWorker& a) {
+  WorkerProcess* worker = children_.find(a.serial);
+  const Assignment& assignment = state_.group.assignment;
+  if (worker == nullptr) return;
+  log_.write("place_worker",
+             {{"generation", assignment.generation}, {"rank", a.rank}, {"pid", worker->pid()}});
+  worker->set_place(assignment.generation, a.rank, a.index == 0);
+  if (assignment.node.nproc == spec_.nproc) {
+    const LinePrefix prefix = planner_.prefix(a.rank, worker->local_rank());
+    worker->set_prefix(prefix, prefix);
+  }
+  worker->send(start_message(assignment, a.rank, a.index));
+}
+
+void Driver::act(const action::PauseWorkers& a) {
+  log_.write("pause_workers", {{"after_step", a.after_step}, {"reason", a.reason}});
+  children_.send(
+      stop_message(a.after_step ? control::Stop::PAUSE_AFTER_STEP : control::Stop::PAUSE, a.reason));
 }
 
 HangGuard::View Driver::hang_view() {
@@ -318,26 +351,26 @@ void Driver::note_cause(WorkerOutcome* outcome) {
   if (killed) outcome->cause = EndCause::kOutOfMemory;
 }
 
-void Driver::start_worker(WorkerPlan plan) {
-  const int serial = children_.next_serial(), rank = plan.rank;
+void Driver::start_worker(int serial, WorkerPlan plan) {
+  const int rank = plan.rank;
   const std::int64_t generation = plan.generation;
   WorkerProcess::Callbacks callbacks;
   callbacks.message = [this, serial](const control::FromWorker& message) {
     from_worker(*children_.find(serial), serial, message);
   };
   callbacks.exited = [this, serial] { children_.sweep(*children_.find(serial)); };
-  callbacks.ended = [this, generation](WorkerOutcome outcome, bool never_ran) {
+  callbacks.ended = [this, serial](WorkerOutcome outcome, bool never_ran) {
     note_cause(&outcome);
-    log_.write("worker_ended", {{"generation", generation},
+    log_.write("worker_ended", {{"generation", children_.find(serial)->generation()},
                                 {"rank", outcome.rank},
                                 {"pid", outcome.pid},
                                 {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
                                 {"error", outcome.error}});
     events_.push_back(
-        event::WorkerExited{.generation = generation, .outcome = std::move(outcome), .never_ran = never_ran});
+        event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
   };
-  WorkerProcess& worker =
-      children_.add(std::make_unique<WorkerProcess>(loop_, console_, std::move(plan), std::move(callbacks)));
+  WorkerProcess& worker = children_.add(
+      serial, std::make_unique<WorkerProcess>(loop_, console_, std::move(plan), std::move(callbacks)));
   worker.start();
   if (worker.pid() > 0) {
     log_.write("worker_started", {{"generation", generation}, {"rank", rank}, {"pid", worker.pid()}});
@@ -348,7 +381,8 @@ void Driver::act(const action::SignalWorkers& a) {
   log_.write("signal_workers", {{"signal", describe_signal(a.number)}});
   hang_guard_.rest();
   killed_ = killed_ || a.number == SIGKILL;
-  children_.signal_groups(a.number);
+  if (!a.only) return children_.signal_groups(a.number);
+  if (WorkerProcess* worker = children_.find(*a.only)) worker->signal_group(a.number);
 }
 
 void Driver::act(const action::LookAtWorkers& a) { hang_guard_.look(a.limit); }
@@ -357,10 +391,7 @@ void Driver::act(const action::KillHung&) { hang_guard_.kill_hung(); }
 
 void Driver::act(const action::AbortWorkers& a) {
   log_.write("abort_workers", {{"reason", a.reason}});
-  control::FromAgent message;
-  message.mutable_stop()->set_kind(control::Stop::ABORT);
-  message.mutable_stop()->set_reason(a.reason);
-  children_.send(message);
+  children_.send(stop_message(control::Stop::ABORT, a.reason));
 }
 
 void Driver::act(const action::SendJoin& a) {
@@ -385,6 +416,11 @@ void Driver::act(const action::SendFailure& a) {
 void Driver::act(const action::SendStopped& a) {
   log_.write("stopped", {{"generation", a.generation}});
   view_.clear();
+  link_->send(to_message(a));
+}
+
+void Driver::act(const action::SendReady& a) {
+  log_.write("ready", {{"generation", a.generation}});
   link_->send(to_message(a));
 }
 

@@ -54,6 +54,9 @@ class Driver {
 
   // Actions.
   void act(const action::StartWorkers& a);
+  void act(const action::WarmUp& a);
+  void act(const action::PlaceWorker& a);
+  void act(const action::PauseWorkers& a);
   void act(const action::SignalWorkers& a);
   void act(const action::LookAtWorkers& a);
   void act(const action::KillHung& a);
@@ -62,6 +65,7 @@ class Driver {
   void act(const action::SendHeartbeat& a);
   void act(const action::SendFailure& a);
   void act(const action::SendStopped& a);
+  void act(const action::SendReady& a);
   void act(const action::SendFinished& a);
   void act(const action::SendLeave& a);
   void act(const action::AwaitMembers& a);
@@ -71,7 +75,8 @@ class Driver {
   void act(const action::Report& a);
   void act(const action::End& a);
 
-  void start_worker(WorkerPlan plan);
+  void spawn(const std::vector<action::Spawn>& workers);
+  void start_worker(int serial, WorkerPlan plan);
   HangGuard::View hang_view();
   void note_cause(WorkerOutcome* outcome);
   void leave_word(const JobEnd& run);
@@ -98,7 +103,8 @@ class Driver {
   bool waiting_shown_ = false;
   std::optional<int> exit_code_;
   bool congested_ = false;
-  bool killed_ = false;  // we sent SIGKILL to this generation's workers
+  bool started_ = false;  // a worker, ever
+  bool killed_ = false;   // we sent SIGKILL to this generation's workers
   OomWatch oom_ = OomWatch::of_this_process();
   HangGuard hang_guard_;
   std::unique_ptr<Link> link_;  // destroyed first: its events come here

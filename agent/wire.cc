@@ -63,7 +63,7 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
   join.join_timeout = spec.rendezvous.join_timeout.count();
   join.heartbeat_timeout = spec.rendezvous.keep_alive_timeout.count();
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
-    join.job = trainer->config_json;
+    join.job = trainer->config_json, join.warms_up = trainer->recovers;
   else
     join.command = words_of(std::get<ExternalProgram>(spec.program));
   join.master_port = identity.master_port;
@@ -90,7 +90,8 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
     case Body::kStop:
       return event::StopOrder{.generation = message.generation(),
                               .reason = message.stop().reason(),
-                              .look = message.stop().look()};
+                              .look = message.stop().look(),
+                              .after_step = message.stop().after_step()};
     case Body::kJobEnd:
       return event::Ended{from_wire(message.job_end())};
     case Body::BODY_NOT_SET:
@@ -113,7 +114,13 @@ wire::FromAgent to_message(const action::SendFailure& send) {
 
 wire::FromAgent to_message(const action::SendStopped& send) {
   wire::FromAgent message = message_of(send.generation);
-  to_wire(rendezvous::Stopped{send.outcomes}, message.mutable_stopped());
+  to_wire(rendezvous::Stopped{send.outcomes, send.workers}, message.mutable_stopped());
+  return message;
+}
+
+wire::FromAgent to_message(const action::SendReady& send) {
+  wire::FromAgent message = message_of(send.generation);
+  message.mutable_ready();
   return message;
 }
 
@@ -142,6 +149,7 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
     join.membership_changes = running.membership_changes;
     join.crash_history = running.crash_history;
     join.age = send.age;
+    join.workers = running.node.nproc;
   }
   wire::FromAgent message = message_of(running.generation);
   to_wire(join, message.mutable_join());
@@ -170,18 +178,34 @@ event::WorkerCompleted to_event(const control::Completed& message) {
            .other = message.other()}};
 }
 
-control::FromAgent start_message(const BuiltinTrainer& trainer, const Assignment& assignment,
-                                 int local_rank) {
+event::WorkerReady to_event(int serial, const control::Ready& message) {
+  event::WorkerReady ready{.serial = serial, .step = {}, .error = message.error()};
+  if (message.has_step()) ready.step = message.step();
+  return ready;
+}
+
+control::FromAgent job_message(const BuiltinTrainer& trainer) {
+  control::FromAgent message;
+  message.mutable_job()->set_config_json(trainer.config_json);
+  message.mutable_job()->set_lanes(trainer.lanes);
+  return message;
+}
+
+control::FromAgent start_message(const Assignment& assignment, int rank, int index) {
   control::FromAgent message;
   control::Start* start = message.mutable_start();
-  start->set_config_json(trainer.config_json);
+  start->set_rank(rank);
+  start->set_world_size(assignment.world_size);
+  start->set_local_rank(index);
+  start->set_generation(assignment.generation);
   start->set_address(assignment.node.address);
-  start->set_lanes(trainer.lanes);
-  control::Place* place = start->mutable_place();
-  place->set_rank(assignment.node.first_rank + local_rank);
-  place->set_world_size(assignment.world_size);
-  place->set_local_rank(local_rank);
-  place->set_generation(assignment.generation);
+  return message;
+}
+
+control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason) {
+  control::FromAgent message;
+  message.mutable_stop()->set_kind(kind);
+  message.mutable_stop()->set_reason(reason);
   return message;
 }
 

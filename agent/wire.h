@@ -26,6 +26,7 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
 wire::FromAgent to_message(const action::SendHeartbeat& send, const std::vector<pid_t>& pids);
 wire::FromAgent to_message(const action::SendFailure& send);
 wire::FromAgent to_message(const action::SendStopped& send);
+wire::FromAgent to_message(const action::SendReady& send);
 wire::FromAgent to_message(const action::SendFinished& send);
 wire::FromAgent to_message(const action::SendLeave& send);
 
@@ -43,7 +44,12 @@ wire::FromAgent to_message(const action::SendJoin& send, const JobSpec& spec, co
 event::Progressed to_event(const control::Progress& message);
 event::WorkerCompleted to_event(const control::Completed& message);
 
-// The answer to Hello: the job, and this worker's place in the generation.
-control::FromAgent start_message(const BuiltinTrainer& trainer, const Assignment& assignment, int local_rank);
+event::WorkerReady to_event(int serial, const control::Ready& message);
+
+// The answer to Hello.
+control::FromAgent job_message(const BuiltinTrainer& trainer);
+// `index`: among this node's workers of the generation.
+control::FromAgent start_message(const Assignment& assignment, int rank, int index);
+control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason);
 
 }  // namespace dtrun::agent

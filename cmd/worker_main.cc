@@ -10,9 +10,11 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "proto/base/log.h"
 #include "proto/core/contract.h"
@@ -24,9 +26,6 @@
 
 namespace dtrun::worker {
 namespace {
-
-// How long a worker whose collective broke waits for its agent's order.
-constexpr std::chrono::seconds kOrderPatience{30};
 
 // Ends without destructors: threads of libraries may still run, and everything that matters was written by
 // now.
@@ -53,32 +52,57 @@ void watch_signals(ControlClient& agent) {
   }).detach();
 }
 
-Place from_wire(const control::Place& place) {
-  return {place.rank(), place.world_size(), place.local_rank(), place.generation()};
+std::unique_ptr<Collective> meet_peers(const ControlClient::Start& start, ControlClient& agent) {
+  const control::Start& place = start.place;
+  if (place.world_size() == 1) return make_single_process_collective(start.paused);
+  const Pulse::WaitsForPeers alive;
+  return make_gloo_collective(
+      {.rank = place.rank(), .size = place.world_size(), .address = place.address(), .stop = start.paused},
+      agent);
 }
 
-std::unique_ptr<Collective> meet_peers(const Place& place, const std::string& address, ControlClient& agent) {
-  if (place.world_size == 1) return make_single_process_collective();
-  const Pulse::WaitsForPeers alive;
-  return make_gloo_collective({place.rank, place.world_size, address}, agent);
+// How this worker's part in a generation ended.
+struct Part {
+  std::optional<Outcome> outcome;  // none: a peer was lost, or it was told to pause at once
+  std::string error;               // how its collective broke; empty if it was told to pause
+};
+
+Part take_part(Replica& replica, const ControlClient::Start& start, ControlClient& agent) {
+  const control::Start& at = start.place;
+  try {
+    const std::unique_ptr<Collective> collective = meet_peers(start, agent);
+    agent.enter_training();
+    const Outcome outcome =
+        train(replica, {at.rank(), at.world_size(), at.local_rank(), at.generation()}, *collective, agent);
+    // We do not close the collective's connections: the kernel is faster, and nothing is left to send.
+    if (outcome != Outcome::kPaused)
+      end_process(outcome == Outcome::kCompleted ? kExitOk : kExitWorkerStopped);
+    return {.outcome = outcome, .error = {}};
+  } catch (const WorkerError& error) {
+    if (error.exit_code() != kExitWorkerPeerLost) throw;
+    return {.outcome = {}, .error = start.paused.stop_requested() ? "" : error.what()};
+  }
 }
 
 int train_for(ControlClient& agent) {
-  const control::Start start = agent.hello();
-  Result<JobConfig> config = parse_config(start.config_json(), "config", {});
+  const control::Job job = agent.hello();
+  Result<JobConfig> config = parse_config(job.config_json(), "config", {});
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-  const Place place = from_wire(start.place());
 
   TrainingProgress loading;
   agent.report(loading);
   const Datasets data = load_datasets(config.value());
-  Replica replica(config.value(), data, start.lanes());
-  const std::unique_ptr<Collective> collective = meet_peers(place, start.address(), agent);
-  agent.enter_training();
-  const Outcome outcome = train(replica, place, *collective, agent);
-  // We do not close the collective's connections: the kernel is faster, and nothing is left to send.
-  end_process(outcome == Outcome::kCompleted ? kExitOk : kExitWorkerStopped);
-  return kExitOk;
+  Replica replica(config.value(), data, job.lanes());
+  control::Ready ready;
+  for (;;) {
+    const std::optional<ControlClient::Start> start = agent.ready(ready);
+    if (!start) break;
+    const Part part = take_part(replica, *start, agent);
+    ready.set_error(part.error);
+    if (!replica.state.parameters.empty()) ready.set_step(replica.state.step);
+  }
+  save_alone(replica);
+  return kExitWorkerStopped;
 }
 
 int fail(ControlClient& agent, int exit_code, const std::string& message) {
@@ -91,11 +115,7 @@ int run(ControlClient& agent) {
   try {
     return train_for(agent);
   } catch (const WorkerError& error) {
-    if (error.exit_code() != kExitWorkerPeerLost) return fail(agent, error.exit_code(), error.what());
-    // We were told to stop, and a peer ended before us: nothing is wrong.
-    if (agent.stop_requested()) return kExitWorkerStopped;
-    agent.collective_broken(error.what(), kOrderPatience);
-    return kExitWorkerPeerLost;
+    return fail(agent, error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
     return fail(agent, kExitSoftware,
                 "out of memory; fewer workers, lanes or a smaller micro_batch_size need less");

@@ -57,7 +57,9 @@ void Step::on(const event::Welcome& e) {
                     : "connected to the coordinator again");
   }
   if (e.resumed) return say_again();
-  if (workers_run()) stop_workers("the connection to the coordinator was lost for too long");
+  if (s.awaited() > 0) halt_workers("the connection to the coordinator was lost for too long");
+  if (s.settings.recovers) settle();
+  tell_ready();
 }
 
 void Step::on(const event::Waiting& e) {
@@ -74,6 +76,7 @@ void Step::on(const event::Waiting& e) {
   s.waiting_at = now_;
   if (news) s.notices = 0;
   if (news && e.max_nodes > 1) tell_waiting();
+  if (e.spare && e.joined <= e.max_nodes) warm_up();
 }
 
 void Step::on(const event::News& e) {
@@ -105,6 +108,7 @@ void Step::send_heartbeat() {
 void Step::say_again() {
   if (s.group.reported) emit(action::SendFailure{.generation = generation(), .outcome = *s.group.reported});
   if (s.group.closed && generation() > 0) send_end();
+  tell_ready();
   send_heartbeat();
 }
 
@@ -123,7 +127,7 @@ Millis Step::next_notice() {
 // Says how long we still wait for a coordinator, or for enough other nodes.
 void Step::tell_waiting(bool again) {
   s.notice_at.reset();
-  if (s.ending() || workers_run()) return;
+  if (s.ending() || s.awaited() > 0) return;
   if (!s.link.connected) {
     if (s.link.why_lost.empty()) return;
     s.notice_at = next_notice();

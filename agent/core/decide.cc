@@ -11,10 +11,12 @@
 //   the last WorkerExited                 → SendStopped; then Waiting, Assigned, … again
 //   Ended → Report or a last line → End   the coordinator's last word
 //
-// Workers are stopped in three steps: they get SIGTERM (the built-in trainer also a message on its control
-// socket), they have shutdown_timeout to end, they are killed. News that comes meanwhile (a next generation,
-// the job's end, a reason to give up) is kept, and settle() acts on it once no worker runs. A Signal ends the
-// job from any state. Disconnected ends nothing by itself: workers run on until link_deadline() has passed.
+// Workers of the built-in trainer outlive generations: told to pause, they keep what they have trained, say
+// WorkerReady and get their place in the next one. Others, and all at the end of the job, are stopped in
+// three steps: they get SIGTERM (the built-in trainer also a message on its control socket), they have
+// shutdown_timeout to end, they are killed. News that comes meanwhile (a next generation, the job's end, a
+// reason to give up) is kept, and settle() acts on it once no worker runs. A Signal ends the job from any
+// state. Disconnected ends nothing by itself: workers run on until link_deadline() has passed.
 #include "agent/core/decide.h"
 
 #include <utility>
@@ -28,6 +30,7 @@ void Step::on(const event::Tick&) {
   if (due(s.link.heartbeat_at)) beat();
   if (due(s.link.tell_at)) tell_lost();
   if (due(s.group.notice_at)) tell_why_stopping();
+  if (due(s.group.pause_at)) pause_workers(s.group.why_stopping);
   if (due(s.group.kill_at)) kill_workers();
   if (due(s.announce_at)) announce_leave();
   if (due(s.group.broken_at)) cause_unknown();
@@ -40,6 +43,7 @@ void Step::on(const event::Tick&) {
 State initial_state(Settings settings, Millis now) {
   State state;
   state.settings = std::move(settings);
+  state.workers.resize(static_cast<std::size_t>(state.settings.nproc));
   state.started_at = now;
   return state;
 }
@@ -58,6 +62,7 @@ std::optional<Millis> next_deadline(const State& s) {
   if (s.ended) return next;
   consider(s.link.heartbeat_at);
   consider(s.group.notice_at);
+  consider(s.group.pause_at);
   consider(s.group.kill_at);
   consider(s.announce_at);
   consider(s.group.broken_at);

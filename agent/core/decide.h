@@ -34,7 +34,8 @@ struct Assigned {
 struct StopOrder {
   std::int64_t generation = 0;
   std::string reason;
-  bool look = false;  // at where the workers stand, before they are stopped
+  bool look = false;        // at where the workers stand, before they are stopped
+  bool after_step = false;  // there is time to end the step in hand
 };
 struct Ended {
   JobEnd job;
@@ -47,14 +48,14 @@ struct Rejected {
 // A worker has ended and its output is read to the end. The outcome has exit, pid, error and stderr; decide()
 // fills in the rest (rank, host, collateral, retryable).
 struct WorkerExited {
-  std::int64_t generation = 0;
+  int serial = 0;
   WorkerOutcome outcome;
   bool never_ran = false;  // the program could not be executed
 };
-struct WorkerBroken {  // its collective broke; it waits to be stopped
-  std::int64_t generation = 0;
-  int local_rank = 0;
-  std::string error;
+struct WorkerReady {  // it waits for a place in a generation
+  int serial = 0;
+  std::optional<std::int64_t> step;  // done, of what it holds in memory
+  std::string error;                 // how its collective broke; empty: told to pause, or has just loaded
 };
 // Workers of this node hang, and all of them were looked at. Outcomes as they would be if they were killed
 // now.
@@ -83,16 +84,38 @@ struct Tick {};
 using Event =
     std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome, event::Waiting,
                  event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
-                 event::WorkerExited, event::WorkerBroken, event::HangFound, event::WorkerCompleted,
+                 event::WorkerExited, event::WorkerReady, event::HangFound, event::WorkerCompleted,
                  event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
+// A process to be started: a worker's, or its replacement.
+struct Spawn {
+  int serial = 0;
+  int local_rank = 0;
+  int rank = 0;
+};
+// A generation begins. Workers that wait for it get their place by PlaceWorker.
 struct StartWorkers {
   Assignment assignment;
+  std::vector<Spawn> spawn;
+};
+// Outside of any generation, so that they have loaded when the next one begins.
+struct WarmUp {
+  std::vector<Spawn> spawn;
+};
+struct PlaceWorker {
+  int serial = 0;
+  int rank = 0;
+  int index = 0;  // among this node's workers of the generation
+};
+struct PauseWorkers {  // those at work
+  bool after_step = false;
+  std::string reason;
 };
 struct SignalWorkers {  // the process group of every worker that still runs
   int number = 0;
+  std::optional<int> only = {};  // this worker's, by its serial
 };
 // See where the workers stand: one of another node hangs. What is not known after `limit` is left out.
 struct LookAtWorkers {
@@ -118,6 +141,10 @@ struct SendFailure {
 struct SendStopped {
   std::int64_t generation = 0;
   std::vector<WorkerOutcome> outcomes;
+  std::optional<int> workers = {};  // that wait for the next generation
+};
+struct SendReady {
+  std::int64_t generation = 0;
 };
 struct SendFinished {
   std::int64_t generation = 0;
@@ -152,9 +179,10 @@ struct End {
 }  // namespace action
 
 using Action =
-    std::variant<action::StartWorkers, action::SignalWorkers, action::LookAtWorkers, action::KillHung,
-                 action::AbortWorkers, action::SendJoin, action::SendHeartbeat, action::SendFailure,
-                 action::SendStopped, action::SendFinished, action::SendLeave, action::AwaitMembers,
+    std::variant<action::StartWorkers, action::WarmUp, action::PlaceWorker, action::PauseWorkers,
+                 action::SignalWorkers, action::LookAtWorkers, action::KillHung, action::AbortWorkers,
+                 action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
+                 action::SendReady, action::SendFinished, action::SendLeave, action::AwaitMembers,
                  action::DropOutput, action::Print, action::TellNews, action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);

@@ -1,4 +1,5 @@
 // What follows once no worker of this node runs: the next generation, leaving, or the job's end.
+#include <algorithm>
 #include <utility>
 
 #include "agent/core/report.h"
@@ -24,7 +25,7 @@ void Step::on(const event::Ended& e) {
 
 void Step::on(const event::Rejected& e) {
   if (s.ending()) return;
-  const bool did_its_part = s.group.closed && generation() > 0 && s.group.all_ok();
+  const bool did_its_part = s.group.closed && generation() > 0 && s.all_ok();
   if (e.job_over && did_its_part) {
     give_up(kExitOk, "the job ended while this node was disconnected; its own workers all ended with 0");
   } else {
@@ -49,7 +50,10 @@ void Step::give_up(int exit_code, const std::string& message) {
 
 // What follows once no worker runs here.
 void Step::settle() {
-  if (s.ended || workers_run()) return;
+  if (s.ended) return;
+  if (s.ending() && workers_run()) return end_paused();
+  if (s.awaited() > 0 || (s.group.broken_at && workers_run())) return;
+  s.group.pause_at.reset();
   s.group.kill_at.reset();
   s.group.broken_at.reset();
   s.group.look_until.reset();
@@ -80,9 +84,9 @@ void Step::report_before(int signal, int exit_code) {
   job.exit_code = exit_code;
   job.reason = "stopped by " + describe_signal(signal);
   job.first_failure = s.group.reported;
-  for (const auto& outcome : s.group.outcomes) {
-    if (outcome && !outcome->ok() && outcome->local_rank != job.first_failure->local_rank)
-      job.followers.push_back(*outcome);
+  for (const Worker& worker : s.workers) {
+    if (!worker.outcome.ok() && worker.outcome.local_rank != job.first_failure->local_rank)
+      job.followers.push_back(worker.outcome);
   }
   job.restart_count = s.group.assignment.restart_count;
   report(std::move(job));
@@ -95,9 +99,14 @@ void Step::close_generation() {
 }
 
 void Step::send_end() {
-  if (s.group.all_ok() && !s.group.stopping) return emit(action::SendFinished{generation()});
+  if (s.all_ok() && !s.group.stopping) return emit(action::SendFinished{generation()});
   action::SendStopped stopped{.generation = generation(), .outcomes = {}};
-  for (const auto& outcome : s.group.outcomes) stopped.outcomes.push_back(*outcome);
+  for (const Worker& worker : s.workers)
+    if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);
+  if (s.settings.recovers) {
+    stopped.workers = static_cast<int>(std::ranges::count(s.workers, Worker::kReady, &Worker::stage));
+    send_heartbeat();  // how far they are: whether the run gets anywhere depends on it
+  }
   emit(std::move(stopped));
 }
 

@@ -75,7 +75,8 @@ struct BuiltinTrainer {
   std::filesystem::path worker_binary;
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
-  int lanes = 1;  // per worker
+  int lanes = 1;         // per worker
+  bool recovers = true;  // workers outlive generations and keep what they have trained
 };
 
 // Any other program.

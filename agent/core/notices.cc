@@ -37,12 +37,13 @@ std::string left_text(const State& s, Millis now) {
   return seconds_text(s.waiting_at + s.waiting->left - now) + " left";
 }
 
-std::string why_spare(const rendezvous::Waiting& w) {
+std::string why_spare(const State& s, const rendezvous::Waiting& w) {
   if (w.away > 0)
     return count_text(w.away, "node") + " of the run " + (w.away == 1 ? "is" : "are") +
            " out of touch; this node waits for a place";
   if (w.joined > w.max_nodes)
     return "all " + count_text(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
+  if (s.settings.recovers) return "the run goes on while this node gets ready to take part";
   return "some nodes of the run have finished already; this node waits as a spare";
 }
 
@@ -61,7 +62,7 @@ std::string waiting_notice(const State& s, Millis now) {
   const std::string only_here =
       is_loopback(s.settings.endpoint) ? " (where only agents of this machine can join)" : "";
   const std::string where = " at " + s.settings.endpoint + only_here + ", this node as " + s.link.address;
-  if (w.spare) return why_spare(w);
+  if (w.spare) return why_spare(s, w);
   const std::string missing = missing_text(w, now - s.waiting_at);
   return "joined " + count_of_nodes(w) + where + "; " + (missing.empty() ? "" : missing + "; ") +
          left_text(s, now);
@@ -72,13 +73,13 @@ std::string unanswered_notice(const State& s, Millis now) {
 }
 
 std::string standing_notice(const State& s, Millis now) {
-  if (s.ending() || s.group.running() > 0) return "";
+  if (s.ending() || s.awaited() > 0) return "";
   if (!s.link.connected) {
     if (s.link.why_lost.empty() || s.link.ever_connected) return "";
     return "waiting for the coordinator; " + seconds_text(s.link_deadline() - now) + " left";
   }
   if (!s.waiting || s.waiting->max_nodes == 1 || s.waiting->restart_in > 0) return "";
-  if (s.waiting->spare) return why_spare(*s.waiting);
+  if (s.waiting->spare) return why_spare(s, *s.waiting);
   const std::string missing = missing_text(*s.waiting, now - s.waiting_at);
   return "waiting: joined " + count_of_nodes(*s.waiting) + "; " + left_text(s, now) +
          (missing.empty() ? "" : "; " + missing);
@@ -86,7 +87,7 @@ std::string standing_notice(const State& s, Millis now) {
 
 std::string lost_notice(const State& s, Millis now) {
   std::string text = s.link.why_lost;
-  if (s.group.running() > 0) {
+  if (s.running() > 0) {
     text += "; workers keep running";
   } else if (s.succeeded()) {
     text += "; the workers of this node are done, those of others may still need it";
@@ -116,13 +117,13 @@ std::string gone_notice(const State& s, Millis now) {
 
 std::string stopping_notice(const State& s, Millis now) {
   const Millis left = s.group.kill_at ? *s.group.kill_at - now : 0;
-  return s.group.why_stopping + "; " + count_text(s.group.running(), "worker") + " to end yet" +
+  return s.group.why_stopping + "; " + count_text(s.awaited(), "worker") + " to end yet" +
          (left > 0 ? ", killed in " + seconds_text(left) : "");
 }
 
 std::string signal_notice(const State& s, Millis now) {
   const Millis grace = s.group.kill_at ? *s.group.kill_at - now : s.settings.shutdown_timeout;
-  return "stopping " + count_text(s.group.running(), "worker") + " after " + describe_signal(s.told_signal) +
+  return "stopping " + count_text(s.running(), "worker") + " after " + describe_signal(s.told_signal) +
          " (at most " + seconds_text(grace) + "; a second signal stops at once)";
 }
 
@@ -144,7 +145,7 @@ std::string news_notice(const State& s, const rendezvous::News& news) {
   if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
   if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
   // The order to stop came just before, and quick workers have ended by now.
-  const int running = s.group.running();
+  const int running = s.running();
   return news.text + (running > 0 ? ": stopping " + count_text(running, "worker")
                                   : ": stopped " + count_text(s.settings.nproc, "worker"));
 }

@@ -9,17 +9,20 @@ constexpr Millis kWithoutCoordinator = 30000;
 
 }  // namespace
 
-int Group::running() const {
-  return static_cast<int>(std::count(outcomes.begin(), outcomes.end(), std::nullopt));
+int State::running() const { return static_cast<int>(std::ranges::count_if(workers, &Worker::alive)); }
+
+int State::at_work() const {
+  return static_cast<int>(std::ranges::count(workers, Worker::kAtWork, &Worker::stage));
 }
 
-bool Group::all_ok() const {
-  return std::all_of(outcomes.begin(), outcomes.end(),
-                     [](const auto& outcome) { return outcome && outcome->ok(); });
+bool State::all_ok() const {
+  return std::ranges::all_of(workers, [](const Worker& worker) {
+    return !worker.part || (worker.stage == Worker::kEnded && worker.outcome.ok());
+  });
 }
 
 bool State::succeeded() const {
-  return group.generation() > 0 && group.closed && !group.stopping && group.all_ok();
+  return group.generation() > 0 && group.closed && !group.stopping && all_ok();
 }
 
 bool State::job_succeeded() const { return succeeded() && group.assignment.node_count == 1; }

@@ -16,7 +16,8 @@
 namespace dtrun::agent {
 
 struct Settings {
-  bool builtin = false;  // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
+  bool builtin = false;   // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
+  bool recovers = false;  // its workers outlive generations
   int nproc = 1;
   std::string endpoint;  // "host:port", for people
   std::string host;      // this node's name
@@ -44,20 +45,41 @@ struct Connection {
   std::string address;
 };
 
-// This node's workers of the current generation.
+// One of this node's workers, by local rank: its newest process.
+struct Worker {
+  enum Stage {
+    kNone,     // there was none yet
+    kLoading,  // of the built-in trainer: not ready for work yet
+    kReady,    // likewise: waits for its place in a generation, in memory what it has trained
+    kAtWork,
+    kEnded,  // see outcome
+  };
+  Stage stage = kNone;
+  int serial = -1;    // of its process
+  bool part = false;  // of the current generation; a replacement that is not stays outside until the next
+  int rank = 0;       // in it
+  std::optional<std::int64_t> step;  // done, of what it holds in memory
+  WorkerOutcome outcome;
+
+  bool alive() const { return stage != kNone && stage != kEnded; }
+};
+
+// What belongs to the current generation alone.
 struct Group {
   Assignment assignment;  // generation 0: none yet
   Millis started_at = 0;
-  std::vector<std::optional<WorkerOutcome>> outcomes;  // by local rank; empty while the worker runs
-  std::optional<Progress> progress;                    // as local rank 0 said last
+  std::optional<Progress> progress;  // as the first of its workers said last
   bool failure_sent = false;
   std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect
-  bool closed = true;  // Finished or Stopped was sent: nothing more to say of this generation
-  bool stopping = false;
+  bool closed = true;               // Finished or Stopped was sent: nothing more to say of this generation
+  bool stopping = false;            // its workers were told to stop, or to pause, or do so by themselves
   std::string why_stopping;         // empty: a signal told us to, or already said
   std::optional<Millis> notice_at;  // when to say why, unless they have ended
   bool aborted = false;             // told by the control protocol to end at once
   std::set<int> signals;            // that we sent to them
+  enum Pause { kNone, kAfterStep, kNow };
+  Pause pause = kNone;             // as its workers were told
+  std::optional<Millis> pause_at;  // when to wait no longer for the end of the step in hand
   std::optional<Millis> kill_at;
   std::optional<Millis> broken_at;  // when to stop waiting for the cause of a broken collective
   WorkerOutcome broken;
@@ -68,8 +90,6 @@ struct Group {
   std::string why_look;
 
   std::int64_t generation() const { return assignment.generation; }
-  int running() const;  // workers
-  bool all_ok() const;  // every worker ended with 0
 };
 
 struct State {
@@ -77,6 +97,9 @@ struct State {
   Millis started_at = 0;
   Connection link;
   Group group;
+  std::vector<Worker> workers;  // by local rank
+  int next_serial = 0;
+  int failed_warm_ups = 0;         // in a row
   std::optional<Assignment> next;  // starts as soon as no worker of the old generation runs
   std::optional<rendezvous::Waiting> waiting;
   Millis waiting_at = 0;  // when that came
@@ -97,6 +120,12 @@ struct State {
   bool reported = false;  // people were told how the job failed
   std::optional<Millis> members_notice_at, members_deadline;
   bool ended = false;
+
+  int running() const;  // workers whose process has not ended
+  int at_work() const;
+  // Those that have to end, or to pause, before this node is done with the generation.
+  int awaited() const { return settings.recovers && !ending() ? at_work() : running(); }
+  bool all_ok() const;  // every worker that is part of the generation ended with 0
 
   bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
   // This node's part of the generation is done: all its workers ended with 0, by themselves.

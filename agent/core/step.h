@@ -31,7 +31,7 @@ class Step {
   void on(const event::Assigned& e);
   void on(const event::StopOrder& e);
   void on(const event::WorkerExited& e);
-  void on(const event::WorkerBroken& e);
+  void on(const event::WorkerReady& e);
   void on(const event::HangFound& e);
   void on(const event::WorkerCompleted& e);
   void on(const event::Trained& e);
@@ -60,6 +60,10 @@ class Step {
   void begin_grace();
   void abort_workers(const std::string& reason);
   void stop_workers(const std::string& reason);
+  void pause_workers(const std::string& reason, bool after_step = false);
+  void halt_workers(const std::string& reason, bool after_step = false);
+  void end_paused();
+  bool hands_over() const;
   void tell_why_stopping();
   void kill_workers();
   void again_told();
@@ -71,7 +75,15 @@ class Step {
   void cause_unknown();
   void look(const std::string& reason);
   void end_hang();
+  void broken(const Worker& worker, const std::string& error);
   void start_next();
+  void choose_parts(int count);
+  std::vector<action::Spawn> spawn_missing();
+  void place(Worker& worker);
+  void warm_up();
+  bool warm_up_failed(const Worker& worker);
+  void tell_ready();
+  Worker* worker_of(int serial);
   void announce(const Assignment& to);
 
   // end.cc
@@ -88,7 +100,7 @@ class Step {
   void end(int exit_code);
 
   std::int64_t generation() const { return s.group.generation(); }
-  bool workers_run() const { return s.group.running() > 0; }
+  bool workers_run() const { return s.running() > 0; }
   bool due(const std::optional<Millis>& at) const { return at && *at <= now_; }
 
   template <typename A>

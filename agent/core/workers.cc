@@ -1,9 +1,11 @@
 // This node's workers: how they start, what it means when one ends, and how they are stopped.
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <utility>
 
 #include "agent/core/notices.h"
+#include "agent/core/report.h"
 #include "agent/core/step.h"
 #include "proto/core/exit_codes.h"
 
@@ -23,6 +25,10 @@ constexpr Millis kSameSignal = 250;
 constexpr Millis kUnnoticed = 1000;
 // If workers end this soon after the request to stop, nobody needs to be told why there is a wait.
 constexpr Millis kSwift = 3000;
+// Workers that were told to leave a generation at once only wait for the microbatch in hand.
+constexpr Millis kPauseLimit = 10000;
+// Replacements that die in a row before they have loaded. Then it counts as a failure of the generation.
+constexpr int kWarmUps = 3;
 
 // Python found the script to be none, as it would again.
 bool is_syntax_error(const WorkerOutcome& outcome) {
@@ -39,14 +45,14 @@ void Step::on(const event::Assigned& e) {
   s.next = e.assignment;
   s.waiting.reset();
   s.notice_at.reset();
-  if (workers_run()) stop_workers("a new generation begins");
+  if (s.awaited() > 0) halt_workers("a new generation begins");
   settle();
 }
 
 void Step::on(const event::StopOrder& e) {
   if (e.generation != generation()) return;
   if (e.look && workers_run() && !s.group.stopping) return look(e.reason);
-  if (workers_run()) stop_workers(e.reason);
+  if (workers_run()) halt_workers(e.reason, e.after_step);
   settle();
 }
 
@@ -70,29 +76,56 @@ void Step::end_hang() {
   s.group.look_until.reset();
   if (s.group.stopping || !workers_run()) return;
   if (s.group.hang_found) return emit(action::KillHung{});
-  stop_workers(s.group.why_look);
-}
-
-void Step::on(const event::WorkerExited& e) {
-  if (e.generation != generation()) return;
-  WorkerOutcome outcome = complete(e.outcome, e.never_ran);
-  s.group.outcomes[static_cast<std::size_t>(outcome.local_rank)] = outcome;
-  if (!outcome.ok()) failed(outcome);
+  halt_workers(s.group.why_look);
   settle();
 }
 
-void Step::on(const event::WorkerBroken& e) {
-  if (e.generation != generation() || s.group.broken_at) return;
-  if (s.told_signal != 0) {
-    abort_workers("a peer is gone");
-  } else if (!s.group.stopping) {
-    s.group.broken_at = now_ + kCauseWait;
-    WorkerOutcome outcome;
-    outcome.local_rank = e.local_rank;
-    outcome.exit_code = kExitWorkerPeerLost;
-    outcome.error = e.error;
-    s.group.broken = complete(outcome, false);
+void Step::on(const event::WorkerExited& e) {
+  Worker* worker = worker_of(e.serial);
+  if (worker == nullptr) return;
+  worker->stage = Worker::kEnded;
+  worker->outcome = complete(e.outcome, e.never_ran);
+  if (!warm_up_failed(*worker) && !worker->outcome.ok()) failed(worker->outcome);
+  settle();
+}
+
+// It has loaded, or left its generation with what it trained.
+void Step::on(const event::WorkerReady& e) {
+  Worker* worker = worker_of(e.serial);
+  if (worker == nullptr || !worker->alive()) return;
+  const bool loaded = worker->stage == Worker::kLoading;
+  worker->stage = Worker::kReady;
+  worker->step = e.step;
+  if (loaded) {
+    s.failed_warm_ups = 0;
+    if (worker->part && !s.group.stopping && !s.ending()) return place(*worker);
+    tell_ready();
+  } else {
+    if (e.step && s.group.progress) s.group.progress->step = std::max(s.group.progress->step, *e.step);
+    if (!e.error.empty())
+      broken(*worker, e.error);
+    else
+      begin_grace();  // if nobody here ordered it, its peers agreed to pause
   }
+  settle();
+}
+
+void Step::broken(const Worker& worker, const std::string& error) {
+  if (s.group.broken_at) return;
+  if (s.told_signal != 0) return halt_workers("a peer is gone");
+  if (s.group.stopping) return;
+  s.group.broken_at = now_ + kCauseWait;
+  WorkerOutcome outcome;
+  outcome.local_rank = static_cast<int>(&worker - s.workers.data());
+  outcome.exit_code = kExitWorkerPeerLost;
+  outcome.error = error;
+  s.group.broken = complete(outcome, false);
+}
+
+// Null if it is of an earlier generation.
+Worker* Step::worker_of(int serial) {
+  const auto worker = std::ranges::find(s.workers, serial, &Worker::serial);
+  return worker != s.workers.end() ? &*worker : nullptr;
 }
 
 void Step::on(const event::WorkerCompleted& e) {
@@ -112,7 +145,11 @@ void Step::on(const event::Signal& e) {
     tell_why_stopping();
     print(signal_notice(s, now_));
     // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get the signal we got.
-    signal_workers(s.settings.builtin ? SIGTERM : e.number);
+    // Where other nodes go on, its peers are to pause after the same step, and not to end.
+    if (hands_over())
+      pause_workers(describe_signal(e.number), true);
+    else
+      signal_workers(s.settings.builtin ? SIGTERM : e.number);
     begin_grace();
     if (s.group.assignment.node_count > 1) s.announce_at = now_ + kUnnoticed;
   }
@@ -136,6 +173,10 @@ void Step::begin_grace() {
   if (!s.group.kill_at) s.group.kill_at = now_ + s.settings.shutdown_timeout;
 }
 
+bool Step::hands_over() const {
+  return s.settings.recovers && s.group.assignment.node_count > 1 && s.at_work() > 0;
+}
+
 void Step::abort_workers(const std::string& reason) {
   if (!s.settings.builtin || s.group.aborted) return;
   s.group.aborted = true;
@@ -143,8 +184,40 @@ void Step::abort_workers(const std::string& reason) {
 }
 
 // The generation is over for this node: nothing of it may go on.
+void Step::halt_workers(const std::string& reason, bool after_step) {
+  const bool pauses = s.settings.recovers && (!s.ending() || s.told_signal != 0);
+  pauses ? pause_workers(reason, after_step) : stop_workers(reason);
+}
+
+// Those at work keep what they have trained. Told a second time to pause after the step in hand, or if that
+// takes too long, they leave it.
+void Step::pause_workers(const std::string& reason, bool after_step) {
+  const Group::Pause pause = after_step ? Group::kAfterStep : Group::kNow;
+  s.group.pause_at.reset();
+  if (!s.group.stopping) {
+    s.group.why_stopping = reason;
+    s.group.notice_at = now_ + kSwift;
+  }
+  s.group.stopping = true;
+  s.group.broken_at.reset();
+  if (s.at_work() == 0 || s.group.pause >= pause) return;
+  s.group.pause = pause;
+  emit(action::PauseWorkers{.after_step = after_step, .reason = reason});
+  if (after_step)
+    s.group.pause_at = now_ + s.settings.shutdown_timeout / 2;
+  else
+    s.group.kill_at = std::min(s.group.kill_at.value_or(now_ + kPauseLimit), now_ + kPauseLimit);
+}
+
+// The job ends here, and the workers wait for a generation: they save what they hold, and end.
+void Step::end_paused() {
+  if (!s.settings.recovers || s.at_work() > 0 || s.group.signals.contains(SIGTERM)) return;
+  signal_workers(SIGTERM);
+  begin_grace();
+}
+
 void Step::stop_workers(const std::string& reason) {
-  abort_workers(reason);
+  if (!s.settings.recovers) abort_workers(reason);
   if (!s.group.stopping) {
     signal_workers(SIGTERM);
     s.group.why_stopping = reason;
@@ -156,16 +229,22 @@ void Step::stop_workers(const std::string& reason) {
 // Tells a user who waits for slow workers, or loses patience with them, why they are being stopped.
 void Step::tell_why_stopping() {
   s.group.notice_at.reset();
-  if (!workers_run() || s.group.why_stopping.empty()) return;
+  if (s.awaited() == 0 || s.group.why_stopping.empty()) return;
   print(stopping_notice(s, now_));
   s.group.why_stopping.clear();
 }
 
 void Step::kill_workers() {
   s.group.kill_at.reset();
-  if (!workers_run()) return;
-  print("killing " + count_text(s.group.running(), "worker") + " that did not end by itself");
-  signal_workers(SIGKILL);
+  const int awaited = s.awaited();
+  if (awaited == 0) return;
+  print("killing " + count_text(awaited, "worker") + " that did not " +
+        (awaited < s.running() || s.group.pause != Group::kNone ? "leave the generation" : "end by itself"));
+  if (awaited == s.running()) return signal_workers(SIGKILL);
+  s.group.signals.insert(SIGKILL);
+  for (const Worker& worker : s.workers)
+    if (worker.stage == Worker::kAtWork)
+      emit(action::SignalWorkers{.number = SIGKILL, .only = worker.serial});
 }
 
 void Step::again_told() {
@@ -180,7 +259,8 @@ WorkerOutcome Step::complete(WorkerOutcome outcome, bool never_ran) const {
   const Assignment& assignment = s.group.assignment;
   outcome.group_rank = assignment.group_rank;
   outcome.host = s.settings.host;
-  outcome.rank = assignment.node.first_rank + outcome.local_rank;
+  const Worker& worker = s.workers[static_cast<std::size_t>(outcome.local_rank)];
+  outcome.rank = worker.part ? worker.rank : assignment.node.first_rank + outcome.local_rank;
   outcome.collateral = is_collateral(outcome);
   outcome.retryable = !never_ran && is_retryable(outcome);
   return outcome;
@@ -210,15 +290,18 @@ bool Step::is_retryable(const WorkerOutcome& outcome) const {
 void Step::failed(const WorkerOutcome& outcome) {
   if (s.told_signal != 0) {
     // The step cannot be finished without this worker.
-    if (!outcome.collateral) abort_workers("a worker of this node died");
+    if (outcome.collateral) return;
+    s.settings.recovers ? pause_workers("a worker of this node died")
+                        : abort_workers("a worker of this node died");
     return;
   }
+  if (s.group.closed) return;  // it waited; the next generation gets another one
   const bool agreed_stop =
       s.settings.builtin && outcome.signal == 0 && outcome.exit_code == kExitWorkerStopped;
   if (agreed_stop && !s.group.stopping) return begin_grace();
   if (!s.group.failure_sent && (!outcome.collateral || !s.group.stopping)) report_failure(outcome);
-  if (workers_run() && !s.group.stopping) {
-    stop_workers("rank " + std::to_string(outcome.rank) + " ended with " +
+  if (s.settings.recovers ? s.group.pause != Group::kNow : workers_run() && !s.group.stopping) {
+    halt_workers("rank " + std::to_string(outcome.rank) + " ended with " +
                  describe_exit(outcome.exit_code, outcome.signal));
   }
 }
@@ -233,7 +316,8 @@ void Step::cause_unknown() {
   s.group.broken_at.reset();
   if (s.group.stopping || !workers_run()) return;
   report_failure(s.group.broken);
-  stop_workers("a collective broke: " + s.group.broken.error);
+  halt_workers("a collective broke: " + s.group.broken.error);
+  settle();
 }
 
 void Step::start_next() {
@@ -244,11 +328,86 @@ void Step::start_next() {
   s.group.assignment = assignment;
   s.group.started_at = now_;
   s.group.closed = false;
-  s.group.outcomes.resize(static_cast<std::size_t>(s.settings.nproc));
   s.completion.reset();
   s.steps_redone.begin_generation(assignment.crash_history.best_step);
-  emit(action::StartWorkers{std::move(assignment)});
+  choose_parts(assignment.node.nproc);
+  emit(action::StartWorkers{.assignment = std::move(assignment), .spawn = spawn_missing()});
+  for (Worker& worker : s.workers)
+    if (worker.part && worker.stage == Worker::kReady) place(worker);
   send_heartbeat();
+}
+
+// Who is ready goes first, then who has begun to load. Ranks are in the order of local ranks.
+void Step::choose_parts(int count) {
+  std::vector<Worker*> order;
+  for (Worker& worker : s.workers) order.push_back(&worker);
+  std::ranges::stable_sort(order, std::greater<>(), [](const Worker* worker) {
+    return worker->stage == Worker::kReady ? 2 : worker->alive() ? 1 : 0;
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) order[i]->part = static_cast<int>(i) < count;
+  int rank = s.group.assignment.node.first_rank;
+  for (Worker& worker : s.workers)
+    if (worker.part) worker.rank = rank++;
+}
+
+std::vector<action::Spawn> Step::spawn_missing() {
+  std::vector<action::Spawn> spawn;
+  for (std::size_t local_rank = 0; local_rank < s.workers.size(); ++local_rank) {
+    Worker& worker = s.workers[local_rank];
+    if (worker.alive()) continue;
+    worker = {.stage = s.settings.builtin ? Worker::kLoading : Worker::kAtWork,
+              .serial = s.next_serial++,
+              .part = worker.part,
+              .rank = worker.rank,
+              .step = {},
+              .outcome = {}};
+    const int first = s.group.assignment.node.first_rank, local = static_cast<int>(local_rank);
+    spawn.push_back(
+        {.serial = worker.serial, .local_rank = local, .rank = worker.part ? worker.rank : first + local});
+  }
+  return spawn;
+}
+
+void Step::place(Worker& worker) {
+  worker.stage = Worker::kAtWork;
+  emit(action::PlaceWorker{.serial = worker.serial,
+                           .rank = worker.rank,
+                           .index = worker.rank - s.group.assignment.node.first_rank});
+}
+
+// The next generation can have all workers of this node once they have loaded.
+void Step::warm_up() {
+  if (!s.settings.recovers || s.ending()) return;
+  for (Worker& worker : s.workers) worker.part = worker.part && worker.alive();
+  std::vector<action::Spawn> spawn = spawn_missing();
+  if (!spawn.empty()) emit(action::WarmUp{std::move(spawn)});
+}
+
+// A replacement that dies while it loads disturbs nobody at first: there will be another one.
+bool Step::warm_up_failed(const Worker& worker) {
+  if (worker.part || s.ending()) return false;
+  const bool again = worker.outcome.retryable && ++s.failed_warm_ups < kWarmUps;
+  const std::string how =
+      "a worker of this node ended with " +
+      describe_exit(worker.outcome.exit_code, worker.outcome.signal, worker.outcome.cause) +
+      " before it took part in the run";
+  if (again) {
+    print(how + "; starting another");
+    warm_up();
+  } else if (s.group.closed) {
+    give_up(
+        worker.outcome.signal != 0 ? exit_code_of_signal(worker.outcome.signal) : worker.outcome.exit_code,
+        worker.outcome.error.empty() ? how : how + ": " + worker.outcome.error);
+  }
+  return again || s.group.closed;
+}
+
+void Step::tell_ready() {
+  const bool all = std::ranges::all_of(s.workers, [](const Worker& worker) {
+    return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
+  });
+  const bool outside = s.group.closed || !std::ranges::all_of(s.workers, &Worker::part);
+  if (s.settings.recovers && all && outside && !s.ending()) emit(action::SendReady{generation()});
 }
 
 void Step::announce(const Assignment& to) {

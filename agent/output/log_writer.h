@@ -43,6 +43,8 @@ class LogWriter {
   // End of the stream: a last line without a newline is shown too.
   void finish();
 
+  void set_prefix(const LinePrefix& prefix) { plan_.prefix = prefix; }
+
   std::vector<std::string> tail() const { return tail_.lines(); }
 
  private:

@@ -6,6 +6,10 @@ std::filesystem::path run_dir(const JobSpec& spec) {
   return spec.log_dir.empty() ? spec.log_dir : spec.log_dir / run_folder(spec.run_id);
 }
 
+LinePrefix OutputPlanner::prefix(int rank, int local_rank) const {
+  return fill_prefix(spec_.output.prefix, {spec_.role, rank, local_rank, host_});
+}
+
 StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int rank, int local_rank,
                                const std::filesystem::path& log_dir) {
   const bool out = stream == Console::Stream::kOut;
@@ -14,7 +18,7 @@ StreamPlan OutputPlanner::plan(Console& console, Console::Stream stream, int ran
   const StreamTargets& targets = out ? worker.out : worker.err;
   StreamPlan plan;
   plan.console = targets.console;
-  plan.prefix = fill_prefix(output.prefix, {spec_.role, rank, local_rank, host_});
+  plan.prefix = prefix(rank, local_rank);
   plan.timestamps = output.timestamps;
   plan.verbatim = spec_.nproc == 1 && output.prefix.empty() && !output.timestamps;
   if (log_dir.empty()) return plan;

@@ -22,6 +22,7 @@ class OutputPlanner {
   // `log_dir` is the worker's own directory and exists; empty: no files.
   StreamPlan plan(Console& console, Console::Stream stream, int rank, int local_rank,
                   const std::filesystem::path& log_dir);
+  LinePrefix prefix(int rank, int local_rank) const;
 
  private:
   std::shared_ptr<LogFile> filtered_file(Console& console, const std::filesystem::path& path);

@@ -43,11 +43,11 @@ WorkerPlanner::~WorkerPlanner() {
   if (scratch_made_) fs::remove_all(scratch_, ignored);
 }
 
-WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int local_rank) {
+WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int local_rank, int rank) {
   WorkerPlan plan;
   plan.generation = assignment.generation;
   plan.local_rank = local_rank;
-  plan.rank = assignment.node.first_rank + local_rank;
+  plan.rank = rank;
   plan.control = trainer_ != nullptr;
   plan_output(console, &plan);
   plan_error_file(&plan);

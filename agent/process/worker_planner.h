@@ -23,7 +23,9 @@ class WorkerPlanner {
   ~WorkerPlanner();  // removes the scratch folder
   WorkerPlanner(const WorkerPlanner&) = delete;
 
-  WorkerPlan plan(Console& console, const Assignment& assignment, int local_rank);
+  // `rank`: the worker's, or the one that it is likely to get.
+  WorkerPlan plan(Console& console, const Assignment& assignment, int local_rank, int rank);
+  LinePrefix prefix(int rank, int local_rank) const { return outputs_.prefix(rank, local_rank); }
 
  private:
   void plan_output(Console& console, WorkerPlan* plan);

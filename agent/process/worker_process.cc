@@ -45,7 +45,12 @@ int standard_input(bool builtin) {
 }  // namespace
 
 WorkerProcess::WorkerProcess(Loop& loop, Console& console, WorkerPlan plan, Callbacks callbacks)
-    : loop_(loop), plan_(std::move(plan)), callbacks_(std::move(callbacks)) {
+    : loop_(loop),
+      plan_(std::move(plan)),
+      generation_(plan_.generation),
+      rank_(plan_.rank),
+      leads_(plan_.local_rank == 0),
+      callbacks_(std::move(callbacks)) {
   out_.emplace(Output{{}, LogWriter(console, Console::Stream::kOut, plan_.out)});
   err_.emplace(Output{{}, LogWriter(console, Console::Stream::kErr, plan_.err)});
 }
@@ -105,6 +110,17 @@ void WorkerProcess::start_failed(const Status& status) {
   control_.reset();
   for (Output* output : {&*out_, &*err_}) finish_output(output);
   callbacks_.ended(outcome(), exit_code_ == 126 || exit_code_ == 127);
+}
+
+void WorkerProcess::set_place(std::int64_t generation, int rank, bool leads) {
+  generation_ = generation;
+  rank_ = rank;
+  leads_ = leads;
+}
+
+void WorkerProcess::set_prefix(const LinePrefix& out, const LinePrefix& err) {
+  out_->writer.set_prefix(out);
+  err_->writer.set_prefix(err);
 }
 
 void WorkerProcess::signal_group(int number) {
@@ -231,7 +247,7 @@ void WorkerProcess::check_ended() {
 WorkerOutcome WorkerProcess::outcome() const {
   WorkerOutcome outcome;
   outcome.local_rank = plan_.local_rank;
-  outcome.rank = plan_.rank;
+  outcome.rank = rank_;
   outcome.pid = last_pid_;
   outcome.exit_code = condemned_ ? kExitSoftware : exit_code_;
   outcome.signal = condemned_ ? 0 : signal_;

@@ -55,12 +55,18 @@ class WorkerProcess {
   // Starts the program; a failure comes through `ended` as well.
   void start();
 
-  pid_t pid() const { return pid_; }  // -1 before its start and after its end
+  pid_t pid() const { return pid_; }     // -1 before its start and after its end
+  bool ended() const { return ended_; }  // also its output
   int local_rank() const { return plan_.local_rank; }
-  int rank() const { return plan_.rank; }
+  // Where it is in the newest generation that it has, or had, a part in; before that what its plan says.
+  int rank() const { return rank_; }
+  std::int64_t generation() const { return generation_; }
+  bool leads() const { return leads_; }  // the node's workers
+  void set_place(std::int64_t generation, int rank, bool leads);
+  // What stands before its lines from now on.
+  void set_prefix(const LinePrefix& out, const LinePrefix& err);
   bool has_log_dir() const { return !plan_.log_dir.empty(); }
   const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
-  std::int64_t generation() const { return plan_.generation; }
 
   void signal_group(int number);
   void send(const control::FromAgent& message);
@@ -104,6 +110,9 @@ class WorkerProcess {
 
   Loop& loop_;
   WorkerPlan plan_;
+  std::int64_t generation_;
+  int rank_;
+  bool leads_;
   Callbacks callbacks_;
   pid_t pid_ = -1;
   int last_pid_ = -1;

@@ -42,6 +42,11 @@ inline constexpr OptionEntry kOptions[] = {
      .placeholder = "N|auto",
      .help = "Built-in trainer: microbatches that a worker runs at once; auto: its share of the cores [auto]",
      .group = group::kJob},
+    {.name = "recovery",
+     .placeholder = "memory|checkpoint",
+     .help = "Built-in trainer: after a failure, the workers that are left keep what they have trained "
+             "(memory), or all start again from the newest checkpoint (checkpoint) [memory]",
+     .group = group::kJob},
     {.name = "node_rank",
      .placeholder = "N",
      .help = "Rank of this node among the nodes [given by the coordinator]",

@@ -240,9 +240,21 @@ Status read_lanes(Draft& draft, int* lanes) {
   return {};
 }
 
+Status read_recovery(Draft& draft, bool* recovers) {
+  const auto chosen = draft.options.given("recovery");
+  if (!chosen) return {};
+  if (chosen->value != "memory" && chosen->value != "checkpoint")
+    return usage(quoted(*chosen) + ": expected memory or checkpoint");
+  *recovers = chosen->value == "memory";
+  if (!draft.config) draft.notice(quoted(*chosen) + " has no effect: other programs always start again");
+  return {};
+}
+
 Status read_trainer(Draft& draft) {
   int lanes = 1;
+  bool recovers = true;
   if (Status status = read_lanes(draft, &lanes); !status.ok()) return status;
+  if (Status status = read_recovery(draft, &recovers); !status.ok()) return status;
   read_threads(draft);
   if (!draft.config) return {};
   if (!draft.options.has("role")) draft.spec.role = "trainer";
@@ -253,7 +265,8 @@ Status read_trainer(Draft& draft) {
   draft.spec.program = BuiltinTrainer{.worker_binary = draft.machine.worker_binary,
                                       .config_json = text,
                                       .output_dir = draft.config->output_dir,
-                                      .lanes = lanes};
+                                      .lanes = lanes,
+                                      .recovers = recovers};
   return {};
 }
 

@@ -47,6 +47,7 @@ Settings settings_of(const Join& join) {
           .last_call = std::min(join.last_call, kMaxTimeout),
           .join_timeout = std::min(join.join_timeout, kMaxTimeout),
           .heartbeat_timeout = std::min(join.heartbeat_timeout, kMaxTimeout),
+          .warms_up = join.warms_up,
           .host = join.host,
           .command = join.command};
 }
@@ -78,6 +79,10 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
   if (join.max_restarts != run.max_restarts)
     return other_settings("--max_restarts", std::to_string(join.max_restarts),
                           std::to_string(run.max_restarts));
+  if (join.warms_up != run.warms_up && join.job.empty() == run.job.empty()) {
+    const auto name = [](bool warms_up) { return warms_up ? "memory" : "checkpoint"; };
+    return other_settings("--recovery", name(join.warms_up), name(run.warms_up));
+  }
   if (join.job.empty() != run.job.empty()) {
     const std::string program = "starts a program", trainer = "trains a config";
     const std::string& ours = run.job.empty() ? program : trainer;

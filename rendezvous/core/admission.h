@@ -21,6 +21,7 @@ struct Settings {
   Millis last_call = 0;
   Millis join_timeout = 0;
   Millis heartbeat_timeout = 0;
+  bool warms_up = false;
   std::string host;  // of that member, and what it runs: a difference is told, not refused
   std::vector<std::string> command;
 };

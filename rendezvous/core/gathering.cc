@@ -19,17 +19,22 @@ Millis announce_gap(int members) { return std::min(kLongestAnnounceGap, kAnnounc
 
 }  // namespace
 
-// Somebody joined whom the running generation has room for. Work that is nearly done is not interrupted, and
-// a member that is only out of touch keeps its place.
+// Somebody joined whom the running generation has room for, or has replaced workers that it lost. Work that
+// is nearly done is not interrupted, and a member that is only out of touch keeps its place.
 void Stepper::take_newcomer() {
   Generation& current = s_.current;
   if (s_.phase != Phase::kRunning || !current.newcomer || current.seats.away() > 0) return;
   current.newcomer = false;
-  if (current.seats.size() >= s_.settings->max_nodes || current.seats.finished() > 0) return;
-  const auto waits = [](const auto& member) { return !member.second.seat; };
-  const auto newcomer = std::find_if(s_.members.begin(), s_.members.end(), waits);
-  if (newcomer != s_.members.end())
-    break_generation(Cause::kNewcomer, newcomer->second.join.host + " joined");
+  if (current.seats.finished() > 0) return;
+  const bool room = current.seats.size() < s_.settings->max_nodes;
+  for (const auto& [id, member] : s_.members) {
+    const int has = member.seat ? current.membership->nodes[*member.seat].nproc : 0;
+    if (member.workers <= has || (!member.seat && !room)) continue;
+    const bool was_here = member.join.warms_up && (member.seat || member.previous_rank);
+    const std::string& host = member.join.host;
+    return was_here ? break_generation(Cause::kWorkersBack, host + " has its workers again")
+                    : break_generation(Cause::kNewcomer, host + " joined");
+  }
 }
 
 void Stepper::gather_again(Millis delay) {
@@ -85,7 +90,8 @@ std::string Stepper::reason_to_start() const {
 void Stepper::start_generation() {
   Lineup lineup = line_up(s_.members, s_.settings->max_nodes);
   const bool regroups = s_.current.membership != nullptr;
-  if (regroups && !s_.current.worker_failure) ++s_.membership_changes;
+  const bool same_nodes = s_.current.worker_failure || s_.current.cause == Cause::kWorkersBack;
+  if (regroups && !same_nodes) ++s_.membership_changes;
   s_.generation = std::max(s_.generation, s_.newest_seen) + 1;
 
   auto membership = std::make_shared<Membership>();

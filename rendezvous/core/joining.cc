@@ -1,4 +1,6 @@
 // Members that come: for the first time, back to their seats, or only for the job's result.
+#include <algorithm>
+
 #include "rendezvous/core/stepper.h"
 
 namespace dtrun::rendezvous {
@@ -85,6 +87,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   if (generation < kMaxGeneration) s_.newest_seen = std::max(s_.newest_seen, generation);
   Member& member = s_.members.add(from, join, now_);
   member.join.job = {};  // the settings have it, and it may be long
+  member.workers = join.warms_up ? 0 : join.nproc;
   if (generation > 0 && generation >= s_.generation && join.group_rank >= 0)
     member.previous_rank = join.group_rank;
   s_.ever_met.insert(join.member_id);
@@ -101,6 +104,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
     for (News& news : s_.news.missing(now_, kMissingTold)) say(from, std::move(news));
   if (seat) {
     resume(from, member, *seat);
+    member.workers = s_.current.membership->nodes[*seat].nproc;
     catch_up(from, *seat, !resumed);
   } else {
     s_.current.newcomer = in_generation();
@@ -113,7 +117,7 @@ bool Stepper::adopts(std::int64_t generation, const Join& join) const {
   const bool newer = s_.current.adopted && s_.generation < generation;
   if (s_.current.membership != nullptr && !newer) return false;
   return generation > 0 && generation < kMaxGeneration && join.group_rank >= 0 &&
-         join.group_rank < join.node_count && join.node_count >= s_.settings->min_nodes &&
+         join.group_rank < join.node_count && (join.warms_up || join.node_count >= s_.settings->min_nodes) &&
          join.node_count <= s_.settings->max_nodes && join.world_size >= join.node_count &&
          join.world_size < kMaxWorldSize && join.restart_count >= 0 && join.membership_changes >= 0;
 }
@@ -163,7 +167,7 @@ void Stepper::resume(ConnectionId id, Member& member, int rank) {
   if (node.member_id.empty())
     node = {.host = join.host,
             .address = join.address,
-            .nproc = join.nproc,
+            .nproc = join.workers > 0 ? std::min(join.workers, join.nproc) : join.nproc,
             .first_rank = join.first_rank,
             .member_id = join.member_id};
 }
@@ -173,7 +177,7 @@ void Stepper::catch_up(ConnectionId id, int rank, bool missed_assignment) {
   if (!in_generation()) return;  // the next assignment is on its way
   if (missed_assignment) say(id, Assigned{.group_rank = rank, .membership = s_.current.membership});
   const bool ordered = s_.phase == Phase::kStopping && s_.deadlines.stop_order == kNever;
-  if (ordered && !s_.current.seats[rank].stopped) say(id, StopOrder{s_.current.why, s_.current.look});
+  if (ordered && !s_.current.seats[rank].stopped) say(id, stop_order());
 }
 
 }  // namespace dtrun::rendezvous

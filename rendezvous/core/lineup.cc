@@ -9,17 +9,19 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// The members that take part, in join order.
-std::vector<ConnectionId> choose(const Members& members, int max_nodes) {
+// The members that take part, in join order. `warm`: only those that have workers.
+std::vector<ConnectionId> choose(const Members& members, int max_nodes, bool warm) {
   struct Candidate {
     bool newcomer, any_rank;
     std::uint64_t order;
     ConnectionId id;
   };
   std::vector<Candidate> candidates;
-  for (const auto& [id, member] : members)
+  for (const auto& [id, member] : members) {
+    if (warm && member.workers == 0) continue;
     candidates.push_back(
         {.newcomer = !member.seat, .any_rank = member.join.node_rank < 0, .order = member.order, .id = id});
+  }
   const auto earlier = [](const Candidate& a, const Candidate& b) { return a.order < b.order; };
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.newcomer, a.any_rank, a.order) < std::tie(b.newcomer, b.any_rank, b.order);
@@ -32,9 +34,8 @@ std::vector<ConnectionId> choose(const Members& members, int max_nodes) {
   return chosen;
 }
 
-RankRequest request_of(const Member& member) {
-  RankRequest request{
-      .host = member.join.host, .nproc = member.join.nproc, .previous_rank = member.previous_rank};
+RankRequest request_of(const Member& member, int nproc) {
+  RankRequest request{.host = member.join.host, .nproc = nproc, .previous_rank = member.previous_rank};
   if (member.join.node_rank >= 0) request.node_rank = member.join.node_rank;
   return request;
 }
@@ -42,9 +43,14 @@ RankRequest request_of(const Member& member) {
 }  // namespace
 
 Lineup line_up(const Members& members, int max_nodes) {
-  const std::vector<ConnectionId> chosen = choose(members, max_nodes);
+  const bool warm = std::any_of(members.begin(), members.end(),
+                                [](const auto& member) { return member.second.workers > 0; });
+  const std::vector<ConnectionId> chosen = choose(members, max_nodes, warm);
   std::vector<RankRequest> requests;
-  for (ConnectionId id : chosen) requests.push_back(request_of(members.at(id)));
+  for (ConnectionId id : chosen) {
+    const Member& member = members.at(id);
+    requests.push_back(request_of(member, warm ? member.workers : member.join.nproc));
+  }
   const std::vector<Rank> ranks = assign_ranks(requests);
 
   Lineup lineup;
@@ -56,10 +62,10 @@ Lineup line_up(const Members& members, int max_nodes) {
     lineup.members[rank] = chosen[i];
     lineup.nodes[rank] = {.host = join.host,
                           .address = join.address,
-                          .nproc = join.nproc,
+                          .nproc = requests[i].nproc,
                           .first_rank = ranks[i].first_rank,
                           .member_id = join.member_id};
-    lineup.world_size += join.nproc;
+    lineup.world_size += requests[i].nproc;
   }
   return lineup;
 }

@@ -18,6 +18,7 @@ struct Member {
   std::optional<int> seat = {};              // its group rank in the current generation, if it is part of it
   std::optional<int> previous_rank = {};     // its group rank in the newest generation that it was part of
   Heartbeat report = {};                     // the newest
+  int workers = 0;  // that can take part in the next generation; those that still load cannot
 };
 
 class Members {

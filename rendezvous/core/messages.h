@@ -93,6 +93,8 @@ struct Join {
   Millis age = 0;      // of that generation
   bool hosts = false;  // the coordinator runs inside this agent and ends with it; the driver checks it
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
+  int workers = 0;                        // that are part of Event::generation
+  bool warms_up = false;                  // its workers load first and outlive generations: it says Ready
 
   bool operator==(const Join&) const = default;
 };
@@ -116,8 +118,12 @@ struct Failure {
   WorkerOutcome outcome;
 };
 struct Stopped {
-  std::vector<WorkerOutcome> outcomes;
+  std::vector<WorkerOutcome> outcomes;  // of those that ended
+  std::optional<int> workers = {};      // that wait for the next generation; none: all are started with it
+
+  bool operator==(const Stopped&) const = default;
 };
+struct Ready {};
 struct Finished {};
 struct Leave {
   int signal = 0;
@@ -131,7 +137,7 @@ struct Tick {};
 struct Event {
   ConnectionId from = 0;        // 0 for Tick
   std::int64_t generation = 0;  // the sender's newest
-  std::variant<Join, Heartbeat, Failure, Stopped, Finished, Leave, StreamBroken, Tick> body;
+  std::variant<Join, Heartbeat, Failure, Stopped, Ready, Finished, Leave, StreamBroken, Tick> body;
 };
 
 // ---- to agents and to the driver
@@ -221,7 +227,8 @@ struct Assigned {
 };
 struct StopOrder {
   std::string reason;
-  bool look = false;  // a worker hangs: see where yours stand, stop them a moment later
+  bool look = false;        // a worker hangs: see where yours stand, stop them a moment later
+  bool after_step = false;  // there is time to end the step in hand
 
   bool operator==(const StopOrder&) const = default;
 };

@@ -51,7 +51,7 @@ enum class Phase {
 };
 
 // Why a generation broke.
-enum class Cause { kNone, kFailure, kLoss, kNewcomer, kStoppedByItself };
+enum class Cause { kNone, kFailure, kLoss, kNewcomer, kWorkersBack, kStoppedByItself };
 
 // What belongs to one generation alone: begins anew with each.
 struct Generation {
@@ -60,10 +60,11 @@ struct Generation {
   Millis started_at = 0;
   std::int64_t step = 0;  // the furthest that its workers reported
   Seats seats = {};
-  bool newcomer = false;  // somebody joined since its start and may be taken in
+  bool newcomer = false;  // since its start somebody joined, or has more workers, and may be taken in
   Failures failures = {};
   Cause cause = Cause::kNone;
   bool lost_member = false;
+  bool after_step = false;           // its members may end the step in hand before they stop
   bool look = false;                 // it hangs: members look where their workers stand before they stop them
   std::string why = {};              // it broke, or the job ended: the reason of the next generation
   bool worker_failure = false;       // that reason is a worker failure

@@ -25,6 +25,7 @@ void Stepper::handle(const Event& event) {
   member->overdue_since.reset();
   if (const auto* leave = std::get_if<Leave>(&event.body)) return this->leave(event.from, *leave);
   if (const auto* heartbeat = std::get_if<Heartbeat>(&event.body)) return on_heartbeat(*member, *heartbeat);
+  if (std::holds_alternative<Ready>(event.body)) return on_ready(*member);
   const std::optional<int> rank = open_seat_of(*member, event.generation);
   if (!rank) return;
   if (const auto* failure = std::get_if<Failure>(&event.body)) on_failure(*rank, *failure);
@@ -56,6 +57,11 @@ void Stepper::tell_news() {
 void Stepper::on_heartbeat(Member& member, const Heartbeat& heartbeat) {
   member.report = heartbeat;
   if (in_generation() && member.seat) s_.current.step = std::max(s_.current.step, heartbeat.progress.step);
+}
+
+void Stepper::on_ready(Member& member) {
+  member.workers = member.join.nproc;
+  s_.current.newcomer = in_generation();
 }
 
 // The sender's seat in the generation that it speaks of; none if that is over, or the seat is not open.

@@ -30,6 +30,7 @@ class Stepper {
   void handle(const Event& event);
   void say(ConnectionId to, decltype(Action::body) body);
   void on_heartbeat(Member& member, const Heartbeat& heartbeat);
+  void on_ready(Member& member);
   void note(News::Kind kind, const std::string& host, const std::string& text);
   void tell_news();
   std::optional<int> open_seat_of(const Member& sender, std::int64_t generation) const;
@@ -64,6 +65,7 @@ class Stepper {
   void on_failure(int rank, const Failure& failure);
   void on_stopped(int rank, const Stopped& stopped);
   void break_generation(Cause cause, const std::string& why);
+  StopOrder stop_order() const;
   void order_stop();
   void order_overdue_stop();
   void conclude();

@@ -1,4 +1,7 @@
 // How a generation ends: what breaks it, the order to stop, and whether the job goes on.
+#include <algorithm>
+#include <utility>
+
 #include "proto/core/exit_codes.h"
 #include "rendezvous/core/stepper.h"
 #include "rendezvous/core/wording.h"
@@ -17,7 +20,8 @@ constexpr Millis kSettle = 2000;
 // A member is believed about its own workers only: a word on another's could end the job in that one's name.
 bool Stepper::is_of(int rank, const WorkerOutcome& outcome) const {
   const Node& node = s_.current.membership->nodes[rank];
-  return outcome.rank >= node.first_rank && outcome.rank - node.first_rank < node.nproc;
+  const Member* member = s_.members.find(*s_.current.seats[rank].member);
+  return outcome.rank >= node.first_rank && outcome.rank - node.first_rank < member->join.nproc;
 }
 
 // The sender's seat stays open: its other workers still run until Stopped.
@@ -33,6 +37,9 @@ void Stepper::on_failure(int rank, const Failure& failure) {
 
 void Stepper::on_stopped(int rank, const Stopped& stopped) {
   s_.current.seats.set_stopped(rank);
+  Member& member = s_.members.at(*s_.current.seats[rank].member);
+  const bool all = !member.join.warms_up || !stopped.workers;
+  member.workers = all ? member.join.nproc : std::clamp(*stopped.workers, 0, member.join.nproc);
   for (const WorkerOutcome& outcome : stopped.outcomes) {
     if (!is_of(rank, outcome)) continue;
     s_.current.failures.note(outcome, explained());
@@ -47,6 +54,8 @@ void Stepper::break_generation(Cause cause, const std::string& why) {
   s_.phase = Phase::kStopping;
   s_.current.cause = cause;
   s_.current.why = why;
+  s_.current.after_step =
+      s_.settings->warms_up && (cause == Cause::kNewcomer || cause == Cause::kWorkersBack);
   s_.current.seats.wait_at_most_until(now_ + kReturnWhileStopping);
   if (cause == Cause::kStoppedByItself)
     s_.deadlines.stop_order = now_ + kStopTogether;
@@ -54,15 +63,20 @@ void Stepper::break_generation(Cause cause, const std::string& why) {
     order_stop();
 }
 
+StopOrder Stepper::stop_order() const {
+  return {.reason = s_.current.why, .look = s_.current.look, .after_step = s_.current.after_step};
+}
+
 void Stepper::order_stop() {
   s_.deadlines.stop_order = kNever;
   for (const Seat& seat : s_.current.seats)
-    if (seat.member && !seat.stopped) say(*seat.member, StopOrder{s_.current.why, s_.current.look});
+    if (seat.member && !seat.stopped) say(*seat.member, stop_order());
 }
 
-// Something worse happened while the members were stopping by themselves.
+// Something worse happened while the members were stopping by themselves, or after a last step.
 void Stepper::order_overdue_stop() {
-  if (s_.deadlines.stop_order != kNever) order_stop();
+  const bool gently = std::exchange(s_.current.after_step, false);
+  if (gently || s_.deadlines.stop_order != kNever) order_stop();
 }
 
 // All members of the broken generation have stopped or are gone: does the job go on?

@@ -104,7 +104,9 @@ Join from_wire(const v1::Join& wire) {
           .crash_history = from_wire(wire.crash_history()),
           .age = wire.age_ms(),
           .hosts = wire.hosts(),
-          .command = {wire.command().begin(), wire.command().end()}};
+          .command = {wire.command().begin(), wire.command().end()},
+          .workers = wire.workers(),
+          .warms_up = wire.warms_up()};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -132,6 +134,8 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_age_ms(join.age);
   wire->set_hosts(join.hosts);
   for (const std::string& word : join.command) wire->add_command(word);
+  wire->set_workers(join.workers);
+  wire->set_warms_up(join.warms_up);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
@@ -146,11 +150,13 @@ void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire) {
 Stopped from_wire(const v1::Stopped& wire) {
   Stopped stopped;
   for (const v1::WorkerOutcome& outcome : wire.outcomes()) stopped.outcomes.push_back(from_wire(outcome));
+  if (wire.has_workers()) stopped.workers = wire.workers();
   return stopped;
 }
 
 void to_wire(const Stopped& stopped, v1::Stopped* wire) {
   for (const WorkerOutcome& outcome : stopped.outcomes) to_wire(outcome, wire->add_outcomes());
+  if (stopped.workers) wire->set_workers(*stopped.workers);
 }
 
 Event to_event(ConnectionId from, const v1::FromAgent& message, const std::string& peer_address) {
@@ -167,6 +173,9 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
       break;
     case v1::FromAgent::kStopped:
       event.body = from_wire(message.stopped());
+      break;
+    case v1::FromAgent::kReady:
+      event.body = Ready{};
       break;
     case v1::FromAgent::kFinished:
       event.body = Finished{};
@@ -297,11 +306,14 @@ void to_wire(const Assignment& assignment, v1::Assignment* wire) {
   to_wire(assignment.node, wire->mutable_node());
 }
 
-StopOrder from_wire(const v1::StopOrder& wire) { return {.reason = wire.reason(), .look = wire.look()}; }
+StopOrder from_wire(const v1::StopOrder& wire) {
+  return {.reason = wire.reason(), .look = wire.look(), .after_step = wire.after_step()};
+}
 
 void to_wire(const StopOrder& stop, v1::StopOrder* wire) {
   wire->set_reason(stop.reason);
   wire->set_look(stop.look);
+  wire->set_after_step(stop.after_step);
 }
 
 namespace {

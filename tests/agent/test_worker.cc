@@ -118,10 +118,17 @@ class Control {
     }
   }
 
-  control::Start hello(unsigned protocol = kControlProtocol) {
+  control::Job hello(unsigned protocol = kControlProtocol) {
     control::FromWorker message;
     message.mutable_hello()->set_protocol(protocol);
     message.mutable_hello()->set_pid(getpid());
+    send(message);
+    return receive().job();
+  }
+
+  control::Start ready(const std::string& error = "") {
+    control::FromWorker message;
+    message.mutable_ready()->set_error(error);
     send(message);
     return receive().start();
   }
@@ -153,12 +160,13 @@ int trainer_like(const std::string& mode) {
     control.send_raw("\xff\xff\xff\xff nonsense");
     sleep_forever();
   }
-  const control::Start start = control.hello();
-  const int rank = start.place().rank();
+  const control::Job job = control.hello();
+  const control::Start start = control.ready();
+  const int rank = start.rank();
   control::FromWorker message;
   if (mode == "train") {
-    say("config " + start.config_json() + " address " + start.address() + " lanes " +
-        std::to_string(start.lanes()));
+    say("config " + job.config_json() + " address " + start.address() + " lanes " +
+        std::to_string(job.lanes()));
     const std::string me = std::to_string(rank), other = std::to_string(1 - rank);
     control.kv(control::KvRequest::SET, "from" + me, "value" + me);
     say("got " + control.kv(control::KvRequest::GET, "from" + other, "").value());
@@ -199,13 +207,9 @@ int trainer_like(const std::string& mode) {
     return 0;
   }
   if (mode == "broken") {  // rank 0 is the victim; rank 1 lives on in silence
-    if (rank == 1) {
-      control.receive();
-      return 75;
-    }
-    message.mutable_collective_broken()->set_error("peer 1 is silent");
-    control.send(message);
-    return control.receive().stop().kind() == control::Stop::ABORT ? 75 : 1;
+    if (rank == 1 && control.receive().stop().kind() != control::Stop::PAUSE) return 1;
+    control.ready(rank == 0 ? "peer 1 is silent" : "");
+    return 1;
   }
   if (mode == "early") {  // rank 1 uses the store when rank 0 and all of its node's workers are long gone
     if (rank == 0) {
@@ -226,7 +230,7 @@ int trainer_like(const std::string& mode) {
     return 0;
   }
   if (mode == "fault") {
-    if (rank != 0) return control.receive().stop().kind() == control::Stop::ABORT ? 75 : 1;
+    if (rank != 0) return control.receive().stop().kind() == control::Stop::PAUSE ? 75 : 1;
     message.mutable_fault()->set_exit_code(66);
     message.mutable_fault()->set_message("train-images: file ends early");
     control.send(message);

@@ -112,9 +112,9 @@ TEST_CASE("an agent that was in no generation says so, and that any node rank wi
   CHECK(message.generation() == 0);
   CHECK(message.join().group_rank() == -1);
   CHECK(message.join().node_rank() == -1);
-  CHECK(silent(message.join()) == std::set<std::string>{"node_count", "first_rank", "world_size",
-                                                        "restart_count", "membership_changes",
-                                                        "crash_history", "age_ms", "hosts", "command"});
+  CHECK(silent(message.join()) ==
+        std::set<std::string>{"node_count", "first_rank", "world_size", "restart_count", "membership_changes",
+                              "crash_history", "age_ms", "hosts", "command", "workers"});
 }
 
 TEST_CASE("a program's words are told as far as people read them, and are always text") {
@@ -222,12 +222,27 @@ TEST_CASE("a worker's words") {
   CHECK(done.loss == 0.25);
   CHECK(done.accuracy == 0.75);
   CHECK(done.model_path == "m");
-  const auto start = start_message(std::get<BuiltinTrainer>(spec().program), running(), 2).start();
-  CHECK(start.config_json() == "{}");
+  control::Ready waits;
+  CHECK_FALSE(to_event(3, waits).step);
+  waits.set_step(41);
+  waits.set_error("lost rank 1");
+  const event::WorkerReady ready = to_event(3, waits);
+  CHECK(ready.serial == 3);
+  CHECK(ready.step == 41);
+  CHECK(ready.error == "lost rank 1");
+}
+
+TEST_CASE("what a worker is told") {
+  const auto job = job_message(std::get<BuiltinTrainer>(spec().program)).job();
+  CHECK(job.config_json() == "{}");
+  CHECK(job.lanes() == 2);
+  const auto start = start_message(running(), 5, 2).start();
   CHECK(start.address() == "10.0.0.2");
-  CHECK(start.lanes() == 2);
-  CHECK(start.place().rank() == 5);
-  CHECK(start.place().world_size() == 6);
-  CHECK(start.place().local_rank() == 2);
-  CHECK(start.place().generation() == 7);
+  CHECK(start.rank() == 5);
+  CHECK(start.world_size() == 6);
+  CHECK(start.local_rank() == 2);
+  CHECK(start.generation() == 7);
+  const auto stop = stop_message(control::Stop::PAUSE, "because").stop();
+  CHECK(stop.kind() == control::Stop::PAUSE);
+  CHECK(stop.reason() == "because");
 }

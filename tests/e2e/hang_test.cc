@@ -52,7 +52,7 @@ TEST_CASE("a worker that stands still is found, not the one that waits for it, a
   CHECK(ended.exit_code == 0);
   CHECK(contains(ended.err, "rank " + rank + ": no progress for 3 s"));
   CHECK(contains(ended.err, "restart 1 of 1"));
-  CHECK(contains(ended.err, "resumed from step "));
+  CHECK(contains(ended.err, "going on at step "));
   const std::string stacks = read_if_there(directory / ("logs/hang/attempt_1/" + rank + "/stacks.txt"));
   CHECK(contains(stacks, "(dtrun-worker): T (stopped)"));
 }

@@ -68,27 +68,36 @@ TEST_CASE("two agents with 1 and 2 workers give the bytes of one worker") {
 
 TEST_CASE("a worker killed between two checkpoints changes no byte") {
   Folder directory;
-  std::vector<std::string> options = standalone(2);
-  options.insert(options.end(), {"--max_restarts", "1"});
-  // More steps than elsewhere, so that the kill finds the run in its middle.
-  Process job(command(options, directory / "killed", {"train.max_steps=150"}));
-  REQUIRE(eventually(
-      [&] { return metrics_lines(directory / "killed") >= 13 && has_checkpoint(directory / "killed"); }));
-  const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
-  REQUIRE(workers.size() == 2);
-  kill(workers[1], SIGKILL);
-  const Ended ended = job.end();
-  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-  CHECK_MESSAGE(ended.err.find("SIGKILL") != std::string::npos, ended.err);
-  CHECK_MESSAGE(ended.err.find("restart 1 of 1") != std::string::npos, ended.err);
-  // Where the next generation begins cannot be told by the bytes.
-  const long from = number_after("resumed from step ", ended.err);
-  CHECK_MESSAGE(from >= 5, ended.err);
-  CHECK_MESSAGE(from % 5 == 0, ended.err);
-
+  for (const std::string recovery : {"memory", "checkpoint"}) {
+    CAPTURE(recovery);
+    std::vector<std::string> options = standalone(2);
+    options.insert(options.end(), {"--max_restarts", "1", "--recovery", recovery});
+    // More steps than elsewhere, so that the kill finds the run in its middle.
+    Process job(command(options, directory / recovery, {"train.max_steps=150"}));
+    REQUIRE(eventually(
+        [&] { return metrics_lines(directory / recovery) >= 13 && has_checkpoint(directory / recovery); }));
+    const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
+    REQUIRE(workers.size() == 2);
+    kill(workers[1], SIGKILL);
+    const Ended ended = job.end();
+    CAPTURE(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(ended.err.find("SIGKILL") != std::string::npos);
+    CHECK(ended.err.find("restart 1 of 1") != std::string::npos);
+    // Where the next generation begins cannot be told by the bytes.
+    if (recovery == "memory") {
+      CHECK(number_after("going on at step ", ended.err) >= 12);
+      CHECK(ended.err.find("done again") == std::string::npos);
+    } else {
+      const long from = number_after("resumed from step ", ended.err);
+      CHECK(from >= 5);
+      CHECK(from % 5 == 0);
+    }
+  }
   const Ended calm = run(command(standalone(2), directory / "calm", {"train.max_steps=150"}));
   REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
-  CHECK(model(directory / "killed") == model(directory / "calm"));
+  CHECK(model(directory / "memory") == model(directory / "calm"));
+  CHECK(model(directory / "checkpoint") == model(directory / "calm"));
 }
 
 TEST_CASE("a run stopped by SIGTERM and resumed with another number of workers changes no byte") {

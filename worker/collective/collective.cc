@@ -13,6 +13,8 @@ namespace {
 
 class SingleProcess final : public Collective {
  public:
+  explicit SingleProcess(std::stop_token stop) : stop_(std::move(stop), Abort{aborted_}) {}
+
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::unique_ptr<Pending> start(std::span<const OutMessage>, std::span<const InMessage>) override {
@@ -21,6 +23,7 @@ class SingleProcess final : public Collective {
   }
   void all_reduce_sum(std::span<float>) override { check(*aborted_); }
   void abort() noexcept override { *aborted_ = true; }
+  void check() const override { check(*aborted_); }
 
  private:
   using Flag = std::shared_ptr<std::atomic<bool>>;
@@ -33,8 +36,13 @@ class SingleProcess final : public Collective {
     void wait() override { check(*aborted); }
     const Flag aborted;
   };
+  struct Abort {
+    Flag aborted;
+    void operator()() const noexcept { *aborted = true; }
+  };
 
   const Flag aborted_ = std::make_shared<std::atomic<bool>>(false);
+  const std::stop_callback<Abort> stop_;
 };
 
 }  // namespace
@@ -76,6 +84,8 @@ void Collective::barrier() {
   all_gather(tokens);
 }
 
-std::unique_ptr<Collective> make_single_process_collective() { return std::make_unique<SingleProcess>(); }
+std::unique_ptr<Collective> make_single_process_collective(std::stop_token stop) {
+  return std::make_unique<SingleProcess>(std::move(stop));
+}
 
 }  // namespace dtrun::worker

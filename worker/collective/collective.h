@@ -63,6 +63,9 @@ class Collective {
   // milliseconds with WorkerError(kExitWorkerPeerLost). When it returns, the connections are closed and no
   // message touches its memory any more. Any thread, more than once.
   virtual void abort() noexcept = 0;
+  // Throws WorkerError(kExitWorkerPeerLost) once it was aborted: for long work between two operations. Any
+  // thread.
+  virtual void check() const = 0;
 
   // Starts giving every rank's part to all: sends part_of(rank()), which is filled in, to each peer, and
   // receives part_of(peer) from it. All ranks call it alike; does not block.
@@ -102,8 +105,8 @@ struct CollectiveOptions {
   std::string store_prefix = "gloo/";  // of its keys; in one store each collective needs its own
 };
 
-// No peers, no sockets. REQUIRES: size 1.
-std::unique_ptr<Collective> make_single_process_collective();
+// No peers, no sockets. REQUIRES: size 1. `stop` aborts it.
+std::unique_ptr<Collective> make_single_process_collective(std::stop_token stop = {});
 
 // Connects every rank with every other through gloo; blocks until all are there. Throws
 // WorkerError(kExitWorkerPeerLost), and leaves nothing behind.

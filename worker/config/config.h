@@ -52,7 +52,8 @@ struct LaunchConfig {
   std::optional<std::string> nproc_per_node;  // "2", "auto", "cpu", "gpu"
   std::optional<std::string> nnodes;          // "2", "1:4"
   std::optional<int> max_restarts;
-  std::optional<std::string> lanes;  // "1", "auto"
+  std::optional<std::string> lanes;     // "1", "auto"
+  std::optional<std::string> recovery;  // "memory", "checkpoint"
   std::optional<std::string> log_dir;
 };
 

@@ -196,6 +196,12 @@ const std::vector<Option>& table() {
        .description = "Lanes in each worker, as --lanes.",
        .integer_too = true,
        .spelling = kLanes},
+      {.pointer = "/launch/recovery",
+       .field = in<kLaunch, &LaunchConfig::recovery>,
+       .description =
+           "After a failure the workers that are left keep what they have trained (memory), or all "
+           "start again from the newest checkpoint (checkpoint); as --recovery.",
+       .choices = {"memory", "checkpoint"}},
       {.pointer = "/launch/log_dir",
        .field = in<kLaunch, &LaunchConfig::log_dir>,
        .description = "Directory for the workers' output, as --log_dir."},

@@ -39,6 +39,9 @@ class AgentLink {
   virtual ~AgentLink() = default;
   // True once this worker was told to end after the step in hand. Cheap; any thread.
   virtual bool stop_requested() const = 0;
+  // True once the generation is to end after the step in hand, and this worker to go on in the next one.
+  // Likewise.
+  virtual bool pause_requested() const { return false; }
   virtual void report(const TrainingProgress& progress) = 0;
   virtual void completed(const Completion& completion) = 0;
 };

@@ -62,16 +62,27 @@ ControlClient::~ControlClient() {
   close(fd_);
 }
 
-control::Start ControlClient::hello() {
+control::Job ControlClient::hello() {
   control::FromWorker message;
   message.mutable_hello()->set_protocol(kControlProtocol);
   message.mutable_hello()->set_pid(getpid());
   send(message);
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, kHelloTimeout, [&] { return start_.has_value(); })) {
+  if (!changed_.wait_for(lock, kHelloTimeout, [&] { return job_.has_value(); })) {
     throw WorkerError(kExitSoftware, "the agent did not say what to train within 60 s");
   }
-  return *start_;
+  return *job_;
+}
+
+std::optional<ControlClient::Start> ControlClient::ready(const control::Ready& ready) {
+  control::FromWorker message;
+  *message.mutable_ready() = ready;
+  send(message);
+  const Pulse::WaitsForPeers alive;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return closing_ || stop_requested_ || start_; });
+  if (!start_ || stop_requested_) return std::nullopt;
+  return Start{.place = *std::exchange(start_, std::nullopt), .paused = pause_.get_token()};
 }
 
 void ControlClient::signal_received() {
@@ -143,15 +154,6 @@ void ControlClient::send_fault(int exit_code, const std::string& message_text) {
   message.mutable_fault()->set_exit_code(exit_code);
   message.mutable_fault()->set_message(message_text);
   send(message);
-}
-
-void ControlClient::collective_broken(const std::string& error, milliseconds patience) {
-  control::FromWorker message;
-  message.mutable_collective_broken()->set_error(error);
-  send(message);
-  const Pulse::WaitsForPeers alive;
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience, [&] { return closing_ || stop_requested_; });
 }
 
 // Blocks while the agent does not read; a dead agent is the reader's to notice.
@@ -237,11 +239,14 @@ void ControlClient::read_loop() {
 
 void ControlClient::take(const control::FromAgent& message) {
   switch (message.body_case()) {
-    case control::FromAgent::kStart: {
+    case control::FromAgent::kJob: {
       std::lock_guard lock(mutex_);
-      start_ = message.start();
+      job_ = message.job();
       break;
     }
+    case control::FromAgent::kStart:
+      take_start(message.start());
+      break;
     case control::FromAgent::kKv: {
       std::lock_guard lock(mutex_);
       // An answer that nobody waits for any more is dropped.
@@ -250,13 +255,38 @@ void ControlClient::take(const control::FromAgent& message) {
       break;
     }
     case control::FromAgent::kStop:
-      if (message.stop().kind() == control::Stop::ABORT) return end_process_(kExitWorkerStopped);
-      request_stop();
+      take_stop(message.stop());
       break;
     case control::FromAgent::BODY_NOT_SET:
       break;
   }
   changed_.notify_all();
+}
+
+void ControlClient::take_start(const control::Start& start) {
+  std::lock_guard lock(mutex_);
+  start_ = start;
+  pause_ = std::stop_source();
+  pause_requested_ = false;
+}
+
+void ControlClient::take_stop(const control::Stop& stop) {
+  switch (stop.kind()) {
+    case control::Stop::ABORT:
+      return end_process_(kExitWorkerStopped);
+    case control::Stop::PAUSE_AFTER_STEP:
+      pause_requested_ = true;
+      return;
+    case control::Stop::PAUSE: {
+      std::unique_lock lock(mutex_);
+      std::stop_source pause = pause_;
+      lock.unlock();
+      pause.request_stop();  // aborts the collective on this thread
+      return;
+    }
+    default:  // of a newer agent; it would not have said Job
+      return;
+  }
 }
 
 }  // namespace dtrun::worker

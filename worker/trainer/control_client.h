@@ -1,6 +1,7 @@
-// The worker's end of the control socket (proto/control.proto): says hello, receives the job, asks the
-// agent's key-value store, and reports progress at least once a second. The agent's orders and SIGTERM set
-// the stop flag; before training, or if they ask for it at once, they end the process.
+// The worker's end of the control socket (proto/control.proto): says hello, receives the job and a place in
+// each generation, asks the agent's key-value store, and reports progress at least once a second. An order to
+// pause ends the generation in hand. SIGTERM sets the stop flag; before training, or said twice, it ends the
+// process, as an order to abort does.
 #pragma once
 
 #include <atomic>
@@ -30,19 +31,27 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   ControlClient(const ControlClient&) = delete;
 
   // Sends Hello and waits for the agent's answer. Throws WorkerError if none comes.
-  control::Start hello();
+  control::Job hello();
+
+  // A place in a generation, until it is told to pause.
+  struct Start {
+    control::Start place;
+    std::stop_token paused;
+  };
+  // Says that this worker waits for a place, and waits for it. Nothing if it is told to stop instead.
+  std::optional<Start> ready(const control::Ready& ready);
 
   // A stop by signal. The second one while the first is being carried out ends the process. Any thread.
   void signal_received();
 
-  // Before this call there is nothing to save, and a stop ends the process at once; after it a stop sets the
-  // flag.
+  // While this worker has nothing to save, a stop ends the process at once; after this call it sets the flag.
   void enter_training() {
     in_training_ = true;
     if_stopped_before_training();
   }
 
   bool stop_requested() const override { return stop_requested_; }
+  bool pause_requested() const override { return pause_requested_; }
   void report(const TrainingProgress& progress) override;
   void completed(const Completion& completion) override;
 
@@ -50,10 +59,6 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::string get(const std::string& key, std::chrono::milliseconds timeout, std::stop_token stop) override;
 
   void send_fault(int exit_code, const std::string& message);
-
-  // The collective broke: tells the agent, waits for its order (which ends the process) and gives up after
-  // `patience`.
-  void collective_broken(const std::string& error, std::chrono::milliseconds patience);
 
  private:
   void send(const control::FromWorker& message);
@@ -63,11 +68,14 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   void take(const control::FromAgent& message);
   void report_loop();
   void request_stop();
+  void take_start(const control::Start& start);
+  void take_stop(const control::Stop& stop);
   void if_stopped_before_training();
 
   const int fd_;
   const EndProcess end_process_;
   std::atomic<bool> stop_requested_{false};
+  std::atomic<bool> pause_requested_{false};  // after a step
   std::atomic<bool> in_training_{false};
   std::atomic<int> signals_{0};
 
@@ -76,7 +84,9 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;
   bool closing_ = false;
-  std::optional<control::Start> start_;
+  std::optional<control::Job> job_;
+  std::optional<control::Start> start_;  // not taken yet
+  std::stop_source pause_;               // of the newest start
   std::uint64_t next_request_ = 1;
   std::map<std::uint64_t, std::optional<control::KvReply>> requests_;
   std::optional<TrainingProgress> progress_;

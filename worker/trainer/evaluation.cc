@@ -66,6 +66,7 @@ std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
     MicrobatchInput input(data, micro_batch_size);
     lane.load_parameters(parameters);
     for (std::int64_t leaf; (leaf = next.fetch_add(1)) < own.end;) {
+      collective.check();
       leaves[leaf] = stop() ? LeafSums{.abandoned = 1} : run_leaf(lane, data, leaf, micro_batch_size, input);
     }
   });

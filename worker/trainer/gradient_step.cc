@@ -11,8 +11,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Network& network, co
                            Collective& collective, LaneTeam& lanes, StepClock& clock)
     : config_(config),
       network_(network),
-      rank_(collective.rank()),
-      world_(collective.size()),
+      collective_(collective),
       lanes_(lanes),
       clock_(clock),
       sum_(kStatFloats + network.size),
@@ -36,7 +35,7 @@ std::vector<VectorRange> GradientStep::ranges_of(const Network& network) {
 StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t> order,
                             std::span<const float> parameters) {
   plan_ = plan, order_ = order;
-  const LeafRange own = leaves_of_rank(plan.leaves, rank_, world_);
+  const LeafRange own = leaves_of_rank(plan.leaves, collective_.rank(), collective_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
   exchange_->begin(plan.leaves, {sum_.data(), kStatFloats + network_.size});
   next_leaf_.store(own.begin, std::memory_order_relaxed);
@@ -58,6 +57,7 @@ StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t>
 }
 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
+  collective_.check();
   float* const out = accumulator_->take(leaf);
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread

@@ -62,7 +62,7 @@ class GradientStep {
 
   const TrainConfig& config_;
   const Network& network_;
-  const int rank_, world_;
+  Collective& collective_;
   LaneTeam& lanes_;
   StepClock& clock_;
 

@@ -7,6 +7,7 @@
 // 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model and reports it.
 //
 // If any rank was told to stop, all leave after the same step (or in the same evaluation) with a checkpoint.
+// If any was told to pause, likewise without one: the state stays in memory.
 #include "worker/trainer/trainer.h"
 
 #include <algorithm>
@@ -83,18 +84,20 @@ class Trainer {
   void begin_writing(const ResumePoint& start);
   bool has_own_disk();
   void report_drift(const ResumePoint& start);
-  bool one_step();
+  Vote one_step();
+  Vote wish() const;
   void log_step(double learning_rate, double norm);
   bool evaluation_is_missing();
-  bool evaluate_now();
+  Vote evaluate_now();
   void look_for_divergence(double loss);
   bool parameters_are_finite() const;
   template <typename Action>
   bool with_saver(Action action);
   void save_now();
   bool save_last();
-  Outcome stop_here();
+  Outcome leave(Vote vote);
   void finish();
+  void complete(double seconds);
   void report(Phase phase);
 
   bool is_writer() const { return place_.rank == 0; }
@@ -145,14 +148,15 @@ Outcome Trainer::run() {
   begin();
   start_ = last_report_ = Clock::now();
   clock_.restart();
-  if (evaluation_is_missing() && !evaluate_now()) return stop_here();
-  while (!at_end()) {
+  Vote vote = evaluation_is_missing() ? evaluate_now() : Vote::kGoOn;
+  while (vote == Vote::kGoOn && !at_end()) {
     with_saver([&] { saver_->check(); });
-    if (one_step()) return stop_here();
-    if (every(train_.eval_steps) && !at_end() && !evaluate_now()) return stop_here();
-    if (every(train_.save_steps) && !at_end()) save_now();
+    vote = one_step();
+    if (vote == Vote::kGoOn && every(train_.eval_steps) && !at_end()) vote = evaluate_now();
+    if (vote == Vote::kGoOn && every(train_.save_steps) && !at_end()) save_now();
   }
-  if (!evaluate_now()) return stop_here();
+  if (vote == Vote::kGoOn) vote = evaluate_now();
+  if (vote != Vote::kGoOn) return leave(vote);
   finish();
   return Outcome::kCompleted;
 }
@@ -230,9 +234,14 @@ void Trainer::report_drift(const ResumePoint& start) {
   }
 }
 
-// Returns true if all ranks are to stop after this step.
-bool Trainer::one_step() {
-  stop_vote_.cast(agent_.stop_requested());
+Vote Trainer::wish() const {
+  if (agent_.stop_requested()) return Vote::kStop;
+  return agent_.pause_requested() ? Vote::kPause : Vote::kGoOn;
+}
+
+// Returns what all ranks are to do after this step.
+Vote Trainer::one_step() {
+  stop_vote_.cast(wish());
   const StepPlan plan = schedule_.step(state_.step);
   if (plan.epoch != order_epoch_) {
     StepClock::Scope timed(clock_, StepClock::kData);
@@ -322,13 +331,16 @@ bool Trainer::evaluation_is_missing() {
   return missing != std::byte{0};
 }
 
-// False if a rank was told to stop before the end.
-bool Trainer::evaluate_now() {
+// If a rank was told to leave before the end, returns what all are to do.
+Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
   report(Phase::kEvaluating);
   newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters, collective_,
-                                replica_.lanes, [&] { return agent_.stop_requested(); });
-  if (!newest_evaluation_) return false;
+                                replica_.lanes, [&] { return wish() != Vote::kGoOn; });
+  if (!newest_evaluation_) {
+    stop_vote_.cast(wish());
+    return stop_vote_.result();
+  }
   progress_.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
     metrics_->write(EvalMetrics{
@@ -341,7 +353,7 @@ bool Trainer::evaluate_now() {
   last_report_ = Clock::now();
   report(Phase::kEvaluating);
   clock_.leave_out_since(begin);
-  return true;
+  return Vote::kGoOn;
 }
 
 bool Trainer::parameters_are_finite() const {
@@ -385,7 +397,8 @@ bool Trainer::save_last() {
 
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
 // worker's end for the whole group's.
-Outcome Trainer::stop_here() {
+Outcome Trainer::leave(Vote vote) {
+  if (vote == Vote::kPause) return Outcome::kPaused;
   report(Phase::kSaving);
   const bool saved = save_last();
   if (is_writer())
@@ -396,11 +409,16 @@ Outcome Trainer::stop_here() {
   return Outcome::kStopped;
 }
 
+// Nobody leaves before the model is safe: if rank 0 is lost while it writes, another rank does it again.
 void Trainer::finish() {
   const double seconds = seconds_since(start_);
   report(Phase::kSaving);
   save_last();
-  if (!is_writer()) return;
+  if (is_writer()) complete(seconds);
+  collective_.barrier();
+}
+
+void Trainer::complete(double seconds) {
   const std::string model = save_model(config_.output_dir, replica_.network, state_.parameters).string();
   const std::string sha256 = parameters_sha256(replica_.network, state_.parameters);
   metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256});
@@ -421,6 +439,21 @@ void Trainer::finish() {
 }
 
 }  // namespace
+
+void save_alone(const Replica& replica) {
+  const TrainState& state = replica.state;
+  const JobConfig& config = replica.config;
+  if (state.parameters.empty() || state.step == 0) return;
+  try {
+    const OutputLock lock(config.output_dir, std::chrono::milliseconds(0));
+    const auto newest = newest_step(config.output_dir, [](const std::string&) {});
+    if (newest && *newest >= state.step) return;
+    save_checkpoint(config.output_dir, replica.network, state, config.train.save_total_limit);
+    log_info("stopped after step " + std::to_string(state.step) + "; checkpoint saved");
+  } catch (const WorkerError& error) {
+    log_warn("the state of step " + std::to_string(state.step) + " was not saved: " + error.what());
+  }
+}
 
 Outcome train(Replica& replica, const Place& place, Collective& collective, AgentLink& agent) {
   return Trainer(replica, place, collective, agent).run();

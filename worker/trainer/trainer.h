@@ -12,10 +12,15 @@ namespace dtrun::worker {
 enum class Outcome {
   kCompleted,
   kStopped,  // told to stop: all ranks ended after the same step, which rank 0 saved
+  kPaused,   // told to pause: all ranks left the generation after the same step
 };
 
 // One generation. Throws WorkerError: EX_CONFIG, EX_NOINPUT, or kExitWorkerPeerLost when the collective
 // broke; then the replica is at a whole step.
 Outcome train(Replica& replica, const Place& place, Collective& collective, AgentLink& agent);
+
+// For a replica that is to end without peers: saves its state, unless that is done already or another process
+// writes to its output directory. A failure is only told: training needs no disk.
+void save_alone(const Replica& replica);
 
 }  // namespace dtrun::worker

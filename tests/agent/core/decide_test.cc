@@ -9,6 +9,16 @@
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;
 
+namespace {
+
+// The first worker was at work, and its collective broke.
+Trace breaks(Scenario& s) {
+  s.is_ready(0);
+  return s.is_ready(0, 5, "peer closed");
+}
+
+}  // namespace
+
 TEST_CASE("a job that succeeds: join, start, finish, end with 0") {
   Scenario s(builtin());
   CHECK(s.joins() == Trace{"join g0", "start g1", "heartbeat"});
@@ -95,7 +105,7 @@ TEST_CASE("which failures a restart can help") {
       Scenario s(of_builtin ? builtin(1) : external(1));
       s.joins();
       event::WorkerExited e;
-      e.generation = 1;
+      e.serial = s.serial(0);
       e.outcome.exit_code = 1;
       e.outcome.stderr_tail = {"  File \"x.py\", line 1", line};
       CHECK(s.happens(e).front() ==
@@ -155,7 +165,7 @@ TEST_CASE("a broken collective waits for its cause, then is reported as collater
   Scenario s(builtin());
   s.joins();
   s.state.link.heartbeat_at.reset();
-  CHECK(s.happens(event::WorkerBroken{1, 0, "peer closed"}) == Trace{});
+  CHECK(breaks(s) == Trace{});
   CHECK(s.passes(2999) == Trace{});
   CHECK(s.passes(3000) == Trace{"failure r2 code 76 collateral", "abort", "signal 15"});
 }
@@ -163,7 +173,7 @@ TEST_CASE("a broken collective waits for its cause, then is reported as collater
 TEST_CASE("a broken collective whose cause dies here is reported as that death alone") {
   Scenario s(builtin());
   s.joins();
-  s.happens(event::WorkerBroken{1, 0, "peer closed"});
+  breaks(s);
   s.now = 100;
   CHECK(s.exits(1, 0, SIGSEGV) == Trace{"failure r3 signal 11", "abort", "signal 15"});
   s.state.link.heartbeat_at.reset();
@@ -174,7 +184,7 @@ TEST_CASE("a broken collective is not reported when the stop order comes first")
   Scenario s(builtin());
   s.joins();
   s.state.link.heartbeat_at.reset();
-  s.happens(event::WorkerBroken{1, 0, "peer closed"});
+  breaks(s);
   CHECK(s.happens(event::StopOrder{1, "node a is lost"}) == Trace{"abort", "signal 15"});
   CHECK(s.passes(5000) == Trace{});
 }
@@ -247,7 +257,7 @@ TEST_CASE("workers told to finish their step are aborted when a peer is gone") {
   Scenario s(builtin());
   s.joins();
   s.happens(event::Signal{SIGTERM});
-  CHECK(s.happens(event::WorkerBroken{1, 0, "peer closed"}) == Trace{"abort"});
+  CHECK(breaks(s) == Trace{"abort"});
 }
 
 TEST_CASE("no coordinator within the join timeout is exit code 69 with the reason") {
@@ -495,7 +505,7 @@ TEST_CASE("a failure that no report told of is told to programs at the end") {
   Scenario told(external(1));
   told.joins(1, 2);
   told.happens(event::Signal{SIGINT});
-  event::WorkerExited gone{.generation = 1, .outcome = {}};
+  event::WorkerExited gone{.serial = told.serial(0), .outcome = {}};
   gone.outcome.signal = SIGINT;
   const auto stopped = last(told, gone);
   REQUIRE(stopped.unreported);

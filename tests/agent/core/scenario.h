@@ -76,11 +76,29 @@ inline std::string text_of(const WorkerOutcome& outcome) {
 }
 
 struct Describe {
+  int nproc = 0;  // all of them are started if nothing else is said
+
+  // " #2 (local 0, r2)"
+  static std::string spawned(const std::vector<action::Spawn>& spawn) {
+    std::string text;
+    for (const action::Spawn& one : spawn)
+      text += " #" + std::to_string(one.serial) + " (local " + std::to_string(one.local_rank) + ", r" +
+              std::to_string(one.rank) + ")";
+    return text.empty() ? " with the same workers" : text;
+  }
   std::string operator()(const action::StartWorkers& a) const {
-    return "start g" + std::to_string(a.assignment.generation);
+    return "start g" + std::to_string(a.assignment.generation) +
+           (a.spawn.size() == static_cast<std::size_t>(nproc) ? "" : spawned(a.spawn));
+  }
+  std::string operator()(const action::WarmUp& a) const { return "warm up" + spawned(a.spawn); }
+  std::string operator()(const action::PlaceWorker& a) const {
+    return "place #" + std::to_string(a.serial) + " as r" + std::to_string(a.rank);
+  }
+  std::string operator()(const action::PauseWorkers& a) const {
+    return a.after_step ? "pause after step" : "pause";
   }
   std::string operator()(const action::SignalWorkers& a) const {
-    return "signal " + std::to_string(a.number);
+    return "signal " + std::to_string(a.number) + (a.only ? " only #" + std::to_string(*a.only) : "");
   }
   std::string operator()(const action::LookAtWorkers& a) const { return "look " + std::to_string(a.limit); }
   std::string operator()(const action::KillHung&) const { return "kill hung"; }
@@ -94,8 +112,9 @@ struct Describe {
   std::string operator()(const action::SendStopped& a) const {
     std::string text = "stopped";
     for (const auto& outcome : a.outcomes) text += " [" + text_of(outcome) + "]";
-    return text;
+    return text + (a.workers ? " has " + std::to_string(*a.workers) : "");
   }
+  std::string operator()(const action::SendReady&) const { return "ready"; }
   std::string operator()(const action::SendFinished& a) const {
     return "finished g" + std::to_string(a.generation);
   }
@@ -123,7 +142,7 @@ class Scenario {
       if (const auto* print = std::get_if<action::Print>(&action)) {
         printed.push_back(print->text);
       } else {
-        trace.push_back(std::visit(Describe{}, action));
+        trace.push_back(std::visit(Describe{state.settings.nproc}, action));
       }
     }
     return trace;
@@ -144,12 +163,19 @@ class Scenario {
 
   Trace exits(int local_rank, int code, int signal = 0, bool never_ran = false) {
     event::WorkerExited e;
-    e.generation = state.group.assignment.generation;
+    e.serial = serial(local_rank);
     e.outcome.local_rank = local_rank;
     e.outcome.exit_code = code;
     e.outcome.signal = signal;
     e.never_ran = never_ran;
     return happens(e);
+  }
+
+  int serial(int local_rank) const { return state.workers[static_cast<std::size_t>(local_rank)].serial; }
+
+  // The worker waits for a place in a generation.
+  Trace is_ready(int local_rank, std::optional<std::int64_t> step = {}, const std::string& error = "") {
+    return happens(event::WorkerReady{.serial = serial(local_rank), .step = step, .error = error});
   }
 
   // The connection breaks and is back at once.

@@ -254,7 +254,7 @@ TEST_CASE("every key of a config's launch section is an option of the command li
         std::ranges::any_of(kOptions, [&](const auto& o) { return worker::name_of(key) == o.name; }),
         key.pointer);
   }
-  CHECK(keys == 5);
+  CHECK(keys == 6);
 }
 
 TEST_CASE("-h asks for the short help and --help for the long one, and no variable asks for either") {

@@ -36,6 +36,7 @@ class Chance {
     run_.last_call = below(3) * 500;
     run_.join_timeout = 5000 + below(20000);
     run_.heartbeat_timeout = 1000 + below(20000);
+    run_.warms_up = below(2) == 0;
   }
 
   Moment next(const State& state, Millis now) {
@@ -77,9 +78,11 @@ class Chance {
 
   decltype(Event::body) body(const State& state, ConnectionId from) {
     if (!state.members.contains(from)) return join(from);
-    switch (below(16)) {
+    switch (below(17)) {
       case 0:
         return join(from);
+      case 16:
+        return Ready{};
       case 1:
       case 2:
         return Failure{outcome(state)};
@@ -117,6 +120,8 @@ class Chance {
       join.age = below(20) == 0 ? absurd() : below(60000) - 1;
     }
     join.hosts = below(4) == 0;
+    if (below(40) == 0) join.warms_up = !join.warms_up;
+    join.workers = below(50) == 0 ? static_cast<int>(absurd()) : below(4);
     if (below(30) == 0) join.run_id = "other";
     if (below(30) == 0) join.max_restarts += 1;
     if (below(40) == 0) join.nproc = -below(3);
@@ -139,6 +144,7 @@ class Chance {
   Stopped stopped(const State& state) {
     Stopped stopped;
     while (below(2) == 0) stopped.outcomes.push_back(outcome(state));
+    if (below(2) == 0) stopped.workers = below(50) == 0 ? static_cast<int>(absurd()) : below(4);
     return stopped;
   }
 

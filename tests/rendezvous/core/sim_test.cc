@@ -4,6 +4,7 @@
 // of each.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "tests/rendezvous/core/simulator.h"
@@ -123,6 +124,32 @@ TEST_CASE("crashes and lost connections delay a run but don't fail it while node
   CHECK(sum.hit > 100);  // of which each was answered: see check_against_injected
   CHECK(sum.regroups >= sum.hit);
   CHECK(sum.resumed > 10);
+}
+
+TEST_CASE("workers that outlive generations are waited for by nobody, and all are in it at the end") {
+  int restarts = 0, most = 0;
+  for_seeds(300, [&](std::uint64_t seed) {
+    SimSettings settings;
+    settings.seed = seed;
+    settings.warms_up = true;
+    settings.agents = settings.max_nodes = 2 + static_cast<int>(seed % 10);
+    settings.min_nodes = 1 + static_cast<int>(seed % 2);
+    settings.crashes = static_cast<int>(seed % 4);
+    settings.restarted = 1;
+    settings.broken = 0.005;
+    settings.worker_failure = 0.08;
+    settings.max_restarts = 1000;
+    const SimResult result = simulate(settings);
+    CAPTURE(seed);
+    REQUIRE(result.broken == "");
+    CHECK(result.over);
+    CHECK(result.waiting == 0);
+    CHECK(result.exit_code == 0);
+    restarts += result.restarts;
+    most = std::max<int>(most, static_cast<int>(result.generations));
+  });
+  CHECK(restarts > 100);
+  CHECK(most < 200);
 }
 
 TEST_CASE("connections that break and are back at once cost no generation") {

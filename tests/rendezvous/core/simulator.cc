@@ -28,6 +28,8 @@ struct Agent {
   ConnectionId connection = 0;
   std::int64_t generation = 0;
   int group_rank = -1;
+  int workers = 0;  // of it in the generation, and
+  int loaded = 0;   // those and the ones that could be in the next
   int first_rank = 0;
   int node_count = 0;
   int world_size = 0;
@@ -38,6 +40,7 @@ struct Agent {
   bool finished = false;  // they ended well, or
   bool failed = false;    // they did not; said again after each reconnect
   bool stopped = false;
+  std::optional<int> kept = {};  // workers that outlived it
 };
 
 struct Connection {
@@ -58,7 +61,17 @@ struct ToAgent {
 struct Broken {
   ConnectionId connection;
 };  // as the agent sees it
-enum class Timer { kStart, kConnect, kBeat, kWorkEnds, kStopped, kCrash, kBreak, kRestartCoordinator };
+enum class Timer {
+  kStart,
+  kConnect,
+  kBeat,
+  kWorkEnds,
+  kStopped,
+  kReady,
+  kCrash,
+  kBreak,
+  kRestartCoordinator
+};
 struct AgentTimer {
   Timer timer;
   int agent = 0;
@@ -270,6 +283,8 @@ class Simulator {
         return work_ends(agent, due);
       case Timer::kStopped:
         return stopped(agent, due);
+      case Timer::kReady:
+        return ready(agent, due.agent);
       case Timer::kCrash:
       case Timer::kBreak:
       case Timer::kRestartCoordinator:
@@ -293,7 +308,9 @@ class Simulator {
     join.member_id = agent.id;
     join.host = "host-" + std::to_string(index / 2);
     join.address = "10.0.0.1";
-    join.nproc = 1 + index % 2;
+    join.nproc = nproc_of(index);
+    join.warms_up = settings_.warms_up;
+    join.workers = agent.workers;
     join.min_nodes = settings_.min_nodes;
     join.max_nodes = settings_.max_nodes;
     join.max_restarts = settings_.max_restarts;
@@ -307,6 +324,14 @@ class Simulator {
     join.crash_history = agent.crash_history;
     join.age = now_ - agent.assigned_at;
     send(agent, agent.generation, join);
+  }
+
+  static int nproc_of(int index) { return 1 + index % 2; }
+
+  // Its workers have loaded.
+  void ready(Agent& agent, int index) {
+    agent.loaded = nproc_of(index);
+    if (agent.connection != 0) send(agent, agent.generation, Ready{});
   }
 
   void beat(Agent& agent, int index) {
@@ -333,10 +358,11 @@ class Simulator {
     if (!agent.busy || due.generation != agent.generation) return;
     agent.busy = false;
     agent.stopped = true;
+    agent.kept = settings_.warms_up ? std::optional(agent.loaded - agent.failed) : std::nullopt;
     if (agent.connection != 0) send(agent, agent.generation, stopped_message(agent));
   }
 
-  Stopped stopped_message(const Agent& agent) const { return Stopped{{outcome(agent)}}; }
+  Stopped stopped_message(const Agent& agent) const { return Stopped{{outcome(agent)}, agent.kept}; }
 
   // A worker that failed, or one that was stopped by its agent.
   WorkerOutcome outcome(const Agent& agent) const {
@@ -406,13 +432,19 @@ class Simulator {
     if (std::holds_alternative<StopOrder>(body) && message.action.generation == agent.generation)
       in(10 + below(3000), timer(Timer::kStopped, index));
     if (const auto* assignment = std::get_if<Assigned>(&body)) work(agent, index, *assignment);
+    const auto* waiting = std::get_if<Waiting>(&body);
+    if (settings_.warms_up && waiting != nullptr && waiting->spare)
+      in(below(2000), timer(Timer::kReady, index));
   }
 
   void work(Agent& agent, int index, const Assigned& assignment) {
     if (assignment.membership->generation <= agent.generation) return;  // said again, or late
     agent.generation = assignment.membership->generation;
     agent.group_rank = assignment.group_rank;
-    agent.first_rank = assignment.membership->nodes[static_cast<std::size_t>(agent.group_rank)].first_rank;
+    const Node& node = assignment.membership->nodes[static_cast<std::size_t>(agent.group_rank)];
+    agent.first_rank = node.first_rank;
+    agent.workers = agent.loaded = node.nproc;
+    if (agent.workers < nproc_of(index)) in(below(2000), timer(Timer::kReady, index));
     agent.node_count = static_cast<int>(assignment.membership->nodes.size());
     agent.world_size = assignment.membership->world_size;
     agent.restart_count = assignment.membership->restart_count;

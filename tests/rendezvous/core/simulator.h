@@ -27,6 +27,7 @@ struct SimSettings {
   Millis reconnect = 20;         // an agent dials again within this time,
   double late_reconnect = 0.2;   // but this share of them within 2 s
   int coordinator_restarts = 0;  // it forgets everything, and all connections break
+  bool warms_up = false;         // workers outlive generations, and replacements load before they take part
 };
 
 // What was done to the run. A crash counts where the agent lived and knew of no end.

@@ -20,6 +20,7 @@ struct EventText {
     if (join.node_rank >= 0) text += " node_rank=" + str(join.node_rank);
     if (join.group_rank >= 0) text += " had=" + str(join.group_rank);
     if (join.node_count > 0) text += " of=" + str(join.node_count);
+    if (join.warms_up) text += " warms";
     return text;
   }
   std::string operator()(const Heartbeat& beat) const {
@@ -29,8 +30,9 @@ struct EventText {
   std::string operator()(const Stopped& stopped) const {
     std::string text = "stopped";
     for (const WorkerOutcome& outcome : stopped.outcomes) text += ", " + text_of(outcome);
-    return text;
+    return text + (stopped.workers ? ", kept " + str(*stopped.workers) : "");
   }
+  std::string operator()(const Ready&) const { return "ready"; }
   std::string operator()(const Finished&) const { return "finished"; }
   std::string operator()(const Leave& leave) const {
     return (leave.soon ? "will leave, signal " : "leaves, signal ") + str(leave.signal);

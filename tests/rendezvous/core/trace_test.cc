@@ -114,6 +114,8 @@ class Scenario {
       event.body = stopped_of(who, arguments);
     else if (verb == "finished")
       event.body = Finished{};
+    else if (verb == "ready")
+      event.body = Ready{};
     else if (verb == "leave")
       event.body = Leave{static_cast<int>(arguments.number("signal", 0)), arguments.has("soon")};
     else if (verb == "break")
@@ -156,6 +158,8 @@ class Scenario {
     join.crash_history = history_of(arguments);
     join.age = arguments.number("age", 0);
     join.hosts = arguments.has("hosts");
+    join.workers = static_cast<int>(arguments.number("workers", 0));
+    join.warms_up = arguments.has("warms");
     return join;
   }
 
@@ -183,6 +187,7 @@ class Scenario {
   Stopped stopped_of(const std::string& who, Arguments& arguments) {
     Stopped stopped;
     if (arguments.has("rank")) stopped.outcomes.push_back(outcome_of(who, arguments));
+    if (const auto kept = arguments.number("kept", -1); kept >= 0) stopped.workers = static_cast<int>(kept);
     return stopped;
   }
 

@@ -137,6 +137,7 @@ class Tapped final : public Collective {
     tap_({&counted_as_one, 1});
     inner_.all_reduce_sum(values);
   }
+  void check() const override { inner_.check(); }
   void abort() noexcept override { inner_.abort(); }
 
  private:

@@ -94,14 +94,14 @@ TEST_CASE("the worker says hello with its protocol and takes the job from the an
   std::thread answering([&] {
     CHECK(agent.next().hello().protocol() == kControlProtocol);
     control::FromAgent message;
-    message.mutable_start()->set_config_json("{}");
-    message.mutable_start()->set_lanes(3);
+    message.mutable_job()->set_config_json("{}");
+    message.mutable_job()->set_lanes(3);
     agent.send(message);
   });
-  const control::Start start = agent.client->hello();
+  const control::Job job = agent.client->hello();
   answering.join();
-  CHECK(start.config_json() == "{}");
-  CHECK(start.lanes() == 3);
+  CHECK(job.config_json() == "{}");
+  CHECK(job.lanes() == 3);
 }
 
 TEST_CASE("store requests are answered by id, in any order") {
@@ -201,7 +201,6 @@ TEST_CASE("a frame that is no message ends the process") {
 TEST_CASE("while training a stop only sets the flag, and a second signal ends the process") {
   FakeAgent agent;
   agent.client->enter_training();
-  agent.stop(control::Stop::FINISH_STEP);
   agent.client->signal_received();
   CHECK(agent.client->stop_requested());
   CHECK(ended_with == -1);
@@ -262,11 +261,69 @@ TEST_CASE("every fact of a training that is complete reaches the agent") {
   CHECK(done.other() == 0.1);
 }
 
-TEST_CASE("a broken collective is told to the agent, and waiting for its order ends in time") {
+control::FromAgent start_of(std::int64_t generation) {
+  control::FromAgent message;
+  message.mutable_start()->set_generation(generation);
+  message.mutable_start()->set_rank(1);
+  return message;
+}
+
+TEST_CASE("a worker that waits says so, and gets a place that an order to pause ends") {
+  FakeAgent agent;
+  control::Ready ready;
+  ready.set_step(41);
+  ready.set_error("lost rank 1");
+  std::thread answering([&] {
+    const control::FromWorker said = agent.next();
+    CHECK(said.ready().step() == 41);
+    CHECK(said.ready().error() == "lost rank 1");
+    agent.send(start_of(7));
+  });
+  const auto first = agent.client->ready(ready);
+  answering.join();
+  REQUIRE(first);
+  CHECK(first->place.generation() == 7);
+  CHECK_FALSE(first->paused.stop_requested());
+  agent.stop(control::Stop::PAUSE);
+  agent.send(start_of(8));  // the order concerns the place before it
+  const auto second = agent.client->ready(ready);
+  REQUIRE(second);
+  CHECK(first->paused.stop_requested());
+  CHECK(second->place.generation() == 8);
+  CHECK_FALSE(second->paused.stop_requested());
+}
+
+TEST_CASE("an order to pause that overtakes the work it ends is not forgotten") {
+  FakeAgent agent;
+  agent.send(start_of(3));
+  agent.stop(control::Stop::PAUSE);
+  const auto start = agent.client->ready({});
+  REQUIRE(start);
+  while (!start->paused.stop_requested()) std::this_thread::yield();
+}
+
+TEST_CASE("a pause after the step in hand is a wish that a new place ends") {
+  FakeAgent agent;
+  agent.send(start_of(3));
+  REQUIRE(agent.client->ready({}));
+  agent.stop(control::Stop::PAUSE_AFTER_STEP);
+  while (!agent.client->pause_requested()) std::this_thread::yield();
+  CHECK_FALSE(agent.client->stop_requested());
+  agent.send(start_of(4));
+  REQUIRE(agent.client->ready({}));
+  CHECK_FALSE(agent.client->pause_requested());
+}
+
+TEST_CASE("a worker that has trained and waits is not ended by a stop: it may have something to save") {
   FakeAgent agent;
   agent.client->enter_training();
-  agent.client->collective_broken("lost rank 1", milliseconds(20));
-  CHECK(agent.next().collective_broken().error() == "lost rank 1");
+  std::thread stopping([&] {
+    CHECK(agent.next().has_ready());
+    agent.client->signal_received();
+  });
+  CHECK_FALSE(agent.client->ready({}));
+  stopping.join();
+  CHECK(ended_with == -1);
 }
 
 }  // namespace

@@ -136,10 +136,10 @@ class GlooCollective final : public Collective {
       GlooStore rendezvous(store, options);
       auto device = mesh_->device();
       context_->connectFullMesh(rendezvous, device);
-      check(*mesh_);
+      worker::check(*mesh_);
       context_->setTimeout(timeout_);
     } catch (...) {
-      check(*mesh_);
+      worker::check(*mesh_);
       mesh_->abort();
       throw;
     }
@@ -151,7 +151,7 @@ class GlooCollective final : public Collective {
 
   std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
                                  std::span<const InMessage> receives) override {
-    check(*mesh_);
+    check();
     auto pending = std::make_unique<GlooPending>(timeout_, mesh_, retired_);
     for (const InMessage& message : receives) pending->receive(message);
     for (const OutMessage& message : sends) pending->send(message);
@@ -159,7 +159,7 @@ class GlooCollective final : public Collective {
   }
 
   void all_reduce_sum(std::span<float> values) override {
-    check(*mesh_);
+    check();
     try {
       gloo::AllreduceOptions options(context_);
       options.setOutput(values.data(), values.size());
@@ -175,6 +175,7 @@ class GlooCollective final : public Collective {
   }
 
   void abort() noexcept override { mesh_->abort(); }
+  void check() const override { worker::check(*mesh_); }
 
  private:
   struct Abort {
