@@ -99,7 +99,7 @@ int train_for(ControlClient& agent) {
     if (!start) break;
     const Part part = take_part(replica, *start, agent);
     ready.set_error(part.error);
-    if (!replica.state.parameters.empty()) ready.set_step(replica.state.step);
+    if (replica.state.has_values) ready.set_step(replica.state.step);
   }
   save_alone(replica);
   return kExitWorkerStopped;

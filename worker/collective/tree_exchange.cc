@@ -8,6 +8,7 @@
 
 #include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/collective/host_sum.h"
 #include "worker/collective/tags.h"
 #include "worker/reduction/exchange_plan.h"
 
@@ -28,25 +29,31 @@ std::span<float> part_of(std::span<float> vector, const VectorRange& range) {
 
 class TreeExchange final : public GradientExchange {
  public:
-  TreeExchange(Collective& collective, std::vector<VectorRange> ranges);
+  TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges);
   ~TreeExchange() override;
-  void begin(std::int64_t leaves, std::span<float> sum) override;
-  void send(int bucket, std::span<const float* const> partials) override;
+  void begin(std::int64_t leaves, float* sum) override;
+  void send(int bucket, std::span<const float* const> partials, Stream& stream) override;
   void finish() override;
 
  private:
   const ExchangePlan& plan_of(std::int64_t leaves);
   void post_receives(int bucket);
+  std::vector<const float*> on_host(std::span<const float* const> partials, const VectorRange& range,
+                                    Stream& stream);
   void add_up(int bucket);
   void finish_slice(int bucket);
   void serve_slices();
 
   Collective& collective_;
+  Arithmetic& device_;
+  const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up what came and what goes
+  const std::unique_ptr<Stream> host_stream_ = host_->make_stream();
   const std::vector<VectorRange> ranges_;       // [bucket]
   std::map<std::int64_t, ExchangePlan> plans_;  // by leaves: two in a run, full steps and an epoch's last
   const ExchangePlan* plan_ = nullptr;          // this step's
   std::vector<BucketInFlight> buckets_;
-  std::span<float> sum_;
+  HostSum sum_;
+  std::vector<Buffer> partials_;  // [own block]: copies for the host; none where it needs none
 
   // The slice thread turns round one of sliced buckets into round two while lanes still compute.
   std::thread slice_thread_;
@@ -58,8 +65,13 @@ class TreeExchange final : public GradientExchange {
   std::exception_ptr failure_;
 };
 
-TreeExchange::TreeExchange(Collective& collective, std::vector<VectorRange> ranges)
-    : collective_(collective), ranges_(std::move(ranges)), buckets_(ranges_.size()), next_(ranges_.size()) {
+TreeExchange::TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges)
+    : collective_(collective),
+      device_(arithmetic),
+      ranges_(std::move(ranges)),
+      buckets_(ranges_.size()),
+      sum_(arithmetic, size_of(ranges_)),
+      next_(ranges_.size()) {
   const auto sliced = [&](const VectorRange& range) {
     return !goes_directly(range, collective_.size(), kDirectBytes);
   };
@@ -82,9 +94,11 @@ const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
   return plans_.emplace(leaves, std::move(plan)).first->second;
 }
 
-void TreeExchange::begin(std::int64_t leaves, std::span<float> sum) {
+void TreeExchange::begin(std::int64_t leaves, float* sum) {
   plan_ = &plan_of(leaves);
-  sum_ = sum;
+  sum_.begin(sum);
+  while (!device_.device_is_host() && partials_.size() < plan_->own_blocks)
+    partials_.push_back(device_.allocate(Where::kHost, sum_.host().size()));
   for (std::size_t i = 0; i < buckets_.size(); ++i) post_receives(static_cast<int>(i));
   {
     std::lock_guard lock(mutex_);
@@ -113,12 +127,25 @@ void TreeExchange::post_receives(int index) {
   for (const SliceTransfer& slice : plan.slices_in) {
     slices.push_back({.peer = slice.peer,
                       .tag = tag_of_slice(index),
-                      .bytes = std::as_writable_bytes(part_of(sum_, slice.range))});
+                      .bytes = std::as_writable_bytes(part_of(sum_.host(), slice.range))});
   }
   bucket.slices_in = collective_.start({}, slices);
 }
 
-void TreeExchange::send(int index, std::span<const float* const> partials) {
+// Where the host can read this range of `partials`. Blocks until it is final.
+std::vector<const float*> TreeExchange::on_host(std::span<const float* const> partials,
+                                                const VectorRange& range, Stream& stream) {
+  std::vector<const float*> here(partials.begin(), partials.end());
+  for (std::size_t i = 0; i < here.size() && !device_.device_is_host(); ++i) {
+    here[i] = partials_[i].data();
+    device_.copy(stream, partials_[i].data() + range.begin, partials[i] + range.begin, range.size());
+  }
+  stream.wait();
+  return here;
+}
+
+void TreeExchange::send(int index, std::span<const float* const> on_device, Stream& stream) {
+  const std::vector<const float*> partials = on_host(on_device, ranges_[index], stream);
   const BucketPlan& plan = plan_->buckets[index];
   BucketInFlight& bucket = buckets_[index];
   for (std::size_t i = 0; i < partials.size(); ++i) {
@@ -142,7 +169,8 @@ void TreeExchange::send(int index, std::span<const float* const> partials) {
 
 void TreeExchange::add_up(int index) {
   buckets_[index].partials_in->wait();
-  plan_->total.run(buckets_[index].inputs, part_of(sum_, plan_->buckets[index].mine));
+  const std::span<float> mine = part_of(sum_.host(), plan_->buckets[index].mine);
+  host_->sum(*host_stream_, plan_->total, buckets_[index].inputs, mine.data(), mine.size());
 }
 
 // Runs on the slice thread.
@@ -150,8 +178,9 @@ void TreeExchange::finish_slice(int index) {
   add_up(index);
   std::vector<OutMessage> messages;
   for (const SliceTransfer& slice : plan_->buckets[index].slices_out) {
-    messages.push_back(
-        {.peer = slice.peer, .tag = tag_of_slice(index), .bytes = std::as_bytes(part_of(sum_, slice.range))});
+    messages.push_back({.peer = slice.peer,
+                        .tag = tag_of_slice(index),
+                        .bytes = std::as_bytes(part_of(sum_.host(), slice.range))});
   }
   buckets_[index].slices_out = collective_.start(messages, {});
 }
@@ -198,13 +227,14 @@ void TreeExchange::finish() {
     if (bucket.partials_out) bucket.partials_out->wait();
     if (bucket.slices_out) bucket.slices_out->wait();
   }
+  sum_.to_device();
 }
 
 }  // namespace
 
-std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective,
+std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective, Arithmetic& arithmetic,
                                                      std::vector<VectorRange> buckets) {
-  return std::make_unique<TreeExchange>(collective, std::move(buckets));
+  return std::make_unique<TreeExchange>(collective, arithmetic, std::move(buckets));
 }
 
 }  // namespace dtrun::worker

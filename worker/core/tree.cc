@@ -1,20 +1,9 @@
 #include "worker/core/tree.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace dtrun::worker {
-
-namespace {
-
-// Floats that are summed through the whole tree before the next ones: temporaries stay in the L1 cache.
-constexpr std::size_t kChunk = 1024;
-
-void add(const float* left, const float* right, float* out, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
-}
-
-}  // namespace
 
 LeafRange leaves_of_rank(std::int64_t leaves, int rank, int world) {
   return {leaves * rank / world, leaves * (rank + 1) / world};
@@ -45,50 +34,46 @@ std::vector<Block> blocks_of(std::int64_t begin, std::int64_t end, std::int64_t 
   return blocks;
 }
 
-TreeSum::TreeSum(std::span<const Block> blocks, std::int64_t leaves)
-    : inputs_(static_cast<int>(blocks.size())) {
-  int next = 0;
-  plan({0, tree_height(leaves)}, blocks, leaves, 0, &next);
-}
+namespace {
 
-// Emits the additions of `node` in post-order and returns the operand that holds its sum: an input, or
-// temporary number `depth`. `next` is the first block not used yet. While the right child is computed the
-// left one's sum waits in temporary `depth`, so there are as many temporaries as the tree is deep.
-int TreeSum::plan(const Block& node, std::span<const Block> blocks, std::int64_t leaves, int depth,
-                  int* next) {
-  if (blocks[*next] == node) return (*next)++;
-  const int level = node.level - 1;
-  const int left = plan({node.begin, level}, blocks, leaves, depth, next);
-  const std::int64_t middle = node.begin + (std::int64_t{1} << level);
-  if (middle >= leaves) return left;
-  const int right = plan({middle, level}, blocks, leaves, depth + 1, next);
-  const int result = inputs_ + depth;
-  temporaries_ = std::max(temporaries_, depth + 1);
-  additions_.push_back({.left = left, .right = right, .result = result});
-  return result;
-}
-
-void TreeSum::run(std::span<const float* const> inputs, std::span<float> out) const {
-  if (additions_.empty()) {
-    std::memcpy(out.data(), inputs[0], out.size_bytes());
-    return;
+class SumPlanner {
+ public:
+  SumPlanner(std::span<const Block> blocks, std::int64_t leaves) : blocks_(blocks), leaves_(leaves) {
+    sum_.inputs = static_cast<int>(blocks.size());
   }
-  std::vector<float> scratch(temporaries_ * kChunk);
-  for (std::size_t at = 0; at < out.size(); at += kChunk) {
-    const std::size_t count = std::min(kChunk, out.size() - at);
-    auto operand = [&](int index) {
-      return index < inputs_ ? inputs[index] + at : scratch.data() + (index - inputs_) * kChunk;
-    };
-    for (const Addition& a : additions_) {
-      float* result =
-          &a == &additions_.back() ? out.data() + at : scratch.data() + (a.result - inputs_) * kChunk;
-      add(operand(a.left), operand(a.right), result, count);
-    }
-  }
-}
 
-void add_right(std::span<float> left, std::span<const float> right) {
-  add(left.data(), right.data(), left.data(), left.size());
+  TreeSum run() {
+    add_up({0, tree_height(leaves_)}, 0);
+    return std::move(sum_);
+  }
+
+ private:
+  // Emits the additions of `node` in post-order and returns the operand that holds its sum: an input, or
+  // temporary number `depth`. While the right child is computed the left one's sum waits in temporary
+  // `depth`, so there are as many temporaries as the tree is deep.
+  int add_up(const Block& node, int depth) {
+    if (blocks_[next_] == node) return next_++;
+    const int level = node.level - 1;
+    const int left = add_up({node.begin, level}, depth);
+    const std::int64_t middle = node.begin + (std::int64_t{1} << level);
+    if (middle >= leaves_) return left;
+    const int right = add_up({middle, level}, depth + 1);
+    const int result = sum_.inputs + depth;
+    sum_.temporaries = std::max(sum_.temporaries, depth + 1);
+    sum_.additions.push_back({.left = left, .right = right, .result = result});
+    return result;
+  }
+
+  const std::span<const Block> blocks_;
+  const std::int64_t leaves_;
+  int next_ = 0;  // the first block not used yet
+  TreeSum sum_;
+};
+
+}  // namespace
+
+TreeSum plan_sum(std::span<const Block> blocks, std::int64_t leaves) {
+  return SumPlanner(blocks, leaves).run();
 }
 
 }  // namespace dtrun::worker

@@ -37,28 +37,21 @@ bool within(const Block& block, std::int64_t begin, std::int64_t end, std::int64
 // range.
 std::vector<Block> blocks_of(std::int64_t begin, std::int64_t end, std::int64_t leaves);
 
-// The upper part of the tree as a list of additions over finished blocks. Immutable: any thread may run it.
-class TreeSum {
- public:
-  // REQUIRES: `blocks` tile 0..leaves-1 in ascending order, each a node of the tree.
-  TreeSum(std::span<const Block> blocks, std::int64_t leaves);
-
-  // out[i] = the tree's sum over inputs[0..blocks)[i]. Inputs are not changed and must not overlap out.
-  void run(std::span<const float* const> inputs, std::span<float> out) const;
-
- private:
-  // Operands below inputs_ are inputs, the others temporaries.
-  struct Addition {
-    int left, right, result;
-  };
-  int plan(const Block& node, std::span<const Block> blocks, std::int64_t leaves, int depth, int* next);
-
-  int inputs_ = 0;
-  int temporaries_ = 0;
-  std::vector<Addition> additions_;  // the last one makes the total
+// One addition of two vectors. Numbers below TreeSum::inputs name inputs, the others temporaries.
+struct Addition {
+  int left, right, result;
+  bool operator==(const Addition&) const = default;
 };
 
-// left[i] = left[i] + right[i]; operands in this order, so that even NaN bits do not depend on who adds.
-void add_right(std::span<float> left, std::span<const float> right);
+// The upper part of the tree as a list of additions over finished blocks, to be done in this order. Whoever
+// holds the vectors carries it out (Arithmetic::sum).
+struct TreeSum {
+  int inputs = 0;
+  int temporaries = 0;
+  std::vector<Addition> additions;  // the last one makes the total; none: the only input is the total
+};
+
+// REQUIRES: `blocks` tile 0..leaves-1 in ascending order, each a node of the tree. They are the inputs.
+TreeSum plan_sum(std::span<const Block> blocks, std::int64_t leaves);
 
 }  // namespace dtrun::worker

@@ -1,21 +1,22 @@
-// A device runs a network. A lane is one executor on it: a thread (CPU) or a stream (CUDA) with its own
-// activation arena, running one microbatch at a time. What a lane computes for a microbatch depends on the
-// parameters, the samples and the device alone; never on other lanes, the rank or the world size.
+// A device runs a network, and does the arithmetic on its flat vectors. A lane is one executor on it: a
+// thread (CPU) or a stream (CUDA) with its own activation arena, running one microbatch at a time. What a
+// lane computes for a microbatch depends on the parameters, the samples and the device alone; never on other
+// lanes, the rank or the world size.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 
 #include "worker/model/network.h"
+#include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
 
-// `capacity` rows are laid out; the first `samples` are real. The rest are zero and add nothing.
+// Host memory. `capacity` rows are laid out; the first `samples` are real. The rest are zero and add nothing.
 struct Microbatch {
   int samples = 0;                       // 1..capacity
-  const float* x = nullptr;              // [capacity, channels, height, width], host memory
+  const float* x = nullptr;              // [capacity, channels, height, width]
   const std::int32_t* labels = nullptr;  // [capacity]
 };
 
@@ -29,22 +30,30 @@ class Lane {
  public:
   virtual ~Lane() = default;
 
-  // Takes over new parameter values (flat, host memory, Network::size floats). Must be called before the
-  // first microbatch and after each optimizer step; may reorder weights into the device's own layout.
-  virtual void load_parameters(std::span<const float> flat) = 0;
+  // Where train() enqueues. Used by the lane's thread, also for what follows its gradients.
+  virtual Stream& stream() = 0;
 
-  // Forward and backward. Overwrites `gradient` (Network::size floats, host memory) with the gradient of the
-  // SUM of the samples' losses, and calls ready(bucket) from this thread as soon as a bucket of it is final,
-  // in bucket order.
-  virtual MicrobatchStats train(const Microbatch& microbatch, std::span<float> gradient,
-                                const std::function<void(int bucket)>& ready) = 0;
+  // `weights` (device memory, Network::size floats) has new values. Must be called before the first
+  // microbatch and after each optimizer step. The lane reads them in place, as long as it is used; it may
+  // reorder some of them into a layout of its own.
+  virtual void weights_changed(const float* weights) = 0;
 
+  // Enqueues forward and backward. Overwrites `out` (device memory, kStatisticsFloats + Network::size floats)
+  // with the microbatch's statistics and the gradient of the SUM of its samples' losses. Calls ready(bucket)
+  // from this thread, in bucket order, as soon as all that makes a bucket of the gradient is enqueued, and
+  // with the last one all that makes the statistics. The microbatch is free for other use when this returns.
+  virtual void train(const Microbatch& microbatch, float* out,
+                     const std::function<void(int bucket)>& ready) = 0;
+
+  // Blocks for the result.
   virtual MicrobatchStats evaluate(const Microbatch& microbatch) = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
+  // Of the memory that its lanes work on. Lives as long as the device.
+  virtual Arithmetic& arithmetic() = 0;
   // Call on the thread that will run the lane. `capacity`: rows of every microbatch, micro_batch_size.
   virtual std::unique_ptr<Lane> make_lane(const Network& network, int capacity) = 0;
 };

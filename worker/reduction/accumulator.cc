@@ -4,15 +4,17 @@
 
 namespace dtrun::worker {
 
-TreeAccumulator::TreeAccumulator(std::size_t size, std::vector<VectorRange> buckets, BucketDone done)
-    : buckets_(std::move(buckets)),
+TreeAccumulator::TreeAccumulator(Arithmetic& arithmetic, std::size_t size, std::vector<VectorRange> buckets,
+                                 BucketDone done)
+    : arithmetic_(arithmetic),
+      buckets_(std::move(buckets)),
       done_(std::move(done)),
-      pool_(size),
+      pool_(arithmetic, size),
       blocks_left_(std::make_unique<std::atomic<int>[]>(buckets_.size())) {}
 
 void TreeAccumulator::begin(std::int64_t begin, std::int64_t end, std::int64_t leaves) {
   for (std::int64_t i = 0; i < end_ - begin_; ++i) {
-    if (own_[i].buffer) pool_.give(std::move(own_[i].buffer));
+    if (own_[i].buffer) pool_.give(std::move(own_[i].buffer), {});
   }
   begin_ = begin, end_ = end, leaves_ = leaves;
   height_ = tree_height(leaves);
@@ -31,6 +33,7 @@ void TreeAccumulator::begin(std::int64_t begin, std::int64_t end, std::int64_t l
   const std::size_t arrivals = nodes_ * buckets_.size();
   if (arrivals > arrivals_capacity_) {
     arrivals_ = std::make_unique<std::atomic<std::uint8_t>[]>(arrivals_capacity_ = arrivals);
+    events_.resize(arrivals);
   }
   for (std::size_t i = 0; i < arrivals; ++i) arrivals_[i].store(0, std::memory_order_relaxed);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -38,9 +41,9 @@ void TreeAccumulator::begin(std::int64_t begin, std::int64_t end, std::int64_t l
   }
 }
 
-float* TreeAccumulator::take(std::int64_t leaf) {
+float* TreeAccumulator::take(std::int64_t leaf, Stream& stream) {
   Leaf& own = own_[leaf - begin_];
-  own.buffer = pool_.take();
+  own.buffer = pool_.take(stream);
   own.buckets_in_use.store(static_cast<int>(buckets_.size()), std::memory_order_relaxed);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].begin == leaf) partials_[i] = own.buffer.data();
@@ -53,33 +56,46 @@ std::size_t TreeAccumulator::node(const Block& block) const {
          static_cast<std::size_t>((block.begin >> block.level) - (begin_ >> block.level));
 }
 
-void TreeAccumulator::complete(std::int64_t leaf, int bucket) {
+void TreeAccumulator::complete(std::int64_t leaf, int bucket, Stream& stream) {
   Block block{leaf, 0};
   for (;;) {
     const std::int64_t width = std::int64_t{1} << block.level;
     const Block parent{block.begin & ~width, block.level + 1};
-    if (block.level == height_ || !within(parent, begin_, end_, leaves_)) return block_done(bucket);
-    const bool alone = parent.begin + width >= leaves_;  // the right child is absent and adds nothing
+    if (block.level == height_ || !within(parent, begin_, end_, leaves_)) {
+      return block_done(block, bucket, stream);
+    }
+    const Block right{parent.begin + width, block.level};
+    const bool alone = right.begin >= leaves_;  // it is absent and adds nothing
     if (!alone) {
-      // The second to arrive merges; acquire and release hand it what the first one wrote.
+      // The second to arrive merges; acquire and release hand it the event that the first one left.
+      event(block, bucket) = stream.record();
       auto& arrivals = arrivals_[bucket * nodes_ + node(parent)];
       if (arrivals.fetch_add(1, std::memory_order_acq_rel) == 0) return;
-      merge(parent.begin, parent.begin + width, bucket);
+      const Block left{parent.begin, block.level};
+      stream.after(event(block == left ? right : left, bucket));
+      merge(left, right, bucket, stream);
     }
     block = parent;
   }
 }
 
-void TreeAccumulator::merge(std::int64_t left, std::int64_t right, int bucket) {
+void TreeAccumulator::merge(const Block& left, const Block& right, int bucket, Stream& stream) {
   const VectorRange range = buckets_[bucket];
-  Leaf& from = own_[right - begin_];
-  add_right({own_[left - begin_].buffer.data() + range.begin, range.size()},
-            {from.buffer.data() + range.begin, range.size()});
-  if (from.buckets_in_use.fetch_sub(1, std::memory_order_acq_rel) == 1) pool_.give(std::move(from.buffer));
+  Leaf& from = own_[right.begin - begin_];
+  arithmetic_.add_right(stream, own_[left.begin - begin_].buffer.data() + range.begin,
+                        from.buffer.data() + range.begin, range.size());
+  event(right, bucket) = stream.record();
+  if (from.buckets_in_use.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // The other buckets were merged by whoever came second there.
+  for (std::size_t b = 0; b < buckets_.size(); ++b) stream.after(event(right, static_cast<int>(b)));
+  pool_.give(std::move(from.buffer), stream.record());
 }
 
-void TreeAccumulator::block_done(int bucket) {
-  if (blocks_left_[bucket].fetch_sub(1, std::memory_order_acq_rel) == 1) done_(bucket, partials_);
+void TreeAccumulator::block_done(const Block& block, int bucket, Stream& stream) {
+  event(block, bucket) = stream.record();
+  if (blocks_left_[bucket].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  for (const Block& each : blocks_) stream.after(event(each, bucket));
+  done_(bucket, partials_, stream);
 }
 
 }  // namespace dtrun::worker

@@ -1,6 +1,9 @@
 // A worker's share of the tree sum: takes its leaves' gradients as lanes finish them, bucket by bucket in any
 // order, merges siblings as soon as both are there, and says when all blocks that this worker can finish
 // alone are done. The order in which leaves arrive changes who adds, never what is added to what.
+//
+// A leaf is complete when the work that makes it is enqueued, not when it is done: each lane hands in its
+// stream, the one that completes a pair enqueues the addition there, behind the event that its sibling left.
 #pragma once
 
 #include <atomic>
@@ -19,21 +22,25 @@ namespace dtrun::worker {
 class TreeAccumulator {
  public:
   // Called once per bucket and step, by the thread that finished the bucket's last block; partials[i] is the
-  // whole vector whose range of this bucket holds blocks()[i]. The pointers are good until the next begin().
-  using BucketDone = std::function<void(int bucket, std::span<const float* const> partials)>;
+  // whole vector whose range of this bucket holds blocks()[i], in device memory, good until the next begin().
+  // All that makes them is done, or enqueued before what is now enqueued on `stream`, that thread's own.
+  using BucketDone = std::function<void(int bucket, std::span<const float* const> partials, Stream& stream)>;
 
-  // size: floats of the vector; buckets: disjoint ranges of it.
-  TreeAccumulator(std::size_t size, std::vector<VectorRange> buckets, BucketDone done);
+  // size: floats of the vector; buckets: disjoint ranges of it. `arithmetic` must outlive this.
+  TreeAccumulator(Arithmetic& arithmetic, std::size_t size, std::vector<VectorRange> buckets,
+                  BucketDone done);
 
   // Starts a step: this worker has leaves [begin, end) of 0..leaves-1. Not concurrent with anything else
-  // here.
+  // here. REQUIRES: all that was enqueued on the buffers of the step before is done.
   void begin(std::int64_t begin, std::int64_t end, std::int64_t leaves);
 
-  // The buffer into which `leaf` is to be written: call once per leaf and step, from any thread.
-  float* take(std::int64_t leaf);
+  // The device memory into which work on `stream` is to write `leaf`: call once per leaf and step, from any
+  // thread.
+  float* take(std::int64_t leaf, Stream& stream);
 
-  // The range `bucket` of the leaf's buffer is final. From any thread.
-  void complete(std::int64_t leaf, int bucket);
+  // All that makes the range `bucket` of the leaf's buffer is enqueued on `stream`, the one of take(). From
+  // any thread.
+  void complete(std::int64_t leaf, int bucket, Stream& stream);
 
   const std::vector<Block>& blocks() const { return blocks_; }
 
@@ -43,9 +50,11 @@ class TreeAccumulator {
     std::atomic<int> buckets_in_use{0};
   };
   std::size_t node(const Block& block) const;
-  void merge(std::int64_t left, std::int64_t right, int bucket);
-  void block_done(int bucket);
+  Event& event(const Block& block, int bucket) { return events_[bucket * nodes_ + node(block)]; }
+  void merge(const Block& left, const Block& right, int bucket, Stream& stream);
+  void block_done(const Block& block, int bucket, Stream& stream);
 
+  Arithmetic& arithmetic_;
   const std::vector<VectorRange> buckets_;
   const BucketDone done_;
   BufferPool pool_;
@@ -61,6 +70,10 @@ class TreeAccumulator {
   std::size_t nodes_ = 0;                                  // per bucket
   std::unique_ptr<std::atomic<std::uint8_t>[]> arrivals_;  // [bucket][node]: children that are complete
   std::size_t arrivals_capacity_ = 0;
+  // [bucket][node]: of the node's sum, or once that was added to its left sibling's, of this addition.
+  // Written by the thread that enqueued it, before it counts itself as arrived; so arrivals_, buckets_in_use
+  // and blocks_left_ hand it on.
+  std::vector<Event> events_;
   std::unique_ptr<std::atomic<int>[]> blocks_left_;  // [bucket]
 };
 

@@ -6,35 +6,43 @@
 #include <utility>
 #include <vector>
 
-#include "worker/base/buffer.h"
+#include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
 
 // Thread-safe. Grows to the number of buffers that were ever out at once.
 class BufferPool {
  public:
-  explicit BufferPool(std::size_t size) : size_(size) {}
+  BufferPool(Arithmetic& arithmetic, std::size_t size) : arithmetic_(arithmetic), size_(size) {}
 
-  Buffer take() {
+  // For use on `stream`, which waits for those who used the buffer before.
+  Buffer take(Stream& stream) {
     {
       std::lock_guard lock(mutex_);
       if (!free_.empty()) {
-        Buffer buffer = std::move(free_.back());
+        Free last = std::move(free_.back());
         free_.pop_back();
-        return buffer;
+        stream.after(last.used);
+        return std::move(last.buffer);
       }
     }
-    return Buffer(size_);
+    return arithmetic_.allocate(Where::kDevice, size_);
   }
-  void give(Buffer buffer) {
+  // Nobody uses the buffer any more once `used` is done.
+  void give(Buffer buffer, const Event& used) {
     std::lock_guard lock(mutex_);
-    free_.push_back(std::move(buffer));
+    free_.push_back({.buffer = std::move(buffer), .used = used});
   }
 
  private:
+  struct Free {
+    Buffer buffer;
+    Event used;
+  };
+  Arithmetic& arithmetic_;
   const std::size_t size_;  // floats
   std::mutex mutex_;        // guards free_
-  std::vector<Buffer> free_;
+  std::vector<Free> free_;
 };
 
 }  // namespace dtrun::worker

@@ -51,7 +51,7 @@ ExchangePlan plan_exchange(std::int64_t leaves, int rank, int world, std::span<c
     for (const Block& block : blocks_of(own.begin, own.end, leaves)) blocks.push_back(block);
     first_block.push_back(blocks.size());
   }
-  TreeSum total(blocks, leaves);
+  TreeSum total = plan_sum(blocks, leaves);
   ExchangePlan plan{.blocks = std::move(blocks),
                     .first_own = first_block[rank],
                     .own_blocks = first_block[rank + 1] - first_block[rank],

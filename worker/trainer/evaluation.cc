@@ -49,14 +49,15 @@ LeafSums tree_total(const std::vector<LeafSums>& leaves) {
   }
   static_assert(sizeof(LeafSums) == 3 * sizeof(float));
   float total[3];
-  TreeSum(blocks, count).run(inputs, total);
+  const auto host = make_cpu_arithmetic();
+  host->sum(*host->make_stream(), plan_sum(blocks, count), inputs, total, 3);
   return {.loss = total[0], .correct = total[1], .abandoned = total[2]};
 }
 
 }  // namespace
 
-std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
-                                   std::span<const float> parameters, Collective& collective, LaneTeam& lanes,
+std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size, const float* weights,
+                                   Collective& collective, LaneTeam& lanes,
                                    const std::function<bool()>& stop) {
   std::vector<LeafSums> leaves((data.size() + micro_batch_size - 1) / micro_batch_size);
   const LeafRange own =
@@ -64,7 +65,7 @@ std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
   std::atomic<std::int64_t> next{own.begin};
   lanes.run([&](int, Lane& lane) {
     MicrobatchInput input(data, micro_batch_size);
-    lane.load_parameters(parameters);
+    lane.weights_changed(weights);
     for (std::int64_t leaf; (leaf = next.fetch_add(1)) < own.end;) {
       collective.check();
       leaves[leaf] = stop() ? LeafSums{.abandoned = 1} : run_leaf(lane, data, leaf, micro_batch_size, input);

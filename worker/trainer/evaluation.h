@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 
 #include "worker/collective/collective.h"
 #include "worker/data/dataset.h"
@@ -17,10 +16,10 @@ struct Evaluation {
   double accuracy = 0;  // 0..1
 };
 
-// Called by all ranks alike. Nothing if stop() became true on any rank before the end. Throws what the
-// collective throws.
-std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size,
-                                   std::span<const float> parameters, Collective& collective, LaneTeam& lanes,
+// Called by all ranks alike. `weights`: the parameters, in the lanes' device memory. Nothing if stop() became
+// true on any rank before the end. Throws what the collective throws.
+std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size, const float* weights,
+                                   Collective& collective, LaneTeam& lanes,
                                    const std::function<bool()>& stop);
 
 }  // namespace dtrun::worker

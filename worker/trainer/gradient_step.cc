@@ -3,46 +3,58 @@
 #include <algorithm>
 #include <optional>
 
+#include "worker/base/error.h"
 #include "worker/base/pulse.h"
 
 namespace dtrun::worker {
 
 GradientStep::GradientStep(const TrainConfig& config, const Network& network, const Dataset& data,
-                           Collective& collective, LaneTeam& lanes, StepClock& clock)
+                           Collective& collective, Arithmetic& arithmetic, LaneTeam& lanes, StepClock& clock)
     : config_(config),
       network_(network),
       collective_(collective),
       lanes_(lanes),
       clock_(clock),
-      sum_(kStatFloats + network.size),
+      sum_(arithmetic.allocate(Where::kDevice, kStatisticsFloats + network.size)),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
   const std::vector<VectorRange> ranges = ranges_of(network);
-  exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, ranges)
-                                         : make_tree_exchange(collective, ranges);
+  exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, arithmetic, ranges)
+                                         : make_tree_exchange(collective, arithmetic, ranges);
   accumulator_ = std::make_unique<TreeAccumulator>(
-      kStatFloats + network.size, ranges,
-      [this](int bucket, std::span<const float* const> partials) { exchange_->send(bucket, partials); });
+      arithmetic, sum_.size(), ranges,
+      [this](int bucket, std::span<const float* const> partials, Stream& stream) {
+        exchange_->send(bucket, partials, stream);
+      });
+}
+
+// After a step that failed lanes may still compute on memory that is freed here, or with weights that change
+// now.
+GradientStep::~GradientStep() {
+  try {
+    lanes_.run([](int, Lane& lane) { lane.stream().wait(); });
+  } catch (const WorkerError&) {
+    // The device failed: it does nothing more, and whoever uses it next is told.
+  }
 }
 
 std::vector<VectorRange> GradientStep::ranges_of(const Network& network) {
   std::vector<VectorRange> ranges;
   for (const VectorRange& bucket : network.buckets)
-    ranges.push_back({kStatFloats + bucket.begin, kStatFloats + bucket.end});
+    ranges.push_back({kStatisticsFloats + bucket.begin, kStatisticsFloats + bucket.end});
   ranges.back().begin = 0;
   return ranges;
 }
 
-StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t> order,
-                            std::span<const float> parameters) {
+float* GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t> order, const float* weights) {
   plan_ = plan, order_ = order;
   const LeafRange own = leaves_of_rank(plan.leaves, collective_.rank(), collective_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
-  exchange_->begin(plan.leaves, {sum_.data(), kStatFloats + network_.size});
+  exchange_->begin(plan.leaves, sum_.data());
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
     std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
     if (leaf >= own.end) return;
-    lane.load_parameters(parameters);
+    lane.weights_changed(weights);
     for (; leaf < own.end; leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed))
       run_leaf(lane, lane_index, leaf);
   });
@@ -51,27 +63,23 @@ StepStats GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t>
     const Pulse::WaitsForPeers alive;
     exchange_->finish();
   }
-  const float samples = sum_.data()[2];
-  for (float& value : gradient()) value /= samples;
-  return {.loss = sum_.data()[0], .correct = sum_.data()[1], .samples = samples};
+  return sum_.data();
 }
 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   collective_.check();
-  float* const out = accumulator_->take(leaf);
+  float* const out = accumulator_->take(leaf, lane.stream());
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
   if (measured) timed.emplace(clock_, StepClock::kData);
   const Microbatch microbatch = inputs_[lane_index].fill(samples_of(leaf));
   if (measured) timed.emplace(clock_, StepClock::kMath);
   const int last_bucket = static_cast<int>(network_.buckets.size()) - 1;
-  const MicrobatchStats stats = lane.train(microbatch, {out + kStatFloats, network_.size}, [&](int bucket) {
-    if (bucket != last_bucket) accumulator_->complete(leaf, bucket);
+  lane.train(microbatch, out, [&](int bucket) {
+    if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.stream());
   });
   timed.reset();
-  std::fill_n(out, kStatFloats, 0.0f);
-  out[0] = stats.loss, out[1] = stats.correct, out[2] = static_cast<float>(microbatch.samples);
-  accumulator_->complete(leaf, last_bucket);
+  accumulator_->complete(leaf, last_bucket, lane.stream());
   Pulse::beat();
 }
 

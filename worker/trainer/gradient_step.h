@@ -1,6 +1,6 @@
-// One step's mean gradient: the lanes run this worker's microbatches, their gradients meet in the fixed tree,
-// the other workers' partial sums come in while backward still runs. What it returns is the same bits on
-// every rank, for any number of ranks and lanes. The trainer applies it.
+// One step's sum of gradients: the lanes run this worker's microbatches, their gradients meet in the fixed
+// tree, the other workers' partial sums come in while backward still runs. What it returns is the same bits
+// on every rank, for any number of ranks and lanes. The trainer applies it.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "worker/base/buffer.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/config/config.h"
@@ -22,17 +21,9 @@
 #include "worker/trainer/lane_team.h"
 #include "worker/trainer/microbatch_input.h"
 #include "worker/trainer/step_clock.h"
+#include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
-
-// Sums over the step's samples.
-struct StepStats {
-  double loss = 0, correct = 0, samples = 0;
-  StepStats& operator+=(const StepStats& other) {
-    loss += other.loss, correct += other.correct, samples += other.samples;
-    return *this;
-  }
-};
 
 // For people and metrics. NaN is always the same NaN: its sign bit says nothing, but would be printed.
 inline double mean(double sum, double samples) {
@@ -41,21 +32,19 @@ inline double mean(double sum, double samples) {
 
 class GradientStep {
  public:
-  // All references must outlive this.
+  // All references must outlive this. `lanes` work on the memory of `arithmetic`.
   GradientStep(const TrainConfig& config, const Network& network, const Dataset& data, Collective& collective,
-               LaneTeam& lanes, StepClock& clock);
+               Arithmetic& arithmetic, LaneTeam& lanes, StepClock& clock);
+  // Nothing is left to do on the lanes' streams.
+  ~GradientStep();
 
-  // `order`: the epoch's samples. `parameters`: the values to compute with. The mean gradient is in
-  // gradient() until the next call.
-  StepStats run(const StepPlan& plan, std::span<const std::uint32_t> order,
-                std::span<const float> parameters);
-  std::span<float> gradient() { return {sum_.data() + kStatFloats, network_.size}; }
+  // `order`: the epoch's samples. `weights`: the parameters to compute with, in device memory. Returns the
+  // whole job's [statistics | gradient] of the step (worker/vector/update.h), in device memory, the caller's
+  // until the next call. Throws what the exchange throws.
+  float* run(const StepPlan& plan, std::span<const std::uint32_t> order, const float* weights);
 
  private:
-  // The statistics ride in front of the gradient, as part of its last bucket: they are summed in the same
-  // tree and cost no message of their own. 16 floats keep the gradient 64-byte aligned.
-  static constexpr std::size_t kStatFloats = 16;
-
+  // The statistics are part of the last bucket.
   static std::vector<VectorRange> ranges_of(const Network& network);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   std::span<const std::uint32_t> samples_of(std::int64_t leaf) const;
@@ -67,7 +56,7 @@ class GradientStep {
   StepClock& clock_;
 
   // Declared in this order because what is in flight must be given up before the memory it points to.
-  Buffer sum_;  // [kStatFloats + network.size]
+  Buffer sum_;  // [kStatisticsFloats + network.size]
   std::unique_ptr<TreeAccumulator> accumulator_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<MicrobatchInput> inputs_;  // [lane]

@@ -1,5 +1,7 @@
 #include "worker/trainer/replica.h"
 
+#include <utility>
+
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
@@ -22,14 +24,51 @@ Datasets load_datasets(const JobConfig& config) {
                         "it trains on; set data.path to a data set whose parts belong together");
 }
 
-Replica::Replica(const JobConfig& config, const Datasets& data, int lanes)
+Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
     : config(config),
       data(data),
       network(network_for(config.model, *data.train)),
-      device(make_cpu_device()),
-      lanes(*device, network, lanes, config.train.micro_batch_size),
-      optimizer(make_optimizer(config.train)) {
-  state.optimizer = optimizer->zero_slots(network.size);
+      device(std::move(on)),
+      stream(device->arithmetic().make_stream()),
+      lanes(*device, network, lanes, config.train.micro_batch_size) {
+  state.parameters = device->arithmetic().allocate(Where::kDevice, network.size);
+  for (const std::string& name : slot_names(config.train))
+    state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, network.size)});
+}
+
+// One pass over the memory, also where there is nothing to copy from a device.
+std::vector<float> Replica::on_host(const Buffer& values) const {
+  Arithmetic& arithmetic = device->arithmetic();
+  if (arithmetic.device_is_host()) return {values.data(), values.data() + values.size()};
+  std::vector<float> copy(values.size());
+  arithmetic.copy(*stream, copy.data(), values.data(), values.size());
+  stream->wait();
+  return copy;
+}
+
+TrainState Replica::snapshot() const {
+  TrainState copy{.step = state.step, .parameters = {}, .optimizer = {}, .config_json = state.config_json};
+  if (state.has_values) copy.parameters = on_host(state.parameters);
+  for (const ReplicaState::Slot& slot : state.slots)
+    copy.optimizer.push_back({slot.name, on_host(slot.values)});
+  return copy;
+}
+
+void Replica::restore(const TrainState& from) {
+  Arithmetic& arithmetic = device->arithmetic();
+  arithmetic.copy(*stream, state.parameters.data(), from.parameters.data(), network.size);
+  for (std::size_t i = 0; i < state.slots.size(); ++i)
+    arithmetic.copy(*stream, state.slots[i].values.data(), from.optimizer[i].values.data(), network.size);
+  stream->wait();
+  state.step = from.step;
+  state.config_json = from.config_json;
+  state.has_values = true;
+}
+
+StepResult Replica::update(const UpdateRule& rule, float* sum) {
+  UpdatedVectors vectors{.size = network.size, .parameters = state.parameters.data(), .slots = {}};
+  for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
+  return device->arithmetic().update(*stream, rule, sum, vectors);
 }
 
 }  // namespace dtrun::worker

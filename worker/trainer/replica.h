@@ -2,7 +2,10 @@
 // outlives them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/config/config.h"
@@ -11,6 +14,7 @@
 #include "worker/model/network.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/lane_team.h"
+#include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
 
@@ -20,21 +24,46 @@ struct Datasets {
 // Throws WorkerError with EX_NOINPUT.
 Datasets load_datasets(const JobConfig& config);
 
+// A TrainState whose vectors are in device memory.
+struct ReplicaState {
+  struct Slot {
+    std::string name;
+    Buffer values;
+  };
+  std::int64_t step = 0;    // optimizer steps done
+  bool has_values = false;  // false until the run's first state was put here
+  Buffer parameters;        // flat
+  std::vector<Slot> slots;  // the optimizer's
+  std::string config_json;
+};
+
 struct Replica {
   // config and data must outlive this. The state is that before the first step, without values yet. Throws
   // WorkerError with EX_CONFIG if they do not fit each other.
-  Replica(const JobConfig& config, const Datasets& data, int lanes);
+  Replica(const JobConfig& config, const Datasets& data, int lanes,
+          std::unique_ptr<Device> on = make_cpu_device());
   Replica(const Replica&) = delete;
+
+  // A copy of the state in host memory; without parameters, and with slots of zeros, if it has no values yet.
+  TrainState snapshot() const;
+  // Takes over a state whose vectors are as long as these, and its slots those of this optimizer.
+  void restore(const TrainState& from);
+
+  // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts it.
+  StepResult update(const UpdateRule& rule, float* sum);
 
   const JobConfig& config;
   const Datasets& data;
   const Network network;
   const std::unique_ptr<Device> device;
+  const std::unique_ptr<Stream> stream;  // of what is done to `state`
   LaneTeam lanes;
-  const std::unique_ptr<Optimizer> optimizer;
   // Changes only between the end of a gradient's exchange and the next step: so it is always that of a whole
   // step, also when a peer was lost in the middle of one.
-  TrainState state;
+  ReplicaState state;
+
+ private:
+  std::vector<float> on_host(const Buffer& values) const;
 };
 
 }  // namespace dtrun::worker

@@ -67,11 +67,8 @@ std::string counted(int count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-// torch.nn.utils.clip_grad_norm_
-void clip(std::span<float> gradient, double norm, double max_norm) {
-  const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
-  if (factor == 1.0f) return;
-  for (float& value : gradient) value *= factor;
+bool parameters_are_finite(const TrainState& state) {
+  return std::ranges::all_of(state.parameters, [](float value) { return std::isfinite(value); });
 }
 
 class Trainer {
@@ -90,14 +87,13 @@ class Trainer {
   bool evaluation_is_missing();
   Vote evaluate_now();
   void look_for_divergence(double loss);
-  bool parameters_are_finite() const;
   template <typename Action>
   bool with_saver(Action action);
   void save_now();
-  bool save_last();
+  bool save_last(const TrainState& last);
   Outcome leave(Vote vote);
   void finish();
-  void complete(double seconds);
+  void complete(const TrainState& last, double seconds);
   void report(Phase phase);
 
   bool is_writer() const { return place_.rank == 0; }
@@ -105,7 +101,7 @@ class Trainer {
   bool at_end() const { return state_.step >= schedule_.total_steps(); }
 
   Replica& replica_;
-  TrainState& state_;  // the replica's: the same on every rank between steps
+  ReplicaState& state_;  // the replica's: the same on every rank between steps
   const JobConfig& config_;
   const TrainConfig& train_;
   const Place place_;
@@ -141,7 +137,8 @@ Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, A
       agent_(agent),
       schedule_(replica.data.train->size(), train_.global_batch_size, train_.micro_batch_size,
                 train_.num_train_epochs, train_.max_steps),
-      gradient_step_(train_, replica.network, *replica.data.train, collective, replica.lanes, clock_),
+      gradient_step_(train_, replica.network, *replica.data.train, collective, replica.device->arithmetic(),
+                     replica.lanes, clock_),
       stop_vote_(collective) {}
 
 Outcome Trainer::run() {
@@ -167,7 +164,9 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
-  const ResumePoint start = choose_start(config_, place_, replica_.network, state_, collective_, log_warn);
+  TrainState state = replica_.snapshot();
+  const ResumePoint start = choose_start(config_, place_, replica_.network, state, collective_, log_warn);
+  if (start.from != ResumePoint::kReplica || state.step != state_.step) replica_.restore(state);
   if (start.from == ResumePoint::kCheckpoint) report_drift(start);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
@@ -248,28 +247,27 @@ Vote Trainer::one_step() {
     order_ = epoch_order(train_.seed, plan.epoch, replica_.data.train->size());
     order_epoch_ = plan.epoch;
   }
-  const StepStats stats = gradient_step_.run(plan, order_, state_.parameters);
-  since_log_ += stats;
-  since_report_ += stats;
-  look_for_divergence(stats.loss);
+  float* const sum = gradient_step_.run(plan, order_, state_.parameters.data());
 
   const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
   const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
                    state_.step + 1 == schedule_.total_steps();
-  double norm = 0;
+  UpdateRule rule = update_rule(train_, state_.step, learning_rate);
+  rule.norm_wanted = log;
+  StepResult step;
   {
     StepClock::Scope timed(clock_, StepClock::kMath);
-    const std::span<float> gradient = gradient_step_.gradient();
-    if (train_.max_grad_norm > 0 || log) norm = gradient_norm(gradient);
-    if (train_.max_grad_norm > 0) clip(gradient, norm, train_.max_grad_norm);
-    replica_.optimizer->apply(state_.step, learning_rate, gradient, state_.parameters, state_.optimizer);
+    step = replica_.update(rule, sum);
   }
+  since_log_ += step.stats;
+  since_report_ += step.stats;
+  look_for_divergence(step.stats.loss);
   ++state_.step;
   newest_evaluation_.reset();
   progress_.epoch = static_cast<double>(state_.step) / static_cast<double>(schedule_.steps_per_epoch());
   progress_.learning_rate = learning_rate;
   report(Phase::kTraining);
-  if (log) log_step(learning_rate, norm);
+  if (log) log_step(learning_rate, step.norm);
   return stop_vote_.result();
 }
 
@@ -335,8 +333,9 @@ bool Trainer::evaluation_is_missing() {
 Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
   report(Phase::kEvaluating);
-  newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters, collective_,
-                                replica_.lanes, [&] { return wish() != Vote::kGoOn; });
+  newest_evaluation_ =
+      evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(), collective_,
+               replica_.lanes, [&] { return wish() != Vote::kGoOn; });
   if (!newest_evaluation_) {
     stop_vote_.cast(wish());
     return stop_vote_.result();
@@ -354,10 +353,6 @@ Vote Trainer::evaluate_now() {
   report(Phase::kEvaluating);
   clock_.leave_out_since(begin);
   return Vote::kGoOn;
-}
-
-bool Trainer::parameters_are_finite() const {
-  return std::ranges::all_of(state_.parameters, [](float value) { return std::isfinite(value); });
 }
 
 // Training needs no disk: a checkpoint that finds no room, or no way, is told of and tried again at the next.
@@ -382,16 +377,17 @@ bool Trainer::with_saver(Action action) {
 
 // A checkpoint of a diverged model is of no use, and would push out those that are.
 void Trainer::save_now() {
-  if (!parameters_are_finite()) return;
-  with_saver([&] { saver_->save(state_); });
+  if (!saver_) return;
+  TrainState state = replica_.snapshot();
+  if (parameters_are_finite(state)) with_saver([&] { saver_->save(std::move(state)); });
 }
 
 // The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
-bool Trainer::save_last() {
+bool Trainer::save_last(const TrainState& last) {
   with_saver([&] { saver_->wait(); });
   return with_saver([&] {
-    save_checkpoint(config_.output_dir, replica_.network, state_,
-                    parameters_are_finite() ? train_.save_total_limit : 0);
+    save_checkpoint(config_.output_dir, replica_.network, last,
+                    parameters_are_finite(last) ? train_.save_total_limit : 0);
   });
 }
 
@@ -400,7 +396,7 @@ bool Trainer::save_last() {
 Outcome Trainer::leave(Vote vote) {
   if (vote == Vote::kPause) return Outcome::kPaused;
   report(Phase::kSaving);
-  const bool saved = save_last();
+  const bool saved = save_last(replica_.snapshot());
   if (is_writer())
     log_info("stopped after step " + std::to_string(state_.step) + " of " +
              std::to_string(schedule_.total_steps()) +
@@ -413,14 +409,15 @@ Outcome Trainer::leave(Vote vote) {
 void Trainer::finish() {
   const double seconds = seconds_since(start_);
   report(Phase::kSaving);
-  save_last();
-  if (is_writer()) complete(seconds);
+  const TrainState last = replica_.snapshot();
+  save_last(last);
+  if (is_writer()) complete(last, seconds);
   collective_.barrier();
 }
 
-void Trainer::complete(double seconds) {
-  const std::string model = save_model(config_.output_dir, replica_.network, state_.parameters).string();
-  const std::string sha256 = parameters_sha256(replica_.network, state_.parameters);
+void Trainer::complete(const TrainState& last, double seconds) {
+  const std::string model = save_model(config_.output_dir, replica_.network, last.parameters).string();
+  const std::string sha256 = parameters_sha256(replica_.network, last.parameters);
   metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256});
   const StepClock::Shares time = clock_.whole();
   agent_.completed({.step = state_.step,
@@ -441,7 +438,7 @@ void Trainer::complete(double seconds) {
 }  // namespace
 
 void save_alone(const Replica& replica) {
-  const TrainState& state = replica.state;
+  const TrainState state = replica.snapshot();
   const JobConfig& config = replica.config;
   if (state.parameters.empty() || state.step == 0) return;
   try {

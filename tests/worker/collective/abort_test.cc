@@ -108,10 +108,11 @@ namespace {
 // One rank's step of three, of one bucket that goes by slices; the others never send.
 struct LonelyStep {
   explicit LonelyStep(Collective& collective)
-      : exchange(make_tree_exchange(collective, {{0, kDirectBytes}})) {
-    exchange->begin(3, sum);
-    exchange->send(0, {&partial, 1});
+      : exchange(make_tree_exchange(collective, *arithmetic, {{0, kDirectBytes}})) {
+    exchange->begin(3, sum.data());
+    exchange->send(0, {&partial, 1}, *arithmetic->make_stream());
   }
+  const std::unique_ptr<Arithmetic> arithmetic = make_cpu_arithmetic();
   std::vector<float> leaf = std::vector<float>(kDirectBytes, 1), sum = std::vector<float>(kDirectBytes);
   const float* const partial = leaf.data();
   std::unique_ptr<GradientExchange> exchange;  // given up before the memory that it points to
@@ -412,16 +413,18 @@ std::string descriptors_and_threads() {
 class Stepping {
  public:
   explicit Stepping(Collective& collective)
-      : exchange_(make_tree_exchange(collective, {{0, kDirectBytes}})), world_(collective.size()) {}
+      : exchange_(make_tree_exchange(collective, *arithmetic_, {{0, kDirectBytes}})),
+        world_(collective.size()) {}
   void step() {
     const float* const partial = leaf_.data();
-    exchange_->begin(world_, sum_);
-    exchange_->send(0, {&partial, 1});
+    exchange_->begin(world_, sum_.data());
+    exchange_->send(0, {&partial, 1}, *arithmetic_->make_stream());
     exchange_->finish();
     if (sum_ != std::vector<float>(sum_.size(), 3)) throw std::logic_error("wrong sum");
   }
 
  private:
+  const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
   std::vector<float> leaf_ = std::vector<float>(kDirectBytes, 1), sum_ = std::vector<float>(kDirectBytes);
   const std::unique_ptr<GradientExchange> exchange_;
   const int world_;

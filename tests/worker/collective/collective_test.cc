@@ -8,6 +8,7 @@
 
 #include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
+#include "tests/worker/vector/async_arithmetic.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
@@ -39,37 +40,48 @@ Vector tree_sum(const std::vector<Vector>& leaves) {
     inputs.push_back(leaves[leaf].data());
   }
   Vector total(leaves[0].size());
-  TreeSum(blocks, count).run(inputs, total);
+  const auto cpu = make_cpu_arithmetic();
+  cpu->sum(*cpu->make_stream(), plan_sum(blocks, count), inputs, total.data(), total.size());
   return total;
 }
 
-using MakeExchange = std::unique_ptr<GradientExchange> (*)(Collective&, std::vector<VectorRange>);
+using MakeExchange = std::unique_ptr<GradientExchange> (*)(Collective&, Arithmetic&,
+                                                           std::vector<VectorRange>);
 
 // One rank's part of several steps over one connection.
 class Exchanging {
  public:
-  Exchanging(Collective& collective, const std::vector<VectorRange>& buckets, MakeExchange make)
+  Exchanging(Collective& collective, const std::vector<VectorRange>& buckets, MakeExchange make,
+             std::unique_ptr<Arithmetic> arithmetic = make_cpu_arithmetic())
       : rank_(collective.rank()),
         world_(collective.size()),
         size_(buckets.front().end),
         buckets_(static_cast<int>(buckets.size())),
-        exchange_(make(collective, buckets)),
-        accumulator_(size_, buckets, [this](int bucket, std::span<const float* const> partials) {
-          exchange_->send(bucket, partials);
-        }) {}
+        arithmetic_(std::move(arithmetic)),
+        stream_(arithmetic_->make_stream()),
+        sum_(arithmetic_->allocate(Where::kDevice, size_)),
+        exchange_(make(collective, *arithmetic_, buckets)),
+        accumulator_(*arithmetic_, size_, buckets,
+                     [this](int bucket, std::span<const float* const> partials, Stream& stream) {
+                       exchange_->send(bucket, partials, stream);
+                     }) {}
 
   // A step of these leaves, of which each rank computes its own; returns the sum of all.
   Vector step(const std::vector<Vector>& leaves) {
     const auto count = static_cast<std::int64_t>(leaves.size());
     const LeafRange own = leaves_of_rank(count, rank_, world_);
     Vector sum(size_, NAN);
+    arithmetic_->copy(*stream_, sum_.data(), sum.data(), size_);
+    stream_->wait();
     accumulator_.begin(own.begin, own.end, count);
-    exchange_->begin(count, sum);
+    exchange_->begin(count, sum_.data());
     for (std::int64_t leaf = own.begin; leaf < own.end; ++leaf) {
-      std::ranges::copy(leaves[leaf], accumulator_.take(leaf));
-      for (int bucket = 0; bucket < buckets_; ++bucket) accumulator_.complete(leaf, bucket);
+      arithmetic_->copy(*stream_, accumulator_.take(leaf, *stream_), leaves[leaf].data(), size_);
+      for (int bucket = 0; bucket < buckets_; ++bucket) accumulator_.complete(leaf, bucket, *stream_);
     }
     exchange_->finish();
+    arithmetic_->copy(*stream_, sum.data(), sum_.data(), size_);
+    stream_->wait();
     return sum;
   }
 
@@ -77,17 +89,23 @@ class Exchanging {
   const int rank_, world_;
   const std::size_t size_;
   const int buckets_;
+  const std::unique_ptr<Arithmetic> arithmetic_;
+  const std::unique_ptr<Stream> stream_;
+  const Buffer sum_;
   const std::unique_ptr<GradientExchange> exchange_;
   TreeAccumulator accumulator_;
 };
 
+std::unique_ptr<Arithmetic> make_async_arithmetic() { return std::make_unique<AsyncArithmetic>(3); }
+
 // Several steps over one connection, of different numbers of leaves; returns rank 0's sums.
 std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& steps,
-                                   const std::vector<VectorRange>& buckets, MakeExchange make) {
+                                   const std::vector<VectorRange>& buckets, MakeExchange make,
+                                   std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic) {
   const std::size_t size = buckets.front().end;
   std::vector<std::vector<Vector>> sums(world);
   run_as_threads(world, [&](Collective& collective) {
-    Exchanging exchanging(collective, buckets, make);
+    Exchanging exchanging(collective, buckets, make, make_arithmetic());
     for (std::size_t step = 0; step < steps.size(); ++step) {
       const auto leaves = random_leaves(static_cast<unsigned>(step), steps[step], size);
       sums[collective.rank()].push_back(exchanging.step(leaves));
@@ -97,11 +115,12 @@ std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& s
   return sums[0];
 }
 
-void check_tree_exchange(const std::vector<VectorRange>& buckets) {
+void check_tree_exchange(const std::vector<VectorRange>& buckets,
+                         std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic) {
   const std::vector<std::int64_t> steps{8, 3, 8, 1, 13};
   for (int world = 1; world <= 6; ++world) {
     CAPTURE(world);
-    const auto sums = exchange_steps(world, steps, buckets, make_tree_exchange);
+    const auto sums = exchange_steps(world, steps, buckets, make_tree_exchange, make_arithmetic);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       CAPTURE(step);
       const Vector wanted =
@@ -118,6 +137,11 @@ TEST_CASE("buckets that go directly give the bits of the plain tree sum for 1 to
 TEST_CASE("buckets that go by slices give the bits of the plain tree sum for 1 to 6 ranks") {
   const std::size_t large = kDirectBytes / sizeof(float) + 17;  // over the limit from 3 ranks on
   check_tree_exchange({{2 * large, 2 * large + 100}, {large, 2 * large}, {0, large}});
+}
+
+TEST_CASE("both ways give these bits too where the host cannot read the vectors") {
+  const std::size_t large = kDirectBytes / sizeof(float) + 17;
+  check_tree_exchange({{large, large + 100}, {0, large}}, make_async_arithmetic);
 }
 
 // Another collective with an ear at what is sent.
@@ -170,6 +194,8 @@ TEST_CASE("a bucket goes directly as long as a rank sends no more than the limit
 TEST_CASE("the ring gives the sum up to rounding, also with ranks that have no leaves") {
   for (int world = 1; world <= 4; ++world) {
     const auto sums = exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring_exchange);
+    CHECK(exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring_exchange, make_async_arithmetic) ==
+          sums);
     const std::vector<std::vector<Vector>> leaves{random_leaves(0, 8, 1000), random_leaves(1, 2, 1000)};
     for (std::size_t step = 0; step < 2; ++step) {
       const Vector wanted = tree_sum(leaves[step]);

@@ -30,16 +30,19 @@ struct Outcome {
 };
 
 Outcome train(Lane& lane, const Network& network, int samples, const float* x, const std::int32_t* labels) {
-  Outcome outcome;
-  outcome.gradient.assign(network.size,
-                          std::numeric_limits<float>::quiet_NaN());  // each value must be written
-  outcome.stats = lane.train({samples, x, labels}, outcome.gradient, [](int) {});
-  return outcome;
+  // Each value must be written.
+  std::vector<float> out(kStatisticsFloats + network.size, std::numeric_limits<float>::quiet_NaN());
+  lane.train({samples, x, labels}, out.data(), [](int) {});
+  lane.stream().wait();
+  CHECK(out[2] == samples);
+  CHECK(std::all_of(out.begin() + 3, out.begin() + kStatisticsFloats, [](float v) { return v == 0; }));
+  return {.stats = {.loss = out[0], .correct = out[1]},
+          .gradient = {out.begin() + kStatisticsFloats, out.end()}};
 }
 
 Outcome train(const Network& network, int capacity, const Problem& problem, int samples) {
   const auto lane = make_cpu_device()->make_lane(network, capacity);
-  lane->load_parameters(problem.parameters);
+  lane->weights_changed(problem.parameters.data());
   return train(*lane, network, samples, problem.x.data(), problem.labels.data());
 }
 
@@ -87,7 +90,7 @@ TEST_CASE(
     for (const auto make : {make_grouped_graph, make_onednn_graph}) {
       for (const int rows : {2, 9}) {
         const auto lane = make_cpu_lane(network, rows, make(network, rows));
-        lane->load_parameters(problem.parameters);
+        lane->weights_changed(problem.parameters.data());
         const Outcome outcome = train(*lane, network, rows, problem.x.data(), problem.labels.data());
         const auto right = expected(network, problem, rows);
         CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
@@ -104,7 +107,7 @@ TEST_CASE("the device takes the grouped loops from 6 rows on and oneDNN below, w
     const Problem problem(network, rows);
     auto run = [&](std::unique_ptr<CpuGraph> graph) {
       const auto lane = make_cpu_lane(network, rows, std::move(graph));
-      lane->load_parameters(problem.parameters);
+      lane->weights_changed(problem.parameters.data());
       return train(*lane, network, rows, problem.x.data(), problem.labels.data());
     };
     const Outcome grouped = run(make_grouped_graph(network, rows)),
@@ -118,7 +121,7 @@ TEST_CASE("evaluating gives training's loss and hits") {
   const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
   const Problem problem(network, 16);
   const auto lane = make_cpu_device()->make_lane(network, 16);
-  lane->load_parameters(problem.parameters);
+  lane->weights_changed(problem.parameters.data());
   const Outcome outcome = train(*lane, network, 13, problem.x.data(), problem.labels.data());
   const MicrobatchStats stats = lane->evaluate({13, problem.x.data(), problem.labels.data()});
   CHECK(stats.loss == outcome.stats.loss);
@@ -147,9 +150,9 @@ TEST_CASE("a microbatch gives the same bits again, after others, in another lane
     const Problem problem(network, capacity), other(network, capacity, 6);
     const Outcome first = train(network, capacity, problem, capacity);
     const auto lane = make_cpu_device()->make_lane(network, capacity);
-    lane->load_parameters(other.parameters);
+    lane->weights_changed(other.parameters.data());
     train(*lane, network, capacity, other.x.data(), other.labels.data());
-    lane->load_parameters(problem.parameters);
+    lane->weights_changed(problem.parameters.data());
     for (const std::size_t shift : {0, 1, 5}) {  // floats
       std::vector<float> moved(problem.x.size() + shift);
       std::copy(problem.x.begin(), problem.x.end(), moved.begin() + shift);
@@ -168,7 +171,7 @@ TEST_CASE("lanes in two threads at once give the same bits as one alone") {
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&, t] {
         const auto lane = make_cpu_device()->make_lane(network, capacity);
-        lane->load_parameters(problem.parameters);
+        lane->weights_changed(problem.parameters.data());
         for (int run = 0; run < 10; ++run)
           differences[t] +=
               !(train(*lane, network, capacity, problem.x.data(), problem.labels.data()) == alone);
@@ -186,10 +189,11 @@ TEST_CASE("a bucket is announced once, in order, when it is final and before the
     const Problem problem(network, capacity);
     const Outcome whole = train(network, capacity, problem, capacity);
     const auto lane = make_cpu_device()->make_lane(network, capacity);
-    lane->load_parameters(problem.parameters);
-    std::vector<float> gradient(network.size, -7.0f);
+    lane->weights_changed(problem.parameters.data());
+    std::vector<float> out(kStatisticsFloats + network.size, -7.0f);
+    const auto gradient = std::span(out).subspan(kStatisticsFloats);
     int next = 0;
-    lane->train({capacity, problem.x.data(), problem.labels.data()}, gradient, [&](int bucket) {
+    lane->train({capacity, problem.x.data(), problem.labels.data()}, out.data(), [&](int bucket) {
       CHECK(bucket == next++);
       const VectorRange& b = network.buckets[bucket];
       CHECK(

@@ -195,7 +195,7 @@ std::vector<Vector> carry_out(const Ranks& ranks, const std::vector<Vector>& lea
       for (const Vector& received : memory[rank].inbox[b]) inputs.push_back(received.data() + mine.begin);
       for (std::size_t i = 0; i < plan.own_blocks; ++i)
         inputs[plan.first_own + i] = memory[rank].partials[i].data() + mine.begin;
-      plan.total.run(inputs, std::span(memory[rank].sum).subspan(mine.begin, mine.size()));
+      std::ranges::copy(carry_out(plan.total, inputs, mine.size()), memory[rank].sum.begin() + mine.begin);
     }
   }
   for (int rank = 0; rank < ranks.world; ++rank) {

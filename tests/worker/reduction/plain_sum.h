@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "worker/vector/arithmetic.h"
+
 namespace dtrun::worker {
 
 using Vector = std::vector<float>;
@@ -32,6 +34,14 @@ inline std::vector<Vector> random_leaves(std::mt19937& random, int count, std::s
     for (float& value : leaf) value = std::ldexp(mantissa(random), exponent(random));
   }
   return leaves;
+}
+
+// What these additions make of `inputs`, vectors of `size` floats.
+inline Vector carry_out(const TreeSum& sum, std::span<const float* const> inputs, std::size_t size) {
+  Vector total(size);
+  const auto cpu = make_cpu_arithmetic();
+  cpu->sum(*cpu->make_stream(), sum, inputs, total.data(), size);
+  return total;
 }
 
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {

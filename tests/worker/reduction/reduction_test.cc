@@ -1,12 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
+#include <functional>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "tests/worker/reduction/plain_sum.h"
+#include "tests/worker/vector/async_arithmetic.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
 
@@ -15,16 +18,17 @@ namespace {
 
 // One worker's part: lanes finish (leaf, bucket) in a random order that keeps each leaf's buckets in order.
 struct WorkerSum {
-  WorkerSum(std::size_t size, const std::vector<VectorRange>& buckets)
-      : buckets(buckets),
-        accumulator(size, buckets, [this](int bucket, std::span<const float* const> partials) {
-          std::lock_guard lock(mutex);
-          for (std::size_t i = 0; i < partials.size(); ++i) {
-            const VectorRange range = this->buckets[bucket];
-            std::copy(partials[i] + range.begin, partials[i] + range.end, sums[i].begin() + range.begin);
-          }
-          ++buckets_done;
-        }) {}
+  WorkerSum(Arithmetic& arithmetic, std::size_t size, const std::vector<VectorRange>& buckets)
+      : arithmetic(arithmetic),
+        buckets(buckets),
+        accumulator(arithmetic, size, buckets,
+                    [this](int bucket, std::span<const float* const> partials, Stream& stream) {
+                      const VectorRange range = this->buckets[bucket];
+                      for (std::size_t i = 0; i < partials.size(); ++i)
+                        this->arithmetic.copy(stream, sums[i].data() + range.begin, partials[i] + range.begin,
+                                              range.size());
+                      ++buckets_done;
+                    }) {}
 
   void run(const std::vector<Vector>& leaves, std::int64_t begin, std::int64_t end, int lanes,
            std::mt19937& random) {
@@ -34,30 +38,37 @@ struct WorkerSum {
     std::vector<std::int64_t> order;
     for (std::int64_t leaf = begin; leaf < end; ++leaf) order.push_back(leaf);
     std::shuffle(order.begin(), order.end(), random);
+    while (static_cast<int>(streams.size()) < lanes) streams.push_back(arithmetic.make_stream());
     std::vector<std::thread> threads;
     for (int lane = 0; lane < lanes; ++lane) {
       threads.emplace_back([&, lane] {
+        Stream& stream = *streams[lane];
         for (std::size_t i = lane; i < order.size(); i += lanes) {
-          std::ranges::copy(leaves[order[i]], accumulator.take(order[i]));
+          float* const buffer = accumulator.take(order[i], stream);
           for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-            accumulator.complete(order[i], static_cast<int>(bucket));
+            const VectorRange range = buckets[bucket];
+            arithmetic.copy(stream, buffer + range.begin, leaves[order[i]].data() + range.begin,
+                            range.size());
+            accumulator.complete(order[i], static_cast<int>(bucket), stream);
           }
         }
       });
     }
     for (std::thread& thread : threads) thread.join();
+    for (const auto& stream : streams) stream->wait();
   }
 
+  Arithmetic& arithmetic;
+  std::vector<std::unique_ptr<Stream>> streams;  // [lane]
   std::vector<VectorRange> buckets;
-  std::mutex mutex;
   std::vector<Vector> sums;  // of accumulator.blocks()
-  std::size_t buckets_done = 0;
+  std::atomic<std::size_t> buckets_done = 0;
   TreeAccumulator accumulator;
 };
 
-TEST_CASE("any split over workers and lanes, in any order, gives the bits of the plain recursive sum") {
+void check_any_split(Arithmetic& arithmetic, int rounds) {
   std::mt19937 random(7);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const int count = 1 + static_cast<int>(random() % 40);
     const int world = 1 + static_cast<int>(random() % 9);
     const int lanes = 1 + static_cast<int>(random() % 3);
@@ -71,7 +82,7 @@ TEST_CASE("any split over workers and lanes, in any order, gives the bits of the
     std::vector<Block> blocks;
     std::vector<Vector> partials;
     for (int rank = 0; rank < world; ++rank) {
-      WorkerSum worker(size, {{cut, size}, {0, cut}});
+      WorkerSum worker(arithmetic, size, {{cut, size}, {0, cut}});
       worker.run(leaves, rank * count / world, (rank + 1) * count / world, lanes, random);
       if (!worker.sums.empty()) REQUIRE(worker.buckets_done == 2);
       for (const Block& block : worker.accumulator.blocks()) blocks.push_back(block);
@@ -80,28 +91,48 @@ TEST_CASE("any split over workers and lanes, in any order, gives the bits of the
 
     std::vector<const float*> inputs;
     for (const Vector& partial : partials) inputs.push_back(partial.data());
-    Vector total(size);
-    TreeSum(blocks, count).run(inputs, total);
+    const Vector total = carry_out(plan_sum(blocks, count), inputs, size);
     REQUIRE(same_bits(total, recursive_sum(leaves, 0, std::size_t{1} << tree_height(count))));
   }
 }
 
-TEST_CASE("an accumulator serves steps of different sizes one after the other") {
+TEST_CASE("any split over workers and lanes, in any order, gives the bits of the plain recursive sum") {
+  check_any_split(*make_cpu_arithmetic(), 150);
+}
+
+TEST_CASE("so it does where the additions are only enqueued, and done some time later") {
+  AsyncArithmetic device(7);
+  check_any_split(device, 15);
+}
+
+void check_steps(Arithmetic& arithmetic, const std::vector<int>& counts, int lanes) {
   std::mt19937 random(11);
-  WorkerSum worker(100, {{50, 100}, {0, 50}});
-  for (const int count : {8, 3, 8, 1, 16}) {
-    const std::vector<Vector> leaves = random_leaves(random, count, 100);
-    worker.run(leaves, 0, count, 2, random);
+  WorkerSum worker(arithmetic, 300, {{200, 300}, {50, 200}, {0, 50}});
+  for (const int count : counts) {
+    CAPTURE(count);
+    const std::vector<Vector> leaves = random_leaves(random, count, 300);
+    worker.run(leaves, 0, count, lanes, random);
     REQUIRE(worker.sums.size() == 1);
-    CHECK(same_bits(worker.sums[0], recursive_sum(leaves, 0, std::size_t{1} << tree_height(count))));
+    REQUIRE(worker.buckets_done == 3);
+    REQUIRE(same_bits(worker.sums[0], recursive_sum(leaves, 0, std::size_t{1} << tree_height(count))));
   }
+}
+
+TEST_CASE("an accumulator serves steps of different sizes one after the other") {
+  check_steps(*make_cpu_arithmetic(), {8, 3, 8, 1, 16}, 2);
+}
+
+TEST_CASE("a buffer is used again while the addition of what was in it is still to be done") {
+  AsyncArithmetic device(13);
+  check_steps(device, {32, 13, 64, 1, 64, 40}, 3);
 }
 
 TEST_CASE("the order of additions matters for these values, so the tests above can fail") {
   std::mt19937 random(3);
   const std::vector<Vector> leaves = random_leaves(random, 8, 1000);
   Vector in_sequence = leaves[0];
-  for (int leaf = 1; leaf < 8; ++leaf) add_right(in_sequence, leaves[leaf]);
+  for (int leaf = 1; leaf < 8; ++leaf)
+    std::ranges::transform(in_sequence, leaves[leaf], in_sequence.begin(), std::plus());
   CHECK_FALSE(same_bits(in_sequence, recursive_sum(leaves, 0, 8)));
 }
 

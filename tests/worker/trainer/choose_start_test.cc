@@ -21,7 +21,10 @@ namespace fs = std::filesystem;
 const Network kNetwork = make_network({"convnet"}, {1, 28, 28}, 10);
 
 std::vector<OptimizerSlot> slots_of(const JobConfig& config) {
-  return make_optimizer(config.train)->zero_slots(kNetwork.size);
+  std::vector<OptimizerSlot> slots;
+  for (const std::string& name : slot_names(config.train))
+    slots.push_back({name, std::vector<float>(kNetwork.size)});
+  return slots;
 }
 
 // Output directories, each on a node of its own, and the checkpoints in them.

@@ -59,11 +59,12 @@ TEST_CASE("a step of training is a sign of life per microbatch") {
   Alone alone;
   const Watched data(*alone.data, 32);
   StepClock clock;
-  GradientStep step(alone.config, alone.network, data, *alone.collective, alone.lanes, clock);
+  GradientStep step(alone.config, alone.network, data, *alone.collective, alone.device->arithmetic(),
+                    alone.lanes, clock);
   std::vector<std::uint32_t> order(32);
   std::iota(order.begin(), order.end(), 0u);
   const std::uint64_t before = Pulse::read();
-  step.run({0, 0, 32, 8}, order, alone.parameters);
+  step.run({0, 0, 32, 8}, order, alone.parameters.data());
   CHECK(data.signs == ascending(before, 8));
   CHECK(Pulse::read() == before + 8);
 }
@@ -73,7 +74,7 @@ TEST_CASE("an evaluation is a sign of life per microbatch") {
   const Watched data(*alone.data, 50);
   const std::uint64_t before = Pulse::read();
   const auto result =
-      evaluate(data, 4, alone.parameters, *alone.collective, alone.lanes, [] { return false; });
+      evaluate(data, 4, alone.parameters.data(), *alone.collective, alone.lanes, [] { return false; });
   REQUIRE(result.has_value());
   CHECK(data.signs == ascending(before, 13));
   CHECK(Pulse::read() == before + 13);

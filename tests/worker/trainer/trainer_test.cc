@@ -241,9 +241,10 @@ TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of t
     const auto same_values = [](const OptimizerSlot& a, const OptimizerSlot& b) {
       return a.values == b.values;
     };
-    const bool same = survivor.state.parameters == undisturbed.state.parameters &&
-                      std::ranges::equal(survivor.state.optimizer, undisturbed.state.optimizer, same_values);
-    return same && survivor.state.step > 5 ? 0 : 3;
+    const TrainState left = survivor.snapshot(), wanted = undisturbed.snapshot();
+    const bool same = left.parameters == wanted.parameters &&
+                      std::ranges::equal(left.optimizer, wanted.optimizer, same_values);
+    return same && left.step > 5 ? 0 : 3;
   };
   const pid_t survivor = fork_child(survive);
   const pid_t lost = fork_child([&] {

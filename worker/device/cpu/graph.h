@@ -16,7 +16,8 @@ class CpuGraph {
  public:
   virtual ~CpuGraph() = default;
 
-  virtual void load_parameters(std::span<const float> flat) = 0;
+  // Lane::weights_changed.
+  virtual void weights_changed(const float* weights) = 0;
 
   // x: [samples, input size]. Returns the input of the last layer, [capacity, classes]; rows from `samples`
   // on hold what a row of zeros gives. Valid until the next call.

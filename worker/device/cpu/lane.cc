@@ -1,6 +1,7 @@
 // The CPU device: a lane is a graph on the calling thread, plus the loss and the bucket notices.
 #include "worker/device/cpu/lane.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -17,18 +18,21 @@ class CpuLane : public Lane {
         logit_gradient_(static_cast<std::size_t>(capacity + kRowsAtOnce) * network.classes),
         graph_(std::move(graph)) {}
 
-  void load_parameters(std::span<const float> flat) override { graph_->load_parameters(flat); }
+  Stream& stream() override { return *stream_; }
 
-  MicrobatchStats train(const Microbatch& microbatch, std::span<float> gradient,
-                        const std::function<void(int bucket)>& ready) override {
+  void weights_changed(const float* weights) override { graph_->weights_changed(weights); }
+
+  void train(const Microbatch& microbatch, float* out,
+             const std::function<void(int bucket)>& ready) override {
     const auto logits = graph_->forward(microbatch.x, microbatch.samples);
     const auto stats =
         log_softmax_nll(logits, classes_, microbatch.labels, microbatch.samples, logit_gradient_);
+    std::fill_n(out, kStatisticsFloats, 0.0f);
+    out[0] = stats.loss, out[1] = stats.correct, out[2] = static_cast<float>(microbatch.samples);
     std::size_t next = 0;
-    graph_->backward(logit_gradient_.data(), gradient.data(), [&](std::size_t offset) {
+    graph_->backward(logit_gradient_.data(), out + kStatisticsFloats, [&](std::size_t offset) {
       for (; next < buckets_.size() && buckets_[next].begin >= offset; ++next) ready(static_cast<int>(next));
     });
-    return stats;
   }
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
@@ -43,6 +47,7 @@ class CpuLane : public Lane {
   const std::vector<VectorRange> buckets_;
   std::vector<float> logit_gradient_;  // [rows, classes]
   const std::unique_ptr<CpuGraph> graph_;
+  const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
 };
 
 // A group of 16 costs the same however few of its rows are real; oneDNN's time grows with the rows. For the
@@ -53,11 +58,15 @@ constexpr int kRowsWorthAGroup = 6;
 
 class CpuDevice : public Device {
  public:
+  Arithmetic& arithmetic() override { return *arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Network& network, int capacity) override {
     auto graph = capacity >= kRowsWorthAGroup ? make_grouped_graph(network, capacity)
                                               : make_onednn_graph(network, capacity);
     return make_cpu_lane(network, capacity, std::move(graph));
   }
+
+ private:
+  const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
 };
 
 }  // namespace

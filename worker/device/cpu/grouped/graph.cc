@@ -159,16 +159,13 @@ class GroupedGraph : public CpuGraph {
       : network_(network),
         lowered_(lower(network_)),
         groups_((capacity + kGroup - 1) / kGroup),
-        parameters_(network.size),
         logits_(lowered_.classes * groups_ * kGroup) {
     activations_.reserve(lowered_.operations.size() + 1);  // ops keep references
     activations_.emplace_back(network.input.size(), groups_, false);
     for (const Operation& operation : lowered_.operations) add(operation);
   }
 
-  void load_parameters(std::span<const float> flat) override {
-    std::copy(flat.begin(), flat.end(), parameters_.data());
-  }
+  void weights_changed(const float* weights) override { weights_ = weights; }
 
   std::span<const float> forward(const float* x, int samples) override {
     const Activation& input = activations_.front();
@@ -177,7 +174,7 @@ class GroupedGraph : public CpuGraph {
       kernels_.rows_to_group(rows, input.values, x + g * kGroup * input.values, lowered_.input_relu,
                              input.group(g));
     }
-    for (const auto& op : ops_) op->forward(parameters_.data());
+    for (const auto& op : ops_) op->forward(weights_);
     const Activation& output = activations_.back();
     for (int g = 0; g < groups_; ++g)
       kernels_.group_to_rows(output.values, output.group(g), logits_.data() + g * kGroup * output.values);
@@ -193,7 +190,7 @@ class GroupedGraph : public CpuGraph {
     if (lowered_.operations.back().relu)
       kernels_.mask_by_relu(output.values * groups_, output.group(0), output.group_gradient(0));
     for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
-      (*op)->backward(parameters_.data(), gradient);
+      (*op)->backward(weights_, gradient);
       if (const Parameter* first = (*op)->first_parameter()) final_from(first->offset);
     }
   }
@@ -222,7 +219,7 @@ class GroupedGraph : public CpuGraph {
   const LoweredNetwork lowered_;
   const int groups_;
   const grouped::Kernels& kernels_ = grouped::kernels();
-  Buffer parameters_;                    // flat
+  const float* weights_ = nullptr;       // flat; the caller's
   Buffer logits_;                        // [rows][classes]
   std::vector<Activation> activations_;  // [0]: the input; [i + 1]: what operation i makes
   std::vector<std::unique_ptr<Op>> ops_;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "worker/base/buffer.h"
 #include "worker/base/error.h"
@@ -45,7 +47,6 @@ class OnednnGraph : public CpuGraph {
       : network_(network),
         lowered_(lower(network_)),
         rows_(rows),
-        parameters_(network.size),
         gradient_(network.size),
         input_(rows * network.input.size()),
         logits_(rows * lowered_.classes),
@@ -53,11 +54,14 @@ class OnednnGraph : public CpuGraph {
     build();
   }
 
-  void load_parameters(std::span<const float> flat) override {
-    std::copy(flat.begin(), flat.end(), parameters_.data());
+  void weights_changed(const float* weights) override {
+    for (auto& [memory, offset] : weights_) {
+      // oneDNN has no memory of constants; none of its calls here writes to these.
+      memory.set_data_handle(const_cast<float*>(weights + offset));
+    }
     for (const auto& op : ops_) run(op->load);
     stream_.wait();
-    diverged_ = std::any_of(flat.begin(), flat.end(), [](float value) { return std::isnan(value); });
+    diverged_ = std::any_of(weights, weights + network_.size, [](float value) { return std::isnan(value); });
   }
 
   std::span<const float> forward(const float* x, int samples) override {
@@ -141,8 +145,9 @@ class OnednnGraph : public CpuGraph {
     return parameter(p, dims);
   }
   onednn::ParameterMemory parameter(const Parameter& p, const memory::dims& dims) {
-    return {memory(plain(dims), engine_, parameters_.data() + p.offset),
-            memory(plain(dims), engine_, gradient_.data() + p.offset)};
+    const memory value(plain(dims), engine_, DNNL_MEMORY_NONE);
+    weights_.emplace_back(value, p.offset);
+    return {value, memory(plain(dims), engine_, gradient_.data() + p.offset)};
   }
 
   const Network network_;
@@ -150,7 +155,9 @@ class OnednnGraph : public CpuGraph {
   const int rows_;
   const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  Buffer parameters_, gradient_;            // flat
+  // The parameters and their offsets in the caller's weights. Every copy of a memory shares its address.
+  std::vector<std::pair<memory, std::size_t>> weights_;
+  Buffer gradient_;                         // flat
   Buffer input_, logits_, logit_gradient_;  // [rows][values]
   std::vector<std::unique_ptr<onednn::Op>> ops_;
   std::vector<onednn::Call> to_logits_;

@@ -10,7 +10,7 @@
 
 namespace dtrun::worker::onednn {
 
-// A parameter in PyTorch's layout, on the graph's flat vectors of values and gradients.
+// A parameter in PyTorch's layout, on the flat vectors of weights (the caller's) and gradients (the graph's).
 struct ParameterMemory {
   dnnl::memory value, gradient;
 };

@@ -1,0 +1,224 @@
+// The CPU's loops against the same arithmetic written element by element: equal bits, whatever the length and
+// wherever the vectors lie.
+#include "worker/vector/arithmetic.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+
+namespace dtrun::worker {
+namespace {
+
+using Vector = std::vector<float>;
+
+// None, one, less and more than a vector register, the chunk of a sum and its neighbours, large.
+const std::vector<std::size_t> kSizes{0, 1, 3, 7, 8, 9, 16, 17, 103, 1023, 1024, 1025, 2049, 100003};
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+Vector random_vector(std::size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  Vector values(size);
+  for (float& value : values) value = std::ldexp(mantissa(random), static_cast<int>(random() % 24) - 12);
+  return values;
+}
+
+// The tests' own loops. -O0 and one statement per operation: nothing is contracted or reordered.
+float plus(float a, float b) { return a + b; }
+float times(float a, float b) { return a * b; }
+
+double plain_norm(const Vector& values) {
+  double sums[8] = {};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double square = static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    sums[i % 8] += square;
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return std::sqrt(total);
+}
+
+struct Step {
+  explicit Step(std::size_t size)
+      : sum(kStatisticsFloats), parameters(random_vector(size, 2)), a(random_vector(size, 3)) {
+    for (const float value : random_vector(size, 4)) b.push_back(std::abs(value));
+    sum[0] = 12.5f, sum[1] = 3, sum[2] = 7;
+    const Vector gradient = random_vector(size, 1);
+    sum.insert(sum.end(), gradient.begin(), gradient.end());
+  }
+  Vector mean() const {
+    Vector mean(sum.begin() + kStatisticsFloats, sum.end());
+    for (float& value : mean) value = value / sum[2];
+    return mean;
+  }
+  StepResult update(const UpdateRule& rule, int slots) {
+    const auto cpu = make_cpu_arithmetic();
+    UpdatedVectors vectors{.size = parameters.size(), .parameters = parameters.data(), .slots = {}};
+    if (slots > 0) vectors.slots.push_back(a.data());
+    if (slots > 1) vectors.slots.push_back(b.data());
+    return cpu->update(*cpu->make_stream(), rule, sum.data(), vectors);
+  }
+  Vector sum, parameters, a, b;
+};
+
+TEST_CASE("memory is zero at first and aligned, on both sides, and so is none") {
+  const auto cpu = make_cpu_arithmetic();
+  for (const Where where : {Where::kDevice, Where::kHost}) {
+    for (const std::size_t size : kSizes) {
+      const Buffer buffer = cpu->allocate(where, size);
+      CHECK(buffer.size() == size);
+      CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
+      CHECK(same_bits({buffer.data(), size}, Vector(size)));
+    }
+  }
+  CHECK(cpu->device_is_host());
+}
+
+TEST_CASE("copies and additions of every length, also from odd addresses, touch nothing else") {
+  const auto cpu = make_cpu_arithmetic();
+  const auto stream = cpu->make_stream();
+  for (const std::size_t size : kSizes) {
+    for (const std::size_t shift : {0, 1, 5}) {
+      CAPTURE(size);
+      CAPTURE(shift);
+      const Vector left = random_vector(size, 1), right = random_vector(size, 2);
+      Vector wanted(size + shift + 1, 7.0f), values = wanted;
+      std::ranges::copy(left, wanted.begin() + static_cast<std::ptrdiff_t>(shift));
+      cpu->copy(*stream, values.data() + shift, left.data(), size);
+      CHECK(same_bits(values, wanted));
+      for (std::size_t i = 0; i < size; ++i) wanted[shift + i] = plus(left[i], right[i]);
+      cpu->add_right(*stream, values.data() + shift, right.data(), size);
+      CHECK(same_bits(values, wanted));
+    }
+  }
+}
+
+TEST_CASE("a list of additions gives the bits of the same additions of whole vectors") {
+  const auto cpu = make_cpu_arithmetic();
+  // ((0+1)+2)+(3+4), and the only input.
+  const TreeSum five{
+      .inputs = 5, .temporaries = 2, .additions = {{0, 1, 5}, {5, 2, 5}, {3, 4, 6}, {5, 6, 5}}};
+  const TreeSum one{.inputs = 1, .temporaries = 0, .additions = {}};
+  for (const std::size_t size : kSizes) {
+    CAPTURE(size);
+    std::vector<Vector> vectors;
+    std::vector<const float*> inputs;
+    for (unsigned i = 0; i < 5; ++i) vectors.push_back(random_vector(size, i));
+    for (const Vector& vector : vectors) inputs.push_back(vector.data());
+    Vector wanted(size), total(size, NAN);
+    for (std::size_t i = 0; i < size; ++i) {
+      const float left = plus(plus(vectors[0][i], vectors[1][i]), vectors[2][i]);
+      wanted[i] = plus(left, plus(vectors[3][i], vectors[4][i]));
+    }
+    cpu->sum(*cpu->make_stream(), five, inputs, total.data(), size);
+    CHECK(same_bits(total, wanted));
+    cpu->sum(*cpu->make_stream(), one, inputs, total.data(), size);
+    CHECK(same_bits(total, vectors[0]));
+  }
+}
+
+TEST_CASE("a step's statistics come out as they are; its norm is that of the mean, if somebody needs it") {
+  for (const std::size_t size : kSizes) {
+    CAPTURE(size);
+    const double norm = plain_norm(Step(size).mean());
+    Step quiet(size), asked(size), clipped(size);
+    const StepResult result = quiet.update({.optimizer = SgdRule{}}, 0);
+    CHECK(result.stats.loss == 12.5);
+    CHECK(result.stats.correct == 3);
+    CHECK(result.stats.samples == 7);
+    CHECK(result.norm == 0);
+    CHECK(asked.update({.optimizer = SgdRule{}, .norm_wanted = true}, 0).norm == norm);
+    CHECK(clipped.update({.optimizer = SgdRule{}, .max_norm = norm / 2}, 0).norm == norm);
+  }
+}
+
+TEST_CASE("the norm is summed in fp64") {
+  const auto norm = [](const Vector& gradient) {
+    Step step(0);
+    step.sum[2] = 1;
+    step.sum.insert(step.sum.end(), gradient.begin(), gradient.end());
+    step.parameters.resize(gradient.size());
+    return step.update({.optimizer = SgdRule{}, .norm_wanted = true}, 0).norm;
+  };
+  CHECK(norm({3, -4}) == 5);
+  Vector values(1003, 1e-3f);
+  values[1002] = 1e15f;
+  CHECK(norm(values) == doctest::Approx(1e15).epsilon(1e-7));
+  CHECK(norm(Vector(1000003, 1.0f)) == doctest::Approx(std::sqrt(1000003.0)).epsilon(1e-12));
+}
+
+TEST_CASE("SGD, with and without momentum, is PyTorch's formula rounded after each operation") {
+  const SgdRule rule{.rate = 0.05f, .momentum = 0.9f, .weight_decay = 0.01f};
+  for (const std::size_t size : kSizes) {
+    CAPTURE(size);
+    Step plain(size), momentum(size);
+    const Vector mean = plain.mean();
+    Vector without = plain.parameters, with = plain.parameters, buffer = plain.a;
+    for (std::size_t i = 0; i < size; ++i) {
+      const float gradient = plus(mean[i], times(rule.weight_decay, without[i]));
+      without[i] = plus(without[i], -times(rule.rate, gradient));
+      buffer[i] = plus(times(buffer[i], rule.momentum), gradient);
+      with[i] = plus(with[i], -times(rule.rate, buffer[i]));
+    }
+    plain.update({.optimizer = rule}, 0);
+    CHECK(same_bits(plain.parameters, without));
+    momentum.update({.optimizer = rule}, 1);
+    CHECK(same_bits(momentum.parameters, with));
+    CHECK(same_bits(momentum.a, buffer));
+  }
+}
+
+TEST_CASE("AdamW is PyTorch's formula rounded after each operation") {
+  const AdamWRule rule{.keep = 0.999f,
+                       .step_size = 0.01f,
+                       .root_correction = 0.3f,
+                       .beta1 = 0.9f,
+                       .rest1 = 0.1f,
+                       .beta2 = 0.999f,
+                       .rest2 = 0.001f,
+                       .epsilon = 1e-8f};
+  for (const std::size_t size : kSizes) {
+    CAPTURE(size);
+    Step step(size);
+    const Vector gradient = step.mean();
+    Vector parameters = step.parameters, mean = step.a, square = step.b;
+    for (std::size_t i = 0; i < size; ++i) {
+      const float g = gradient[i];
+      mean[i] = plus(times(mean[i], rule.beta1), times(rule.rest1, g));
+      square[i] = plus(times(square[i], rule.beta2), times(times(rule.rest2, g), g));
+      const float root = std::sqrt(square[i]) / rule.root_correction;
+      const float ratio = mean[i] / plus(root, rule.epsilon);
+      parameters[i] = plus(times(parameters[i], rule.keep), -times(rule.step_size, ratio));
+    }
+    step.update({.optimizer = rule}, 2);
+    CHECK(same_bits(step.parameters, parameters));
+    CHECK(same_bits(step.a, mean));
+    CHECK(same_bits(step.b, square));
+  }
+}
+
+TEST_CASE("a gradient longer than the limit is shortened to it, a shorter one stays as it is") {
+  constexpr std::size_t kSize = 1003;
+  const Vector mean = Step(kSize).mean();
+  const double norm = plain_norm(mean);
+  for (const double limit : {norm / 3, norm * 3}) {
+    CAPTURE(limit);
+    Step step(kSize);
+    const auto factor = static_cast<float>(std::min(1.0, limit / (norm + 1e-6)));
+    Vector wanted = step.parameters;
+    for (std::size_t i = 0; i < kSize; ++i) wanted[i] = plus(wanted[i], -times(0.5f, times(mean[i], factor)));
+    step.update({.optimizer = SgdRule{.rate = 0.5f}, .max_norm = limit}, 0);
+    CHECK(same_bits(step.parameters, wanted));
+  }
+}
+
+}  // namespace
+}  // namespace dtrun::worker

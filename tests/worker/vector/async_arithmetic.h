@@ -1,0 +1,160 @@
+// A device that works behind the host's back, to test code that drives one: each stream is a thread that does
+// what was enqueued some time later, and the host cannot read the device's memory. Work that should have
+// waited for other work's event is a data race, which ThreadSanitizer reports, and mostly gives wrong bits; a
+// host that looks behind a device pointer, or frees memory that is in use, gets SIGSEGV.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "worker/vector/arithmetic.h"
+
+namespace dtrun::worker {
+
+class AsyncStream final : public Stream {
+ public:
+  explicit AsyncStream(unsigned seed) : random_(seed), thread_([this] { run(); }) {}
+  ~AsyncStream() override {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void enqueue(std::function<void()> work) {
+    {
+      std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(work));
+      ++enqueued_;
+    }
+    changed_.notify_all();
+  }
+  Event record() override {
+    std::lock_guard lock(mutex_);
+    return {.ticket = enqueued_, .stream = this};
+  }
+  void after(const Event& event) override {
+    if (event.stream == nullptr || event.stream == this) return;
+    enqueue([event] { dynamic_cast<const AsyncStream&>(*event.stream).wait_for(event.ticket); });
+  }
+  void wait() override { wait_for(record().ticket); }
+
+ private:
+  void wait_for(std::uint64_t ticket) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= ticket; });
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      const std::function<void()> work = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      if (random_() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 200));
+      work();
+      lock.lock();
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mt19937 random_;       // the thread's
+  mutable std::mutex mutex_;  // guards what follows, but for the thread
+  mutable std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::uint64_t enqueued_ = 0, done_ = 0;
+  bool closing_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+class AsyncArithmetic final : public Arithmetic {
+ public:
+  // seed: of the delays.
+  explicit AsyncArithmetic(unsigned seed) : random_(seed) {
+    void* const space =
+        mmap(nullptr, 2 * kSpace, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) throw std::bad_alloc();
+    device_ = static_cast<std::byte*>(space);
+  }
+  ~AsyncArithmetic() override { munmap(device_, 2 * kSpace); }
+
+  // What lies behind a device pointer; host pointers stay what they are.
+  template <typename Float>
+  Float* behind(Float* pointer) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(device_);
+    return at < kSpace ? pointer + kSpace / sizeof(float) : pointer;
+  }
+
+  Buffer allocate(Where where, std::size_t floats) override {
+    if (where == Where::kHost) return Buffer(floats);
+    const std::size_t bytes = (floats * sizeof(float) / kPage + 1) * kPage;
+    std::lock_guard lock(mutex_);
+    if (used_ + bytes > kSpace) throw std::bad_alloc();
+    auto* const memory = reinterpret_cast<float*>(device_ + used_);
+    used_ += bytes;
+    mprotect(behind(memory), bytes, PROT_READ | PROT_WRITE);
+    return {memory, floats, [this, bytes](float* freed) { mprotect(behind(freed), bytes, PROT_NONE); }};
+  }
+  bool device_is_host() const override { return false; }
+  std::unique_ptr<Stream> make_stream() override {
+    std::lock_guard lock(mutex_);
+    return std::make_unique<AsyncStream>(static_cast<unsigned>(random_()));
+  }
+
+  void copy(Stream& stream, float* to, const float* from, std::size_t floats) override {
+    enqueue(stream, [=, this] { cpu_->copy(*cpu_stream_, behind(to), behind(from), floats); });
+  }
+  void add_right(Stream& stream, float* left, const float* right, std::size_t floats) override {
+    enqueue(stream, [=, this] { cpu_->add_right(*cpu_stream_, behind(left), behind(right), floats); });
+  }
+  void sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
+           std::size_t floats) override {
+    std::vector<const float*> there;
+    for (const float* input : inputs) there.push_back(behind(input));
+    enqueue(stream, [=, this] { cpu_->sum(*cpu_stream_, sum, there, behind(out), floats); });
+  }
+  StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
+                    const UpdatedVectors& vectors) override {
+    UpdatedVectors there{.size = vectors.size, .parameters = behind(vectors.parameters), .slots = {}};
+    for (float* slot : vectors.slots) there.slots.push_back(behind(slot));
+    StepResult result;
+    enqueue(stream, [&] { result = cpu_->update(*cpu_stream_, rule, behind(sum), there); });
+    stream.wait();
+    return result;
+  }
+
+  static void enqueue(Stream& stream, std::function<void()> work) {
+    dynamic_cast<AsyncStream&>(stream).enqueue(std::move(work));
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096, kSpace = std::size_t{1} << 30;
+
+  const std::unique_ptr<Arithmetic> cpu_ = make_cpu_arithmetic();
+  const std::unique_ptr<Stream> cpu_stream_ = cpu_->make_stream();
+  // The device's address space, which is never mapped, and as long again, where its memory lies in truth.
+  std::byte* device_ = nullptr;
+  std::mutex mutex_;  // guards what follows
+  std::size_t used_ = 0;
+  std::mt19937 random_;
+};
+
+}  // namespace dtrun::worker

@@ -1,0 +1,141 @@
+// The CPU's vector arithmetic: plain loops on the calling thread, one pass over the vectors each.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "worker/vector/arithmetic.h"
+
+namespace dtrun::worker {
+namespace {
+
+// Floats that are summed through the whole tree before the next ones: temporaries stay in the L1 cache.
+constexpr std::size_t kChunk = 1024;
+
+void add(const float* left, const float* right, float* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
+}
+
+// Euclidean, summed in fp64 in an order that only the length decides: the same on every replica.
+double norm_of(std::span<const float> gradient) {
+  // Eight partial sums, by index modulo 8: a fixed order that does not wait for each addition to finish.
+  constexpr std::size_t kSums = 8;
+  std::array<double, kSums> sums{};
+  const std::size_t whole = gradient.size() / kSums * kSums;
+  for (std::size_t i = 0; i < whole; i += kSums) {
+    for (std::size_t k = 0; k < kSums; ++k) {
+      const double value = gradient[i + k];
+      sums[k] += value * value;
+    }
+  }
+  for (std::size_t i = whole; i < gradient.size(); ++i) {
+    const double value = gradient[i];
+    sums[i - whole] += value * value;
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return std::sqrt(total);
+}
+
+// torch.nn.utils.clip_grad_norm_
+void clip(std::span<float> gradient, double norm, double max_norm) {
+  const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
+  if (factor == 1.0f) return;
+  for (float& value : gradient) value *= factor;
+}
+
+void apply_plain(const SgdRule& rule, const float* __restrict gradient, float* __restrict parameters,
+                 std::size_t size) {
+  const float rate = rule.rate, decay = rule.weight_decay;
+  for (std::size_t i = 0; i < size; ++i) parameters[i] -= rate * (gradient[i] + decay * parameters[i]);
+}
+
+void apply_momentum(const SgdRule& rule, const float* __restrict gradient, float* __restrict parameters,
+                    float* __restrict buffer, std::size_t size) {
+  const float rate = rule.rate, decay = rule.weight_decay, momentum = rule.momentum;
+  for (std::size_t i = 0; i < size; ++i) {
+    buffer[i] = buffer[i] * momentum + (gradient[i] + decay * parameters[i]);
+    parameters[i] -= rate * buffer[i];
+  }
+}
+
+void apply_adamw(const AdamWRule& rule, const float* __restrict gradient, float* __restrict parameters,
+                 float* __restrict mean, float* __restrict mean_square, std::size_t size) {
+  const AdamWRule f = rule;
+  for (std::size_t i = 0; i < size; ++i) {
+    const float g = gradient[i];
+    mean[i] = mean[i] * f.beta1 + f.rest1 * g;
+    mean_square[i] = mean_square[i] * f.beta2 + f.rest2 * g * g;
+    const float denominator = std::sqrt(mean_square[i]) / f.root_correction + f.epsilon;
+    parameters[i] = parameters[i] * f.keep - f.step_size * (mean[i] / denominator);
+  }
+}
+
+void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
+  if (v.slots.empty())
+    apply_plain(rule, gradient, v.parameters, v.size);
+  else
+    apply_momentum(rule, gradient, v.parameters, v.slots[0], v.size);
+}
+void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
+  apply_adamw(rule, gradient, v.parameters, v.slots[0], v.slots[1], v.size);
+}
+
+class CpuStream final : public Stream {
+ public:
+  Event record() override { return {}; }
+  void after(const Event&) override {}
+  void wait() override {}
+};
+
+class CpuArithmetic final : public Arithmetic {
+ public:
+  Buffer allocate(Where, std::size_t floats) override { return Buffer(floats); }
+  bool device_is_host() const override { return true; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
+
+  void copy(Stream&, float* to, const float* from, std::size_t floats) override {
+    std::memcpy(to, from, floats * sizeof(float));
+  }
+
+  void add_right(Stream&, float* left, const float* right, std::size_t floats) override {
+    add(left, right, left, floats);
+  }
+
+  void sum(Stream&, const TreeSum& sum, std::span<const float* const> inputs, float* out,
+           std::size_t floats) override {
+    if (sum.additions.empty()) {
+      std::memcpy(out, inputs[0], floats * sizeof(float));
+      return;
+    }
+    std::vector<float> scratch(sum.temporaries * kChunk);
+    for (std::size_t at = 0; at < floats; at += kChunk) {
+      const std::size_t count = std::min(kChunk, floats - at);
+      auto operand = [&](int index) {
+        return index < sum.inputs ? inputs[index] + at : scratch.data() + (index - sum.inputs) * kChunk;
+      };
+      for (const Addition& a : sum.additions) {
+        float* result =
+            &a == &sum.additions.back() ? out + at : scratch.data() + (a.result - sum.inputs) * kChunk;
+        add(operand(a.left), operand(a.right), result, count);
+      }
+    }
+  }
+
+  StepResult update(Stream&, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors) override {
+    const float samples = sum[2];
+    StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .samples = samples}};
+    const std::span<float> gradient(sum + kStatisticsFloats, vectors.size);
+    for (float& value : gradient) value /= samples;
+    if (rule.max_norm > 0 || rule.norm_wanted) result.norm = norm_of(gradient);
+    if (rule.max_norm > 0) clip(gradient, result.norm, rule.max_norm);
+    std::visit([&](const auto& optimizer) { apply(optimizer, gradient.data(), vectors); }, rule.optimizer);
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Arithmetic> make_cpu_arithmetic() { return std::make_unique<CpuArithmetic>(); }
+
+}  // namespace dtrun::worker

@@ -1,0 +1,58 @@
+// One optimizer step as data: what an Arithmetic needs to turn a step's sum into new parameters.
+#pragma once
+
+#include <cstddef>
+#include <variant>
+#include <vector>
+
+namespace dtrun::worker {
+
+// A step's vector is [statistics | gradient]: the statistics are summed in the same tree as the gradient and
+// cost no message of their own. They are sums over samples: the loss, the hits, the number of samples; the
+// rest is zero and keeps the gradient 64-byte aligned.
+inline constexpr std::size_t kStatisticsFloats = 16;
+
+// torch.optim.SGD: momentum without dampening, coupled weight decay. Slots: none, or with momentum its
+// buffer.
+struct SgdRule {
+  float rate = 0, momentum = 0, weight_decay = 0;
+};
+
+// torch.optim.AdamW; what depends on the step is worked out already. Slots: the mean of the gradient, and of
+// its square.
+struct AdamWRule {
+  float keep = 1;             // of a parameter, after the weight decay
+  float step_size = 0;        // with the mean's bias correction
+  float root_correction = 1;  // of the root of the mean square
+  float beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
+  float epsilon = 0;
+};
+
+struct UpdateRule {
+  std::variant<SgdRule, AdamWRule> optimizer;
+  double max_norm = 0;       // longer mean gradients are shortened to it; 0: none is
+  bool norm_wanted = false;  // although nothing is clipped
+};
+
+// What an update changes: device memory, `size` floats each.
+struct UpdatedVectors {
+  std::size_t size = 0;
+  float* parameters = nullptr;
+  std::vector<float*> slots;  // those of the rule's optimizer, zero before the first step
+};
+
+// Sums over the step's samples.
+struct StepStats {
+  double loss = 0, correct = 0, samples = 0;
+  StepStats& operator+=(const StepStats& other) {
+    loss += other.loss, correct += other.correct, samples += other.samples;
+    return *this;
+  }
+};
+
+struct StepResult {
+  StepStats stats;
+  double norm = 0;  // of the mean gradient before clipping; 0 if nobody needed it
+};
+
+}  // namespace dtrun::worker
