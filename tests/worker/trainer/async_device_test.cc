@@ -1,0 +1,78 @@
+// The trainer on a device that works behind the host's back gives the CPU's bytes: so nothing of it reads
+// device memory, nothing takes enqueued work for done, and all that must wait for other work does.
+#include "tests/worker/trainer/async_device.h"
+
+#include "tests/worker/trainer/jobs.h"
+#include "worker/trainer/trainer.h"
+
+namespace dtrun::worker {
+namespace {
+
+void run_on_async_device(const JobConfig& config, int world, int lanes) {
+  run_as_threads(world, [&](Collective& collective) {
+    const Datasets data = load_datasets(config);
+    Replica replica(config, data, lanes, std::make_unique<AsyncDevice>(collective.rank() + 1));
+    TestLink link;
+    const Place place{collective.rank(), collective.size(), collective.rank(), 1};
+    REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
+  });
+}
+
+void check_same_bytes(const JobConfig& on_cpu, const Job& job, const std::string& output, int world,
+                      int lanes, int cpu_world) {
+  CAPTURE(output);
+  run_job(on_cpu, cpu_world);
+  JobConfig config = on_cpu;
+  config.output_dir = job.config(output).output_dir;
+  run_on_async_device(config, world, lanes);
+  CHECK(job.model(output) == read_text(fs::path(on_cpu.output_dir) / "model.safetensors"));
+  CHECK(losses(job.metrics(output)) == losses(read_text(fs::path(on_cpu.output_dir) / "metrics.jsonl")));
+}
+
+TEST_CASE("an asynchronous device trains to the CPU's bytes, for any number of workers and lanes") {
+  const Job job;
+  JobConfig config = job.config("cpu");
+  config.train.optim = "adamw";
+  config.train.learning_rate = 0.002;
+  config.train.max_grad_norm = 0.5;
+  config.train.max_steps = 12;
+  check_same_bytes(config, job, "1x3", 1, 3, 1);
+  config.output_dir = job.config("cpu2").output_dir;
+  check_same_bytes(config, job, "2x2", 2, 2, 1);
+  config.output_dir = job.config("cpu5").output_dir;  // by slices
+  check_same_bytes(config, job, "5x1", 5, 1, 1);
+}
+
+TEST_CASE("so it does with the ring, whose bytes depend on the number of workers") {
+  const Job job;
+  JobConfig config = job.config("cpu");
+  config.train.reduction = "ring";
+  config.train.max_steps = 12;
+  check_same_bytes(config, job, "ring", 2, 2, 2);
+}
+
+TEST_CASE("a replica's state goes to the device and back, and what was not there yet is told") {
+  const Job job;
+  const JobConfig config = job.config("unused");
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, 1, std::make_unique<AsyncDevice>(1));
+  const TrainState before = replica.snapshot();
+  CHECK(before.parameters.empty());
+  REQUIRE(before.optimizer.size() == 1);
+  CHECK(before.optimizer[0].values == std::vector<float>(replica.network.size));
+  TrainState state = before;
+  state.step = 7;
+  state.config_json = "{}";
+  state.parameters.assign(replica.network.size, 0.5f);
+  state.optimizer[0].values.back() = 3;
+  replica.restore(state);
+  const TrainState after = replica.snapshot();
+  CHECK(after.step == 7);
+  CHECK(after.config_json == "{}");
+  CHECK(after.parameters == state.parameters);
+  CHECK(after.optimizer[0].name == "momentum_buffer");
+  CHECK(after.optimizer[0].values == state.optimizer[0].values);
+}
+
+}  // namespace
+}  // namespace dtrun::worker
