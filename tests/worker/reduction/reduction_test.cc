@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <random>
 #include <thread>
@@ -125,6 +127,41 @@ TEST_CASE("an accumulator serves steps of different sizes one after the other") 
 TEST_CASE("a buffer is used again while the addition of what was in it is still to be done") {
   AsyncArithmetic device(13);
   check_steps(device, {32, 13, 64, 1, 64, 40}, 3);
+}
+
+TEST_CASE("a buffer whose buckets were added on several streams is used again after all of them") {
+  constexpr std::size_t kSize = 64, kHalf = 32;
+  AsyncArithmetic device(17);
+  const auto a = device.make_stream(), b = device.make_stream(), c = device.make_stream();
+  Vector total(kSize);
+  TreeAccumulator accumulator(device, kSize, {{kHalf, kSize}, {0, kHalf}},
+                              [&](int bucket, std::span<const float* const> partials, Stream& stream) {
+                                const std::size_t begin = bucket == 0 ? kHalf : 0;
+                                device.copy(stream, total.data() + begin, partials[0] + begin, kHalf);
+                              });
+  accumulator.begin(0, 3, 3);
+  const auto write = [&](std::int64_t leaf, const Vector& values, Stream& stream) {
+    device.copy(stream, accumulator.take(leaf, stream), values.data(), kSize);
+  };
+  const Vector one(kSize, 1), ten(kSize, 10), hundred(kSize, 100);
+  write(0, one, *a);
+  write(1, ten, *b);
+  accumulator.complete(0, 1, *a);
+  accumulator.complete(1, 0, *b);
+  std::latch go(1);
+  device.enqueue(*a, [&] { go.wait(); });
+  accumulator.complete(0, 0, *a);  // adds leaf 1's half on stream a, once that may go on
+  accumulator.complete(1, 1, *b);  // adds its other half on stream b, and gives its buffer back
+  write(2, hundred, *c);
+  std::atomic<bool> written = false;
+  device.enqueue(*c, [&] { written = true; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const bool too_early = written;
+  go.count_down();
+  for (const int bucket : {0, 1}) accumulator.complete(2, bucket, *c);
+  for (Stream* stream : {a.get(), b.get(), c.get()}) stream->wait();
+  CHECK_FALSE(too_early);
+  CHECK(total == Vector(kSize, 111));
 }
 
 TEST_CASE("the order of additions matters for these values, so the tests above can fail") {
