@@ -26,7 +26,8 @@ class TreeAccumulator {
   // All that makes them is done, or enqueued before what is now enqueued on `stream`, that thread's own.
   using BucketDone = std::function<void(int bucket, std::span<const float* const> partials, Stream& stream)>;
 
-  // size: floats of the vector; buckets: disjoint ranges of it. `arithmetic` must outlive this.
+  // size: floats of the vector; buckets: disjoint ranges of it. `arithmetic` and the streams must outlive
+  // this.
   TreeAccumulator(Arithmetic& arithmetic, std::size_t size, std::vector<VectorRange> buckets,
                   BucketDone done);
 

@@ -56,7 +56,8 @@ class Arithmetic {
                             const UpdatedVectors& vectors) = 0;
 };
 
-// Everything is done when the call returns, on the calling thread; any thread may use any of its streams.
+// Everything is done when the call returns, on the calling thread. Its streams have no state: any thread may
+// use any of them, also after its end.
 std::unique_ptr<Arithmetic> make_cpu_arithmetic();
 
 }  // namespace dtrun::worker

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "worker/vector/arithmetic.h"
 
@@ -95,7 +94,7 @@ class CpuArithmetic final : public Arithmetic {
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
 
   void copy(Stream&, float* to, const float* from, std::size_t floats) override {
-    std::memcpy(to, from, floats * sizeof(float));
+    std::copy_n(from, floats, to);
   }
 
   void add_right(Stream&, float* left, const float* right, std::size_t floats) override {
@@ -105,7 +104,7 @@ class CpuArithmetic final : public Arithmetic {
   void sum(Stream&, const TreeSum& sum, std::span<const float* const> inputs, float* out,
            std::size_t floats) override {
     if (sum.additions.empty()) {
-      std::memcpy(out, inputs[0], floats * sizeof(float));
+      std::copy_n(inputs[0], floats, out);
       return;
     }
     std::vector<float> scratch(sum.temporaries * kChunk);

@@ -2,7 +2,11 @@
 // device memory, nothing takes enqueued work for done, and all that must wait for other work does.
 #include "tests/worker/trainer/async_device.h"
 
+#include <numeric>
+
 #include "tests/worker/trainer/jobs.h"
+#include "worker/base/error.h"
+#include "worker/trainer/gradient_step.h"
 #include "worker/trainer/trainer.h"
 
 namespace dtrun::worker {
@@ -49,6 +53,61 @@ TEST_CASE("so it does with the ring, whose bytes depend on the number of workers
   config.train.reduction = "ring";
   config.train.max_steps = 12;
   check_same_bytes(config, job, "ring", 2, 2, 2);
+}
+
+// Loses its peers at the n-th message that is started, counted from 0: in the middle of a step.
+class Breaking final : public Collective {
+ public:
+  explicit Breaking(int breaks_at) : left_(breaks_at) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
+                                 std::span<const InMessage> receives) override {
+    if (left_-- <= 0) throw WorkerError(kExitWorkerPeerLost, "broken for the test");
+    return inner_->start(sends, receives);
+  }
+  void all_reduce_sum(std::span<float> values) override { inner_->all_reduce_sum(values); }
+  void abort() noexcept override { inner_->abort(); }
+
+ private:
+  const std::unique_ptr<Collective> inner_ = make_single_process_collective();
+  std::atomic<int> left_;
+};
+
+TEST_CASE("a step that failed frees no memory on which lanes still compute") {
+  const Job job;
+  const JobConfig config = job.config("unused");
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, 3, std::make_unique<AsyncDevice>(1));
+  std::vector<std::uint32_t> order(32);
+  std::iota(order.begin(), order.end(), 0u);
+  StepClock clock;
+  for (int round = 0; round < 30; ++round) {
+    Breaking at_first_send(static_cast<int>(replica.network.buckets.size()));
+    GradientStep step(config.train, replica.network, *data.train, at_first_send, replica.device->arithmetic(),
+                      replica.lanes, clock);
+    CHECK_THROWS_AS(step.run({0, 0, 32, 8}, order, replica.state.parameters.data()), WorkerError);
+  }
+}
+
+TEST_CASE("a replica whose lanes still computed when its peers were lost goes on to the same bytes") {
+  const Job job;
+  JobConfig config = job.config("whole");
+  config.train.max_steps = 4;
+  config.train.eval_steps = 0;
+  run_job(config, 1);
+  const Datasets data = load_datasets(config);
+  for (int breaks_at = 10; breaks_at < 20; ++breaks_at) {
+    CAPTURE(breaks_at);
+    config.output_dir = job.config("broken" + std::to_string(breaks_at)).output_dir;
+    Replica replica(config, data, 3, std::make_unique<AsyncDevice>(breaks_at));
+    Breaking breaking(breaks_at);
+    TestLink first, second;
+    CHECK_THROWS_AS(train(replica, {}, breaking, first), WorkerError);
+    CHECK((replica.state.step > 0 && replica.state.step < 4));
+    train(replica, {.generation = 2}, *make_single_process_collective(), second);
+    CHECK(job.model("broken" + std::to_string(breaks_at)) == job.model("whole"));
+  }
 }
 
 TEST_CASE("a replica's state goes to the device and back, and what was not there yet is told") {
