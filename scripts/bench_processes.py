@@ -18,6 +18,15 @@ RUN_LIMIT_S = 120
 END_LIMIT_S = 10  # from SIGTERM to SIGKILL
 
 
+def processes_with(*entries):
+    """Every process of this host whose environment has all of `entries` ("NAME=value")."""
+    wanted = {entry.encode() for entry in entries}
+    for path in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if path.name.isdigit() and wanted <= set((path / "environ").read_bytes().split(b"\0")):
+                yield int(path.name)
+
+
 class Program:
     """A program that runs as long as the `with` block; at the end of it nothing that it started is left.
     A program that runs longer than `limit_s` is killed, and the block raises BenchError."""
@@ -44,11 +53,7 @@ class Program:
 
     def pids(self, *more):
         """Every process that this program started, itself included, whose environment also has `more`."""
-        wanted = {entry.encode() for entry in (self.mark, *more)}
-        for path in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if path.name.isdigit() and wanted <= set((path / "environ").read_bytes().split(b"\0")):
-                    yield int(path.name)
+        return processes_with(self.mark, *more)
 
     def kill_all(self):
         for pid in list(self.pids()):

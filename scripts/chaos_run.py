@@ -1,0 +1,395 @@
+"""One run of a training job on this host, and blows at its processes: what scripts/chaos and the part `recovery` of
+scripts/bench have in common. The job is real: a launcher's agents, their workers, and a store where agents meet."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from typing import NamedTuple
+
+import chaos_plan
+from bench_common import BenchError
+from bench_peer import listens
+from bench_processes import Program, children_of, processes_with
+
+MARK = "DTRUN_CHAOS_RUN"  # in the environment of everything that belongs to a run
+LOOK_EVERY_S = 0.004  # at metrics.jsonl; that is how fresh the knowledge is, times are the trainer's own
+STANDSTILL_S = 120  # without a completed step, or from the first agent's end to the last one's
+ORPHAN_LIMIT_S = 10  # that workers may outlive their agent
+LEAVE_LIMIT_S = 60  # from SIGTERM to an agent's end
+LEFTOVER_LIMIT_S = 20  # from the job's end to that of its last process
+RUN_LIMIT_S = 24 * 3600
+RUN_ID = "chaos"
+RETURN_AFTER_S = 0.5  # from an agent's or a store's end to the start of the one in its place
+EXIT_LEFT = 128 + signal.SIGTERM
+
+
+class Struck(NamedTuple):
+    fault: chaos_plan.Fault
+    time: float  # by the clock that metrics.jsonl goes by, read just before the signal
+    pids: tuple  # that got the signal
+    first: int  # index of the first step that may be later
+
+
+class Outcome(NamedTuple):
+    steps: list  # all that were completed, also those that were done again later
+    struck: list
+    params_sha256: str  # "" if the run did not get to its end
+    steps_in_file: list  # numbers of the steps that metrics.jsonl has at the end
+    waits: list  # of chaos_plan.Wait
+    problems: list  # sentences
+
+
+class Metrics:
+    """Follows a metrics.jsonl whose end a resumed run takes back, and keeps what stood there."""
+
+    def __init__(self, path):
+        self.path = path
+        self.file = None
+        self.lines = []  # (offset, bytes) of what the file holds
+        self.seen = set()  # lines that were taken back; one that is written again, unchanged, is no news
+        self.looked_at = None
+        self.steps = []
+        self.params_sha256 = ""
+
+    def look(self):
+        if self.file is None:
+            with contextlib.suppress(FileNotFoundError):
+                self.file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            if self.file is None:
+                return
+        status = os.fstat(self.file)
+        if (status.st_size, status.st_mtime_ns) == self.looked_at:
+            return
+        self.looked_at = (status.st_size, status.st_mtime_ns)
+        while self.lines and not self.still_holds(*self.lines[-1]):
+            self.seen.add(self.lines.pop()[1])
+        begin = self.end_of_lines()
+        for line in self.read(status.st_size - begin, begin).splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                self.lines.append((self.end_of_lines(), line))
+                if line not in self.seen:
+                    self.take(json.loads(line))
+
+    def read(self, size, offset):
+        return os.pread(self.file, max(0, size), offset)
+
+    def still_holds(self, offset, line):
+        return self.read(len(line), offset) == line
+
+    def end_of_lines(self):
+        return self.lines[-1][0] + len(self.lines[-1][1]) if self.lines else 0
+
+    def take(self, line):
+        if line["event"] == "train":
+            self.steps.append(chaos_plan.Step(*(line[name] for name in chaos_plan.Step._fields)))
+        elif line["event"] == "end":
+            self.params_sha256 = line["params_sha256"]
+
+    def steps_in_file(self):
+        events = [json.loads(line) for _, line in self.lines]
+        return [event["step"] for event in events if event["event"] == "train"]
+
+    def close(self):
+        if self.file is not None:
+            os.close(self.file)
+
+
+def free_port():
+    """One that was free a moment ago, and that the kernel gives to no connection: a store comes back to it."""
+    while True:
+        port = random.randint(15000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+class Training:
+    """A job that runs as long as the `with` block. `agent_argv`: a launcher's command line. `store_argv`: of the store
+    where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps."""
+
+    def __init__(self, folder, metrics, nodes, nproc_per_node, agent_argv, store_argv=None, store_port=None,
+                 environment=None):
+        self.folder, self.nodes, self.nproc_per_node = folder, nodes, nproc_per_node
+        self.agent_argv, self.store_argv, self.store_port = agent_argv, store_argv, store_port
+        self.mark = uuid.uuid4().hex
+        self.environment = {**(environment or {}), MARK: self.mark}
+        self.metrics = Metrics(metrics)
+        self.agents = [None] * nodes
+        self.store = None
+        self.struck = []
+        self.problems = []
+        self.programs = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as unless_all_started:
+            unless_all_started.push(self.programs)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if self.store_argv:
+                self.start_store()
+            for node in range(self.nodes):
+                self.start_agent(node)
+            unless_all_started.pop_all()
+        return self
+
+    def __exit__(self, *exception):
+        try:
+            return self.programs.__exit__(*exception)
+        finally:
+            self.metrics.close()
+
+    def start(self, name, argv):
+        with open(self.folder / f"{name}.log", "ab") as log:
+            return self.programs.enter_context(Program(argv, RUN_LIMIT_S, self.environment, stdout=log,
+                                                       stderr=subprocess.STDOUT))
+
+    def start_agent(self, node):
+        self.agents[node] = self.start(f"agent-{node}", self.agent_argv)
+
+    def start_store(self):
+        self.store = self.start("store", self.store_argv)
+        if not self.wait_for(lambda: listens(self.store_port) or self.store.ended(), STANDSTILL_S) or self.store.ended():
+            raise BenchError(f"nothing listens on port {self.store_port}; the store's words are in {self.folder}")
+
+    def workers(self, node):
+        """Pid of each worker by its local rank; that is in its environment, and in that of nothing else's child."""
+        found = {}
+        with contextlib.suppress(OSError):  # the agent may just have gone
+            for pid, _ in children_of(self.agents[node].pid):
+                with contextlib.suppress(OSError):
+                    with open(f"/proc/{pid}/environ", "rb") as environ:
+                        names = dict(entry.partition(b"=")[::2] for entry in environ.read().split(b"\0"))
+                    if b"LOCAL_RANK" in names:
+                        found[int(names[b"LOCAL_RANK"])] = pid
+        return found
+
+    def ended(self):
+        return any(agent.ended() for agent in self.agents)
+
+    def wait_for(self, happened, limit_s):
+        """Whether it happened within the limit. Looks for completed steps meanwhile."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            self.metrics.look()
+            if happened():
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_EVERY_S)
+
+    def train_until(self, happened):
+        """Whether it happened before the job's end. Raises BenchError if no step is completed for a long time."""
+        while True:
+            steps = len(self.metrics.steps)
+            self.wait_for(lambda: happened() or self.ended() or len(self.metrics.steps) > steps, STANDSTILL_S)
+            if happened():
+                return True
+            if self.ended():
+                return False
+            if len(self.metrics.steps) == steps:
+                raise BenchError(f"no step was completed for {STANDSTILL_S} s; what agents and workers said is in "
+                                 f"{self.folder}")
+
+    def is_whole(self):
+        """Whether all workers of all nodes took part in the newest step."""
+        steps = self.metrics.steps
+        return bool(steps) and steps[-1].world_size == self.nodes * self.nproc_per_node
+
+    def leftovers(self):
+        return list(processes_with(f"{MARK}={self.mark}"))
+
+    def runs(self, pid):
+        """Whether that is a process of this run; a zombie has no environment any more."""
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
+            return f"{MARK}={self.mark}".encode() in environ.read()
+        return False
+
+    def finish(self):
+        """Waits for the agents' ends, ends the store, and notes what is wrong."""
+        self.train_until(self.ended)
+        self.wait_for(lambda: all(agent.ended() for agent in self.agents), STANDSTILL_S)
+        for node, agent in enumerate(self.agents):
+            if agent.process.poll() != 0:
+                ending = agent.ending() if agent.ended() else f"no end within {STANDSTILL_S} s of another one's"
+                self.problems.append(f"the agent of node {node}: {ending}; its words are in "
+                                     f"{self.folder / f'agent-{node}.log'}")
+        if self.store:
+            self.store.process.terminate()
+        if not self.wait_for(lambda: not self.leftovers(), LEFTOVER_LIMIT_S):
+            left = ", ".join(f"{pid} ({name_of(pid)})" for pid in self.leftovers())
+            self.problems.append(f"still running {LEFTOVER_LIMIT_S} s after the job's end: {left}")
+        self.metrics.look()
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as comm:
+        return comm.read().strip()
+    return "gone"
+
+
+def signal_workers(training, places, number):
+    """Sends the signal to the workers at these places, together. Their pids and the time; None if the job ended before
+    all of them ran."""
+    while True:
+        found = {}
+
+        def all_run():
+            found.update({(node, local_rank): pid for node in {node for node, _ in places}
+                          for local_rank, pid in training.workers(node).items()})
+            return all(place in found for place in places)
+
+        if not training.train_until(all_run):
+            return None
+        pids = tuple(found[place] for place in places)
+        with contextlib.suppress(OSError):  # one has ended since: look again
+            with contextlib.ExitStack() as handles_open:
+                handles = []
+                for pid in pids:  # a pid may be another process's a moment later, a handle not
+                    handles.append(os.pidfd_open(pid))
+                    handles_open.callback(os.close, handles[-1])
+                at = time.time()
+                for handle in handles:
+                    signal.pidfd_send_signal(handle, number)
+                return at, pids
+
+
+def kill_agent(training, node):
+    """Its workers have to die with it."""
+    agent, workers = training.agents[node], list(training.workers(node).values())
+    at = time.time()
+    agent.process.kill()
+    if not training.wait_for(lambda: agent.ended() and not any(map(training.runs, workers)), ORPHAN_LIMIT_S):
+        orphans = ", ".join(str(pid) for pid in workers if training.runs(pid))
+        training.problems.append(f"workers of node {node} outlived their agent by {ORPHAN_LIMIT_S} s: pid {orphans}")
+    return at, (agent.pid,)
+
+
+def dismiss_agent(training, node):
+    agent = training.agents[node]
+    at = time.time()
+    agent.process.terminate()
+    if not training.wait_for(agent.ended, LEAVE_LIMIT_S):
+        training.problems.append(f"the agent of node {node} (pid {agent.pid}) did not end within {LEAVE_LIMIT_S} s of "
+                                 "SIGTERM")
+        agent.kill_all()
+    elif agent.process.returncode not in (EXIT_LEFT, 0):  # 0: the job was just over
+        training.problems.append(f"an agent of node {node} that got SIGTERM: {agent.ending()}")
+    return at, (agent.pid,)
+
+
+def replace_store(training):
+    store = training.store
+    at = time.time()
+    store.process.kill()
+    training.wait_for(store.ended, ORPHAN_LIMIT_S)
+    training.wait_for(lambda: False, RETURN_AFTER_S)
+    training.start_store()
+    return at, (store.pid,)
+
+
+def blow_of(training, fault):
+    if fault.kind in ("worker", "workers", "all"):
+        return signal_workers(training, fault.workers, signal.SIGKILL)
+    if fault.kind == "stop":
+        return signal_workers(training, fault.workers, signal.SIGSTOP)
+    if fault.kind == "store":
+        return replace_store(training)
+    blow = (kill_agent if fault.kind == "agent" else dismiss_agent)(training, fault.node)
+    training.wait_for(lambda: False, RETURN_AFTER_S)
+    training.start_agent(fault.node)
+    return blow
+
+
+def strike(training, fault):
+    """None if the job ended before the blow."""
+    training.metrics.look()
+    first = len(training.metrics.steps)
+    if training.ended():
+        return None
+    blow = blow_of(training, fault)
+    return blow and Struck(fault, *blow, first)
+
+
+def recovery_step(training, struck):
+    """See chaos_plan.recovery_step."""
+    steps = training.metrics.steps[max(0, struck.first - 1):]
+    return chaos_plan.recovery_step(struck.fault.kind, struck.time, steps)
+
+
+def play(training, schedule, rapid=False, tell=lambda training, struck: None):
+    """Strikes as the schedule says while the job trains, and sees it to its end. Without `rapid` a fault waits until
+    training goes on with all workers after the one before it; `tell` is then called for that one."""
+    steps = training.metrics.steps
+    training.train_until(lambda: steps)
+    last = time.time()
+    for fault in schedule:
+        if not training.train_until(lambda: time.time() >= last + fault.gap):
+            break
+        blow = strike(training, fault)
+        if blow is None:
+            break
+        training.struck.append(blow)
+        last = blow.time
+        if not rapid:
+            training.train_until(lambda: recovery_step(training, blow) and training.is_whole())
+            tell(training, blow)
+    training.finish()
+    if rapid:
+        for blow in training.struck:
+            tell(training, blow)
+
+
+def waits_so_far(folder):
+    """By what dtrun's agents wrote into their --log_dir, which is `folder`/logs."""
+    events = []
+    for file in folder.glob(f"logs/{RUN_ID}/events.jsonl"):
+        events += map(json.loads, file.read_text().splitlines())
+    return chaos_plan.waits_of(events)
+
+
+def outcome_of(training, schedule=(), rapid=False, tell=lambda training, struck: None):
+    with training:
+        play(training, schedule, rapid, tell)
+    metrics = training.metrics
+    return Outcome(metrics.steps, training.struck, metrics.params_sha256, metrics.steps_in_file(),
+                   waits_so_far(training.folder), training.problems)
+
+
+class Job(NamedTuple):
+    """What dtrun is to train, and how."""
+    dtrun: str
+    config: dict
+    nodes: int
+    nproc_per_node: int
+    max_steps: int
+    save_steps: int
+    max_restarts: int
+    heartbeat_timeout: float = None  # seconds; None: hangs are not looked for
+
+
+def training_of(job, folder):
+    """A run of the job that leaves all that it writes in `folder`."""
+    folder.mkdir(parents=True)
+    config = {**job.config, "output_dir": str(folder / "out")}
+    config["train"] = {**config.get("train", {}), "max_steps": job.max_steps, "save_steps": job.save_steps,
+                       "logging_steps": 1, "eval_steps": 0, "resume_from_checkpoint": "auto"}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    lanes = max(1, len(os.sched_getaffinity(0)) // (job.nodes * job.nproc_per_node))
+    argv = [job.dtrun, "--nproc_per_node", job.nproc_per_node, "--lanes", lanes, "--max_restarts", job.max_restarts,
+            "--rdzv_id", RUN_ID, "--log_dir", folder / "logs", "--progress", "none"]
+    if job.heartbeat_timeout is not None:
+        argv += ["--heartbeat_timeout", job.heartbeat_timeout]
+    port = store_argv = None
+    if job.nodes == 1:
+        argv += ["--standalone"]
+    else:
+        port = free_port()
+        store_argv = [job.dtrun, "store", "--bind", "127.0.0.1", "--port", str(port)]
+        argv += ["--nnodes", f"1:{job.nodes}", "--rdzv_endpoint", f"127.0.0.1:{port}"]
+    argv = [*map(str, argv), str(folder / "config.json")]
+    return Training(folder, folder / "out/metrics.jsonl", job.nodes, job.nproc_per_node, argv, store_argv, port)
