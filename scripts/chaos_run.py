@@ -23,9 +23,10 @@ STANDSTILL_S = 120  # without a completed step, or from the first agent's end to
 ORPHAN_LIMIT_S = 10  # that workers may outlive their agent
 LEAVE_LIMIT_S = 60  # from SIGTERM to an agent's end
 LEFTOVER_LIMIT_S = 20  # from the job's end to that of its last process
+DEATH_LIMIT_S = 5  # from SIGKILL to a process's end
 RUN_LIMIT_S = 24 * 3600
 RUN_ID = "chaos"
-RETURN_AFTER_S = 0.5  # from an agent's or a store's end to the start of the one in its place
+RETURN_AFTER_S = 1.0  # from an agent's or a store's end to the start of the one in its place
 EXIT_LEFT = 128 + signal.SIGTERM
 
 
@@ -42,7 +43,8 @@ class Outcome(NamedTuple):
     params_sha256: str  # "" if the run did not get to its end
     steps_in_file: list  # numbers of the steps that metrics.jsonl has at the end
     waits: list  # of chaos_plan.Wait
-    problems: list  # sentences
+    leftovers: list  # "PID (NAME)" of each process of the run that outlived it
+    problems: list  # sentences; leftovers are none of them
 
 
 class Metrics:
@@ -123,6 +125,7 @@ class Training:
         self.agents = [None] * nodes
         self.store = None
         self.struck = []
+        self.left = []
         self.problems = []
         self.programs = contextlib.ExitStack()
 
@@ -141,6 +144,7 @@ class Training:
         try:
             return self.programs.__exit__(*exception)
         finally:
+            self.wait_for(lambda: not self.processes(), DEATH_LIMIT_S)
             self.metrics.close()
 
     def start(self, name, argv):
@@ -182,6 +186,9 @@ class Training:
                 return False
             time.sleep(LOOK_EVERY_S)
 
+    def pause(self, seconds):
+        self.wait_for(lambda: False, seconds)
+
     def train_until(self, happened):
         """Whether it happened before the job's end. Raises BenchError if no step is completed for a long time."""
         while True:
@@ -200,7 +207,7 @@ class Training:
         steps = self.metrics.steps
         return bool(steps) and steps[-1].world_size == self.nodes * self.nproc_per_node
 
-    def leftovers(self):
+    def processes(self):
         return list(processes_with(f"{MARK}={self.mark}"))
 
     def runs(self, pid):
@@ -220,10 +227,8 @@ class Training:
                                      f"{self.folder / f'agent-{node}.log'}")
         if self.store:
             self.store.process.terminate()
-        if not self.wait_for(lambda: not self.leftovers(), LEFTOVER_LIMIT_S):
-            left = ", ".join(f"{pid} ({name_of(pid)})" for pid in self.leftovers())
-            self.problems.append(f"still running {LEFTOVER_LIMIT_S} s after the job's end: {left}")
-        self.metrics.look()
+        self.wait_for(lambda: not self.processes(), LEFTOVER_LIMIT_S)
+        self.left = [f"{pid} ({name_of(pid)})" for pid in self.processes()]
 
 
 def name_of(pid):
@@ -232,30 +237,29 @@ def name_of(pid):
     return "gone"
 
 
+def pids_at(training, places):
+    """Of the workers at these places; None while one of them does not run."""
+    found = {(node, local_rank): pid for node in {node for node, _ in places}
+             for local_rank, pid in training.workers(node).items()}
+    return tuple(found[place] for place in places) if all(place in found for place in places) else None
+
+
 def signal_workers(training, places, number):
-    """Sends the signal to the workers at these places, together. Their pids and the time; None if the job ended before
+    """Sends the signal to the workers at these places, together. The time and their pids; None if the job ended before
     all of them ran."""
-    while True:
-        found = {}
-
-        def all_run():
-            found.update({(node, local_rank): pid for node in {node for node, _ in places}
-                          for local_rank, pid in training.workers(node).items()})
-            return all(place in found for place in places)
-
-        if not training.train_until(all_run):
-            return None
-        pids = tuple(found[place] for place in places)
-        with contextlib.suppress(OSError):  # one has ended since: look again
-            with contextlib.ExitStack() as handles_open:
-                handles = []
-                for pid in pids:  # a pid may be another process's a moment later, a handle not
-                    handles.append(os.pidfd_open(pid))
-                    handles_open.callback(os.close, handles[-1])
-                at = time.time()
-                for handle in handles:
-                    signal.pidfd_send_signal(handle, number)
+    while training.train_until(lambda: pids_at(training, places)):
+        pids = pids_at(training, places) or ()
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            handles = []
+            for pid in pids:  # a pid may be another process's a moment later, a handle not
+                handles.append(os.pidfd_open(pid))
+                opened.callback(os.close, handles[-1])
+            at = time.time()
+            for handle in handles:
+                signal.pidfd_send_signal(handle, number)
+            if pids:
                 return at, pids
+    return None
 
 
 def kill_agent(training, node):
@@ -287,7 +291,7 @@ def replace_store(training):
     at = time.time()
     store.process.kill()
     training.wait_for(store.ended, ORPHAN_LIMIT_S)
-    training.wait_for(lambda: False, RETURN_AFTER_S)
+    training.pause(RETURN_AFTER_S)
     training.start_store()
     return at, (store.pid,)
 
@@ -300,7 +304,7 @@ def blow_of(training, fault):
     if fault.kind == "store":
         return replace_store(training)
     blow = (kill_agent if fault.kind == "agent" else dismiss_agent)(training, fault.node)
-    training.wait_for(lambda: False, RETURN_AFTER_S)
+    training.pause(RETURN_AFTER_S)
     training.start_agent(fault.node)
     return blow
 
@@ -321,23 +325,33 @@ def recovery_step(training, struck):
     return chaos_plan.recovery_step(struck.fault.kind, struck.time, steps)
 
 
+def all_run(training):
+    """Whether each place has a worker, be it at work or still meeting the others."""
+    return all(len(training.workers(node)) == training.nproc_per_node for node in range(training.nodes))
+
+
 def play(training, schedule, rapid=False, tell=lambda training, struck: None):
     """Strikes as the schedule says while the job trains, and sees it to its end. Without `rapid` a fault waits until
-    training goes on with all workers after the one before it; `tell` is then called for that one."""
+    training goes on with all workers after the one before it, and for half its gap more: a job that never gets
+    anywhere is backed off, and back-off is not what this measures. `tell` is called when training goes on. With
+    `rapid` a fault waits for nothing but workers: one that is due while none run comes its gap after they do."""
     steps = training.metrics.steps
     training.train_until(lambda: steps)
-    last = time.time()
+    since = went_on = time.time()
     for fault in schedule:
-        if not training.train_until(lambda: time.time() >= last + fault.gap):
-            break
+        due = max(since + fault.gap, went_on + fault.gap / 2)
+        training.train_until(lambda: time.time() >= due)
+        if rapid and not all_run(training) and training.train_until(lambda: all_run(training)):
+            training.pause(fault.gap)
         blow = strike(training, fault)
         if blow is None:
             break
         training.struck.append(blow)
-        last = blow.time
+        since = blow.time
         if not rapid:
             training.train_until(lambda: recovery_step(training, blow) and training.is_whole())
             tell(training, blow)
+            went_on = time.time()
     training.finish()
     if rapid:
         for blow in training.struck:
@@ -357,7 +371,7 @@ def outcome_of(training, schedule=(), rapid=False, tell=lambda training, struck:
         play(training, schedule, rapid, tell)
     metrics = training.metrics
     return Outcome(metrics.steps, training.struck, metrics.params_sha256, metrics.steps_in_file(),
-                   waits_so_far(training.folder), training.problems)
+                   waits_so_far(training.folder), training.left, training.problems)
 
 
 class Job(NamedTuple):

@@ -1,0 +1,116 @@
+"""scripts/chaos with real runs of dtrun: faults that cost nothing but time, a run that does lose something, an interrupt.
+Skipped where the data set is not installed.
+
+  script_test.py DTRUN [unittest options…]
+"""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
+DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+LIMIT_S = 300
+EXIT_SKIPPED = 77
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="dtrun-chaos-test-")))
+
+    def start(self, *options, dtrun=DTRUN):
+        """All that it writes is below self.folder."""
+        return subprocess.Popen([ROOT / "scripts/chaos", "--dtrun", dtrun, *options], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(self.folder), "PATH": "/usr/bin:/bin"})
+
+    def run_script(self, *options, dtrun=DTRUN):
+        """Exit code, the objects of standard output, standard error."""
+        with self.start("--json", *options, dtrun=dtrun) as program:
+            try:
+                out, errors = program.communicate(timeout=LIMIT_S)
+            finally:
+                program.terminate()
+        return program.returncode, [json.loads(line) for line in out.splitlines()], errors
+
+    def test_six_killed_workers_cost_time_and_nothing_else(self):
+        code, events, errors = self.run_script("--faults", "6", "--seed", "1", "--every", "1", "--steps", "1200")
+        self.assertEqual(code, 0, errors)
+        quiet, *faults, end = events
+        self.assertEqual([event["event"] for event in events], ["quiet"] + 6 * ["fault"] + ["end"])
+        self.assertEqual({fault["kind"] for fault in faults}, {"worker"})
+        self.assertEqual(len({pid for fault in faults for pid in fault["pids"]}), 6, "each hit another process")
+        for fault in faults:
+            self.assertGreater(fault["ms_to_next_step"], 0)
+        self.assertEqual(end["params_sha256"], quiet["params_sha256"])
+        self.assertEqual((end["leftovers"], end["problems"]), ([], []))
+        self.assertEqual(list(self.folder.iterdir()), [], "it leaves nothing behind")
+
+    def test_a_run_that_ends_with_other_parameters_is_not_well(self):
+        other = self.folder / "dtrun"
+        other.write_text(f'#!/bin/sh\ncase "$*" in */fire/*) exec {DTRUN} "$@" train.seed=43 ;; *) exec {DTRUN} "$@" ;; esac\n')
+        other.chmod(0o755)
+        code, events, errors = self.run_script("--faults", "1", "--seed", "1", "--every", "0.3", "--steps", "150",
+                                               dtrun=other)
+        self.assertEqual(code, 1, errors)
+        quiet, end = events[0], events[-1]
+        self.assertFalse(end["ok"])
+        self.assertNotEqual(end["params_sha256"], quiet["params_sha256"])
+        self.assertIn(f"that of the quiet run is {quiet['params_sha256']}", end["problems"][-1])
+        self.assertIn("what the processes wrote is in", errors)
+
+    def test_faults_that_came_too_late_are_told(self):
+        code, events, errors = self.run_script("--faults", "3", "--every", "60", "--steps", "60")
+        self.assertEqual(code, 1, errors)
+        self.assertEqual(events[-1]["problems"],
+                         ["the job ended before 3 of 3 faults: give it more --steps than 60"])
+
+    def test_an_interrupt_ends_all_and_says_so(self):
+        with self.start("--faults", "3", "--every", "1", "--steps", "100000") as program:
+            try:
+                while not list(self.folder.glob("dtrun-chaos-*/quiet/out/metrics.jsonl")):
+                    self.assertIsNone(program.poll(), "it ended before the job began")
+                program.send_signal(signal.SIGINT)
+                _, errors = program.communicate(timeout=LIMIT_S)
+            finally:
+                program.terminate()
+        self.assertEqual(program.returncode, 130, errors)
+        self.assertIn("interrupted; all that it started has ended", errors)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        left = [path for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if str(self.folder) in text_of(path)]
+        self.assertEqual(left, [])
+
+    def test_a_wrong_command_line_is_told_with_the_way_out(self):
+        for options, words in ((["--kinds", "workr"], "'workr' is no kind of fault; there are worker, "),
+                               (["--kinds", "agent", "--nodes", "1"], "give --nodes 2 or more"),
+                               (["--kinds", "workers", "--nproc_per_node", "1"], "give --nproc_per_node 2 or more"),
+                               (["--faults", "0"], "0 is less than 1")):
+            code, _, errors = self.run_script(*options)
+            self.assertEqual(code, 2)
+            self.assertIn(words, errors)
+
+    def test_what_is_missing_is_told_with_the_way_out(self):
+        code, _, errors = self.run_script("--config", "/nonexistent.json")
+        self.assertEqual(code, 1)
+        self.assertIn("cannot read the config /nonexistent.json", errors)
+        code, _, errors = self.run_script(dtrun="/nonexistent")
+        self.assertEqual(code, 1)
+        self.assertIn("there is no program /nonexistent; leave out --no-build, or name one with --dtrun", errors)
+
+
+def text_of(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    if not DATA.exists():
+        print("skipped: the package dataset-fashion-mnist is not installed")
+        sys.exit(EXIT_SKIPPED)
+    unittest.main()
