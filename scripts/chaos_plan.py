@@ -13,10 +13,11 @@ KINDS = {
     "all": "SIGKILL all workers of all nodes at once",
     "stop": "SIGSTOP a worker: it is found by its silence (--heartbeat_timeout)",
     "agent": "SIGKILL an agent: its workers must die with it; another one is started in its place",
+    "node": "SIGKILL an agent and its workers at once, as a lost machine; another one is started in its place",
     "leave": "SIGTERM an agent; another one is started in its place",
     "store": "SIGKILL `dtrun store` and start it again on the same port",
 }
-OF_AN_AGENT = {"agent", "leave"}
+OF_AN_AGENT = {"agent", "node", "leave"}
 OF_SEVERAL_NODES = OF_AN_AGENT | {"store"}
 
 JITTER = 0.2  # of --every: where in a step or a checkpoint a fault falls is left to chance

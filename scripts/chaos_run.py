@@ -26,6 +26,7 @@ LEFTOVER_LIMIT_S = 20  # from the job's end to that of its last process
 DEATH_LIMIT_S = 5  # from SIGKILL to a process's end
 RUN_LIMIT_S = 24 * 3600
 RUN_ID = "chaos"
+PROBE_STEPS, PROBE_WARMUP = 120, 20  # to learn the pace of this machine
 RETURN_AFTER_S = 1.0  # from an agent's or a store's end to the start of the one in its place
 EXIT_LEFT = 128 + signal.SIGTERM
 
@@ -262,11 +263,14 @@ def signal_workers(training, places, number):
     return None
 
 
-def kill_agent(training, node):
-    """Its workers have to die with it."""
+def kill_agent(training, node, workers_too):
+    """Otherwise its workers have to die with it."""
     agent, workers = training.agents[node], list(training.workers(node).values())
     at = time.time()
     agent.process.kill()
+    for pid in workers if workers_too else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     if not training.wait_for(lambda: agent.ended() and not any(map(training.runs, workers)), ORPHAN_LIMIT_S):
         orphans = ", ".join(str(pid) for pid in workers if training.runs(pid))
         training.problems.append(f"workers of node {node} outlived their agent by {ORPHAN_LIMIT_S} s: pid {orphans}")
@@ -303,7 +307,10 @@ def blow_of(training, fault):
         return signal_workers(training, fault.workers, signal.SIGSTOP)
     if fault.kind == "store":
         return replace_store(training)
-    blow = (kill_agent if fault.kind == "agent" else dismiss_agent)(training, fault.node)
+    if fault.kind == "leave":
+        blow = dismiss_agent(training, fault.node)
+    else:
+        blow = kill_agent(training, fault.node, workers_too=fault.kind == "node")
     training.pause(RETURN_AFTER_S)
     training.start_agent(fault.node)
     return blow
@@ -374,23 +381,39 @@ def outcome_of(training, schedule=(), rapid=False, tell=lambda training, struck:
                    waits_so_far(training.folder), training.left, training.problems)
 
 
+def quiet_run(training):
+    """A run without faults, which has to go well."""
+    outcome = outcome_of(training)
+    problems = outcome.problems + outcome.leftovers
+    if problems or not outcome.params_sha256:
+        words = "\n".join(log.read_text(errors="replace") for log in training.folder.glob("*.log"))
+        raise BenchError("even without faults the job does not run: " + "; ".join(problems or ["its metrics have no end"]),
+                         words)
+    return outcome
+
+
+def steps_for(start, seconds, folder):
+    """How many steps of the job take about that long here. `start(max_steps, folder)`: a Training."""
+    probe = quiet_run(start(PROBE_STEPS, folder))
+    return chaos_plan.steps_for(seconds, probe.steps[PROBE_WARMUP:])
+
+
 class Job(NamedTuple):
     """What dtrun is to train, and how."""
     dtrun: str
     config: dict
     nodes: int
     nproc_per_node: int
-    max_steps: int
     save_steps: int
     max_restarts: int
     heartbeat_timeout: float = None  # seconds; None: hangs are not looked for
 
 
-def training_of(job, folder):
+def training_of(job, max_steps, folder):
     """A run of the job that leaves all that it writes in `folder`."""
     folder.mkdir(parents=True)
     config = {**job.config, "output_dir": str(folder / "out")}
-    config["train"] = {**config.get("train", {}), "max_steps": job.max_steps, "save_steps": job.save_steps,
+    config["train"] = {**config.get("train", {}), "max_steps": max_steps, "save_steps": job.save_steps,
                        "logging_steps": 1, "eval_steps": 0, "resume_from_checkpoint": "auto"}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     lanes = max(1, len(os.sched_getaffinity(0)) // (job.nodes * job.nproc_per_node))

@@ -58,7 +58,7 @@ class ScheduleTest(unittest.TestCase):
         self.assertGreater(max(gaps), 2.35)
 
     def test_each_kind_hits_as_many_workers_as_it_says(self):
-        count = {"worker": 1, "stop": 1, "workers": 2, "all": 6, "agent": 0, "leave": 0, "store": 0}
+        count = {"worker": 1, "stop": 1, "workers": 2, "all": 6, "agent": 0, "node": 0, "leave": 0, "store": 0}
         for fault in self.draw():
             self.assertEqual(len(set(fault.workers)), count[fault.kind], fault)
 

@@ -1,0 +1,128 @@
+"""The part `recovery` of scripts/bench: how long training stands still when a worker or a node is killed, and how much of
+its time a run under fire still trains; beside PyTorch's DistributedDataParallel under torchrun. The faults are those of
+scripts/chaos."""
+
+import functools
+import json
+import pathlib
+import tempfile
+
+import chaos_plan
+import chaos_run
+from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, failed, failed_row, python_with_torch, row, rows_of
+from bench_peer import command_of_torchrun
+
+CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
+TORCH_SCRIPT = ROOT / "scripts/bench_torch_recovery.py"
+WORKERS = 2
+SAVE_STEPS = 50  # as bench_torch_recovery.py has it
+MAX_RESTARTS = 1000
+SEED = 1
+
+TARGET_MEDIAN_MS = 100
+TARGET_P99_MS = 300
+TARGET_NODE_MS = 1000
+OFTEN_S, SELDOM_S, NODE_S = 1, 5, 3  # from one fault to the next
+TARGET_GOODPUT = {OFTEN_S: 0.7, SELDOM_S: 0.9}
+
+
+def dtrun_starter(nodes):
+    job = chaos_run.Job(dtrun=str(DTRUN), config=json.loads(CONFIG.read_text()), nodes=nodes,
+                        nproc_per_node=WORKERS // nodes, save_steps=SAVE_STEPS, max_restarts=MAX_RESTARTS)
+    return functools.partial(chaos_run.training_of, job)
+
+
+def torch_starter(python):
+    def start(max_steps, folder):
+        folder.mkdir(parents=True)
+        argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts",
+                                              str(MAX_RESTARTS), "--monitor_interval", "0.1", str(TORCH_SCRIPT),
+                                              str(folder), str(max_steps)]
+        return chaos_run.Training(folder, folder / "metrics.jsonl", 1, WORKERS, argv,
+                                  environment={"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+    return start
+
+
+def measure_under_fire(start, kind, faults, every, nodes=1):
+    """A quiet run and one with faults. Raises BenchError if anything was lost."""
+    schedule = chaos_plan.draw_schedule(SEED, faults, every, [kind], nodes, WORKERS // nodes)
+    with tempfile.TemporaryDirectory(prefix="dtrun-bench-", ignore_cleanup_errors=True) as scratch:
+        folder = pathlib.Path(scratch)
+        max_steps = chaos_run.steps_for(start, chaos_plan.seconds_needed(schedule, every), folder / "probe")
+        quiet = chaos_run.quiet_run(start(max_steps, folder / "quiet"))
+        fired = chaos_run.outcome_of(start(max_steps, folder / "fire"), schedule)
+    problems = fired.problems + [f"left running: pid {left}" for left in fired.leftovers]
+    if fired.params_sha256 != quiet.params_sha256:
+        problems.append("the run under fire has other parameters than the quiet one")
+    if problems or not fired.struck:
+        raise BenchError("; ".join(problems) or "the job ended before the first fault")
+    recovered = [chaos_plan.recovery_step(struck.fault.kind, struck.time, fired.steps) for struck in fired.struck]
+    seconds = chaos_plan.training_seconds(fired.steps)
+    return {"ms": [(step.time - chaos_plan.floor_ms(struck.time)) * 1e3
+                   for struck, step in zip(fired.struck, recovered) if step],
+            "faults": len(fired.struck), "steps": max_steps, "goodput": chaos_plan.goodput(quiet.steps, fired.steps),
+            "quiet_seconds": chaos_plan.training_seconds(quiet.steps), "seconds": seconds,
+            "seconds_per_fault": seconds / len(fired.struck),
+            "steps_redone": sum(count for _, count in chaos_plan.redone(fired.steps)),
+            "launcher_waited_seconds": sum(wait.end - wait.begin for wait in fired.waits)}
+
+
+def measure(options, results):
+    results["dtrun"], results["torchrun"] = {}, {}
+    often, seldom, nodes = (8, 2, 2) if options.quick else (30, 8, 8)
+    one_node, dtrun = dtrun_starter(1), results["dtrun"]
+    dtrun["often"] = attempt(f"recovery: dtrun, a worker killed every {OFTEN_S} s", measure_under_fire, one_node, "worker",
+                             often, OFTEN_S)
+    dtrun["seldom"] = attempt(f"recovery: dtrun, a worker killed every {SELDOM_S} s", measure_under_fire, one_node,
+                              "worker", seldom, SELDOM_S)
+    dtrun["node"] = attempt("recovery: dtrun, one of two nodes killed", measure_under_fire, dtrun_starter(2), "node", nodes,
+                            NODE_S, 2)
+    python = python_with_torch(options.python)
+    if python is None:
+        results["torchrun"] = error(NO_TORCH)
+        return
+    # Seconds for each fault, and far from any target: few of them.
+    often, seldom, start = (2, 1, torch_starter(python)) if options.quick else (6, 4, torch_starter(python))
+    for key, every, faults in (("often", OFTEN_S, often), ("seldom", SELDOM_S, seldom)):
+        results["torchrun"][key] = attempt(f"recovery: torchrun, a worker killed every {every} s", measure_under_fire, start,
+                                           "worker", faults, every)
+
+
+def time_rows(name, targets=(None, None)):
+    """Median and p99 of the times to the next step, for rows_of."""
+    def rows(result):
+        ms = chaos_plan.statistics_of(result["ms"])
+        for what, target in zip(("median_ms", "p99_ms"), targets):
+            met = None if target is None else ms[what] is not None and ms[what] <= target
+            number = "none" if ms[what] is None else f"{ms[what]:,.0f} ms"
+            yield row(f"{name}, {what[:-3]} of {result['faults']}", number, f"<= {target} ms" if target else "", met)
+    return rows
+
+
+def goodput_rows(name, target=None):
+    def rows(result):
+        yield row(name, f"{result['goodput'] * 100:.1f} %", f">= {target * 100:.0f} %" if target else "",
+                  None if target is None else result["goodput"] >= target)
+        if result["launcher_waited_seconds"] >= 0.1:
+            yield row("  of its time dtrun backed off for", f"{result['launcher_waited_seconds']:.1f} s")
+    return rows
+
+
+def rows(results):
+    dtrun, torchrun = results["dtrun"], results["torchrun"]
+    beside = {} if failed(torchrun) else torchrun
+    if failed(torchrun):
+        yield failed_row("torchrun", torchrun)
+
+    def compared(key, what, ours, theirs):
+        yield from rows_of(dtrun.get(key), what, ours)
+        if not failed(torchrun):
+            yield from rows_of(beside.get(key), f"  torchrun: {what}", theirs)
+
+    killed = "a worker's SIGKILL to the next step"
+    yield from compared("often", killed, time_rows(killed, (TARGET_MEDIAN_MS, TARGET_P99_MS)), time_rows("  torchrun"))
+    for key, every in (("seldom", SELDOM_S), ("often", OFTEN_S)):
+        what = f"goodput, a worker killed every {every} s"
+        yield from compared(key, what, goodput_rows(what, TARGET_GOODPUT[every]), goodput_rows("  torchrun"))
+    lost = "a node's SIGKILL to the others' next step"
+    yield from rows_of(dtrun.get("node"), lost, time_rows(lost, (TARGET_NODE_MS, None)))
