@@ -27,12 +27,14 @@ TARGET_GOODPUT = {OFTEN_S: 0.7, SELDOM_S: 0.9}
 
 
 def dtrun_starter(nodes):
+    """A function (max_steps, folder) that gives a chaos_run.Training."""
     job = chaos_run.Job(dtrun=str(DTRUN), config=json.loads(CONFIG.read_text()), nodes=nodes,
                         nproc_per_node=WORKERS // nodes, save_steps=SAVE_STEPS, max_restarts=MAX_RESTARTS)
     return functools.partial(chaos_run.training_of, job)
 
 
 def torch_starter(python):
+    """The same for torchrun on one node."""
     def start(max_steps, folder):
         folder.mkdir(parents=True)
         argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts",
@@ -51,11 +53,12 @@ def measure_under_fire(start, kind, faults, every, nodes=1):
         max_steps = chaos_run.steps_for(start, chaos_plan.seconds_needed(schedule, every), folder / "probe")
         quiet = chaos_run.quiet_run(start(max_steps, folder / "quiet"))
         fired = chaos_run.outcome_of(start(max_steps, folder / "fire"), schedule)
-    problems = fired.problems + [f"left running: pid {left}" for left in fired.leftovers]
-    if fired.params_sha256 != quiet.params_sha256:
-        problems.append("the run under fire has other parameters than the quiet one")
-    if problems or not fired.struck:
-        raise BenchError("; ".join(problems) or "the job ended before the first fault")
+        problems = fired.problems + [f"left running: pid {left}" for left in fired.leftovers]
+        if fired.params_sha256 != quiet.params_sha256:
+            problems.append("the run under fire has other parameters than the quiet one")
+        if problems or not fired.struck:
+            raise BenchError("; ".join(problems) or "the job ended before the first fault",
+                             chaos_run.words_in(folder / "fire"))
     recovered = [chaos_plan.recovery_step(struck.fault.kind, struck.time, fired.steps) for struck in fired.struck]
     seconds = chaos_plan.training_seconds(fired.steps)
     return {"ms": [(step.time - chaos_plan.floor_ms(struck.time)) * 1e3

@@ -103,6 +103,11 @@ class Metrics:
             os.close(self.file)
 
 
+def words_in(folder):
+    """All that agents, workers and store said there."""
+    return "\n".join(log.read_text(errors="replace") for log in sorted(folder.glob("*.log")))
+
+
 def free_port():
     """One that was free a moment ago, and that the kernel gives to no connection: a store comes back to it."""
     while True:
@@ -159,7 +164,8 @@ class Training:
     def start_store(self):
         self.store = self.start("store", self.store_argv)
         if not self.wait_for(lambda: listens(self.store_port) or self.store.ended(), STANDSTILL_S) or self.store.ended():
-            raise BenchError(f"nothing listens on port {self.store_port}; the store's words are in {self.folder}")
+            raise BenchError(f"the store did not come up on port {self.store_port}; its words are in "
+                             f"{self.folder / 'store.log'}", words_in(self.folder))
 
     def workers(self, node):
         """Pid of each worker by its local rank; that is in its environment, and in that of nothing else's child."""
@@ -201,7 +207,7 @@ class Training:
                 return False
             if len(self.metrics.steps) == steps:
                 raise BenchError(f"no step was completed for {STANDSTILL_S} s; what agents and workers said is in "
-                                 f"{self.folder}")
+                                 f"{self.folder}", words_in(self.folder))
 
     def is_whole(self):
         """Whether all workers of all nodes took part in the newest step."""
@@ -386,9 +392,8 @@ def quiet_run(training):
     outcome = outcome_of(training)
     problems = outcome.problems + outcome.leftovers
     if problems or not outcome.params_sha256:
-        words = "\n".join(log.read_text(errors="replace") for log in training.folder.glob("*.log"))
         raise BenchError("even without faults the job does not run: " + "; ".join(problems or ["its metrics have no end"]),
-                         words)
+                         words_in(training.folder))
     return outcome
 
 

@@ -42,9 +42,9 @@ class Bench:
     def __init__(self, dtrun):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-test-"))
         (self.root / "scripts").mkdir()
-        for script in SCRIPTS.glob("bench*"):
-            if script.is_file():
-                shutil.copy2(script, self.root / "scripts")
+        for script in [SCRIPTS / "bench", *SCRIPTS.glob("*.py")]:
+            shutil.copy2(script, self.root / "scripts")
+        shutil.copytree(SCRIPTS.parent / "configs", self.root / "configs")
         program = self.root / "build/release/bin/dtrun"
         program.parent.mkdir(parents=True)
         program.write_text(f"#!/bin/sh\n{dtrun}\n")
@@ -127,6 +127,17 @@ class PartsTest(unittest.TestCase):
         self.assertEqual({key for key, value in numbers["peer"]["dtrun"].items() if "error" in value},
                          {"true_2_ms", "true_8_ms", "agent", "restart_ms", "survivor_ms"})
         self.assertIn("error", numbers["peer"]["torchrun"])
+
+    def test_a_recovery_that_cannot_be_measured_says_what_the_job_said(self):
+        with Bench("echo out of order; exit 3") as bench:
+            code, table, numbers = bench.run("--only", "recovery", "--python", "/nonexistent/python")
+        self.assertEqual(code, 1, table)
+        self.check_row(table, "torchrun", "failed: no Python here has PyTorch")
+        for what in ("a worker's SIGKILL to the next step", "goodput, a worker killed every 1 s",
+                     "goodput, a worker killed every 5 s"):
+            self.check_row(table, what, "failed: even without faults the job does not run: the agent of node 0: exit code 3")
+        self.check_row(table, "a node's SIGKILL to the others' next step", "failed: the store did not come up")
+        self.assertIn("out of order", numbers["recovery"]["dtrun"]["often"]["output"])
 
     def test_a_program_without_an_end_is_killed_with_all_that_it_started(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,6 +75,7 @@ class ScriptTest(unittest.TestCase):
             try:
                 while not list(self.folder.glob("dtrun-chaos-*/quiet/out/metrics.jsonl")):
                     self.assertIsNone(program.poll(), "it ended before the job began")
+                    time.sleep(0.02)
                 program.send_signal(signal.SIGINT)
                 _, errors = program.communicate(timeout=LIMIT_S)
             finally:
