@@ -40,7 +40,7 @@ def torch_starter(python):
         argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts",
                                               str(MAX_RESTARTS), "--monitor_interval", "0.1", str(TORCH_SCRIPT),
                                               str(folder), str(max_steps)]
-        return chaos_run.Training(folder, folder / "metrics.jsonl", 1, WORKERS, argv,
+        return chaos_run.Training(folder, folder / "metrics.jsonl", max_steps, 1, WORKERS, argv,
                                   environment={"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
     return start
 

@@ -1,5 +1,5 @@
-"""One run of a training job on this host, and blows at its processes: what scripts/chaos and the part `recovery` of
-scripts/bench have in common. The job is real: a launcher's agents, their workers, and a store where agents meet."""
+"""One run of a training job on this host, quiet or under fire: what scripts/chaos and the part `recovery` of scripts/bench
+have in common. The job is real: a launcher's agents, their workers, and a store where agents meet."""
 
 import contextlib
 import json
@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import NamedTuple
 
+import chaos_faults
 import chaos_plan
 from bench_common import BenchError
 from bench_peer import listens
@@ -20,22 +21,12 @@ from bench_processes import Program, children_of, processes_with
 MARK = "DTRUN_CHAOS_RUN"  # in the environment of everything that belongs to a run
 LOOK_EVERY_S = 0.004  # at metrics.jsonl; that is how fresh the knowledge is, times are the trainer's own
 STANDSTILL_S = 120  # without a completed step, or from the first agent's end to the last one's
-ORPHAN_LIMIT_S = 10  # that workers may outlive their agent
-LEAVE_LIMIT_S = 60  # from SIGTERM to an agent's end
 LEFTOVER_LIMIT_S = 20  # from the job's end to that of its last process
 DEATH_LIMIT_S = 5  # from SIGKILL to a process's end
 RUN_LIMIT_S = 24 * 3600
 RUN_ID = "chaos"
 PROBE_STEPS, PROBE_WARMUP = 120, 20  # to learn the pace of this machine
-RETURN_AFTER_S = 1.0  # from an agent's or a store's end to the start of the one in its place
-EXIT_LEFT = 128 + signal.SIGTERM
-
-
-class Struck(NamedTuple):
-    fault: chaos_plan.Fault
-    time: float  # by the clock that metrics.jsonl goes by, read just before the signal
-    pids: tuple  # that got the signal
-    first: int  # index of the first step that may be later
+LAST_STEPS = 10  # of a job: no fault is aimed at them
 
 
 class Outcome(NamedTuple):
@@ -117,12 +108,24 @@ def free_port():
             return port
 
 
+@contextlib.contextmanager
+def uninterrupted():
+    """A second Ctrl-C must not keep the first one from ending everything."""
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 class Training:
     """A job that runs as long as the `with` block. `agent_argv`: a launcher's command line. `store_argv`: of the store
     where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps."""
 
-    def __init__(self, folder, metrics, nodes, nproc_per_node, agent_argv, store_argv=None, store_port=None,
+    def __init__(self, folder, metrics, max_steps, nodes, nproc_per_node, agent_argv, store_argv=None, store_port=None,
                  environment=None):
+        self.max_steps = max_steps
         self.folder, self.nodes, self.nproc_per_node = folder, nodes, nproc_per_node
         self.agent_argv, self.store_argv, self.store_port = agent_argv, store_argv, store_port
         self.mark = uuid.uuid4().hex
@@ -137,7 +140,7 @@ class Training:
 
     def __enter__(self):
         with contextlib.ExitStack() as unless_all_started:
-            unless_all_started.push(self.programs)
+            unless_all_started.push(self.__exit__)
             self.folder.mkdir(parents=True, exist_ok=True)
             if self.store_argv:
                 self.start_store()
@@ -147,11 +150,18 @@ class Training:
         return self
 
     def __exit__(self, *exception):
-        try:
-            return self.programs.__exit__(*exception)
-        finally:
-            self.wait_for(lambda: not self.processes(), DEATH_LIMIT_S)
-            self.metrics.close()
+        with uninterrupted():
+            for agent in self.agents:
+                if agent and not agent.ended():
+                    agent.process.terminate()  # all at once: none has to regroup for another
+            try:
+                return self.programs.__exit__(*exception)
+            finally:
+                for pid in self.processes():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                self.wait_for(lambda: not self.processes(), DEATH_LIMIT_S)
+                self.metrics.close()
 
     def start(self, name, argv):
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -214,6 +224,10 @@ class Training:
         steps = self.metrics.steps
         return bool(steps) and steps[-1].world_size == self.nodes * self.nproc_per_node
 
+    def is_about_to_end(self):
+        steps = self.metrics.steps
+        return self.ended() or bool(steps) and steps[-1].step > self.max_steps - LAST_STEPS
+
     def processes(self):
         return list(processes_with(f"{MARK}={self.mark}"))
 
@@ -244,94 +258,6 @@ def name_of(pid):
     return "gone"
 
 
-def pids_at(training, places):
-    """Of the workers at these places; None while one of them does not run."""
-    found = {(node, local_rank): pid for node in {node for node, _ in places}
-             for local_rank, pid in training.workers(node).items()}
-    return tuple(found[place] for place in places) if all(place in found for place in places) else None
-
-
-def signal_workers(training, places, number):
-    """Sends the signal to the workers at these places, together. The time and their pids; None if the job ended before
-    all of them ran."""
-    while training.train_until(lambda: pids_at(training, places)):
-        pids = pids_at(training, places) or ()
-        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
-            handles = []
-            for pid in pids:  # a pid may be another process's a moment later, a handle not
-                handles.append(os.pidfd_open(pid))
-                opened.callback(os.close, handles[-1])
-            at = time.time()
-            for handle in handles:
-                signal.pidfd_send_signal(handle, number)
-            if pids:
-                return at, pids
-    return None
-
-
-def kill_agent(training, node, workers_too):
-    """Otherwise its workers have to die with it."""
-    agent, workers = training.agents[node], list(training.workers(node).values())
-    at = time.time()
-    agent.process.kill()
-    for pid in workers if workers_too else ():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    if not training.wait_for(lambda: agent.ended() and not any(map(training.runs, workers)), ORPHAN_LIMIT_S):
-        orphans = ", ".join(str(pid) for pid in workers if training.runs(pid))
-        training.problems.append(f"workers of node {node} outlived their agent by {ORPHAN_LIMIT_S} s: pid {orphans}")
-    return at, (agent.pid,)
-
-
-def dismiss_agent(training, node):
-    agent = training.agents[node]
-    at = time.time()
-    agent.process.terminate()
-    if not training.wait_for(agent.ended, LEAVE_LIMIT_S):
-        training.problems.append(f"the agent of node {node} (pid {agent.pid}) did not end within {LEAVE_LIMIT_S} s of "
-                                 "SIGTERM")
-        agent.kill_all()
-    elif agent.process.returncode not in (EXIT_LEFT, 0):  # 0: the job was just over
-        training.problems.append(f"an agent of node {node} that got SIGTERM: {agent.ending()}")
-    return at, (agent.pid,)
-
-
-def replace_store(training):
-    store = training.store
-    at = time.time()
-    store.process.kill()
-    training.wait_for(store.ended, ORPHAN_LIMIT_S)
-    training.pause(RETURN_AFTER_S)
-    training.start_store()
-    return at, (store.pid,)
-
-
-def blow_of(training, fault):
-    if fault.kind in ("worker", "workers", "all"):
-        return signal_workers(training, fault.workers, signal.SIGKILL)
-    if fault.kind == "stop":
-        return signal_workers(training, fault.workers, signal.SIGSTOP)
-    if fault.kind == "store":
-        return replace_store(training)
-    if fault.kind == "leave":
-        blow = dismiss_agent(training, fault.node)
-    else:
-        blow = kill_agent(training, fault.node, workers_too=fault.kind == "node")
-    training.pause(RETURN_AFTER_S)
-    training.start_agent(fault.node)
-    return blow
-
-
-def strike(training, fault):
-    """None if the job ended before the blow."""
-    training.metrics.look()
-    first = len(training.metrics.steps)
-    if training.ended():
-        return None
-    blow = blow_of(training, fault)
-    return blow and Struck(fault, *blow, first)
-
-
 def recovery_step(training, struck):
     """See chaos_plan.recovery_step."""
     steps = training.metrics.steps[max(0, struck.first - 1):]
@@ -356,7 +282,7 @@ def play(training, schedule, rapid=False, tell=lambda training, struck: None):
         training.train_until(lambda: time.time() >= due)
         if rapid and not all_run(training) and training.train_until(lambda: all_run(training)):
             training.pause(fault.gap)
-        blow = strike(training, fault)
+        blow = chaos_faults.strike(training, fault)
         if blow is None:
             break
         training.struck.append(blow)
@@ -434,4 +360,4 @@ def training_of(job, max_steps, folder):
         store_argv = [job.dtrun, "store", "--bind", "127.0.0.1", "--port", str(port)]
         argv += ["--nnodes", f"1:{job.nodes}", "--rdzv_endpoint", f"127.0.0.1:{port}"]
     argv = [*map(str, argv), str(folder / "config.json")]
-    return Training(folder, folder / "out/metrics.jsonl", job.nodes, job.nproc_per_node, argv, store_argv, port)
+    return Training(folder, folder / "out/metrics.jsonl", max_steps, job.nodes, job.nproc_per_node, argv, store_argv, port)

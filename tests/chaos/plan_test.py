@@ -12,6 +12,7 @@ from unittest import mock
 sys.dont_write_bytecode = True
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
+import chaos_faults
 import chaos_plan
 import chaos_run
 from chaos_plan import Step
@@ -207,16 +208,35 @@ class MetricsTest(unittest.TestCase):
     def test_a_process_that_outlives_the_job_is_found_and_named(self):
         (self.folder / "ready.jsonl").write_text(self.line(1, 1))
         leaves_one = ["sh", "-c", f"cp {self.folder}/ready.jsonl {self.path}; setsid sleep 300 & sleep 0.3"]
-        training = chaos_run.Training(self.folder, self.path, 1, 1, leaves_one)
+        training = chaos_run.Training(self.folder, self.path, 1, 1, 1, leaves_one)
         with mock.patch.object(chaos_run, "LEFTOVER_LIMIT_S", 0.2):
             outcome = chaos_run.outcome_of(training)
         self.assertEqual([name.split(" ", 1)[1] for name in outcome.leftovers], ["(sleep)"])
         self.assertEqual(training.processes(), [])
 
+    def test_workers_that_outlive_their_agent_are_found_and_named(self):
+        orphans_one = ["sh", "-c", "LOCAL_RANK=0 setsid sleep 300 & wait"]
+        with chaos_run.Training(self.folder, self.path, 1, 1, 1, orphans_one) as training:
+            self.assertTrue(training.wait_for(lambda: training.workers(0), 20))
+            worker = training.workers(0)[0]
+            with mock.patch.object(chaos_faults, "ORPHAN_LIMIT_S", 0.2):
+                chaos_faults.kill_agent(training, 0, workers_too=False)
+            self.assertEqual(training.problems, [f"workers of node 0 outlived their agent by 0.2 s: pid {worker}"])
+        self.assertFalse(training.runs(worker))
+
+    def test_no_fault_is_aimed_at_the_last_steps(self):
+        last = chaos_run.LAST_STEPS
+        for step, struck in ((100 - last, True), (101 - last, False)):
+            self.path.write_text(self.line(step, 1))
+            with chaos_run.Training(self.folder, self.path, 100, 1, 1, ["sh", "-c", "LOCAL_RANK=0 sleep 300; true"]) as training:
+                fault = chaos_plan.Fault(1, "worker", 0, 0, ((0, 0),))
+                self.assertTrue(training.wait_for(lambda: training.workers(0), 20))
+                self.assertEqual(chaos_faults.strike(training, fault) is not None, struck)
+
     def test_an_agent_that_fails_is_told_with_the_place_of_its_words(self):
         (self.folder / "ready.jsonl").write_text(self.line(1, 1))
         fails = ["sh", "-c", f"cp {self.folder}/ready.jsonl {self.path}; echo oh no; kill -9 $$"]
-        outcome = chaos_run.outcome_of(chaos_run.Training(self.folder, self.path, 1, 1, fails))
+        outcome = chaos_run.outcome_of(chaos_run.Training(self.folder, self.path, 1, 1, 1, fails))
         self.assertEqual(outcome.problems, [f"the agent of node 0: SIGKILL; its words are in {self.folder}/agent-0.log"])
         self.assertEqual((self.folder / "agent-0.log").read_text(), "oh no\n")
 

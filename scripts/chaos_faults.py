@@ -1,0 +1,109 @@
+"""The blows of scripts/chaos: what each kind of fault does to the processes of a chaos_run.Training."""
+
+import contextlib
+import os
+import signal
+import time
+from typing import NamedTuple
+
+import chaos_plan
+
+ORPHAN_LIMIT_S = 10  # that workers may outlive their agent
+LEAVE_LIMIT_S = 60  # from SIGTERM to an agent's end
+RETURN_AFTER_S = 1.0  # from an agent's or a store's end to the start of the one in its place
+EXIT_LEFT = 128 + signal.SIGTERM
+
+
+class Struck(NamedTuple):
+    fault: chaos_plan.Fault
+    time: float  # by the clock that metrics.jsonl goes by, read just before the signal
+    pids: tuple  # that got the signal
+    first: int  # index of the first step that may be later
+
+
+def pids_at(training, places):
+    """Of the workers at these places; None while one of them does not run."""
+    found = {(node, local_rank): pid for node in {node for node, _ in places}
+             for local_rank, pid in training.workers(node).items()}
+    return tuple(found[place] for place in places) if all(place in found for place in places) else None
+
+
+def signal_workers(training, places, number):
+    """Sends the signal to the workers at these places, together. The time and their pids; None if the job ended before
+    all of them ran."""
+    while training.train_until(lambda: pids_at(training, places)):
+        pids = pids_at(training, places) or ()
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            handles = []
+            for pid in pids:  # a pid may be another process's a moment later, a handle not
+                handles.append(os.pidfd_open(pid))
+                opened.callback(os.close, handles[-1])
+            at = time.time()
+            for handle in handles:
+                signal.pidfd_send_signal(handle, number)
+            if pids:
+                return at, pids
+    return None
+
+
+def kill_agent(training, node, workers_too):
+    """Otherwise its workers have to die with it."""
+    agent, workers = training.agents[node], list(training.workers(node).values())
+    at = time.time()
+    agent.process.kill()
+    for pid in workers if workers_too else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if not training.wait_for(lambda: agent.ended() and not any(map(training.runs, workers)), ORPHAN_LIMIT_S):
+        orphans = ", ".join(str(pid) for pid in workers if training.runs(pid))
+        training.problems.append(f"workers of node {node} outlived their agent by {ORPHAN_LIMIT_S} s: pid {orphans}")
+    return at, (agent.pid,)
+
+
+def dismiss_agent(training, node):
+    agent = training.agents[node]
+    at = time.time()
+    agent.process.terminate()
+    if not training.wait_for(agent.ended, LEAVE_LIMIT_S):
+        training.problems.append(f"the agent of node {node} (pid {agent.pid}) did not end within {LEAVE_LIMIT_S} s of "
+                                 "SIGTERM")
+        agent.kill_all()
+    elif agent.process.returncode not in (EXIT_LEFT, 0):  # 0: the job was just over
+        training.problems.append(f"an agent of node {node} that got SIGTERM: {agent.ending()}")
+    return at, (agent.pid,)
+
+
+def replace_store(training):
+    store = training.store
+    at = time.time()
+    store.process.kill()
+    training.wait_for(store.ended, ORPHAN_LIMIT_S)
+    training.pause(RETURN_AFTER_S)
+    training.start_store()
+    return at, (store.pid,)
+
+
+def blow_of(training, fault):
+    if fault.kind in ("worker", "workers", "all"):
+        return signal_workers(training, fault.workers, signal.SIGKILL)
+    if fault.kind == "stop":
+        return signal_workers(training, fault.workers, signal.SIGSTOP)
+    if fault.kind == "store":
+        return replace_store(training)
+    if fault.kind == "leave":
+        blow = dismiss_agent(training, fault.node)
+    else:
+        blow = kill_agent(training, fault.node, workers_too=fault.kind == "node")
+    training.pause(RETURN_AFTER_S)
+    training.start_agent(fault.node)
+    return blow
+
+
+def strike(training, fault):
+    """None if the job ends, so that there might be no step after the blow."""
+    training.metrics.look()
+    first = len(training.metrics.steps)
+    if training.is_about_to_end():
+        return None
+    blow = blow_of(training, fault)
+    return blow and Struck(fault, *blow, first)
