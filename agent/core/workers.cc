@@ -68,7 +68,7 @@ void Step::on(const event::HangFound& e) {
   if (e.generation != generation() || s.group.stopping || !workers_run()) return;
   s.group.hang_found = true;
   if (!s.group.failure_sent) report_failure(complete(e.hung.front(), false));
-  if (s.group.assignment.node_count == 1) return end_hang();
+  if (s.group.assignment.node_count == 1 || s.settings.recovers) return end_hang();
   if (!s.group.look_until) s.group.look_until = now_ + kAllLook;
 }
 

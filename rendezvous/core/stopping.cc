@@ -28,7 +28,9 @@ bool Stepper::is_of(int rank, const WorkerOutcome& outcome) const {
 void Stepper::on_failure(int rank, const Failure& failure) {
   if (!is_of(rank, failure.outcome)) return;
   s_.current.failures.note(failure.outcome, explained());
-  if (s_.phase == Phase::kRunning) s_.current.look = failure.outcome.cause == EndCause::kHung;
+  // Workers that outlive generations tell by their heartbeats which of them is at fault.
+  if (s_.phase == Phase::kRunning)
+    s_.current.look = failure.outcome.cause == EndCause::kHung && !s_.settings->warms_up;
   if (!is_failure(failure.outcome))
     break_generation(Cause::kStoppedByItself, failure.outcome.host + " stopped by itself");
   else

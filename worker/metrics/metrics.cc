@@ -39,6 +39,7 @@ class FileMetrics : public MetricsWriter {
     if (file_ < 0) throw cannot_write("cannot open " + path_.string(), errno);
     const Rewound rewound = rewind_metrics(file_, resume_step);
     if (rewound.error == 0) {
+      trained_step_ = rewound.trained ? resume_step : -1;
       evaluated_step_ = rewound.evaluated ? resume_step : -1;
       return;
     }
@@ -54,6 +55,7 @@ class FileMetrics : public MetricsWriter {
   }
 
   void write(const TrainMetrics& m) override {
+    if (m.step == trained_step_) return;
     append({{"event", "train"},
             {"step", m.step},
             {"epoch", m.epoch},
@@ -104,7 +106,8 @@ class FileMetrics : public MetricsWriter {
   std::string waiting_;               // lines that are not in the file yet
   std::int64_t lost_ = 0;             // lines
   bool told_ = false;                 // that lines wait
-  std::int64_t evaluated_step_ = -1;  // a step whose evaluation the file held when it was opened; -1: none
+  // A step whose lines the file held when it was opened; -1: none.
+  std::int64_t trained_step_ = -1, evaluated_step_ = -1;
 };
 
 }  // namespace

@@ -17,6 +17,11 @@ struct TrainMetrics {
   // Share of the wall time since the last line that was not math, 0..1, and its parts.
   double wait_gradients = 0, wait_data = 0, other = 0;
 };
+// What has to be logged, the same on every rank: any of them can go on where rank 0 was lost.
+struct MetricsLog {
+  double loss = 0, samples = 0;  // sums since the newest line of training
+  TrainMetrics newest;           // that line; step 0: none yet
+};
 struct EvalMetrics {
   std::int64_t step = 0;
   double loss = 0, accuracy = 0;
@@ -37,7 +42,7 @@ class MetricsWriter {
 };
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
-// are dropped first. An evaluation of `resume_step` that is in the file already is not written a second time.
+// are dropped first. A line of `resume_step` that is in the file already is not written a second time.
 // Throws WorkerError, EX_IOERR or EX_CANTCREAT; from then on a line that cannot be written waits for the next
 // one, and `notice` hears of it once. What still waits at the end is lost, and said.
 std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir, std::int64_t resume_step,

@@ -73,6 +73,7 @@ class LinesUpwards {
 struct Verdict {
   bool keep = false;
   bool settled = false;  // of an earlier step: so is all that precedes it
+  bool training = false;
   bool evaluation = false;
 };
 
@@ -84,9 +85,11 @@ Verdict judge(std::string_view text, std::int64_t resume_step) {
   const Json step = json.value("step", Json());
   if (!step.is_number_integer()) return {.keep = true};
   const auto number = step.get<std::int64_t>();
+  const Json event = json.value("event", Json());
   return {.keep = number <= resume_step,
           .settled = number < resume_step,
-          .evaluation = number == resume_step && json.value("event", Json()) == "eval"};
+          .training = number == resume_step && event == "train",
+          .evaluation = number == resume_step && event == "eval"};
 }
 
 // 0, or errno. The lines to be kept behind `size` are few and nobody's but their writer's; a crash in between
@@ -113,6 +116,7 @@ Rewound rewind_metrics(int fd, std::int64_t resume_step) {
   std::string kept, kept_behind_dropped;  // kept lines so far; those behind first_dropped
   for (std::optional<Line> line; (line = lines.next());) {
     const Verdict verdict = judge(line->text, resume_step);
+    result.trained = result.trained || verdict.training;
     result.evaluated = result.evaluated || verdict.evaluation;
     if (verdict.settled) break;
     if (verdict.keep) {

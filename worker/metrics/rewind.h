@@ -8,7 +8,8 @@ namespace dtrun::worker {
 
 struct Rewound {
   int error = 0;           // errno of what failed; the file is as it was, or shorter
-  bool evaluated = false;  // an evaluation of the step itself is among the lines that stay
+  bool trained = false;    // a line of training of the step itself is among the lines that stay
+  bool evaluated = false;  // likewise an evaluation
 };
 
 // Drops what follows the last line of a step before `resume_step`, except for lines of `resume_step` itself

@@ -11,6 +11,7 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/device/device.h"
+#include "worker/metrics/metrics.h"
 #include "worker/model/network.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/lane_team.h"
@@ -61,6 +62,7 @@ struct Replica {
   // Changes only between the end of a gradient's exchange and the next step: so it is always that of a whole
   // step, also when a peer was lost in the middle of one.
   ReplicaState state;
+  MetricsLog log;  // likewise
 
  private:
   std::vector<float> on_host(const Buffer& values) const;

@@ -79,6 +79,7 @@ class Trainer {
  private:
   void begin();
   void begin_writing(const ResumePoint& start);
+  void tell_recovery(const ResumePoint& start);
   bool has_own_disk();
   void report_drift(const ResumePoint& start);
   Vote one_step();
@@ -118,7 +119,7 @@ class Trainer {
   std::int64_t order_epoch_ = -1;
   std::vector<std::uint32_t> order_;  // of order_epoch_
 
-  StepStats since_log_, since_report_;
+  StepStats since_lap_, since_report_;
   double samples_ = 0;  // trained in this generation, up to the last line of metrics
   TrainingProgress progress_;
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
@@ -166,7 +167,12 @@ void Trainer::begin() {
   }
   TrainState state = replica_.snapshot();
   const ResumePoint start = choose_start(config_, place_, replica_.network, state, collective_, log_warn);
-  if (start.from != ResumePoint::kReplica || state.step != state_.step) replica_.restore(state);
+  // Before the state: what is logged belongs to it.
+  MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
+  collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
+  replica_.log = log;
+  const bool has_it = start.from == ResumePoint::kReplica && state_.has_values && state.step == state_.step;
+  if (!has_it) replica_.restore(state);
   if (start.from == ResumePoint::kCheckpoint) report_drift(start);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
@@ -200,18 +206,27 @@ void Trainer::begin_writing(const ResumePoint& start) {
   const std::string_view text = state_.config_json;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
   metrics_ = open_metrics(config_.output_dir, state_.step, log_warn);
+  // The rank that wrote before may have been lost between this step and its line.
+  if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
+  if (start.from == ResumePoint::kReplica) return tell_recovery(start);
   log_info(config_.model.type + ": " + std::to_string(replica_.network.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (!resumed_ && place_.generation > 1) log_warn("no node holds a checkpoint of this run; it begins again");
   if (!resumed_) return;
-  const bool in_memory = start.from == ResumePoint::kReplica;
-  progress_.note = (in_memory ? "going on at step " : "resumed from step ") + std::to_string(state_.step);
+  progress_.note = "resumed from step " + std::to_string(state_.step);
   const std::string from =
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
   const char* beyond = state_.step > schedule_.total_steps() ? "; nothing is left to train" : "";
   log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + from + beyond);
+}
+
+void Trainer::tell_recovery(const ResumePoint& start) {
+  progress_.note = "going on at step " + std::to_string(state_.step);
+  log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + " with " +
+           counted(place_.world_size, "worker") +
+           (start.source_rank == 0 ? "" : ", from the memory of rank " + std::to_string(start.source_rank)));
 }
 
 void Trainer::report_drift(const ResumePoint& start) {
@@ -259,7 +274,8 @@ Vote Trainer::one_step() {
     StepClock::Scope timed(clock_, StepClock::kMath);
     step = replica_.update(rule, sum);
   }
-  since_log_ += step.stats;
+  replica_.log.loss += step.stats.loss, replica_.log.samples += step.stats.samples;
+  since_lap_ += step.stats;
   since_report_ += step.stats;
   look_for_divergence(step.stats.loss);
   ++state_.step;
@@ -273,23 +289,22 @@ Vote Trainer::one_step() {
 
 void Trainer::log_step(double learning_rate, double norm) {
   const StepClock::Shares shares = clock_.lap();
-  if (metrics_) {
-    TrainMetrics line;
-    line.step = state_.step;
-    line.epoch = progress_.epoch;
-    line.loss = mean(since_log_.loss, since_log_.samples);
-    line.learning_rate = learning_rate;
-    line.grad_norm = norm;
-    line.samples_per_second = since_log_.samples / shares.seconds;
-    line.world_size = place_.world_size;
-    line.generation = place_.generation;
-    line.wait_gradients = shares.gradients;
-    line.wait_data = shares.data;
-    line.other = shares.other;
-    metrics_->write(line);
-  }
-  samples_ += since_log_.samples;
-  since_log_ = {};
+  MetricsLog& log = replica_.log;
+  log.newest = {.step = state_.step,
+                .epoch = progress_.epoch,
+                .loss = mean(log.loss, log.samples),
+                .learning_rate = learning_rate,
+                .grad_norm = norm,
+                .samples_per_second = since_lap_.samples / shares.seconds,
+                .world_size = place_.world_size,
+                .generation = place_.generation,
+                .wait_gradients = shares.gradients,
+                .wait_data = shares.data,
+                .other = shares.other};
+  log.loss = log.samples = 0;
+  if (metrics_) metrics_->write(log.newest);
+  samples_ += since_lap_.samples;
+  since_lap_ = {};
 }
 
 // Hands the newest numbers to the reporting thread. Rates are over the time since the last report that had
