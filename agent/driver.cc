@@ -318,6 +318,14 @@ void Driver::act(const action::PlaceWorker& a) {
   worker->send(start_message(assignment, a.rank, a.index));
 }
 
+void Driver::act(const action::Recovered& a) {
+  log_.write("recovered", {{"generation", state_.group.generation()},
+                           {"first_step", a.first_step},
+                           {"kept", a.kept},
+                           {"replaced", a.replaced},
+                           {"milliseconds", a.took}});
+}
+
 void Driver::act(const action::PauseWorkers& a) {
   log_.write("pause_workers", {{"after_step", a.after_step}, {"reason", a.reason}});
   children_.send(

@@ -56,6 +56,7 @@ class Driver {
   void act(const action::StartWorkers& a);
   void act(const action::WarmUp& a);
   void act(const action::PlaceWorker& a);
+  void act(const action::Recovered& a);
   void act(const action::PauseWorkers& a);
   void act(const action::SignalWorkers& a);
   void act(const action::LookAtWorkers& a);

@@ -109,6 +109,12 @@ struct PlaceWorker {
   int rank = 0;
   int index = 0;  // among this node's workers of the generation
 };
+struct Recovered {              // the first step after a generation that ended too early is done
+  std::int64_t first_step = 0;  // before it: the step in hand was done again from there
+  int kept = 0;                 // workers of this node that went on with what they had
+  int replaced = 0;             // that were started
+  Millis took = 0;              // from the news that the generation ends
+};
 struct PauseWorkers {  // those at work
   bool after_step = false;
   std::string reason;
@@ -178,12 +184,12 @@ struct End {
 
 }  // namespace action
 
-using Action =
-    std::variant<action::StartWorkers, action::WarmUp, action::PlaceWorker, action::PauseWorkers,
-                 action::SignalWorkers, action::LookAtWorkers, action::KillHung, action::AbortWorkers,
-                 action::SendJoin, action::SendHeartbeat, action::SendFailure, action::SendStopped,
-                 action::SendReady, action::SendFinished, action::SendLeave, action::AwaitMembers,
-                 action::DropOutput, action::Print, action::TellNews, action::Report, action::End>;
+using Action = std::variant<action::StartWorkers, action::WarmUp, action::PlaceWorker, action::Recovered,
+                            action::PauseWorkers, action::SignalWorkers, action::LookAtWorkers,
+                            action::KillHung, action::AbortWorkers, action::SendJoin, action::SendHeartbeat,
+                            action::SendFailure, action::SendStopped, action::SendReady, action::SendFinished,
+                            action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print,
+                            action::TellNews, action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);
 

@@ -99,8 +99,10 @@ struct State {
   Group group;
   std::vector<Worker> workers;  // by local rank
   int next_serial = 0;
-  int failed_warm_ups = 0;         // in a row
-  std::optional<Assignment> next;  // starts as soon as no worker of the old generation runs
+  int failed_warm_ups = 0;             // in a row
+  std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
+  int kept = 0, replaced = 0;          // of those that began the newest generation
+  std::optional<Assignment> next;      // starts as soon as no worker of the old generation runs
   std::optional<rendezvous::Waiting> waiting;
   Millis waiting_at = 0;  // when that came
   std::string told_news;  // the newest about the run's nodes

@@ -111,6 +111,7 @@ void Step::on(const event::WorkerReady& e) {
 }
 
 void Step::broken(const Worker& worker, const std::string& error) {
+  if (!s.paused_since) s.paused_since = now_;
   if (s.group.broken_at) return;
   if (s.told_signal != 0) return halt_workers("a peer is gone");
   if (s.group.stopping) return;
@@ -133,7 +134,13 @@ void Step::on(const event::WorkerCompleted& e) {
   s.steps_redone.progressed(e.completion.first_step, e.completion.step);
 }
 
-void Step::on(const event::Trained& e) { s.steps_redone.progressed(e.first_step, e.step); }
+void Step::on(const event::Trained& e) {
+  s.steps_redone.progressed(e.first_step, e.step);
+  if (!s.paused_since || s.group.stopping || e.step <= e.first_step) return;
+  emit(action::Recovered{
+      .first_step = e.first_step, .kept = s.kept, .replaced = s.replaced, .took = now_ - *s.paused_since});
+  s.paused_since.reset();
+}
 
 void Step::on(const event::Signal& e) {
   if (s.ended) return;
@@ -194,6 +201,7 @@ void Step::halt_workers(const std::string& reason, bool after_step) {
 void Step::pause_workers(const std::string& reason, bool after_step) {
   const Group::Pause pause = after_step ? Group::kAfterStep : Group::kNow;
   s.group.pause_at.reset();
+  if (!s.paused_since) s.paused_since = now_;
   if (!s.group.stopping) {
     s.group.why_stopping = reason;
     s.group.notice_at = now_ + kSwift;
@@ -331,9 +339,15 @@ void Step::start_next() {
   s.completion.reset();
   s.steps_redone.begin_generation(assignment.crash_history.best_step);
   choose_parts(assignment.node.nproc);
-  emit(action::StartWorkers{.assignment = std::move(assignment), .spawn = spawn_missing()});
-  for (Worker& worker : s.workers)
-    if (worker.part && worker.stage == Worker::kReady) place(worker);
+  std::vector<action::Spawn> spawn = spawn_missing();
+  s.replaced = static_cast<int>(spawn.size());
+  emit(action::StartWorkers{.assignment = std::move(assignment), .spawn = std::move(spawn)});
+  s.kept = 0;
+  for (Worker& worker : s.workers) {
+    if (!worker.part || worker.stage != Worker::kReady) continue;
+    s.kept += worker.step.has_value();
+    place(worker);
+  }
   send_heartbeat();
 }
 

@@ -79,6 +79,20 @@ TEST_CASE("the first worker dies: the survivor has its rank until the replacemen
         Trace{"start g3 with the same workers", "place #2 as r2", "place #1 as r3", "heartbeat"});
 }
 
+TEST_CASE("what a recovery kept and how long it took is told once its first step is done") {
+  AtWork s;
+  s.now = 1000;
+  s.exits(1, 0, SIGKILL);
+  s.now = 1010;
+  s.is_ready(0, 41);
+  s.gets(2, 1, 1);
+  CHECK(s.happens(event::Trained{.first_step = 41, .step = 41}).empty());
+  s.now = 1030;
+  CHECK(s.happens(event::Trained{.first_step = 41, .step = 42}) ==
+        Trace{"recovered at 41, kept 1, replaced 1, took 30"});
+  CHECK(s.happens(event::Trained{.first_step = 41, .step = 43}).empty());
+}
+
 TEST_CASE("how far the survivors are is told before the coordinator judges the failure") {
   AtWork s;
   s.happens(event::Progressed{{.step = 30, .total_steps = 100}});

@@ -94,6 +94,10 @@ struct Describe {
   std::string operator()(const action::PlaceWorker& a) const {
     return "place #" + std::to_string(a.serial) + " as r" + std::to_string(a.rank);
   }
+  std::string operator()(const action::Recovered& a) const {
+    return "recovered at " + std::to_string(a.first_step) + ", kept " + std::to_string(a.kept) +
+           ", replaced " + std::to_string(a.replaced) + ", took " + std::to_string(a.took);
+  }
   std::string operator()(const action::PauseWorkers& a) const {
     return a.after_step ? "pause after step" : "pause";
   }

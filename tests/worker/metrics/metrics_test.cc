@@ -99,6 +99,19 @@ TEST_CASE("the step that a run resumes from is evaluated again, but written once
   CHECK(metrics.events() == "eval50 eval75 ");
 }
 
+TEST_CASE("a line that another rank may have written is written by its successor if it is missing") {
+  Metrics metrics;
+  metrics.open(0)->write(TrainMetrics{.step = 50});
+  metrics.open(50)->write(TrainMetrics{.step = 50});
+  CHECK(metrics.events() == "train50 ");
+  {
+    const auto writer = metrics.open(100);
+    writer->write(TrainMetrics{.step = 100});
+    writer->write(TrainMetrics{.step = 150});
+  }
+  CHECK(metrics.events() == "train50 train100 train150 ");
+}
+
 TEST_CASE("a torn last line and lines that are no objects are dropped, foreign ones kept") {
   Metrics metrics;
   metrics.open(0);
