@@ -145,9 +145,11 @@ std::string news_notice(const State& s, const rendezvous::News& news) {
   if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
   if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
   // The order to stop came just before, and quick workers have ended by now.
-  const int running = s.running();
-  return news.text + (running > 0 ? ": stopping " + count_text(running, "worker")
-                                  : ": stopped " + count_text(s.settings.nproc, "worker"));
+  const bool pauses = s.settings.recovers && s.group.pause != Group::kNone;
+  const int awaited = s.awaited();
+  return news.text + (awaited > 0
+                          ? (pauses ? ": pausing " : ": stopping ") + count_text(awaited, "worker")
+                          : (pauses ? ": paused " : ": stopped ") + count_text(s.settings.nproc, "worker"));
 }
 
 }  // namespace dtrun::agent

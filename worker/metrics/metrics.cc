@@ -103,9 +103,9 @@ class FileMetrics : public MetricsWriter {
   const fs::path path_;
   const MetricsNotice notice_;
   const int file_;
-  std::string waiting_;               // lines that are not in the file yet
-  std::int64_t lost_ = 0;             // lines
-  bool told_ = false;                 // that lines wait
+  std::string waiting_;    // lines that are not in the file yet
+  std::int64_t lost_ = 0;  // lines
+  bool told_ = false;      // that lines wait
   // A step whose lines the file held when it was opened; -1: none.
   std::int64_t trained_step_ = -1, evaluated_step_ = -1;
 };

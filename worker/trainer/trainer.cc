@@ -348,9 +348,8 @@ bool Trainer::evaluation_is_missing() {
 Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
   report(Phase::kEvaluating);
-  newest_evaluation_ =
-      evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(), collective_,
-               replica_.lanes, [&] { return wish() != Vote::kGoOn; });
+  newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(),
+                                collective_, replica_.lanes, [&] { return wish() != Vote::kGoOn; });
   if (!newest_evaluation_) {
     stop_vote_.cast(wish());
     return stop_vote_.result();
