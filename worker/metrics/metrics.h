@@ -21,6 +21,7 @@ struct TrainMetrics {
 struct MetricsLog {
   double loss = 0, samples = 0;  // sums since the newest line of training
   TrainMetrics newest;           // that line; step 0: none yet
+  double accuracy = -1;          // of the newest evaluation; negative: none yet
 };
 struct EvalMetrics {
   std::int64_t step = 0;

@@ -171,6 +171,7 @@ void Trainer::begin() {
   MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
   collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
+  progress_.accuracy = log.accuracy;
   const bool has_it = start.from == ResumePoint::kReplica && state_.has_values && state.step == state_.step;
   if (!has_it) replica_.restore(state);
   if (start.from == ResumePoint::kCheckpoint) report_drift(start);
@@ -354,7 +355,7 @@ Vote Trainer::evaluate_now() {
     stop_vote_.cast(wish());
     return stop_vote_.result();
   }
-  progress_.accuracy = newest_evaluation_->accuracy;
+  progress_.accuracy = replica_.log.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
     metrics_->write(EvalMetrics{
         .step = state_.step, .loss = newest_evaluation_->loss, .accuracy = newest_evaluation_->accuracy});
