@@ -57,7 +57,7 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
 }
 
 RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int max_restarts, Millis ran,
-                                            std::int64_t step, const std::string& what) {
+                                            std::int64_t step, const std::string& what, bool kept) {
   const std::string failed = what.empty() ? describe(failure) : what;
   const auto give_up = [&](const std::string& why) { return Verdict{.reason = failed + why}; };
   if (!failure.retryable) return give_up(", which a restart would not cure");
@@ -69,7 +69,7 @@ RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int ma
     return give_up(", soon after its start and " + std::to_string(history_.alike) +
                    " times in a row: no further restart would help");
   if (progressed || ran >= kSettled) history_.quick_restarts = 0;
-  const Millis delay = delay_after(history_.quick_restarts++);
+  const Millis delay = kept ? 0 : delay_after(history_.quick_restarts++);
   ++restarts_;
   return {
       .restart = true,

@@ -18,9 +18,10 @@ class RestartPolicy {
 
   // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
   // reported).
-  // `what`: the failure in the reason's words; empty: its own.
+  // `what`: the failure in the reason's words; empty: its own. `kept`: other workers go on with what they
+  // have, so nobody waits.
   Verdict judge(const WorkerOutcome& failure, int max_restarts, Millis ran, std::int64_t step,
-                const std::string& what = "");
+                const std::string& what = "", bool kept = false);
 
   int restarts() const { return restarts_; }
   const CrashHistory& history() const { return history_; }

@@ -69,6 +69,7 @@ class Stepper {
   void order_stop();
   void order_overdue_stop();
   void conclude();
+  bool workers_are_left() const;
   bool settling();
   bool ends_by_hand();
   void succeed();

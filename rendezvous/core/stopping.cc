@@ -95,11 +95,17 @@ void Stepper::conclude() {
   const std::optional<Hang> hang = hang_of(*first);
   const RestartPolicy::Verdict verdict =
       s_.policy.judge(*first, s_.settings->max_restarts, now_ - current.started_at, current.step,
-                      hang ? describe(*hang) : describe(*first));
+                      hang ? describe(*hang) : describe(*first), workers_are_left());
   if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first, hang);
   current.why = verdict.reason;
   current.worker_failure = true;
   gather_again(verdict.delay);
+}
+
+// Some that outlived the generation.
+bool Stepper::workers_are_left() const {
+  return s_.settings->warms_up &&
+         std::ranges::any_of(s_.members, [](const auto& member) { return member.second.workers > 0; });
 }
 
 // Nothing if `first` did not hang. Which worker was heard of first says nothing of a hang's cause.
