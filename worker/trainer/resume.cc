@@ -93,27 +93,17 @@ void broadcast(Collective& collective, int root, const std::vector<bool>& lacks,
   collective.start(sends, receives)->wait();
 }
 
-// From `root` to those that lack it. Theirs changes once all has come, so that a lost peer leaves no state of
-// two steps behind. `size`: of the parameters.
+// From `root` to those that lack it. `state`: what root has; elsewhere one of the same shape.
 void broadcast_state(Collective& collective, int root, const std::vector<bool>& lacks, std::size_t size,
                      TrainState& state) {
-  const bool receives = lacks[collective.rank()];
-  if (!receives && collective.rank() != root) return;
-  TrainState incoming;
-  TrainState& whole = receives ? incoming : state;
-  if (receives) {
-    incoming.parameters.resize(size);
-    for (const OptimizerSlot& slot : state.optimizer)
-      incoming.optimizer.push_back({slot.name, std::vector<float>(slot.values.size())});
-  }
-  std::vector<std::int64_t> header{whole.step, static_cast<std::int64_t>(whole.config_json.size())};
+  std::vector<std::int64_t> header{state.step, static_cast<std::int64_t>(state.config_json.size())};
   broadcast(collective, root, lacks, bytes_of(header));
-  whole.step = header[0];
-  whole.config_json.resize(static_cast<std::size_t>(header[1]));
-  broadcast(collective, root, lacks, std::as_writable_bytes(std::span(whole.config_json)));
-  broadcast(collective, root, lacks, bytes_of(whole.parameters));
-  for (OptimizerSlot& slot : whole.optimizer) broadcast(collective, root, lacks, bytes_of(slot.values));
-  if (receives) state = std::move(incoming);
+  state.step = header[0];
+  state.config_json.resize(static_cast<std::size_t>(header[1]));
+  broadcast(collective, root, lacks, std::as_writable_bytes(std::span(state.config_json)));
+  state.parameters.resize(size);
+  broadcast(collective, root, lacks, bytes_of(state.parameters));
+  for (OptimizerSlot& slot : state.optimizer) broadcast(collective, root, lacks, bytes_of(slot.values));
 }
 
 TrainState load_chosen(const JobConfig& config, const Network& network, Candidate candidate) {
@@ -182,16 +172,22 @@ int newest_of(const std::vector<std::int64_t>& steps) {
 
 // Survivors of one generation are at the same step, or one apart: a rank can be lost between two ranks'
 // updates.
-ResumePoint go_on(const std::vector<std::int64_t>& steps, const Network& network, TrainState& state,
+ResumePoint go_on(const std::vector<std::int64_t>& steps, const Network& network, const Held& held,
                   Collective& collective) {
-  const int source = newest_of(steps);
+  ResumePoint point{
+      .from = ResumePoint::kReplica, .source_rank = newest_of(steps), .config_json = {}, .state = {}};
   std::vector<bool> lacks;
-  for (const std::int64_t step : steps) lacks.push_back(step < steps[source]);
-  broadcast_state(collective, source, lacks, network.size, state);
-  return {.from = ResumePoint::kReplica, .source_rank = source, .config_json = {}};
+  for (const std::int64_t step : steps) lacks.push_back(step < steps[point.source_rank]);
+  const bool sends = collective.rank() == point.source_rank && std::ranges::count(lacks, true) > 0;
+  const bool receives = lacks[collective.rank()];
+  if (!sends && !receives) return point;
+  TrainState state = held.snapshot();
+  broadcast_state(collective, point.source_rank, lacks, network.size, state);
+  if (receives) point.state = std::move(state);
+  return point;
 }
 
-ResumePoint begin_anew(const JobConfig& config, const Place& place, const Network& network, TrainState& state,
+ResumePoint begin_anew(const JobConfig& config, const Place& place, const Network& network, const Held& held,
                        Collective& collective, const Notice& notice) {
   Candidate mine = look_at_disk(config, place, network, notice);
   const std::vector<std::int64_t> steps = gathered(collective, mine.step);
@@ -201,10 +197,9 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Networ
   if (explicit_path(config) && first_generation(place) && place.local_rank == 0) {
     refuse_newer_checkpoints(config, newest);  // a later generation would take them for this run's
   }
-  TrainState start{.step = 0,
-                   .parameters = std::vector<float>(network.size),
-                   .optimizer = state.optimizer,
-                   .config_json = {}};
+  TrainState start = held.snapshot();
+  start.parameters.resize(network.size);
+  const std::vector<OptimizerSlot> slots = start.optimizer;
   ResumePoint point;
   if (newest < 0) {
     initialize_parameters(network, config.train.seed, start.parameters);
@@ -213,24 +208,24 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Networ
     point.source_rank = source;
     if (place.rank == source) {
       start = load_chosen(config, network, std::move(mine));
-      check_slots(start, state.optimizer);
+      check_slots(start, slots);
     }
     std::vector<bool> lacks(steps.size(), true);
     lacks[static_cast<std::size_t>(source)] = false;
     broadcast_state(collective, source, lacks, network.size, start);
     point.config_json = start.config_json;
   }
-  state = std::move(start);
+  point.state = std::move(start);
   return point;
 }
 
 }  // namespace
 
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
-                         TrainState& state, Collective& collective, const Notice& notice) {
-  const std::vector<std::int64_t> steps = gathered(collective, state.parameters.empty() ? -1 : state.step);
-  if (std::ranges::max(steps) >= 0) return go_on(steps, network, state, collective);
-  return begin_anew(config, place, network, state, collective, notice);
+                         const Held& held, Collective& collective, const Notice& notice) {
+  const std::vector<std::int64_t> steps = gathered(collective, held.step.value_or(-1));
+  if (std::ranges::max(steps) >= 0) return go_on(steps, network, held, collective);
+  return begin_anew(config, place, network, held, collective, notice);
 }
 
 }  // namespace dtrun::worker

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "worker/checkpoint/checkpoint.h"
@@ -18,21 +20,27 @@ struct Place {
   std::int64_t generation = 1;
 };
 
-// The same on every rank.
+// What a rank's replica holds.
+struct Held {
+  std::optional<std::int64_t> step;      // a whole one; none: no values yet
+  std::function<TrainState()> snapshot;  // a copy; without values it has no parameters, and slots of zeros
+};
+
+// The same on every rank, but for `state`.
 struct ResumePoint {
   enum From { kInitialValues, kCheckpoint, kReplica };
   From from = kInitialValues;
-  int source_rank = 0;      // the rank that had it
-  std::string config_json;  // of a checkpoint: the config that wrote it
+  int source_rank = 0;              // the rank that had it
+  std::string config_json;          // of a checkpoint: the config that wrote it
+  std::optional<TrainState> state;  // which this rank has to take over; none: its replica is there already
 };
 
-// Called by all ranks alike; brings `state` to where the generation begins. It is this rank's replica, at a
-// whole step; or one without parameters, whose optimizer slots are zero. If any rank has one, no disk is
-// looked at. A failure leaves it as it was. Throws WorkerError: EX_CONFIG if the checkpoint does not fit this
-// job, or if the job is to begin afresh where another one's results lie; EX_NOINPUT if there are checkpoints,
-// but no good one.
+// Where the generation begins. Called by all ranks alike. If any of them holds values, no disk is looked at,
+// and only those that are behind are sent any. Throws WorkerError: EX_CONFIG if the checkpoint does not fit
+// this job, or if the job is to begin afresh where another one's results lie; EX_NOINPUT if there are
+// checkpoints, but no good one.
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
-                         TrainState& state, Collective& collective, const Notice& notice);
+                         const Held& held, Collective& collective, const Notice& notice);
 
 // What changed between the config that wrote a checkpoint and this one. `fatal` differences make its
 // parameters or samples meaningless here. Empty texts: no difference.

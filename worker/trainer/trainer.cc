@@ -165,15 +165,15 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
-  TrainState state = replica_.snapshot();
-  const ResumePoint start = choose_start(config_, place_, replica_.network, state, collective_, log_warn);
+  const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
+                  .snapshot = [this] { return replica_.snapshot(); }};
+  const ResumePoint start = choose_start(config_, place_, replica_.network, held, collective_, log_warn);
   // Before the state: what is logged belongs to it.
   MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
   collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
   progress_.accuracy = log.accuracy;
-  const bool has_it = start.from == ResumePoint::kReplica && state_.has_values && state.step == state_.step;
-  if (!has_it) replica_.restore(state);
+  if (start.state) replica_.restore(*start.state);
   if (start.from == ResumePoint::kCheckpoint) report_drift(start);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);

@@ -56,7 +56,7 @@ struct Disks {
 };
 
 struct Start : ResumePoint {
-  TrainState state;
+  TrainState state;  // that the rank then has; hides what it was sent
 };
 
 // What ranks with these configs choose, each the only one of its node. `replicas`: what each of them has.
@@ -65,9 +65,12 @@ Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replic
   run_as_threads(static_cast<int>(nodes.size()), [&](Collective& collective) {
     const int rank = collective.rank();
     const Place place{rank, collective.size(), 0, generation};
-    const ResumePoint point =
-        choose_start(nodes[rank], place, kNetwork, replicas[rank], collective, [](const std::string&) {});
-    chosen[rank] = {point, replicas[rank]};
+    TrainState& own = replicas[rank];
+    const Held held{.step = own.parameters.empty() ? std::nullopt : std::optional(own.step),
+                    .snapshot = [&own] { return own; }};
+    chosen[rank] = {choose_start(nodes[rank], place, kNetwork, held, collective, [](const std::string&) {}),
+                    own};
+    if (chosen[rank].ResumePoint::state) chosen[rank].state = *chosen[rank].ResumePoint::state;
   });
   for (const Start& start : chosen) {
     CHECK(start.from == chosen[0].from);
