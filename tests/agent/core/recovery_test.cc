@@ -178,6 +178,17 @@ TEST_CASE("a replacement that cannot work fails the job at once") {
   CHECK(s.exits(1, 66) == Trace{"failure r3 code 66 final", "pause"});
 }
 
+TEST_CASE("a worker that still loads is not given the place of one that holds the state") {
+  AtWork s;
+  s.exits(0, 0, SIGKILL);
+  s.is_ready(1, 41);
+  s.gets(2, 1, 1);  // the replacement, which has the lower local rank, loads
+  s.happens(event::StopOrder{2, "rank 0 on a failed"});
+  CHECK(s.is_ready(1, 50) == Trace{"heartbeat", "stopped has 1"});
+  CHECK(s.gets(3, 1, 2) == Trace{"start g3 with the same workers", "place #1 as r2", "heartbeat"});
+  CHECK(s.is_ready(0) == Trace{"ready"});
+}
+
 TEST_CASE("a node that joins loads before it is taken in") {
   AtWork s;
   Scenario newcomer(recovering());
