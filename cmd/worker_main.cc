@@ -1,5 +1,7 @@
 // dtrun-worker: one rank of the built-in trainer. Started by a dtrun agent, which gives it the job over the
 // control socket; everything that goes wrong becomes one line, one message to the agent and an exit code.
+#include "cmd/worker_main.h"
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "proto/core/contract.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
+#include "worker/base/stop_point.h"
 #include "worker/collective/collective.h"
 #include "worker/trainer/control_client.h"
 #include "worker/trainer/trainer.h"
@@ -54,6 +57,7 @@ void watch_signals(ControlClient& agent) {
 
 std::unique_ptr<Collective> meet_peers(const ControlClient::Start& start, ControlClient& agent) {
   const control::Start& place = start.place;
+  stop_point(StopPoint::kMeeting);
   if (place.world_size() == 1) return make_single_process_collective(start.paused);
   const Pulse::WaitsForPeers alive;
   return make_gloo_collective(
@@ -85,7 +89,9 @@ Part take_part(Replica& replica, const ControlClient::Start& start, ControlClien
 }
 
 int train_for(ControlClient& agent) {
+  stop_point(StopPoint::kHello);
   const control::Job job = agent.hello();
+  stop_point(StopPoint::kLoading);
   Result<JobConfig> config = parse_config(job.config_json(), "config", {});
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
 
@@ -95,6 +101,7 @@ int train_for(ControlClient& agent) {
   Replica replica(config.value(), data, job.lanes());
   control::Ready ready;
   for (;;) {
+    stop_point(StopPoint::kReady);
     const std::optional<ControlClient::Start> start = agent.ready(ready);
     if (!start) break;
     const Part part = take_part(replica, *start, agent);
@@ -125,10 +132,8 @@ int run(ControlClient& agent) {
 }
 
 }  // namespace
-}  // namespace dtrun::worker
 
-int main(int argc, char** argv) {
-  using namespace dtrun;
+int worker_main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--version") == 0) {
     std::puts("dtrun-worker " DTRUN_VERSION);
     return kExitOk;
@@ -138,11 +143,15 @@ int main(int argc, char** argv) {
     std::fputs("dtrun-worker is started by dtrun; try: dtrun CONFIG.json\n", stderr);
     return kExitUsage;
   }
-  const sigset_t signals = worker::stop_signals();
+  const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // gloo writes to sockets whose peer may be gone
   set_up_log("");
-  auto* agent = new worker::ControlClient(std::atoi(fd), worker::end_process);
-  worker::watch_signals(*agent);
-  worker::end_process(worker::run(*agent));
+  auto* agent = new ControlClient(std::atoi(fd), end_process);
+  watch_signals(*agent);
+  const int exit_code = run(*agent);
+  end_process(exit_code);
+  return exit_code;
 }
+
+}  // namespace dtrun::worker

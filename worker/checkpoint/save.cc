@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "worker/base/error.h"
+#include "worker/base/stop_point.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/layout.h"
@@ -104,6 +105,7 @@ fs::path save_checkpoint(const fs::path& output_dir, const Network& network, con
   const auto write = [&] {
     const ScratchDirectory scratch(scratch_path(checkpoints, step_name(state.step)));
     write_files(scratch.path(), network, state);
+    stop_point(StopPoint::kWriting);
     move_directory(scratch.path(), target);
     sync_directory(checkpoints);
   };

@@ -11,6 +11,7 @@
 #include "proto/core/framing.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
+#include "worker/base/stop_point.h"
 
 namespace dtrun::worker {
 
@@ -276,6 +277,7 @@ void ControlClient::take_stop(const control::Stop& stop) {
       return end_process_(kExitWorkerStopped);
     case control::Stop::PAUSE_AFTER_STEP:
       pause_requested_ = true;
+      stop_point(StopPoint::kPauseOrdered);
       return;
     case control::Stop::PAUSE: {
       std::unique_lock lock(mutex_);

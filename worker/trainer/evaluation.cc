@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/base/pulse.h"
+#include "worker/base/stop_point.h"
 #include "worker/collective/tags.h"
 #include "worker/core/tree.h"
 #include "worker/trainer/gradient_step.h"
@@ -21,6 +22,7 @@ struct LeafSums {
 };
 
 LeafSums run_leaf(Lane& lane, const Dataset& data, std::int64_t leaf, int capacity, MicrobatchInput& input) {
+  stop_point(StopPoint::kEvaluating);
   const std::int64_t first = leaf * capacity;
   std::vector<std::uint32_t> samples(std::min<std::int64_t>(capacity, data.size() - first));
   std::iota(samples.begin(), samples.end(), static_cast<std::uint32_t>(first));

@@ -5,6 +5,7 @@
 
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
+#include "worker/base/stop_point.h"
 
 namespace dtrun::worker {
 
@@ -24,6 +25,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Network& network, co
       arithmetic, sum_.size(), ranges,
       [this](int bucket, std::span<const float* const> partials, Stream& stream) {
         exchange_->send(bucket, partials, stream);
+        stop_point(StopPoint::kBucketSent);
       });
 }
 
@@ -67,6 +69,7 @@ float* GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t> or
 }
 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
+  stop_point(StopPoint::kMicrobatch);
   collective_.check();
   float* const out = accumulator_->take(leaf, lane.stream());
   std::optional<StepClock::Scope> timed;

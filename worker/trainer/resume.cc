@@ -7,6 +7,7 @@
 
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
+#include "worker/base/stop_point.h"
 #include "worker/collective/tags.h"
 
 namespace dtrun::worker {
@@ -98,6 +99,7 @@ void broadcast_state(Collective& collective, int root, const std::vector<bool>& 
                      TrainState& state) {
   std::vector<std::int64_t> header{state.step, static_cast<std::int64_t>(state.config_json.size())};
   broadcast(collective, root, lacks, bytes_of(header));
+  stop_point(lacks[collective.rank()] ? StopPoint::kReceivingState : StopPoint::kSendingState);
   state.step = header[0];
   state.config_json.resize(static_cast<std::size_t>(header[1]));
   broadcast(collective, root, lacks, std::as_writable_bytes(std::span(state.config_json)));
@@ -223,6 +225,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Networ
 
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
                          const Held& held, Collective& collective, const Notice& notice) {
+  stop_point(StopPoint::kChoosingStart);
   const std::vector<std::int64_t> steps = gathered(collective, held.step.value_or(-1));
   if (std::ranges::max(steps) >= 0) return go_on(steps, network, held, collective);
   return begin_anew(config, place, network, held, collective, notice);

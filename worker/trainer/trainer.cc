@@ -26,6 +26,7 @@
 
 #include "proto/base/log.h"
 #include "worker/base/error.h"
+#include "worker/base/stop_point.h"
 #include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/durable.h"
@@ -264,6 +265,7 @@ Vote Trainer::one_step() {
     order_epoch_ = plan.epoch;
   }
   float* const sum = gradient_step_.run(plan, order_, state_.parameters.data());
+  stop_point(StopPoint::kExchanged);
 
   const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
   const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
@@ -275,6 +277,7 @@ Vote Trainer::one_step() {
     StepClock::Scope timed(clock_, StepClock::kMath);
     step = replica_.update(rule, sum);
   }
+  stop_point(StopPoint::kUpdated);
   replica_.log.loss += step.stats.loss, replica_.log.samples += step.stats.samples;
   since_lap_ += step.stats;
   since_report_ += step.stats;
@@ -394,6 +397,7 @@ bool Trainer::with_saver(Action action) {
 void Trainer::save_now() {
   if (!saver_) return;
   TrainState state = replica_.snapshot();
+  stop_point(StopPoint::kSaving);
   if (parameters_are_finite(state)) with_saver([&] { saver_->save(std::move(state)); });
 }
 
@@ -409,6 +413,7 @@ bool Trainer::save_last(const TrainState& last) {
 // All ranks are here after the same step. Nobody leaves before the state is safe: an agent may take the first
 // worker's end for the whole group's.
 Outcome Trainer::leave(Vote vote) {
+  stop_point(StopPoint::kLeaving);
   if (vote == Vote::kPause) return Outcome::kPaused;
   report(Phase::kSaving);
   const bool saved = save_last(replica_.snapshot());
@@ -423,15 +428,19 @@ Outcome Trainer::leave(Vote vote) {
 // Nobody leaves before the model is safe: if rank 0 is lost while it writes, another rank does it again.
 void Trainer::finish() {
   const double seconds = seconds_since(start_);
+  stop_point(StopPoint::kFinishing);
   report(Phase::kSaving);
   const TrainState last = replica_.snapshot();
   save_last(last);
   if (is_writer()) complete(last, seconds);
+  stop_point(StopPoint::kLastBarrier);
   collective_.barrier();
+  stop_point(StopPoint::kLeavingLast);
 }
 
 void Trainer::complete(const TrainState& last, double seconds) {
   const std::string model = save_model(config_.output_dir, replica_.network, last.parameters).string();
+  stop_point(StopPoint::kModelWritten);
   const std::string sha256 = parameters_sha256(replica_.network, last.parameters);
   metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256});
   const StepClock::Shares time = clock_.whole();

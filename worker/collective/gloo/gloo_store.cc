@@ -1,5 +1,7 @@
 #include "worker/collective/gloo/gloo_store.h"
 
+#include "worker/base/stop_point.h"
+
 namespace dtrun::worker {
 
 void GlooStore::set(const std::string& key, const std::vector<char>& data) {
@@ -13,6 +15,7 @@ std::vector<char> GlooStore::get(const std::string& key) {
 }
 
 void GlooStore::wait(const std::vector<std::string>& keys) {
+  stop_point(StopPoint::kConnecting);
   for (const std::string& key : keys) {
     if (!seen_.contains(key)) seen_.emplace(key, store_.get(prefix_ + key, timeout_, stop_));
   }

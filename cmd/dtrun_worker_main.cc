@@ -1,0 +1,3 @@
+#include "cmd/worker_main.h"
+
+int main(int argc, char** argv) { return dtrun::worker::worker_main(argc, argv); }
