@@ -99,7 +99,7 @@ void Step::close_generation() {
 }
 
 void Step::send_end() {
-  if (s.all_ok() && !s.group.stopping) return emit(action::SendFinished{generation()});
+  if (s.all_finished()) return emit(action::SendFinished{generation()});
   action::SendStopped stopped{.generation = generation(), .outcomes = {}};
   for (const Worker& worker : s.workers)
     if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);

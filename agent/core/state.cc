@@ -21,9 +21,7 @@ bool State::all_ok() const {
   });
 }
 
-bool State::succeeded() const {
-  return group.generation() > 0 && group.closed && !group.stopping && all_ok();
-}
+bool State::succeeded() const { return group.generation() > 0 && group.closed && all_finished(); }
 
 bool State::job_succeeded() const { return succeeded() && group.assignment.node_count == 1; }
 

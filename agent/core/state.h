@@ -130,7 +130,10 @@ struct State {
   bool all_ok() const;  // every worker that is part of the generation ended with 0
 
   bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
-  // This node's part of the generation is done: all its workers ended with 0, by themselves.
+  // All its workers ended with 0, by themselves. Those of the built-in trainer never do otherwise: they may
+  // have been told to pause just when training was complete.
+  bool all_finished() const { return all_ok() && (settings.builtin || !group.stopping); }
+  // This node's part of the generation is done.
   bool succeeded() const;
   // The same where this is the only node: it knows that the job succeeded, even without a coordinator.
   bool job_succeeded() const;

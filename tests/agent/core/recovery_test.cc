@@ -149,6 +149,16 @@ TEST_CASE("a step that takes too long is left when it is not to be waited for an
   CHECK(s.passes(25000) == Trace{"signal 9"});
 }
 
+TEST_CASE("a generation that is complete when it was to pause is finished, and not trained again") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1, 1);
+  s.is_ready(1);
+  s.happens(event::StopOrder{.generation = 2, .reason = "b is whole", .after_step = true});
+  CHECK(s.exits(0, 0) == Trace{"finished g2"});
+}
+
 TEST_CASE("what is worse than a newcomer ends the step at once") {
   AtWork s;
   s.happens(event::StopOrder{.generation = 1, .reason = "c joined", .after_step = true});
