@@ -76,6 +76,10 @@ control::Job ControlClient::hello() {
 }
 
 std::optional<ControlClient::Start> ControlClient::ready(const control::Ready& ready) {
+  {
+    std::lock_guard lock(mutex_);
+    if (progress_) progress_->first_step.reset();  // the next generation's is another one
+  }
   control::FromWorker message;
   *message.mutable_ready() = ready;
   send(message);
@@ -121,14 +125,24 @@ void ControlClient::report_loop() {
     changed_.wait_for(lock, kReportInterval, [&] { return closing_ || report_now_; });
     if (closing_ || !progress_) continue;
     report_now_ = false;
-    control::FromWorker message;
-    *message.mutable_progress() = to_message(*progress_);
-    message.mutable_progress()->set_pulse(Pulse::read());
-    progress_->note.clear();
     lock.unlock();
-    send(message);
+    send_progress();
     lock.lock();
   }
+}
+
+// What it takes is sent before anything that another thread says later: no report of an earlier generation
+// follows a Ready.
+void ControlClient::send_progress() {
+  std::lock_guard order(send_mutex_);
+  control::FromWorker message;
+  {
+    std::lock_guard lock(mutex_);
+    *message.mutable_progress() = to_message(*progress_);
+    progress_->note.clear();
+  }
+  message.mutable_progress()->set_pulse(Pulse::read());
+  write(message);
 }
 
 void ControlClient::completed(const Completion& completion) {
@@ -159,9 +173,14 @@ void ControlClient::send_fault(int exit_code, const std::string& message_text) {
 
 // Blocks while the agent does not read; a dead agent is the reader's to notice.
 void ControlClient::send(const control::FromWorker& message) {
+  std::lock_guard lock(send_mutex_);
+  write(message);
+}
+
+// REQUIRES: send_mutex_ held.
+void ControlClient::write(const control::FromWorker& message) {
   std::string frame;
   append_frame(message.SerializeAsString(), &frame);
-  std::lock_guard lock(send_mutex_);
   for (std::size_t at = 0; at < frame.size();) {
     const ssize_t sent = ::send(fd_, frame.data() + at, frame.size() - at, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;

@@ -62,6 +62,8 @@ class ControlClient final : public AgentLink, public KeyValueStore {
 
  private:
   void send(const control::FromWorker& message);
+  void write(const control::FromWorker& message);
+  void send_progress();
   control::KvReply request(control::KvRequest request, std::chrono::milliseconds timeout,
                            const std::stop_token& stop);
   void read_loop();
@@ -79,7 +81,7 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::atomic<bool> in_training_{false};
   std::atomic<int> signals_{0};
 
-  std::mutex send_mutex_;  // one frame at a time on the socket
+  std::mutex send_mutex_;  // one frame at a time on the socket; taken before mutex_
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;

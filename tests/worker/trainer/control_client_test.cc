@@ -242,6 +242,24 @@ TEST_CASE("where a generation began is told once it is known, with the progress"
   CHECK(message.progress().first_step() == 0);
 }
 
+TEST_CASE("a worker that waits for a place no longer says where its last generation began") {
+  FakeAgent agent;
+  TrainingProgress progress;
+  progress.step = 13;
+  progress.first_step = 8;
+  agent.client->report(progress);
+  CHECK(agent.next().progress().first_step() == 8);
+  control::FromAgent start;
+  start.mutable_start();
+  agent.send(start);
+  agent.client->ready({});
+  while (!agent.next().has_ready()) {
+  }
+  const control::Progress repeated = agent.next().progress();
+  CHECK(repeated.step() == 13);
+  CHECK_FALSE(repeated.has_first_step());
+}
+
 TEST_CASE("every fact of a training that is complete reaches the agent") {
   FakeAgent agent;
   agent.client->completed({9, 0.5, 0.75, "model", "sha", 10, 3, 8, 100, 0.4, 0.3, 0.2, 0.1});
