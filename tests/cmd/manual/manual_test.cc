@@ -89,7 +89,7 @@ TEST_CASE("--help names every option with its default, every command, an example
   for (const std::string& name : commands()) CHECK(has(text, "\n  " + name + " "));
   for (const char* word :
        {"[2,64-78]", "--nproc_per_node 2 configs/fashion_mnist_convnet.json", "no rendezvous",
-        "--nproc_per_node, --nnodes, --max_restarts, --lanes, --recovery and --log_dir then from"})
+        "--nproc_per_node, --nnodes, --max_restarts, --lanes, --recovery and --log_dir"})
     CHECK_MESSAGE(has(text, word), word);
 }
 
