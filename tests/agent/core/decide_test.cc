@@ -9,16 +9,6 @@
 using namespace dtrun::agent;
 using namespace dtrun::agent::test;
 
-namespace {
-
-// The first worker was at work, and its collective broke.
-Trace breaks(Scenario& s) {
-  s.is_ready(0);
-  return s.is_ready(0, 5, "peer closed");
-}
-
-}  // namespace
-
 TEST_CASE("a job that succeeds: join, start, finish, end with 0") {
   Scenario s(builtin());
   CHECK(s.joins() == Trace{"join g0", "start g1", "heartbeat"});
@@ -161,34 +151,6 @@ TEST_CASE("workers that stopped because a peer was told to are no failure") {
   CHECK(s.exits(1, 75) == Trace{"stopped [r2 code 75 collateral] [r3 code 75 collateral]"});
 }
 
-TEST_CASE("a broken collective waits for its cause, then is reported as collateral") {
-  Scenario s(builtin());
-  s.joins();
-  s.state.link.heartbeat_at.reset();
-  CHECK(breaks(s) == Trace{});
-  CHECK(s.passes(2999) == Trace{});
-  CHECK(s.passes(3000) == Trace{"failure r2 code 76 collateral", "abort", "signal 15"});
-}
-
-TEST_CASE("a broken collective whose cause dies here is reported as that death alone") {
-  Scenario s(builtin());
-  s.joins();
-  breaks(s);
-  s.now = 100;
-  CHECK(s.exits(1, 0, SIGSEGV) == Trace{"failure r3 signal 11", "abort", "signal 15"});
-  s.state.link.heartbeat_at.reset();
-  CHECK(s.passes(5000) == Trace{});
-}
-
-TEST_CASE("a broken collective is not reported when the stop order comes first") {
-  Scenario s(builtin());
-  s.joins();
-  s.state.link.heartbeat_at.reset();
-  breaks(s);
-  CHECK(s.happens(event::StopOrder{1, "node a is lost"}) == Trace{"abort", "signal 15"});
-  CHECK(s.passes(5000) == Trace{});
-}
-
 TEST_CASE("SIGINT reaches the built-in trainer as SIGTERM, and dtrun ends with 130 once workers are down") {
   Scenario s(builtin());
   s.joins();
@@ -251,13 +213,6 @@ TEST_CASE("a signal during the rendezvous ends dtrun at once") {
   Scenario s(builtin());
   s.happens(event::Connected{});
   CHECK(s.happens(event::Signal{SIGTERM}) == Trace{"leave 15", "end 143"});
-}
-
-TEST_CASE("workers told to finish their step are aborted when a peer is gone") {
-  Scenario s(builtin());
-  s.joins();
-  s.happens(event::Signal{SIGTERM});
-  CHECK(breaks(s) == Trace{"abort"});
 }
 
 TEST_CASE("no coordinator within the join timeout is exit code 69 with the reason") {
