@@ -82,9 +82,10 @@ TEST_CASE("the first worker dies: the survivor has its rank until the replacemen
 TEST_CASE("what a recovery kept and how long it took is told once its first step is done") {
   AtWork s;
   s.now = 1000;
-  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41, "lost rank 3");
+  CHECK(s.happens(event::Trained{.first_step = 0, .step = 41}).empty());
   s.now = 1010;
-  s.is_ready(0, 41);
+  s.exits(1, 0, SIGKILL);
   s.gets(2, 1, 1);
   CHECK(s.happens(event::Trained{.first_step = 41, .step = 41}).empty());
   s.now = 1030;
