@@ -21,6 +21,8 @@ OF_AN_AGENT = {"agent", "node", "leave"}
 OF_SEVERAL_NODES = OF_AN_AGENT | {"store"}
 
 JITTER = 0.2  # of --every: where in a step or a checkpoint a fault falls is left to chance
+# After a fault the job trains on while what was lost is started again, and the next fault waits for that.
+TRAINS_MEANWHILE = {"worker": 0.5, "workers": 0.5, "agent": 2.0, "node": 2.0, "leave": 2.0}  # seconds
 SPARE_TIME = 1.25  # the quiet run is that much longer than all faults take: machines are not always equally fast
 
 
@@ -67,7 +69,7 @@ def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node):
 
 def seconds_needed(schedule, every):
     """How long a quiet run has to last so that a run under fire is still training at the last fault and a while after."""
-    return SPARE_TIME * sum(fault.gap for fault in schedule) + every
+    return SPARE_TIME * sum(fault.gap + TRAINS_MEANWHILE.get(fault.kind, 0) for fault in schedule) + every
 
 
 def steps_for(seconds, probe):
