@@ -145,7 +145,7 @@ std::string news_notice(const State& s, const rendezvous::News& news) {
   if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
   if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
   // The order to stop came just before, and quick workers have ended by now.
-  const bool pauses = s.settings.recovers && s.group.pause != Group::kNone;
+  const bool pauses = s.settings.recovers;
   const int awaited = s.awaited();
   return news.text + (awaited > 0
                           ? (pauses ? ": pausing " : ": stopping ") + count_text(awaited, "worker")

@@ -42,7 +42,7 @@ std::string pace_line(const Completion& done, const RunSummary& summary) {
   if (steps <= 0 || done.training_seconds <= 0) return text;
   const bool interrupted = !interruptions(summary).empty();
   return text + ", " + time_text(done.training_seconds) + " of it training" +
-         (interrupted ? " since the last restart: " : ": ") + grouped_text(done.samples_per_second) +
+         (interrupted ? " since the last interruption: " : ": ") + grouped_text(done.samples_per_second) +
          " samples/s, " + step_time_text(done.training_seconds / static_cast<double>(steps)) + " a step";
 }
 

@@ -1,5 +1,6 @@
 // One step of the agent's decisions (decide.h), from the inside. connection.cc: the coordinator is there, or
-// is waited for; workers.cc: this node's workers start, fail and are stopped; end.cc: what follows once none
+// is waited for; workers.cc: this node's workers start, fail and are stopped; recovery.cc: they
+// outlive a generation; end.cc: what follows once none
 // runs, and the end.
 #pragma once
 
@@ -31,11 +32,13 @@ class Step {
   void on(const event::Assigned& e);
   void on(const event::StopOrder& e);
   void on(const event::WorkerExited& e);
-  void on(const event::WorkerReady& e);
   void on(const event::HangFound& e);
   void on(const event::WorkerCompleted& e);
-  void on(const event::Trained& e);
   void on(const event::Signal& e);
+
+  // Workers that outlive generations (recovery.cc).
+  void on(const event::WorkerReady& e);
+  void on(const event::Trained& e);
 
   // The end (end.cc).
   void on(const event::Ended& e);
@@ -60,10 +63,8 @@ class Step {
   void begin_grace();
   void abort_workers(const std::string& reason);
   void stop_workers(const std::string& reason);
-  void pause_workers(const std::string& reason, bool after_step = false);
   void halt_workers(const std::string& reason, bool after_step = false);
-  void end_paused();
-  bool hands_over() const;
+  void tell_if_slow(const std::string& reason);
   void tell_why_stopping();
   void kill_workers();
   void again_told();
@@ -77,14 +78,19 @@ class Step {
   void end_hang();
   void broken(const Worker& worker, const std::string& error);
   void start_next();
-  void choose_parts(int count);
   std::vector<action::Spawn> spawn_missing();
+  Worker* worker_of(int serial);
+  void announce(const Assignment& to);
+
+  // recovery.cc
+  bool hands_over() const;
+  void pause_workers(const std::string& reason, bool after_step = false);
+  void end_paused();
+  void choose_parts(int count);
   void place(Worker& worker);
   void warm_up();
   bool warm_up_failed(const Worker& worker);
   void tell_ready();
-  Worker* worker_of(int serial);
-  void announce(const Assignment& to);
 
   // end.cc
   void give_up(int exit_code, const std::string& message);

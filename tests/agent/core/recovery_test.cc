@@ -36,6 +36,12 @@ struct AtWork : Scenario {
     assignment.reason = "because";
     return happens(event::Assigned{assignment});
   }
+  // A generation breaks elsewhere, and both wait for the next one.
+  void waits() {
+    happens(event::StopOrder{1, "a was lost"});
+    is_ready(0, 41);
+    is_ready(1, 41);
+  }
   Trace is_spare() {
     event::Waiting spare = test::waiting(2, 2);
     spare.spare = true;
@@ -252,11 +258,24 @@ TEST_CASE("SIGTERM on the only node ends the workers after a step of their own c
   }
 }
 
-TEST_CASE("workers that wait for a generation are told to save and end when there will be none") {
+TEST_CASE("people are told that workers pause, not that they are stopped") {
   AtWork s;
-  s.happens(event::StopOrder{1, "a was lost"});
+  SUBCASE("by the order") { s.happens(event::StopOrder{1, left("a").text}); }
+  SUBCASE("although they broke before it came") {
+    s.is_ready(0, 41, "lost rank 0");
+    s.happens(event::StopOrder{1, left("a").text});
+  }
+  const Trace told = s.happens(left("a"));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find(": pausing ") != std::string::npos);
   s.is_ready(0, 41);
   s.is_ready(1, 41);
+  CHECK(s.happens(left("a")) == Trace{"news: a left (told to by SIGINT): paused 2 workers"});
+}
+
+TEST_CASE("workers that wait for a generation are told to save and end when there will be none") {
+  AtWork s;
+  s.waits();
   SUBCASE("by a signal") {
     CHECK(s.happens(event::Signal{SIGINT}) == Trace{"signal 15"});
     s.exits(0, 75);
@@ -271,9 +290,7 @@ TEST_CASE("workers that wait for a generation are told to save and end when ther
 
 TEST_CASE("a worker that dies while it waits is started again with the next generation") {
   AtWork s;
-  s.happens(event::StopOrder{1, "a was lost"});
-  s.is_ready(0, 41);
-  s.is_ready(1, 41);
+  s.waits();
   CHECK(s.exits(1, 0, SIGKILL).empty());
   CHECK(s.gets(2, 2) == Trace{"start g2 #2 (local 1, r3)", "place #0 as r2", "heartbeat"});
   CHECK(s.is_ready(1) == Trace{"place #2 as r3"});

@@ -35,8 +35,9 @@ TEST_CASE("after a restart the times are the last generation's, and what was don
   done.first_step = 400;
   done.training_seconds = 138;
   const std::string text = summary_text(done, {3723, 1, 2, 57});
-  CHECK(text.find("\n  1 h 02 min in all, 2 min 18 s of it training since the last restart: 7,353 samples/s, "
-                  "2.00 s a step\n") != std::string::npos);
+  CHECK(text.find(
+            "\n  1 h 02 min in all, 2 min 18 s of it training since the last interruption: 7,353 samples/s, "
+            "2.00 s a step\n") != std::string::npos);
   CHECK(text.ends_with("other\n  1 restart, 2 membership changes; at least 57 steps done again"));
   CHECK(summary_text(done, {3723, 2, 0, 1}).ends_with("\n  2 restarts; at least 1 step done again"));
   CHECK(summary_text(done, {3723, 0, 1, 0}).ends_with("\n  1 membership change"));
