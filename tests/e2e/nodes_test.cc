@@ -156,6 +156,20 @@ TEST_CASE("the node of rank 0 is lost with its disk: the other one goes on with 
   CHECK(model(pair.output(0)) == expected());
 }
 
+TEST_CASE("the node of rank 0 is told to stop: it hands over, and no step is done again") {
+  const Pair pair(kOneIsEnough);
+  const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
+  REQUIRE_MESSAGE(pair.trains(1), first->err() << second->err());
+  second->signal(SIGTERM);
+  ends(*second, 143);
+  const Ended a = first->end();
+  CHECK_MESSAGE(a.exit_code == 0, a.err);
+  CHECK_MESSAGE(contains(a.err, "going on at step"), a.err);
+  CHECK_MESSAGE(!contains(a.err, "resumed from step"), a.err);
+  CHECK_MESSAGE(!contains(a.err, "done again"), a.err);
+  CHECK(model(pair.output(0)) == expected());
+}
+
 TEST_CASE(
     "a cut cable: the node with the coordinator goes on alone, the other one ends with 69 and says why") {
   const Pair pair(kGivesUpSoon);
