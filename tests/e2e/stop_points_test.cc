@@ -84,26 +84,6 @@ std::vector<std::string> overrides() {
           "train.save_steps=" + std::to_string(kSaveSteps), "train.eval_steps=" + std::to_string(kEvalSteps)};
 }
 
-struct Calm {
-  std::string model;
-  Curve curve;
-};
-
-// One worker without a failure: what every other run must equal.
-const Calm& calm() {
-  static const Calm result = [] {
-    Folder directory;
-    const Ended ended = run(training(standalone(1), directory / "out", overrides()));
-    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    const Curve curve = ::curve(directory / "out");
-    REQUIRE(curve.train.size() == kSteps);
-    REQUIRE(curve.eval.size() == kSteps / kEvalSteps);
-    REQUIRE(curve.end.size() == 1);
-    return Calm{.model = model(directory / "out"), .curve = curve};
-  }();
-  return result;
-}
-
 std::vector<long> numbers_after(const std::string& words, const std::string& text) {
   std::vector<long> numbers;
   for (std::size_t at = 0; (at = text.find(words, at)) != std::string::npos;) {
@@ -119,7 +99,9 @@ class Site {
   Site() {
     fs::create_directories(path());
     fs::create_hard_link(kDtrun, path() / "dtrun");
-    fs::create_hard_link(DTRUN_BIN_DIR "/../tests/stop_point_worker", path() / "dtrun-worker");
+    const char* other = std::getenv("DTRUN_TEST_WORKER");  // built with a sanitizer
+    fs::create_hard_link(other != nullptr ? other : DTRUN_BIN_DIR "/../tests/stop_point_worker",
+                         path() / "dtrun-worker");
   }
   ~Site() {
     std::error_code ignored;
@@ -157,6 +139,26 @@ class Site {
   const fs::path path_ = fs::path(DTRUN_BIN_DIR) / "../tests" /
                          ("site-" + std::to_string(getpid()) + "-" + std::to_string(next()));
 };
+
+struct Calm {
+  std::string model;
+  Curve curve;
+};
+
+// One worker without a failure: what every other run must equal.
+const Calm& calm() {
+  static const Calm result = [] {
+    const Site site;
+    const Ended ended = run(site.command(standalone(1)));
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    const Curve curve = ::curve(site.output());
+    REQUIRE(curve.train.size() == kSteps);
+    REQUIRE(curve.eval.size() == kSteps / kEvalSteps);
+    REQUIRE(curve.end.size() == 1);
+    return Calm{.model = model(site.output()), .curve = curve};
+  }();
+  return result;
+}
 
 // What the job leaves behind equals what the calm one does, and nothing else.
 void check_results(const Site& site) {
@@ -223,6 +225,7 @@ class Play {
     const Ended ended = agent_->end();
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 0);
+    CHECK_FALSE(contains(ended.err, "ThreadSanitizer"));  // of a worker that was killed after it
     if (ended.exit_code != 0) return;
     for (const Stop& stop : case_.stops) {
       CAPTURE(stop.once);
