@@ -1,19 +1,23 @@
 """The part `recovery` of scripts/bench: how long training stands still when a worker or a node is killed, and how much of
-its time a run under fire still trains; beside PyTorch's DistributedDataParallel under torchrun. The faults are those of
-scripts/chaos."""
+its time a run under fire still trains; beside PyTorch's DistributedDataParallel under torchrun, and torchft. The faults
+are those of scripts/chaos."""
 
 import functools
 import json
 import pathlib
+import subprocess
 import tempfile
 
 import chaos_plan
 import chaos_run
-from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, failed, failed_row, python_with_torch, row, rows_of
+from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, failed, failed_row, note, python_with_torch, row, rows_of
 from bench_peer import command_of_torchrun
 
 CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
 TORCH_SCRIPT = ROOT / "scripts/bench_torch_recovery.py"
+TORCHFT_SCRIPT = ROOT / "scripts/bench_torchft_recovery.py"
+OF_A_TORCH_WORKER = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+NO_TORCHFT = "torchft is not measured: the Python has none (pip install torchft-nightly, and --python)"
 WORKERS = 2
 SAVE_STEPS = 50  # as bench_torch_recovery.py has it
 MAX_RESTARTS = 1000
@@ -34,14 +38,37 @@ def dtrun_starter(nodes):
 
 
 def torch_starter(python):
-    """The same for torchrun on one node."""
+    """The same for torchrun on one node. Its agent has a store that outlives workers, in which restarted workers find
+    the addresses of those before them (pytorch/pytorch issue 135712); the variable makes them use one of their own."""
+    environment = {**OF_A_TORCH_WORKER, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
     def start(max_steps, folder):
         folder.mkdir(parents=True)
         argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", str(WORKERS), "--max_restarts",
                                               str(MAX_RESTARTS), "--monitor_interval", "0.1", str(TORCH_SCRIPT),
                                               str(folder), str(max_steps)]
-        return chaos_run.Training(folder, folder / "metrics.jsonl", max_steps, 1, WORKERS, argv,
-                                  environment={"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+        return chaos_run.Training(folder, folder / "metrics.jsonl", max_steps, 1, WORKERS, argv, environment=environment)
+    return start
+
+
+def lighthouse_beside(python):
+    """torchft's program where workers meet; pip puts it beside the Python."""
+    return pathlib.Path(python).with_name("torchft_lighthouse")
+
+
+def torchft_starter(python):
+    """The same for torchft: a torchrun for each worker, and a lighthouse where they meet."""
+    def start(max_steps, folder):
+        folder.mkdir(parents=True)
+        port = chaos_run.free_port()
+        lighthouse = [str(lighthouse_beside(python)), "--bind", f"127.0.0.1:{port}", "--min_replicas", "1",
+                      "--quorum_tick_ms", "100", "--join_timeout_ms", "1000"]
+        argv = command_of_torchrun(python) + ["--standalone", "--nproc_per_node", "1", "--max_restarts", str(MAX_RESTARTS),
+                                              "--monitor_interval", "0.1", str(TORCHFT_SCRIPT), str(folder),
+                                              str(max_steps)]
+        environment = {**OF_A_TORCH_WORKER, "TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}"}
+        return chaos_run.Training(folder, folder / "metrics.jsonl", max_steps, WORKERS, 1, argv, lighthouse, port,
+                                  environment)
     return start
 
 
@@ -71,7 +98,7 @@ def measure_under_fire(start, kind, faults, every, nodes=1):
 
 
 def measure(options, results):
-    results["dtrun"], results["torchrun"] = {}, {}
+    results.update({"dtrun": {}, "torchrun": {}, "torchft": {}})
     often, seldom, nodes = (8, 2, 2) if options.quick else (30, 8, 8)
     one_node, dtrun = dtrun_starter(1), results["dtrun"]
     dtrun["often"] = attempt(f"recovery: dtrun, a worker killed every {OFTEN_S} s", measure_under_fire, one_node, "worker",
@@ -84,11 +111,17 @@ def measure(options, results):
     if python is None:
         results["torchrun"] = error(NO_TORCH)
         return
+    peers = {"torchrun": (torch_starter(python), 1)}
+    if lighthouse_beside(python).exists():
+        peers["torchft"] = torchft_starter(python), WORKERS
+    else:
+        note(NO_TORCHFT)
     # Seconds for each fault, and far from any target: few of them.
-    often, seldom, start = (2, 1, torch_starter(python)) if options.quick else (6, 4, torch_starter(python))
-    for key, every, faults in (("often", OFTEN_S, often), ("seldom", SELDOM_S, seldom)):
-        results["torchrun"][key] = attempt(f"recovery: torchrun, a worker killed every {every} s", measure_under_fire, start,
-                                           "worker", faults, every)
+    often, seldom = (2, 1) if options.quick else (6, 4)
+    for peer, (start, nodes) in peers.items():
+        for key, every, faults in (("often", OFTEN_S, often), ("seldom", SELDOM_S, seldom)):
+            results[peer][key] = attempt(f"recovery: {peer}, a worker killed every {every} s", measure_under_fire, start,
+                                         "worker", faults, every, nodes)
 
 
 def time_rows(name, targets=(None, None)):
@@ -112,20 +145,20 @@ def goodput_rows(name, target=None):
 
 
 def rows(results):
-    dtrun, torchrun = results["dtrun"], results["torchrun"]
-    beside = {} if failed(torchrun) else torchrun
-    if failed(torchrun):
-        yield failed_row("torchrun", torchrun)
+    dtrun = results["dtrun"]
+    if failed(results["torchrun"]):
+        yield failed_row("torchrun", results["torchrun"])
+    peers = {peer: results[peer] for peer in ("torchrun", "torchft") if results[peer] and not failed(results[peer])}
 
     def compared(key, what, ours, theirs):
         yield from rows_of(dtrun.get(key), what, ours)
-        if not failed(torchrun):
-            yield from rows_of(beside.get(key), f"  torchrun: {what}", theirs)
+        for peer, numbers in peers.items():
+            yield from rows_of(numbers.get(key), f"  {peer}: {what}", theirs(f"  {peer}"))
 
     killed = "a worker's SIGKILL to the next step"
-    yield from compared("often", killed, time_rows(killed, (TARGET_MEDIAN_MS, TARGET_P99_MS)), time_rows("  torchrun"))
+    yield from compared("often", killed, time_rows(killed, (TARGET_MEDIAN_MS, TARGET_P99_MS)), time_rows)
     for key, every in (("seldom", SELDOM_S), ("often", OFTEN_S)):
         what = f"goodput, a worker killed every {every} s"
-        yield from compared(key, what, goodput_rows(what, TARGET_GOODPUT[every]), goodput_rows("  torchrun"))
+        yield from compared(key, what, goodput_rows(what, TARGET_GOODPUT[every]), goodput_rows)
     lost = "a node's SIGKILL to the others' next step"
     yield from rows_of(dtrun.get("node"), lost, time_rows(lost, (TARGET_NODE_MS, None)))
