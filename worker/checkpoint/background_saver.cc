@@ -4,8 +4,8 @@
 
 namespace dtrun::worker {
 
-BackgroundSaver::BackgroundSaver(std::filesystem::path output_dir, const Network& network, int keep)
-    : output_dir_(std::move(output_dir)), network_(network), keep_(keep), thread_([this] { run(); }) {}
+BackgroundSaver::BackgroundSaver(std::filesystem::path output_dir, const Program& program, int keep)
+    : output_dir_(std::move(output_dir)), program_(program), keep_(keep), thread_([this] { run(); }) {}
 
 BackgroundSaver::~BackgroundSaver() {
   {
@@ -55,7 +55,7 @@ void BackgroundSaver::run() {
 
 std::exception_ptr BackgroundSaver::write(const TrainState& state) {
   try {
-    save_checkpoint(output_dir_, network_, state, keep_);
+    save_checkpoint(output_dir_, program_, state, keep_);
     return nullptr;
   } catch (...) {
     return std::current_exception();

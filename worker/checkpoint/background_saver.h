@@ -17,7 +17,7 @@ namespace dtrun::worker {
 class BackgroundSaver {
  public:
   // `keep`: see save_checkpoint.
-  BackgroundSaver(std::filesystem::path output_dir, const Network& network, int keep);
+  BackgroundSaver(std::filesystem::path output_dir, const Program& program, int keep);
   ~BackgroundSaver();  // writes what waits, and waits for it
   BackgroundSaver(const BackgroundSaver&) = delete;
 
@@ -31,7 +31,7 @@ class BackgroundSaver {
   void rethrow();
 
   const std::filesystem::path output_dir_;
-  const Network network_;
+  const Program program_;
   const int keep_;
 
   std::mutex mutex_;  // guards what follows, but for the thread

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
 
 namespace dtrun::worker {
@@ -29,8 +29,8 @@ using Notice = std::function<void(const std::string&)>;
 
 // The newest checkpoint below output_dir whose manifest, sizes and checksums are right; a damaged one is
 // passed over with a notice that names the file and the fault. Nothing if there is none. Throws WorkerError,
-// EX_CONFIG, if it does not fit the network.
-std::optional<TrainState> load_newest(const std::filesystem::path& output_dir, const Network& network,
+// EX_CONFIG, if it does not fit the program.
+std::optional<TrainState> load_newest(const std::filesystem::path& output_dir, const Program& program,
                                       const Notice& notice);
 
 // Step of what load_newest would return, without keeping the values or looking whether they fit.
@@ -40,18 +40,18 @@ std::optional<std::int64_t> newest_step(const std::filesystem::path& output_dir,
 bool has_checkpoints(const std::filesystem::path& output_dir);
 
 // This very checkpoint directory. Throws WorkerError: EX_NOINPUT if missing or damaged, EX_CONFIG if it does
-// not fit the network.
-TrainState load_checkpoint(const std::filesystem::path& directory, const Network& network);
+// not fit the program.
+TrainState load_checkpoint(const std::filesystem::path& directory, const Program& program);
 
 // Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
 // (0: keeps all) once the new one is safe. Returns its directory. Throws WorkerError, EX_IOERR or
 // EX_CANTCREAT (worker/base/error.h), when output_dir cannot be written, leaving older checkpoints as they
 // were. Where there is no room, the oldest that would go anyway goes first.
-std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Network& network,
+std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Program& program,
                                       const TrainState& state, int keep);
 
 // output_dir/model.safetensors, atomically. Its metadata is the network's description().
-std::filesystem::path save_model(const std::filesystem::path& output_dir, const Network& network,
+std::filesystem::path save_model(const std::filesystem::path& output_dir, const Program& program,
                                  std::span<const float> parameters);
 
 // output_dir and what is in it can be created and written. EX_IOERR or EX_CANTCREAT, naming the directory;

@@ -49,10 +49,10 @@ Result<const Tensor*> find_tensor(const Safetensors& file, const std::string& na
 }
 
 // Every parameter's tensor, named with this prefix, to its place in the flat vector.
-Result<std::vector<float>> gather(const Safetensors& file, const Network& network,
+Result<std::vector<float>> gather(const Safetensors& file, const Program& program,
                                   const std::string& prefix) {
-  std::vector<float> flat(network.size);
-  for (const Parameter& parameter : network.parameters) {
+  std::vector<float> flat(program.size);
+  for (const Parameter& parameter : program.parameters) {
     const auto tensor = find_tensor(file, prefix + parameter.name, parameter);
     if (!tensor.ok()) return tensor.status();
     copy_values(file, *tensor.value(), flat.data() + parameter.offset);
@@ -61,8 +61,8 @@ Result<std::vector<float>> gather(const Safetensors& file, const Network& networ
 }
 
 // "momentum_buffer" for "momentum_buffer.conv1.weight"; nothing if no parameter has such an end.
-std::optional<std::string> slot_of(const std::string& tensor, const Network& network) {
-  for (const Parameter& parameter : network.parameters) {
+std::optional<std::string> slot_of(const std::string& tensor, const Program& program) {
+  for (const Parameter& parameter : program.parameters) {
     const std::string end = "." + parameter.name;
     if (tensor.size() > end.size() && tensor.ends_with(end))
       return tensor.substr(0, tensor.size() - end.size());
@@ -91,9 +91,9 @@ std::map<std::int64_t, fs::path> list_checkpoints(const fs::path& output_dir) {
   return found;
 }
 
-std::vector<Tensor> model_tensors(const Network& network) {
+std::vector<Tensor> model_tensors(const Program& program) {
   std::vector<Tensor> tensors;
-  for (const Parameter& parameter : network.parameters) {
+  for (const Parameter& parameter : program.parameters) {
     tensors.push_back({.name = parameter.name,
                        .shape = parameter.shape,
                        .offset = parameter.offset,
@@ -102,34 +102,34 @@ std::vector<Tensor> model_tensors(const Network& network) {
   return tensors;
 }
 
-std::vector<Tensor> optimizer_tensors(const Network& network, const std::vector<OptimizerSlot>& slots) {
+std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<OptimizerSlot>& slots) {
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    for (const Parameter& parameter : network.parameters) {
+    for (const Parameter& parameter : program.parameters) {
       tensors.push_back({slots[i].name + "." + parameter.name, parameter.shape,
-                         i * network.size + parameter.offset, parameter.size});
+                         i * program.size + parameter.offset, parameter.size});
     }
   }
   return tensors;
 }
 
-Result<std::vector<float>> model_values(const Safetensors& file, const Network& network) {
-  if (file.tensors.size() > network.parameters.size()) {
+Result<std::vector<float>> model_values(const Safetensors& file, const Program& program) {
+  if (file.tensors.size() > program.parameters.size()) {
     return not_ours("has " + std::to_string(file.tensors.size()) + " tensors, this model has " +
-                    std::to_string(network.parameters.size()));
+                    std::to_string(program.parameters.size()));
   }
-  return gather(file, network, "");
+  return gather(file, program, "");
 }
 
-Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Network& network) {
+Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program) {
   std::vector<OptimizerSlot> slots;
   for (const Tensor& tensor : file.tensors) {  // by offset, so in the order in which they were written
-    const auto name = slot_of(tensor.name, network);
+    const auto name = slot_of(tensor.name, program);
     if (!name)
       return not_ours("tensor \"" + printable(tensor.name) + "\" belongs to no parameter of this model");
     const bool known = std::ranges::find(slots, *name, &OptimizerSlot::name) != slots.end();
     if (known) continue;
-    auto values = gather(file, network, *name + ".");
+    auto values = gather(file, program, *name + ".");
     if (!values.ok()) return values.status();
     slots.push_back({*name, std::move(values).value()});
   }

@@ -27,12 +27,12 @@ std::string step_name(std::int64_t step);
 std::map<std::int64_t, std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);
 
 // Tensors of model.safetensors, and of optimizer.safetensors: "momentum_buffer.conv1.weight".
-std::vector<Tensor> model_tensors(const Network& network);
-std::vector<Tensor> optimizer_tensors(const Network& network, const std::vector<OptimizerSlot>& slots);
+std::vector<Tensor> model_tensors(const Program& program);
+std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<OptimizerSlot>& slots);
 
-// Back into flat vectors. EX_CONFIG if the file's tensors are not those of the network.
-Result<std::vector<float>> model_values(const Safetensors& file, const Network& network);
-Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Network& network);
+// Back into flat vectors. EX_CONFIG if the file's tensors are not those of the program.
+Result<std::vector<float>> model_values(const Safetensors& file, const Program& program);
+Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program);
 
 // trainer_state.json: {"format_version", "step", "config"}.
 struct StateText {

@@ -85,20 +85,20 @@ void check_step(std::int64_t in_name, std::int64_t in_file, const fs::path& dire
 
 }  // namespace
 
-TrainState load_checkpoint(const fs::path& directory, const Network& network) {
+TrainState load_checkpoint(const fs::path& directory, const Program& program) {
   auto files = read_files(directory);
   TrainState state;
   state.step = files->state.step;
   state.config_json = std::move(files->state.config_json);
-  state.parameters = value_or_throw(model_values(files->model.parsed, network), files->model.path);
-  state.optimizer = value_or_throw(optimizer_values(files->optimizer.parsed, network), files->optimizer.path);
+  state.parameters = value_or_throw(model_values(files->model.parsed, program), files->model.path);
+  state.optimizer = value_or_throw(optimizer_values(files->optimizer.parsed, program), files->optimizer.path);
   return state;
 }
 
-std::optional<TrainState> load_newest(const fs::path& output_dir, const Network& network,
+std::optional<TrainState> load_newest(const fs::path& output_dir, const Program& program,
                                       const Notice& notice) {
   return newest(output_dir, notice, [&](std::int64_t step, const fs::path& directory) {
-    TrainState state = load_checkpoint(directory, network);
+    TrainState state = load_checkpoint(directory, program);
     check_step(step, state.step, directory);
     return state;
   });

@@ -42,21 +42,21 @@ void add_file(const fs::path& directory, const char* name, std::span<const std::
   write_synced(directory / name, pieces);
 }
 
-void check_sizes(const Network& network, const TrainState& state) {
-  bool fits = state.parameters.size() == network.size;
-  for (const OptimizerSlot& slot : state.optimizer) fits = fits && slot.values.size() == network.size;
+void check_sizes(const Program& program, const TrainState& state) {
+  bool fits = state.parameters.size() == program.size;
+  for (const OptimizerSlot& slot : state.optimizer) fits = fits && slot.values.size() == program.size;
   if (!fits)
     throw WorkerError(kExitSoftware, "checkpoint: the state's vectors are not as long as the network's");
 }
 
-void write_files(const fs::path& directory, const Network& network, const TrainState& state) {
+void write_files(const fs::path& directory, const Program& program, const TrainState& state) {
   Manifest manifest;
-  const std::string model_header = safetensors_header(model_tensors(network), description(network));
+  const std::string model_header = safetensors_header(model_tensors(program), description(program));
   const std::string_view model[] = {model_header, bytes_of(state.parameters)};
   add_file(directory, kModelFile, model, &manifest);
 
   const std::string optimizer_header =
-      safetensors_header(optimizer_tensors(network, state.optimizer), {{"format", "pt"}});
+      safetensors_header(optimizer_tensors(program, state.optimizer), {{"format", "pt"}});
   std::vector<std::string_view> optimizer = {optimizer_header};
   for (const OptimizerSlot& slot : state.optimizer) optimizer.push_back(bytes_of(slot.values));
   add_file(directory, kOptimizerFile, optimizer, &manifest);
@@ -95,16 +95,16 @@ Status status_of(const WorkerError& error) { return Status(error.exit_code(), er
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& output_dir, const Network& network, const TrainState& state,
+fs::path save_checkpoint(const fs::path& output_dir, const Program& program, const TrainState& state,
                          int keep) {
-  check_sizes(network, state);
+  check_sizes(program, state);
   const fs::path checkpoints = checkpoints_directory(output_dir);
   make_directories(checkpoints);
   remove_abandoned(checkpoints);
   fs::path target = checkpoints / step_name(state.step);
   const auto write = [&] {
     const ScratchDirectory scratch(scratch_path(checkpoints, step_name(state.step)));
-    write_files(scratch.path(), network, state);
+    write_files(scratch.path(), program, state);
     stop_point(StopPoint::kWriting);
     move_directory(scratch.path(), target);
     sync_directory(checkpoints);
@@ -120,12 +120,12 @@ fs::path save_checkpoint(const fs::path& output_dir, const Network& network, con
   return target;
 }
 
-fs::path save_model(const fs::path& output_dir, const Network& network, std::span<const float> parameters) {
-  if (parameters.size() != network.size) {
+fs::path save_model(const fs::path& output_dir, const Program& program, std::span<const float> parameters) {
+  if (parameters.size() != program.size) {
     throw WorkerError(kExitSoftware, "model: there are not as many values as the network has parameters");
   }
   make_directories(output_dir);
-  const std::string header = safetensors_header(model_tensors(network), description(network));
+  const std::string header = safetensors_header(model_tensors(program), description(program));
   const std::string_view pieces[] = {header, bytes_of(parameters)};
   fs::path path = output_dir / kModelFile;
   replace_file(path, pieces);

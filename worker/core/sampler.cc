@@ -37,6 +37,7 @@ StepPlan Schedule::step(std::int64_t step) const {
   plan.first_sample = step % steps_per_epoch_ * global_batch_;
   plan.samples = std::min<std::int64_t>(global_batch_, dataset_size_ - plan.first_sample);
   plan.leaves = (plan.samples + micro_batch_ - 1) / micro_batch_;
+  plan.first_leaf = step * ((global_batch_ + micro_batch_ - 1) / micro_batch_);
   return plan;
 }
 

@@ -17,6 +17,7 @@ struct StepPlan {
   std::int64_t first_sample = 0;  // position in the epoch's order
   std::int64_t samples = 0;       // of this step's global batch
   std::int64_t leaves = 0;        // microbatches of this step
+  std::int64_t first_leaf = 0;    // a number for the first of them that no other step's microbatch has
 };
 
 class Schedule {

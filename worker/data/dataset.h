@@ -1,4 +1,4 @@
-// Data sets: samples in memory, handed out by index. Immutable after loading, so any thread may read.
+// Data sets: samples, handed out by index. Immutable after loading, so any thread may read.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,31 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
+// What every sample of a data set is.
+struct SampleSpec {
+  enum class Input : std::uint8_t { kValues, kTokens };
+  Input input = Input::kValues;
+  SampleShape shape;  // of the values; {1, 1, LENGTH} of tokens
+  int targets = 1;    // per sample
+  int classes = 0;    // targets are 0..classes-1, and so are tokens
+  bool operator==(const SampleSpec&) const = default;
+};
+
+// Where samples are written, a row each. Either values or tokens, as the spec says.
+struct SampleRows {
+  float* values = nullptr;          // [samples, channels, height, width], normalised
+  std::int32_t* tokens = nullptr;   // [samples, length]
+  std::int32_t* targets = nullptr;  // [samples, targets]
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;  // samples
-  virtual SampleShape shape() const = 0;
-  virtual int classes() const = 0;
-  // How a stored value becomes one of x, as a formula for people.
+  virtual SampleSpec spec() const = 0;
+  // How what is stored becomes a value, as a formula for people.
   virtual std::string values() const = 0;
-  // x: [samples.size(), channels, height, width] fp32, normalised; labels: [samples.size()], 0-based.
-  virtual void fill(std::span<const std::uint32_t> samples, float* x, std::int32_t* labels) const = 0;
+  virtual void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const = 0;
 };
 
 // Throws WorkerError with EX_NOINPUT that names the file and what is wrong with it.

@@ -143,12 +143,13 @@ class FashionMnist : public Dataset {
         labels_(std::move(labels)) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
-  SampleShape shape() const override { return shape_; }
-  int classes() const override { return kClasses; }
+  SampleSpec spec() const override { return {.shape = shape_, .classes = kClasses}; }
   std::string values() const override { return kValues; }
 
-  void fill(std::span<const std::uint32_t> samples, float* x, std::int32_t* labels) const override {
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     const std::size_t size = shape_.size();
+    float* x = rows.values;
+    std::int32_t* labels = rows.targets;
     for (std::uint32_t sample : samples) {
       const std::uint8_t* pixels = pixels_.data() + sample * size;
       for (std::size_t i = 0; i < size; ++i) x[i] = normalised_[pixels[i]];

@@ -1,4 +1,4 @@
-// A device runs a network, and does the arithmetic on its flat vectors. A lane is one executor on it: a
+// A device runs a program, and does the arithmetic on its flat vectors. A lane is one executor on it: a
 // thread (CPU) or a stream (CUDA) with its own activation arena, running one microbatch at a time. What a
 // lane computes for a microbatch depends on the parameters, the samples and the device alone; never on other
 // lanes, the rank or the world size.
@@ -8,22 +8,26 @@
 #include <functional>
 #include <memory>
 
-#include "worker/model/network.h"
+#include "worker/core/dropout.h"
+#include "worker/model/program.h"
 #include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
 
 // Host memory. `capacity` rows are laid out; the first `samples` are real. The rest are zero and add nothing.
+// Either values or tokens, as the program's samples are.
 struct Microbatch {
-  int samples = 0;                       // 1..capacity
-  const float* x = nullptr;              // [capacity, channels, height, width]
-  const std::int32_t* labels = nullptr;  // [capacity]
+  int samples = 0;                        // 1..capacity
+  const float* values = nullptr;          // [capacity, channels, height, width]
+  const std::int32_t* tokens = nullptr;   // [capacity, length]
+  const std::int32_t* targets = nullptr;  // [capacity, targets]
+  MicrobatchKey key = {};
 };
 
-// Sums over the microbatch's real samples.
+// Sums over the targets of the microbatch's real samples.
 struct MicrobatchStats {
   float loss = 0;     // negative log-likelihood
-  float correct = 0;  // samples whose largest output is the label
+  float correct = 0;  // targets that are the class of the largest output
 };
 
 class Lane {
@@ -33,13 +37,13 @@ class Lane {
   // Where train() enqueues. Used by the lane's thread, also for what follows its gradients.
   virtual Stream& stream() = 0;
 
-  // `weights` (device memory, Network::size floats) has new values. Must be called before the first
+  // `weights` (device memory, Program::size floats) has new values. Must be called before the first
   // microbatch and after each optimizer step. The lane reads them in place, as long as it is used; it may
   // reorder some of them into a layout of its own.
   virtual void weights_changed(const float* weights) = 0;
 
-  // Enqueues forward and backward. Overwrites `out` (device memory, kStatisticsFloats + Network::size floats)
-  // with the microbatch's statistics and the gradient of the SUM of its samples' losses. Calls ready(bucket)
+  // Enqueues forward and backward. Overwrites `out` (device memory, kStatisticsFloats + Program::size floats)
+  // with the microbatch's statistics and the gradient of the SUM of its targets' losses. Calls ready(bucket)
   // from this thread, in bucket order, as soon as all that makes a bucket of the gradient is enqueued, and
   // with the last one all that makes the statistics. The microbatch is free for other use when this returns.
   virtual void train(const Microbatch& microbatch, float* out,
@@ -55,7 +59,7 @@ class Device {
   // Of the memory that its lanes work on. Lives as long as the device.
   virtual Arithmetic& arithmetic() = 0;
   // Call on the thread that will run the lane. `capacity`: rows of every microbatch, micro_batch_size.
-  virtual std::unique_ptr<Lane> make_lane(const Network& network, int capacity) = 0;
+  virtual std::unique_ptr<Lane> make_lane(const Program& program, int capacity) = 0;
 };
 
 std::unique_ptr<Device> make_cpu_device();

@@ -19,7 +19,7 @@ struct TrainMetrics {
 };
 // What has to be logged, the same on every rank: any of them can go on where rank 0 was lost.
 struct MetricsLog {
-  double loss = 0, samples = 0;  // sums since the newest line of training
+  double loss = 0, targets = 0;  // sums since the newest line of training
   TrainMetrics newest;           // that line; step 0: none yet
   double accuracy = -1;          // of the newest evaluation; negative: none yet
 };

@@ -1,7 +1,8 @@
 // What a saved model says of itself, so that whoever finds the file can build the network again.
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 
 namespace dtrun::worker {
 namespace {
@@ -13,39 +14,56 @@ std::string call(const char* name, std::initializer_list<int> arguments) {
 }
 
 // "conv1=" of "conv1.weight".
-std::string named(const Network& network, std::size_t weight, const std::string& layer) {
-  const std::string& name = network.parameters[weight].name;
+std::string named(const Program& program, std::size_t weight, const std::string& layer) {
+  const std::string& name = program.parameters[weight].name;
   return name.substr(0, name.rfind('.')) + "=" + layer;
 }
 
 struct InWords {
-  const Network& network;
+  const Program& program;
 
   std::string operator()(const Conv2d& conv) const {
-    return named(network, conv.weight, call("Conv2d", {conv.in_channels, conv.out_channels, conv.kernel}));
+    return named(program, conv.weight, call("Conv2d", {conv.in_channels, conv.out_channels, conv.kernel}));
   }
   std::string operator()(const Relu&) const { return call("ReLU", {}); }
   std::string operator()(const MaxPool2d& pool) const { return call("MaxPool2d", {pool.kernel}); }
   std::string operator()(const Flatten&) const { return call("Flatten", {}); }
   std::string operator()(const Linear& linear) const {
-    return named(network, linear.weight, call("Linear", {linear.in_features, linear.out_features}));
+    return named(program, linear.weight, call("Linear", {linear.in_features, linear.out_features}));
   }
+  std::string operator()(const Gelu&) const { return "GELU('tanh')"; }
+  std::string operator()(const LayerNorm& norm) const {
+    return named(program, norm.weight, call("LayerNorm", {norm.width}));
+  }
+  std::string operator()(const Embedding& embedding) const {
+    return named(program, embedding.weight, call("Embedding", {embedding.classes, embedding.width}));
+  }
+  std::string operator()(const AddPositions& positions) const {
+    return named(program, positions.weight, call("Embedding", {positions.positions, positions.width}));
+  }
+  std::string operator()(const Attention& attention) const {
+    return call("CausalAttention", {attention.width, attention.heads});
+  }
+  std::string operator()(const Dropout& dropout) const {
+    return "Dropout(" + nlohmann::json(dropout.probability).dump() + ")";
+  }
+  std::string operator()(const Add&) const { return "Add()"; }
   std::string operator()(const LogSoftmaxNll&) const { return call("LogSoftmax", {1}); }
 };
 
 }  // namespace
 
-std::map<std::string, std::string> description(const Network& network) {
+std::map<std::string, std::string> description(const Program& program) {
   std::string layers;
-  for (const Layer& layer : network.layers)
-    layers += (layers.empty() ? "" : " -> ") + std::visit(InWords{network}, layer);
-  const SampleShape& in = network.input;
+  for (const Node& node : program.nodes)
+    layers += (layers.empty() ? "" : " -> ") + std::visit(InWords{program}, node.op);
+  const SampleShape& in = program.sample.shape;
   return {{"format", "pt"},
-          {"model", network.model},
+          {"model", program.model},
           {"layers", layers},
           {"input_shape",
            std::to_string(in.channels) + "x" + std::to_string(in.height) + "x" + std::to_string(in.width)},
-          {"input_values", network.input_values}};
+          {"input_values", program.input_values}};
 }
 
 }  // namespace dtrun::worker

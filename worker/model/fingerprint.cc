@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "worker/base/error.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 
 namespace dtrun::worker {
 namespace {
@@ -54,9 +54,9 @@ void update_little_endian(Sha256& hash, std::span<const float> values) {
 
 }  // namespace
 
-std::string parameters_sha256(const Network& network, std::span<const float> flat) {
+std::string parameters_sha256(const Program& program, std::span<const float> flat) {
   std::vector<const Parameter*> by_name;
-  for (const Parameter& parameter : network.parameters) by_name.push_back(&parameter);
+  for (const Parameter& parameter : program.parameters) by_name.push_back(&parameter);
   std::sort(by_name.begin(), by_name.end(),
             [](const Parameter* left, const Parameter* right) { return left->name < right->name; });
   Sha256 hash;

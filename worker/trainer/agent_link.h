@@ -15,7 +15,7 @@ struct TrainingProgress {
   Phase phase = Phase::kLoading;
   std::int64_t step = 0, total_steps = 0;
   double epoch = 0;
-  std::optional<double> loss;  // mean over the samples since the previous report; none before the first step
+  std::optional<double> loss;  // mean over the targets since the previous report; none before the first step
   double learning_rate = 0;
   double samples_per_second = 0;
   double accuracy = -1;                    // of the newest evaluation; negative: none yet

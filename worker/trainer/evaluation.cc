@@ -76,8 +76,8 @@ std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size, co
   gather(collective, leaves);
   const LeafSums total = tree_total(leaves);
   if (total.abandoned > 0) return std::nullopt;
-  const auto samples = static_cast<double>(data.size());
-  return Evaluation{.loss = mean(total.loss, samples), .accuracy = total.correct / samples};
+  const auto targets = static_cast<double>(data.size()) * data.spec().targets;
+  return Evaluation{.loss = mean(total.loss, targets), .accuracy = total.correct / targets};
 }
 
 }  // namespace dtrun::worker

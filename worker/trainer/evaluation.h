@@ -12,7 +12,7 @@
 namespace dtrun::worker {
 
 struct Evaluation {
-  double loss = 0;      // mean per sample
+  double loss = 0;      // mean per target
   double accuracy = 0;  // 0..1
 };
 

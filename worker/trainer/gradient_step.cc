@@ -9,16 +9,16 @@
 
 namespace dtrun::worker {
 
-GradientStep::GradientStep(const TrainConfig& config, const Network& network, const Dataset& data,
+GradientStep::GradientStep(const TrainConfig& config, const Program& program, const Dataset& data,
                            Collective& collective, Arithmetic& arithmetic, LaneTeam& lanes, StepClock& clock)
     : config_(config),
-      network_(network),
+      program_(program),
       collective_(collective),
       lanes_(lanes),
       clock_(clock),
-      sum_(arithmetic.allocate(Where::kDevice, kStatisticsFloats + network.size)),
+      sum_(arithmetic.allocate(Where::kDevice, kStatisticsFloats + program.size)),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
-  const std::vector<VectorRange> ranges = ranges_of(network);
+  const std::vector<VectorRange> ranges = ranges_of(program);
   exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, arithmetic, ranges)
                                          : make_tree_exchange(collective, arithmetic, ranges);
   accumulator_ = std::make_unique<TreeAccumulator>(
@@ -39,9 +39,9 @@ GradientStep::~GradientStep() {
   }
 }
 
-std::vector<VectorRange> GradientStep::ranges_of(const Network& network) {
+std::vector<VectorRange> GradientStep::ranges_of(const Program& program) {
   std::vector<VectorRange> ranges;
-  for (const VectorRange& bucket : network.buckets)
+  for (const VectorRange& bucket : program.buckets)
     ranges.push_back({kStatisticsFloats + bucket.begin, kStatisticsFloats + bucket.end});
   ranges.back().begin = 0;
   return ranges;
@@ -75,9 +75,11 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
   if (measured) timed.emplace(clock_, StepClock::kData);
-  const Microbatch microbatch = inputs_[lane_index].fill(samples_of(leaf));
+  const Microbatch microbatch = inputs_[lane_index].fill(
+      samples_of(leaf),
+      {.seed = config_.seed, .number = static_cast<std::uint64_t>(plan_.first_leaf + leaf)});
   if (measured) timed.emplace(clock_, StepClock::kMath);
-  const int last_bucket = static_cast<int>(network_.buckets.size()) - 1;
+  const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
     if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.stream());
   });

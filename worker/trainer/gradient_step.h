@@ -16,7 +16,7 @@
 #include "worker/config/config.h"
 #include "worker/core/sampler.h"
 #include "worker/data/dataset.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 #include "worker/reduction/accumulator.h"
 #include "worker/trainer/lane_team.h"
 #include "worker/trainer/microbatch_input.h"
@@ -26,14 +26,14 @@
 namespace dtrun::worker {
 
 // For people and metrics. NaN is always the same NaN: its sign bit says nothing, but would be printed.
-inline double mean(double sum, double samples) {
-  return std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum / samples;
+inline double mean(double sum, double count) {
+  return std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum / count;
 }
 
 class GradientStep {
  public:
   // All references must outlive this. `lanes` work on the memory of `arithmetic`.
-  GradientStep(const TrainConfig& config, const Network& network, const Dataset& data, Collective& collective,
+  GradientStep(const TrainConfig& config, const Program& program, const Dataset& data, Collective& collective,
                Arithmetic& arithmetic, LaneTeam& lanes, StepClock& clock);
   // Nothing is left to do on the lanes' streams.
   ~GradientStep();
@@ -45,18 +45,18 @@ class GradientStep {
 
  private:
   // The statistics are part of the last bucket.
-  static std::vector<VectorRange> ranges_of(const Network& network);
+  static std::vector<VectorRange> ranges_of(const Program& program);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   std::span<const std::uint32_t> samples_of(std::int64_t leaf) const;
 
   const TrainConfig& config_;
-  const Network& network_;
+  const Program& program_;
   Collective& collective_;
   LaneTeam& lanes_;
   StepClock& clock_;
 
   // Declared in this order because what is in flight must be given up before the memory it points to.
-  Buffer sum_;  // [kStatisticsFloats + network.size]
+  Buffer sum_;  // [kStatisticsFloats + program.size]
   std::unique_ptr<TreeAccumulator> accumulator_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<MicrobatchInput> inputs_;  // [lane]

@@ -4,8 +4,8 @@
 
 namespace dtrun::worker {
 
-LaneTeam::LaneTeam(Device& device, const Network& network, int lanes, int capacity)
-    : device_(device), network_(network), capacity_(capacity), lanes_(lanes) {
+LaneTeam::LaneTeam(Device& device, const Program& program, int lanes, int capacity)
+    : device_(device), program_(program), capacity_(capacity), lanes_(lanes) {
   for (int index = 1; index < lanes; ++index) threads_.emplace_back([this, index] { serve(index); });
   // A lane is made on the thread that will run it.
   run([](int, Lane&) {});
@@ -43,7 +43,7 @@ void LaneTeam::serve(int index) {
 void LaneTeam::run_one(int index) {
   try {
     std::unique_ptr<Lane>& lane = lanes_[index];
-    if (!lane) lane = device_.make_lane(network_, capacity_);
+    if (!lane) lane = device_.make_lane(program_, capacity_);
     (*work_)(index, *lane);
   } catch (...) {
     std::lock_guard lock(failure_mutex_);

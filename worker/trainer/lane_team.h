@@ -19,7 +19,7 @@ class LaneTeam {
   using Work = std::function<void(int lane_index, Lane& lane)>;
 
   // capacity: rows of a microbatch.
-  LaneTeam(Device& device, const Network& network, int lanes, int capacity);
+  LaneTeam(Device& device, const Program& program, int lanes, int capacity);
   ~LaneTeam();
   LaneTeam(const LaneTeam&) = delete;
 
@@ -34,7 +34,7 @@ class LaneTeam {
   void run_one(int index);
 
   Device& device_;
-  const Network& network_;
+  const Program& program_;
   const int capacity_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::thread> threads_;

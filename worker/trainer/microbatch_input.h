@@ -15,20 +15,34 @@ class MicrobatchInput {
  public:
   // `capacity`: rows of a microbatch. `data` must outlive this.
   MicrobatchInput(const Dataset& data, int capacity)
-      : data_(data), x_(capacity * data.shape().size()), labels_(capacity) {}
+      : data_(data),
+        spec_(data.spec()),
+        values_(spec_.input == SampleSpec::Input::kValues ? capacity * spec_.shape.size() : 0),
+        tokens_(spec_.input == SampleSpec::Input::kTokens ? capacity * spec_.shape.size() : 0),
+        targets_(static_cast<std::size_t>(capacity) * spec_.targets) {}
 
   // A microbatch of these samples, at most `capacity`; the rest of it is zero. Good until the next call.
-  Microbatch fill(std::span<const std::uint32_t> samples) {
-    data_.fill(samples, x_.data(), labels_.data());
-    std::fill(x_.begin() + samples.size() * data_.shape().size(), x_.end(), 0.0f);
-    std::fill(labels_.begin() + samples.size(), labels_.end(), 0);
-    return {.samples = static_cast<int>(samples.size()), .x = x_.data(), .labels = labels_.data()};
+  Microbatch fill(std::span<const std::uint32_t> samples, const MicrobatchKey& key = {}) {
+    data_.fill(samples, {.values = values_.data(), .tokens = tokens_.data(), .targets = targets_.data()});
+    const auto clear_rest = [&](auto& rows, std::size_t width) {
+      if (!rows.empty()) std::fill(rows.begin() + samples.size() * width, rows.end(), 0);
+    };
+    clear_rest(values_, spec_.shape.size());
+    clear_rest(tokens_, spec_.shape.size());
+    clear_rest(targets_, spec_.targets);
+    return {.samples = static_cast<int>(samples.size()),
+            .values = values_.data(),
+            .tokens = tokens_.data(),
+            .targets = targets_.data(),
+            .key = key};
   }
 
  private:
   const Dataset& data_;
-  std::vector<float> x_;              // [capacity, sample shape]
-  std::vector<std::int32_t> labels_;  // [capacity]
+  const SampleSpec spec_;
+  std::vector<float> values_;          // [capacity, sample shape], or none
+  std::vector<std::int32_t> tokens_;   // [capacity, length], or none
+  std::vector<std::int32_t> targets_;  // [capacity, targets]
 };
 
 }  // namespace dtrun::worker

@@ -7,17 +7,17 @@
 namespace dtrun::worker {
 namespace {
 
-Network network_for(const ModelConfig& config, const Dataset& data) {
-  Network network = make_network(config, data.shape(), data.classes());
-  network.input_values = data.values();
-  return network;
+Program program_for(const ModelConfig& config, const Dataset& data) {
+  Program program = make_program(config, data.spec());
+  program.input_values = data.values();
+  return program;
 }
 
 }  // namespace
 
 Datasets load_datasets(const JobConfig& config) {
   Datasets data{load_dataset(config.data, Split::kTrain), load_dataset(config.data, Split::kTest)};
-  if (data.train->shape() == data.test->shape() && data.train->classes() == data.test->classes()) return data;
+  if (data.train->spec() == data.test->spec()) return data;
   throw WorkerError(kExitNoInput,
                     config.data.path +
                         ": its test samples have another shape or other classes than those "
@@ -27,13 +27,13 @@ Datasets load_datasets(const JobConfig& config) {
 Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
     : config(config),
       data(data),
-      network(network_for(config.model, *data.train)),
+      program(program_for(config.model, *data.train)),
       device(std::move(on)),
       stream(device->arithmetic().make_stream()),
-      lanes(*device, network, lanes, config.train.micro_batch_size) {
-  state.parameters = device->arithmetic().allocate(Where::kDevice, network.size);
+      lanes(*device, program, lanes, config.train.micro_batch_size) {
+  state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
   for (const std::string& name : slot_names(config.train))
-    state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, network.size)});
+    state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
 }
 
 // One pass over the memory, also where there is nothing to copy from a device.
@@ -56,9 +56,9 @@ TrainState Replica::snapshot() const {
 
 void Replica::restore(const TrainState& from) {
   Arithmetic& arithmetic = device->arithmetic();
-  arithmetic.copy(*stream, state.parameters.data(), from.parameters.data(), network.size);
+  arithmetic.copy(*stream, state.parameters.data(), from.parameters.data(), program.size);
   for (std::size_t i = 0; i < state.slots.size(); ++i)
-    arithmetic.copy(*stream, state.slots[i].values.data(), from.optimizer[i].values.data(), network.size);
+    arithmetic.copy(*stream, state.slots[i].values.data(), from.optimizer[i].values.data(), program.size);
   stream->wait();
   state.step = from.step;
   state.config_json = from.config_json;
@@ -66,7 +66,7 @@ void Replica::restore(const TrainState& from) {
 }
 
 StepResult Replica::update(const UpdateRule& rule, float* sum) {
-  UpdatedVectors vectors{.size = network.size, .parameters = state.parameters.data(), .slots = {}};
+  UpdatedVectors vectors{.size = program.size, .parameters = state.parameters.data(), .slots = {}};
   for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
   return device->arithmetic().update(*stream, rule, sum, vectors);
 }

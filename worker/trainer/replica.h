@@ -12,7 +12,7 @@
 #include "worker/data/dataset.h"
 #include "worker/device/device.h"
 #include "worker/metrics/metrics.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/lane_team.h"
 #include "worker/vector/arithmetic.h"
@@ -55,7 +55,7 @@ struct Replica {
 
   const JobConfig& config;
   const Datasets& data;
-  const Network network;
+  const Program program;
   const std::unique_ptr<Device> device;
   const std::unique_ptr<Stream> stream;  // of what is done to `state`
   LaneTeam lanes;

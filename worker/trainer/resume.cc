@@ -49,10 +49,10 @@ struct Candidate {
 
 // The checkpoint that the config names. In a later generation it may be gone, also by this run's own pruning,
 // and is not needed if the run has written one of its own.
-void look_at_named(const JobConfig& config, const Place& place, const Network& network,
+void look_at_named(const JobConfig& config, const Place& place, const Program& program,
                    Candidate* candidate) {
   try {
-    candidate->state = load_checkpoint(config.train.resume_from_checkpoint, network);
+    candidate->state = load_checkpoint(config.train.resume_from_checkpoint, program);
     candidate->step = candidate->state->step;
   } catch (const WorkerError& error) {
     if (first_generation(place)) throw;
@@ -73,11 +73,11 @@ void look_at_newest(const JobConfig& config, const Notice& notice, Candidate* ca
 
 // The first rank of each node looks at the disk. In a later generation the run's own checkpoints count
 // whatever the config says, since they are where the run left off.
-Candidate look_at_disk(const JobConfig& config, const Place& place, const Network& network,
+Candidate look_at_disk(const JobConfig& config, const Place& place, const Program& program,
                        const Notice& notice) {
   const std::string& wanted = config.train.resume_from_checkpoint;
   Candidate candidate;
-  if (explicit_path(config) && place.rank == 0) look_at_named(config, place, network, &candidate);
+  if (explicit_path(config) && place.rank == 0) look_at_named(config, place, program, &candidate);
   if (place.local_rank != 0) return candidate;
   if (wanted == "none" && first_generation(place)) refuse_used_directory(config.output_dir);
   if (wanted == "auto" || !first_generation(place)) look_at_newest(config, notice, &candidate);
@@ -108,10 +108,10 @@ void broadcast_state(Collective& collective, int root, const std::vector<bool>& 
   for (OptimizerSlot& slot : state.optimizer) broadcast(collective, root, lacks, bytes_of(slot.values));
 }
 
-TrainState load_chosen(const JobConfig& config, const Network& network, Candidate candidate) {
+TrainState load_chosen(const JobConfig& config, const Program& program, Candidate candidate) {
   if (candidate.state) return *std::move(candidate.state);
   // Faults were named when the step was looked up.
-  auto state = load_newest(config.output_dir, network, [](const std::string&) {});
+  auto state = load_newest(config.output_dir, program, [](const std::string&) {});
   if (state && state->step == candidate.step) return *std::move(state);
   throw WorkerError(kExitConfig, "checkpoint of step " + std::to_string(candidate.step) + " in " +
                                      config.output_dir + " changed while it was read");
@@ -174,7 +174,7 @@ int newest_of(const std::vector<std::int64_t>& steps) {
 
 // Survivors of one generation are at the same step, or one apart: a rank can be lost between two ranks'
 // updates.
-ResumePoint go_on(const std::vector<std::int64_t>& steps, const Network& network, const Held& held,
+ResumePoint go_on(const std::vector<std::int64_t>& steps, const Program& program, const Held& held,
                   Collective& collective) {
   ResumePoint point{
       .from = ResumePoint::kReplica, .source_rank = newest_of(steps), .config_json = {}, .state = {}};
@@ -184,14 +184,14 @@ ResumePoint go_on(const std::vector<std::int64_t>& steps, const Network& network
   const bool receives = lacks[collective.rank()];
   if (!sends && !receives) return point;
   TrainState state = held.snapshot();
-  broadcast_state(collective, point.source_rank, lacks, network.size, state);
+  broadcast_state(collective, point.source_rank, lacks, program.size, state);
   if (receives) point.state = std::move(state);
   return point;
 }
 
-ResumePoint begin_anew(const JobConfig& config, const Place& place, const Network& network, const Held& held,
+ResumePoint begin_anew(const JobConfig& config, const Place& place, const Program& program, const Held& held,
                        Collective& collective, const Notice& notice) {
-  Candidate mine = look_at_disk(config, place, network, notice);
+  Candidate mine = look_at_disk(config, place, program, notice);
   const std::vector<std::int64_t> steps = gathered(collective, mine.step);
   const int source = newest_of(steps);
   const std::int64_t newest = steps[static_cast<std::size_t>(source)];
@@ -200,21 +200,21 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Networ
     refuse_newer_checkpoints(config, newest);  // a later generation would take them for this run's
   }
   TrainState start = held.snapshot();
-  start.parameters.resize(network.size);
+  start.parameters.resize(program.size);
   const std::vector<OptimizerSlot> slots = start.optimizer;
   ResumePoint point;
   if (newest < 0) {
-    initialize_parameters(network, config.train.seed, start.parameters);
+    initialize_parameters(program, config.train.seed, start.parameters);
   } else {
     point.from = ResumePoint::kCheckpoint;
     point.source_rank = source;
     if (place.rank == source) {
-      start = load_chosen(config, network, std::move(mine));
+      start = load_chosen(config, program, std::move(mine));
       check_slots(start, slots);
     }
     std::vector<bool> lacks(steps.size(), true);
     lacks[static_cast<std::size_t>(source)] = false;
-    broadcast_state(collective, source, lacks, network.size, start);
+    broadcast_state(collective, source, lacks, program.size, start);
     point.config_json = start.config_json;
   }
   point.state = std::move(start);
@@ -223,12 +223,12 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Networ
 
 }  // namespace
 
-ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
+ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
                          const Held& held, Collective& collective, const Notice& notice) {
   stop_point(StopPoint::kChoosingStart);
   const std::vector<std::int64_t> steps = gathered(collective, held.step.value_or(-1));
-  if (std::ranges::max(steps) >= 0) return go_on(steps, network, held, collective);
-  return begin_anew(config, place, network, held, collective, notice);
+  if (std::ranges::max(steps) >= 0) return go_on(steps, program, held, collective);
+  return begin_anew(config, place, program, held, collective, notice);
 }
 
 }  // namespace dtrun::worker

@@ -11,7 +11,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/collective/collective.h"
 #include "worker/config/config.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 
 namespace dtrun::worker {
 
@@ -39,7 +39,7 @@ struct ResumePoint {
 // and only those that are behind are sent any. Throws WorkerError: EX_CONFIG if the checkpoint does not fit
 // this job, or if the job is to begin afresh where another one's results lie; EX_NOINPUT if there are
 // checkpoints, but no good one.
-ResumePoint choose_start(const JobConfig& config, const Place& place, const Network& network,
+ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
                          const Held& held, Collective& collective, const Notice& notice);
 
 // What changed between the config that wrote a checkpoint and this one. `fatal` differences make its

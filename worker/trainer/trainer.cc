@@ -34,7 +34,7 @@
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
 #include "worker/metrics/metrics.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
@@ -98,6 +98,7 @@ class Trainer {
   void complete(const TrainState& last, double seconds);
   void report(Phase phase);
 
+  double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
   bool is_writer() const { return place_.rank == 0; }
   bool every(std::int64_t steps) const { return steps > 0 && state_.step % steps == 0; }
   bool at_end() const { return state_.step >= schedule_.total_steps(); }
@@ -139,7 +140,7 @@ Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, A
       agent_(agent),
       schedule_(replica.data.train->size(), train_.global_batch_size, train_.micro_batch_size,
                 train_.num_train_epochs, train_.max_steps),
-      gradient_step_(train_, replica.network, *replica.data.train, collective, replica.device->arithmetic(),
+      gradient_step_(train_, replica.program, *replica.data.train, collective, replica.device->arithmetic(),
                      replica.lanes, clock_),
       stop_vote_(collective) {}
 
@@ -168,7 +169,7 @@ void Trainer::begin() {
   }
   const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
                   .snapshot = [this] { return replica_.snapshot(); }};
-  const ResumePoint start = choose_start(config_, place_, replica_.network, held, collective_, log_warn);
+  const ResumePoint start = choose_start(config_, place_, replica_.program, held, collective_, log_warn);
   // Before the state: what is logged belongs to it.
   MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
   collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
@@ -181,7 +182,7 @@ void Trainer::begin() {
   progress_.first_step = state_.step;
   if (is_writer()) begin_writing(start);
   if (has_own_disk()) {
-    saver_.emplace(config_.output_dir, replica_.network, train_.save_total_limit);
+    saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
   }
 }
 
@@ -211,7 +212,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
   // The rank that wrote before may have been lost between this step and its line.
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
   if (start.from == ResumePoint::kReplica) return tell_recovery(start);
-  log_info(config_.model.type + ": " + std::to_string(replica_.network.size) + " parameters, " +
+  log_info(config_.model.type + ": " + std::to_string(replica_.program.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
@@ -278,7 +279,7 @@ Vote Trainer::one_step() {
     step = replica_.update(rule, sum);
   }
   stop_point(StopPoint::kUpdated);
-  replica_.log.loss += step.stats.loss, replica_.log.samples += step.stats.samples;
+  replica_.log.loss += step.stats.loss, replica_.log.targets += step.stats.targets;
   since_lap_ += step.stats;
   since_report_ += step.stats;
   look_for_divergence(step.stats.loss);
@@ -296,18 +297,18 @@ void Trainer::log_step(double learning_rate, double norm) {
   MetricsLog& log = replica_.log;
   log.newest = {.step = state_.step,
                 .epoch = progress_.epoch,
-                .loss = mean(log.loss, log.samples),
+                .loss = mean(log.loss, log.targets),
                 .learning_rate = learning_rate,
                 .grad_norm = norm,
-                .samples_per_second = since_lap_.samples / shares.seconds,
+                .samples_per_second = samples_of(since_lap_) / shares.seconds,
                 .world_size = place_.world_size,
                 .generation = place_.generation,
                 .wait_gradients = shares.gradients,
                 .wait_data = shares.data,
                 .other = shares.other};
-  log.loss = log.samples = 0;
+  log.loss = log.targets = 0;
   if (metrics_) metrics_->write(log.newest);
-  samples_ += since_lap_.samples;
+  samples_ += samples_of(since_lap_);
   since_lap_ = {};
 }
 
@@ -320,9 +321,9 @@ void Trainer::report(Phase phase) {
   progress_.phase = phase;
   progress_.step = state_.step;
   progress_.total_steps = schedule_.total_steps();
-  if (since_report_.samples > 0) progress_.loss = mean(since_report_.loss, since_report_.samples);
-  if (since_report_.samples > 0 && seconds >= 0.1) {
-    progress_.samples_per_second = since_report_.samples / seconds;
+  if (since_report_.targets > 0) progress_.loss = mean(since_report_.loss, since_report_.targets);
+  if (since_report_.targets > 0 && seconds >= 0.1) {
+    progress_.samples_per_second = samples_of(since_report_) / seconds;
     since_report_ = {};
     last_report_ = now;
   }
@@ -405,7 +406,7 @@ void Trainer::save_now() {
 bool Trainer::save_last(const TrainState& last) {
   with_saver([&] { saver_->wait(); });
   return with_saver([&] {
-    save_checkpoint(config_.output_dir, replica_.network, last,
+    save_checkpoint(config_.output_dir, replica_.program, last,
                     parameters_are_finite(last) ? train_.save_total_limit : 0);
   });
 }
@@ -439,9 +440,9 @@ void Trainer::finish() {
 }
 
 void Trainer::complete(const TrainState& last, double seconds) {
-  const std::string model = save_model(config_.output_dir, replica_.network, last.parameters).string();
+  const std::string model = save_model(config_.output_dir, replica_.program, last.parameters).string();
   stop_point(StopPoint::kModelWritten);
-  const std::string sha256 = parameters_sha256(replica_.network, last.parameters);
+  const std::string sha256 = parameters_sha256(replica_.program, last.parameters);
   metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256});
   const StepClock::Shares time = clock_.whole();
   agent_.completed({.step = state_.step,
@@ -482,7 +483,7 @@ void save_alone(const Replica& replica) {
     const OutputLock lock(config.output_dir, kLockPatience);
     const auto newest = newest_step(config.output_dir, [](const std::string&) {});
     if (newest && *newest >= state.step) return;
-    save_checkpoint(config.output_dir, replica.network, state, config.train.save_total_limit);
+    save_checkpoint(config.output_dir, replica.program, state, config.train.save_total_limit);
     log_info("stopped after step " + std::to_string(state.step) + "; checkpoint saved");
     log_alone(replica);
   } catch (const WorkerError& error) {

@@ -122,10 +122,10 @@ class CpuArithmetic final : public Arithmetic {
   }
 
   StepResult update(Stream&, const UpdateRule& rule, float* sum, const UpdatedVectors& vectors) override {
-    const float samples = sum[2];
-    StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .samples = samples}};
+    const float targets = sum[2];
+    StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .targets = targets}};
     const std::span<float> gradient(sum + kStatisticsFloats, vectors.size);
-    for (float& value : gradient) value /= samples;
+    for (float& value : gradient) value /= targets;
     if (rule.max_norm > 0 || rule.norm_wanted) result.norm = norm_of(gradient);
     if (rule.max_norm > 0) clip(gradient, result.norm, rule.max_norm);
     std::visit([&](const auto& optimizer) { apply(optimizer, gradient.data(), vectors); }, rule.optimizer);

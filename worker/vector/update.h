@@ -8,7 +8,7 @@
 namespace dtrun::worker {
 
 // A step's vector is [statistics | gradient]: the statistics are summed in the same tree as the gradient and
-// cost no message of their own. They are sums over samples: the loss, the hits, the number of samples; the
+// cost no message of their own. They are sums over targets: the loss, the hits, the number of targets; the
 // rest is zero and keeps the gradient 64-byte aligned.
 inline constexpr std::size_t kStatisticsFloats = 16;
 
@@ -41,11 +41,11 @@ struct UpdatedVectors {
   std::vector<float*> slots;  // those of the rule's optimizer, zero before the first step
 };
 
-// Sums over the step's samples.
+// Sums over the step's targets: one a sample, or one a token.
 struct StepStats {
-  double loss = 0, correct = 0, samples = 0;
+  double loss = 0, correct = 0, targets = 0;
   StepStats& operator+=(const StepStats& other) {
-    loss += other.loss, correct += other.correct, samples += other.samples;
+    loss += other.loss, correct += other.correct, targets += other.targets;
     return *this;
   }
 };

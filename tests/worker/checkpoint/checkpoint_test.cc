@@ -8,7 +8,7 @@
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
-#include "tests/worker/checkpoint/network_example.h"
+#include "tests/worker/checkpoint/program_example.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/durable.h"
@@ -30,12 +30,12 @@ struct Output {
 
   fs::path path() const { return directory.path(); }
   fs::path save(std::int64_t step, int keep = 0) {
-    return save_checkpoint(path(), kNetwork, example_state(step), keep);
+    return save_checkpoint(path(), kProgram, example_state(step), keep);
   }
   Notice notice() {
     return [this](const std::string& text) { notices.push_back(text); };
   }
-  std::optional<TrainState> load() { return load_newest(path(), kNetwork, notice()); }
+  std::optional<TrainState> load() { return load_newest(path(), kProgram, notice()); }
   // Names in checkpoints/, in order.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -64,7 +64,7 @@ TEST_CASE("a checkpoint brings back all of the state") {
   Output output;
   const fs::path directory = output.save(500);
   CHECK(directory == output.path() / "checkpoints" / "step-00000500");
-  CHECK(same(load_checkpoint(directory, kNetwork), example_state(500)));
+  CHECK(same(load_checkpoint(directory, kProgram), example_state(500)));
   CHECK(same(*output.load(), example_state(500)));
   CHECK(newest_step(output.path(), output.notice()) == 500);
   CHECK(output.notices.empty());
@@ -76,7 +76,7 @@ TEST_CASE("a config text that is no canonical JSON comes back as it was") {
   for (const std::string& text : {std::string("{\"a\":1}"), std::string("not json"), std::string()}) {
     TrainState state = example_state(1);
     state.config_json = text;
-    save_checkpoint(output.path(), kNetwork, state, 0);
+    save_checkpoint(output.path(), kProgram, state, 0);
     CHECK(output.load()->config_json == text);
   }
 }
@@ -118,7 +118,7 @@ TEST_CASE("a checkpoint of the same step is replaced, good or damaged") {
   write_text(directory / "model.safetensors", "damaged");
   TrainState other = example_state(500);
   other.parameters[0] = 77;
-  save_checkpoint(output.path(), kNetwork, other, 0);
+  save_checkpoint(output.path(), kProgram, other, 0);
   CHECK(output.load()->parameters[0] == 77);
   output.save(500);
   CHECK(same(*output.load(), example_state(500)));
@@ -150,19 +150,19 @@ TEST_CASE("a missing or truncated file is named") {
        {"model.safetensors", "optimizer.safetensors", "trainer_state.json", "manifest.json"}) {
     const std::string content = read_text(directory / file);
     write_text(directory / file, content.substr(0, content.size() / 2));
-    const auto fault = thrown([&] { load_checkpoint(directory, kNetwork); });
+    const auto fault = thrown([&] { load_checkpoint(directory, kProgram); });
     CHECK(fault.first == kExitNoInput);
     CHECK_MESSAGE(contains(fault.second, (directory / file).string()), fault.second);
     fs::remove(directory / file);
-    CHECK(thrown([&] { load_checkpoint(directory, kNetwork); }).second ==
+    CHECK(thrown([&] { load_checkpoint(directory, kProgram); }).second ==
           (directory / file).string() + ": is missing");
     write_text(directory / file, content);
   }
-  CHECK(same(load_checkpoint(directory, kNetwork), example_state(100)));
+  CHECK(same(load_checkpoint(directory, kProgram), example_state(100)));
 }
 
 TEST_CASE("a checkpoint directory that is not there is an input error") {
-  const auto [code, message] = thrown([] { load_checkpoint("/nonexistent/step-1", kNetwork); });
+  const auto [code, message] = thrown([] { load_checkpoint("/nonexistent/step-1", kProgram); });
   CHECK(code == kExitNoInput);
   CHECK(contains(message, "/nonexistent/step-1: there is no such checkpoint directory"));
 }
@@ -170,7 +170,7 @@ TEST_CASE("a checkpoint directory that is not there is an input error") {
 TEST_CASE("a checkpoint of another model is a config error, and is not passed over like a damaged one") {
   Output output;
   const fs::path directory = output.save(100);
-  Network other = kNetwork;
+  Program other = kProgram;
   other.parameters[2] = {"fc.weight", {2, 3}, 10, 6};
   const auto [code, message] = thrown([&] { load_checkpoint(directory, other); });
   CHECK(code == kExitConfig);
@@ -206,7 +206,7 @@ TEST_CASE("state vectors of the wrong length are a bug, and nothing is written")
   Output output;
   TrainState state = example_state(1);
   state.optimizer[1].values.pop_back();
-  CHECK(thrown([&] { save_checkpoint(output.path(), kNetwork, state, 0); }).first == kExitSoftware);
+  CHECK(thrown([&] { save_checkpoint(output.path(), kProgram, state, 0); }).first == kExitSoftware);
   CHECK_FALSE(fs::exists(output.path() / "checkpoints"));
 }
 
@@ -215,9 +215,9 @@ TEST_CASE("the final model appears whole under its name and nothing else stays b
   write_text(output.path() / "model.safetensors", "an older one");
   write_text(output.path() / ".model.safetensors.tmp", "of a dead writer");
   const TrainState state = example_state(9);
-  const fs::path path = save_model(output.path() / "new", kNetwork, state.parameters);
+  const fs::path path = save_model(output.path() / "new", kProgram, state.parameters);
   CHECK(path == output.path() / "new" / "model.safetensors");
-  save_model(output.path(), kNetwork, state.parameters);
+  save_model(output.path(), kProgram, state.parameters);
   CHECK(read_text(output.path() / "model.safetensors") == read_text(path));
   CHECK_FALSE(fs::exists(output.path() / ".model.safetensors.tmp"));
   CHECK(contains(read_text(path), R"("__metadata__":{"format":"pt",)"));
@@ -235,7 +235,7 @@ TEST_CASE("an output directory that cannot be made or written is said by its nam
   CHECK(check_output_dir("/proc/dtrun").exit_code() == kExitCannotCreate);
   CHECK(check_output_dir(output.path() / "file").exit_code() == kExitCannotCreate);
   const auto [code, message] =
-      thrown([&] { save_checkpoint(output.path() / "file", kNetwork, example_state(1), 0); });
+      thrown([&] { save_checkpoint(output.path() / "file", kProgram, example_state(1), 0); });
   CHECK(code == kExitCannotCreate);
   CHECK(contains(message, "file/checkpoints: Not a directory"));
 }
@@ -243,7 +243,7 @@ TEST_CASE("an output directory that cannot be made or written is said by its nam
 TEST_CASE("the background saver writes all that it is given, in order") {
   Output output;
   {
-    BackgroundSaver saver(output.path(), kNetwork, 3);
+    BackgroundSaver saver(output.path(), kProgram, 3);
     for (std::int64_t step = 1; step <= 20; ++step) saver.save(example_state(step));
     saver.wait();
     CHECK(same(*output.load(), example_state(20)));
@@ -258,7 +258,7 @@ TEST_CASE("a save that is told of an earlier one's failure is a save none the le
   for (int attempt = 0; attempt < 100 && !told; ++attempt) {  // the writer may take longer than we wait
     Output output;
     const fs::path sub = output.path() / "sub";
-    BackgroundSaver saver(sub, kNetwork, 3);
+    BackgroundSaver saver(sub, kProgram, 3);
     write_text(sub, "in the way");
     saver.save(example_state(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -272,14 +272,14 @@ TEST_CASE("a save that is told of an earlier one's failure is a save none the le
 
 TEST_CASE("the background saver tells a writer's failure once and goes on") {
   Output output;
-  BackgroundSaver saver(output.path() / "sub", kNetwork, 3);
+  BackgroundSaver saver(output.path() / "sub", kProgram, 3);
   write_text(output.path() / "sub", "in the way");
   saver.save(example_state(1));
   CHECK(thrown([&] { saver.wait(); }).first == kExitCannotCreate);
   fs::remove(output.path() / "sub");
   saver.save(example_state(2));
   saver.wait();
-  CHECK(load_newest(output.path() / "sub", kNetwork, nullptr)->step == 2);
+  CHECK(load_newest(output.path() / "sub", kProgram, nullptr)->step == 2);
 }
 
 }  // namespace

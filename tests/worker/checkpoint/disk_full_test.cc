@@ -12,7 +12,7 @@
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
-#include "tests/worker/checkpoint/network_example.h"
+#include "tests/worker/checkpoint/program_example.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/layout.h"
@@ -60,20 +60,20 @@ int entries(const fs::path& directory) {
 TEST_CASE(
     "a checkpoint that cannot be written in full leaves the older ones as they were, and nothing else") {
   const Folder output;
-  save_checkpoint(output.path(), kNetwork, example_state(100), 1);
+  save_checkpoint(output.path(), kProgram, example_state(100), 1);
   for (rlim_t limit : {0, 10, 300, 400}) {
     const SmallFiles small(limit);
     const std::string message =
-        no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(200), 1); });
+        no_room([&] { save_checkpoint(output.path(), kProgram, example_state(200), 1); });
     CHECK_MESSAGE(contains(message, "cannot write " + output.path().string()), message);
   }
   CHECK(entries(output.path() / "checkpoints") == 1);
-  CHECK(same(*load_newest(output.path(), kNetwork, nullptr), example_state(100)));
+  CHECK(same(*load_newest(output.path(), kProgram, nullptr), example_state(100)));
 }
 
 TEST_CASE("a checkpoint that failed in the background is told of without another one being saved") {
   const Folder output;
-  BackgroundSaver saver(output.path(), kNetwork, 1);
+  BackgroundSaver saver(output.path(), kProgram, 1);
   saver.check();
   const SmallFiles small(10);
   saver.save(example_state(100));
@@ -93,11 +93,11 @@ TEST_CASE("a checkpoint that failed in the background is told of without another
 
 TEST_CASE("a model that cannot be written in full leaves the older one as it was") {
   const Folder output;
-  const fs::path path = save_model(output.path(), kNetwork, example_state(1).parameters);
+  const fs::path path = save_model(output.path(), kProgram, example_state(1).parameters);
   const std::string before = read_text(path);
   {
     const SmallFiles small(100);
-    CHECK(contains(no_room([&] { save_model(output.path(), kNetwork, example_state(2).parameters); }),
+    CHECK(contains(no_room([&] { save_model(output.path(), kProgram, example_state(2).parameters); }),
                    "cannot write"));
   }
   CHECK(read_text(path) == before);
@@ -108,19 +108,19 @@ TEST_CASE(
     "where there is no room the oldest checkpoint goes first if it would go anyway, and one always stays") {
   const Folder output;
   for (const std::int64_t step : {100, 200, 300})
-    save_checkpoint(output.path(), kNetwork, example_state(step), 3);
+    save_checkpoint(output.path(), kProgram, example_state(step), 3);
   const SmallFiles small(300);
-  CHECK(contains(no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(400), 4); }),
+  CHECK(contains(no_room([&] { save_checkpoint(output.path(), kProgram, example_state(400), 4); }),
                  "cannot write"));
   CHECK(list_checkpoints(output.path()).size() == 3);
-  CHECK(contains(no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(400), 3); }),
+  CHECK(contains(no_room([&] { save_checkpoint(output.path(), kProgram, example_state(400), 3); }),
                  "cannot write"));
   CHECK(list_checkpoints(output.path()).size() == 2);
   for (const int keep : {2, 1, 1, 1})
-    CHECK(contains(no_room([&] { save_checkpoint(output.path(), kNetwork, example_state(400), keep); }),
+    CHECK(contains(no_room([&] { save_checkpoint(output.path(), kProgram, example_state(400), keep); }),
                    "cannot write"));
   CHECK(list_checkpoints(output.path()).size() == 1);
-  CHECK(same(*load_newest(output.path(), kNetwork, nullptr), example_state(300)));
+  CHECK(same(*load_newest(output.path(), kProgram, nullptr), example_state(300)));
 }
 
 TEST_CASE("metrics that find no room wait for it, and none is lost or torn") {

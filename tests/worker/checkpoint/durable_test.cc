@@ -15,7 +15,7 @@
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
-#include "tests/worker/checkpoint/network_example.h"
+#include "tests/worker/checkpoint/program_example.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/checkpoint/layout.h"
@@ -82,7 +82,7 @@ class TracedOutput {
     TrainState state = example_state(step);
     state.parameters[0] = value;
     calls.clear();
-    save_checkpoint(path(), kNetwork, state, 0);
+    save_checkpoint(path(), kProgram, state, 0);
   }
   std::string error_of_saving(std::int64_t step, float value = 1) {
     try {
@@ -94,7 +94,7 @@ class TracedOutput {
     return "nothing thrown";
   }
   float value_of(std::int64_t step) const {
-    return load_checkpoint(path() / "checkpoints" / step_name(step), kNetwork).parameters[0];
+    return load_checkpoint(path() / "checkpoints" / step_name(step), kProgram).parameters[0];
   }
   // What was called since the last save() began; the output directory as OUT, the scratch one as TMP.
   Lines calls_since() const {
@@ -156,7 +156,7 @@ TEST_CASE("the directory of the first checkpoint is synced too") {
 TEST_CASE("the final model reaches the disk before it gets its name, and its directory after that") {
   TracedOutput output;
   calls.clear();
-  save_model(output.path(), kNetwork, example_state(1).parameters);
+  save_model(output.path(), kProgram, example_state(1).parameters);
   CHECK(output.calls_since() == Lines{"sync OUT/.model.safetensors.tmp",
                                       "rename OUT/.model.safetensors.tmp to OUT/model.safetensors",
                                       "sync OUT"});

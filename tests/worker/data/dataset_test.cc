@@ -49,13 +49,11 @@ TEST_CASE("samples come normalised, in the order asked for") {
   const SmallDataset files;
   const auto data = load_dataset(files.config(), Split::kTrain);
   CHECK(data->size() == 3);
-  CHECK(data->classes() == 10);
-  CHECK(data->shape().height == 2);
-  CHECK(data->shape().size() == 4);
+  CHECK(data->spec() == SampleSpec{.shape = {1, 2, 2}, .classes = 10});
   float x[8];
   std::int32_t labels[2];
   const std::uint32_t samples[] = {1, 0};
-  data->fill(samples, x, labels);
+  data->fill(samples, {.values = x, .targets = labels});
   CHECK(labels[0] == 9);
   CHECK(labels[1] == 0);
   CHECK(x[0] == doctest::Approx((127.0 / 255 - 0.2860) / 0.3530));
@@ -71,7 +69,7 @@ TEST_CASE("a .gz file is preferred to the one without") {
   std::vector<float> x(4);
   std::int32_t label = 0;
   const std::uint32_t sample[] = {0};
-  data->fill(sample, x.data(), &label);
+  data->fill(sample, {.values = x.data(), .targets = &label});
   CHECK(label == 7);
 }
 

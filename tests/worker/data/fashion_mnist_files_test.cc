@@ -18,13 +18,13 @@ TEST_CASE("Debian's Fashion-MNIST loads whole, with the mean and spread that nor
   CHECK(load_dataset(config, Split::kTest)->size() == 10000);
   const auto data = load_dataset(config, Split::kTrain);
   CHECK(data->size() == 60000);
-  CHECK(data->shape().size() == 28 * 28);
+  CHECK(data->spec().shape.size() == 28 * 28);
 
   std::vector<std::uint32_t> samples(1000);
   std::iota(samples.begin(), samples.end(), 0u);
-  std::vector<float> x(samples.size() * data->shape().size());
+  std::vector<float> x(samples.size() * data->spec().shape.size());
   std::vector<std::int32_t> labels(samples.size());
-  data->fill(samples, x.data(), labels.data());
+  data->fill(samples, {.values = x.data(), .targets = labels.data()});
   double sum = 0, squares = 0;
   for (float value : x) {
     sum += value;

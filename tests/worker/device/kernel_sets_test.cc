@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/worker/model/networks.h"
+#include "tests/worker/model/programs.h"
 #include "worker/base/buffer.h"
 #include "worker/device/cpu/grouped/kernels.h"
 

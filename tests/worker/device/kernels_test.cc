@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/worker/model/networks.h"
+#include "tests/worker/model/programs.h"
 #include "worker/base/buffer.h"
 
 using namespace dtrun::worker;

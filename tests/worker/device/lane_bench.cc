@@ -17,17 +17,17 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: lane_bench [micro_batch_size] [seconds]\n");
     return 64;
   }
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
-  std::vector<float> parameters(network.size), out(kStatisticsFloats + network.size),
-      x(capacity * network.input.size());
-  initialize_parameters(network, 1, parameters);
+  const Program program = make_program({"convnet"}, {.shape = {1, 28, 28}, .classes = 10});
+  std::vector<float> parameters(program.size), out(kStatisticsFloats + program.size),
+      x(capacity * program.sample.shape.size());
+  initialize_parameters(program, 1, parameters);
   std::vector<std::int32_t> labels(capacity);
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<float>(i * 2654435761u % 1000) / 500.0f - 1.0f;
   for (int n = 0; n < capacity; ++n) labels[n] = n % 10;
 
   const auto device = make_cpu_device();
-  const auto lane = device->make_lane(network, capacity);
+  const auto lane = device->make_lane(program, capacity);
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   std::vector<double> times;

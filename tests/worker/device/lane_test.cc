@@ -10,7 +10,7 @@
 #include <limits>
 #include <thread>
 
-#include "tests/worker/model/networks.h"
+#include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
 #include "worker/device/device.h"
@@ -29,27 +29,26 @@ struct Outcome {
   }
 };
 
-Outcome train(Lane& lane, const Network& network, int samples, const float* x, const std::int32_t* labels) {
+Outcome train(Lane& lane, const Program& program, const Microbatch& microbatch) {
   // Each value must be written.
-  std::vector<float> out(kStatisticsFloats + network.size, std::numeric_limits<float>::quiet_NaN());
-  lane.train({samples, x, labels}, out.data(), [](int) {});
+  std::vector<float> out(kStatisticsFloats + program.size, std::numeric_limits<float>::quiet_NaN());
+  lane.train(microbatch, out.data(), [](int) {});
   lane.stream().wait();
-  CHECK(out[2] == samples);
+  CHECK(out[2] == microbatch.samples * program.sample.targets);
   CHECK(std::all_of(out.begin() + 3, out.begin() + kStatisticsFloats, [](float v) { return v == 0; }));
   return {.stats = {.loss = out[0], .correct = out[1]},
           .gradient = {out.begin() + kStatisticsFloats, out.end()}};
 }
 
-Outcome train(const Network& network, int capacity, const Problem& problem, int samples) {
-  const auto lane = make_cpu_device()->make_lane(network, capacity);
+Outcome train(const Program& program, int capacity, const Problem& problem, int samples) {
+  const auto lane = make_cpu_device()->make_lane(program, capacity);
   lane->weights_changed(problem.parameters.data());
-  return train(*lane, network, samples, problem.x.data(), problem.labels.data());
+  return train(*lane, program, problem.microbatch(samples));
 }
 
-reference::Result expected(const Network& network, const Problem& problem, int samples) {
+reference::Result expected(const Program& program, const Problem& problem, int samples) {
   const std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
-  return reference::run(network, parameters, std::span(problem.x).first(samples * network.input.size()),
-                        std::span(problem.labels).first(samples));
+  return reference::run(program, parameters, problem.microbatch(samples));
 }
 
 double largest_error(const Outcome& outcome, const reference::Result& right) {
@@ -66,14 +65,14 @@ double largest_error(const Outcome& outcome, const reference::Result& right) {
 }  // namespace
 
 TEST_CASE("loss, hits and gradient are the reference's for every network and capacity") {
-  for (const NamedNetwork& named : test_networks()) {
-    const Network& network = named.network;
+  for (const NamedProgram& named : test_programs()) {
+    const Program& program = named.program;
     for (const int capacity : {1, 5, 16, 20}) {
       CAPTURE(named.name);
       CAPTURE(capacity);
-      const Problem problem(network, capacity);
-      const auto right = expected(network, problem, capacity);
-      const Outcome outcome = train(network, capacity, problem, capacity);
+      const Problem problem(program, capacity);
+      const auto right = expected(program, problem, capacity);
+      const Outcome outcome = train(program, capacity, problem, capacity);
       CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
       CHECK(outcome.stats.correct == right.correct);
       CHECK(largest_error(outcome, right) < 1e-5);
@@ -83,16 +82,16 @@ TEST_CASE("loss, hits and gradient are the reference's for every network and cap
 
 TEST_CASE(
     "both ways to run a network agree with the reference at capacities that the device gives to the other") {
-  for (const NamedNetwork& named : test_networks()) {
-    const Network& network = named.network;
+  for (const NamedProgram& named : test_programs()) {
+    const Program& program = named.program;
     CAPTURE(named.name);
-    const Problem problem(network, 16);
+    const Problem problem(program, 16);
     for (const auto make : {make_grouped_graph, make_onednn_graph}) {
       for (const int rows : {2, 9}) {
-        const auto lane = make_cpu_lane(network, rows, make(network, rows));
+        const auto lane = make_cpu_lane(program, rows, make(program, rows));
         lane->weights_changed(problem.parameters.data());
-        const Outcome outcome = train(*lane, network, rows, problem.x.data(), problem.labels.data());
-        const auto right = expected(network, problem, rows);
+        const Outcome outcome = train(*lane, program, problem.microbatch(rows));
+        const auto right = expected(program, problem, rows);
         CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
         CHECK(largest_error(outcome, right) < 1e-5);
       }
@@ -101,80 +100,81 @@ TEST_CASE(
 }
 
 TEST_CASE("the device takes the grouped loops from 6 rows on and oneDNN below, which round differently") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Program program = convnet_program();
   for (const int rows : {5, 6}) {
     CAPTURE(rows);
-    const Problem problem(network, rows);
+    const Problem problem(program, rows);
     auto run = [&](std::unique_ptr<CpuGraph> graph) {
-      const auto lane = make_cpu_lane(network, rows, std::move(graph));
+      const auto lane = make_cpu_lane(program, rows, std::move(graph));
       lane->weights_changed(problem.parameters.data());
-      return train(*lane, network, rows, problem.x.data(), problem.labels.data());
+      return train(*lane, program, problem.microbatch(rows));
     };
-    const Outcome grouped = run(make_grouped_graph(network, rows)),
-                  onednn = run(make_onednn_graph(network, rows));
+    const Outcome grouped = run(make_grouped_graph(program, rows)),
+                  onednn = run(make_onednn_graph(program, rows));
     REQUIRE_FALSE(grouped == onednn);
-    CHECK(train(network, rows, problem, rows) == (rows < 6 ? onednn : grouped));
+    CHECK(train(program, rows, problem, rows) == (rows < 6 ? onednn : grouped));
   }
 }
 
 TEST_CASE("evaluating gives training's loss and hits") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
-  const Problem problem(network, 16);
-  const auto lane = make_cpu_device()->make_lane(network, 16);
+  const Program program = convnet_program();
+  const Problem problem(program, 16);
+  const auto lane = make_cpu_device()->make_lane(program, 16);
   lane->weights_changed(problem.parameters.data());
-  const Outcome outcome = train(*lane, network, 13, problem.x.data(), problem.labels.data());
-  const MicrobatchStats stats = lane->evaluate({13, problem.x.data(), problem.labels.data()});
+  const Outcome outcome = train(*lane, program, problem.microbatch(13));
+  const MicrobatchStats stats = lane->evaluate(problem.microbatch(13));
   CHECK(stats.loss == outcome.stats.loss);
   CHECK(stats.correct == outcome.stats.correct);
 }
 
 TEST_CASE("rows that are not real add nothing, whatever lies in them") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Program program = convnet_program();
   for (const int capacity : {5, 12, 16, 64}) {
     CAPTURE(capacity);
-    Problem zeros(network, capacity), rubbish(network, capacity);
+    Problem zeros(program, capacity), rubbish(program, capacity);
     const int samples = capacity * 3 / 5;
-    std::fill(zeros.x.begin() + samples * network.input.size(), zeros.x.end(), 0.0f);
-    std::fill(rubbish.x.begin() + samples * network.input.size(), rubbish.x.end(), NAN);
-    std::fill(rubbish.labels.begin() + samples, rubbish.labels.end(), -1);
-    const Outcome outcome = train(network, capacity, zeros, samples);
-    CHECK(largest_error(outcome, expected(network, zeros, samples)) < 1e-5);
-    CHECK(train(network, capacity, rubbish, samples) == outcome);
+    std::fill(zeros.values.begin() + samples * program.sample.shape.size(), zeros.values.end(), 0.0f);
+    std::fill(rubbish.values.begin() + samples * program.sample.shape.size(), rubbish.values.end(), NAN);
+    std::fill(rubbish.targets.begin() + samples, rubbish.targets.end(), -1);
+    const Outcome outcome = train(program, capacity, zeros, samples);
+    CHECK(largest_error(outcome, expected(program, zeros, samples)) < 1e-5);
+    CHECK(train(program, capacity, rubbish, samples) == outcome);
   }
 }
 
 TEST_CASE("a microbatch gives the same bits again, after others, in another lane and from other addresses") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Program program = convnet_program();
   for (const int capacity : {4, 16, 64}) {
     CAPTURE(capacity);
-    const Problem problem(network, capacity), other(network, capacity, 6);
-    const Outcome first = train(network, capacity, problem, capacity);
-    const auto lane = make_cpu_device()->make_lane(network, capacity);
+    const Problem problem(program, capacity), other(program, capacity, 6);
+    const Outcome first = train(program, capacity, problem, capacity);
+    const auto lane = make_cpu_device()->make_lane(program, capacity);
     lane->weights_changed(other.parameters.data());
-    train(*lane, network, capacity, other.x.data(), other.labels.data());
+    train(*lane, program, other.microbatch(capacity));
     lane->weights_changed(problem.parameters.data());
     for (const std::size_t shift : {0, 1, 5}) {  // floats
-      std::vector<float> moved(problem.x.size() + shift);
-      std::copy(problem.x.begin(), problem.x.end(), moved.begin() + shift);
-      CHECK(train(*lane, network, capacity, moved.data() + shift, problem.labels.data()) == first);
+      std::vector<float> moved(problem.values.size() + shift);
+      std::copy(problem.values.begin(), problem.values.end(), moved.begin() + shift);
+      Microbatch microbatch = problem.microbatch(capacity);
+      microbatch.values = moved.data() + shift;
+      CHECK(train(*lane, program, microbatch) == first);
     }
   }
 }
 
 TEST_CASE("lanes in two threads at once give the same bits as one alone") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Program program = convnet_program();
   for (const int capacity : {4, 16}) {
-    const Problem problem(network, capacity);
-    const Outcome alone = train(network, capacity, problem, capacity);
+    const Problem problem(program, capacity);
+    const Outcome alone = train(program, capacity, problem, capacity);
     std::vector<int> differences(2, 0);
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&, t] {
-        const auto lane = make_cpu_device()->make_lane(network, capacity);
+        const auto lane = make_cpu_device()->make_lane(program, capacity);
         lane->weights_changed(problem.parameters.data());
         for (int run = 0; run < 10; ++run)
-          differences[t] +=
-              !(train(*lane, network, capacity, problem.x.data(), problem.labels.data()) == alone);
+          differences[t] += !(train(*lane, program, problem.microbatch(capacity)) == alone);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -183,42 +183,42 @@ TEST_CASE("lanes in two threads at once give the same bits as one alone") {
 }
 
 TEST_CASE("a bucket is announced once, in order, when it is final and before the layers in front have run") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Program program = convnet_program();
   for (const int capacity : {4, 16}) {
     CAPTURE(capacity);
-    const Problem problem(network, capacity);
-    const Outcome whole = train(network, capacity, problem, capacity);
-    const auto lane = make_cpu_device()->make_lane(network, capacity);
+    const Problem problem(program, capacity);
+    const Outcome whole = train(program, capacity, problem, capacity);
+    const auto lane = make_cpu_device()->make_lane(program, capacity);
     lane->weights_changed(problem.parameters.data());
-    std::vector<float> out(kStatisticsFloats + network.size, -7.0f);
+    std::vector<float> out(kStatisticsFloats + program.size, -7.0f);
     const auto gradient = std::span(out).subspan(kStatisticsFloats);
     int next = 0;
-    lane->train({capacity, problem.x.data(), problem.labels.data()}, out.data(), [&](int bucket) {
+    lane->train(problem.microbatch(capacity), out.data(), [&](int bucket) {
       CHECK(bucket == next++);
-      const VectorRange& b = network.buckets[bucket];
+      const VectorRange& b = program.buckets[bucket];
       CHECK(
           std::equal(gradient.begin() + b.begin, gradient.begin() + b.end, whole.gradient.begin() + b.begin));
       CHECK(std::all_of(gradient.begin(), gradient.begin() + b.begin, [](float v) { return v == -7.0f; }));
     });
-    CHECK(next == static_cast<int>(network.buckets.size()));
+    CHECK(next == static_cast<int>(program.buckets.size()));
   }
 }
 
 TEST_CASE("parameters that have become NaN give a loss that is NaN") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
+  const Program program = convnet_program();
   for (const int capacity : {4, 16}) {
-    Problem problem(network, capacity);
+    Problem problem(program, capacity);
     problem.parameters[3] = NAN;
-    CHECK(std::isnan(train(network, capacity, problem, capacity).stats.loss));
+    CHECK(std::isnan(train(program, capacity, problem, capacity).stats.loss));
   }
 }
 
 TEST_CASE("a label that is no class is refused by number") {
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
-  Problem problem(network, 4);
-  problem.labels[2] = 10;
+  const Program program = convnet_program();
+  Problem problem(program, 4);
+  problem.targets[2] = 10;
   CHECK_THROWS_WITH_AS(
-      train(network, 4, problem, 4),
+      train(program, 4, problem, 4),
       "the data has a sample with label 10, but the model has 10 classes, numbered from 0; check "
       "/data/path",
       WorkerError);

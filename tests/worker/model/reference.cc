@@ -3,49 +3,83 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <numbers>
+
+#include "worker/core/dropout.h"
 
 namespace dtrun::worker::reference {
 namespace {
 
 using Values = std::vector<double>;
 
-// One sample's activation: [channels][height][width].
-struct Image {
-  SampleShape shape;
+// One sample's value: [rows][channels][height][width].
+struct Tensor {
+  ValueShape shape;
   Values values;
-  explicit Image(SampleShape s) : shape(s), values(s.size()) {}
+  explicit Tensor(const ValueShape& s) : shape(s), values(s.size()) {}
+  std::size_t width() const { return shape.row.size(); }
+  double* row(int r) { return values.data() + r * width(); }
+  const double* row(int r) const { return values.data() + r * width(); }
+  // Of an image, in the first row.
   double& at(int c, int y, int x) {
-    return values[(static_cast<std::size_t>(c) * shape.height + y) * shape.width + x];
+    return values[(static_cast<std::size_t>(c) * shape.row.height + y) * shape.row.width + x];
   }
-  double at(int c, int y, int x) const { return const_cast<Image*>(this)->at(c, y, x); }
+  double at(int c, int y, int x) const { return const_cast<Tensor*>(this)->at(c, y, x); }
 };
 
-// Runs one sample forward, keeping the input of every layer, then backward.
+// Runs one sample forward, keeping every value, then backward.
 class Sample {
  public:
-  Sample(const Network& network, std::span<const double> parameters)
-      : network_(network), parameters_(parameters) {}
-
-  void run(std::span<const float> x, std::int32_t label, Result& result) {
-    Image image(network_.input);
-    std::copy(x.begin(), x.end(), image.values.begin());
-    for (const Layer& layer : network_.layers) {
-      inputs_.push_back(image);
-      std::visit([&](const auto& l) { image = forward(l, inputs_.back()); }, layer);
+  Sample(const Program& program, std::span<const double> parameters, const Microbatch& microbatch, int number,
+         bool training)
+      : program_(program),
+        parameters_(parameters),
+        microbatch_(microbatch),
+        number_(number),
+        training_(training) {
+    for (const ValueShape& shape : program.values) {
+      values_.emplace_back(shape);
+      gradients_.emplace_back(shape);
     }
-    label_ = label;
-    result.loss -= image.values[label];
-    const Values& logits = inputs_.back().values;
-    result.correct += std::max_element(logits.begin(), logits.end()) - logits.begin() == label;
-    Image gradient(image.shape);
-    for (std::size_t i = network_.layers.size(); i-- > 0;)
-      std::visit([&](const auto& l) { gradient = backward(l, inputs_[i], gradient, result.gradient); },
-                 network_.layers[i]);
+    const std::size_t size = program.sample.shape.size();
+    for (std::size_t i = 0; i < size; ++i) {
+      values_[0].values[i] = program.sample.input == SampleSpec::Input::kValues
+                                 ? microbatch.values[number * size + i]
+                                 : microbatch.tokens[number * size + i];
+    }
+  }
+
+  void run(Result& result) {
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      node_ = static_cast<int>(i);
+      const Node& node = program_.nodes[i];
+      std::visit([&](const auto& op) { forward(op, in(node), values_[node.out], node); }, node.op);
+    }
+    const Node& loss = program_.nodes.back();
+    const Tensor& logits = in(loss);
+    for (int r = 0; r < logits.shape.rows; ++r) {
+      const double* row = logits.row(r);
+      result.loss += values_[loss.out].values[r];
+      result.correct += std::max_element(row, row + logits.width()) - row == target(r);
+    }
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
+      node_ = static_cast<int>(i);
+      const Node& node = program_.nodes[i];
+      std::visit(
+          [&](const auto& op) {
+            backward(op, in(node), values_[node.out], gradients_[node.out], gradients_[node.in[0]],
+                     result.gradient, node);
+          },
+          node.op);
+    }
   }
 
  private:
-  std::size_t offset(std::size_t parameter) const { return network_.parameters[parameter].offset; }
+  const Tensor& in(const Node& node) const { return values_[node.in[0]]; }
+  int target(int row) const {
+    return microbatch_.targets[static_cast<std::size_t>(number_) * program_.sample.targets + row];
+  }
+  std::size_t offset(std::size_t parameter) const { return program_.parameters[parameter].offset; }
   static std::size_t tap(const Conv2d& l, int o, int c, int ky, int kx) {
     return ((static_cast<std::size_t>(o) * l.in_channels + c) * l.kernel + ky) * l.kernel + kx;
   }
@@ -61,41 +95,53 @@ class Sample {
               for (int kx = 0; kx < l.kernel; ++kx) visit(o, y, x, c, ky, kx);
   }
 
-  Image forward(const Conv2d& l, const Image& in) {
-    Image out({l.out_channels, in.shape.height - l.kernel + 1, in.shape.width - l.kernel + 1});
+  void forward(const Conv2d& l, const Tensor& in, Tensor& out, const Node&) {
     const std::size_t pixels = out.values.size() / l.out_channels;
     for (std::size_t i = 0; i < out.values.size(); ++i)
       out.values[i] = parameters_[offset(l.bias) + i / pixels];
-    each_product(l, in.shape, [&](int o, int y, int x, int c, int ky, int kx) {
+    each_product(l, in.shape.row, [&](int o, int y, int x, int c, int ky, int kx) {
       out.at(o, y, x) += parameters_[offset(l.weight) + tap(l, o, c, ky, kx)] * in.at(c, y + ky, x + kx);
     });
-    return out;
   }
-  Image backward(const Conv2d& l, const Image& in, const Image& d, Values& gradient) {
-    Image d_in(in.shape);
+  void backward(const Conv2d& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in,
+                Values& gradient, const Node&) {
     const std::size_t pixels = d.values.size() / l.out_channels;
     for (std::size_t i = 0; i < d.values.size(); ++i) gradient[offset(l.bias) + i / pixels] += d.values[i];
-    each_product(l, in.shape, [&](int o, int y, int x, int c, int ky, int kx) {
+    each_product(l, in.shape.row, [&](int o, int y, int x, int c, int ky, int kx) {
       const std::size_t w = offset(l.weight) + tap(l, o, c, ky, kx);
       gradient[w] += d.at(o, y, x) * in.at(c, y + ky, x + kx);
       d_in.at(c, y + ky, x + kx) += parameters_[w] * d.at(o, y, x);
     });
-    return d_in;
   }
 
-  Image forward(const Relu&, Image in) {
-    for (double& value : in.values) value = std::max(value, 0.0);
-    return in;
+  void forward(const Relu&, const Tensor& in, Tensor& out, const Node&) {
+    for (std::size_t i = 0; i < in.values.size(); ++i) out.values[i] = std::max(in.values[i], 0.0);
   }
-  Image backward(const Relu&, const Image& in, Image d, Values&) {
-    for (std::size_t i = 0; i < d.values.size(); ++i) d.values[i] *= in.values[i] > 0;
-    return d;
+  void backward(const Relu&, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node&) {
+    for (std::size_t i = 0; i < d.values.size(); ++i) d_in.values[i] += d.values[i] * (in.values[i] > 0);
+  }
+
+  static double gelu_argument(double x) {
+    return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  }
+  void forward(const Gelu&, const Tensor& in, Tensor& out, const Node&) {
+    for (std::size_t i = 0; i < in.values.size(); ++i)
+      out.values[i] = 0.5 * in.values[i] * (1 + std::tanh(gelu_argument(in.values[i])));
+  }
+  void backward(const Gelu&, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node&) {
+    for (std::size_t i = 0; i < d.values.size(); ++i) {
+      const double x = in.values[i], tanh = std::tanh(gelu_argument(x));
+      const double slope = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+      d_in.values[i] += d.values[i] * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * slope);
+    }
   }
 
   struct Position {
     int y, x;
   };
-  static Position largest(const MaxPool2d& l, const Image& in, int c, int y, int x) {
+  static Position largest(const MaxPool2d& l, const Tensor& in, int c, int y, int x) {
     Position best{y * l.kernel, x * l.kernel};
     for (int ky = 0; ky < l.kernel; ++ky)
       for (int kx = 0; kx < l.kernel; ++kx)
@@ -103,90 +149,233 @@ class Sample {
           best = {y * l.kernel + ky, x * l.kernel + kx};
     return best;
   }
-  Image forward(const MaxPool2d& l, const Image& in) {
-    Image out({in.shape.channels, in.shape.height / l.kernel, in.shape.width / l.kernel});
-    for (int c = 0; c < out.shape.channels; ++c)
-      for (int y = 0; y < out.shape.height; ++y)
-        for (int x = 0; x < out.shape.width; ++x) {
-          const Position best = largest(l, in, c, y, x);
-          out.at(c, y, x) = in.at(c, best.y, best.x);
-        }
-    return out;
+  template <typename Visit>
+  static void each_pixel(const SampleShape& shape, const Visit& visit) {
+    for (int c = 0; c < shape.channels; ++c)
+      for (int y = 0; y < shape.height; ++y)
+        for (int x = 0; x < shape.width; ++x) visit(c, y, x);
   }
-  Image backward(const MaxPool2d& l, const Image& in, const Image& d, Values&) {
-    Image d_in(in.shape);
-    for (int c = 0; c < d.shape.channels; ++c)
-      for (int y = 0; y < d.shape.height; ++y)
-        for (int x = 0; x < d.shape.width; ++x) {
-          const Position best = largest(l, in, c, y, x);
-          d_in.at(c, best.y, best.x) += d.at(c, y, x);
-        }
-    return d_in;
+  void forward(const MaxPool2d& l, const Tensor& in, Tensor& out, const Node&) {
+    each_pixel(out.shape.row, [&](int c, int y, int x) {
+      const Position best = largest(l, in, c, y, x);
+      out.at(c, y, x) = in.at(c, best.y, best.x);
+    });
   }
-
-  Image forward(const Flatten&, const Image& in) {
-    Image out({static_cast<int>(in.shape.size()), 1, 1});
-    out.values = in.values;
-    return out;
-  }
-  Image backward(const Flatten&, const Image& in, const Image& d, Values&) {
-    Image d_in(in.shape);
-    d_in.values = d.values;
-    return d_in;
+  void backward(const MaxPool2d& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node&) {
+    each_pixel(d.shape.row, [&](int c, int y, int x) {
+      const Position best = largest(l, in, c, y, x);
+      d_in.at(c, best.y, best.x) += d.at(c, y, x);
+    });
   }
 
-  Image forward(const Linear& l, const Image& in) {
-    Image out({l.out_features, 1, 1});
-    for (int o = 0; o < l.out_features; ++o) {
-      out.values[o] = parameters_[offset(l.bias) + o];
-      for (int i = 0; i < l.in_features; ++i)
-        out.values[o] +=
-            parameters_[offset(l.weight) + static_cast<std::size_t>(o) * l.in_features + i] * in.values[i];
+  void forward(const Flatten&, const Tensor& in, Tensor& out, const Node&) { out.values = in.values; }
+  void backward(const Flatten&, const Tensor&, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node&) {
+    for (std::size_t i = 0; i < d.values.size(); ++i) d_in.values[i] += d.values[i];
+  }
+
+  void forward(const Linear& l, const Tensor& in, Tensor& out, const Node&) {
+    for (int r = 0; r < in.shape.rows; ++r)
+      for (int o = 0; o < l.out_features; ++o) {
+        double sum = l.bias ? parameters_[offset(*l.bias) + o] : 0;
+        for (int i = 0; i < l.in_features; ++i)
+          sum +=
+              parameters_[offset(l.weight) + static_cast<std::size_t>(o) * l.in_features + i] * in.row(r)[i];
+        out.row(r)[o] = sum;
+      }
+  }
+  void backward(const Linear& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in,
+                Values& gradient, const Node&) {
+    for (int r = 0; r < in.shape.rows; ++r)
+      for (int o = 0; o < l.out_features; ++o) {
+        if (l.bias) gradient[offset(*l.bias) + o] += d.row(r)[o];
+        for (int i = 0; i < l.in_features; ++i) {
+          const std::size_t w = offset(l.weight) + static_cast<std::size_t>(o) * l.in_features + i;
+          gradient[w] += d.row(r)[o] * in.row(r)[i];
+          d_in.row(r)[i] += parameters_[w] * d.row(r)[o];
+        }
+      }
+  }
+
+  struct Moments {
+    double mean, scale;  // 1 / standard deviation
+  };
+  static Moments moments(const LayerNorm& l, const double* row) {
+    double mean = 0, square = 0;
+    for (int i = 0; i < l.width; ++i) mean += row[i] / l.width;
+    for (int i = 0; i < l.width; ++i) square += (row[i] - mean) * (row[i] - mean) / l.width;
+    return {mean, 1 / std::sqrt(square + static_cast<double>(l.epsilon))};
+  }
+  void forward(const LayerNorm& l, const Tensor& in, Tensor& out, const Node&) {
+    for (int r = 0; r < in.shape.rows; ++r) {
+      const Moments m = moments(l, in.row(r));
+      for (int i = 0; i < l.width; ++i)
+        out.row(r)[i] = (in.row(r)[i] - m.mean) * m.scale * parameters_[offset(l.weight) + i] +
+                        parameters_[offset(l.bias) + i];
     }
-    return out;
   }
-  Image backward(const Linear& l, const Image& in, const Image& d, Values& gradient) {
-    Image d_in(in.shape);
-    for (int o = 0; o < l.out_features; ++o) {
-      gradient[offset(l.bias) + o] += d.values[o];
-      for (int i = 0; i < l.in_features; ++i) {
-        const std::size_t w = offset(l.weight) + static_cast<std::size_t>(o) * l.in_features + i;
-        gradient[w] += d.values[o] * in.values[i];
-        d_in.values[i] += parameters_[w] * d.values[o];
+  void backward(const LayerNorm& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in,
+                Values& gradient, const Node&) {
+    for (int r = 0; r < in.shape.rows; ++r) {
+      const Moments m = moments(l, in.row(r));
+      double mean_d = 0, mean_dx = 0;
+      for (int i = 0; i < l.width; ++i) {
+        const double x = (in.row(r)[i] - m.mean) * m.scale;
+        const double dx = d.row(r)[i] * parameters_[offset(l.weight) + i];
+        gradient[offset(l.weight) + i] += d.row(r)[i] * x;
+        gradient[offset(l.bias) + i] += d.row(r)[i];
+        mean_d += dx / l.width, mean_dx += dx * x / l.width;
+      }
+      for (int i = 0; i < l.width; ++i) {
+        const double x = (in.row(r)[i] - m.mean) * m.scale;
+        d_in.row(r)[i] += m.scale * (d.row(r)[i] * parameters_[offset(l.weight) + i] - mean_d - x * mean_dx);
       }
     }
-    return d_in;
   }
 
-  Image forward(const LogSoftmaxNll&, Image in) {
-    const double largest = *std::max_element(in.values.begin(), in.values.end());
+  static std::size_t token(const Tensor& in, int r) { return static_cast<std::size_t>(in.values[r]); }
+  void forward(const Embedding& l, const Tensor& in, Tensor& out, const Node&) {
+    for (int r = 0; r < out.shape.rows; ++r)
+      for (int i = 0; i < l.width; ++i)
+        out.row(r)[i] = parameters_[offset(l.weight) + token(in, r) * l.width + i];
+  }
+  void backward(const Embedding& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor&,
+                Values& gradient, const Node&) {
+    for (int r = 0; r < d.shape.rows; ++r)
+      for (int i = 0; i < l.width; ++i)
+        gradient[offset(l.weight) + token(in, r) * l.width + i] += d.row(r)[i];
+  }
+
+  void forward(const AddPositions& l, const Tensor& in, Tensor& out, const Node&) {
+    for (std::size_t i = 0; i < in.values.size(); ++i)
+      out.values[i] = in.values[i] + parameters_[offset(l.weight) + i];
+  }
+  void backward(const AddPositions& l, const Tensor&, const Tensor&, const Tensor& d, Tensor& d_in,
+                Values& gradient, const Node&) {
+    for (std::size_t i = 0; i < d.values.size(); ++i) {
+      gradient[offset(l.weight) + i] += d.values[i];
+      d_in.values[i] += d.values[i];
+    }
+  }
+
+  // What row r of a head pays to rows 0..r.
+  static Values attention_of(const Attention& l, const Tensor& in, int head, int r) {
+    const int size = l.width / l.heads;
+    const double* query = in.row(r) + head * size;
+    Values weights(r + 1);
+    for (int t = 0; t <= r; ++t) {
+      const double* key = in.row(t) + l.width + head * size;
+      for (int i = 0; i < size; ++i) weights[t] += query[i] * key[i] / std::sqrt(size);
+    }
+    const double largest = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
-    for (const double value : in.values) sum += std::exp(value - largest);
-    for (double& value : in.values) value -= largest + std::log(sum);
-    return in;
+    for (double& weight : weights) sum += weight = std::exp(weight - largest);
+    for (double& weight : weights) weight /= sum;
+    return weights;
   }
-  Image backward(const LogSoftmaxNll& l, const Image& in, const Image&, Values&) {
-    Image d_in = forward(l, in);
-    for (double& value : d_in.values) value = std::exp(value);
-    d_in.values[label_] -= 1;
-    return d_in;
+  void forward(const Attention& l, const Tensor& in, Tensor& out, const Node&) {
+    const int size = l.width / l.heads;
+    for (int head = 0; head < l.heads; ++head)
+      for (int r = 0; r < in.shape.rows; ++r) {
+        const Values weights = attention_of(l, in, head, r);
+        for (int i = 0; i < size; ++i) {
+          double sum = 0;
+          for (int t = 0; t <= r; ++t) sum += weights[t] * in.row(t)[2 * l.width + head * size + i];
+          out.row(r)[head * size + i] = sum;
+        }
+      }
+  }
+  void backward(const Attention& l, const Tensor& in, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node&) {
+    const int size = l.width / l.heads;
+    for (int head = 0; head < l.heads; ++head)
+      for (int r = 0; r < in.shape.rows; ++r) {
+        const Values weights = attention_of(l, in, head, r);
+        const double* d_out = d.row(r) + head * size;
+        Values d_weights(r + 1);
+        double mean = 0;
+        for (int t = 0; t <= r; ++t) {
+          for (int i = 0; i < size; ++i) {
+            d_weights[t] += d_out[i] * in.row(t)[2 * l.width + head * size + i];
+            d_in.row(t)[2 * l.width + head * size + i] += weights[t] * d_out[i];
+          }
+          mean += weights[t] * d_weights[t];
+        }
+        for (int t = 0; t <= r; ++t) {
+          const double d_score = weights[t] * (d_weights[t] - mean) / std::sqrt(size);
+          for (int i = 0; i < size; ++i) {
+            d_in.row(r)[head * size + i] += d_score * in.row(t)[l.width + head * size + i];
+            d_in.row(t)[l.width + head * size + i] += d_score * in.row(r)[head * size + i];
+          }
+        }
+      }
   }
 
-  const Network& network_;
+  double dropout_factor(const Dropout& l, std::size_t index) const {
+    if (!training_) return 1;
+    const std::size_t first = number_ * program_.values[program_.nodes[node_].out].size();
+    return keeps(dropout_stream(microbatch_.key, node_), first + index, l.probability)
+               ? 1 / (1 - static_cast<double>(l.probability))
+               : 0;
+  }
+  void forward(const Dropout& l, const Tensor& in, Tensor& out, const Node&) {
+    for (std::size_t i = 0; i < in.values.size(); ++i) out.values[i] = in.values[i] * dropout_factor(l, i);
+  }
+  void backward(const Dropout& l, const Tensor&, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node&) {
+    for (std::size_t i = 0; i < d.values.size(); ++i) d_in.values[i] += d.values[i] * dropout_factor(l, i);
+  }
+
+  void forward(const Add&, const Tensor& in, Tensor& out, const Node& node) {
+    for (std::size_t i = 0; i < in.values.size(); ++i)
+      out.values[i] = in.values[i] + values_[node.in[1]].values[i];
+  }
+  void backward(const Add&, const Tensor&, const Tensor&, const Tensor& d, Tensor& d_in, Values&,
+                const Node& node) {
+    for (std::size_t i = 0; i < d.values.size(); ++i) {
+      d_in.values[i] += d.values[i];
+      gradients_[node.in[1]].values[i] += d.values[i];
+    }
+  }
+
+  static Values log_softmax(const double* row, std::size_t width) {
+    const double largest = *std::max_element(row, row + width);
+    double sum = 0;
+    for (std::size_t i = 0; i < width; ++i) sum += std::exp(row[i] - largest);
+    Values out(row, row + width);
+    for (double& value : out) value -= largest + std::log(sum);
+    return out;
+  }
+  void forward(const LogSoftmaxNll&, const Tensor& in, Tensor& out, const Node&) {
+    for (int r = 0; r < in.shape.rows; ++r) out.values[r] = -log_softmax(in.row(r), in.width())[target(r)];
+  }
+  void backward(const LogSoftmaxNll&, const Tensor& in, const Tensor&, const Tensor&, Tensor& d_in, Values&,
+                const Node&) {
+    for (int r = 0; r < in.shape.rows; ++r) {
+      const Values log = log_softmax(in.row(r), in.width());
+      for (std::size_t i = 0; i < log.size(); ++i) d_in.row(r)[i] += std::exp(log[i]);
+      d_in.row(r)[target(r)] -= 1;
+    }
+  }
+
+  const Program& program_;
   std::span<const double> parameters_;
-  std::vector<Image> inputs_;  // of each layer
-  std::int32_t label_ = 0;
+  const Microbatch& microbatch_;
+  const int number_;  // of the sample in the microbatch
+  const bool training_;
+  std::vector<Tensor> values_, gradients_;
+  int node_ = 0;  // in hand
 };
 
 }  // namespace
 
-Result run(const Network& network, std::span<const double> parameters, std::span<const float> x,
-           std::span<const std::int32_t> labels) {
+Result run(const Program& program, std::span<const double> parameters, const Microbatch& microbatch,
+           bool training) {
   Result result;
-  result.gradient.assign(network.size, 0.0);
-  for (std::size_t n = 0; n < labels.size(); ++n)
-    Sample(network, parameters)
-        .run(x.subspan(n * network.input.size(), network.input.size()), labels[n], result);
+  result.gradient.assign(program.size, 0.0);
+  for (int n = 0; n < microbatch.samples; ++n)
+    Sample(program, parameters, microbatch, n, training).run(result);
   return result;
 }
 

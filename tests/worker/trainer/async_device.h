@@ -13,13 +13,13 @@ namespace dtrun::worker {
 
 class AsyncLane final : public Lane {
  public:
-  AsyncLane(AsyncArithmetic& device, Device& cpu, const Network& network, int capacity)
+  AsyncLane(AsyncArithmetic& device, Device& cpu, const Program& program, int capacity)
       : device_(device),
-        network_(network),
+        program_(program),
         capacity_(capacity),
-        result_(kStatisticsFloats + network.size),
+        result_(kStatisticsFloats + program.size),
         stream_(device.make_stream()) {
-    do_now([&] { lane_ = cpu.make_lane(network, capacity); });
+    do_now([&] { lane_ = cpu.make_lane(program, capacity); });
   }
   ~AsyncLane() override { stream_->wait(); }
 
@@ -31,13 +31,13 @@ class AsyncLane final : public Lane {
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
-    device_.enqueue(*stream_, [this, batch = Batch(microbatch, network_, capacity_)] {
+    device_.enqueue(*stream_, [this, batch = Batch(microbatch, program_, capacity_)] {
       lane_->train(batch.view(), result_.data(), [](int) {});
     });
-    for (std::size_t bucket = 0; bucket < network_.buckets.size(); ++bucket) {
-      const VectorRange& range = network_.buckets[bucket];
+    for (std::size_t bucket = 0; bucket < program_.buckets.size(); ++bucket) {
+      const VectorRange& range = program_.buckets[bucket];
       give(kStatisticsFloats + range.begin, range.size(), out);
-      if (bucket + 1 == network_.buckets.size()) give(0, kStatisticsFloats, out);
+      if (bucket + 1 == program_.buckets.size()) give(0, kStatisticsFloats, out);
       ready(static_cast<int>(bucket));
     }
   }
@@ -51,14 +51,25 @@ class AsyncLane final : public Lane {
  private:
   // The caller's microbatch may change before its turn comes.
   struct Batch {
-    Batch(const Microbatch& from, const Network& network, int capacity)
+    Batch(const Microbatch& from, const Program& program, int capacity)
         : samples(from.samples),
-          x(from.x, from.x + capacity * network.input.size()),
-          labels(from.labels, from.labels + capacity) {}
-    Microbatch view() const { return {.samples = samples, .x = x.data(), .labels = labels.data()}; }
+          key(from.key),
+          targets(from.targets, from.targets + capacity * program.sample.targets) {
+      const std::size_t size = capacity * program.sample.shape.size();
+      if (program.sample.input == SampleSpec::Input::kValues) values.assign(from.values, from.values + size);
+      if (program.sample.input == SampleSpec::Input::kTokens) tokens.assign(from.tokens, from.tokens + size);
+    }
+    Microbatch view() const {
+      return {.samples = samples,
+              .values = values.data(),
+              .tokens = tokens.data(),
+              .targets = targets.data(),
+              .key = key};
+    }
     int samples;
-    std::vector<float> x;
-    std::vector<std::int32_t> labels;
+    MicrobatchKey key;
+    std::vector<float> values;
+    std::vector<std::int32_t> tokens, targets;
   };
 
   void give(std::size_t begin, std::size_t floats, float* out) {
@@ -70,7 +81,7 @@ class AsyncLane final : public Lane {
   }
 
   AsyncArithmetic& device_;
-  const Network network_;
+  const Program program_;
   const int capacity_;
   std::unique_ptr<Lane> lane_;  // the stream's thread's
   std::vector<float> result_;   // likewise; as Lane::train's `out`
@@ -81,8 +92,8 @@ class AsyncDevice final : public Device {
  public:
   explicit AsyncDevice(unsigned seed) : arithmetic_(seed) {}
   Arithmetic& arithmetic() override { return arithmetic_; }
-  std::unique_ptr<Lane> make_lane(const Network& network, int capacity) override {
-    return std::make_unique<AsyncLane>(arithmetic_, *cpu_, network, capacity);
+  std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
+    return std::make_unique<AsyncLane>(arithmetic_, *cpu_, program, capacity);
   }
 
  private:

@@ -84,8 +84,8 @@ TEST_CASE("a step that failed frees no memory on which lanes still compute") {
   std::iota(order.begin(), order.end(), 0u);
   StepClock clock;
   for (int round = 0; round < 30; ++round) {
-    Breaking at_first_send(static_cast<int>(replica.network.buckets.size()));
-    GradientStep step(config.train, replica.network, *data.train, at_first_send, replica.device->arithmetic(),
+    Breaking at_first_send(static_cast<int>(replica.program.buckets.size()));
+    GradientStep step(config.train, replica.program, *data.train, at_first_send, replica.device->arithmetic(),
                       replica.lanes, clock);
     CHECK_THROWS_AS(step.run({0, 0, 32, 8}, order, replica.state.parameters.data()), WorkerError);
   }
@@ -119,11 +119,11 @@ TEST_CASE("a replica's state goes to the device and back, and what was not there
   const TrainState before = replica.snapshot();
   CHECK(before.parameters.empty());
   REQUIRE(before.optimizer.size() == 1);
-  CHECK(before.optimizer[0].values == std::vector<float>(replica.network.size));
+  CHECK(before.optimizer[0].values == std::vector<float>(replica.program.size));
   TrainState state = before;
   state.step = 7;
   state.config_json = "{}";
-  state.parameters.assign(replica.network.size, 0.5f);
+  state.parameters.assign(replica.program.size, 0.5f);
   state.optimizer[0].values.back() = 3;
   replica.restore(state);
   const TrainState after = replica.snapshot();

@@ -5,7 +5,7 @@
 
 #include "tests/worker/trainer/jobs.h"
 #include "worker/device/device.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
 
@@ -18,12 +18,11 @@ class Watched final : public Dataset {
  public:
   Watched(const Dataset& data, std::int64_t size) : data_(data), size_(size) {}
   std::int64_t size() const override { return size_; }
-  SampleShape shape() const override { return data_.shape(); }
-  int classes() const override { return data_.classes(); }
+  SampleSpec spec() const override { return data_.spec(); }
   std::string values() const override { return data_.values(); }
-  void fill(std::span<const std::uint32_t> samples, float* x, std::int32_t* labels) const override {
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     signs.push_back(Pulse::read());
-    data_.fill(samples, x, labels);
+    data_.fill(samples, rows);
   }
   mutable std::vector<std::uint64_t> signs;
 
@@ -48,18 +47,18 @@ struct Alone {
   Job job;
   TrainConfig config;
   const std::unique_ptr<Dataset> data = load_dataset(job.config("x").data, Split::kTrain);
-  const Network network = make_network({"convnet"}, data->shape(), data->classes());
+  const Program program = make_program({"convnet"}, data->spec());
   const std::unique_ptr<Device> device = make_cpu_device();
-  LaneTeam lanes{*device, network, 1, 4};
+  LaneTeam lanes{*device, program, 1, 4};
   const std::unique_ptr<Collective> collective = make_single_process_collective();
-  const std::vector<float> parameters = std::vector<float>(network.size, 0.01f);
+  const std::vector<float> parameters = std::vector<float>(program.size, 0.01f);
 };
 
 TEST_CASE("a step of training is a sign of life per microbatch") {
   Alone alone;
   const Watched data(*alone.data, 32);
   StepClock clock;
-  GradientStep step(alone.config, alone.network, data, *alone.collective, alone.device->arithmetic(),
+  GradientStep step(alone.config, alone.program, data, *alone.collective, alone.device->arithmetic(),
                     alone.lanes, clock);
   std::vector<std::uint32_t> order(32);
   std::iota(order.begin(), order.end(), 0u);

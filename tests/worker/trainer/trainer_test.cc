@@ -2,7 +2,7 @@
 
 #include "tests/worker/trainer/jobs.h"
 #include "worker/collective/gradient_exchange.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 #include "worker/trainer/microbatch_input.h"
 
 namespace dtrun::worker {
@@ -11,21 +11,21 @@ namespace {
 TEST_CASE("the rest of a part-filled microbatch is zero, whatever was there before") {
   const Job job;
   const Datasets data = load_datasets(job.config("unused"));
-  const std::size_t size = data.train->shape().size();
+  const std::size_t size = data.train->spec().shape.size();
   MicrobatchInput input(*data.train, 3);
   const std::vector<std::uint32_t> three{0, 1, 2}, one{5};
   const Microbatch whole = input.fill(three);
   CHECK(whole.samples == 3);
-  CHECK(std::any_of(whole.x + size, whole.x + 3 * size, [](float value) { return value != 0; }));
+  CHECK(std::any_of(whole.values + size, whole.values + 3 * size, [](float value) { return value != 0; }));
   const Microbatch part = input.fill(one);
   CHECK(part.samples == 1);
   std::vector<float> x(size);
   std::int32_t label = -1;
-  data.train->fill(one, x.data(), &label);
-  CHECK(std::equal(x.begin(), x.end(), part.x));
-  CHECK(part.labels[0] == label);
-  CHECK(std::all_of(part.x + size, part.x + 3 * size, [](float value) { return value == 0; }));
-  CHECK((part.labels[1] == 0 && part.labels[2] == 0));
+  data.train->fill(one, {.values = x.data(), .targets = &label});
+  CHECK(std::equal(x.begin(), x.end(), part.values));
+  CHECK(part.targets[0] == label);
+  CHECK(std::all_of(part.values + size, part.values + 3 * size, [](float value) { return value == 0; }));
+  CHECK((part.targets[1] == 0 && part.targets[2] == 0));
 }
 
 TEST_CASE("the model is the same bytes for any number of workers and lanes, and it learned something") {
@@ -50,8 +50,8 @@ TEST_CASE("the model is the same bytes for any number of workers and lanes, and 
 
 TEST_CASE("gradients that go by slices, as from five workers on, give the same bytes too") {
   const Job job;
-  const Network network = make_network({"convnet"}, {1, 28, 28}, 10);
-  const std::size_t largest = network.buckets[0].end - network.buckets[0].begin;
+  const Program program = make_program({"convnet"}, {.shape = {1, 28, 28}, .classes = 10});
+  const std::size_t largest = program.buckets[0].end - program.buckets[0].begin;
   CHECK(largest * sizeof(float) * (4 - 1) <= kDirectBytes);
   REQUIRE(largest * sizeof(float) * (5 - 1) > kDirectBytes);
   auto config = [&](const std::string& output) {

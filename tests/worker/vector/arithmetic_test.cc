@@ -133,7 +133,7 @@ TEST_CASE("a step's statistics come out as they are; its norm is that of the mea
     const StepResult result = quiet.update({.optimizer = SgdRule{}}, 0);
     CHECK(result.stats.loss == 12.5);
     CHECK(result.stats.correct == 3);
-    CHECK(result.stats.samples == 7);
+    CHECK(result.stats.targets == 7);
     CHECK(result.norm == 0);
     CHECK(asked.update({.optimizer = SgdRule{}, .norm_wanted = true}, 0).norm == norm);
     CHECK(clipped.update({.optimizer = SgdRule{}, .max_norm = norm / 2}, 0).norm == norm);

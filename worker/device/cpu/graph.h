@@ -30,7 +30,7 @@ class CpuGraph {
                         const std::function<void(std::size_t offset)>& final_from) = 0;
 };
 
-std::unique_ptr<CpuGraph> make_grouped_graph(const Network& network, int capacity);
-std::unique_ptr<CpuGraph> make_onednn_graph(const Network& network, int capacity);
+std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity);
+std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity);
 
 }  // namespace dtrun::worker

@@ -12,10 +12,10 @@ namespace {
 
 class CpuLane : public Lane {
  public:
-  CpuLane(const Network& network, int capacity, std::unique_ptr<CpuGraph> graph)
-      : classes_(network.classes),
-        buckets_(network.buckets),
-        logit_gradient_(static_cast<std::size_t>(capacity + kRowsAtOnce) * network.classes),
+  CpuLane(const Program& program, int capacity, std::unique_ptr<CpuGraph> graph)
+      : classes_(program.sample.classes),
+        buckets_(program.buckets),
+        logit_gradient_(static_cast<std::size_t>(capacity + kRowsAtOnce) * program.sample.classes),
         graph_(std::move(graph)) {}
 
   Stream& stream() override { return *stream_; }
@@ -24,9 +24,9 @@ class CpuLane : public Lane {
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
-    const auto logits = graph_->forward(microbatch.x, microbatch.samples);
+    const auto logits = graph_->forward(microbatch.values, microbatch.samples);
     const auto stats =
-        log_softmax_nll(logits, classes_, microbatch.labels, microbatch.samples, logit_gradient_);
+        log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, logit_gradient_);
     std::fill_n(out, kStatisticsFloats, 0.0f);
     out[0] = stats.loss, out[1] = stats.correct, out[2] = static_cast<float>(microbatch.samples);
     std::size_t next = 0;
@@ -36,8 +36,8 @@ class CpuLane : public Lane {
   }
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
-    const auto logits = graph_->forward(microbatch.x, microbatch.samples);
-    return log_softmax_nll(logits, classes_, microbatch.labels, microbatch.samples, {});
+    const auto logits = graph_->forward(microbatch.values, microbatch.samples);
+    return log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, {});
   }
 
  private:
@@ -59,10 +59,10 @@ constexpr int kRowsWorthAGroup = 6;
 class CpuDevice : public Device {
  public:
   Arithmetic& arithmetic() override { return *arithmetic_; }
-  std::unique_ptr<Lane> make_lane(const Network& network, int capacity) override {
-    auto graph = capacity >= kRowsWorthAGroup ? make_grouped_graph(network, capacity)
-                                              : make_onednn_graph(network, capacity);
-    return make_cpu_lane(network, capacity, std::move(graph));
+  std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
+    auto graph = capacity >= kRowsWorthAGroup ? make_grouped_graph(program, capacity)
+                                              : make_onednn_graph(program, capacity);
+    return make_cpu_lane(program, capacity, std::move(graph));
   }
 
  private:
@@ -71,8 +71,8 @@ class CpuDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Lane> make_cpu_lane(const Network& network, int capacity, std::unique_ptr<CpuGraph> graph) {
-  return std::make_unique<CpuLane>(network, capacity, std::move(graph));
+std::unique_ptr<Lane> make_cpu_lane(const Program& program, int capacity, std::unique_ptr<CpuGraph> graph) {
+  return std::make_unique<CpuLane>(program, capacity, std::move(graph));
 }
 
 std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }

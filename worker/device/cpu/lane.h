@@ -7,6 +7,6 @@
 
 namespace dtrun::worker {
 
-std::unique_ptr<Lane> make_cpu_lane(const Network& network, int capacity, std::unique_ptr<CpuGraph> graph);
+std::unique_ptr<Lane> make_cpu_lane(const Program& program, int capacity, std::unique_ptr<CpuGraph> graph);
 
 }  // namespace dtrun::worker

@@ -14,12 +14,15 @@ void require(bool ok, const std::string& what) {
 
 class Lowering {
  public:
-  explicit Lowering(const Network& network) : network_(network), shape_(network.input) {}
+  explicit Lowering(const Program& program) : program_(program), shape_(program.sample.shape) {}
 
-  LoweredNetwork run() {
-    for (const Layer& layer : network_.layers) {
+  LoweredProgram run() {
+    Value value = 0;
+    for (const Node& node : program_.nodes) {
       require(!ended_, "a layer follows the loss");
-      std::visit([&](const auto& l) { add(l); }, layer);
+      require(node.in == std::array{value, kNoValue}, "it is no chain of layers");
+      value = node.out;
+      std::visit([&](const auto& op) { add(op); }, node.op);
     }
     require(ended_, "its last layer is not the loss");
     require(!lowered_.operations.empty(), "it has no layer with parameters");
@@ -42,6 +45,7 @@ class Lowering {
   void add(const Linear& linear) {
     require(static_cast<std::size_t>(linear.in_features) == shape_.size(),
             "a linear layer expects other features than it gets");
+    require(linear.bias.has_value(), "a linear layer has no bias");
     push(linear, {linear.out_features, 1, 1});
     has_parameters_ = true;
   }
@@ -61,24 +65,26 @@ class Lowering {
     ended_ = true;
   }
 
-  void push(const Layer& layer, const SampleShape& out) {
+  template <typename Other>
+  void add(const Other&) {
+    require(false, "one of its layers is not for images");
+  }
+
+  void push(const Op& op, const SampleShape& out) {
     const bool after_relu = !lowered_.operations.empty() && lowered_.operations.back().relu;
-    lowered_.operations.push_back({.layer = layer,
-                                   .in = shape_,
-                                   .out = out,
-                                   .in_is_relu = after_relu,
-                                   .needs_in_gradient = has_parameters_});
+    lowered_.operations.push_back(
+        {.op = op, .in = shape_, .out = out, .in_is_relu = after_relu, .needs_in_gradient = has_parameters_});
     shape_ = out;
   }
 
-  const Network& network_;
+  const Program& program_;
   SampleShape shape_;
-  LoweredNetwork lowered_;
+  LoweredProgram lowered_;
   bool has_parameters_ = false, ended_ = false;
 };
 
 }  // namespace
 
-LoweredNetwork lower(const Network& network) { return Lowering(network).run(); }
+LoweredProgram lower(const Program& program) { return Lowering(program).run(); }
 
 }  // namespace dtrun::worker

@@ -55,7 +55,7 @@ class Op {
 
 class ConvOp : public Op {
  public:
-  ConvOp(const Operation& operation, const Conv2d& conv, const Network& network, const Activation& in,
+  ConvOp(const Operation& operation, const Conv2d& conv, const Program& program, const Activation& in,
          const Activation& out, int groups)
       : Op(operation, in, out, groups),
         shape_{.in_channels = operation.in.channels,
@@ -65,8 +65,8 @@ class ConvOp : public Op {
                .out_height = operation.out.height,
                .out_width = operation.out.width,
                .kernel = conv.kernel},
-        weight_(network.parameters[conv.weight]),
-        bias_(network.parameters[conv.bias]) {}
+        weight_(program.parameters[conv.weight]),
+        bias_(program.parameters[conv.bias]) {}
 
   void forward(const float* parameters) override {
     for (int g = 0; g < groups_; ++g)
@@ -121,12 +121,12 @@ class PoolOp : public Op {
 
 class LinearOp : public Op {
  public:
-  LinearOp(const Operation& operation, const Linear& linear, const Network& network, const Activation& in,
+  LinearOp(const Operation& operation, const Linear& linear, const Program& program, const Activation& in,
            const Activation& out, int groups)
       : Op(operation, in, out, groups),
         shape_{.in_features = linear.in_features, .out_features = linear.out_features},
-        weight_(network.parameters[linear.weight]),
-        bias_(network.parameters[linear.bias]),
+        weight_(program.parameters[linear.weight]),
+        bias_(program.parameters[*linear.bias]),
         in_rows_(grouped::padded_features(linear.in_features) * groups * kGroup) {}
 
   void forward(const float* parameters) override {
@@ -155,13 +155,13 @@ class LinearOp : public Op {
 
 class GroupedGraph : public CpuGraph {
  public:
-  GroupedGraph(const Network& network, int capacity)
-      : network_(network),
-        lowered_(lower(network_)),
+  GroupedGraph(const Program& program, int capacity)
+      : program_(program),
+        lowered_(lower(program_)),
         groups_((capacity + kGroup - 1) / kGroup),
         logits_(lowered_.classes * groups_ * kGroup) {
     activations_.reserve(lowered_.operations.size() + 1);  // ops keep references
-    activations_.emplace_back(network.input.size(), groups_, false);
+    activations_.emplace_back(program.sample.shape.size(), groups_, false);
     for (const Operation& operation : lowered_.operations) add(operation);
   }
 
@@ -204,19 +204,19 @@ class GroupedGraph : public CpuGraph {
         [&](const auto& layer) {
           using L = std::decay_t<decltype(layer)>;
           if constexpr (std::is_same_v<L, Conv2d>)
-            ops_.push_back(std::make_unique<ConvOp>(operation, layer, network_, in, out, groups_));
+            ops_.push_back(std::make_unique<ConvOp>(operation, layer, program_, in, out, groups_));
           else if constexpr (std::is_same_v<L, Linear>)
-            ops_.push_back(std::make_unique<LinearOp>(operation, layer, network_, in, out, groups_));
+            ops_.push_back(std::make_unique<LinearOp>(operation, layer, program_, in, out, groups_));
           else if constexpr (std::is_same_v<L, MaxPool2d>)
             ops_.push_back(std::make_unique<PoolOp>(operation, layer, in, out, groups_));
           else
             throw WorkerError(kExitSoftware, "a lowered network has a layer that is no operation");
         },
-        operation.layer);
+        operation.op);
   }
 
-  const Network network_;
-  const LoweredNetwork lowered_;
+  const Program program_;
+  const LoweredProgram lowered_;
   const int groups_;
   const grouped::Kernels& kernels_ = grouped::kernels();
   const float* weights_ = nullptr;       // flat; the caller's
@@ -227,8 +227,8 @@ class GroupedGraph : public CpuGraph {
 
 }  // namespace
 
-std::unique_ptr<CpuGraph> make_grouped_graph(const Network& network, int capacity) {
-  return std::make_unique<GroupedGraph>(network, capacity);
+std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity) {
+  return std::make_unique<GroupedGraph>(program, capacity);
 }
 
 }  // namespace dtrun::worker

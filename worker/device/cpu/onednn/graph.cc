@@ -43,12 +43,12 @@ memory::desc plain(const memory::dims& dims) {
 
 class OnednnGraph : public CpuGraph {
  public:
-  OnednnGraph(const Network& network, int rows)
-      : network_(network),
-        lowered_(lower(network_)),
+  OnednnGraph(const Program& program, int rows)
+      : program_(program),
+        lowered_(lower(program_)),
         rows_(rows),
-        gradient_(network.size),
-        input_(rows * network.input.size()),
+        gradient_(program.size),
+        input_(rows * program.sample.shape.size()),
         logits_(rows * lowered_.classes),
         logit_gradient_(rows * lowered_.classes) {
     build();
@@ -61,11 +61,11 @@ class OnednnGraph : public CpuGraph {
     }
     for (const auto& op : ops_) run(op->load);
     stream_.wait();
-    diverged_ = std::any_of(weights, weights + network_.size, [](float value) { return std::isnan(value); });
+    diverged_ = std::any_of(weights, weights + program_.size, [](float value) { return std::isnan(value); });
   }
 
   std::span<const float> forward(const float* x, int samples) override {
-    const std::size_t real = samples * network_.input.size();
+    const std::size_t real = samples * program_.sample.shape.size();
     std::copy(x, x + real, input_.data());
     std::fill(input_.data() + real, input_.data() + input_.size(), 0.0f);
     if (lowered_.input_relu) {
@@ -81,7 +81,7 @@ class OnednnGraph : public CpuGraph {
   void backward(const float* logit_gradient, float* gradient,
                 const std::function<void(std::size_t offset)>& final_from) override {
     std::copy(logit_gradient, logit_gradient + logit_gradient_.size(), logit_gradient_.data());
-    std::size_t end = network_.size;
+    std::size_t end = program_.size;
     for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
       run((*op)->backward);
       const Parameter* first = (*op)->first_parameter();
@@ -101,7 +101,7 @@ class OnednnGraph : public CpuGraph {
   }
 
   void build() {
-    const SampleShape& in = network_.input;
+    const SampleShape& in = program_.sample.shape;
     memory value(plain({rows_, in.channels, in.height, in.width}), engine_, input_.data());
     for (const Operation& operation : lowered_.operations) {
       ops_.push_back(make_op(operation, value.get_desc()));
@@ -119,27 +119,27 @@ class OnednnGraph : public CpuGraph {
         [&](const auto& layer) -> std::unique_ptr<onednn::Op> {
           using L = std::decay_t<decltype(layer)>;
           if constexpr (std::is_same_v<L, Conv2d>)
-            return onednn::make_conv(engine_, operation, rows_, network_.parameters[layer.weight],
+            return onednn::make_conv(engine_, operation, rows_, program_.parameters[layer.weight],
                                      parameter(layer.weight), parameter(layer.bias));
           else if constexpr (std::is_same_v<L, Linear>)
-            return onednn::make_linear(engine_, operation, rows_, network_.parameters[layer.weight],
-                                       parameter(layer.weight, in), parameter(layer.bias));
+            return onednn::make_linear(engine_, operation, rows_, program_.parameters[layer.weight],
+                                       parameter(layer.weight, in), parameter(*layer.bias));
           else if constexpr (std::is_same_v<L, MaxPool2d>)
             return onednn::make_pool(engine_, operation, rows_, layer);
           else
             throw WorkerError(kExitSoftware, "a lowered network has a layer that is no operation");
         },
-        operation.layer);
+        operation.op);
   }
 
   onednn::ParameterMemory parameter(std::size_t index) {
-    const Parameter& p = network_.parameters[index];
+    const Parameter& p = program_.parameters[index];
     return parameter(p, memory::dims(p.shape.begin(), p.shape.end()));
   }
   // A linear layer after Flatten: its weight [out, in] is [out, channels, height, width] of the unflattened
   // input.
   onednn::ParameterMemory parameter(std::size_t index, const memory::desc& in) {
-    const Parameter& p = network_.parameters[index];
+    const Parameter& p = program_.parameters[index];
     memory::dims dims = onednn::dimensions(in);
     dims[0] = p.shape[0];
     return parameter(p, dims);
@@ -150,8 +150,8 @@ class OnednnGraph : public CpuGraph {
     return {value, memory(plain(dims), engine_, gradient_.data() + p.offset)};
   }
 
-  const Network network_;
-  const LoweredNetwork lowered_;
+  const Program program_;
+  const LoweredProgram lowered_;
   const int rows_;
   const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
@@ -166,10 +166,10 @@ class OnednnGraph : public CpuGraph {
 
 }  // namespace
 
-std::unique_ptr<CpuGraph> make_onednn_graph(const Network& network, int capacity) {
+std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity) {
   use_one_thread();  // before the first primitive is made
   try {
-    return std::make_unique<OnednnGraph>(network, capacity);
+    return std::make_unique<OnednnGraph>(program, capacity);
   } catch (const dnnl::error& error) {
     throw WorkerError(kExitSoftware, std::string("oneDNN cannot run this network: ") + error.what());
   }

@@ -6,7 +6,7 @@
 
 #include "worker/device/cpu/lowering.h"
 #include "worker/device/cpu/onednn/call.h"
-#include "worker/model/network.h"
+#include "worker/model/program.h"
 
 namespace dtrun::worker::onednn {
 

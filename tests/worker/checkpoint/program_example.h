@@ -1,19 +1,20 @@
-// A small network's description and a state for it, without the model library.
+// A small program's parameters and a state for it, without the model library.
 #pragma once
 
 #include "worker/checkpoint/checkpoint.h"
 
 namespace dtrun::worker {
 
-inline Network example_network() {
-  Network network;
-  network.parameters = {
-      {"conv1.weight", {2, 1, 2, 2}, 0, 8}, {"conv1.bias", {2}, 8, 2}, {"fc.weight", {3, 2}, 10, 6}};
-  network.size = 16;
-  return network;
+inline Program example_program() {
+  Program program;
+  program.parameters = {{"conv1.weight", {2, 1, 2, 2}, 0, 8, {}},
+                        {"conv1.bias", {2}, 8, 2, {}},
+                        {"fc.weight", {3, 2}, 10, 6, {}}};
+  program.size = 16;
+  return program;
 }
 
-inline const Network kNetwork = example_network();
+inline const Program kProgram = example_program();
 
 // Values that tell step, vector and position apart.
 inline TrainState example_state(std::int64_t step) {

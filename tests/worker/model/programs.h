@@ -1,0 +1,102 @@
+// Networks and samples for the tests of the devices: the real model, and shapes that fit no vector or tile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/core/philox.h"
+#include "worker/device/device.h"
+#include "worker/model/builder.h"
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+
+// A chain of image layers.
+class Chain {
+ public:
+  Chain(SampleShape input, int classes) : builder_({.shape = input, .classes = classes}) {}
+  Chain& conv(int out, int kernel) { return push(builder_.conv(value_, name(), out, kernel)); }
+  Chain& linear(int out) { return push(builder_.linear(value_, name(), out)); }
+  Chain& relu() { return push(builder_.relu(value_)); }
+  Chain& pool(int kernel) { return push(builder_.max_pool(value_, kernel)); }
+  Chain& flatten() { return push(builder_.flatten(value_)); }
+  Program loss() { return builder_.finish(value_); }
+
+ private:
+  Chain& push(Value value) {
+    value_ = value;
+    return *this;
+  }
+  std::string name() { return "p" + std::to_string(++count_); }
+
+  ProgramBuilder builder_;
+  Value value_ = builder_.input();
+  int count_ = 0;
+};
+
+inline Program convnet_program(SampleShape shape = {1, 28, 28}, int classes = 10) {
+  return make_program({"convnet"}, {.shape = shape, .classes = classes});
+}
+
+struct NamedProgram {
+  std::string name;
+  Program program;
+};
+
+inline std::vector<NamedProgram> test_programs() {
+  return {
+      {"convnet", convnet_program()},
+      {"odd channels and widths, kernel 3, a rest dropped by the pool",
+       Chain({3, 13, 11}, 7).conv(5, 3).relu().pool(2).conv(7, 2).relu().flatten().linear(7).loss()},
+      {"pool 3, kernel 7, ReLU after the pool, no ReLU between convolutions", Chain({2, 28, 26}, 5)
+                                                                                  .conv(3, 7)
+                                                                                  .conv(9, 2)
+                                                                                  .pool(3)
+                                                                                  .relu()
+                                                                                  .flatten()
+                                                                                  .linear(19)
+                                                                                  .relu()
+                                                                                  .linear(5)
+                                                                                  .loss()},
+      {"kernel 1 and a convolution that leaves one pixel",
+       Chain({4, 6, 6}, 3).conv(6, 1).relu().conv(33, 6).relu().flatten().linear(3).loss()},
+      {"a pool and a ReLU before any parameter",
+       Chain({1, 9, 9}, 4).relu().pool(2).flatten().linear(4).loss()},
+      {"a ReLU before the loss", Chain({1, 3, 3}, 4).flatten().linear(4).relu().loss()},
+  };
+}
+
+inline std::vector<float> random_values(std::uint64_t seed, std::size_t count, float scale = 1) {
+  const RandomStream stream(seed, RandomUse::kInit, 1000, 0);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = (2 * stream.uniform(i) - 1) * scale;
+  return values;
+}
+
+// Random samples for a program, and its initial parameters.
+struct Problem {
+  Problem(const Program& program, int samples, std::uint64_t seed = 5)
+      : parameters(program.size),
+        values(random_values(seed, samples * program.sample.shape.size())),
+        tokens(values.size()),
+        targets(static_cast<std::size_t>(samples) * program.sample.targets) {
+    initialize_parameters(program, seed, parameters);
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      targets[i] = static_cast<std::int32_t>((i * 7 + 3) % program.sample.classes);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<std::int32_t>((i * i * 5 + i + seed) % program.sample.classes);
+  }
+  // The first samples.
+  Microbatch microbatch(int samples) const {
+    return {.samples = samples,
+            .values = values.data(),
+            .tokens = tokens.data(),
+            .targets = targets.data(),
+            .key = {.seed = 3, .number = 8}};
+  }
+  std::vector<float> parameters, values;
+  std::vector<std::int32_t> tokens, targets;
+};
+
+}  // namespace dtrun::worker

@@ -1,0 +1,182 @@
+#include "worker/model/builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+// A bucket this large hides the latency of its exchange; smaller ones would pay it more often. A large model
+// has larger ones, so that their number stays small.
+constexpr std::size_t kSmallestBucket = 64 * 1024 / sizeof(float);
+constexpr std::size_t kMostBuckets = 32;
+
+UniformInit torch_default(std::size_t weight_size, int out_features) {
+  const double fan_in = static_cast<double>(weight_size) / static_cast<double>(out_features);
+  return {static_cast<float>(1.0 / std::sqrt(fan_in))};
+}
+
+// From the end of the flat vector to its front, cut where backward has completed a node's parameters and
+// everything behind them.
+std::vector<VectorRange> cut_buckets(const Program& program) {
+  const std::size_t smallest = std::max(kSmallestBucket, program.size / kMostBuckets);
+  std::vector<VectorRange> buckets;
+  std::size_t end = program.size;
+  for (auto node = program.nodes.rbegin(); node != program.nodes.rend(); ++node) {
+    const std::vector<std::size_t> parameters = parameters_of(node->op);
+    if (parameters.empty()) continue;
+    const std::size_t begin = program.parameters[parameters.front()].offset;
+    if (begin >= end || (end - begin < smallest && begin != 0)) continue;
+    const bool read_before = std::any_of(program.nodes.begin(), node.base() - 1, [&](const Node& earlier) {
+      const std::vector<std::size_t> theirs = parameters_of(earlier.op);
+      return !theirs.empty() && program.parameters[theirs.back()].offset >= begin;
+    });
+    if (read_before) continue;
+    buckets.push_back({begin, end});
+    end = begin;
+  }
+  return buckets;
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(const SampleSpec& sample) {
+  program_.sample = sample;
+  const bool tokens = sample.input == SampleSpec::Input::kTokens;
+  program_.values.push_back(tokens
+                                ? ValueShape{.rows = static_cast<int>(sample.shape.size()), .row = {1, 1, 1}}
+                                : ValueShape{.rows = 1, .row = sample.shape});
+}
+
+Value ProgramBuilder::conv(Value in, const std::string& name, int out_channels, int kernel) {
+  require_at_least(in, name, kernel);
+  const SampleShape shape = row(in);
+  const std::size_t size = static_cast<std::size_t>(out_channels) * shape.channels * kernel * kernel;
+  const Init init = torch_default(size, out_channels);
+  const std::size_t weight =
+      add_parameter(name + ".weight", {out_channels, shape.channels, kernel, kernel}, init);
+  const std::size_t bias = add_parameter(name + ".bias", {out_channels}, init);
+  return push(Conv2d{.in_channels = shape.channels,
+                     .out_channels = out_channels,
+                     .kernel = kernel,
+                     .weight = weight,
+                     .bias = bias},
+              in, {out_channels, shape.height - kernel + 1, shape.width - kernel + 1});
+}
+
+Value ProgramBuilder::max_pool(Value in, int kernel) {
+  require_at_least(in, "max-pool", kernel);
+  const SampleShape shape = row(in);
+  return push(MaxPool2d{kernel}, in, {shape.channels, shape.height / kernel, shape.width / kernel});
+}
+
+Value ProgramBuilder::flatten(Value in) {
+  return push(Flatten{}, in, {static_cast<int>(row(in).size()), 1, 1});
+}
+
+Value ProgramBuilder::linear(Value in, const std::string& name, int out_features, std::optional<Init> init) {
+  const int in_features = static_cast<int>(row(in).size());
+  const Init standard = torch_default(static_cast<std::size_t>(out_features) * in_features, out_features);
+  const std::size_t weight =
+      add_parameter(name + ".weight", {out_features, in_features}, init.value_or(standard));
+  const std::size_t bias = add_parameter(name + ".bias", {out_features}, init ? ConstantInit{0} : standard);
+  return push(
+      Linear{.in_features = in_features, .out_features = out_features, .weight = weight, .bias = bias}, in,
+      {out_features, 1, 1});
+}
+
+Value ProgramBuilder::tied_linear(Value in, std::size_t weight) {
+  const std::vector<std::int64_t>& shape = program_.parameters[weight].shape;
+  const int out_features = static_cast<int>(shape[0]);
+  return push(Linear{.in_features = static_cast<int>(shape[1]),
+                     .out_features = out_features,
+                     .weight = weight,
+                     .bias = {}},
+              in, {out_features, 1, 1});
+}
+
+Value ProgramBuilder::relu(Value in) { return push(Relu{}, in, row(in)); }
+Value ProgramBuilder::gelu(Value in) { return push(Gelu{}, in, row(in)); }
+
+Value ProgramBuilder::layer_norm(Value in, const std::string& name) {
+  const int width = static_cast<int>(row(in).size());
+  const std::size_t weight = add_parameter(name + ".weight", {width}, ConstantInit{1});
+  const std::size_t bias = add_parameter(name + ".bias", {width}, ConstantInit{0});
+  return push(LayerNorm{.width = width, .weight = weight, .bias = bias}, in, row(in));
+}
+
+Value ProgramBuilder::embedding(Value in, const std::string& name, int width, Init init) {
+  const int classes = program_.sample.classes;
+  const std::size_t weight = add_parameter(name + ".weight", {classes, width}, init);
+  return push(Embedding{.classes = classes, .width = width, .weight = weight}, in, {width, 1, 1});
+}
+
+Value ProgramBuilder::add_positions(Value in, const std::string& name, int positions, Init init) {
+  const int width = static_cast<int>(row(in).size());
+  const std::size_t weight = add_parameter(name + ".weight", {positions, width}, init);
+  return push(AddPositions{.positions = positions, .width = width, .weight = weight}, in, row(in));
+}
+
+Value ProgramBuilder::attention(Value in, int heads) {
+  const int width = static_cast<int>(row(in).size()) / 3;
+  return push(Attention{.heads = heads, .width = width}, in, {width, 1, 1});
+}
+
+Value ProgramBuilder::dropout(Value in, double probability) {
+  return probability > 0 ? push(Dropout{static_cast<float>(probability)}, in, row(in)) : in;
+}
+
+Value ProgramBuilder::add(Value left, Value right) {
+  return push(Add{}, {left, right}, program_.values[left]);
+}
+
+std::size_t ProgramBuilder::parameter(const std::string& name) const {
+  const auto found = std::ranges::find(program_.parameters, name, &Parameter::name);
+  return static_cast<std::size_t>(found - program_.parameters.begin());
+}
+
+Program ProgramBuilder::finish(Value logits) {
+  push(LogSoftmaxNll{static_cast<int>(row(logits).size())}, logits, {1, 1, 1});
+  program_.buckets = cut_buckets(program_);
+  return std::move(program_);
+}
+
+void ProgramBuilder::require_at_least(Value in, const std::string& layer, int kernel) const {
+  const SampleShape shape = row(in);
+  if (shape.channels >= 1 && shape.height >= kernel && shape.width >= kernel) return;
+  const SampleShape& given = program_.sample.shape;
+  throw WorkerError(kExitConfig, "the data does not fit the model: samples of " +
+                                     std::to_string(given.channels) + "x" + std::to_string(given.height) +
+                                     "x" + std::to_string(given.width) + " are too small for its layer " +
+                                     layer + "; choose other data or another model");
+}
+
+std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int64_t> shape, Init init) {
+  const auto size = static_cast<std::size_t>(
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+  program_.parameters.push_back({.name = std::move(name),
+                                 .shape = std::move(shape),
+                                 .offset = program_.size,
+                                 .size = size,
+                                 .init = init});
+  program_.size += size;
+  return program_.parameters.size() - 1;
+}
+
+Value ProgramBuilder::push(Op op, std::array<Value, 2> in, ValueShape out) {
+  program_.values.push_back(out);
+  const Value value = static_cast<Value>(program_.values.size()) - 1;
+  program_.nodes.push_back({.op = std::move(op), .in = in, .out = value, .segment = segment_});
+  return value;
+}
+
+Value ProgramBuilder::push(Op op, Value in, SampleShape out_row) {
+  return push(std::move(op), {in, kNoValue}, {.rows = program_.values[in].rows, .row = out_row});
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,57 @@
+// Writes a Program node by node while it follows the shapes, so that data that does not fit is refused here
+// and not inside a kernel. A model is a function that calls it (worker/model/models.h).
+#pragma once
+
+#include <string>
+
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+
+class ProgramBuilder {
+ public:
+  explicit ProgramBuilder(const SampleSpec& sample);
+
+  Value input() const { return 0; }
+
+  // Each adds a node that reads `in` and returns the value that it makes. Parameters are named NAME.weight
+  // and NAME.bias. Throws WorkerError (EX_CONFIG) for a sample that is too small.
+  Value conv(Value in, const std::string& name, int out_channels, int kernel);
+  Value max_pool(Value in, int kernel);
+  Value flatten(Value in);
+  // Without `init`: PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)), for the bias too; with it the bias
+  // begins at 0.
+  Value linear(Value in, const std::string& name, int out_features, std::optional<Init> init = {});
+  // Multiplies by a weight that another node has, and adds nothing.
+  Value tied_linear(Value in, std::size_t weight);
+  Value relu(Value in);
+  Value gelu(Value in);
+  Value layer_norm(Value in, const std::string& name);
+  Value embedding(Value in, const std::string& name, int width, Init init);
+  Value add_positions(Value in, const std::string& name, int positions, Init init);
+  Value attention(Value in, int heads);
+  Value dropout(Value in, double probability);  // no node if it is 0
+  Value add(Value left, Value right);
+
+  // The nodes from here to the next call are one segment.
+  void begin_segment() { ++segment_; }
+  void end_segments() { segment_ = -1; }
+
+  // The index of a parameter by its name, for tied_linear().
+  std::size_t parameter(const std::string& name) const;
+
+  // Adds the loss of `logits` and cuts the buckets.
+  Program finish(Value logits);
+
+ private:
+  const SampleShape& row(Value value) const { return program_.values[value].row; }
+  void require_at_least(Value in, const std::string& layer, int kernel) const;
+  std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, Init init);
+  Value push(Op op, std::array<Value, 2> in, ValueShape out);
+  Value push(Op op, Value in, SampleShape out_row);
+
+  Program program_;
+  int segment_ = -1;
+};
+
+}  // namespace dtrun::worker

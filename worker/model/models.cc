@@ -1,0 +1,57 @@
+#include "worker/model/models.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+struct Model {
+  std::string_view type;  // also a choice of /model/type in worker/config/options.cc
+  Program (*make)(const ModelConfig&, const SampleSpec&);
+};
+
+constexpr Model kModels[] = {{.type = "convnet", .make = convnet}};
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+
+}  // namespace
+
+Program make_program(const ModelConfig& config, const SampleSpec& sample) {
+  if (sample.classes < 2)
+    throw WorkerError(
+        kExitConfig, "the data has " + std::to_string(sample.classes) + " class(es); a classifier needs two");
+  const auto* model = std::ranges::find(kModels, config.type, &Model::type);
+  if (model == std::end(kModels))
+    throw WorkerError(kExitConfig, "/model/type: \"" + config.type + "\" is not a model");
+  Program program = model->make(config, sample);
+  program.model = config.type;
+  return program;
+}
+
+std::vector<std::size_t> parameters_of(const Op& op) {
+  using Indices = std::vector<std::size_t>;
+  return std::visit(Overloaded{
+                        [](const Conv2d& conv) {
+                          return Indices{conv.weight, conv.bias};
+                        },
+                        [](const Linear& linear) {
+                          return linear.bias ? Indices{linear.weight, *linear.bias} : Indices{linear.weight};
+                        },
+                        [](const LayerNorm& norm) {
+                          return Indices{norm.weight, norm.bias};
+                        },
+                        [](const Embedding& embedding) { return Indices{embedding.weight}; },
+                        [](const AddPositions& positions) { return Indices{positions.weight}; },
+                        [](const auto&) { return Indices{}; },
+                    },
+                    op);
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,11 @@
+// The models by name. Each is a function that writes a program; to add one, write it in a file of its own and
+// give it a line in models.cc.
+#pragma once
+
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+
+Program convnet(const ModelConfig& config, const SampleSpec& sample);
+
+}  // namespace dtrun::worker

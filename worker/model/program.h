@@ -1,0 +1,135 @@
+// A model as data: nodes over numbered values, and named parameters in one flat vector. It says what is
+// computed, once, for every device: a device turns it into something that runs (worker/device/device.h), and
+// what backward has to do is worked out from it (worker/model/plan.h). ProgramBuilder writes one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "worker/config/config.h"
+#include "worker/core/vector_range.h"
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+// Initial values, each from the parameter's own random stream.
+struct UniformInit {
+  float bound;  // U(-bound, bound)
+};
+struct NormalInit {
+  float deviation;  // around 0
+};
+struct ConstantInit {
+  float value;
+};
+using Init = std::variant<UniformInit, NormalInit, ConstantInit>;
+
+struct Parameter {
+  std::string name;                  // "conv1.weight"
+  std::vector<std::int64_t> shape;   // as PyTorch stores it: conv [out, in, kh, kw], linear [out, in]
+  std::size_t offset = 0, size = 0;  // in the flat vector, in floats
+  Init init = ConstantInit{0};
+};
+
+// The operations. Shapes exclude the samples of a microbatch. Parameters are indices into
+// Program::parameters.
+struct Conv2d {
+  int in_channels, out_channels, kernel;
+  std::size_t weight, bias;
+};  // stride 1, no padding
+struct Relu {};
+struct Gelu {};  // the tanh approximation, as in GPT-2
+struct MaxPool2d {
+  int kernel;
+};  // stride = kernel, no padding; a rest is dropped
+struct Flatten {};
+struct Linear {
+  int in_features, out_features;
+  std::size_t weight;               // [out, in]
+  std::optional<std::size_t> bias;  // [out]
+};                                  // of each row
+struct LayerNorm {
+  int width;
+  std::size_t weight, bias;
+  float epsilon = 1e-5f;
+};  // of each row
+struct Embedding {
+  int classes, width;
+  std::size_t weight;  // [classes, width]
+};                     // tokens -> rows
+struct AddPositions {
+  int positions, width;
+  std::size_t weight;  // [positions, width]; row t of a sample gets its row t
+};
+struct Attention {
+  int heads, width;
+};  // rows [query | key | value] of 3 * width -> rows of width; causal, scaled by 1/sqrt(width / heads)
+struct Dropout {
+  float probability;
+};  // in training: zero with this probability, else divided by what is left; otherwise nothing
+struct Add {};
+struct LogSoftmaxNll {
+  int classes;
+};  // always last: log-softmax and the negative log-likelihood of each row
+using Op = std::variant<Conv2d, Relu, Gelu, MaxPool2d, Flatten, Linear, LayerNorm, Embedding, AddPositions,
+                        Attention, Dropout, Add, LogSoftmaxNll>;
+
+// Index of a value; 0 is the samples.
+using Value = int;
+inline constexpr Value kNoValue = -1;
+
+// Of one sample: one row, or one for each token.
+struct ValueShape {
+  int rows = 1;
+  SampleShape row;
+  std::size_t size() const { return rows * row.size(); }
+  bool operator==(const ValueShape&) const = default;
+};
+
+struct Node {
+  Op op;
+  std::array<Value, 2> in{kNoValue, kNoValue};
+  Value out = kNoValue;
+  // Nodes of one segment, next to each other, may be computed a second time in backward instead of keeping
+  // what is between them in memory. -1: of none.
+  int segment = -1;
+};
+
+struct Program {
+  std::string model;         // its name in the config
+  std::string input_values;  // Dataset::values() of the data that it is for; for who reads the saved model
+  SampleSpec sample;
+  std::vector<ValueShape> values;
+  std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
+  std::vector<Parameter> parameters;  // in flat order
+  std::size_t size = 0;               // floats in the flat vector
+  // Pieces of the flat gradient, in the order in which backward completes them: bucket 0 is the end of the
+  // vector (the last layers). Fixed by the model, never by timing.
+  std::vector<VectorRange> buckets;
+};
+
+// The program that `config` names, for such samples. Throws WorkerError with EX_CONFIG if the data does not
+// fit the model.
+Program make_program(const ModelConfig& config, const SampleSpec& sample);
+
+// Parameters that the node reads, in flat order; none or up to two.
+std::vector<std::size_t> parameters_of(const Op& op);
+
+// Initial values, from RandomStream(seed, kInit, parameter index). flat: [program.size]. The same bits on
+// every machine.
+void initialize_parameters(const Program& program, std::uint64_t seed, std::span<float> flat);
+
+// What a saved model says of itself (the metadata of its file; docs/model.md): "format", "model", "layers",
+// "input_shape", "input_values". Layers are PyTorch's modules of the same names, with their first arguments.
+std::map<std::string, std::string> description(const Program& program);
+
+// sha256 (hex) over all parameters as little-endian fp32, in name order.
+std::string parameters_sha256(const Program& program, std::span<const float> flat);
+
+}  // namespace dtrun::worker
