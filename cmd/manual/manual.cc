@@ -164,7 +164,8 @@ Page short_launcher_page(Commands commands) {
 
 // The text behind the description: what may be given, and the default.
 std::string text_of(const worker::Option& key) {
-  std::string text(key.description);
+  std::string text = key.of.empty() ? "" : "Only for the type " + worker::quoted_list(key.of) + ". ";
+  text += key.description;
   if (const std::string allowed = worker::allowed_values(key); !allowed.empty())
     text += " Allowed: " + allowed + ".";
   if (key.required) return text + " Must be given.";

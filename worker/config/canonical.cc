@@ -58,7 +58,7 @@ std::string to_canonical_json(const JobConfig& config) {
   Json root = Json::object();
   for (const Option& option : config_options()) {
     const std::string group(group_of(option));
-    if (group == "launch") continue;
+    if (group == "launch" || !applies(option, config)) continue;
     Json value = std::visit(ToJson(), option.field(copy));
     (group.empty() ? root : root[group])[std::string(name_of(option))] = std::move(value);
   }

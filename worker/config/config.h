@@ -15,8 +15,17 @@
 
 namespace dtrun::worker {
 
+// What a type does not have stays as it is here.
 struct ModelConfig {
-  std::string type;  // "convnet"
+  std::string type;                         // "convnet", "mlp", "gpt2"
+  std::vector<int> hidden_sizes{512, 512};  // mlp
+  std::string activation = "relu";          // mlp: relu, gelu
+  int n_layer = 12, n_head = 12;            // gpt2
+  int n_embd = 768;                         // gpt2
+  int n_positions = 1024;                   // gpt2: longest sample, in tokens
+  int vocab_size = 0;                       // gpt2: at least the data's classes; 0: these
+  double dropout = 0;                       // mlp, gpt2
+  bool gradient_checkpointing = false;      // gpt2
 };
 
 struct DataConfig {

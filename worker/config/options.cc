@@ -27,6 +27,7 @@ constexpr auto kLaunch = &JobConfig::launch;
 constexpr double kMaxBatch = 1 << 20;
 constexpr double kMaxSteps = 1e12;
 constexpr double kMaxCount = 1e6;
+constexpr double kMaxWidth = 1 << 17;
 
 constexpr Range kOneOrMore{.min = 1, .max = kMaxSteps};
 constexpr Range kZeroOrMore{.min = 0, .max = kMaxSteps};
@@ -72,9 +73,59 @@ const std::vector<Option>& table() {
 
       {.pointer = "/model/type",
        .field = in<kModel, &ModelConfig::type>,
-       .description = "The network. convnet: two convolutions and two linear layers, for 28x28 images.",
+       .description = "The model. convnet: two convolutions and two linear layers, for images of 28x28 or a "
+                      "little more. mlp: linear layers, for values of any shape. gpt2: a transformer, for "
+                      "tokens.",
        .required = true,
-       .choices = {"convnet"}},
+       .choices = {"convnet", "mlp", "gpt2"}},
+      {.pointer = "/model/hidden_sizes",
+       .field = in<kModel, &ModelConfig::hidden_sizes>,
+       .description = "Width of each hidden layer.",
+       .of = {"mlp"},
+       .range = {.min = 1, .max = kMaxWidth}},
+      {.pointer = "/model/activation",
+       .field = in<kModel, &ModelConfig::activation>,
+       .description = "What follows each hidden layer; gelu is its tanh approximation.",
+       .of = {"mlp"},
+       .choices = {"relu", "gelu"}},
+      {.pointer = "/model/n_layer",
+       .field = in<kModel, &ModelConfig::n_layer>,
+       .description = "Transformer blocks.",
+       .of = {"gpt2"},
+       .range = {.min = 1, .max = 1000}},
+      {.pointer = "/model/n_head",
+       .field = in<kModel, &ModelConfig::n_head>,
+       .description = "Attention heads of a block; divides n_embd.",
+       .of = {"gpt2"},
+       .range = {.min = 1, .max = 1000}},
+      {.pointer = "/model/n_embd",
+       .field = in<kModel, &ModelConfig::n_embd>,
+       .description = "Width of the blocks.",
+       .of = {"gpt2"},
+       .range = {.min = 1, .max = kMaxWidth}},
+      {.pointer = "/model/n_positions",
+       .field = in<kModel, &ModelConfig::n_positions>,
+       .description = "The longest sample that the model can take, in tokens.",
+       .of = {"gpt2"},
+       .range = {.min = 1, .max = kMaxWidth}},
+      {.pointer = "/model/vocab_size",
+       .field = in<kModel, &ModelConfig::vocab_size>,
+       .description =
+           "Tokens that the model knows; not fewer than the data has. If it is not given: as many as "
+           "the data has.",
+       .of = {"gpt2"},
+       .range = {.min = 0, .max = 10 * kMaxWidth}},
+      {.pointer = "/model/dropout",
+       .field = in<kModel, &ModelConfig::dropout>,
+       .description = "Probability with which training zeroes a value: of each hidden layer (mlp); of the "
+                      "embeddings and of what a block adds (gpt2). Not of attention's weights.",
+       .of = {"mlp", "gpt2"},
+       .range = kFraction},
+      {.pointer = "/model/gradient_checkpointing",
+       .field = in<kModel, &ModelConfig::gradient_checkpointing>,
+       .description = "Compute the values within a block a second time in backward instead of keeping them: "
+                      "less memory, a third more work, the same bits.",
+       .of = {"gpt2"}},
 
       {.pointer = "/data/type",
        .field = in<kData, &DataConfig::type>,
@@ -228,6 +279,8 @@ std::string range_text(const Range& range) {
   return from + (range.max_open ? " or more, less than " : " to ") + to;
 }
 
+}  // namespace
+
 std::string quoted_list(const std::vector<std::string_view>& choices) {
   std::string text;
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -236,8 +289,6 @@ std::string quoted_list(const std::vector<std::string_view>& choices) {
   }
   return text;
 }
-
-}  // namespace
 
 std::span<const Option> config_options() { return table(); }
 
@@ -249,6 +300,12 @@ std::string_view group_of(const Option& option) {
 
 std::string_view name_of(const Option& option) {
   return option.pointer.substr(option.pointer.rfind('/') + 1);
+}
+
+bool applies(const Option& option, const JobConfig& config) {
+  if (option.of.empty()) return true;
+  const std::string& type = group_of(option) == "model" ? config.model.type : config.data.type;
+  return std::ranges::find(option.of, type) != option.of.end();
 }
 
 std::vector<std::string_view> option_groups() {

@@ -15,7 +15,7 @@
 namespace dtrun::worker {
 
 using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
-                              std::int64_t*, std::uint64_t*, double*, bool*>;
+                              std::int64_t*, std::uint64_t*, double*, bool*, std::vector<int>*>;
 
 // Which numbers are allowed: min to max. If min_open or max_open, that bound itself is not allowed.
 struct Range {
@@ -38,6 +38,8 @@ struct Option {
   FieldRef (*field)(JobConfig&);
   std::string_view description;
   bool required = false;
+  // The types of its group ("/model/type") that have it; empty: all. With others it must not be given.
+  std::vector<std::string_view> of = {};
   bool integer_too = false;          // a string option that also takes an integer, spelled as a string then
   bool boolean_too = false;          // takes true ("auto") and false ("none") as well
   std::string_view only_false = {};  // why true is refused, for now
@@ -52,6 +54,9 @@ std::span<const Option> config_options();
 std::string_view group_of(const Option& option);
 std::string_view name_of(const Option& option);
 
+// Whether a config of this type of its group has the option.
+bool applies(const Option& option, const JobConfig& config);
+
 // Groups in the order of the table; the top level's own options are no group.
 std::vector<std::string_view> option_groups();
 
@@ -61,6 +66,9 @@ std::string default_text(const Option& option);
 // The value of one of the launch group's options as its command-line option is typed; nothing if `config`
 // does not give it.
 std::optional<std::string> launch_value(const Option& option, JobConfig& config);
+
+// "a" or "b", in quotes.
+std::string quoted_list(const std::vector<std::string_view>& choices);
 
 // What the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of its type.
 std::string allowed_values(const Option& option);

@@ -215,6 +215,15 @@ struct Assign {
     *field = number + 0.0;  // -0 becomes 0
     return "";
   }
+  std::string operator()(std::vector<int>* field) const {
+    if (!value.is_array()) return wrong_type(value, "a list of integers", option);
+    field->clear();
+    for (const Json& element : value) {
+      const std::string fault = assign_integer(element, option, &field->emplace_back());
+      if (!fault.empty()) return fault;
+    }
+    return "";
+  }
   std::string operator()(bool* field) const {
     if (!value.is_boolean()) return wrong_type(value, "a boolean", option);
     if (value.get<bool>() && !option.only_false.empty()) {
@@ -351,8 +360,14 @@ void assign_all(const Json& root, JobConfig* config, Faults* faults) {
   for (const Option& option : config_options()) {
     const Json* value = value_of(root, option);
     const std::string pointer(option.pointer);
+    const bool belongs = applies(option, *config);  // the type comes first in its group
     if (!value) {
-      if (option.required) faults->add(pointer, "is missing" + allowed_note(option));
+      if (option.required && belongs) faults->add(pointer, "is missing" + allowed_note(option));
+      continue;
+    }
+    const std::string type = "/" + std::string(group_of(option)) + "/type";
+    if (!belongs && !faults->at(type)) {
+      faults->add(pointer, "is only for the type " + quoted_list(option.of));
       continue;
     }
     const std::string fault = std::visit(Assign{*value, option}, option.field(*config));
@@ -385,6 +400,13 @@ void check_together(const JobConfig& config, Faults* faults) {
                 std::to_string(train.micro_batch_size) + " does not divide global_batch_size " +
                     std::to_string(train.global_batch_size) +
                     divisors_near(train.micro_batch_size, train.global_batch_size));
+  }
+  const ModelConfig& model = config.model;
+  if (model.type == "gpt2" && !faults->at("/model/n_head") && !faults->at("/model/n_embd") &&
+      model.n_embd % model.n_head != 0) {
+    faults->add("/model/n_head", std::to_string(model.n_head) + " does not divide n_embd " +
+                                     std::to_string(model.n_embd) +
+                                     divisors_near(model.n_head, model.n_embd));
   }
   const bool warms_up = !faults->at("/train/warmup_steps") && train.warmup_steps > 0;
   if (warms_up && !faults->at("/train/lr_scheduler_type") && train.lr_scheduler_type == "constant") {

@@ -55,6 +55,13 @@ struct Describe {
     add_number("number");
     (*schema)["default"] = *field;
   }
+  void operator()(const std::vector<int>* field) const {
+    (*schema)["type"] = "array";
+    Json element = {{"type", "integer"}};
+    add_range(option.range, &element);
+    (*schema)["items"] = element;
+    if (!field->empty()) (*schema)["default"] = *field;
+  }
   template <typename Integer>
   void operator()(const Integer* field) const {
     add_number("integer");
@@ -93,7 +100,15 @@ std::string config_json_schema() {
       object = &root["properties"][group];
     }
     (*object)["properties"][name] = option_schema(option);
-    if (option.required) (*object)["required"].push_back(name);
+    if (!option.of.empty()) {
+      // Another type must not have it; one of these may have to.
+      Json rule = {{"if", {{"properties", {{"type", {{"enum", option.of}}}}}}},
+                   {"else", {{"properties", {{name, false}}}}}};
+      if (option.required) rule["then"] = {{"required", {name}}};
+      (*object)["allOf"].push_back(rule);
+    } else if (option.required) {
+      (*object)["required"].push_back(name);
+    }
     // A group that has something required is required itself.
     if (option.required && !group.empty()) {
       Json& required = root["required"];

@@ -229,14 +229,44 @@ TEST_CASE("the first difference of two canonical texts is named") {
   CHECK_FALSE(first_difference("", a).empty());
 }
 
+// The type that a group must have for the option, as an override.
+std::vector<std::string> type_for(const Option& option) {
+  if (option.of.empty()) return {};
+  return {std::string(group_of(option)) + ".type=" + std::string(option.of.front())};
+}
+
 TEST_CASE("every option has a description, and but for those of launch a place in the canonical text") {
-  const std::string text = to_canonical_json(good(smallest().dump()));
-  const Json json = Json::parse(text);
   for (const Option& option : config_options()) {
     CAPTURE(option.pointer);
     CHECK_FALSE(option.description.empty());
-    if (group_of(option) != "launch") CHECK(json.contains(Json::json_pointer(std::string(option.pointer))));
+    const std::string text = to_canonical_json(good(smallest().dump(), type_for(option)));
+    const bool there = Json::parse(text).contains(Json::json_pointer(std::string(option.pointer)));
+    CHECK(there == (group_of(option) != "launch"));
+    CHECK(to_canonical_json(good(text)) == text);
   }
+}
+
+TEST_CASE("an option of another type is refused, and has no place in the canonical text") {
+  const std::string text = smallest().dump();
+  CHECK(fault_of(text, {"model.hidden_sizes=[3]"}) ==
+        "override model.hidden_sizes=[3]: /model/hidden_sizes: is only for the type \"mlp\"");
+  CHECK(fault_of(text, {"model.dropout=0.1"}) ==
+        "override model.dropout=0.1: /model/dropout: is only for the type \"mlp\" or \"gpt2\"");
+  CHECK_FALSE(contains(to_canonical_json(good(text)), "hidden_sizes"));
+  CHECK(good(text, {"model.type=mlp", "model.hidden_sizes=[3,4]"}).model.hidden_sizes ==
+        std::vector<int>{3, 4});
+  // A type that is not known is the only fault.
+  CHECK_FALSE(contains(fault_of(text, {"model.type=cnn", "model.dropout=0.1"}), "dropout"));
+}
+
+TEST_CASE("a list is checked element by element") {
+  const auto fault = [](const std::string& list) {
+    return fault_of(smallest().dump(), {"model.type=mlp", "model.hidden_sizes=" + list});
+  };
+  CHECK(contains(fault("7"), "found 7 (an integer), wanted a list of integers"));
+  CHECK(contains(fault("[1,0]"), "0 is out of range (allowed: 1 to 131072)"));
+  CHECK(contains(fault("[1,\"x\"]"), "found \"x\" (a string), wanted an integer"));
+  CHECK(fault("[]") == "accepted");
 }
 
 // A numeric option's values on its bounds, and the nearest ones beyond.
@@ -267,6 +297,13 @@ const std::vector<Bounds>& bounds() {
       {"train.eval_steps", steps, no_steps},
       {"train.save_steps", steps, no_steps},
       {"train.save_total_limit", {"0", "1000000"}, {"-1", "1000001"}},
+      {"model.hidden_sizes", {"[1]", "[131072]"}, {"[0]", "[131073]"}, {"model.type=mlp"}},
+      {"model.n_layer", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2"}},
+      {"model.n_head", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2", "model.n_embd=1000"}},
+      {"model.n_embd", {"1", "131072"}, {"0", "131073"}, {"model.type=gpt2", "model.n_head=1"}},
+      {"model.n_positions", {"1", "131072"}, {"0", "131073"}, {"model.type=gpt2"}},
+      {"model.vocab_size", {"0", "1310720"}, {"-1", "1310721"}, {"model.type=gpt2"}},
+      {"model.dropout", fraction, no_fraction, {"model.type=mlp"}},
       {"launch.nproc_per_node", {"1", "999999"}, {"0", "1000000"}},
       {"launch.nnodes", {"1", "999999", "1:1", "7:7"}, {"0", "1000000", "0:1", "8:7", "1:1000000"}},
       {"launch.max_restarts", {"0", "1000000"}, {"-1", "1000001"}},

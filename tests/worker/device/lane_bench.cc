@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: lane_bench [micro_batch_size] [seconds]\n");
     return 64;
   }
-  const Program program = make_program({"convnet"}, {.shape = {1, 28, 28}, .classes = 10});
+  const Program program = make_program(ModelConfig{.type = "convnet"}, {.shape = {1, 28, 28}, .classes = 10});
   std::vector<float> parameters(program.size), out(kStatisticsFloats + program.size),
       x(capacity * program.sample.shape.size());
   initialize_parameters(program, 1, parameters);

@@ -94,7 +94,8 @@ TEST_CASE("data that does not fit the model is refused, naming the layer") {
       "the data does not fit the model: samples of 1x8x8 are too small for its layer conv2; choose "
       "other data or another model",
       WorkerError);
-  CHECK_THROWS_AS(make_program({"transformer"}, {.shape = {1, 28, 28}, .classes = 10}), WorkerError);
+  CHECK_THROWS_AS(make_program(ModelConfig{.type = "transformer"}, {.shape = {1, 28, 28}, .classes = 10}),
+                  WorkerError);
   CHECK_THROWS_AS(convnet_program({1, 28, 28}, 1), WorkerError);
 }
 

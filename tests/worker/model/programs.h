@@ -36,7 +36,7 @@ class Chain {
 };
 
 inline Program convnet_program(SampleShape shape = {1, 28, 28}, int classes = 10) {
-  return make_program({"convnet"}, {.shape = shape, .classes = classes});
+  return make_program(ModelConfig{.type = "convnet"}, {.shape = shape, .classes = classes});
 }
 
 struct NamedProgram {

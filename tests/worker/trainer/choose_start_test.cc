@@ -18,7 +18,7 @@ using dtrun::test::Folder;
 
 namespace fs = std::filesystem;
 
-const Program kNetwork = make_program({"convnet"}, {.shape = {1, 28, 28}, .classes = 10});
+const Program kNetwork = make_program(ModelConfig{.type = "convnet"}, {.shape = {1, 28, 28}, .classes = 10});
 
 std::vector<OptimizerSlot> slots_of(const JobConfig& config) {
   std::vector<OptimizerSlot> slots;

@@ -50,7 +50,7 @@ TEST_CASE("the model is the same bytes for any number of workers and lanes, and 
 
 TEST_CASE("gradients that go by slices, as from five workers on, give the same bytes too") {
   const Job job;
-  const Program program = make_program({"convnet"}, {.shape = {1, 28, 28}, .classes = 10});
+  const Program program = make_program(ModelConfig{.type = "convnet"}, {.shape = {1, 28, 28}, .classes = 10});
   const std::size_t largest = program.buckets[0].end - program.buckets[0].begin;
   CHECK(largest * sizeof(float) * (4 - 1) <= kDirectBytes);
   REQUIRE(largest * sizeof(float) * (5 - 1) > kDirectBytes);
