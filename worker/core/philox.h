@@ -20,6 +20,14 @@ class RandomStream {
   // a and b tell the streams of one use apart, e.g. the epoch; or step*microbatches+microbatch and the layer.
   RandomStream(std::uint64_t seed, RandomUse use, std::uint32_t a, std::uint32_t b);
 
+  // Number 4 * i + k of the stream is word k of Philox of the counter (i, a, b, use) under this key. For
+  // loops that compute many of them side by side.
+  struct Words {
+    std::uint32_t key[2];
+    std::uint32_t a, b, use;
+  };
+  Words words() const { return {{key_[0], key_[1]}, a_, b_, use_}; }
+
   // REQUIRES: index < 2^34 (four numbers come from one 32-bit counter word).
   std::uint32_t bits(std::uint64_t index) const;
   // Uniform in [0, 1), 24 bits.

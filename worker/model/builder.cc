@@ -79,15 +79,26 @@ Value ProgramBuilder::flatten(Value in) {
   return push(Flatten{}, in, {static_cast<int>(row(in).size()), 1, 1});
 }
 
-Value ProgramBuilder::linear(Value in, const std::string& name, int out_features, std::optional<Init> init) {
+Value ProgramBuilder::linear(Value in, const std::string& name, int out_features) {
   const int in_features = static_cast<int>(row(in).size());
-  const Init standard = torch_default(static_cast<std::size_t>(out_features) * in_features, out_features);
-  const std::size_t weight =
-      add_parameter(name + ".weight", {out_features, in_features}, init.value_or(standard));
-  const std::size_t bias = add_parameter(name + ".bias", {out_features}, init ? ConstantInit{0} : standard);
+  const Init init = torch_default(static_cast<std::size_t>(out_features) * in_features, out_features);
+  const std::size_t weight = add_parameter(name + ".weight", {out_features, in_features}, init);
+  const std::size_t bias = add_parameter(name + ".bias", {out_features}, init);
   return push(
       Linear{.in_features = in_features, .out_features = out_features, .weight = weight, .bias = bias}, in,
       {out_features, 1, 1});
+}
+
+Value ProgramBuilder::conv1d(Value in, const std::string& name, int out_features, Init init) {
+  const int in_features = static_cast<int>(row(in).size());
+  const std::size_t weight = add_parameter(name + ".weight", {in_features, out_features}, init);
+  const std::size_t bias = add_parameter(name + ".bias", {out_features}, ConstantInit{0});
+  return push(Linear{.in_features = in_features,
+                     .out_features = out_features,
+                     .weight = weight,
+                     .bias = bias,
+                     .in_first = true},
+              in, {out_features, 1, 1});
 }
 
 Value ProgramBuilder::tied_linear(Value in, std::size_t weight) {
@@ -110,8 +121,7 @@ Value ProgramBuilder::layer_norm(Value in, const std::string& name) {
   return push(LayerNorm{.width = width, .weight = weight, .bias = bias}, in, row(in));
 }
 
-Value ProgramBuilder::embedding(Value in, const std::string& name, int width, Init init) {
-  const int classes = program_.sample.classes;
+Value ProgramBuilder::embedding(Value in, const std::string& name, int classes, int width, Init init) {
   const std::size_t weight = add_parameter(name + ".weight", {classes, width}, init);
   return push(Embedding{.classes = classes, .width = width, .weight = weight}, in, {width, 1, 1});
 }

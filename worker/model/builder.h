@@ -19,15 +19,17 @@ class ProgramBuilder {
   Value conv(Value in, const std::string& name, int out_channels, int kernel);
   Value max_pool(Value in, int kernel);
   Value flatten(Value in);
-  // Without `init`: PyTorch's default, U(-1/sqrt(fan_in), 1/sqrt(fan_in)), for the bias too; with it the bias
-  // begins at 0.
-  Value linear(Value in, const std::string& name, int out_features, std::optional<Init> init = {});
+  // PyTorch's linear layer: its weight is [out, in], and begins as U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and so
+  // does its bias.
+  Value linear(Value in, const std::string& name, int out_features);
+  // GPT-2's: its weight is [in, out], and its bias begins at 0.
+  Value conv1d(Value in, const std::string& name, int out_features, Init init);
   // Multiplies by a weight that another node has, and adds nothing.
   Value tied_linear(Value in, std::size_t weight);
   Value relu(Value in);
   Value gelu(Value in);
   Value layer_norm(Value in, const std::string& name);
-  Value embedding(Value in, const std::string& name, int width, Init init);
+  Value embedding(Value in, const std::string& name, int classes, int width, Init init);
   Value add_positions(Value in, const std::string& name, int positions, Init init);
   Value attention(Value in, int heads);
   Value dropout(Value in, double probability);  // no node if it is 0

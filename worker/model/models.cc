@@ -5,21 +5,26 @@
 #include <string_view>
 
 #include "worker/base/error.h"
+#include "worker/base/overloaded.h"
 
 namespace dtrun::worker {
 namespace {
 
 struct Model {
   std::string_view type;  // also a choice of /model/type in worker/config/options.cc
+  SampleSpec::Input input;
   Program (*make)(const ModelConfig&, const SampleSpec&);
 };
 
-constexpr Model kModels[] = {{.type = "convnet", .make = convnet}};
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
+constexpr Model kModels[] = {
+    {.type = "convnet", .input = SampleSpec::Input::kValues, .make = convnet},
+    {.type = "mlp", .input = SampleSpec::Input::kValues, .make = mlp},
+    {.type = "gpt2", .input = SampleSpec::Input::kTokens, .make = gpt2},
 };
+
+const char* in_words(SampleSpec::Input input) {
+  return input == SampleSpec::Input::kTokens ? "tokens" : "values, such as images";
+}
 
 }  // namespace
 
@@ -30,6 +35,10 @@ Program make_program(const ModelConfig& config, const SampleSpec& sample) {
   const auto* model = std::ranges::find(kModels, config.type, &Model::type);
   if (model == std::end(kModels))
     throw WorkerError(kExitConfig, "/model/type: \"" + config.type + "\" is not a model");
+  if (model->input != sample.input)
+    throw WorkerError(kExitConfig, "the data does not fit the model: " + config.type + " takes " +
+                                       in_words(model->input) + ", and the data has " +
+                                       in_words(sample.input) + "; choose other data or another model");
   Program program = model->make(config, sample);
   program.model = config.type;
   return program;

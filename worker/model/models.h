@@ -7,5 +7,7 @@
 namespace dtrun::worker {
 
 Program convnet(const ModelConfig& config, const SampleSpec& sample);
+Program mlp(const ModelConfig& config, const SampleSpec& sample);
+Program gpt2(const ModelConfig& config, const SampleSpec& sample);
 
 }  // namespace dtrun::worker

@@ -53,6 +53,7 @@ struct Linear {
   int in_features, out_features;
   std::size_t weight;               // [out, in]
   std::optional<std::size_t> bias;  // [out]
+  bool in_first = false;            // the weight is [in, out], as in GPT-2's files
 };                                  // of each row
 struct LayerNorm {
   int width;

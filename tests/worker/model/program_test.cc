@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/worker/model/programs.h"
@@ -112,4 +113,71 @@ TEST_CASE("a network says of itself what PyTorch needs to build it again") {
              "LogSoftmax(1)"},
             {"input_shape", "1x28x28"},
             {"input_values", "byte / 255"}});
+}
+
+TEST_CASE("gpt2 has the names, shapes and order of Hugging Face's files, and its number of parameters") {
+  const Program program = gpt2_program({.type = "gpt2"}, 1024, 50257);
+  CHECK(program.size == 124439808);
+  CHECK(program.parameters.size() == 2 + 12 * 12 + 2);
+  const auto shape_of = [&](const std::string& name) {
+    const auto found = std::ranges::find(program.parameters, name, &Parameter::name);
+    REQUIRE(found != program.parameters.end());
+    return found->shape;
+  };
+  using Shape = std::vector<std::int64_t>;
+  CHECK(shape_of("wte.weight") == Shape{50257, 768});
+  CHECK(shape_of("wpe.weight") == Shape{1024, 768});
+  CHECK(shape_of("h.11.ln_1.bias") == Shape{768});
+  CHECK(shape_of("h.0.attn.c_attn.weight") == Shape{768, 2304});
+  CHECK(shape_of("h.0.attn.c_proj.weight") == Shape{768, 768});
+  CHECK(shape_of("h.3.mlp.c_fc.weight") == Shape{768, 3072});
+  CHECK(shape_of("h.3.mlp.c_proj.bias") == Shape{768});
+  CHECK(shape_of("ln_f.weight") == Shape{768});
+  // The last bucket has what is final last: the tied embedding.
+  CHECK(program.buckets.back().begin == 0);
+  CHECK(program.buckets.size() > 8);
+  CHECK(program.buckets.size() <= 33);
+}
+
+TEST_CASE("normal initial values have their deviation, and are the same on every machine") {
+  const Program program = gpt2_program({.type = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 64}, 64, 256);
+  std::vector<float> flat(program.size);
+  initialize_parameters(program, 42, flat);
+  for (const Parameter& p : program.parameters) {
+    CAPTURE(p.name);
+    const std::span<const float> values(flat.data() + p.offset, p.size);
+    double sum = 0, squares = 0, largest = 0;
+    for (const double value : values) {
+      sum += value, squares += value * value;
+      largest = std::max(largest, std::abs(value));
+    }
+    if (p.shape.size() == 1) {
+      CHECK(std::ranges::all_of(values, [&](float v) { return v == values[0]; }));
+      CHECK(values[0] ==
+            (p.name.ends_with("ln_1.weight") || p.name.ends_with("ln_2.weight") || p.name == "ln_f.weight"));
+      continue;
+    }
+    const double deviation = p.name.ends_with("c_proj.weight") ? 0.01 : 0.02,
+                 count = static_cast<double>(p.size);
+    CHECK(std::abs(sum / count) < 4 * deviation / std::sqrt(count));
+    CHECK(std::sqrt(squares / count) == doctest::Approx(deviation).epsilon(4 / std::sqrt(2 * count)));
+    CHECK(largest > 3 * deviation);
+    CHECK(largest < 7 * deviation);
+  }
+  CHECK(parameters_sha256(program, flat) ==
+        "a0a9d0f88c1c8157bb9ac718e35b2441189373445f7cf26c20813f1f9b0fee7b");
+}
+
+TEST_CASE("a model refuses data of the other kind, and what is too long or has too many tokens") {
+  const SampleSpec image{.shape = {1, 28, 28}, .classes = 10};
+  CHECK_THROWS_WITH_AS(make_program({.type = "gpt2"}, image),
+                       "the data does not fit the model: gpt2 takes tokens, and the data has values, such as "
+                       "images; choose other data or another model",
+                       WorkerError);
+  CHECK_THROWS_WITH_AS(
+      gpt2_program({.type = "gpt2", .n_positions = 8}, 9, 5),
+      "the data does not fit the model: its samples have 9 tokens, and /model/n_positions is 8", WorkerError);
+  CHECK_THROWS_WITH_AS(
+      gpt2_program({.type = "gpt2", .n_positions = 8, .vocab_size = 4}, 8, 5),
+      "the data does not fit the model: it has 5 different tokens, and /model/vocab_size is 4", WorkerError);
 }

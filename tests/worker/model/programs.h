@@ -63,7 +63,7 @@ inline std::vector<NamedProgram> test_programs() {
        Chain({4, 6, 6}, 3).conv(6, 1).relu().conv(33, 6).relu().flatten().linear(3).loss()},
       {"a pool and a ReLU before any parameter",
        Chain({1, 9, 9}, 4).relu().pool(2).flatten().linear(4).loss()},
-      {"a ReLU before the loss", Chain({1, 3, 3}, 4).flatten().linear(4).relu().loss()},
+      {"a ReLU before the loss", Chain({1, 3, 3}, 4).pool(1).flatten().linear(4).relu().loss()},
   };
 }
 
@@ -72,6 +72,50 @@ inline std::vector<float> random_values(std::uint64_t seed, std::size_t count, f
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = (2 * stream.uniform(i) - 1) * scale;
   return values;
+}
+
+// A GPT-2 for samples of so many tokens.
+inline Program gpt2_program(ModelConfig config, int tokens, int classes) {
+  config.type = "gpt2";
+  return make_program(
+      config,
+      {.input = SampleSpec::Input::kTokens, .shape = {1, 1, tokens}, .targets = tokens, .classes = classes});
+}
+
+inline ModelConfig tiny_gpt2() {
+  return {.type = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = 7};
+}
+
+// What a planned lane runs: no images, and values with several readers.
+inline std::vector<NamedProgram> planned_programs() {
+  const SampleSpec image{.shape = {2, 3, 5}, .classes = 7};
+  ModelConfig mlp{.type = "mlp", .hidden_sizes = {19, 11}};
+  std::vector<NamedProgram> programs{{"mlp", make_program(mlp, image)}};
+  mlp.activation = "gelu", mlp.dropout = 0.25;
+  programs.push_back({"mlp with gelu and dropout", make_program(mlp, image)});
+  mlp.hidden_sizes = {};
+  programs.push_back({"mlp without a hidden layer", make_program(mlp, image)});
+  ModelConfig gpt2 = tiny_gpt2();
+  programs.push_back({"gpt2", gpt2_program(gpt2, 7, 13)});
+  programs.push_back({"gpt2 with fewer tokens than positions", gpt2_program(gpt2, 3, 13)});
+  gpt2.vocab_size = 16;
+  gpt2.dropout = 0.25;
+  programs.push_back({"gpt2 with dropout and a larger vocabulary", gpt2_program(gpt2, 7, 13)});
+  gpt2.gradient_checkpointing = true;
+  programs.push_back({"gpt2 with dropout and recomputation", gpt2_program(gpt2, 7, 13)});
+  programs.push_back(
+      {"gpt2 of more than one block of queries",
+       gpt2_program({.type = "gpt2", .n_layer = 1, .n_head = 3, .n_embd = 12, .n_positions = 150}, 150, 5)});
+  // A residual around a ReLU, an addition of a value to itself, and one whose second input is read again.
+  ProgramBuilder net({.shape = {1, 1, 6}, .classes = 4});
+  Value x = net.linear(net.input(), "a", 6);
+  Value y = net.add(net.relu(x), x);
+  y = net.add(y, y);
+  Value z = net.gelu(net.linear(y, "b", 6));
+  z = net.add(z, net.dropout(y, 0.5));
+  z = net.add(net.layer_norm(z, "n"), z);
+  programs.push_back({"residuals of all kinds", net.finish(net.linear(z, "c", 4))});
+  return programs;
 }
 
 // Random samples for a program, and its initial parameters.

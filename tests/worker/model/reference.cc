@@ -175,13 +175,15 @@ class Sample {
     for (std::size_t i = 0; i < d.values.size(); ++i) d_in.values[i] += d.values[i];
   }
 
+  std::size_t weight_at(const Linear& l, int o, int i) const {
+    return offset(l.weight) + (l.in_first ? static_cast<std::size_t>(i) * l.out_features + o
+                                          : static_cast<std::size_t>(o) * l.in_features + i);
+  }
   void forward(const Linear& l, const Tensor& in, Tensor& out, const Node&) {
     for (int r = 0; r < in.shape.rows; ++r)
       for (int o = 0; o < l.out_features; ++o) {
         double sum = l.bias ? parameters_[offset(*l.bias) + o] : 0;
-        for (int i = 0; i < l.in_features; ++i)
-          sum +=
-              parameters_[offset(l.weight) + static_cast<std::size_t>(o) * l.in_features + i] * in.row(r)[i];
+        for (int i = 0; i < l.in_features; ++i) sum += parameters_[weight_at(l, o, i)] * in.row(r)[i];
         out.row(r)[o] = sum;
       }
   }
@@ -191,7 +193,7 @@ class Sample {
       for (int o = 0; o < l.out_features; ++o) {
         if (l.bias) gradient[offset(*l.bias) + o] += d.row(r)[o];
         for (int i = 0; i < l.in_features; ++i) {
-          const std::size_t w = offset(l.weight) + static_cast<std::size_t>(o) * l.in_features + i;
+          const std::size_t w = weight_at(l, o, i);
           gradient[w] += d.row(r)[o] * in.row(r)[i];
           d_in.row(r)[i] += parameters_[w] * d.row(r)[o];
         }

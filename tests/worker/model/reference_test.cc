@@ -10,7 +10,9 @@
 using namespace dtrun::worker;
 
 TEST_CASE("the reference's gradient is the central difference of its loss") {
-  for (const NamedProgram& named : test_programs()) {
+  std::vector<NamedProgram> programs = test_programs();
+  for (NamedProgram& planned : planned_programs()) programs.push_back(std::move(planned));
+  for (const NamedProgram& named : programs) {
     const Program& program = named.program;
     CAPTURE(named.name);
     const Problem problem(program, 2);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "worker/device/cpu/loss.h"
+#include "worker/device/cpu/planned/lane.h"
 
 namespace dtrun::worker {
 namespace {
@@ -56,10 +57,18 @@ class CpuLane : public Lane {
 // job decides alike.
 constexpr int kRowsWorthAGroup = 6;
 
+// Whether the program is a chain of operations on images, which have layouts of their own.
+bool is_for_images(const Program& program) {
+  return std::ranges::any_of(program.nodes, [](const Node& node) {
+    return std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op);
+  });
+}
+
 class CpuDevice : public Device {
  public:
   Arithmetic& arithmetic() override { return *arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
+    if (!is_for_images(program)) return make_planned_lane(program, capacity);
     auto graph = capacity >= kRowsWorthAGroup ? make_grouped_graph(program, capacity)
                                               : make_onednn_graph(program, capacity);
     return make_cpu_lane(program, capacity, std::move(graph));

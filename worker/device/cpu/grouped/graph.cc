@@ -30,11 +30,11 @@ struct Activation {
 };
 
 // One layer between two activations.
-class Op {
+class GroupedOp {
  public:
-  Op(const Operation& operation, const Activation& in, const Activation& out, int groups)
+  GroupedOp(const Operation& operation, const Activation& in, const Activation& out, int groups)
       : operation_(operation), in_(in), out_(out), groups_(groups) {}
-  virtual ~Op() = default;
+  virtual ~GroupedOp() = default;
   virtual void forward(const float* parameters) = 0;
   virtual void backward(const float* parameters, float* gradient) = 0;
   // Offset of its first parameter; nothing without parameters.
@@ -53,11 +53,11 @@ class Op {
   const int groups_;
 };
 
-class ConvOp : public Op {
+class ConvOp : public GroupedOp {
  public:
   ConvOp(const Operation& operation, const Conv2d& conv, const Program& program, const Activation& in,
          const Activation& out, int groups)
-      : Op(operation, in, out, groups),
+      : GroupedOp(operation, in, out, groups),
         shape_{.in_channels = operation.in.channels,
                .in_height = operation.in.height,
                .in_width = operation.in.width,
@@ -91,11 +91,11 @@ class ConvOp : public Op {
   const Parameter &weight_, &bias_;
 };
 
-class PoolOp : public Op {
+class PoolOp : public GroupedOp {
  public:
   PoolOp(const Operation& operation, const MaxPool2d& pool, const Activation& in, const Activation& out,
          int groups)
-      : Op(operation, in, out, groups),
+      : GroupedOp(operation, in, out, groups),
         shape_{.channels = operation.in.channels,
                .in_height = operation.in.height,
                .in_width = operation.in.width,
@@ -119,11 +119,11 @@ class PoolOp : public Op {
   const grouped::PoolShape shape_;
 };
 
-class LinearOp : public Op {
+class LinearOp : public GroupedOp {
  public:
   LinearOp(const Operation& operation, const Linear& linear, const Program& program, const Activation& in,
            const Activation& out, int groups)
-      : Op(operation, in, out, groups),
+      : GroupedOp(operation, in, out, groups),
         shape_{.in_features = linear.in_features, .out_features = linear.out_features},
         weight_(program.parameters[linear.weight]),
         bias_(program.parameters[*linear.bias]),
@@ -222,7 +222,7 @@ class GroupedGraph : public CpuGraph {
   const float* weights_ = nullptr;       // flat; the caller's
   Buffer logits_;                        // [rows][classes]
   std::vector<Activation> activations_;  // [0]: the input; [i + 1]: what operation i makes
-  std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<std::unique_ptr<GroupedOp>> ops_;
 };
 
 }  // namespace

@@ -2,8 +2,6 @@
 // it allocates nothing and uses the calling thread alone.
 #include "worker/device/cpu/graph.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,18 +15,12 @@
 #include "worker/device/cpu/lowering.h"
 #include "worker/device/cpu/onednn/compat.h"
 #include "worker/device/cpu/onednn/op.h"
+#include "worker/device/cpu/onednn/product.h"
 
 namespace dtrun::worker {
 namespace {
 
 using dnnl::memory;
-
-// oneDNN shares a primitive among the threads of OpenMP, and how depends on their number. The setting is this
-// thread's own. The runtime is whichever oneDNN was linked with; without one there is nothing to set.
-void use_one_thread() {
-  if (void* function = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
-    reinterpret_cast<void (*)(int)>(function)(1);
-}
 
 memory::desc plain(const memory::dims& dims) {
   switch (dims.size()) {
@@ -167,7 +159,7 @@ class OnednnGraph : public CpuGraph {
 }  // namespace
 
 std::unique_ptr<CpuGraph> make_onednn_graph(const Program& program, int capacity) {
-  use_one_thread();  // before the first primitive is made
+  onednn::use_one_thread();  // before the first primitive is made
   try {
     return std::make_unique<OnednnGraph>(program, capacity);
   } catch (const dnnl::error& error) {

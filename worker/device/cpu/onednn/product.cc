@@ -1,0 +1,29 @@
+#include "worker/device/cpu/onednn/product.h"
+
+#include <dlfcn.h>
+
+#include <dnnl.hpp>
+#include <string>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker::onednn {
+
+// The runtime is whichever oneDNN was linked with; without one there is nothing to set.
+void use_one_thread() {
+  if (void* function = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
+    reinterpret_cast<void (*)(int)>(function)(1);
+}
+
+void multiply(const Product& p) {
+  if (p.m == 0 || p.n == 0) return;
+  const dnnl::status status =
+      dnnl::sgemm(p.a_transposed ? 'T' : 'N', p.b_transposed ? 'T' : 'N', p.m, p.n, p.k, p.alpha, p.a,
+                  p.a_stride, p.b, p.b_stride, p.beta, p.c, p.c_stride);
+  if (status != dnnl::status::success)
+    throw WorkerError(kExitSoftware, "oneDNN cannot multiply matrices of " + std::to_string(p.m) + "x" +
+                                         std::to_string(p.k) + " and " + std::to_string(p.k) + "x" +
+                                         std::to_string(p.n));
+}
+
+}  // namespace dtrun::worker::onednn

@@ -1,0 +1,73 @@
+// The loops of a planned lane between its matrix products: rows of floats, next to each other. Compiled once
+// per instruction set (kernels_impl.h) and picked when the program starts, like grouped/. Each sum runs in an
+// order that only the width decides, so a set gives the same bits wherever it runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dtrun::worker::planned {
+
+// A stream of random numbers: RandomStream::Words (worker/core/philox.h).
+struct Stream {
+  std::uint32_t key[2];
+  std::uint32_t a, b, use;
+};
+
+// "add": the result is added to what is there, else it overwrites.
+struct Kernels {
+  const char* instruction_set;
+
+  void (*relu)(std::size_t count, const float* in, float* out);
+  void (*relu_backward)(std::size_t count, const float* out, const float* out_gradient, bool add,
+                        float* in_gradient);
+  // The tanh approximation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+  void (*gelu)(std::size_t count, const float* in, float* out);
+  void (*gelu_backward)(std::size_t count, const float* in, const float* out_gradient, bool add,
+                        float* in_gradient);
+
+  // out[i] = left[i] + right[i]; they may be the same memory.
+  void (*add)(std::size_t count, const float* left, const float* right, float* out);
+  // Every row of `rows` becomes `row`.
+  void (*fill_rows)(std::size_t rows, std::size_t width, const float* row, float* out);
+  // The sum of the rows, in their order.
+  void (*sum_rows)(std::size_t rows, std::size_t width, const float* in, bool add, float* sum);
+
+  // moments: [rows][mean, 1 / standard deviation], for backward.
+  void (*layer_norm)(std::size_t rows, std::size_t width, float epsilon, const float* in, const float* weight,
+                     const float* bias, float* moments, float* out);
+  // in_gradient may be null. add_parameters: of the two gradients of the parameters.
+  void (*layer_norm_backward)(std::size_t rows, std::size_t width, const float* in, const float* weight,
+                              const float* moments, const float* out_gradient, bool add, float* in_gradient,
+                              bool add_parameters, float* weight_gradient, float* bias_gradient);
+
+  // In place: row r of `rows`, of which the first `first + r + 1` scores count, becomes their softmax; the
+  // rest up to `width` becomes 0. Rows lie `stride` apart.
+  void (*causal_softmax)(std::size_t rows, std::size_t first, std::size_t width, std::size_t stride,
+                         float* scores);
+  // In place: the gradient of the softmax' output becomes that of its input, times `scale`.
+  void (*softmax_backward)(std::size_t rows, std::size_t width, std::size_t stride, const float* softmax,
+                           float scale, float* gradient);
+
+  // Of one row of logits: -log softmax(logits)[target]. *largest becomes the index of the first largest one.
+  // With `gradient` the logits become softmax - onehot(target).
+  float (*classify)(std::size_t classes, std::int32_t target, bool gradient, float* logits,
+                    std::int32_t* largest);
+
+  // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0. Element i of the
+  // microbatch is the stream's number i. They may be the same memory.
+  void (*dropout)(std::size_t count, const Stream& stream, float probability, const float* in, bool add,
+                  float* out);
+};
+
+// The fastest set that this processor runs.
+const Kernels& kernels();
+
+// All sets that this processor runs, the fastest first; so that tests can compare them.
+struct KernelSets {
+  const Kernels* sets[3];
+  int count;
+};
+KernelSets available_kernels();
+
+}  // namespace dtrun::worker::planned

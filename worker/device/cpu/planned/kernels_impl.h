@@ -1,0 +1,276 @@
+// The loops behind kernels.h, for the instruction set of the file that includes this: plain ones, which the
+// compiler turns into vectors. Includes nothing that has inline functions with external linkage: a copy of
+// one compiled for AVX-512 must not become the program's only copy. The including file defines DTRUN_KERNELS
+// (a namespace) and DTRUN_KERNELS_NAME.
+#include "worker/device/cpu/planned/kernels.h"
+
+namespace dtrun::worker::planned::DTRUN_KERNELS {
+namespace {
+
+// Partial sums by index modulo this: a fixed order for every width of a vector.
+constexpr std::size_t kSums = 16;
+
+inline float smaller(float a, float b) { return b < a ? b : a; }  // a if one is NaN
+inline float larger(float a, float b) { return b > a ? b : a; }   // likewise
+
+// e^x to about 1 ulp (Cephes' polynomial after taking out powers of two). NaN stays NaN.
+inline float exponential(float x) {
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  x = smaller(larger(x, -87.0f), 88.0f);
+  const float shifted = x * 1.44269504088896341f + kMagic;
+  const float n = shifted - kMagic;
+  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const std::int32_t power = (static_cast<std::int32_t>(n) + 127) << 23;
+  float scale;
+  __builtin_memcpy(&scale, &power, sizeof scale);
+  return p * scale;
+}
+
+// log x of a normal x > 0.
+inline float logarithm(float x) { return __builtin_logf(x); }
+
+inline float hyperbolic_tangent(float x) {
+  x = smaller(larger(x, -15.0f), 15.0f);
+  return 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f);
+}
+
+template <typename Term>
+inline float sum_of(std::size_t count, const Term& term) {
+  float sums[kSums] = {};
+  std::size_t i = 0;
+  for (; i + kSums <= count; i += kSums)
+    for (std::size_t k = 0; k < kSums; ++k) sums[k] += term(i + k);
+  for (std::size_t k = 0; i < count; ++i, ++k) sums[k] += term(i);
+  for (std::size_t step = kSums / 2; step > 0; step /= 2)
+    for (std::size_t k = 0; k < step; ++k) sums[k] += sums[k + step];
+  return sums[0];
+}
+
+inline float largest_of(std::size_t count, const float* values) {
+  float found[kSums];
+  for (std::size_t k = 0; k < kSums; ++k) found[k] = values[k < count ? k : 0];
+  std::size_t i = kSums;
+  for (; i + kSums <= count; i += kSums)
+    for (std::size_t k = 0; k < kSums; ++k) found[k] = larger(found[k], values[i + k]);
+  for (std::size_t k = 0; i < count; ++i, ++k) found[k] = larger(found[k], values[i]);
+  for (std::size_t step = kSums / 2; step > 0; step /= 2)
+    for (std::size_t k = 0; k < step; ++k) found[k] = larger(found[k], found[k + step]);
+  return found[0];
+}
+
+inline void put(bool add, float value, float* to) { *to = add ? *to + value : value; }
+
+void relu(std::size_t count, const float* in, float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = in[i] < 0 ? 0.0f : in[i];  // keeps NaN
+}
+
+void relu_backward(std::size_t count, const float* out, const float* out_gradient, bool add,
+                   float* in_gradient) {
+  if (add) {
+    for (std::size_t i = 0; i < count; ++i) in_gradient[i] += out[i] > 0 ? out_gradient[i] : 0.0f;
+  } else {
+    for (std::size_t i = 0; i < count; ++i) in_gradient[i] = out[i] > 0 ? out_gradient[i] : 0.0f;
+  }
+}
+
+constexpr float kRootOf2OverPi = 0.7978845608028654f, kCubic = 0.044715f;
+
+void gelu(std::size_t count, const float* in, float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float x = in[i];
+    const float tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
+    out[i] = 0.5f * x * (1.0f + tanh);
+  }
+}
+
+inline float gelu_slope(float x) {
+  const float tanh = hyperbolic_tangent(kRootOf2OverPi * (x + kCubic * x * x * x));
+  const float inner = kRootOf2OverPi * (1.0f + 3.0f * kCubic * x * x);
+  return 0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * inner;
+}
+
+void gelu_backward(std::size_t count, const float* in, const float* out_gradient, bool add,
+                   float* in_gradient) {
+  if (add) {
+    for (std::size_t i = 0; i < count; ++i) in_gradient[i] += out_gradient[i] * gelu_slope(in[i]);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) in_gradient[i] = out_gradient[i] * gelu_slope(in[i]);
+  }
+}
+
+void add(std::size_t count, const float* left, const float* right, float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
+}
+
+void fill_rows(std::size_t rows, std::size_t width, const float* row, float* out) {
+  for (std::size_t r = 0; r < rows; ++r) __builtin_memcpy(out + r * width, row, width * sizeof(float));
+}
+
+void sum_rows(std::size_t rows, std::size_t width, const float* in, bool add, float* sum) {
+  // Columns at a time that stay in the L1 cache.
+  constexpr std::size_t kColumns = 512;
+  for (std::size_t begin = 0; begin < width; begin += kColumns) {
+    const std::size_t count = width - begin < kColumns ? width - begin : kColumns;
+    float* const to = sum + begin;
+    if (!add)
+      for (std::size_t i = 0; i < count; ++i) to[i] = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const float* row = in + r * width + begin;
+      for (std::size_t i = 0; i < count; ++i) to[i] += row[i];
+    }
+  }
+}
+
+void layer_norm(std::size_t rows, std::size_t width, float epsilon, const float* in, const float* weight,
+                const float* bias, float* moments, float* out) {
+  const auto count = static_cast<float>(width);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* const x = in + r * width;
+    const float mean = sum_of(width, [&](std::size_t i) { return x[i]; }) / count;
+    const float square = sum_of(width, [&](std::size_t i) { return (x[i] - mean) * (x[i] - mean); });
+    const float scale = 1.0f / __builtin_sqrtf(square / count + epsilon);
+    moments[2 * r] = mean, moments[2 * r + 1] = scale;
+    float* const y = out + r * width;
+    for (std::size_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
+  }
+}
+
+void layer_norm_backward(std::size_t rows, std::size_t width, const float* in, const float* weight,
+                         const float* moments, const float* out_gradient, bool add, float* in_gradient,
+                         bool add_parameters, float* weight_gradient, float* bias_gradient) {
+  if (!add_parameters) {
+    for (std::size_t i = 0; i < width; ++i) weight_gradient[i] = 0;
+    for (std::size_t i = 0; i < width; ++i) bias_gradient[i] = 0;
+  }
+  const auto count = static_cast<float>(width);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* const x = in + r * width;
+    const float* const d = out_gradient + r * width;
+    const float mean = moments[2 * r], scale = moments[2 * r + 1];
+    for (std::size_t i = 0; i < width; ++i) {
+      weight_gradient[i] += d[i] * ((x[i] - mean) * scale);
+      bias_gradient[i] += d[i];
+    }
+    if (in_gradient == nullptr) continue;
+    const float mean_d = sum_of(width, [&](std::size_t i) { return d[i] * weight[i]; }) / count;
+    const float mean_dx =
+        sum_of(width, [&](std::size_t i) { return d[i] * weight[i] * ((x[i] - mean) * scale); }) / count;
+    float* const to = in_gradient + r * width;
+    if (add) {
+      for (std::size_t i = 0; i < width; ++i)
+        to[i] += scale * (d[i] * weight[i] - mean_d - (x[i] - mean) * scale * mean_dx);
+    } else {
+      for (std::size_t i = 0; i < width; ++i)
+        to[i] = scale * (d[i] * weight[i] - mean_d - (x[i] - mean) * scale * mean_dx);
+    }
+  }
+}
+
+// Scores become e^(score - largest); returns their sum.
+inline float exponentials(std::size_t count, float largest, float* scores) {
+  for (std::size_t i = 0; i < count; ++i) scores[i] = exponential(scores[i] - largest);
+  return sum_of(count, [&](std::size_t i) { return scores[i]; });
+}
+
+void causal_softmax(std::size_t rows, std::size_t first, std::size_t width, std::size_t stride,
+                    float* scores) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    float* const row = scores + r * stride;
+    const std::size_t count = first + r + 1;
+    const float factor = 1.0f / exponentials(count, largest_of(count, row), row);
+    for (std::size_t i = 0; i < count; ++i) row[i] *= factor;
+    for (std::size_t i = count; i < width; ++i) row[i] = 0;
+  }
+}
+
+void softmax_backward(std::size_t rows, std::size_t width, std::size_t stride, const float* softmax,
+                      float scale, float* gradient) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* const p = softmax + r * stride;
+    float* const d = gradient + r * stride;
+    const float mean = sum_of(width, [&](std::size_t i) { return p[i] * d[i]; });
+    for (std::size_t i = 0; i < width; ++i) d[i] = p[i] * (d[i] - mean) * scale;
+  }
+}
+
+float classify(std::size_t classes, std::int32_t target, bool gradient, float* logits,
+               std::int32_t* largest_index) {
+  const float largest = largest_of(classes, logits);
+  std::int32_t index = 0;
+  while (static_cast<std::size_t>(index) + 1 < classes && logits[index] != largest) ++index;
+  *largest_index = index;
+  const float above = logits[target] - largest;
+  float sum;
+  if (gradient) {
+    sum = exponentials(classes, largest, logits);
+    const float factor = 1.0f / sum;
+    for (std::size_t i = 0; i < classes; ++i) logits[i] *= factor;
+    logits[target] -= 1.0f;
+  } else {
+    sum = sum_of(classes, [&](std::size_t i) { return exponential(logits[i] - largest); });
+  }
+  return logarithm(sum) - above;
+}
+
+// Philox4x32-10, as in worker/core/philox.cc: here four numbers at a time, for many counters side by side.
+inline void philox(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3, std::uint32_t k0,
+                   std::uint32_t k1, std::uint32_t* out) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * c0;
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * c2;
+    const std::uint32_t n0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ k0;
+    const std::uint32_t n2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<std::uint32_t>(product1), c3 = static_cast<std::uint32_t>(product0);
+    c0 = n0, c2 = n2;
+    k0 += 0x9E3779B9, k1 += 0xBB67AE85;
+  }
+  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+void dropout(std::size_t count, const Stream& stream, float probability, const float* in, bool add,
+             float* out) {
+  const float factor = 1.0f / (1.0f - probability);
+  constexpr std::size_t kAtOnce = 64;
+  for (std::size_t begin = 0; begin < count; begin += kAtOnce) {
+    std::uint32_t bits[kAtOnce];
+    for (std::size_t i = 0; i < kAtOnce / 4; ++i)
+      philox(static_cast<std::uint32_t>(begin / 4 + i), stream.a, stream.b, stream.use, stream.key[0],
+             stream.key[1], bits + 4 * i);
+    const std::size_t size = count - begin < kAtOnce ? count - begin : kAtOnce;
+    for (std::size_t i = 0; i < size; ++i) {
+      const float uniform = static_cast<float>(bits[i] >> 8) * 0x1p-24f;
+      const float kept = uniform >= probability ? factor : 0.0f;
+      // A value that is not finite stays so.
+      put(add, in[begin + i] * kept, out + begin + i);
+    }
+  }
+}
+
+}  // namespace
+
+extern const Kernels kKernels;
+const Kernels kKernels{
+    .instruction_set = DTRUN_KERNELS_NAME,
+    .relu = relu,
+    .relu_backward = relu_backward,
+    .gelu = gelu,
+    .gelu_backward = gelu_backward,
+    .add = add,
+    .fill_rows = fill_rows,
+    .sum_rows = sum_rows,
+    .layer_norm = layer_norm,
+    .layer_norm_backward = layer_norm_backward,
+    .causal_softmax = causal_softmax,
+    .softmax_backward = softmax_backward,
+    .classify = classify,
+    .dropout = dropout,
+};
+
+}  // namespace dtrun::worker::planned::DTRUN_KERNELS

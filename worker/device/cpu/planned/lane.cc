@@ -1,0 +1,466 @@
+#include "worker/device/cpu/planned/lane.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "worker/base/buffer.h"
+#include "worker/base/error.h"
+#include "worker/base/overloaded.h"
+#include "worker/core/dropout.h"
+#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/planned/kernels.h"
+#include "worker/model/plan.h"
+
+namespace dtrun::worker {
+namespace {
+
+using onednn::multiply;
+
+// Query rows of attention at a time: their scores against all keys stay in the cache, and what comes after
+// the last of them is never computed.
+constexpr std::size_t kQueryRows = 64;
+// Rows of logits at a time fill about this many floats.
+constexpr std::size_t kLogitFloats = std::size_t{1} << 20;
+
+class PlannedLane final : public Lane {
+ public:
+  PlannedLane(const Program& program, int capacity)
+      : program_(program),
+        plan_(make_plan(program_, capacity)),
+        arena_(plan_.arena),
+        classifier_(std::get<Linear>(program_.nodes[plan_.classifier].op)),
+        logit_rows_(logit_rows(capacity)),
+        logits_(logit_rows_ * classifier_.out_features),
+        scores_(2 * kQueryRows * longest_attention()) {
+    for (const Node& node : program_.nodes)
+      if (std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op))
+        throw WorkerError(kExitSoftware, "a planned lane has no operations on images");
+  }
+
+  Stream& stream() override { return *stream_; }
+
+  void weights_changed(const float* weights) override { weights_ = weights; }
+
+  void train(const Microbatch& microbatch, float* out,
+             const std::function<void(int bucket)>& ready) override {
+    const MicrobatchStats stats = begin(microbatch, true, out + kStatisticsFloats);
+    std::fill_n(out, kStatisticsFloats, 0.0f);
+    out[0] = stats.loss, out[1] = stats.correct;
+    out[2] = static_cast<float>(microbatch.samples) * static_cast<float>(program_.sample.targets);
+    std::size_t next = 0;
+    for (const Call& call : plan_.backward) {
+      if (&call != &plan_.backward.front()) run(call);
+      if (call.final_from == SIZE_MAX) continue;
+      for (; next < program_.buckets.size() && program_.buckets[next].begin >= call.final_from; ++next)
+        ready(static_cast<int>(next));
+    }
+  }
+
+  MicrobatchStats evaluate(const Microbatch& microbatch) override {
+    return begin(microbatch, false, nullptr);
+  }
+
+ private:
+  // Forward, and the classifier with its part of backward if there is a gradient.
+  MicrobatchStats begin(const Microbatch& microbatch, bool training, float* gradient) {
+    microbatch_ = &microbatch;
+    samples_ = static_cast<std::size_t>(microbatch.samples);
+    training_ = training;
+    gradient_ = gradient;
+    value_ = &plan_.value, aux_ = &plan_.aux;
+    for (const Call& call : plan_.forward) run(call);
+    value_ = &plan_.value_again, aux_ = &plan_.aux_again;
+    return classify(plan_.backward.front());
+  }
+
+  void run(const Call& call) {
+    const Node& node = program_.nodes[call.node];
+    std::visit([&](const auto& op) { call.backward ? backward(op, node, call) : forward(op, node); },
+               node.op);
+  }
+
+  // ---- where things lie
+
+  std::size_t rows(Value value) const { return samples_ * program_.values[value].rows; }
+  std::size_t width(Value value) const { return program_.values[value].row.size(); }
+  std::size_t count(Value value) const { return rows(value) * width(value); }
+  const float* in(Value value) const {
+    const std::size_t offset = (*value_)[value];
+    return offset == kInput ? microbatch_->values : arena_.data() + offset;
+  }
+  float* out(Value value) const { return arena_.data() + (*value_)[value]; }
+  float* gradient(Value value) const { return arena_.data() + plan_.gradient[value]; }
+  float* aux(const Call& call) const { return arena_.data() + (*aux_)[call.node]; }
+  float* aux(const Node& node) const { return arena_.data() + (*aux_)[&node - program_.nodes.data()]; }
+  const float* weight(std::size_t parameter) const {
+    return weights_ + program_.parameters[parameter].offset;
+  }
+  float* weight_gradient(std::size_t parameter) const {
+    return gradient_ + program_.parameters[parameter].offset;
+  }
+
+  // ---- operations. Images are not among them.
+
+  void forward(const Conv2d&, const Node&) {}
+  void backward(const Conv2d&, const Node&, const Call&) {}
+  void forward(const MaxPool2d&, const Node&) {}
+  void backward(const MaxPool2d&, const Node&, const Call&) {}
+  // A view; its gradient too.
+  void forward(const Flatten&, const Node&) {}
+  void backward(const Flatten&, const Node& node, const Call& call) { pass_on(node, 0, call.in[0]); }
+  // The classifier, which classify() carries out.
+  void forward(const LogSoftmaxNll&, const Node&) {}
+  void backward(const LogSoftmaxNll&, const Node&, const Call&) {}
+
+  void forward(const Relu&, const Node& node) { k_.relu(count(node.out), in(node.in[0]), out(node.out)); }
+  void backward(const Relu&, const Node& node, const Call& call) {
+    k_.relu_backward(count(node.out), in(node.out), gradient(node.out), call.in[0] == Into::kAdd,
+                     gradient(node.in[0]));
+  }
+
+  void forward(const Gelu&, const Node& node) { k_.gelu(count(node.out), in(node.in[0]), out(node.out)); }
+  void backward(const Gelu&, const Node& node, const Call& call) {
+    k_.gelu_backward(count(node.out), in(node.in[0]), gradient(node.out), call.in[0] == Into::kAdd,
+                     gradient(node.in[0]));
+  }
+
+  void forward(const Linear& l, const Node& node) {
+    const std::size_t m = rows(node.out);
+    if (l.bias) k_.fill_rows(m, l.out_features, weight(*l.bias), out(node.out));
+    product(l, in(node.in[0]), m, l.bias.has_value(), out(node.out));
+  }
+  void backward(const Linear& l, const Node& node, const Call& call) {
+    backward_of_rows(l, rows(node.out), in(node.in[0]), gradient(node.out), call.parameters == Into::kAdd,
+                     call.in[0], call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]));
+  }
+
+  // y (+)= x W^T of m rows.
+  void product(const Linear& l, const float* x, std::size_t m, bool add, float* y) const {
+    multiply({.b_transposed = !l.in_first,
+              .m = static_cast<std::int64_t>(m),
+              .n = l.out_features,
+              .k = l.in_features,
+              .a = x,
+              .a_stride = l.in_features,
+              .b = weight(l.weight),
+              .b_stride = l.in_first ? l.out_features : l.in_features,
+              .beta = add ? 1.0f : 0.0f,
+              .c = y,
+              .c_stride = l.out_features});
+  }
+  // All of backward, for m rows.
+  void backward_of_rows(const Linear& l, std::size_t m, const float* x, const float* d_out,
+                        bool add_parameters, Into into, float* d_in) const {
+    const auto rows = static_cast<std::int64_t>(m);
+    if (into != Into::kNone)
+      multiply({.b_transposed = l.in_first,
+                .m = rows,
+                .n = l.in_features,
+                .k = l.out_features,
+                .a = d_out,
+                .a_stride = l.out_features,
+                .b = weight(l.weight),
+                .b_stride = l.in_first ? l.out_features : l.in_features,
+                .beta = into == Into::kAdd ? 1.0f : 0.0f,
+                .c = d_in,
+                .c_stride = l.in_features});
+    const float* const left = l.in_first ? x : d_out;
+    const float* const right = l.in_first ? d_out : x;
+    const std::int64_t height = l.in_first ? l.in_features : l.out_features,
+                       width = l.in_first ? l.out_features : l.in_features;
+    multiply({.a_transposed = true,
+              .m = height,
+              .n = width,
+              .k = rows,
+              .a = left,
+              .a_stride = height,
+              .b = right,
+              .b_stride = width,
+              .beta = add_parameters ? 1.0f : 0.0f,
+              .c = weight_gradient(l.weight),
+              .c_stride = width});
+    if (l.bias) k_.sum_rows(m, l.out_features, d_out, add_parameters, weight_gradient(*l.bias));
+  }
+
+  void forward(const LayerNorm& l, const Node& node) {
+    k_.layer_norm(rows(node.out), l.width, l.epsilon, in(node.in[0]), weight(l.weight), weight(l.bias),
+                  aux(node), out(node.out));
+  }
+  void backward(const LayerNorm& l, const Node& node, const Call& call) {
+    k_.layer_norm_backward(rows(node.out), l.width, in(node.in[0]), weight(l.weight), aux(call),
+                           gradient(node.out), call.in[0] == Into::kAdd,
+                           call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]),
+                           call.parameters == Into::kAdd, weight_gradient(l.weight), weight_gradient(l.bias));
+  }
+
+  void forward(const Embedding& l, const Node& node) {
+    const std::size_t m = rows(node.out);
+    for (std::size_t r = 0; r < m; ++r) {
+      const std::int32_t token = microbatch_->tokens[r];
+      if (token < 0 || token >= l.classes)
+        throw WorkerError(kExitNoInput, "the data has token " + std::to_string(token) +
+                                            ", but the model has " + std::to_string(l.classes) +
+                                            " tokens, numbered from 0; check /data/path");
+      std::copy_n(weight(l.weight) + static_cast<std::size_t>(token) * l.width, l.width,
+                  out(node.out) + r * l.width);
+    }
+  }
+  // Rows in their order, so that a token's sum has one too.
+  void backward(const Embedding& l, const Node& node, const Call& call) {
+    float* const to = weight_gradient(l.weight);
+    if (call.parameters == Into::kWrite) std::fill_n(to, program_.parameters[l.weight].size, 0.0f);
+    const std::size_t m = rows(node.out);
+    for (std::size_t r = 0; r < m; ++r) {
+      float* const row = to + static_cast<std::size_t>(microbatch_->tokens[r]) * l.width;
+      k_.add(l.width, row, gradient(node.out) + r * l.width, row);
+    }
+  }
+
+  void forward(const AddPositions& l, const Node& node) {
+    const std::size_t size = program_.values[node.out].size();
+    for (std::size_t n = 0; n < samples_; ++n)
+      k_.add(size, in(node.in[0]) + n * size, weight(l.weight), out(node.out) + n * size);
+  }
+  void backward(const AddPositions& l, const Node& node, const Call& call) {
+    const std::size_t size = program_.values[node.out].size();
+    const std::size_t unused = program_.parameters[l.weight].size - size;
+    float* const to = weight_gradient(l.weight);
+    k_.sum_rows(samples_, size, gradient(node.out), call.parameters == Into::kAdd, to);
+    if (call.parameters == Into::kWrite) std::fill_n(to + size, unused, 0.0f);
+    pass_on(node, 0, call.in[0]);
+  }
+
+  void forward(const Add&, const Node& node) {
+    k_.add(count(node.out), in(node.in[0]), in(node.in[1]), out(node.out));
+  }
+  void backward(const Add&, const Node& node, const Call& call) {
+    pass_on(node, 0, call.in[0]);
+    pass_on(node, 1, call.in[1]);
+  }
+
+  // The output's gradient is the input's.
+  void pass_on(const Node& node, int k, Into into) const {
+    if (into == Into::kWrite)
+      std::copy_n(gradient(node.out), count(node.out), gradient(node.in[k]));
+    else if (into == Into::kAdd)
+      k_.add(count(node.out), gradient(node.in[k]), gradient(node.out), gradient(node.in[k]));
+  }
+
+  planned::Stream dropout_words(const Node& node) const {
+    const auto index = static_cast<int>(&node - program_.nodes.data());
+    const RandomStream::Words words = dropout_stream(microbatch_->key, index).words();
+    return {{words.key[0], words.key[1]}, words.a, words.b, words.use};
+  }
+  void forward(const Dropout& l, const Node& node) {
+    const float* const from = in(node.in[0]);
+    if (training_)
+      k_.dropout(count(node.out), dropout_words(node), l.probability, from, false, out(node.out));
+    else if (from != out(node.out))
+      std::copy_n(from, count(node.out), out(node.out));
+  }
+  void backward(const Dropout& l, const Node& node, const Call& call) {
+    k_.dropout(count(node.out), dropout_words(node), l.probability, gradient(node.out),
+               call.in[0] == Into::kAdd, gradient(node.in[0]));
+  }
+
+  // Calls each(sample, head, first query row, query rows).
+  template <typename Each>
+  void each_block(const Attention& l, const Node& node, const Each& each) const {
+    const std::size_t tokens = program_.values[node.out].rows;
+    for (std::size_t n = 0; n < samples_; ++n)
+      for (int head = 0; head < l.heads; ++head)
+        for (std::size_t first = 0; first < tokens; first += kQueryRows)
+          each(n * tokens, head, first, std::min(kQueryRows, tokens - first));
+  }
+
+  // A block of queries in one head of one sample, and all keys up to its last query.
+  struct Block {
+    std::int64_t queries, keys, size;  // size: of a head
+    std::int64_t stride;               // of rows of [query | key | value]
+    std::int64_t width;                // of the output's rows
+    std::size_t query, key, value;     // offsets in [query | key | value] rows
+    std::size_t out;                   // offset in the output's rows
+    float scale;
+  };
+  static Block block_of(const Attention& l, std::size_t sample_row, int head, std::size_t first,
+                        std::size_t queries) {
+    const std::size_t width = l.width, stride = 3 * width, size = width / l.heads, at = head * size;
+    return {.queries = static_cast<std::int64_t>(queries),
+            .keys = static_cast<std::int64_t>(first + queries),
+            .size = static_cast<std::int64_t>(size),
+            .stride = static_cast<std::int64_t>(stride),
+            .width = static_cast<std::int64_t>(width),
+            .query = (sample_row + first) * stride + at,
+            .key = sample_row * stride + width + at,
+            .value = sample_row * stride + 2 * width + at,
+            .out = (sample_row + first) * width + at,
+            .scale = 1 / std::sqrt(static_cast<float>(size))};
+  }
+
+  // softmax(scale * Q K^T) into scores_: [queries, keys].
+  void attend(const Block& b, std::size_t first, const float* qkv) const {
+    multiply({.b_transposed = true,
+              .m = b.queries,
+              .n = b.keys,
+              .k = b.size,
+              .alpha = b.scale,
+              .a = qkv + b.query,
+              .a_stride = b.stride,
+              .b = qkv + b.key,
+              .b_stride = b.stride,
+              .c = scores_.data(),
+              .c_stride = b.keys});
+    k_.causal_softmax(b.queries, first, b.keys, b.keys, scores_.data());
+  }
+
+  void forward(const Attention& l, const Node& node) {
+    const float* const qkv = in(node.in[0]);
+    each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
+      const Block b = block_of(l, sample_row, head, first, queries);
+      attend(b, first, qkv);
+      multiply({.m = b.queries,
+                .n = b.size,
+                .k = b.keys,
+                .a = scores_.data(),
+                .a_stride = b.keys,
+                .b = qkv + b.value,
+                .b_stride = b.stride,
+                .c = out(node.out) + b.out,
+                .c_stride = b.width});
+    });
+  }
+
+  // Scores are computed again: they would take rows^2 floats a head.
+  void backward(const Attention& l, const Node& node, const Call& call) {
+    const float* const qkv = in(node.in[0]);
+    float* const d_qkv = gradient(node.in[0]);
+    const float* const d_out = gradient(node.out);
+    if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
+    float* const d_scores = scores_.data() + kQueryRows * longest_attention();
+    each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
+      const Block b = block_of(l, sample_row, head, first, queries);
+      attend(b, first, qkv);
+      multiply({.a_transposed = true,
+                .m = b.keys,
+                .n = b.size,
+                .k = b.queries,
+                .a = scores_.data(),
+                .a_stride = b.keys,
+                .b = d_out + b.out,
+                .b_stride = b.width,
+                .beta = 1,
+                .c = d_qkv + b.value,
+                .c_stride = b.stride});
+      multiply({.b_transposed = true,
+                .m = b.queries,
+                .n = b.keys,
+                .k = b.size,
+                .a = d_out + b.out,
+                .a_stride = b.width,
+                .b = qkv + b.value,
+                .b_stride = b.stride,
+                .c = d_scores,
+                .c_stride = b.keys});
+      k_.softmax_backward(b.queries, b.keys, b.keys, scores_.data(), b.scale, d_scores);
+      multiply({.m = b.queries,
+                .n = b.size,
+                .k = b.keys,
+                .a = d_scores,
+                .a_stride = b.keys,
+                .b = qkv + b.key,
+                .b_stride = b.stride,
+                .beta = 1,
+                .c = d_qkv + b.query,
+                .c_stride = b.stride});
+      multiply({.a_transposed = true,
+                .m = b.keys,
+                .n = b.size,
+                .k = b.queries,
+                .a = d_scores,
+                .a_stride = b.keys,
+                .b = qkv + b.query,
+                .b_stride = b.stride,
+                .beta = 1,
+                .c = d_qkv + b.key,
+                .c_stride = b.stride});
+    });
+  }
+
+  // ---- the linear layer that makes the logits, and the loss, some rows at a time
+
+  MicrobatchStats classify(const Call& call) {
+    const Value x_value = program_.nodes[plan_.classifier].in[0];
+    const std::size_t all = rows(x_value);
+    const float* const x = in(x_value);
+    double loss = 0;
+    int correct = 0;
+    for (std::size_t first = 0; first < all; first += logit_rows_) {
+      const std::size_t m = std::min(logit_rows_, all - first);
+      const float* const some = x + first * classifier_.in_features;
+      if (classifier_.bias)
+        k_.fill_rows(m, classifier_.out_features, weight(*classifier_.bias), logits_.data());
+      product(classifier_, some, m, classifier_.bias.has_value(), logits_.data());
+      for (std::size_t r = 0; r < m; ++r)
+        loss += classify_row(first + r, logits_.data() + r * classifier_.out_features, correct);
+      if (gradient_ == nullptr) continue;
+      const bool wanted = call.in[0] != Into::kNone;
+      backward_of_rows(classifier_, m, some, logits_.data(), first > 0, call.in[0],
+                       wanted ? gradient(x_value) + first * classifier_.in_features : nullptr);
+    }
+    return {.loss = static_cast<float>(loss), .correct = static_cast<float>(correct)};
+  }
+
+  double classify_row(std::size_t row, float* logits, int& correct) const {
+    const std::int32_t target = microbatch_->targets[row];
+    if (target < 0 || target >= classifier_.out_features)
+      throw WorkerError(kExitNoInput, "the data has a sample with label " + std::to_string(target) +
+                                          ", but the model has " + std::to_string(classifier_.out_features) +
+                                          " classes, numbered from 0; check /data/path");
+    std::int32_t largest = 0;
+    const float loss = k_.classify(classifier_.out_features, target, gradient_ != nullptr, logits, &largest);
+    correct += largest == target;
+    return loss;
+  }
+
+  // ---- sizes
+
+  std::size_t logit_rows(int capacity) const {
+    const std::size_t all = static_cast<std::size_t>(capacity) * program_.sample.targets;
+    return std::clamp<std::size_t>(kLogitFloats / classifier_.out_features, 1, all);
+  }
+  std::size_t longest_attention() const {
+    std::size_t longest = 0;
+    for (const Node& node : program_.nodes)
+      if (std::holds_alternative<Attention>(node.op))
+        longest = std::max<std::size_t>(longest, program_.values[node.out].rows);
+    return longest;
+  }
+
+  const Program program_;
+  const Plan plan_;
+  const planned::Kernels& k_ = planned::kernels();
+  const Buffer arena_;
+  const Linear classifier_;
+  const std::size_t logit_rows_;
+  const Buffer logits_;                     // [logit_rows_, classes]
+  const Buffer scores_;                     // attention's scores, and their gradients
+  const float* weights_ = nullptr;          // flat; the caller's
+  const Microbatch* microbatch_ = nullptr;  // in hand
+  std::size_t samples_ = 0;
+  bool training_ = false;
+  float* gradient_ = nullptr;  // flat; the caller's; null in an evaluation
+  const std::vector<std::size_t>* value_ = nullptr;
+  const std::vector<std::size_t>* aux_ = nullptr;
+  const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
+};
+
+}  // namespace
+
+std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity) {
+  onednn::use_one_thread();
+  return std::make_unique<PlannedLane>(program, capacity);
+}
+
+}  // namespace dtrun::worker

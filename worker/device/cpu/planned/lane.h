@@ -1,0 +1,14 @@
+// A lane that carries out a plan (worker/model/plan.h), call by call: matrix products by oneDNN, the rest by
+// the loops of kernels.h. For programs without images.
+#pragma once
+
+#include <memory>
+
+#include "worker/device/device.h"
+
+namespace dtrun::worker {
+
+// On the thread that will run it. Throws WorkerError (EX_SOFTWARE) for a program with an operation on images.
+std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity);
+
+}  // namespace dtrun::worker

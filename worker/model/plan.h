@@ -1,0 +1,69 @@
+// What a device does for one microbatch, in which order, and where in memory every value lies: worked out of
+// a program once, without any device. Backward follows from the program: a value that several nodes read gets
+// its gradient from the last reader to the first, so the order of additions is fixed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+
+// What a backward call does with a gradient that it makes.
+enum class Into : std::uint8_t {
+  kNone,   // nobody needs it
+  kWrite,  // it is the first: overwrite
+  kAdd,    // a later node's part is there: add to it
+  kShare,  // it lies where the gradient of the node's output lies: change that in place
+};
+
+struct Call {
+  int node = 0;
+  bool backward = false;
+  // Of a backward call: the gradients of Node::in.
+  std::array<Into, 2> in{Into::kNone, Into::kNone};
+  // Likewise: those of parameters_of(); kWrite or kAdd, all of them alike.
+  Into parameters = Into::kNone;
+  // Likewise: the flat gradient from this offset on is final once this call is done.
+  std::size_t final_from = SIZE_MAX;
+};
+
+// Offsets into an arena, in floats; kNowhere: it has no memory.
+inline constexpr std::size_t kNowhere = SIZE_MAX;
+inline constexpr std::size_t kInput = SIZE_MAX - 1;  // it is the samples, which lie elsewhere
+
+struct Plan {
+  // The node of the linear layer that makes the logits. It and the loss are one call (of the loss' node), so
+  // that logits never lie in memory as a whole.
+  int classifier = 0;
+  std::vector<Call> forward;  // but the classifier
+  std::vector<Call>
+      backward;  // begins with the classifier; has forward calls of segments that are recomputed
+  // Of each value, as the calls of `forward` see it, and as those of `backward` do.
+  std::vector<std::size_t> value, value_again;
+  std::vector<std::size_t> gradient;        // of each value
+  std::vector<std::size_t> aux, aux_again;  // of each node: what its backward needs of forward besides values
+  std::size_t arena = 0;                    // floats
+};
+
+// For microbatches of up to `rows` samples. Throws WorkerError (EX_SOFTWARE) if the loss follows no linear
+// layer.
+Plan make_plan(const Program& program, int rows);
+
+// Whether the node's backward reads its input, or its output.
+struct BackwardReads {
+  bool in = false, out = false;
+};
+BackwardReads backward_reads(const Op& op);
+
+// Floats of Plan::aux per row of the node's input.
+std::size_t aux_per_row(const Op& op);
+
+// Floating-point operations of one sample's forward pass, a multiplication and an addition counted as two;
+// backward takes twice as many.
+double forward_flops(const Program& program);
+
+}  // namespace dtrun::worker
