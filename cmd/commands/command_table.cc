@@ -1,6 +1,7 @@
 #include "cmd/commands/command_table.h"
 
 #include "cmd/commands/completion_command.h"
+#include "cmd/commands/export_command.h"
 #include "cmd/commands/help_command.h"
 #include "cmd/commands/status_command.h"
 #include "cmd/commands/store_command.h"
@@ -9,7 +10,8 @@ namespace dtrun::cmd {
 namespace {
 
 // In the order in which help names them.
-constexpr const Command* kCommands[] = {&kStoreCommand, &kStatusCommand, &kHelpCommand, &kCompletionCommand};
+constexpr const Command* kCommands[] = {&kStoreCommand, &kStatusCommand, &kExportCommand, &kHelpCommand,
+                                        &kCompletionCommand};
 
 }  // namespace
 

@@ -29,6 +29,7 @@ constinit const Command kCompletionCommand{
         "script say how to keep it. An installed dtrun has brought them for bash, zsh and fish.",
     .argument = "bash|zsh|fish|tcsh",
     .options = kOptionsOfCompletion,
+    .rare = true,
     .run = run_completion};
 
 }  // namespace dtrun::cmd

@@ -15,18 +15,20 @@ namespace {
 
 struct Parsed {
   OwnArguments own;
-  std::string argument;
+  std::string argument, second;
 };
 
-// Options, the argument if the command takes one, options.
+// Options, the arguments that the command takes, with options between and behind them.
 Result<Parsed> parse(const Command& command, std::vector<std::string> arguments,
                      const Environment& environment) {
   const std::string name = "dtrun " + std::string(command.name);
   Parsed parsed;
   Result<OwnArguments> own = own_arguments(name, command.options, arguments, environment);
-  if (own.ok() && command.takes_argument() && own.value().count < arguments.size()) {
+  for (std::string* taken : {&parsed.argument, &parsed.second}) {
+    const bool takes = taken == &parsed.second ? command.takes_second() : command.takes_argument();
+    if (!own.ok() || !takes || own.value().count == arguments.size()) break;
     const auto argument = arguments.begin() + static_cast<std::ptrdiff_t>(own.value().count);
-    parsed.argument = *argument;
+    *taken = *argument;
     arguments.erase(argument);
     own = own_arguments(name, command.options, arguments, environment);
   }
@@ -72,11 +74,16 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     const Detail detail = own.short_help ? Detail::kShort : Detail::kLong;
     return answer(as_text(command_page(command, detail), terminal_columns()));
   }
-  if (command.needs_argument() && parsed.value().argument.empty()) {
+  const bool lacks_first = command.needs_argument() && parsed.value().argument.empty();
+  if (lacks_first || (command.takes_second() && parsed.value().second.empty())) {
     const std::string name = "dtrun " + std::string(command.name);
-    return fail(usage(name + " needs " + command.argument + " (" + name + " --help)"));
+    return fail(usage(name + " needs " + (lacks_first ? command.argument : command.second) + " (" + name +
+                      " --help)"));
   }
-  return command.run({.values = own.values, .argument = parsed.value().argument, .environment = environment});
+  return command.run({.values = own.values,
+                      .argument = parsed.value().argument,
+                      .second = parsed.value().second,
+                      .environment = environment});
 }
 
 Status check_not_subcommand(const Options& options, std::span<const std::string> names,

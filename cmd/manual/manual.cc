@@ -137,6 +137,7 @@ std::vector<std::string> description_of(const Command& command) { return paragra
 Item use_of(const Command& command) {
   std::string term = "dtrun " + std::string(command.name) + " [options]";
   if (command.takes_argument()) term += " " + std::string(command.argument);
+  if (command.takes_second()) term += " " + std::string(command.second);
   return {term, ""};
 }
 
@@ -151,7 +152,9 @@ Section reference_of(const Command& command) {
 Page short_launcher_page(Commands commands) {
   Page page{.name = "dtrun", .summary = kSummary, .usage = {std::begin(kUses), std::end(kUses)}};
   page.term_columns = 36;
-  page.sections.push_back(command_list(commands));
+  std::vector<const Command*> most_used;
+  std::ranges::copy_if(commands, std::back_inserter(most_used), [](const Command* c) { return !c->rare; });
+  page.sections.push_back(command_list(most_used));
   Section options{.title = "Most used options"};
   for (const OptionEntry& option : kOptions) {
     if (option.common) options.blocks.emplace_back(item_of(option, Detail::kShort));

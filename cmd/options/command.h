@@ -14,6 +14,7 @@ namespace dtrun::cmd {
 struct Invocation {
   GivenByName values;    // Values<the command's table> reads them
   std::string argument;  // empty: not given
+  std::string second;    // likewise: of a command that takes two
   const Environment& environment;
 };
 
@@ -22,10 +23,13 @@ struct Command {
   const char* summary;           // one line, no full stop
   const char* description = "";  // paragraphs with an empty line between them
   const char* argument = "";  // how help writes it, in brackets if it may be left out; empty: there is none
+  const char* second = "";    // likewise a second one
   std::span<const OptionEntry> options;
+  bool rare = false;              // left out of the help that fits a screen
   int (*run)(const Invocation&);  // the exit code of the contract
 
   bool takes_argument() const { return *argument != '\0'; }
+  bool takes_second() const { return *second != '\0'; }
   bool needs_argument() const { return takes_argument() && *argument != '['; }
 };
 

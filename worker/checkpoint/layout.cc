@@ -1,7 +1,6 @@
 #include "worker/checkpoint/layout.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "worker/config/strict_json.h"
 
@@ -13,20 +12,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormatVersion = 1;
-constexpr char kStepPrefix[] = "step-";
-constexpr std::size_t kMostDigits = 15;
-
-// The step of "step-00000500", or nothing for another name.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  const std::string digits = name.substr(sizeof kStepPrefix - 1);
-  const bool number = !digits.empty() && digits.size() <= kMostDigits &&
-                      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (!number) return std::nullopt;
-  const std::int64_t step = std::stoll(digits);
-  if (step_name(step) != name) return std::nullopt;
-  return step;
-}
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return Json(shape).dump(); }
 
@@ -71,25 +56,6 @@ std::optional<std::string> slot_of(const std::string& tensor, const Program& pro
 }
 
 }  // namespace
-
-fs::path checkpoints_directory(const fs::path& output_dir) { return output_dir / "checkpoints"; }
-
-std::string step_name(std::int64_t step) {
-  char name[40];
-  std::snprintf(name, sizeof name, "%s%08lld", kStepPrefix, static_cast<long long>(step));
-  return name;
-}
-
-std::map<std::int64_t, fs::path> list_checkpoints(const fs::path& output_dir) {
-  std::map<std::int64_t, fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(checkpoints_directory(output_dir), error), end; !error && entry != end;
-       entry.increment(error)) {
-    const auto step = step_of(entry->path().filename().string());
-    if (step) found[*step] = entry->path();
-  }
-  return found;
-}
 
 std::vector<Tensor> model_tensors(const Program& program) {
   std::vector<Tensor> tensors;

@@ -1,30 +1,16 @@
-// Names and places within an output directory, and the two safetensors files as a network sees them.
+// The two safetensors files of a checkpoint as a program sees them, and its state.
 #pragma once
 
-#include <filesystem>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "proto/core/status.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/places.h"
 #include "worker/checkpoint/safetensors.h"
 
 namespace dtrun::worker {
-
-inline constexpr char kModelFile[] = "model.safetensors";
-inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
-inline constexpr char kStateFile[] = "trainer_state.json";
-inline constexpr char kScratchPrefix[] = ".tmp-";
-
-std::filesystem::path checkpoints_directory(const std::filesystem::path& output_dir);
-
-// 500 -> "step-00000500"
-std::string step_name(std::int64_t step);
-
-// OUTPUT_DIR's checkpoints by step, the oldest first.
-std::map<std::int64_t, std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);
 
 // Tensors of model.safetensors, and of optimizer.safetensors: "momentum_buffer.conv1.weight".
 std::vector<Tensor> model_tensors(const Program& program);

@@ -35,35 +35,38 @@ struct InWords {
   std::string operator()(const LayerNorm& norm) const {
     return named(program, norm.weight, call("LayerNorm", {norm.width}));
   }
-  std::string operator()(const Embedding& embedding) const {
-    return named(program, embedding.weight, call("Embedding", {embedding.classes, embedding.width}));
-  }
-  std::string operator()(const AddPositions& positions) const {
-    return named(program, positions.weight, call("Embedding", {positions.positions, positions.width}));
-  }
-  std::string operator()(const Attention& attention) const {
-    return call("CausalAttention", {attention.width, attention.heads});
-  }
   std::string operator()(const Dropout& dropout) const {
     return "Dropout(" + nlohmann::json(dropout.probability).dump() + ")";
   }
-  std::string operator()(const Add&) const { return "Add()"; }
   std::string operator()(const LogSoftmaxNll&) const { return call("LogSoftmax", {1}); }
+  std::string operator()(const auto&) const { return ""; }  // no module of torch.nn with one input
 };
+
+// Empty if the program is more than a chain of modules.
+std::string layers_of(const Program& program) {
+  std::string layers;
+  for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+    const Node& node = program.nodes[n];
+    const std::string words = std::visit(InWords{program}, node.op);
+    if (words.empty() || node.in[0] != static_cast<Value>(n)) return "";
+    layers += (layers.empty() ? "" : " -> ") + words;
+  }
+  return layers;
+}
 
 }  // namespace
 
 std::map<std::string, std::string> description(const Program& program) {
-  std::string layers;
-  for (const Node& node : program.nodes)
-    layers += (layers.empty() ? "" : " -> ") + std::visit(InWords{program}, node.op);
   const SampleShape& in = program.sample.shape;
-  return {{"format", "pt"},
-          {"model", program.model},
-          {"layers", layers},
-          {"input_shape",
-           std::to_string(in.channels) + "x" + std::to_string(in.height) + "x" + std::to_string(in.width)},
-          {"input_values", program.input_values}};
+  std::map<std::string, std::string> about{
+      {"format", "pt"},
+      {"model", program.model},
+      {"input_shape",
+       std::to_string(in.channels) + "x" + std::to_string(in.height) + "x" + std::to_string(in.width)},
+      {"input_values", program.input_values}};
+  if (const std::string layers = layers_of(program); !layers.empty()) about["layers"] = layers;
+  if (!program.hub_config.empty()) about["config"] = program.hub_config;
+  return about;
 }
 
 }  // namespace dtrun::worker

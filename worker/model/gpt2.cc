@@ -1,4 +1,6 @@
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "worker/base/error.h"
 #include "worker/model/builder.h"
@@ -19,6 +21,32 @@ void check(const ModelConfig& config, const SampleSpec& sample) {
                           " different tokens, and /model/vocab_size is " + std::to_string(config.vocab_size));
 }
 
+// Of transformers' GPT2LMHeadModel.
+std::string hub_config(const ModelConfig& config, int vocab_size) {
+  // GPT-2's own tokenizer begins and ends a text with its last token.
+  constexpr int kEndOfText = 50256;
+  const nlohmann::ordered_json end = vocab_size > kEndOfText ? nlohmann::ordered_json(kEndOfText) : nullptr;
+  const nlohmann::ordered_json json{{"architectures", {"GPT2LMHeadModel"}},
+                                    {"model_type", "gpt2"},
+                                    {"activation_function", "gelu_new"},
+                                    {"vocab_size", vocab_size},
+                                    {"n_positions", config.n_positions},
+                                    {"n_ctx", config.n_positions},
+                                    {"n_embd", config.n_embd},
+                                    {"n_layer", config.n_layer},
+                                    {"n_head", config.n_head},
+                                    {"layer_norm_epsilon", 1e-5},
+                                    {"resid_pdrop", config.dropout},
+                                    {"embd_pdrop", config.dropout},
+                                    {"attn_pdrop", 0.0},
+                                    {"initializer_range", 0.02},
+                                    {"bos_token_id", end},
+                                    {"eos_token_id", end},
+                                    {"tie_word_embeddings", true},
+                                    {"torch_dtype", "float32"}};
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
 // Radford et al., "Language models are unsupervised multitask learners" (2019): names, shapes and initial
@@ -30,8 +58,8 @@ Program gpt2(const ModelConfig& config, const SampleSpec& sample) {
   // Of what is added to the residual stream 2 * n_layer times.
   const Init small = NormalInit{static_cast<float>(0.02 / std::sqrt(2.0 * config.n_layer))};
   ProgramBuilder net(sample);
-  Value x = net.embedding(net.input(), "wte", config.vocab_size ? config.vocab_size : sample.classes, width,
-                          normal);
+  const int vocab_size = config.vocab_size ? config.vocab_size : sample.classes;
+  Value x = net.embedding(net.input(), "wte", vocab_size, width, normal);
   x = net.dropout(net.add_positions(x, "wpe", config.n_positions, normal), config.dropout);
   for (int layer = 0; layer < config.n_layer; ++layer) {
     if (config.gradient_checkpointing) net.begin_segment();
@@ -46,7 +74,9 @@ Program gpt2(const ModelConfig& config, const SampleSpec& sample) {
     x = net.add(x, net.dropout(y, config.dropout));
   }
   net.end_segments();
-  return net.finish(net.tied_linear(net.layer_norm(x, "ln_f"), net.parameter("wte.weight")));
+  Program program = net.finish(net.tied_linear(net.layer_norm(x, "ln_f"), net.parameter("wte.weight")));
+  program.hub_config = hub_config(config, vocab_size);
+  return program;
 }
 
 }  // namespace dtrun::worker

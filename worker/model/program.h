@@ -105,6 +105,8 @@ struct Node {
 struct Program {
   std::string model;         // its name in the config
   std::string input_values;  // Dataset::values() of the data that it is for; for who reads the saved model
+  std::string
+      hub_config;  // config.json of the same model in Hugging Face's transformers; empty: there is none
   SampleSpec sample;
   std::vector<ValueShape> values;
   std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
@@ -126,8 +128,9 @@ std::vector<std::size_t> parameters_of(const Op& op);
 // every machine.
 void initialize_parameters(const Program& program, std::uint64_t seed, std::span<float> flat);
 
-// What a saved model says of itself (the metadata of its file; docs/model.md): "format", "model", "layers",
-// "input_shape", "input_values". Layers are PyTorch's modules of the same names, with their first arguments.
+// What a saved model says of itself (the metadata of its file; docs/model.md): "format", "model",
+// "input_shape", "input_values"; of a chain its "layers", PyTorch's modules of the same names with their
+// first arguments; of a model that transformers has, its "config".
 std::map<std::string, std::string> description(const Program& program);
 
 // sha256 (hex) over all parameters as little-endian fp32, in name order.

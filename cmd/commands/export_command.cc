@@ -1,0 +1,40 @@
+#include "cmd/commands/export_command.h"
+
+#include "cmd/commands/answer.h"
+#include "cmd/options/values.h"
+#include "worker/base/error.h"
+#include "worker/checkpoint/export.h"
+
+namespace dtrun::cmd {
+namespace {
+
+constexpr OptionEntry kOptionsOfExport[] = {kColorOption, kHelpOption};
+
+int run_export(const Invocation& invocation) {
+  try {
+    const worker::Exported done = worker::export_model(invocation.argument, invocation.second);
+    return answer("wrote " + (done.directory / "model.safetensors").string() + " and config.json, from " +
+                  done.source.string() + "\n");
+  } catch (const worker::WorkerError& error) {
+    return fail(Status(error.exit_code(), error.what()));
+  }
+}
+
+}  // namespace
+
+constinit const Command kExportCommand{
+    .name = "export",
+    .summary = "Write a trained model as Hugging Face's transformers reads it",
+    .description =
+        "RUN is the output_dir of a job, or one of its checkpoints; of a job that has not ended the newest "
+        "checkpoint is taken. DIR gets model.safetensors and config.json, and what is there under these "
+        "names "
+        "is replaced: `transformers.AutoModelForCausalLM.from_pretrained(\"DIR\")` loads them.\n\nOnly gpt2 "
+        "is a "
+        "model of transformers. docs/model.md tells how PyTorch loads the others.",
+    .argument = "RUN",
+    .second = "DIR",
+    .options = kOptionsOfExport,
+    .run = run_export};
+
+}  // namespace dtrun::cmd

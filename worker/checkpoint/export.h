@@ -1,0 +1,18 @@
+// A trained model for other programs.
+#pragma once
+
+#include <filesystem>
+
+namespace dtrun::worker {
+
+struct Exported {
+  std::filesystem::path source;     // the model.safetensors that was taken
+  std::filesystem::path directory;  // what now holds model.safetensors and config.json
+};
+
+// Writes the model of `run` (an output_dir or a checkpoint) to `directory` as Hugging Face's transformers
+// reads it. Each file is there whole or not at all. Throws WorkerError: EX_NOINPUT if there is no model or it
+// is damaged, EX_CONFIG if transformers has no such model, EX_IOERR or EX_CANTCREAT for the directory.
+Exported export_model(const std::filesystem::path& run, const std::filesystem::path& directory);
+
+}  // namespace dtrun::worker

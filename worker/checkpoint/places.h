@@ -1,0 +1,24 @@
+// Names and places within an output directory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace dtrun::worker {
+
+inline constexpr char kModelFile[] = "model.safetensors";
+inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
+inline constexpr char kStateFile[] = "trainer_state.json";
+inline constexpr char kScratchPrefix[] = ".tmp-";
+
+std::filesystem::path checkpoints_directory(const std::filesystem::path& output_dir);
+
+// 500 -> "step-00000500"
+std::string step_name(std::int64_t step);
+
+// OUTPUT_DIR's checkpoints by step, the oldest first.
+std::map<std::int64_t, std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);
+
+}  // namespace dtrun::worker
