@@ -29,8 +29,11 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string type;  // "fashion_mnist"
-  std::string path;  // directory with the four IDX files, .gz or not
+  std::string type;            // "fashion_mnist", "tokens"
+  std::string path;            // file or directory
+  int sequence_length = 1024;  // tokens: of a sample
+  int vocab_size = 50257;      // tokens
+  double test_fraction = 0.1;  // tokens: of a single file
 };
 
 struct TrainConfig {

@@ -129,13 +129,30 @@ const std::vector<Option>& table() {
 
       {.pointer = "/data/type",
        .field = in<kData, &DataConfig::type>,
-       .description = "The data set's kind. fashion_mnist: four IDX files, as gzip or not.",
+       .description =
+           "The data set's kind. fashion_mnist: four IDX files, as gzip or not. tokens: .bin files "
+           "of 16-bit tokens, as llm.c and nanoGPT write them.",
        .required = true,
-       .choices = {"fashion_mnist"}},
+       .choices = {"fashion_mnist", "tokens"}},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
-       .description = "Directory with the data set's files.",
+       .description = "Directory with the data set's files, or for some types one file.",
        .required = true},
+      {.pointer = "/data/sequence_length",
+       .field = in<kData, &DataConfig::sequence_length>,
+       .description = "Tokens of a sample; each has the next one as its target.",
+       .of = {"tokens"},
+       .range = {.min = 1, .max = kMaxWidth}},
+      {.pointer = "/data/vocab_size",
+       .field = in<kData, &DataConfig::vocab_size>,
+       .description = "Tokens that the tokenizer knows; each token in the files is below it.",
+       .of = {"tokens"},
+       .range = {.min = 1, .max = 1 << 16}},
+      {.pointer = "/data/test_fraction",
+       .field = in<kData, &DataConfig::test_fraction>,
+       .description = "Where one file is all of the data: how much of it, at its end, is for the test.",
+       .of = {"tokens"},
+       .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}},
 
       {.pointer = "/train/num_train_epochs",
        .field = in<kTrain, &TrainConfig::num_train_epochs>,
@@ -275,7 +292,7 @@ std::string range_text(const Range& range) {
     return range.min_open ? from : from + " or more";
   }
   const std::string to = number_text(range.max);
-  if (range.min_open) return from + ", at most " + to;
+  if (range.min_open) return from + (range.max_open ? ", less than " : ", at most ") + to;
   return from + (range.max_open ? " or more, less than " : " to ") + to;
 }
 

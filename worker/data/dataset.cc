@@ -2,24 +2,26 @@
 #include "worker/data/dataset.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <string_view>
 
 #include "worker/base/error.h"
 #include "worker/data/fashion_mnist.h"
+#include "worker/data/tokens.h"
 
 namespace dtrun::worker {
 namespace {
 
 struct Kind {
   std::string_view type;  // also a choice of /data/type in worker/config/options.cc
-  Result<std::unique_ptr<Dataset>> (*load)(const std::filesystem::path&, Split);
-  Status (*check)(const std::filesystem::path&);
+  Result<std::unique_ptr<Dataset>> (*load)(const DataConfig&, Split);
+  Status (*check)(const DataConfig&);
 };
 
 constexpr Kind kKinds[] = {
-    {.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist}};
+    {.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist},
+    {.type = "tokens", .load = load_tokens, .check = check_tokens},
+};
 
 Result<const Kind*> kind_of(const DataConfig& config) {
   const auto* kind = std::ranges::find(kKinds, config.type, &Kind::type);
@@ -32,14 +34,14 @@ Result<const Kind*> kind_of(const DataConfig& config) {
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
   const Result<const Kind*> kind = kind_of(config);
   Result<std::unique_ptr<Dataset>> dataset = kind.status();
-  if (kind.ok()) dataset = kind.value()->load(config.path, split);
+  if (kind.ok()) dataset = kind.value()->load(config, split);
   if (!dataset.ok()) throw WorkerError(dataset.status().exit_code(), dataset.status().message());
   return std::move(dataset).value();
 }
 
 Status check_dataset(const DataConfig& config) {
   const Result<const Kind*> kind = kind_of(config);
-  return kind.ok() ? kind.value()->check(config.path) : kind.status();
+  return kind.ok() ? kind.value()->check(config) : kind.status();
 }
 
 }  // namespace dtrun::worker

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/data/idx.h"
+#include "worker/data/message.h"
 
 namespace dtrun::worker {
 
@@ -183,7 +184,8 @@ std::string size_text(const ProbedFile& images) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_fashion_mnist(const fs::path& directory, Split split) {
+Result<std::unique_ptr<Dataset>> load_fashion_mnist(const DataConfig& config, Split split) {
+  const fs::path directory = config.path;
   auto images = load_file(directory, names_of(split).images, kImageRank);
   if (!images.ok()) return images.status();
   auto labels = load_file(directory, names_of(split).labels, kLabelRank);
@@ -197,7 +199,8 @@ Result<std::unique_ptr<Dataset>> load_fashion_mnist(const fs::path& directory, S
       std::make_unique<FashionMnist>(std::move(image_array), std::move(label_array.values)));
 }
 
-Status check_fashion_mnist(const fs::path& directory) {
+Status check_fashion_mnist(const DataConfig& config) {
+  const fs::path directory = config.path;
   const auto train = probe_split(directory, Split::kTrain);
   if (!train.ok()) return train.status();
   const auto test = probe_split(directory, Split::kTest);

@@ -1,7 +1,6 @@
 // Fashion-MNIST (and any data set in its four-file form): images of one channel in ten classes.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 
 #include "proto/core/status.h"
@@ -10,7 +9,7 @@
 namespace dtrun::worker {
 
 // Failures have EX_NOINPUT and name the file.
-Result<std::unique_ptr<Dataset>> load_fashion_mnist(const std::filesystem::path& directory, Split split);
-Status check_fashion_mnist(const std::filesystem::path& directory);
+Result<std::unique_ptr<Dataset>> load_fashion_mnist(const DataConfig& config, Split split);
+Status check_fashion_mnist(const DataConfig& config);
 
 }  // namespace dtrun::worker

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "worker/data/gzip.h"
+#include "worker/data/message.h"
 
 namespace dtrun::worker {
 
@@ -135,15 +136,6 @@ Result<std::uint64_t> plausible_count(const std::vector<std::uint32_t>& dims, co
 }
 
 }  // namespace
-
-std::string with_thousands(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, ",");
-  }
-  return digits;
-}
 
 Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, int rank) {
   Content content(beginning);

@@ -28,7 +28,4 @@ Result<IdxArray> parse_idx(Bytes file, int rank);
 Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, int rank);
 inline constexpr std::size_t kIdxProbe = 4096;
 
-// 1234567 -> "1,234,567"
-std::string with_thousands(std::uint64_t number);
-
 }  // namespace dtrun::worker

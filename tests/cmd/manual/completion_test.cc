@@ -198,7 +198,7 @@ TEST_CASE_FIXTURE(Shell, "behind a config its entries are offered, with the valu
   CHECK(complete({"job.json", "train.optim", "=", "ad"}) == Words{"adamw"});
   CHECK(complete({"--nproc_per_node", "2", "job.json", "train.max_s"}) ==
         Words{"nospace", "train.max_steps="});
-  CHECK(complete({"job.json", "a", "=", "b", "data.ty"}) == Words{"data.type=fashion_mnist"});
+  CHECK(complete({"job.json", "a", "=", "b", "data.type=fas"}) == Words{"data.type=fashion_mnist"});
   CHECK(contains(complete({"job.json", ""}), "output_dir="));
 }
 

@@ -9,6 +9,7 @@
 #include "tests/worker/data/idx_files.h"
 #include "worker/base/pulse.h"
 #include "worker/data/gzip.h"
+#include "worker/data/message.h"
 
 namespace dtrun::worker {
 namespace {

@@ -1,0 +1,45 @@
+// A file that is read in place, a piece at a time, so that a file of any size needs no more memory than a
+// small one. Read and not mapped: a file that is cut or a disk that fails while the job trains is then a
+// message that names it, not SIGBUS.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "proto/core/status.h"
+
+namespace dtrun::worker {
+
+class InputFile {
+ public:
+  // Looks that it is a file that can be read, and takes its size. Failures have EX_NOINPUT and name it.
+  static Result<InputFile> open(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  // bytes, when it was opened
+
+  // The bytes at `offset`, from any thread. EX_NOINPUT if they cannot be had (any more).
+  Status read(std::uint64_t offset, std::span<std::uint8_t> out) const;
+
+  // Gives the descriptor back; every read opens the file anew from now on. For data sets of more files than a
+  // process may have open.
+  void close();
+
+ private:
+  InputFile(std::filesystem::path path, std::uint64_t size, int descriptor)
+      : path_(std::move(path)), size_(size), descriptor_(descriptor) {}
+
+  std::filesystem::path path_;
+  std::uint64_t size_;
+  int descriptor_;  // -1: closed
+};
+
+// So many of a data set's files stay open.
+inline constexpr std::size_t kMostOpenFiles = 128;
+
+}  // namespace dtrun::worker

@@ -1,0 +1,268 @@
+#include "worker/data/tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/base/error.h"
+#include "worker/data/input_file.h"
+#include "worker/data/message.h"
+#include "worker/data/windows.h"
+
+namespace dtrun::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint32_t kMagic = 20240520, kVersion = 1;
+// What the same scripts write too, and looks alike.
+constexpr std::uint32_t kMagicLlama3 = 20240801, kMagicEvaluation = 20240522, kMagicModel = 20240326;
+
+Status no_tokens(const std::string& what) { return Status(kExitNoInput, what); }
+
+std::uint32_t little_endian32(std::span<const std::uint8_t> bytes, std::size_t word) {
+  const std::uint8_t* at = bytes.data() + 4 * word;
+  return at[0] | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
+}
+
+std::int32_t token_at(const std::uint8_t* bytes, std::size_t index) {
+  return bytes[2 * index] | bytes[2 * index + 1] << 8;
+}
+
+Status check_magic_of_others(std::uint32_t magic) {
+  const std::string begins = "begins with " + std::to_string(magic) + ": ";
+  if (magic == kMagicLlama3) {
+    return no_tokens(begins +
+                     "llm.c's 32-bit tokens of Llama 3, where 16-bit tokens are expected; write the "
+                     "file with the GPT-2 tokenizer");
+  }
+  if (magic == kMagicEvaluation)
+    return no_tokens(begins + "llm.c's multiple-choice questions, not tokens; take it out of data.path");
+  if (magic == kMagicModel) return no_tokens(begins + "llm.c's model, not tokens; take it out of data.path");
+  return Status();
+}
+
+// ---- which files
+
+bool has_word(const fs::path& path, std::string_view word) {
+  return path.filename().string().find(word) != std::string::npos;
+}
+
+bool is_for_test(const fs::path& path) { return has_word(path, "val") || has_word(path, "test"); }
+
+constexpr char kNames[] = " in its name, as train.bin or fineweb_val_000000.bin have";
+
+// The .bin files of a split, in name order.
+Result<std::vector<fs::path>> shard_paths(const fs::path& directory, Split split) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.extension() != ".bin" || path.filename().string().starts_with('.')) continue;
+    const bool train = has_word(path, "train"), test = is_for_test(path);
+    if (train == test) {
+      return bad_input(path, std::string("has ") + (train ? "both" : "none") +
+                                 " of \"train\" and \"val\" (or \"test\")" + kNames +
+                                 ": which split is it for? Rename it or take it out of data.path");
+    }
+    if (test == (split == Split::kTest)) paths.push_back(path);
+  }
+  if (error) return bad_input(directory, "cannot be read: " + error.message());
+  std::ranges::sort(paths);
+  if (!paths.empty()) return paths;
+  const std::string word = split == Split::kTrain ? "\"train\"" : "\"val\" or \"test\"";
+  return bad_input(directory, "has no .bin file with " + word + kNames +
+                                  "; set data.path to the directory with the shards, or to one file");
+}
+
+// ---- shards
+
+// A file, or a part of one, that samples are cut from.
+struct Shard {
+  InputFile file;
+  TokenLayout layout;          // of the part
+  std::uint64_t position = 0;  // of the part's first token, in the whole file
+  std::uint64_t first_sample = 0;
+
+  Status read(std::uint64_t token, std::span<std::uint8_t> out) const {
+    return file.read(layout.begin + 2 * token, out);
+  }
+};
+
+Result<Shard> open_shard(const fs::path& path) {
+  auto file = InputFile::open(path);
+  if (!file.ok()) return file.status();
+  std::array<std::uint8_t, kTokenHeader> beginning;
+  const std::span<std::uint8_t> have =
+      std::span(beginning).first(std::min<std::uint64_t>(beginning.size(), file.value().size()));
+  if (Status status = file.value().read(0, have); !status.ok()) return status;
+  const auto layout = parse_token_header(have, file.value().size());
+  if (!layout.ok()) return layout.status().within(path.string());
+  return Shard{.file = std::move(file).value(), .layout = layout.value()};
+}
+
+// Of one file that has both: its end is for the test.
+Status cut_to_split(Shard& shard, double test_fraction, Split split) {
+  TokenLayout& all = shard.layout;
+  if (all.tokens < 2) return bad_input(shard.file.path(), "has one token only: no sample can be cut from it");
+  const std::uint64_t test = test_share(all.tokens, test_fraction), train = all.tokens - test;
+  shard.position = split == Split::kTrain ? 0 : train;
+  all = {.begin = all.begin + 2 * shard.position, .tokens = split == Split::kTrain ? train : test};
+  return Status();
+}
+
+Result<std::vector<Shard>> open_split(const DataConfig& config, Split split) {
+  std::error_code error;
+  const bool one_file = !fs::is_directory(config.path, error);
+  std::vector<fs::path> paths{config.path};
+  if (!one_file) {
+    auto found = shard_paths(config.path, split);
+    if (!found.ok()) return found.status();
+    paths = std::move(found).value();
+  }
+  std::vector<Shard> shards;
+  std::uint64_t samples = 0, tokens = 0;
+  for (const fs::path& path : paths) {
+    auto shard = open_shard(path);
+    if (!shard.ok()) return shard.status();
+    if (one_file) {
+      if (Status status = cut_to_split(shard.value(), config.test_fraction, split); !status.ok())
+        return status;
+    }
+    shard.value().first_sample = samples;
+    tokens += shard.value().layout.tokens;
+    samples += windows_in(shard.value().layout.tokens, config.sequence_length);
+    if (shards.size() >= kMostOpenFiles) shard.value().file.close();
+    shards.push_back(std::move(shard).value());
+  }
+  const std::string have = std::string("has ") + with_thousands(tokens) + " tokens to " +
+                           (split == Split::kTrain ? "train on" : "test with") + ", ";
+  if (samples == 0) {
+    return bad_input(config.path, have + "fewer in any file than a sample of data.sequence_length " +
+                                      with_thousands(config.sequence_length) +
+                                      " and the token after it; make it smaller or get more data");
+  }
+  if (samples > kMostSamples) {
+    return bad_input(config.path, have + "more than " + with_thousands(kMostSamples) +
+                                      " samples; make data.sequence_length larger");
+  }
+  return shards;
+}
+
+// ---- tokens
+
+Status out_of_range(const Shard& shard, std::uint64_t token, std::int32_t value, int vocab_size) {
+  return bad_input(shard.file.path(),
+                   "token " + std::to_string(value) + " at position " +
+                       with_thousands(shard.position + token) + " is not below data.vocab_size " +
+                       std::to_string(vocab_size) +
+                       "; set it to that of the file's tokenizer, or write the file again");
+}
+
+// `bytes`: the tokens from number `first` of the shard on.
+Status check_tokens_of(const Shard& shard, std::uint64_t first, std::span<const std::uint8_t> bytes,
+                       int vocab_size) {
+  for (std::size_t i = 0; i < bytes.size() / 2; ++i) {
+    const std::int32_t value = token_at(bytes.data(), i);
+    if (value >= vocab_size) return out_of_range(shard, first + i, value, vocab_size);
+  }
+  return Status();
+}
+
+class Tokens : public Dataset {
+ public:
+  Tokens(std::vector<Shard> shards, const DataConfig& config)
+      : shards_(std::move(shards)), length_(config.sequence_length), vocab_size_(config.vocab_size) {}
+
+  std::int64_t size() const override {
+    const Shard& last = shards_.back();
+    return static_cast<std::int64_t>(last.first_sample + windows_in(last.layout.tokens, length_));
+  }
+  SampleSpec spec() const override { return window_spec(length_, vocab_size_); }
+  std::string values() const override { return "token"; }
+
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
+    const auto length = static_cast<std::size_t>(length_);
+    std::vector<std::uint8_t> bytes(2 * (length + 1));
+    std::int32_t *tokens = rows.tokens, *targets = rows.targets;
+    for (const std::uint32_t sample : samples) {
+      read(sample, bytes);
+      for (std::size_t i = 0; i < length; ++i) {
+        tokens[i] = token_at(bytes.data(), i);
+        targets[i] = token_at(bytes.data(), i + 1);
+      }
+      tokens += length;
+      targets += length;
+    }
+  }
+
+ private:
+  void read(std::uint32_t sample, std::span<std::uint8_t> bytes) const {
+    // The last shard that begins at or before the sample: those without samples begin where the next does.
+    const Shard& shard =
+        *std::prev(std::ranges::upper_bound(shards_, std::uint64_t{sample}, {}, &Shard::first_sample));
+    const std::uint64_t first = (sample - shard.first_sample) * static_cast<std::uint64_t>(length_);
+    Status status = shard.read(first, bytes);
+    if (status.ok()) status = check_tokens_of(shard, first, bytes, vocab_size_);
+    if (!status.ok()) throw WorkerError(status.exit_code(), status.message());
+  }
+
+  std::vector<Shard> shards_;  // in the order of their samples; not empty
+  int length_, vocab_size_;
+};
+
+}  // namespace
+
+Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, std::uint64_t size) {
+  if (size == 0) return no_tokens("is empty; write the file again");
+  const std::uint32_t magic = beginning.size() >= 4 ? little_endian32(beginning, 0) : 0;
+  if (Status status = check_magic_of_others(magic); !status.ok()) return status;
+  if (magic != kMagic) {
+    if (size % 2 == 0) return TokenLayout{.begin = 0, .tokens = size / 2};
+    return no_tokens("has " + with_thousands(size) +
+                     " bytes, which is no whole number of 16-bit tokens: truncated, or not a file of tokens");
+  }
+  if (beginning.size() < kTokenHeader) {
+    return no_tokens("ends within its header, after " + with_thousands(size) + " of " +
+                     with_thousands(kTokenHeader) + " bytes: truncated; write the file again");
+  }
+  if (const std::uint32_t version = little_endian32(beginning, 1); version != kVersion) {
+    return no_tokens("has version " + std::to_string(version) + " of llm.c's format, where version " +
+                     std::to_string(kVersion) + " is expected; write the file with llm.c's present scripts");
+  }
+  const std::uint64_t tokens = little_endian32(beginning, 2);
+  const std::uint64_t wanted = kTokenHeader + 2 * tokens;
+  const std::string header = "its header says " + with_thousands(tokens) + " tokens, which is " +
+                             with_thousands(wanted) + " bytes, but it has " + with_thousands(size);
+  if (size < wanted) return no_tokens(header + ": truncated; write the file again");
+  if (size > wanted) return no_tokens(header + ": not the file that its header says; write the file again");
+  if (tokens == 0) return no_tokens("its header says 0 tokens; write the file again");
+  return TokenLayout{.begin = kTokenHeader, .tokens = tokens};
+}
+
+Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split) {
+  auto shards = open_split(config, split);
+  if (!shards.ok()) return shards.status();
+  return std::unique_ptr<Dataset>(std::make_unique<Tokens>(std::move(shards).value(), config));
+}
+
+Status check_tokens(const DataConfig& config) {
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const auto shards = open_split(config, split);
+    if (!shards.ok()) return shards.status();
+    // The first tokens of each: enough to find another tokenizer's files, or what are no tokens.
+    for (const Shard& shard : shards.value()) {
+      std::array<std::uint8_t, 2048> bytes;
+      const std::span<std::uint8_t> first =
+          std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), 2 * shard.layout.tokens));
+      Status status = shard.read(0, first);
+      if (status.ok()) status = check_tokens_of(shard, 0, first, config.vocab_size);
+      if (!status.ok()) return status;
+    }
+  }
+  return Status();
+}
+
+}  // namespace dtrun::worker

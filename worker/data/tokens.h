@@ -1,0 +1,32 @@
+// Token files: .bin shards of 16-bit tokens, little-endian, as the scripts of llm.c write them (a header of
+// 256 int32: magic 20240520, version 1, number of tokens) or those of nanoGPT (no header). They are read in
+// place, so their size does not matter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "proto/core/status.h"
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+// Where a shard's tokens lie.
+struct TokenLayout {
+  std::uint64_t begin = 0;   // byte offset of the first
+  std::uint64_t tokens = 0;  // two bytes each
+};
+
+inline constexpr std::size_t kTokenHeader = 256 * 4;  // bytes
+
+// From a file's first bytes (kTokenHeader are always enough) and its size. Failures have EX_NOINPUT and do
+// not name the file.
+Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, std::uint64_t size);
+
+// data.path is a directory, whose .bin files have "train", or "val" or "test", in their names; or one file,
+// the end of which is for the test. Samples do not cross shards. Failures have EX_NOINPUT and name the file.
+Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split);
+Status check_tokens(const DataConfig& config);
+
+}  // namespace dtrun::worker

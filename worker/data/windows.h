@@ -1,0 +1,33 @@
+// A row of tokens cut into samples: sample i is the tokens from i * length on, and its targets are the same
+// row one token further. So a sample takes length + 1 tokens, the last of which begins the next sample.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+inline std::uint64_t windows_in(std::uint64_t tokens, int length) {
+  return tokens == 0 ? 0 : (tokens - 1) / static_cast<std::uint64_t>(length);
+}
+
+inline SampleSpec window_spec(int length, int classes) {
+  return {.input = SampleSpec::Input::kTokens,
+          .shape = {.channels = 1, .height = 1, .width = length},
+          .targets = length,
+          .classes = classes};
+}
+
+// How many of `total` are for the test, where a part at the end is. At least one, and one is left.
+// REQUIRES: total >= 2.
+inline std::uint64_t test_share(std::uint64_t total, double fraction) {
+  const auto share = static_cast<std::uint64_t>(static_cast<double>(total) * fraction);
+  return std::clamp<std::uint64_t>(share, 1, total - 1);
+}
+
+// Samples are numbered with 32 bits.
+inline constexpr std::uint64_t kMostSamples = UINT32_MAX;
+
+}  // namespace dtrun::worker
