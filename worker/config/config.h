@@ -29,11 +29,11 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string type;            // "fashion_mnist", "tokens"
+  std::string type;            // "fashion_mnist", "tokens", "text"
   std::string path;            // file or directory
-  int sequence_length = 1024;  // tokens: of a sample
+  int sequence_length = 1024;  // tokens, text: of a sample
   int vocab_size = 50257;      // tokens
-  double test_fraction = 0.1;  // tokens: of a single file
+  double test_fraction = 0.1;  // tokens in one file, text
 };
 
 struct TrainConfig {

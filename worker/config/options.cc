@@ -131,9 +131,9 @@ const std::vector<Option>& table() {
        .field = in<kData, &DataConfig::type>,
        .description =
            "The data set's kind. fashion_mnist: four IDX files, as gzip or not. tokens: .bin files "
-           "of 16-bit tokens, as llm.c and nanoGPT write them.",
+           "of 16-bit tokens, as llm.c and nanoGPT write them. text: any files, each byte a token.",
        .required = true,
-       .choices = {"fashion_mnist", "tokens"}},
+       .choices = {"fashion_mnist", "tokens", "text"}},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
        .description = "Directory with the data set's files, or for some types one file.",
@@ -141,7 +141,7 @@ const std::vector<Option>& table() {
       {.pointer = "/data/sequence_length",
        .field = in<kData, &DataConfig::sequence_length>,
        .description = "Tokens of a sample; each has the next one as its target.",
-       .of = {"tokens"},
+       .of = {"tokens", "text"},
        .range = {.min = 1, .max = kMaxWidth}},
       {.pointer = "/data/vocab_size",
        .field = in<kData, &DataConfig::vocab_size>,
@@ -150,8 +150,9 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = 1 << 16}},
       {.pointer = "/data/test_fraction",
        .field = in<kData, &DataConfig::test_fraction>,
-       .description = "Where one file is all of the data: how much of it, at its end, is for the test.",
-       .of = {"tokens"},
+       .description = "How much of the data, at its end, is for the test. Of tokens only where data.path is "
+                      "one file: else the names of the files tell.",
+       .of = {"tokens", "text"},
        .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}},
 
       {.pointer = "/train/num_train_epochs",

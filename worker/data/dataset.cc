@@ -7,6 +7,7 @@
 
 #include "worker/base/error.h"
 #include "worker/data/fashion_mnist.h"
+#include "worker/data/text.h"
 #include "worker/data/tokens.h"
 
 namespace dtrun::worker {
@@ -21,6 +22,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist},
     {.type = "tokens", .load = load_tokens, .check = check_tokens},
+    {.type = "text", .load = load_text, .check = check_text},
 };
 
 Result<const Kind*> kind_of(const DataConfig& config) {

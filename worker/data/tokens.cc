@@ -104,13 +104,11 @@ Result<Shard> open_shard(const fs::path& path) {
 }
 
 // Of one file that has both: its end is for the test.
-Status cut_to_split(Shard& shard, double test_fraction, Split split) {
+void cut_to_split(Shard& shard, double test_fraction, Split split) {
   TokenLayout& all = shard.layout;
-  if (all.tokens < 2) return bad_input(shard.file.path(), "has one token only: no sample can be cut from it");
   const std::uint64_t test = test_share(all.tokens, test_fraction), train = all.tokens - test;
   shard.position = split == Split::kTrain ? 0 : train;
   all = {.begin = all.begin + 2 * shard.position, .tokens = split == Split::kTrain ? train : test};
-  return Status();
 }
 
 Result<std::vector<Shard>> open_split(const DataConfig& config, Split split) {
@@ -127,10 +125,7 @@ Result<std::vector<Shard>> open_split(const DataConfig& config, Split split) {
   for (const fs::path& path : paths) {
     auto shard = open_shard(path);
     if (!shard.ok()) return shard.status();
-    if (one_file) {
-      if (Status status = cut_to_split(shard.value(), config.test_fraction, split); !status.ok())
-        return status;
-    }
+    if (one_file) cut_to_split(shard.value(), config.test_fraction, split);
     shard.value().first_sample = samples;
     tokens += shard.value().layout.tokens;
     samples += windows_in(shard.value().layout.tokens, config.sequence_length);

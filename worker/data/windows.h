@@ -20,11 +20,11 @@ inline SampleSpec window_spec(int length, int classes) {
           .classes = classes};
 }
 
-// How many of `total` are for the test, where a part at the end is. At least one, and one is left.
-// REQUIRES: total >= 2.
+// How many of `total` are for the test, where a part at the end is: never all, and at least one of two.
 inline std::uint64_t test_share(std::uint64_t total, double fraction) {
+  if (total == 0) return 0;
   const auto share = static_cast<std::uint64_t>(static_cast<double>(total) * fraction);
-  return std::clamp<std::uint64_t>(share, 1, total - 1);
+  return std::min(std::max<std::uint64_t>(share, 1), total - 1);
 }
 
 // Samples are numbered with 32 bits.

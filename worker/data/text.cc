@@ -1,0 +1,160 @@
+#include "worker/data/text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/base/error.h"
+#include "worker/base/pulse.h"
+#include "worker/data/input_file.h"
+#include "worker/data/message.h"
+#include "worker/data/windows.h"
+
+namespace dtrun::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kByteValues = 256;
+
+// In name order, which is the same on every machine. Links to files count, links to directories are not
+// followed: they may lead back.
+Result<std::vector<fs::path>> text_paths(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::vector{path};
+  std::vector<fs::path> paths;
+  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    Pulse::beat();
+    std::error_code unknown;  // of a broken link: opening it tells
+    const fs::file_type type = entry->status(unknown).type();
+    if (entry->path().filename().string().starts_with('.')) {
+      entry.disable_recursion_pending();
+    } else if (type == fs::file_type::regular || type == fs::file_type::not_found) {
+      paths.push_back(entry->path());
+    }
+  }
+  if (error) return bad_input(path, "cannot be read: " + error.message() + "; check who may read it");
+  std::ranges::sort(paths);
+  return paths;
+}
+
+// Files, one behind the other.
+class Row {
+ public:
+  // Nothing is known of an empty file but its name.
+  void add(InputFile file) {
+    if (file.size() == 0) return;
+    if (parts_.size() >= kMostOpenFiles) file.close();
+    const std::uint64_t begin = size_;
+    size_ += file.size();
+    parts_.push_back({.file = std::move(file), .begin = begin});
+  }
+
+  std::uint64_t size() const { return size_; }  // bytes
+
+  // REQUIRES: they lie within the row.
+  Status read(std::uint64_t offset, std::span<std::uint8_t> out) const {
+    auto part = std::prev(std::ranges::upper_bound(parts_, offset, {}, &Part::begin));
+    while (!out.empty()) {
+      const std::uint64_t at = offset - part->begin;
+      const std::size_t size = std::min<std::uint64_t>(out.size(), part->file.size() - at);
+      if (Status status = part->file.read(at, out.first(size)); !status.ok()) return status;
+      out = out.subspan(size);
+      offset += size;
+      ++part;
+    }
+    return Status();
+  }
+
+ private:
+  struct Part {
+    InputFile file;
+    std::uint64_t begin;  // of its first byte in the row
+  };
+  std::vector<Part> parts_;
+  std::uint64_t size_ = 0;
+};
+
+struct SplitText {
+  Row row;
+  std::uint64_t begin = 0, end = 0;  // of the split
+};
+
+Result<SplitText> open_text(const DataConfig& config, Split split) {
+  const auto paths = text_paths(config.path);
+  if (!paths.ok()) return paths.status();
+  SplitText text;
+  for (const fs::path& path : paths.value()) {
+    auto file = InputFile::open(path);
+    if (!file.ok()) return file.status();
+    text.row.add(std::move(file).value());
+    Pulse::beat();
+  }
+  const std::uint64_t size = text.row.size();
+  if (size == 0) {
+    return bad_input(config.path, std::string(paths.value().empty() ? "has no files" : "is empty") +
+                                      "; set data.path to a text, or a directory with texts");
+  }
+  const std::uint64_t test = test_share(size, config.test_fraction);
+  text.begin = split == Split::kTrain ? 0 : size - test;
+  text.end = split == Split::kTrain ? size - test : size;
+  const std::uint64_t samples = windows_in(text.end - text.begin, config.sequence_length);
+  const std::string have = "has " + with_thousands(text.end - text.begin) + " bytes to " +
+                           (split == Split::kTrain ? "train on" : "test with") + ", ";
+  if (samples == 0) {
+    return bad_input(config.path, have + "fewer than a sample of data.sequence_length " +
+                                      with_thousands(config.sequence_length) +
+                                      " and the byte after it; make it smaller or get more text");
+  }
+  if (samples > kMostSamples) {
+    return bad_input(config.path, have + "more than " + with_thousands(kMostSamples) +
+                                      " samples; make data.sequence_length larger");
+  }
+  return text;
+}
+
+class Text : public Dataset {
+ public:
+  Text(SplitText text, int length) : text_(std::move(text)), length_(length) {}
+
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>(windows_in(text_.end - text_.begin, length_));
+  }
+  SampleSpec spec() const override { return window_spec(length_, kByteValues); }
+  std::string values() const override { return "byte"; }
+
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
+    const auto length = static_cast<std::size_t>(length_);
+    std::vector<std::uint8_t> bytes(length + 1);
+    std::int32_t *tokens = rows.tokens, *targets = rows.targets;
+    for (const std::uint32_t sample : samples) {
+      const Status status = text_.row.read(text_.begin + sample * std::uint64_t{length}, bytes);
+      if (!status.ok()) throw WorkerError(status.exit_code(), status.message());
+      tokens = std::copy_n(bytes.begin(), length, tokens);
+      targets = std::copy_n(bytes.begin() + 1, length, targets);
+    }
+  }
+
+ private:
+  SplitText text_;
+  int length_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split) {
+  auto text = open_text(config, split);
+  if (!text.ok()) return text.status();
+  return std::unique_ptr<Dataset>(std::make_unique<Text>(std::move(text).value(), config.sequence_length));
+}
+
+Status check_text(const DataConfig& config) {
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    if (const auto text = open_text(config, split); !text.ok()) return text.status();
+  }
+  return Status();
+}
+
+}  // namespace dtrun::worker

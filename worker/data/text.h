@@ -1,0 +1,17 @@
+// Plain text, byte by byte: the files of a directory in name order are one row of bytes, each byte a token.
+// Nothing is interpreted, so any file will do. The files are read in place.
+#pragma once
+
+#include <memory>
+
+#include "proto/core/status.h"
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+// data.path is a file or a directory with files at any depth; those whose names begin with a dot are left
+// out. The end of the row is for the test. Failures have EX_NOINPUT and name the file.
+Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split);
+Status check_text(const DataConfig& config);
+
+}  // namespace dtrun::worker
