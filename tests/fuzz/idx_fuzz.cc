@@ -8,7 +8,7 @@
 using namespace dtrun::worker;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  for (int rank : {1, 3}) {
+  for (const IdxRank rank : {IdxRank(1), IdxRank(3), IdxRank(2, 4)}) {
     const auto array = parse_idx({data, size}, rank);
     const auto dims = parse_idx_dims({data, size}, rank);
     if (!array.ok()) {

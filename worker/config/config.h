@@ -29,11 +29,13 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string type;            // "fashion_mnist", "tokens", "text"
+  std::string type;            // "fashion_mnist", "idx", "tokens", "text"
   std::string path;            // file or directory
   int sequence_length = 1024;  // tokens, text: of a sample
   int vocab_size = 50257;      // tokens
   double test_fraction = 0.1;  // tokens in one file, text
+  int classes = 10;            // idx
+  double mean = 0, std = 1;    // idx: of values in 0..1
 };
 
 struct TrainConfig {

@@ -130,10 +130,11 @@ const std::vector<Option>& table() {
       {.pointer = "/data/type",
        .field = in<kData, &DataConfig::type>,
        .description =
-           "The data set's kind. fashion_mnist: four IDX files, as gzip or not. tokens: .bin files "
+           "The data set's kind. fashion_mnist: four IDX files, as gzip or not. idx: any data set in such "
+           "files. tokens: .bin files "
            "of 16-bit tokens, as llm.c and nanoGPT write them. text: any files, each byte a token.",
        .required = true,
-       .choices = {"fashion_mnist", "tokens", "text"}},
+       .choices = {"fashion_mnist", "idx", "tokens", "text"}},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
        .description = "Directory with the data set's files, or for some types one file.",
@@ -154,6 +155,21 @@ const std::vector<Option>& table() {
                       "one file: else the names of the files tell.",
        .of = {"tokens", "text"},
        .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}},
+      {.pointer = "/data/classes",
+       .field = in<kData, &DataConfig::classes>,
+       .description = "Classes of the labels, which are 0 to one less.",
+       .of = {"idx"},
+       .range = {.min = 2, .max = kMaxWidth}},
+      {.pointer = "/data/mean",
+       .field = in<kData, &DataConfig::mean>,
+       .description = "Subtracted from each byte's value, scaled to 0..1, before it is divided by std.",
+       .of = {"idx"},
+       .range = {.min = -1e6, .max = 1e6}},
+      {.pointer = "/data/std",
+       .field = in<kData, &DataConfig::std>,
+       .description = "What each value less mean is divided by.",
+       .of = {"idx"},
+       .range = {.min = 1e-6, .max = 1e6}},
 
       {.pointer = "/train/num_train_epochs",
        .field = in<kTrain, &TrainConfig::num_train_epochs>,

@@ -7,6 +7,7 @@
 
 #include "worker/base/error.h"
 #include "worker/data/fashion_mnist.h"
+#include "worker/data/idx_dataset.h"
 #include "worker/data/text.h"
 #include "worker/data/tokens.h"
 
@@ -21,6 +22,7 @@ struct Kind {
 
 constexpr Kind kKinds[] = {
     {.type = "fashion_mnist", .load = load_fashion_mnist, .check = check_fashion_mnist},
+    {.type = "idx", .load = load_idx, .check = check_idx},
     {.type = "tokens", .load = load_tokens, .check = check_tokens},
     {.type = "text", .load = load_text, .check = check_text},
 };

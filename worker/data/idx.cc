@@ -89,9 +89,15 @@ std::string hex(const std::uint8_t* bytes, std::size_t size) {
   return text;
 }
 
-Status check_magic(const std::uint8_t (&magic)[4], int rank) {
-  const std::uint8_t wanted[4] = {0, 0, kUnsignedByte, static_cast<std::uint8_t>(rank)};
-  if (std::equal(magic, magic + 4, wanted)) return Status();
+// The first four bytes, for people.
+std::string magic_of(int rank) {
+  const std::uint8_t magic[4] = {0, 0, kUnsignedByte, static_cast<std::uint8_t>(rank)};
+  return hex(magic, 4);
+}
+
+Status check_magic(const std::uint8_t (&magic)[4], IdxRank rank) {
+  const bool right_type = magic[0] == 0 && magic[1] == 0 && magic[2] == kUnsignedByte;
+  if (right_type && magic[3] >= rank.least && magic[3] <= rank.most) return Status();
   std::string why = "not an IDX file";
   if (magic[0] == 0 && magic[1] == 0) {
     why = magic[2] != kUnsignedByte ? "IDX with elements of another type than unsigned bytes"
@@ -99,15 +105,19 @@ Status check_magic(const std::uint8_t (&magic)[4], int rank) {
           : magic[3] == 1           ? "an IDX file of labels, not of images"
                                     : "IDX with another number of dimensions";
   }
-  return fault("begins with " + hex(magic, 4) + " where " + hex(wanted, 4) + " is expected: " + why);
+  const std::string wanted =
+      magic_of(rank.least) + (rank.most > rank.least ? " to " + magic_of(rank.most) : "");
+  return fault("begins with " + hex(magic, 4) + " where " + wanted + " is expected: " + why);
 }
 
-Result<std::vector<std::uint32_t>> read_dims(Content& content, int rank) {
-  const std::size_t header = 4 + 4 * static_cast<std::size_t>(rank);
+Result<std::vector<std::uint32_t>> read_dims(Content& content, IdxRank allowed) {
+  std::size_t header = 4 + 4 * static_cast<std::size_t>(allowed.least);
   std::uint8_t magic[4];
   if (const std::size_t have = content.read(magic); have < sizeof magic)
     return content.short_of(have, header);
-  if (Status status = check_magic(magic, rank); !status.ok()) return status;
+  if (Status status = check_magic(magic, allowed); !status.ok()) return status;
+  const int rank = magic[3];
+  header = 4 + 4 * static_cast<std::size_t>(rank);
   std::vector<std::uint32_t> dims;
   for (int i = 0; i < rank; ++i) {
     std::uint8_t bytes[4];
@@ -137,12 +147,12 @@ Result<std::uint64_t> plausible_count(const std::vector<std::uint32_t>& dims, co
 
 }  // namespace
 
-Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, int rank) {
+Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, IdxRank rank) {
   Content content(beginning);
   return read_dims(content, rank);
 }
 
-Result<IdxArray> parse_idx(Bytes file, int rank) {
+Result<IdxArray> parse_idx(Bytes file, IdxRank rank) {
   Content content(file);
   auto dims = read_dims(content, rank);
   if (!dims.ok()) return dims.status();

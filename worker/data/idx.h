@@ -20,12 +20,19 @@ struct IdxArray {
   std::vector<std::uint8_t> values;
 };
 
-// The whole array. `rank`: how many dimensions it must have. Failures have EX_NOINPUT and say what was found
+// How many dimensions an array must have.
+struct IdxRank {
+  int least, most;
+  IdxRank(int rank) : least(rank), most(rank) {}  // NOLINT: implicit on purpose
+  IdxRank(int least, int most) : least(least), most(most) {}
+};
+
+// The whole array. Failures have EX_NOINPUT and say what was found
 // and what it means. Nothing is allocated for sizes that so short a file cannot hold.
-Result<IdxArray> parse_idx(Bytes file, int rank);
+Result<IdxArray> parse_idx(Bytes file, IdxRank rank);
 
 // The dimensions alone, from the file's first bytes (kIdxProbe are always enough).
-Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, int rank);
+Result<std::vector<std::uint32_t>> parse_idx_dims(Bytes beginning, IdxRank rank);
 inline constexpr std::size_t kIdxProbe = 4096;
 
 }  // namespace dtrun::worker

@@ -64,16 +64,18 @@ inline std::string fault_of_both(const DataConfig& config) {
 // A file that nobody may read, also if the tests run as root: they are somebody else while this lives.
 class Unreadable {
  public:
-  explicit Unreadable(const std::filesystem::path& path) {
+  explicit Unreadable(const std::filesystem::path& path) : path_(path) {
     std::filesystem::permissions(path, std::filesystem::perms::none);
     if (was_root_) REQUIRE(seteuid(65534) == 0);
   }
   ~Unreadable() {
     if (was_root_ && seteuid(0) != 0) std::abort();
+    std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
   }
   Unreadable(const Unreadable&) = delete;
 
  private:
+  const std::filesystem::path path_;
   const bool was_root_ = geteuid() == 0;
 };
 

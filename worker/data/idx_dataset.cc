@@ -1,0 +1,91 @@
+#include "worker/data/idx_dataset.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/data/idx_pair.h"
+#include "worker/data/message.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The shortest text that is this number.
+std::string shortest(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
+IdxForm form_of(const DataConfig& config) {
+  return {.rank = {2, 4},
+          .classes = config.classes,
+          .mean = static_cast<float>(config.mean),
+          .std = static_cast<float>(config.std),
+          .values = "(byte / 255 - " + shortest(config.mean) + ") / " + shortest(config.std),
+          .way_out = "; check data.path and data.classes, or fetch the file again"};
+}
+
+enum class Part { kImages, kLabels };
+
+bool is_wanted(const std::string& name, Split split, Part part) {
+  const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
+  const bool of_split = split == Split::kTrain ? has("train") : has("t10k") || has("test");
+  return of_split && has("-idx") && has("labels") == (part == Part::kLabels) && !name.starts_with('.');
+}
+
+Result<fs::path> find_part(const fs::path& directory, Split split, Part part) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (is_wanted(name, split, part)) names.push_back(name);
+  }
+  if (error) {
+    return bad_input(directory, "cannot be read: " + error.message() +
+                                    "; set data.path to the directory with the IDX files");
+  }
+  std::ranges::sort(names);
+  const std::string example = std::string(split == Split::kTrain ? "train" : "t10k") +
+                              (part == Part::kImages ? "-images-idx3-ubyte.gz" : "-labels-idx1-ubyte.gz");
+  const std::string what = part == Part::kImages ? "images" : "labels";
+  const std::string use = split == Split::kTrain ? " to train on" : " to test with";
+  if (names.empty()) {
+    return bad_input(directory, "has no IDX file of " + what + use + ", with a name like " + example +
+                                    "; set data.path to the directory that has it");
+  }
+  const bool same = names.size() == 2 && names[1] == names[0] + ".gz";
+  if (names.size() == 1 || same) return directory / names.back();
+  return bad_input(directory, "has " + names[0] + " and " + names[1] + ": which has the " + what + use +
+                                  "? Leave one of them in data.path");
+}
+
+Result<IdxPair> find_pair_of(const fs::path& directory, Split split) {
+  const auto images = find_part(directory, split, Part::kImages);
+  if (!images.ok()) return images.status();
+  const auto labels = find_part(directory, split, Part::kLabels);
+  if (!labels.ok()) return labels.status();
+  return IdxPair{.images = images.value(), .labels = labels.value()};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_idx(const DataConfig& config, Split split) {
+  const auto files = find_pair_of(config.path, split);
+  if (!files.ok()) return files.status();
+  return load_idx_pair(form_of(config), files.value());
+}
+
+Status check_idx(const DataConfig& config) {
+  const auto train = find_pair_of(config.path, Split::kTrain);
+  if (!train.ok()) return train.status();
+  const auto test = find_pair_of(config.path, Split::kTest);
+  if (!test.ok()) return test.status();
+  return check_idx_pairs(form_of(config), train.value(), test.value());
+}
+
+}  // namespace dtrun::worker

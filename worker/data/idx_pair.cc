@@ -1,0 +1,174 @@
+#include "worker/data/idx_pair.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "worker/data/message.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLabelRank = 1;
+
+Status bad_file(const IdxForm& form, const fs::path& path, const std::string& fault) {
+  return bad_input(path, fault + form.way_out);
+}
+
+// The first `most` bytes, or all.
+Result<std::vector<std::uint8_t>> read_file(const fs::path& path, std::uint64_t most) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  if (error) return bad_input(path, "cannot be read: " + error.message());
+  std::ifstream stream(path, std::ios::binary);
+  std::vector<std::uint8_t> bytes(std::min(size, most));
+  errno = 0;
+  if (!stream ||
+      !stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()))) {
+    return Status(kExitNoInput, path.string() + ": cannot be read: " +
+                                    (errno ? std::strerror(errno) : "it became shorter while it was read"));
+  }
+  return bytes;
+}
+
+Result<IdxArray> load_file(const IdxForm& form, const fs::path& path, IdxRank rank) {
+  const auto bytes = read_file(path, UINT64_MAX);
+  if (!bytes.ok()) return bytes.status();
+  auto array = parse_idx(bytes.value(), rank);
+  if (!array.ok()) return bad_file(form, path, array.status().message());
+  return array;
+}
+
+using Dims = std::vector<std::uint32_t>;
+
+Result<Dims> probe_file(const IdxForm& form, const fs::path& path, IdxRank rank) {
+  const auto bytes = read_file(path, kIdxProbe);
+  if (!bytes.ok()) return bytes.status();
+  auto dims = parse_idx_dims(bytes.value(), rank);
+  if (!dims.ok()) return bad_file(form, path, dims.status().message());
+  return dims;
+}
+
+// "28 x 28 pixels"
+std::string size_text(const Dims& images) {
+  std::string text;
+  for (std::size_t i = 1; i < images.size(); ++i) text += (i > 1 ? " x " : "") + with_thousands(images[i]);
+  return text + (images.size() == 2 ? " values" : " pixels");
+}
+
+// Of dimensions that check_headers() has accepted.
+SampleShape shape_of(const Dims& images) {
+  const auto dim = [&](std::size_t from_end) {
+    return from_end < images.size() ? static_cast<int>(images[images.size() - from_end]) : 1;
+  };
+  return {.channels = dim(3), .height = dim(2), .width = dim(1)};
+}
+
+// What both files' headers must agree on.
+Status check_headers(const IdxForm& form, const IdxPair& files, const Dims& images, const Dims& labels) {
+  constexpr std::uint32_t kLargestSide = 4096, kLargestRow = 1 << 24;
+  if (images[0] != labels[0]) {
+    return bad_file(form, files.labels,
+                    "has " + with_thousands(labels[0]) + " labels, but " + files.images.filename().string() +
+                        " has " + with_thousands(images[0]) + " images");
+  }
+  const auto [smallest, largest] = std::minmax_element(images.begin() + 1, images.end());
+  if (*smallest == 0 || *largest > (images.size() == 2 ? kLargestRow : kLargestSide)) {
+    return bad_file(form, files.images, "its header says images of " + size_text(images) + ": corrupt");
+  }
+  return Status();
+}
+
+Status check_labels(const IdxForm& form, const fs::path& path, const std::vector<std::uint8_t>& labels) {
+  const auto wrong = std::ranges::find_if(labels, [&](std::uint8_t label) { return label >= form.classes; });
+  if (wrong == labels.end()) return Status();
+  return bad_file(form, path,
+                  "label " + std::to_string(*wrong) + " of sample " +
+                      with_thousands(static_cast<std::uint64_t>(wrong - labels.begin())) +
+                      " is out of range (0 to " + std::to_string(form.classes - 1) + ")");
+}
+
+std::array<float, 256> normalised_bytes(const IdxForm& form) {
+  std::array<float, 256> table;
+  for (int value = 0; value < 256; ++value) {
+    table[static_cast<std::size_t>(value)] = (static_cast<float>(value) / 255.0f - form.mean) / form.std;
+  }
+  return table;
+}
+
+class IdxImages : public Dataset {
+ public:
+  IdxImages(const IdxForm& form, IdxArray images, std::vector<std::uint8_t> labels)
+      : spec_{.shape = shape_of(images.dims), .classes = form.classes},
+        pixels_(std::move(images.values)),
+        labels_(std::move(labels)),
+        normalised_(normalised_bytes(form)),
+        values_(form.values) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  SampleSpec spec() const override { return spec_; }
+  std::string values() const override { return values_; }
+
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
+    const std::size_t size = spec_.shape.size();
+    float* x = rows.values;
+    std::int32_t* labels = rows.targets;
+    for (std::uint32_t sample : samples) {
+      const std::uint8_t* pixels = pixels_.data() + sample * size;
+      for (std::size_t i = 0; i < size; ++i) x[i] = normalised_[pixels[i]];
+      x += size;
+      *labels++ = labels_[sample];
+    }
+  }
+
+ private:
+  SampleSpec spec_;
+  std::vector<std::uint8_t> pixels_;  // [samples, shape]; the floats would take four times the memory
+  std::vector<std::uint8_t> labels_;
+  std::array<float, 256> normalised_;
+  std::string values_;
+};
+
+// The images' dimensions, once the labels fit them.
+Result<Dims> probe_pair(const IdxForm& form, const IdxPair& files) {
+  auto images = probe_file(form, files.images, form.rank);
+  if (!images.ok()) return images.status();
+  const auto labels = probe_file(form, files.labels, kLabelRank);
+  if (!labels.ok()) return labels.status();
+  const Status status = check_headers(form, files, images.value(), labels.value());
+  if (!status.ok()) return status;
+  return images;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files) {
+  auto images = load_file(form, files.images, form.rank);
+  if (!images.ok()) return images.status();
+  auto labels = load_file(form, files.labels, kLabelRank);
+  if (!labels.ok()) return labels.status();
+  Status status = check_headers(form, files, images.value().dims, labels.value().dims);
+  if (status.ok()) status = check_labels(form, files.labels, labels.value().values);
+  if (!status.ok()) return status;
+  return std::unique_ptr<Dataset>(
+      std::make_unique<IdxImages>(form, std::move(images).value(), std::move(labels.value().values)));
+}
+
+Status check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {
+  const auto train_dims = probe_pair(form, train);
+  if (!train_dims.ok()) return train_dims.status();
+  const auto test_dims = probe_pair(form, test);
+  if (!test_dims.ok()) return test_dims.status();
+  if (shape_of(train_dims.value()) == shape_of(test_dims.value())) return Status();
+  return bad_file(form, test.images,
+                  "has images of " + size_text(test_dims.value()) + ", but " +
+                      train.images.filename().string() + " has images of " + size_text(train_dims.value()));
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,31 @@
+// Samples and their labels in two IDX files: what the data sets of the MNIST family have in common.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "proto/core/status.h"
+#include "worker/data/dataset.h"
+#include "worker/data/idx.h"
+
+namespace dtrun::worker {
+
+struct IdxPair {
+  std::filesystem::path images, labels;  // as gzip or not
+};
+
+// What is the same for both splits.
+struct IdxForm {
+  IdxRank rank;     // of the images: [n, height, width]; also [n, values] or [n, channels, height, width]
+  int classes = 0;  // labels are 0..classes-1
+  float mean = 0, std = 1;  // of the images' bytes, scaled to 0..1
+  std::string values;       // the same in words
+  std::string way_out;      // ends the message about a bad file
+};
+
+// Failures have EX_NOINPUT and name the file.
+Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPair& files);
+Status check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test);
+
+}  // namespace dtrun::worker
