@@ -167,7 +167,11 @@ Page short_launcher_page(Commands commands) {
 
 // The text behind the description: what may be given, and the default.
 std::string text_of(const worker::Option& key) {
-  std::string text = key.of.empty() ? "" : "Only for the type " + worker::quoted_list(key.of) + ". ";
+  std::string text;
+  if (!key.of.empty()) {
+    const std::string type = worker::type_of(worker::group_of(key));
+    text = "Only for the " + type.substr(type.rfind('/') + 1) + " " + worker::quoted_list(key.of) + ". ";
+  }
   text += key.description;
   if (const std::string allowed = worker::allowed_values(key); !allowed.empty())
     text += " Allowed: " + allowed + ".";
@@ -217,10 +221,10 @@ Page config_page() {
             .summary = "The config of a job for dtrun's built-in trainer",
             .description = paragraphs(kConfigDescription)};
   for (const worker::Option& key : worker::config_options()) {
-    const std::string group(worker::group_of(key)), title = group.empty() ? "The top level" : group;
+    const std::string path = worker::path_of(key);
+    const std::string title = path.find('.') == path.npos ? "The top level" : path.substr(0, path.rfind('.'));
     if (page.sections.empty() || page.sections.back().title != title)
       page.sections.push_back({.title = title});
-    const std::string path = (group.empty() ? "" : group + ".") + std::string(worker::name_of(key));
     page.sections.back().blocks.emplace_back(Item{path, text_of(key)});
   }
   page.sections.push_back({.title = "Example", .blocks = {Verbatim{kConfigExample}}});

@@ -60,7 +60,7 @@ std::string to_canonical_json(const JobConfig& config) {
     const std::string group(group_of(option));
     if (group == "launch" || !applies(option, config)) continue;
     Json value = std::visit(ToJson(), option.field(copy));
-    (group.empty() ? root : root[group])[std::string(name_of(option))] = std::move(value);
+    if (!value.is_null()) root[Json::json_pointer(std::string(option.pointer))] = std::move(value);
   }
   return root.dump(2) + "\n";
 }

@@ -38,6 +38,19 @@ struct DataConfig {
   double mean = 0, std = 1;    // idx: of values in 0..1
 };
 
+// Of a learning-rate schedule: each type has its own, and what is not given its own default.
+struct SchedulerKwargs {
+  std::optional<double> num_cycles;                               // all with cosine
+  std::optional<double> min_lr, min_lr_rate;                      // cosine_with_min_lr: one of them
+  std::optional<double> lr_end, power;                            // polynomial
+  std::optional<std::int64_t> timescale;                          // inverse_sqrt
+  std::optional<std::int64_t> num_decay_steps, num_stable_steps;  // warmup_stable_decay, as what follows
+  std::optional<double> min_lr_ratio;
+  std::optional<std::string> warmup_type, decay_type;
+};
+
+inline constexpr double kDefaultLrEnd = 1e-7;
+
 struct TrainConfig {
   int num_train_epochs = 3;
   std::int64_t max_steps = -1;  // > 0 overrides num_train_epochs
@@ -49,9 +62,10 @@ struct TrainConfig {
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;  // adamw
   double weight_decay = 0.0;
   double max_grad_norm = 0.0;                  // 0: no clipping
-  std::string lr_scheduler_type = "constant";  // constant, constant_with_warmup, linear, cosine
+  std::string lr_scheduler_type = "constant";  // as in transformers (worker/optim/optimizer.h)
   std::int64_t warmup_steps = 0;
-  bool bf16 = false;  // only false for now: the CPU backend computes in fp32
+  double warmup_ratio = 0;  // of the whole run; where warmup_steps is 0
+  bool bf16 = false;        // only false for now: the CPU backend computes in fp32
   std::uint64_t seed = 42;
   std::string reduction = "tree";  // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
@@ -59,6 +73,7 @@ struct TrainConfig {
   std::int64_t save_steps = 500;                // 0: only at the end
   int save_total_limit = 3;                     // 0: keep all
   std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
+  SchedulerKwargs lr_scheduler_kwargs;
 };
 
 // Defaults of the command line's options; not part of what is computed.

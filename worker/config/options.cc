@@ -23,6 +23,11 @@ constexpr auto kData = &JobConfig::data;
 constexpr auto kTrain = &JobConfig::train;
 constexpr auto kLaunch = &JobConfig::launch;
 
+template <auto Member>
+FieldRef in_kwargs(JobConfig& config) {
+  return &(config.train.lr_scheduler_kwargs.*Member);
+}
+
 // Bounds that no real job reaches; they keep products of two options within 64 bits.
 constexpr double kMaxBatch = 1 << 20;
 constexpr double kMaxSteps = 1e12;
@@ -222,11 +227,17 @@ const std::vector<Option>& table() {
       {.pointer = "/train/lr_scheduler_type",
        .field = in<kTrain, &TrainConfig::lr_scheduler_type>,
        .description = "How the learning rate changes over the run, as in Hugging Face transformers.",
-       .choices = {"constant", "constant_with_warmup", "linear", "cosine"}},
+       .choices = {"constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts",
+                   "cosine_with_min_lr", "polynomial", "inverse_sqrt", "warmup_stable_decay"}},
       {.pointer = "/train/warmup_steps",
        .field = in<kTrain, &TrainConfig::warmup_steps>,
        .description = "Steps over which the learning rate rises from 0; not used by \"constant\".",
        .range = kZeroOrMore},
+      {.pointer = "/train/warmup_ratio",
+       .field = in<kTrain, &TrainConfig::warmup_ratio>,
+       .description = "Where warmup_steps is 0: the part of the run's steps over which the learning rate "
+                      "rises, rounded up to a whole step.",
+       .range = {.min = 0, .max = 1}},
       {.pointer = "/train/bf16",
        .field = in<kTrain, &TrainConfig::bf16>,
        .description = "Compute in bfloat16. Only false for now.",
@@ -261,6 +272,67 @@ const std::vector<Option>& table() {
        .description = "auto (or true): go on from the newest good checkpoint in output_dir. none (or false): "
                       "start anew. Anything else: a checkpoint's directory.",
        .boolean_too = true},
+
+      {.pointer = "/train/lr_scheduler_kwargs/num_cycles",
+       .field = in_kwargs<&SchedulerKwargs::num_cycles>,
+       .description = "Waves of the cosine; one half of a wave unless given. For cosine_with_restarts: how "
+                      "often it falls from the highest learning rate to 0, once unless given.",
+       .of = {"cosine", "cosine_with_restarts", "cosine_with_min_lr", "warmup_stable_decay"},
+       .range = {.min = 0, .max = kMaxCount, .min_open = true}},
+      {.pointer = "/train/lr_scheduler_kwargs/min_lr",
+       .field = in_kwargs<&SchedulerKwargs::min_lr>,
+       .description = "The learning rate at the end; this or min_lr_rate must be given.",
+       .of = {"cosine_with_min_lr"},
+       .range = {.min = 0, .max = 1e6}},
+      {.pointer = "/train/lr_scheduler_kwargs/min_lr_rate",
+       .field = in_kwargs<&SchedulerKwargs::min_lr_rate>,
+       .description = "The same as a part of learning_rate.",
+       .of = {"cosine_with_min_lr"},
+       .range = {.min = 0, .max = 1}},
+      {.pointer = "/train/lr_scheduler_kwargs/lr_end",
+       .field = in_kwargs<&SchedulerKwargs::lr_end>,
+       .description = "The learning rate at the end, lower than learning_rate; 1e-7 unless given.",
+       .of = {"polynomial"},
+       .range = {.min = 0, .max = 1e6}},
+      {.pointer = "/train/lr_scheduler_kwargs/power",
+       .field = in_kwargs<&SchedulerKwargs::power>,
+       .description = "Of what is left of the run; 1 unless given, which is linear.",
+       .of = {"polynomial"},
+       .range = {.min = 0, .max = 1000, .min_open = true}},
+      {.pointer = "/train/lr_scheduler_kwargs/timescale",
+       .field = in_kwargs<&SchedulerKwargs::timescale>,
+       .description = "The learning rate is its highest times sqrt(timescale / steps), with the steps moved "
+                      "so that the warm-up ends at timescale; as long as the warm-up unless given, or 10000 "
+                      "without one.",
+       .of = {"inverse_sqrt"},
+       .range = kOneOrMore},
+      {.pointer = "/train/lr_scheduler_kwargs/num_decay_steps",
+       .field = in_kwargs<&SchedulerKwargs::num_decay_steps>,
+       .description = "Steps over which the learning rate falls; must be given.",
+       .of = {"warmup_stable_decay"},
+       .range = kZeroOrMore},
+      {.pointer = "/train/lr_scheduler_kwargs/num_stable_steps",
+       .field = in_kwargs<&SchedulerKwargs::num_stable_steps>,
+       .description = "Steps at the highest learning rate; unless given what warm-up and fall leave of the "
+                      "run.",
+       .of = {"warmup_stable_decay"},
+       .range = kZeroOrMore},
+      {.pointer = "/train/lr_scheduler_kwargs/min_lr_ratio",
+       .field = in_kwargs<&SchedulerKwargs::min_lr_ratio>,
+       .description = "Where the warm-up begins and the fall ends, as a part of learning_rate; 0 unless "
+                      "given.",
+       .of = {"warmup_stable_decay"},
+       .range = {.min = 0, .max = 1}},
+      {.pointer = "/train/lr_scheduler_kwargs/warmup_type",
+       .field = in_kwargs<&SchedulerKwargs::warmup_type>,
+       .description = "How it rises; linear unless given.",
+       .of = {"warmup_stable_decay"},
+       .choices = {"linear", "cosine", "1-sqrt"}},
+      {.pointer = "/train/lr_scheduler_kwargs/decay_type",
+       .field = in_kwargs<&SchedulerKwargs::decay_type>,
+       .description = "How it falls; cosine unless given.",
+       .of = {"warmup_stable_decay"},
+       .choices = {"linear", "cosine", "1-sqrt"}},
 
       {.pointer = "/launch/nproc_per_node",
        .field = in<kLaunch, &LaunchConfig::nproc_per_node>,
@@ -328,7 +400,7 @@ std::span<const Option> config_options() { return table(); }
 
 std::string_view group_of(const Option& option) {
   const std::string_view path = option.pointer.substr(1);
-  const std::size_t slash = path.find('/');
+  const std::size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
@@ -336,9 +408,22 @@ std::string_view name_of(const Option& option) {
   return option.pointer.substr(option.pointer.rfind('/') + 1);
 }
 
+std::string path_of(const Option& option) {
+  std::string path(option.pointer.substr(1));
+  std::ranges::replace(path, '/', '.');
+  return path;
+}
+
+std::string type_of(std::string_view group) {
+  return group == kSchedulerKwargs ? "/train/lr_scheduler_type" : "/" + std::string(group) + "/type";
+}
+
 bool applies(const Option& option, const JobConfig& config) {
   if (option.of.empty()) return true;
-  const std::string& type = group_of(option) == "model" ? config.model.type : config.data.type;
+  const std::string_view group = group_of(option);
+  const std::string& type = group == kSchedulerKwargs ? config.train.lr_scheduler_type
+                            : group == "model"        ? config.model.type
+                                                      : config.data.type;
   return std::ranges::find(option.of, type) != option.of.end();
 }
 

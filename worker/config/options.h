@@ -14,8 +14,10 @@
 
 namespace dtrun::worker {
 
+// What is optional and not given has no place in the canonical text.
 using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
-                              std::int64_t*, std::uint64_t*, double*, bool*, std::vector<int>*>;
+                              std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
+                              std::optional<double>*, bool*, std::optional<bool>*, std::vector<int>*>;
 
 // Which numbers are allowed: min to max. If min_open or max_open, that bound itself is not allowed.
 struct Range {
@@ -34,11 +36,11 @@ struct Spelling {
 };
 
 struct Option {
-  std::string_view pointer;  // "/train/seed"; one or two tokens
+  std::string_view pointer;  // "/train/seed"; one to three tokens
   FieldRef (*field)(JobConfig&);
   std::string_view description;
   bool required = false;
-  // The types of its group ("/model/type") that have it; empty: all. With others it must not be given.
+  // The types of its group (type_of) that have it; empty: all. With others it must not be given.
   std::vector<std::string_view> of = {};
   bool integer_too = false;          // a string option that also takes an integer, spelled as a string then
   bool boolean_too = false;          // takes true ("auto") and false ("none") as well
@@ -50,14 +52,25 @@ struct Option {
 
 std::span<const Option> config_options();
 
-// "/train/seed" -> "train" and "seed"; "/output_dir" -> "" and "output_dir".
+// "/train/seed" -> "train" and "seed"; "/output_dir" -> "" and "output_dir";
+// "/train/lr_scheduler_kwargs/power"
+// -> "train/lr_scheduler_kwargs" and "power".
 std::string_view group_of(const Option& option);
 std::string_view name_of(const Option& option);
+
+// As an override is typed: "train.lr_scheduler_kwargs.power".
+std::string path_of(const Option& option);
+
+inline constexpr std::string_view kSchedulerKwargs = "train/lr_scheduler_kwargs";
+
+// The option that decides which of a group's options apply: "/model/type" for "model".
+std::string type_of(std::string_view group);
 
 // Whether a config of this type of its group has the option.
 bool applies(const Option& option, const JobConfig& config);
 
-// Groups in the order of the table; the top level's own options are no group.
+// Groups in the order of the table, each behind the one that it is in; the top level's own options are no
+// group.
 std::vector<std::string_view> option_groups();
 
 // The default as JSON; empty: there is none.

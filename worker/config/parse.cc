@@ -80,15 +80,18 @@ std::string allowed_note(const Option& option) {
   return allowed.empty() ? "" : " (allowed: " + allowed + ")";
 }
 
-// The options of a group ("" for the top level), and at the top level the groups too.
+std::string pointer_to(std::string_view group) { return group.empty() ? "" : "/" + std::string(group); }
+
+// What stands in a group ("" for the top level): its options, and the groups in it.
 std::vector<std::string> names_in(std::string_view group) {
+  const std::string prefix = pointer_to(group) + "/";
   std::vector<std::string> names;
-  for (const Option& option : config_options()) {
-    if (group_of(option) == group) names.emplace_back(name_of(option));
-  }
-  if (group.empty()) {
-    for (std::string_view name : option_groups()) names.emplace_back(name);
-  }
+  const auto add = [&](const std::string& pointer) {
+    const std::string name = pointer.starts_with(prefix) ? pointer.substr(prefix.size()) : "";
+    if (!name.empty() && name.find('/') == std::string::npos) names.push_back(name);
+  };
+  for (const Option& option : config_options()) add(std::string(option.pointer));
+  for (const std::string_view inner : option_groups()) add(pointer_to(inner));
   return names;
 }
 
@@ -177,8 +180,7 @@ std::string check_string(const Json& value, const Option& option) {
   return "";
 }
 
-template <typename StringField>
-std::string assign_string(Json value, const Option& option, StringField* field) {
+std::string assign_string(Json value, const Option& option, std::string* field) {
   if (option.boolean_too && value.is_boolean()) value = value.get<bool>() ? "auto" : "none";
   if (option.integer_too && value.is_number_integer()) value = value.dump();
   if (!value.is_string()) {
@@ -195,16 +197,14 @@ struct Assign {
   const Option& option;
 
   std::string operator()(std::string* field) const { return assign_string(value, option, field); }
-  std::string operator()(std::optional<std::string>* field) const {
-    return assign_string(value, option, field);
-  }
   std::string operator()(int* field) const { return assign_integer(value, option, field); }
   std::string operator()(std::int64_t* field) const { return assign_integer(value, option, field); }
   std::string operator()(std::uint64_t* field) const { return assign_integer(value, option, field); }
-  std::string operator()(std::optional<int>* field) const {
-    int number = 0;
-    std::string fault = assign_integer(value, option, &number);
-    if (fault.empty()) *field = number;
+  template <typename T>
+  std::string operator()(std::optional<T>* field) const {
+    T given{};
+    std::string fault = (*this)(&given);
+    if (fault.empty()) *field = std::move(given);
     return fault;
   }
   std::string operator()(double* field) const {
@@ -250,12 +250,18 @@ Json override_value(const std::string& text, const Option& option) {
   return wants_string && !fits ? Json(text) : value;
 }
 
+std::string dotted(std::string_view group) {
+  std::string path(group);
+  std::ranges::replace(path, '/', '.');
+  return path;
+}
+
 // "train.num_train_epochs, train.max_steps, …"
 std::string entries_of(std::string_view group) {
   std::string entries;
   for (const std::string& name : names_in(group)) {
     if (entries.size() > 40) return entries + ", …";
-    entries += (entries.empty() ? "" : ", ") + std::string(group) + "." + name;
+    entries += (entries.empty() ? "" : ", ") + dotted(group) + "." + name;
   }
   return entries;
 }
@@ -263,11 +269,10 @@ std::string entries_of(std::string_view group) {
 std::string unknown_override(const std::string& path) {
   std::vector<std::string> paths;
   for (const Option& option : config_options()) {
-    const std::string_view group = group_of(option);
-    paths.push_back((group.empty() ? "" : std::string(group) + ".") + std::string(name_of(option)));
+    paths.push_back(path_of(option));
   }
   for (const std::string_view group : option_groups()) {
-    if (path == group) return ": it is a section; name an entry of it, as in " + entries_of(group);
+    if (path == dotted(group)) return ": it is a section; name an entry of it, as in " + entries_of(group);
   }
   for (const Hint& hint : kHints) {
     if (path == hint.name || path.ends_with("." + std::string(hint.name)))
@@ -279,11 +284,11 @@ std::string unknown_override(const std::string& path) {
   }
   std::string nearest = nearest_name(path, paths);
   // Behind a section's name, that name is no part of what may have been mistyped.
-  const std::size_t dot = path.find('.');
+  const std::size_t dot = path.rfind('.');
   for (const std::string_view group : option_groups()) {
-    if (dot == std::string::npos || path.substr(0, dot) != group) continue;
+    if (dot == std::string::npos || path.substr(0, dot) != dotted(group)) continue;
     nearest = nearest_name(path.substr(dot + 1), names_in(group));
-    if (!nearest.empty()) nearest = std::string(group) + "." + nearest;
+    if (!nearest.empty()) nearest = dotted(group) + "." + nearest;
   }
   return nearest.empty() ? "; the options are listed in configs/job.schema.json"
                          : "; did you mean " + nearest + "?";
@@ -308,37 +313,50 @@ void apply_override(const std::string& text, Json* root, Faults* faults) {
     faults->add_line(shown_text + ": the value has control characters or is not UTF-8");
     return;
   }
-  Json* group = root;
-  if (const std::string_view name = group_of(*option); !name.empty()) {
-    if (!root->contains(name)) (*root)[std::string(name)] = Json::object();
-    group = &(*root)[std::string(name)];
+  const Json::json_pointer place(pointer);
+  for (Json::json_pointer group = place.parent_pointer(); !group.empty(); group = group.parent_pointer()) {
+    // Its own fault; told when the file is checked.
+    if (root->contains(group) && !root->at(group).is_object()) return;
   }
-  if (!group->is_object()) return;  // its own fault; told when the file is checked
-  (*group)[std::string(name_of(*option))] = override_value(text.substr(equals + 1), *option);
+  (*root)[place] = override_value(text.substr(equals + 1), *option);
   faults->blame(pointer, text);
 }
 
 // ---- the whole file
 
-void check_keys(const Json& object, std::string_view group, Faults* faults) {
+// "; \"cosine\" takes num_cycles" where all of a group's options belong to some types.
+std::string taken_by_type(std::string_view group, const JobConfig& config) {
+  if (group != kSchedulerKwargs) return "";
+  std::string names;
+  for (const Option& option : config_options()) {
+    if (group_of(option) == group && applies(option, config))
+      names += (names.empty() ? "" : ", ") + std::string(name_of(option));
+  }
+  return "; \"" + config.train.lr_scheduler_type + "\" takes " + (names.empty() ? "none" : names);
+}
+
+void check_keys(const Json& object, std::string_view group, const JobConfig& config, Faults* faults) {
   const auto known = names_in(group);
   for (const auto& [key, value] : object.items()) {
     if (group.empty() && key == "$schema") continue;
     if (std::ranges::find(known, key) != known.end()) continue;
-    const std::string pointer = (group.empty() ? "/" : "/" + std::string(group) + "/") + key;
-    faults->add(pointer, "unknown key" + suggestion(group, key));
+    const std::string pointer = pointer_to(group) + "/" + key;
+    const std::string taken = taken_by_type(group, config);
+    faults->add(pointer, "unknown key" + (taken.empty() ? suggestion(group, key) : taken));
   }
 }
 
-void check_shape(const Json& root, Faults* faults) {
-  check_keys(root, "", faults);
+// REQUIRES: `config` has what `root` gives.
+void check_shape(const Json& root, const JobConfig& config, Faults* faults) {
+  check_keys(root, "", config, faults);
   for (std::string_view group : option_groups()) {
-    if (!root.contains(group)) continue;
-    const Json& value = root[std::string(group)];
+    const Json::json_pointer pointer(pointer_to(group));
+    if (!root.contains(pointer)) continue;
+    const Json& value = root.at(pointer);
     if (value.is_object()) {
-      check_keys(value, group, faults);
+      check_keys(value, group, config, faults);
     } else {
-      faults->add("/" + std::string(group),
+      faults->add(pointer.to_string(),
                   "found " + shown(value) + " (" + std::string(type_name(value)) + "), wanted an object");
     }
   }
@@ -346,14 +364,8 @@ void check_shape(const Json& root, Faults* faults) {
 
 // The option's value, null if the file does not give it.
 const Json* value_of(const Json& root, const Option& option) {
-  const Json* group = &root;
-  if (const std::string name(group_of(option)); !name.empty()) {
-    if (!root.contains(name)) return nullptr;
-    group = &root[name];
-  }
-  if (!group->is_object()) return nullptr;
-  const auto found = group->find(std::string(name_of(option)));
-  return found == group->end() ? nullptr : &*found;
+  const Json::json_pointer pointer{std::string(option.pointer)};
+  return root.contains(pointer) ? &root.at(pointer) : nullptr;
 }
 
 void assign_all(const Json& root, JobConfig* config, Faults* faults) {
@@ -365,9 +377,10 @@ void assign_all(const Json& root, JobConfig* config, Faults* faults) {
       if (option.required && belongs) faults->add(pointer, "is missing" + allowed_note(option));
       continue;
     }
-    const std::string type = "/" + std::string(group_of(option)) + "/type";
+    const std::string type = type_of(group_of(option));
     if (!belongs && !faults->at(type)) {
-      faults->add(pointer, "is only for the type " + quoted_list(option.of));
+      faults->add(pointer, "is only for the " + type.substr(type.rfind('/') + 1) + " " +
+                               quoted_list(option.of) + taken_by_type(group_of(option), *config));
       continue;
     }
     const std::string fault = std::visit(Assign{*value, option}, option.field(*config));
@@ -390,6 +403,40 @@ std::string divisors_near(int wanted, int of) {
   return " (allowed: a divisor, e.g. " + both + ")";
 }
 
+void check_schedule(const TrainConfig& train, Faults* faults) {
+  const std::string& type = train.lr_scheduler_type;
+  if (faults->at("/train/lr_scheduler_type")) return;
+  const auto no_effect = [&](const std::string& name, const std::string& value) {
+    if (faults->at("/train/" + name)) return;
+    faults->add("/train/" + name, value +
+                                      " has no effect with lr_scheduler_type \"constant\" (use "
+                                      "\"constant_with_warmup\", \"linear\" or \"cosine\")");
+  };
+  if (type == "constant" && train.warmup_steps > 0)
+    no_effect("warmup_steps", std::to_string(train.warmup_steps));
+  if (type == "constant" && train.warmup_ratio > 0)
+    no_effect("warmup_ratio", Json(train.warmup_ratio).dump());
+
+  const SchedulerKwargs& kwargs = train.lr_scheduler_kwargs;
+  const std::string place = pointer_to(kSchedulerKwargs);
+  const auto given = [&](const char* name, const auto& field) {
+    return field.has_value() || faults->at(place + "/" + name);
+  };
+  if (type == "cosine_with_min_lr") {
+    const bool lr = given("min_lr", kwargs.min_lr), rate = given("min_lr_rate", kwargs.min_lr_rate);
+    if (!lr && !rate) faults->add(place, "\"cosine_with_min_lr\" needs min_lr or min_lr_rate");
+    if (lr && rate) faults->add(place, "min_lr and min_lr_rate are both given; keep one");
+  }
+  if (type == "warmup_stable_decay" && !given("num_decay_steps", kwargs.num_decay_steps))
+    faults->add(place, "\"warmup_stable_decay\" needs num_decay_steps");
+  const double lr_end = kwargs.lr_end.value_or(kDefaultLrEnd);
+  if (type == "polynomial" && !faults->at(place + "/lr_end") && !faults->at("/train/learning_rate") &&
+      lr_end >= train.learning_rate) {
+    faults->add(place + "/lr_end",
+                Json(lr_end).dump() + " is not lower than learning_rate " + Json(train.learning_rate).dump());
+  }
+}
+
 // What no single option can be blamed for. An option with a fault of its own is left out of it.
 void check_together(const JobConfig& config, Faults* faults) {
   const TrainConfig& train = config.train;
@@ -408,12 +455,7 @@ void check_together(const JobConfig& config, Faults* faults) {
                                      std::to_string(model.n_embd) +
                                      divisors_near(model.n_head, model.n_embd));
   }
-  const bool warms_up = !faults->at("/train/warmup_steps") && train.warmup_steps > 0;
-  if (warms_up && !faults->at("/train/lr_scheduler_type") && train.lr_scheduler_type == "constant") {
-    faults->add("/train/warmup_steps", std::to_string(train.warmup_steps) +
-                                           " has no effect with lr_scheduler_type \"constant\" (use "
-                                           "\"constant_with_warmup\", \"linear\" or \"cosine\")");
-  }
+  check_schedule(train, faults);
 }
 
 }  // namespace
@@ -435,9 +477,9 @@ Result<JobConfig> parse_config(std::string_view text, const std::string& source,
   Faults faults(source);
   for (const std::string& pointer : parsed.value().repeated) faults.add(pointer, "given twice; keep one");
   for (const std::string& text_of_override : overrides) apply_override(text_of_override, &root, &faults);
-  check_shape(root, &faults);
   JobConfig config;
   assign_all(root, &config, &faults);
+  check_shape(root, config, &faults);
   check_together(config, &faults);
   if (!faults.none()) return faults.status();
   return config;

@@ -1,5 +1,6 @@
 // The JSON Schema of a config file, from the table that also checks it.
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "worker/config/config.h"
 #include "worker/config/options.h"
@@ -44,8 +45,12 @@ struct Describe {
     add_strings(option, schema);
     if (!field->empty()) (*schema)["default"] = *field;
   }
-  void operator()(const std::optional<std::string>*) const { add_strings(option, schema); }
-  void operator()(const std::optional<int>*) const { add_number("integer"); }
+  template <typename T>
+  void operator()(const std::optional<T>*) const {
+    const T none{};
+    (*this)(&none);
+    schema->erase("default");
+  }
   void operator()(const bool* field) const {
     (*schema)["type"] = "boolean";
     if (!option.only_false.empty()) (*schema)["const"] = false;
@@ -86,6 +91,17 @@ Json object_schema() {
   return {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
 }
 
+// The schema of a group's object; made where it is missing.
+Json* object_at(Json* root, const std::string& group) {
+  std::istringstream tokens(group);
+  for (std::string token; std::getline(tokens, token, '/');) {
+    Json& properties = (*root)["properties"];
+    if (!properties.contains(token)) properties[token] = object_schema();
+    root = &properties[token];
+  }
+  return root;
+}
+
 }  // namespace
 
 std::string config_json_schema() {
@@ -94,18 +110,18 @@ std::string config_json_schema() {
   root["properties"]["$schema"] = {{"type", "string"}};
   for (const Option& option : config_options()) {
     const std::string group(group_of(option)), name(name_of(option));
-    Json* object = &root;
-    if (!group.empty()) {
-      if (!root["properties"].contains(group)) root["properties"][group] = object_schema();
-      object = &root["properties"][group];
-    }
+    Json* object = object_at(&root, group);
     (*object)["properties"][name] = option_schema(option);
     if (!option.of.empty()) {
       // Another type must not have it; one of these may have to.
-      Json rule = {{"if", {{"properties", {{"type", {{"enum", option.of}}}}}}},
-                   {"else", {{"properties", {{name, false}}}}}};
+      const std::string type = type_of(group);
+      const std::string owner = type.substr(1, type.rfind('/') - 1);  // the group that the type is in
+      Json without = {{"properties", {{name, false}}}};
+      if (owner != group) without = {{"properties", {{group.substr(owner.size() + 1), without}}}};
+      Json rule = {{"if", {{"properties", {{type.substr(type.rfind('/') + 1), {{"enum", option.of}}}}}}},
+                   {"else", without}};
       if (option.required) rule["then"] = {{"required", {name}}};
-      (*object)["allOf"].push_back(rule);
+      (*object_at(&root, owner))["allOf"].push_back(rule);
     } else if (option.required) {
       (*object)["required"].push_back(name);
     }

@@ -13,28 +13,89 @@ double ratio(std::int64_t numerator, std::int64_t denominator) {
   return static_cast<double>(numerator) / static_cast<double>(std::max<std::int64_t>(1, denominator));
 }
 
-// Factor of the learning rate after the warm-up.
-double factor_after_warmup(const TrainConfig& config, std::int64_t step, std::int64_t total_steps) {
-  const std::string& type = config.lr_scheduler_type;
-  if (type == "constant_with_warmup") return 1;
-  const std::int64_t decay_steps = total_steps - config.warmup_steps;
-  if (type == "linear") return std::max(0.0, ratio(total_steps - step, decay_steps));
-  if (type == "cosine") {
-    const double progress = ratio(step - config.warmup_steps, decay_steps);
-    return std::max(0.0, 0.5 * (1 + std::cos(std::numbers::pi * progress)));
+// Of a schedule's wave; 1 at its beginning. progress: 0 at the end of the warm-up, 1 at the end of the run.
+double cosine(double progress, double cycles) {
+  return 0.5 * (1 + std::cos(std::numbers::pi * cycles * 2 * progress));
+}
+
+// From 1 to `floor` where `factor` goes from 1 to 0.
+double above(double floor, double factor) { return std::max(0.0, factor * (1 - floor) + floor); }
+
+struct Run {
+  std::int64_t warmup_steps, total_steps;
+  double progress(std::int64_t step) const { return ratio(step - warmup_steps, total_steps - warmup_steps); }
+};
+
+double polynomial(const TrainConfig& config, const Run& run, std::int64_t step) {
+  const double end = config.lr_scheduler_kwargs.lr_end.value_or(kDefaultLrEnd) / config.learning_rate;
+  const double left = std::max(0.0, 1 - run.progress(step));
+  return std::pow(left, config.lr_scheduler_kwargs.power.value_or(1)) * (1 - end) + end;
+}
+
+double inverse_sqrt(const TrainConfig& config, const Run& run, std::int64_t step) {
+  constexpr std::int64_t kWithoutWarmup = 10000;
+  const std::int64_t otherwise = run.warmup_steps > 0 ? run.warmup_steps : kWithoutWarmup;
+  const std::int64_t timescale = config.lr_scheduler_kwargs.timescale.value_or(otherwise);
+  return 1 / std::sqrt(ratio(step + timescale - run.warmup_steps, timescale));
+}
+
+double warmup_stable_decay(const SchedulerKwargs& kwargs, const Run& run, std::int64_t step) {
+  const double floor = kwargs.min_lr_ratio.value_or(0);
+  if (step < run.warmup_steps) {
+    const double progress = ratio(step, run.warmup_steps);
+    const std::string type = kwargs.warmup_type.value_or("linear");
+    if (type == "cosine") return above(floor, 0.5 * (1 - std::cos(std::numbers::pi * progress)));
+    return above(floor, type == "linear" ? progress : 1 - std::sqrt(1 - progress));
   }
-  throw WorkerError(kExitConfig, "/train/lr_scheduler_type: \"" + type +
-                                     "\" is not a schedule; known: \"constant\", \"constant_with_warmup\", "
-                                     "\"linear\", \"cosine\"");
+  const std::int64_t decay_steps = kwargs.num_decay_steps.value_or(0);
+  const std::int64_t decay_begin =
+      run.warmup_steps + kwargs.num_stable_steps.value_or(run.total_steps - run.warmup_steps - decay_steps);
+  if (step < decay_begin) return 1;
+  if (step >= decay_begin + decay_steps) return floor;
+  const double progress = ratio(step - decay_begin, decay_steps);
+  const std::string type = kwargs.decay_type.value_or("cosine");
+  if (type == "cosine") return above(floor, cosine(progress, kwargs.num_cycles.value_or(0.5)));
+  return above(floor, type == "linear" ? 1 - progress : 1 - std::sqrt(progress));
+}
+
+// Factor of the learning rate after the warm-up.
+double factor_after_warmup(const TrainConfig& config, const Run& run, std::int64_t step) {
+  const std::string& type = config.lr_scheduler_type;
+  const SchedulerKwargs& kwargs = config.lr_scheduler_kwargs;
+  if (type == "constant_with_warmup") return 1;
+  if (type == "linear")
+    return std::max(0.0, ratio(run.total_steps - step, run.total_steps - run.warmup_steps));
+  if (type == "cosine") return std::max(0.0, cosine(run.progress(step), kwargs.num_cycles.value_or(0.5)));
+  if (type == "cosine_with_min_lr") {
+    const double floor =
+        kwargs.min_lr ? *kwargs.min_lr / config.learning_rate : kwargs.min_lr_rate.value_or(0);
+    return above(floor, cosine(run.progress(step), kwargs.num_cycles.value_or(0.5)));
+  }
+  if (type == "cosine_with_restarts") {
+    const double progress = run.progress(step);
+    if (progress >= 1) return 0;
+    return std::max(0.0, cosine(std::fmod(kwargs.num_cycles.value_or(1) * progress, 1.0), 0.5));
+  }
+  if (type == "polynomial") return polynomial(config, run, step);
+  if (type == "inverse_sqrt") return inverse_sqrt(config, run, step);
+  throw WorkerError(kExitConfig, "/train/lr_scheduler_type: \"" + type + "\" is not a schedule");
 }
 
 }  // namespace
 
+std::int64_t warmup_steps(const TrainConfig& config, std::int64_t total_steps) {
+  if (config.warmup_steps > 0) return config.warmup_steps;
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(total_steps) * config.warmup_ratio));
+}
+
 double learning_rate_at(const TrainConfig& config, std::int64_t step, std::int64_t total_steps) {
-  if (config.lr_scheduler_type == "constant")
-    return config.learning_rate;  // has no warm-up, as in transformers
-  if (step < config.warmup_steps) return config.learning_rate * ratio(step, config.warmup_steps);
-  return config.learning_rate * factor_after_warmup(config, step, total_steps);
+  const std::string& type = config.lr_scheduler_type;
+  if (type == "constant") return config.learning_rate;  // has no warm-up, as in transformers
+  const Run run{.warmup_steps = warmup_steps(config, total_steps), .total_steps = total_steps};
+  if (type == "warmup_stable_decay")
+    return config.learning_rate * warmup_stable_decay(config.lr_scheduler_kwargs, run, step);
+  if (step < run.warmup_steps) return config.learning_rate * ratio(step, run.warmup_steps);
+  return config.learning_rate * factor_after_warmup(config, run, step);
 }
 
 }  // namespace dtrun::worker

@@ -120,9 +120,7 @@ TEST_CASE("help on what does not exist names the nearest that does") {
 TEST_CASE("dtrun help config names every key of a config") {
   const std::string text = printed({"help", "config"});
   for (const worker::Option& key : worker::config_options()) {
-    std::string path(key.pointer.substr(1));
-    if (const auto slash = path.find('/'); slash != path.npos) path[slash] = '.';
-    CHECK_MESSAGE(has(text, "\n  " + path), path);
+    CHECK_MESSAGE(has(text, "\n  " + worker::path_of(key)), worker::path_of(key));
   }
 }
 

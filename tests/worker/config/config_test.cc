@@ -99,6 +99,9 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
       {R"({"warmup_steps": 5})",
        "c.json: /train/warmup_steps: 5 has no effect with lr_scheduler_type \"constant\" (use "
        "\"constant_with_warmup\", \"linear\" or \"cosine\")"},
+      {R"({"warmup_ratio": 0.5})",
+       "c.json: /train/warmup_ratio: 0.5 has no effect with lr_scheduler_type \"constant\" (use "
+       "\"constant_with_warmup\", \"linear\" or \"cosine\")"},
       {R"({"resume_from_checkpoint": 1})",
        "c.json: /train/resume_from_checkpoint: found 1 (an integer), wanted a string (allowed: \"auto\", "
        "\"none\" or a "
@@ -229,19 +232,37 @@ TEST_CASE("the first difference of two canonical texts is named") {
   CHECK_FALSE(first_difference("", a).empty());
 }
 
-// The type that a group must have for the option, as an override.
+// The type that a group must have for the option, as an override, and what that type needs.
 std::vector<std::string> type_for(const Option& option) {
   if (option.of.empty()) return {};
-  return {std::string(group_of(option)) + ".type=" + std::string(option.of.front())};
+  std::string type = type_of(group_of(option)).substr(1);
+  std::ranges::replace(type, '/', '.');
+  const std::string kwargs = "train.lr_scheduler_kwargs.";
+  std::vector<std::string> overrides{type + "=" + std::string(option.of.front())};
+  if (option.of.front() == "cosine_with_min_lr") overrides.push_back(kwargs + "min_lr=0");
+  if (option.of.front() == "warmup_stable_decay") overrides.push_back(kwargs + "num_decay_steps=1");
+  return overrides;
 }
 
-TEST_CASE("every option has a description, and but for those of launch a place in the canonical text") {
+bool is_optional(const Option& option) {
+  JobConfig config;
+  return std::visit(
+      [](auto* field) {
+        return requires { field->has_value(); };
+      },
+      option.field(config));
+}
+
+TEST_CASE("every option has a description, and but for what is not given a place in the canonical text") {
   for (const Option& option : config_options()) {
     CAPTURE(option.pointer);
     CHECK_FALSE(option.description.empty());
     const std::string text = to_canonical_json(good(smallest().dump(), type_for(option)));
     const bool there = Json::parse(text).contains(Json::json_pointer(std::string(option.pointer)));
-    CHECK(there == (group_of(option) != "launch"));
+    const std::string given = path_of(option) + "=";
+    const bool has_value = std::ranges::any_of(
+        type_for(option), [&](const std::string& override) { return override.starts_with(given); });
+    CHECK(there == (has_value || !is_optional(option)));
     CHECK(to_canonical_json(good(text)) == text);
   }
 }
@@ -257,6 +278,47 @@ TEST_CASE("an option of another type is refused, and has no place in the canonic
         std::vector<int>{3, 4});
   // A type that is not known is the only fault.
   CHECK_FALSE(contains(fault_of(text, {"model.type=cnn", "model.dropout=0.1"}), "dropout"));
+}
+
+TEST_CASE("a schedule's own numbers are those of its type, and stand in the canonical text if given") {
+  const auto fault = [](const std::string& type, const std::string& kwargs) {
+    return fault_of(
+        with_train(R"({"lr_scheduler_type": ")" + type + R"(", "lr_scheduler_kwargs": )" + kwargs + "}"));
+  };
+  const std::string place = "c.json: /train/lr_scheduler_kwargs";
+  CHECK(fault("cosine", R"({"power": 2})") ==
+        place + "/power: is only for the lr_scheduler_type \"polynomial\"; \"cosine\" takes num_cycles");
+  CHECK(fault("polynomial", R"({"powr": 2})") ==
+        place + "/powr: unknown key; \"polynomial\" takes lr_end, power");
+  CHECK(fault("linear", R"({"decay": 2})") == place + "/decay: unknown key; \"linear\" takes none");
+  CHECK(fault("linear", "3") == place + ": found 3 (an integer), wanted an object");
+  CHECK(fault("linear", "{}") == "accepted");
+  CHECK(fault("cosine_with_min_lr", "{}") == place + ": \"cosine_with_min_lr\" needs min_lr or min_lr_rate");
+  CHECK(fault("cosine_with_min_lr", R"({"min_lr": 0, "min_lr_rate": 0})") ==
+        place + ": min_lr and min_lr_rate are both given; keep one");
+  CHECK(fault("warmup_stable_decay", "{}") == place + ": \"warmup_stable_decay\" needs num_decay_steps");
+  CHECK(fault("polynomial", R"({"lr_end": 0.01})") ==
+        place + "/lr_end: 0.01 is not lower than learning_rate 0.01");
+  CHECK(fault("warmup_stable_decay", R"({"num_decay_steps": 3, "decay_type": "sqrt"})") ==
+        place +
+            "/decay_type: \"sqrt\" is not known (allowed: \"linear\", \"cosine\" or \"1-sqrt\"); did you "
+            "mean \"1-sqrt\"?");
+  CHECK(fault_of(smallest().dump(), {"train.lr_scheduler_kwargs.powr=2"}) ==
+        "override train.lr_scheduler_kwargs.powr=2: there is no option train.lr_scheduler_kwargs.powr; did "
+        "you mean train.lr_scheduler_kwargs.power?");
+  CHECK(contains(fault_of(smallest().dump(), {"train.lr_scheduler_kwargs={}"}),
+                 ": it is a section; name an entry of it, as in train.lr_scheduler_kwargs.num_cycles"));
+
+  const JobConfig config =
+      good(with_train(R"({"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": 0}})"),
+           {"train.lr_scheduler_kwargs.power=2"});
+  CHECK(config.train.lr_scheduler_kwargs.lr_end == 0);
+  CHECK(config.train.lr_scheduler_kwargs.power == 2);
+  const Json text = Json::parse(to_canonical_json(config));
+  CHECK(text["train"]["lr_scheduler_kwargs"] == Json{{"lr_end", 0.0}, {"power", 2.0}});
+  CHECK(to_canonical_json(good(text.dump())) == to_canonical_json(config));
+  CHECK_FALSE(
+      Json::parse(to_canonical_json(good(smallest().dump())))["train"].contains("lr_scheduler_kwargs"));
 }
 
 TEST_CASE("a list is checked element by element") {
@@ -279,6 +341,9 @@ struct Bounds {
 const std::vector<Bounds>& bounds() {
   const std::vector<const char*> fraction = {"0", "0.9999999999999999"}, no_fraction = {"-5e-324", "1"};
   const std::vector<const char*> steps = {"0", "1000000000000"}, no_steps = {"-1", "1000000000001"};
+  const std::vector<std::string> min_lr = {"train.lr_scheduler_type=cosine_with_min_lr"};
+  const std::vector<std::string> stable = {"train.lr_scheduler_type=warmup_stable_decay",
+                                           "train.lr_scheduler_kwargs.num_decay_steps=1"};
   static const std::vector<Bounds> all = {
       {"train.num_train_epochs", {"1", "1000000"}, {"0", "1000001"}},
       {"train.max_steps", {"-1", "1", "1000000000000"}, {"-2", "0", "1000000000001"}},
@@ -292,6 +357,31 @@ const std::vector<Bounds>& bounds() {
       {"train.weight_decay", {"0", "1e6"}, {"-5e-324", "1000000.0000000001"}},
       {"train.max_grad_norm", {"0", "1e30"}, {"-5e-324", "1.0000000000000002e30"}},
       {"train.warmup_steps", steps, no_steps, {"train.lr_scheduler_type=linear"}},
+      {"train.warmup_ratio",
+       {"0", "1"},
+       {"-5e-324", "1.0000000000000002"},
+       {"train.lr_scheduler_type=linear"}},
+      {"train.lr_scheduler_kwargs.num_cycles",
+       {"5e-324", "1e6"},
+       {"0", "1000000.0000000001"},
+       {"train.lr_scheduler_type=cosine"}},
+      {"train.lr_scheduler_kwargs.min_lr", {"0", "1e6"}, {"-5e-324", "1000000.0000000001"}, min_lr},
+      {"train.lr_scheduler_kwargs.min_lr_rate", {"0", "1"}, {"-5e-324", "1.0000000000000002"}, min_lr},
+      {"train.lr_scheduler_kwargs.lr_end",
+       {"0", "999999.9"},
+       {"-5e-324", "1000000.0000000001"},
+       {"train.lr_scheduler_type=polynomial", "train.learning_rate=1e6"}},
+      {"train.lr_scheduler_kwargs.power",
+       {"5e-324", "1000"},
+       {"0", "1000.0000000000001"},
+       {"train.lr_scheduler_type=polynomial"}},
+      {"train.lr_scheduler_kwargs.timescale",
+       {"1", "1000000000000"},
+       {"0", "1000000000001"},
+       {"train.lr_scheduler_type=inverse_sqrt"}},
+      {"train.lr_scheduler_kwargs.num_decay_steps", steps, no_steps, stable},
+      {"train.lr_scheduler_kwargs.num_stable_steps", steps, no_steps, stable},
+      {"train.lr_scheduler_kwargs.min_lr_ratio", {"0", "1"}, {"-5e-324", "1.0000000000000002"}, stable},
       {"train.seed", {"0", "18446744073709551615"}, {"-1", "18446744073709551616"}},
       {"train.logging_steps", {"1", "1000000000000"}, {"0", "1000000000001"}},
       {"train.eval_steps", steps, no_steps},
@@ -343,8 +433,9 @@ TEST_CASE("no option that takes a number is missing among the bounds") {
     JobConfig config;
     const FieldRef field = option.field(config);
     const bool word = std::holds_alternative<std::string*>(field) || std::holds_alternative<bool*>(field) ||
-                      (std::holds_alternative<std::optional<std::string>*>(field) && !option.integer_too);
-    const std::string name = std::string(group_of(option)) + "." + std::string(name_of(option));
+                      (std::holds_alternative<std::optional<std::string>*>(field) && !option.integer_too) ||
+                      std::holds_alternative<std::optional<bool>*>(field);
+    const std::string name = path_of(option);
     CAPTURE(name);
     CHECK(word != std::ranges::any_of(bounds(), [&](const Bounds& b) { return b.option == name; }));
   }
