@@ -59,6 +59,7 @@ struct TrainConfig {
   std::string optim = "sgd";    // sgd, adamw
   double learning_rate = 0.01;
   double momentum = 0.9;                                             // sgd
+  bool nesterov = false;                                             // sgd with momentum
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;  // adamw
   double weight_decay = 0.0;
   double max_grad_norm = 0.0;                  // 0: no clipping

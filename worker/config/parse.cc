@@ -456,6 +456,10 @@ void check_together(const JobConfig& config, Faults* faults) {
                                      divisors_near(model.n_head, model.n_embd));
   }
   check_schedule(train, faults);
+  if (train.nesterov && !faults->at("/train/optim") && train.optim != "sgd")
+    faults->add("/train/nesterov", "has no effect with optim \"" + train.optim + "\" (use \"sgd\")");
+  else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
+    faults->add("/train/nesterov", "needs a momentum, which is 0");
 }
 
 }  // namespace

@@ -169,11 +169,13 @@ void ProgramBuilder::require_at_least(Value in, const std::string& layer, int ke
 std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int64_t> shape, Init init) {
   const auto size = static_cast<std::size_t>(
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+  const bool decays = shape.size() >= 2;
   program_.parameters.push_back({.name = std::move(name),
                                  .shape = std::move(shape),
                                  .offset = program_.size,
                                  .size = size,
-                                 .init = init});
+                                 .init = init,
+                                 .decays = decays});
   program_.size += size;
   return program_.parameters.size() - 1;
 }

@@ -35,6 +35,7 @@ struct Parameter {
   std::vector<std::int64_t> shape;   // as PyTorch stores it: conv [out, in, kh, kw], linear [out, in]
   std::size_t offset = 0, size = 0;  // in the flat vector, in floats
   Init init = ConstantInit{0};
+  bool decays = false;  // AdamW's weight decay shrinks it: weights, but no biases and no norms
 };
 
 // The operations. Shapes exclude the samples of a microbatch. Parameters are indices into

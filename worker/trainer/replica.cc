@@ -13,6 +13,18 @@ Program program_for(const ModelConfig& config, const Dataset& data) {
   return program;
 }
 
+// Neighbours are one range.
+std::vector<VectorRange> decaying_ranges(const Program& program) {
+  std::vector<VectorRange> ranges;
+  for (const Parameter& parameter : program.parameters) {
+    if (!parameter.decays) continue;
+    if (ranges.empty() || ranges.back().end != parameter.offset)
+      ranges.push_back({parameter.offset, parameter.offset});
+    ranges.back().end = parameter.offset + parameter.size;
+  }
+  return ranges;
+}
+
 }  // namespace
 
 Datasets load_datasets(const JobConfig& config) {
@@ -30,7 +42,8 @@ Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::
       program(program_for(config.model, *data.train)),
       device(std::move(on)),
       stream(device->arithmetic().make_stream()),
-      lanes(*device, program, lanes, config.train.micro_batch_size) {
+      lanes(*device, program, lanes, config.train.micro_batch_size),
+      decaying_(decaying_ranges(program)) {
   state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
   for (const std::string& name : slot_names(config.train))
     state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
@@ -66,7 +79,8 @@ void Replica::restore(const TrainState& from) {
 }
 
 StepResult Replica::update(const UpdateRule& rule, float* sum) {
-  UpdatedVectors vectors{.size = program.size, .parameters = state.parameters.data(), .slots = {}};
+  UpdatedVectors vectors{
+      .size = program.size, .parameters = state.parameters.data(), .slots = {}, .decaying = decaying_};
   for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());
   return device->arithmetic().update(*stream, rule, sum, vectors);
 }

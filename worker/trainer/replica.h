@@ -66,6 +66,8 @@ struct Replica {
 
  private:
   std::vector<float> on_host(const Buffer& values) const;
+
+  const std::vector<VectorRange> decaying_;
 };
 
 }  // namespace dtrun::worker

@@ -58,26 +58,50 @@ void apply_momentum(const SgdRule& rule, const float* __restrict gradient, float
   }
 }
 
-void apply_adamw(const AdamWRule& rule, const float* __restrict gradient, float* __restrict parameters,
-                 float* __restrict mean, float* __restrict mean_square, std::size_t size) {
-  const AdamWRule f = rule;
+void apply_nesterov(const SgdRule& rule, const float* __restrict gradient, float* __restrict parameters,
+                    float* __restrict buffer, std::size_t size) {
+  const float rate = rule.rate, decay = rule.weight_decay, momentum = rule.momentum;
   for (std::size_t i = 0; i < size; ++i) {
+    const float g = gradient[i] + decay * parameters[i];
+    buffer[i] = buffer[i] * momentum + g;
+    parameters[i] -= rate * (g + momentum * buffer[i]);
+  }
+}
+
+// Elements begin .. end - 1; of their parameters `keep` is left before the step.
+void apply_adamw(const AdamWRule& rule, float keep, const float* __restrict gradient,
+                 float* __restrict parameters, float* __restrict mean, float* __restrict mean_square,
+                 std::size_t begin, std::size_t end) {
+  const AdamWRule f = rule;
+  for (std::size_t i = begin; i < end; ++i) {
     const float g = gradient[i];
     mean[i] = mean[i] * f.beta1 + f.rest1 * g;
     mean_square[i] = mean_square[i] * f.beta2 + f.rest2 * g * g;
     const float denominator = std::sqrt(mean_square[i]) / f.root_correction + f.epsilon;
-    parameters[i] = parameters[i] * f.keep - f.step_size * (mean[i] / denominator);
+    parameters[i] = parameters[i] * keep - f.step_size * (mean[i] / denominator);
   }
 }
 
 void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
   if (v.slots.empty())
     apply_plain(rule, gradient, v.parameters, v.size);
+  else if (rule.nesterov)
+    apply_nesterov(rule, gradient, v.parameters, v.slots[0], v.size);
   else
     apply_momentum(rule, gradient, v.parameters, v.slots[0], v.size);
 }
 void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
-  apply_adamw(rule, gradient, v.parameters, v.slots[0], v.slots[1], v.size);
+  const auto part = [&](float keep, std::size_t begin, std::size_t end) {
+    apply_adamw(rule, keep, gradient, v.parameters, v.slots[0], v.slots[1], begin, end);
+  };
+  if (rule.keep == 1) return part(1, 0, v.size);
+  std::size_t done = 0;
+  for (const VectorRange& range : v.decaying) {
+    part(1, done, range.begin);
+    part(rule.keep, range.begin, range.end);
+    done = range.end;
+  }
+  part(1, done, v.size);
 }
 
 class CpuStream final : public Stream {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <variant>
 #include <vector>
+
+#include "worker/core/vector_range.h"
 
 namespace dtrun::worker {
 
@@ -12,16 +15,17 @@ namespace dtrun::worker {
 // rest is zero and keeps the gradient 64-byte aligned.
 inline constexpr std::size_t kStatisticsFloats = 16;
 
-// torch.optim.SGD: momentum without dampening, coupled weight decay. Slots: none, or with momentum its
-// buffer.
+// torch.optim.SGD: momentum without dampening, coupled weight decay of every element. Slots: none, or with
+// momentum its buffer.
 struct SgdRule {
   float rate = 0, momentum = 0, weight_decay = 0;
+  bool nesterov = false;  // with momentum only
 };
 
 // torch.optim.AdamW; what depends on the step is worked out already. Slots: the mean of the gradient, and of
 // its square.
 struct AdamWRule {
-  float keep = 1;             // of a parameter, after the weight decay
+  float keep = 1;             // of an element that decays, after the weight decay
   float step_size = 0;        // with the mean's bias correction
   float root_correction = 1;  // of the root of the mean square
   float beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
@@ -39,6 +43,8 @@ struct UpdatedVectors {
   std::size_t size = 0;
   float* parameters = nullptr;
   std::vector<float*> slots;  // those of the rule's optimizer, zero before the first step
+  // The elements that AdamW's weight decay shrinks: host memory, ascending, none overlaps another.
+  std::span<const VectorRange> decaying = {};
 };
 
 // Sums over the step's targets: one a sample, or one a token.

@@ -80,6 +80,9 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
       {R"({"learning_rate": -0.1})",
        "c.json: /train/learning_rate: -0.1 is out of range (allowed: more than 0, at most 1000000)"},
       {R"({"momentum": 1})", "c.json: /train/momentum: 1 is out of range (allowed: 0 or more, less than 1)"},
+      {R"({"nesterov": true, "momentum": 0})", "c.json: /train/nesterov: needs a momentum, which is 0"},
+      {R"({"nesterov": true, "optim": "adamw"})",
+       "c.json: /train/nesterov: has no effect with optim \"adamw\" (use \"sgd\")"},
       {R"({"optim": "adam"})",
        "c.json: /train/optim: \"adam\" is not known (allowed: \"sgd\" or \"adamw\"); did you mean "
        "\"adamw\"?"},

@@ -8,6 +8,7 @@
 
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
+#include "worker/model/builder.h"
 
 using namespace dtrun::worker;
 
@@ -29,10 +30,28 @@ TEST_CASE("the convnet has the parameters of the PyTorch example, in order and w
     CHECK(parameter.name == expected[i].first);
     CHECK(parameter.shape == expected[i].second);
     CHECK(parameter.offset == offset);
+    CHECK(parameter.decays == parameter.name.ends_with("weight"));
     offset += parameter.size;
   }
   CHECK(program.size == offset);
   CHECK(program.size == 27100);
+}
+
+TEST_CASE("embeddings and matrices decay, biases and layer norms do not") {
+  ProgramBuilder builder(
+      {.input = SampleSpec::Input::kTokens, .shape = {1, 1, 16}, .targets = 16, .classes = 11});
+  Value value = builder.embedding(builder.input(), "wte", 8, NormalInit{0.02f});
+  value = builder.add_positions(value, "wpe", 16, NormalInit{0.02f});
+  value = builder.layer_norm(value, "ln");
+  const Program program = builder.finish(builder.linear(value, "head", 11));
+  std::map<std::string, bool> decays;
+  for (const Parameter& parameter : program.parameters) decays[parameter.name] = parameter.decays;
+  CHECK(decays == std::map<std::string, bool>{{"wte.weight", true},
+                                              {"wpe.weight", true},
+                                              {"ln.weight", false},
+                                              {"ln.bias", false},
+                                              {"head.weight", true},
+                                              {"head.bias", false}});
 }
 
 TEST_CASE("buckets cover the gradient from its end, the fully connected layers before the convolutions") {

@@ -39,7 +39,9 @@ void apply(const TrainConfig& config, std::int64_t step, double learning_rate,
   std::vector<float> sum(kStatisticsFloats);
   sum[2] = 1;
   sum.insert(sum.end(), gradient.begin(), gradient.end());
-  UpdatedVectors vectors{.size = parameters.size(), .parameters = parameters.data(), .slots = {}};
+  const VectorRange all{0, parameters.size()};
+  UpdatedVectors vectors{
+      .size = parameters.size(), .parameters = parameters.data(), .slots = {}, .decaying = {&all, 1}};
   for (OptimizerSlot& slot : slots) vectors.slots.push_back(slot.values.data());
   const auto cpu = make_cpu_arithmetic();
   cpu->update(*cpu->make_stream(), update_rule(config, step, learning_rate), sum.data(), vectors);
@@ -76,6 +78,17 @@ TEST_CASE("SGD with momentum steps as PyTorch's") {
   check_near(plain[0].values, {0.140999973, 0.178000003, -0.246999994, 2.00008988});
   const auto decayed = check_steps(sgd(0.9, 0.1), {0.401678473, -1.17118669, 2.81761408, -0.399095982});
   check_near(decayed[0].values, {0.270732492, -0.153003767, 0.553430021, 2.00035763});
+}
+
+// These numbers are torch's formula in fp64.
+TEST_CASE("SGD with Nesterov's momentum looks ahead as PyTorch's") {
+  TrainConfig config = sgd(0.9, 0);
+  config.nesterov = true;
+  const auto plain = check_steps(config, {0.47357, -1.29544, 3.02231, -0.7590257});
+  check_near(plain.at(0).values, {0.141, 0.178, -0.247, 2.00009});
+  config.weight_decay = 0.1;
+  const auto decayed = check_steps(config, {0.426565511, -1.17327911, 2.72538105, -0.759124951});
+  check_near(decayed.at(0).values, {0.266229575, -0.147522413, 0.5448683, 2.0003551});
 }
 
 TEST_CASE("AdamW steps as PyTorch's") {

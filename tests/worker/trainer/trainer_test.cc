@@ -99,6 +99,43 @@ TEST_CASE("clipping, weight decay, AdamW and a schedule keep the bytes equal too
   CHECK(job.model("three") == job.model("one"));
 }
 
+TEST_CASE("AdamW decays a replica's weights and leaves its biases as they are") {
+  const Job job;
+  JobConfig config = job.config("unused");
+  config.train.optim = "adamw";
+  config.train.weight_decay = 0.5;
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, 1);
+  TrainState state = replica.snapshot();
+  state.parameters.assign(replica.program.size, 1.0f);
+  replica.restore(state);
+  std::vector<float> sum(kStatisticsFloats + replica.program.size);  // no gradient
+  sum[2] = 1;
+  replica.update(update_rule(config.train, 0, 0.1), sum.data());
+  const std::vector<float> after = replica.snapshot().parameters;
+  for (const Parameter& parameter : replica.program.parameters) {
+    CAPTURE(parameter.name);
+    const float wanted = parameter.name.ends_with("bias") ? 1.0f : 0.95f;
+    const auto values = std::span(after).subspan(parameter.offset, parameter.size);
+    CHECK(std::ranges::all_of(values, [&](float value) { return value == wanted; }));
+  }
+}
+
+TEST_CASE("Nesterov's momentum keeps the bytes equal too, and they are others than without") {
+  const Job job;
+  auto config = [&](const std::string& output) {
+    JobConfig config = job.config(output);
+    config.train.nesterov = output != "plain";
+    config.train.max_steps = 12;
+    return config;
+  };
+  run_job(config("one"), 1, 2);
+  run_job(config("three"), 3);
+  run_job(config("plain"), 1);
+  CHECK(job.model("three") == job.model("one"));
+  CHECK(job.model("plain") != job.model("one"));
+}
+
 TEST_CASE("another seed gives another model, so the comparisons above can fail") {
   const Job job;
   JobConfig other = job.config("other");

@@ -59,9 +59,10 @@ struct Step {
     for (float& value : mean) value = value / sum[2];
     return mean;
   }
-  StepResult update(const UpdateRule& rule, int slots) {
+  StepResult update(const UpdateRule& rule, int slots, std::span<const VectorRange> decaying = {}) {
     const auto cpu = make_cpu_arithmetic();
-    UpdatedVectors vectors{.size = parameters.size(), .parameters = parameters.data(), .slots = {}};
+    UpdatedVectors vectors{
+        .size = parameters.size(), .parameters = parameters.data(), .slots = {}, .decaying = decaying};
     if (slots > 0) vectors.slots.push_back(a.data());
     if (slots > 1) vectors.slots.push_back(b.data());
     return cpu->update(*cpu->make_stream(), rule, sum.data(), vectors);
@@ -156,27 +157,33 @@ TEST_CASE("the norm is summed in fp64") {
 }
 
 TEST_CASE("SGD, with and without momentum, is PyTorch's formula rounded after each operation") {
-  const SgdRule rule{.rate = 0.05f, .momentum = 0.9f, .weight_decay = 0.01f};
+  SgdRule rule{.rate = 0.05f, .momentum = 0.9f, .weight_decay = 0.01f};
   for (const std::size_t size : kSizes) {
     CAPTURE(size);
-    Step plain(size), momentum(size);
+    Step plain(size), momentum(size), ahead(size);
     const Vector mean = plain.mean();
-    Vector without = plain.parameters, with = plain.parameters, buffer = plain.a;
+    Vector without = plain.parameters, with = plain.parameters, nesterov = with, buffer = plain.a;
     for (std::size_t i = 0; i < size; ++i) {
       const float gradient = plus(mean[i], times(rule.weight_decay, without[i]));
       without[i] = plus(without[i], -times(rule.rate, gradient));
       buffer[i] = plus(times(buffer[i], rule.momentum), gradient);
       with[i] = plus(with[i], -times(rule.rate, buffer[i]));
+      nesterov[i] = plus(nesterov[i], -times(rule.rate, plus(gradient, times(rule.momentum, buffer[i]))));
     }
     plain.update({.optimizer = rule}, 0);
     CHECK(same_bits(plain.parameters, without));
     momentum.update({.optimizer = rule}, 1);
     CHECK(same_bits(momentum.parameters, with));
     CHECK(same_bits(momentum.a, buffer));
+    rule.nesterov = true;
+    ahead.update({.optimizer = rule}, 1);
+    CHECK(same_bits(ahead.parameters, nesterov));
+    CHECK(same_bits(ahead.a, buffer));
+    rule.nesterov = false;
   }
 }
 
-TEST_CASE("AdamW is PyTorch's formula rounded after each operation") {
+TEST_CASE("AdamW is PyTorch's formula rounded after each operation, and decays what it is told to") {
   const AdamWRule rule{.keep = 0.999f,
                        .step_size = 0.01f,
                        .root_correction = 0.3f,
@@ -188,20 +195,31 @@ TEST_CASE("AdamW is PyTorch's formula rounded after each operation") {
   for (const std::size_t size : kSizes) {
     CAPTURE(size);
     Step step(size);
-    const Vector gradient = step.mean();
-    Vector parameters = step.parameters, mean = step.a, square = step.b;
-    for (std::size_t i = 0; i < size; ++i) {
-      const float g = gradient[i];
-      mean[i] = plus(times(mean[i], rule.beta1), times(rule.rest1, g));
-      square[i] = plus(times(square[i], rule.beta2), times(times(rule.rest2, g), g));
-      const float root = std::sqrt(square[i]) / rule.root_correction;
-      const float ratio = mean[i] / plus(root, rule.epsilon);
-      parameters[i] = plus(times(parameters[i], rule.keep), -times(rule.step_size, ratio));
+    // None, all, from the front, up to the end, and two pieces in the middle.
+    const std::vector<std::vector<VectorRange>> kinds{{},
+                                                      {{0, size}},
+                                                      {{0, size / 3}},
+                                                      {{size / 3, size}},
+                                                      {{size / 4, size / 3}, {size / 2, size - size / 8}}};
+    for (const std::vector<VectorRange>& decaying : kinds) {
+      step = Step(size);
+      const Vector gradient = step.mean();
+      Vector parameters = step.parameters, mean = step.a, square = step.b;
+      for (std::size_t i = 0; i < size; ++i) {
+        const float g = gradient[i];
+        mean[i] = plus(times(mean[i], rule.beta1), times(rule.rest1, g));
+        square[i] = plus(times(square[i], rule.beta2), times(times(rule.rest2, g), g));
+        const float root = std::sqrt(square[i]) / rule.root_correction;
+        const float ratio = mean[i] / plus(root, rule.epsilon);
+        const bool decays = std::ranges::any_of(
+            decaying, [&](const VectorRange& range) { return range.begin <= i && i < range.end; });
+        parameters[i] = plus(times(parameters[i], decays ? rule.keep : 1), -times(rule.step_size, ratio));
+      }
+      step.update({.optimizer = rule}, 2, decaying);
+      CHECK(same_bits(step.parameters, parameters));
+      CHECK(same_bits(step.a, mean));
+      CHECK(same_bits(step.b, square));
     }
-    step.update({.optimizer = rule}, 2);
-    CHECK(same_bits(step.parameters, parameters));
-    CHECK(same_bits(step.a, mean));
-    CHECK(same_bits(step.b, square));
   }
 }
 

@@ -133,7 +133,10 @@ class AsyncArithmetic final : public Arithmetic {
   }
   StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
                     const UpdatedVectors& vectors) override {
-    UpdatedVectors there{.size = vectors.size, .parameters = behind(vectors.parameters), .slots = {}};
+    UpdatedVectors there{.size = vectors.size,
+                         .parameters = behind(vectors.parameters),
+                         .slots = {},
+                         .decaying = vectors.decaying};
     for (float* slot : vectors.slots) there.slots.push_back(behind(slot));
     StepResult result;
     enqueue(stream, [&] { result = cpu_->update(*cpu_stream_, rule, behind(sum), there); });
