@@ -31,6 +31,7 @@ struct ModelConfig {
 struct DataConfig {
   std::string type;            // "fashion_mnist", "idx", "tokens", "text"
   std::string path;            // file or directory
+  std::string files = "*";     // text: which names of a directory's files count
   int sequence_length = 1024;  // tokens, text: of a sample
   int vocab_size = 50257;      // tokens
   double test_fraction = 0.1;  // tokens in one file, text

@@ -1,5 +1,7 @@
 #include "worker/data/text.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -20,7 +22,7 @@ constexpr int kByteValues = 256;
 
 // In name order, which is the same on every machine. Links to files count, links to directories are not
 // followed: they may lead back.
-Result<std::vector<fs::path>> text_paths(const fs::path& path) {
+Result<std::vector<fs::path>> text_paths(const fs::path& path, const std::string& pattern) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return std::vector{path};
   std::vector<fs::path> paths;
@@ -31,7 +33,8 @@ Result<std::vector<fs::path>> text_paths(const fs::path& path) {
     const fs::file_type type = entry->status(unknown).type();
     if (entry->path().filename().string().starts_with('.')) {
       entry.disable_recursion_pending();
-    } else if (type == fs::file_type::regular || type == fs::file_type::not_found) {
+    } else if ((type == fs::file_type::regular || type == fs::file_type::not_found) &&
+               fnmatch(pattern.c_str(), entry->path().filename().c_str(), 0) == 0) {
       paths.push_back(entry->path());
     }
   }
@@ -83,7 +86,7 @@ struct SplitText {
 };
 
 Result<SplitText> open_text(const DataConfig& config, Split split) {
-  const auto paths = text_paths(config.path);
+  const auto paths = text_paths(config.path, config.files);
   if (!paths.ok()) return paths.status();
   SplitText text;
   for (const fs::path& path : paths.value()) {
@@ -94,7 +97,8 @@ Result<SplitText> open_text(const DataConfig& config, Split split) {
   }
   const std::uint64_t size = text.row.size();
   if (size == 0) {
-    return bad_input(config.path, std::string(paths.value().empty() ? "has no files" : "is empty") +
+    return bad_input(config.path, std::string(paths.value().empty() ? "has no files \"" + config.files + "\""
+                                                                    : "is empty") +
                                       "; set data.path to a text, or a directory with texts");
   }
   const std::uint64_t test = test_share(size, config.test_fraction);

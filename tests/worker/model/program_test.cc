@@ -40,7 +40,7 @@ TEST_CASE("the convnet has the parameters of the PyTorch example, in order and w
 TEST_CASE("embeddings and matrices decay, biases and layer norms do not") {
   ProgramBuilder builder(
       {.input = SampleSpec::Input::kTokens, .shape = {1, 1, 16}, .targets = 16, .classes = 11});
-  Value value = builder.embedding(builder.input(), "wte", 8, NormalInit{0.02f});
+  Value value = builder.embedding(builder.input(), "wte", 11, 8, NormalInit{0.02f});
   value = builder.add_positions(value, "wpe", 16, NormalInit{0.02f});
   value = builder.layer_norm(value, "ln");
   const Program program = builder.finish(builder.linear(value, "head", 11));
