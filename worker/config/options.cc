@@ -136,10 +136,10 @@ const std::vector<Option>& table() {
        .field = in<kData, &DataConfig::type>,
        .description =
            "The data set's kind. fashion_mnist: four IDX files, as gzip or not. idx: any data set in such "
-           "files. tokens: .bin files "
-           "of 16-bit tokens, as llm.c and nanoGPT write them. text: any files, each byte a token.",
+           "files. tokens: .bin files of 16-bit tokens, as llm.c and nanoGPT write them. text: any files, "
+           "each byte a token. csv: tables of numbers. docs/data.md says what each wants.",
        .required = true,
-       .choices = {"fashion_mnist", "idx", "tokens", "text"}},
+       .choices = {"fashion_mnist", "idx", "tokens", "text", "csv"}},
       {.pointer = "/data/path",
        .field = in<kData, &DataConfig::path>,
        .description = "Directory with the data set's files, or for some types one file.",
@@ -160,14 +160,14 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = 1 << 16}},
       {.pointer = "/data/test_fraction",
        .field = in<kData, &DataConfig::test_fraction>,
-       .description = "How much of the data, at its end, is for the test. Of tokens only where data.path is "
-                      "one file: else the names of the files tell.",
-       .of = {"tokens", "text"},
+       .description = "How much of the data, at its end, is for the test. Of tokens and csv only where "
+                      "data.path is one file: else the files' names tell.",
+       .of = {"tokens", "text", "csv"},
        .range = {.min = 0, .max = 1, .min_open = true, .max_open = true}},
       {.pointer = "/data/classes",
        .field = in<kData, &DataConfig::classes>,
        .description = "Classes of the labels, which are 0 to one less.",
-       .of = {"idx"},
+       .of = {"idx", "csv"},
        .range = {.min = 2, .max = kMaxWidth}},
       {.pointer = "/data/mean",
        .field = in<kData, &DataConfig::mean>,
@@ -179,6 +179,11 @@ const std::vector<Option>& table() {
        .description = "What each value less mean is divided by.",
        .of = {"idx"},
        .range = {.min = 1e-6, .max = 1e6}},
+      {.pointer = "/data/label_column",
+       .field = in<kData, &DataConfig::label_column>,
+       .description = "The column with the label: its name in the header, or its number from 1.",
+       .of = {"csv"},
+       .integer_too = true},
 
       {.pointer = "/train/num_train_epochs",
        .field = in<kTrain, &TrainConfig::num_train_epochs>,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "worker/base/error.h"
+#include "worker/data/csv_dataset.h"
 #include "worker/data/fashion_mnist.h"
 #include "worker/data/idx_dataset.h"
 #include "worker/data/text.h"
@@ -25,6 +26,7 @@ constexpr Kind kKinds[] = {
     {.type = "idx", .load = load_idx, .check = check_idx},
     {.type = "tokens", .load = load_tokens, .check = check_tokens},
     {.type = "text", .load = load_text, .check = check_text},
+    {.type = "csv", .load = load_csv, .check = check_csv},
 };
 
 Result<const Kind*> kind_of(const DataConfig& config) {

@@ -1,0 +1,256 @@
+#include "worker/data/csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "worker/config/strict_json.h"
+#include "worker/data/message.h"
+
+namespace dtrun::worker {
+
+// ---- fields
+
+int CsvReader::look() {
+  if (piece_.empty() && fault_.ok()) {
+    auto next = next_();
+    if (next.ok()) {
+      piece_ = next.value();
+    } else {
+      fault_ = next.status();
+    }
+  }
+  return piece_.empty() ? -1 : piece_.front();
+}
+
+bool CsvReader::fail(const std::string& what) {
+  if (fault_.ok()) {
+    const std::string where = "line " + with_thousands(line_) + ", column " + std::to_string(columns_);
+    fault_ = Status(kExitNoInput, where + ": " + what);
+  }
+  return false;
+}
+
+bool CsvReader::add(std::string& field, int c) {
+  field += static_cast<char>(c);
+  if (++length_ <= kLongestCsvLine) return true;
+  return fail("the line goes on after " + with_thousands(kLongestCsvLine) + " bytes; is it a table?");
+}
+
+// Behind the opening quote, to behind the closing one.
+bool CsvReader::read_quoted(std::string& field) {
+  for (int c = look(); c >= 0; c = look()) {
+    piece_ = piece_.subspan(1);
+    if (c == '"') {
+      if (look() != '"') return true;
+      piece_ = piece_.subspan(1);
+    }
+    if (c == '\n') ++lines_read_;
+    if (!add(field, c)) return false;
+  }
+  return fail("its quote is not closed; the file is cut, or a quote is missing");
+}
+
+bool CsvReader::read_field() {
+  if (columns_ == kMostCsvColumns) {
+    return fail("the line has more than " + with_thousands(kMostCsvColumns) + " columns; is it a table?");
+  }
+  if (++columns_ > fields_.size()) fields_.emplace_back();
+  std::string& field = fields_[columns_ - 1];
+  field.clear();
+  if (look() == '"') {
+    piece_ = piece_.subspan(1);
+    if (!read_quoted(field)) return false;
+    const int behind = look();
+    if (behind < 0 || behind == ',' || behind == '\n' || behind == '\r') return true;
+    return fail("has text behind its closing quote; a quote within quotes is written twice");
+  }
+  for (int c = look(); c >= 0 && c != ',' && c != '\n'; c = look()) {
+    piece_ = piece_.subspan(1);
+    if (!add(field, c)) return false;
+  }
+  return true;
+}
+
+void CsvReader::skip_byte_order_mark() {
+  for (const int byte : {0xef, 0xbb, 0xbf}) {
+    if (look() != byte) return;
+    piece_ = piece_.subspan(1);
+  }
+}
+
+bool CsvReader::read_line() {
+  line_ = ++lines_read_;
+  columns_ = 0, length_ = 0;
+  int separator = ',';
+  while (separator == ',') {
+    if (!read_field()) return false;
+    separator = look();
+    if (separator == '\r') {  // behind a quoted field
+      piece_ = piece_.subspan(1);
+      separator = look();
+    }
+    if (separator >= 0) piece_ = piece_.subspan(1);
+  }
+  if (std::string& last = fields_[columns_ - 1]; last.ends_with('\r')) last.pop_back();
+  return fault_.ok();
+}
+
+Result<bool> CsvReader::read() {
+  if (lines_read_ == 0) skip_byte_order_mark();
+  do {
+    if (look() < 0) return fault_.ok() ? Result<bool>(false) : fault_;
+    if (!read_line()) return fault_;
+  } while (columns_ == 1 && fields_[0].empty());
+  return true;
+}
+
+// ---- numbers and labels
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Nothing: it is not a finite number.
+std::optional<double> number_in(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+std::string shown_field(std::string_view field) {
+  constexpr std::size_t kShown = 40;
+  std::string text = "\"";
+  text += printable(field.substr(0, kShown));
+  text += field.size() > kShown ? "…\"" : "\"";
+  return text;
+}
+
+Status wrong_field(const CsvReader& reader, std::size_t column, const std::string& what) {
+  return Status(kExitNoInput, "line " + with_thousands(reader.line()) + ", column " + std::to_string(column) +
+                                  ": " + shown_field(reader.field(column)) + " " + what);
+}
+
+bool is_header(const CsvReader& reader) {
+  for (std::size_t column = 1; column <= reader.columns(); ++column) {
+    if (number_in(reader.field(column))) return false;
+  }
+  return true;
+}
+
+// The column's number, from the first line.
+Result<std::size_t> find_label(const CsvReader& first, const std::string& wanted) {
+  const bool by_number = std::ranges::all_of(wanted, [](char c) { return c >= '0' && c <= '9'; });
+  if (by_number) {
+    std::size_t column = 0;
+    const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), column);
+    if (error == std::errc() && column >= 1 && column <= first.columns()) return column;
+    return Status(kExitNoInput, "has " + std::to_string(first.columns()) +
+                                    " columns, counted from 1, but data.label_column is " + wanted +
+                                    "; set it to the one with the label");
+  }
+  for (std::size_t column = 1; column <= first.columns(); ++column) {
+    if (trimmed(first.field(column)) == wanted) return column;
+  }
+  std::string names;
+  for (std::size_t column = 1; column <= std::min<std::size_t>(first.columns(), 8); ++column) {
+    if (column > 1) names += ", ";
+    names += shown_field(first.field(column));
+  }
+  if (first.columns() > 8) names += ", …";
+  return Status(kExitNoInput,
+                "line " + with_thousands(first.line()) + ": no column is called " + shown_field(wanted) +
+                    " there, only " + names +
+                    "; set data.label_column to the name or the number (from 1) of the one with the label");
+}
+
+// Reads rows into a table whose first line is known.
+class TableReader {
+ public:
+  TableReader(CsvReader& reader, const CsvForm& form, std::size_t label)
+      : reader_(reader), form_(form), label_(label), columns_(reader.columns()), first_line_(reader.line()) {
+    table_.features = columns_ - 1;
+  }
+
+  Status add_row() {
+    if (reader_.columns() != columns_) {
+      return Status(kExitNoInput, "line " + with_thousands(reader_.line()) + " has " +
+                                      std::to_string(reader_.columns()) + " columns, but line " +
+                                      with_thousands(first_line_) + " has " + std::to_string(columns_) +
+                                      "; the file may be cut there");
+    }
+    for (std::size_t column = 1; column <= columns_; ++column) {
+      const Status status = column == label_ ? add_label(column) : add_value(column);
+      if (!status.ok()) return status;
+    }
+    return Status();
+  }
+
+  std::size_t rows() const { return table_.labels.size(); }
+  CsvTable take() { return std::move(table_); }
+
+ private:
+  Status add_value(std::size_t column) {
+    const std::optional<double> number = number_in(reader_.field(column));
+    const float value = number ? static_cast<float>(*number) : INFINITY;
+    if (!std::isfinite(value)) {
+      return wrong_field(reader_, column,
+                         "is not a number that fp32 has; each column must hold one, so write others as "
+                         "numbers or leave them out");
+    }
+    table_.values.push_back(value);
+    return Status();
+  }
+
+  Status add_label(std::size_t column) {
+    const std::optional<double> number = number_in(reader_.field(column));
+    if (!number || *number != std::floor(*number) || *number < 0 || *number >= form_.classes) {
+      return wrong_field(reader_, column,
+                         "is not a label from 0 to " + std::to_string(form_.classes - 1) +
+                             "; check data.label_column and data.classes");
+    }
+    table_.labels.push_back(static_cast<std::int32_t>(*number));
+    return Status();
+  }
+
+  CsvReader& reader_;
+  const CsvForm& form_;
+  std::size_t label_, columns_;
+  std::uint64_t first_line_;
+  CsvTable table_;
+};
+
+}  // namespace
+
+Result<CsvTable> parse_csv(const NextPiece& next, const CsvForm& form) {
+  CsvReader reader(next);
+  Result<bool> more = reader.read();
+  if (!more.ok()) return more.status();
+  if (!more.value()) return Status(kExitNoInput, "is empty; write the file again");
+  const auto label = find_label(reader, form.label_column);
+  if (!label.ok()) return label.status();
+  if (reader.columns() < 2) {
+    return Status(kExitNoInput, "has only the column of the label; is it separated by commas?");
+  }
+  TableReader table(reader, form, label.value());
+  if (is_header(reader)) more = reader.read();
+  while (more.ok() && more.value() && table.rows() < form.most_rows) {
+    if (Status status = table.add_row(); !status.ok()) return status;
+    more = reader.read();
+  }
+  if (!more.ok()) return more.status();
+  if (table.rows() == 0) return Status(kExitNoInput, "has a header, but no rows; write the file again");
+  return table.take();
+}
+
+}  // namespace dtrun::worker

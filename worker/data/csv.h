@@ -1,0 +1,69 @@
+// Tables as comma-separated text: RFC 4180 (fields in double quotes, doubled quotes in them, lines that end
+// in LF or CRLF), a byte order mark at the beginning, and lines without anything, which are skipped. All
+// columns are numbers, and one of them is the label.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/core/status.h"
+
+namespace dtrun::worker {
+
+// The next piece of a file, good until the next call; empty at its end.
+using NextPiece = std::function<Result<std::span<const std::uint8_t>>()>;
+
+// More than any line of numbers has: a file without line ends is no table, and must not fill the memory.
+inline constexpr std::size_t kLongestCsvLine = std::size_t{16} << 20;  // bytes
+inline constexpr std::size_t kMostCsvColumns = std::size_t{1} << 20;
+
+class CsvReader {
+ public:
+  explicit CsvReader(NextPiece next) : next_(std::move(next)) {}
+
+  // The next line that has anything. False at the end. A failure says line and column.
+  Result<bool> read();
+
+  // Of the line read last. Both are counted from 1.
+  std::uint64_t line() const { return line_; }
+  std::size_t columns() const { return columns_; }
+  const std::string& field(std::size_t column) const { return fields_[column - 1]; }
+
+ private:
+  int look();  // the next character, or -1: none, or fault_
+  void skip_byte_order_mark();
+  // False: fault_ says what is wrong.
+  bool read_line();
+  bool read_field();
+  bool read_quoted(std::string& field);
+  bool add(std::string& field, int c);
+  bool fail(const std::string& what);  // false
+
+  NextPiece next_;
+  std::span<const std::uint8_t> piece_;
+  Status fault_;
+  std::uint64_t line_ = 0, lines_read_ = 0;
+  std::vector<std::string> fields_;  // the first columns_ of them are in use
+  std::size_t columns_ = 0, length_ = 0;
+};
+
+struct CsvTable {
+  std::size_t features = 0;          // columns without the label's
+  std::vector<float> values;         // [rows, features]
+  std::vector<std::int32_t> labels;  // [rows]
+};
+
+struct CsvForm {
+  std::string label_column;  // its name in the header, or its number from 1
+  int classes = 0;           // labels are 0..classes-1
+  std::size_t most_rows = SIZE_MAX;
+};
+
+// At least one row. A first line without any number is a header. Failures have EX_NOINPUT and say line,
+// column, what was found and the way out; they do not name the file.
+Result<CsvTable> parse_csv(const NextPiece& next, const CsvForm& form);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,126 @@
+#include "worker/data/csv_dataset.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "worker/base/pulse.h"
+#include "worker/data/csv.h"
+#include "worker/data/input_file.h"
+#include "worker/data/message.h"
+#include "worker/data/windows.h"
+
+namespace dtrun::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kRowsLookedAt = 100;  // before the job starts
+
+bool is_one_file(const DataConfig& config) {
+  std::error_code error;
+  return !fs::is_directory(config.path, error);
+}
+
+fs::path path_of(const DataConfig& config, Split split) {
+  if (is_one_file(config)) return config.path;
+  return fs::path(config.path) / (split == Split::kTrain ? "train.csv" : "test.csv");
+}
+
+Result<CsvTable> read_table(const DataConfig& config, const fs::path& path, std::size_t most_rows) {
+  const auto file = InputFile::open(path);
+  if (!file.ok()) {
+    if (is_one_file(config)) return file.status();
+    return Status(
+        kExitNoInput,
+        file.status().message() + "; a directory must hold train.csv and test.csv, or data.path be one file");
+  }
+  std::vector<std::uint8_t> piece;
+  std::uint64_t offset = 0;
+  Status broken;  // names the file, as the parser's messages do not
+  const auto next = [&]() -> Result<std::span<const std::uint8_t>> {
+    piece.resize(std::min<std::uint64_t>(kPieceBytes, file.value().size() - offset));
+    broken = file.value().read(offset, piece);
+    if (!broken.ok()) return broken;
+    offset += piece.size();
+    Pulse::beat();
+    return std::span<const std::uint8_t>(piece);
+  };
+  auto table = parse_csv(
+      next, {.label_column = config.label_column, .classes = config.classes, .most_rows = most_rows});
+  if (!broken.ok()) return broken;
+  if (!table.ok()) return table.status().within(path.string());
+  return table;
+}
+
+class Csv : public Dataset {
+ public:
+  Csv(CsvTable table, int classes) : table_(std::move(table)), classes_(classes) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(table_.labels.size()); }
+  SampleSpec spec() const override {
+    return {.shape = {.channels = 1, .height = 1, .width = static_cast<int>(table_.features)},
+            .classes = classes_};
+  }
+  std::string values() const override { return "number"; }
+
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
+    float* values = rows.values;
+    std::int32_t* labels = rows.targets;
+    for (const std::uint32_t sample : samples) {
+      values = std::copy_n(table_.values.data() + sample * table_.features, table_.features, values);
+      *labels++ = table_.labels[sample];
+    }
+  }
+
+ private:
+  CsvTable table_;
+  int classes_;
+};
+
+// Of one file that has both splits.
+Status keep_split(CsvTable& table, const DataConfig& config, Split split) {
+  const std::size_t rows = table.labels.size();
+  if (rows < 2) {
+    return bad_input(config.path, "has one row only: none is left for the test; get more data");
+  }
+  const std::size_t train = rows - test_share(rows, config.test_fraction);
+  const auto cut = [&](auto& all, std::size_t width) {
+    if (split == Split::kTrain) {
+      all.resize(train * width);
+    } else {
+      all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(train * width));
+    }
+  };
+  cut(table.values, table.features);
+  cut(table.labels, 1);
+  return Status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_csv(const DataConfig& config, Split split) {
+  auto table = read_table(config, path_of(config, split), SIZE_MAX);
+  if (!table.ok()) return table.status();
+  if (is_one_file(config)) {
+    if (Status status = keep_split(table.value(), config, split); !status.ok()) return status;
+  }
+  return std::unique_ptr<Dataset>(std::make_unique<Csv>(std::move(table).value(), config.classes));
+}
+
+Status check_csv(const DataConfig& config) {
+  const auto train = read_table(config, path_of(config, Split::kTrain), kRowsLookedAt);
+  if (!train.ok()) return train.status();
+  if (is_one_file(config)) return Status();
+  const fs::path test_path = path_of(config, Split::kTest);
+  const auto test = read_table(config, test_path, kRowsLookedAt);
+  if (!test.ok()) return test.status();
+  if (train.value().features == test.value().features) return Status();
+  return bad_input(test_path, "has " + std::to_string(test.value().features + 1) +
+                                  " columns, but train.csv has " +
+                                  std::to_string(train.value().features + 1) + "; they must be the same");
+}
+
+}  // namespace dtrun::worker
