@@ -95,13 +95,21 @@ std::vector<std::string> names_in(std::string_view group) {
   return names;
 }
 
+// Those of every type come first: who writes "seed" means train's rather than that of one kind of data.
+std::vector<const Option*> likeliest_options() {
+  std::vector<const Option*> options;
+  for (const Option& option : config_options()) options.push_back(&option);
+  std::ranges::stable_partition(options, [](const Option* option) { return option->of.empty(); });
+  return options;
+}
+
 // " (did you mean …?)" for a key that `group` does not have; empty if nothing is near.
 std::string suggestion(std::string_view group, const std::string& key) {
   for (const Hint& hint : kHints) {
     if (hint.name == key) return "; " + std::string(hint.advice);
   }
-  for (const Option& option : config_options()) {
-    if (name_of(option) == key) return "; did you mean " + std::string(option.pointer) + "?";
+  for (const Option* option : likeliest_options()) {
+    if (name_of(*option) == key) return "; did you mean " + std::string(option->pointer) + "?";
   }
   const auto names = names_in(group);
   const std::string nearest = nearest_name(key, names);
@@ -268,8 +276,8 @@ std::string entries_of(std::string_view group) {
 
 std::string unknown_override(const std::string& path) {
   std::vector<std::string> paths;
-  for (const Option& option : config_options()) {
-    paths.push_back(path_of(option));
+  for (const Option* option : likeliest_options()) {
+    paths.push_back(path_of(*option));
   }
   for (const std::string_view group : option_groups()) {
     if (path == dotted(group)) return ": it is a section; name an entry of it, as in " + entries_of(group);
@@ -437,6 +445,19 @@ void check_schedule(const TrainConfig& train, Faults* faults) {
   }
 }
 
+void check_shape_of_samples(const std::vector<int>& shape, Faults* faults) {
+  constexpr std::int64_t kMostValues = 1 << 24;
+  std::int64_t values = 1;
+  for (const int side : shape) values = std::min(values * side, std::int64_t{1} << 40);
+  if (shape.size() != 3) {
+    faults->add("/data/shape",
+                "has " + std::to_string(shape.size()) + " numbers, wanted 3: channels, height and width");
+  } else if (values > kMostValues) {
+    faults->add("/data/shape", "has " + std::to_string(values) + " values (allowed: at most " +
+                                   std::to_string(kMostValues) + ")");
+  }
+}
+
 // What no single option can be blamed for. An option with a fault of its own is left out of it.
 void check_together(const JobConfig& config, Faults* faults) {
   const TrainConfig& train = config.train;
@@ -460,6 +481,7 @@ void check_together(const JobConfig& config, Faults* faults) {
     faults->add("/train/nesterov", "has no effect with optim \"" + train.optim + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
     faults->add("/train/nesterov", "needs a momentum, which is 0");
+  if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
 }
 
 }  // namespace

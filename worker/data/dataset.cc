@@ -9,6 +9,7 @@
 #include "worker/data/csv_dataset.h"
 #include "worker/data/fashion_mnist.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/synthetic.h"
 #include "worker/data/text.h"
 #include "worker/data/tokens.h"
 
@@ -27,6 +28,7 @@ constexpr Kind kKinds[] = {
     {.type = "tokens", .load = load_tokens, .check = check_tokens},
     {.type = "text", .load = load_text, .check = check_text},
     {.type = "csv", .load = load_csv, .check = check_csv},
+    {.type = "synthetic", .load = load_synthetic, .check = check_synthetic},
 };
 
 Result<const Kind*> kind_of(const DataConfig& config) {

@@ -130,10 +130,10 @@ TEST_CASE("text that is not JSON is refused with line and column") {
 TEST_CASE("all faults of a file are told at once, one a line") {
   const std::string faults =
       fault_of(R"({"train": {"seed": -1, "optm": "sgd"}, "launch": {"nproc_per_node": 0}})");
-  CHECK(std::count(faults.begin(), faults.end(), '\n') == 6);
+  CHECK(std::count(faults.begin(), faults.end(), '\n') == 5);
   for (const char* pointer :
        {"/train/seed", "/train/optm", "/launch/nproc_per_node", "/output_dir: is missing",
-        "/model/type: is missing", "/data/type: is missing", "/data/path: is missing"}) {
+        "/model/type: is missing", "/data/type: is missing"}) {
     CHECK_MESSAGE(contains(faults, pointer), faults);
   }
 }
@@ -191,6 +191,9 @@ TEST_CASE("a wrong override is named as such, with the nearest option") {
   CHECK(fault_of(text, {"train.max_step=1"}) ==
         "override train.max_step=1: there is no option train.max_step; did you mean train.max_steps?");
   CHECK(contains(fault_of(text, {"seed=1"}), "did you mean train.seed?"));
+  CHECK(contains(fault_of(text, {"model.seed=1"}), "did you mean train.seed?"));
+  CHECK(
+      contains(fault_of(R"({"model": {"seed": 1}})"), "/model/seed: unknown key; did you mean /train/seed?"));
   CHECK(contains(fault_of(text, {"train.foo=1"}), "there is no option train.foo; the options are listed in"));
   CHECK(contains(fault_of(text, {"tran.optim=sgd"}), "did you mean train.optim?"));
   CHECK(contains(fault_of(text, {"train.lr=1"}), "; use learning_rate"));
@@ -256,11 +259,18 @@ bool is_optional(const Option& option) {
       option.field(config));
 }
 
+// The smallest config, fit for these overrides: synthetic data has no path.
+std::string smallest_for(const std::vector<std::string>& overrides) {
+  Json json = smallest();
+  if (std::ranges::find(overrides, "data.type=synthetic") != overrides.end()) json["data"].erase("path");
+  return json.dump();
+}
+
 TEST_CASE("every option has a description, and but for what is not given a place in the canonical text") {
   for (const Option& option : config_options()) {
     CAPTURE(option.pointer);
     CHECK_FALSE(option.description.empty());
-    const std::string text = to_canonical_json(good(smallest().dump(), type_for(option)));
+    const std::string text = to_canonical_json(good(smallest_for(type_for(option)), type_for(option)));
     const bool there = Json::parse(text).contains(Json::json_pointer(std::string(option.pointer)));
     const std::string given = path_of(option) + "=";
     const bool has_value = std::ranges::any_of(
@@ -322,6 +332,28 @@ TEST_CASE("a schedule's own numbers are those of its type, and stand in the cano
   CHECK(to_canonical_json(good(text.dump())) == to_canonical_json(config));
   CHECK_FALSE(
       Json::parse(to_canonical_json(good(smallest().dump())))["train"].contains("lr_scheduler_kwargs"));
+}
+
+TEST_CASE("data without files has no path, and all other data must have one") {
+  const std::string text = smallest().dump(), no_path = smallest_for({"data.type=synthetic"});
+  CHECK(contains(fault_of(text, {"data.type=synthetic"}),
+                 "/data/path: is only for the type \"fashion_mnist\", "));
+  CHECK(fault_of(no_path, {"data.type=synthetic"}) == "accepted");
+  for (const char* type : {"fashion_mnist", "idx", "tokens", "text", "csv"}) {
+    CHECK(fault_of(no_path, {std::string("data.type=") + type}) == "c.json: /data/path: is missing");
+    CHECK(fault_of(text, {std::string("data.type=") + type}) == "accepted");
+  }
+}
+
+TEST_CASE("a sample's shape has three numbers, and no more values than a model could take") {
+  const auto fault = [](const std::string& shape) {
+    return fault_of(smallest_for({"data.type=synthetic"}), {"data.type=synthetic", "data.shape=" + shape});
+  };
+  CHECK(fault("[3,32,32]") == "accepted");
+  CHECK(contains(fault("[32,32]"), "/data/shape: has 2 numbers, wanted 3: channels, height and width"));
+  CHECK(contains(fault("[]"), "/data/shape: has 0 numbers, wanted 3"));
+  CHECK(fault("[1,4096,4096]") == "accepted");
+  CHECK(contains(fault("[2,4096,4096]"), "/data/shape: has 33554432 values (allowed: at most 16777216)"));
 }
 
 TEST_CASE("a list is checked element by element") {
@@ -403,6 +435,9 @@ const std::vector<Bounds>& bounds() {
       {"data.classes", {"2", "131072"}, {"1", "131073"}, {"data.type=idx"}},
       {"data.mean", {"-1e6", "1e6"}, {"-1000000.0000000001", "1000000.0000000001"}, {"data.type=idx"}},
       {"data.std", {"1e-6", "1e6"}, {"0", "9.99999999999999e-7", "1000000.0000000001"}, {"data.type=idx"}},
+      {"data.samples", {"2", "4294967295"}, {"1", "4294967296"}, {"data.type=synthetic"}},
+      {"data.shape", {"[1,1,1]", "[1,4096,4096]"}, {"[1,1,0]", "[4097,1,1]"}, {"data.type=synthetic"}},
+      {"data.seed", {"0", "18446744073709551615"}, {"-1", "18446744073709551616"}, {"data.type=synthetic"}},
       {"launch.nproc_per_node", {"1", "999999"}, {"0", "1000000"}},
       {"launch.nnodes", {"1", "999999", "1:1", "7:7"}, {"0", "1000000", "0:1", "8:7", "1:1000000"}},
       {"launch.max_restarts", {"0", "1000000"}, {"-1", "1000001"}},
@@ -412,8 +447,8 @@ const std::vector<Bounds>& bounds() {
 }
 
 TEST_CASE("a number on either bound of its option is taken if the bound is, and one beyond never is") {
-  const std::string text = smallest().dump();
   for (const Bounds& b : bounds()) {
+    const std::string text = smallest_for(b.with);
     auto with = [&](const char* value) {
       std::vector<std::string> overrides = b.with;
       overrides.push_back(std::string(b.option) + "=" + value);

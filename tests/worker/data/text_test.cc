@@ -102,7 +102,7 @@ TEST_CASE("text that is missing, empty, too short or cannot be read is named wit
   CHECK(
       contains(fault_of_both(text_at(path / "no")), "/no: cannot be read: No such file or directory; check"));
   CHECK(fault_of_both(text_at(path)) ==
-        path.string() + ": has no files; set data.path to a text, or a directory with texts");
+        path.string() + ": has no files \"*\"; set data.path to a text, or a directory with texts");
   write_text(path / "a", "");
   CHECK(contains(fault_of_both(text_at(path)), ": is empty; set data.path to a text"));
   CHECK(contains(fault_of_both(text_at(path / "a")), "/a: is empty; set data.path to a text"));

@@ -1,0 +1,16 @@
+// A data set without files, the same on every machine: each class has a pattern of its own, and a sample is
+// the pattern of its class under noise. For trying things out and for measuring; any network can learn it.
+#pragma once
+
+#include <memory>
+
+#include "proto/core/status.h"
+#include "worker/data/dataset.h"
+
+namespace dtrun::worker {
+
+// Computed when they are asked for: any number of samples needs no memory.
+Result<std::unique_ptr<Dataset>> load_synthetic(const DataConfig& config, Split split);
+Status check_synthetic(const DataConfig& config);  // nothing can be wrong
+
+}  // namespace dtrun::worker
