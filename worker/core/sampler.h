@@ -4,12 +4,47 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "worker/core/philox.h"
 
 namespace dtrun::worker {
 
-// A permutation of 0..samples-1 that depends on (seed, epoch) alone (Fisher-Yates over worker/core/philox.h).
-std::vector<std::uint32_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t samples);
+// A permutation of 0..size-1 of which any place can be computed alone: a Feistel network on as many bits as
+// the places need, walked until the result is below size.
+class IndexPermutation {
+ public:
+  // REQUIRES: 1 <= size <= 2^32.
+  IndexPermutation(const RandomStream& random, std::int64_t size);
+  std::uint32_t at(std::int64_t i) const;  // REQUIRES: 0 <= i < size
+
+ private:
+  std::uint64_t encrypt(std::uint64_t value) const;
+
+  RandomStream random_;
+  std::uint64_t size_;
+  int low_bits_ = 0, high_bits_ = 0;  // of the two halves; 2^(both) is less than 2 * size
+};
+
+// In which order an epoch takes the samples: a permutation of 0..samples-1 that depends on (seed, epoch)
+// alone. Up to kLargestShuffle samples it is shuffled in memory (Fisher-Yates), beyond it costs none.
+// Immutable, so any thread may read.
+class EpochOrder {
+ public:
+  static constexpr std::int64_t kLargestShuffle = std::int64_t{1} << 22;  // 16 MB
+
+  EpochOrder() = default;  // of no samples
+  EpochOrder(std::uint64_t seed, std::int64_t epoch, std::int64_t samples);
+  // The sample in this place. REQUIRES: 0 <= place < samples.
+  std::uint32_t at(std::int64_t place) const {
+    return computed_ ? computed_->at(place) : shuffled_[static_cast<std::size_t>(place)];
+  }
+
+ private:
+  std::vector<std::uint32_t> shuffled_;
+  std::optional<IndexPermutation> computed_;
+};
 
 // One optimizer step, counted from 0 over the whole run.
 struct StepPlan {

@@ -47,8 +47,8 @@ std::vector<VectorRange> GradientStep::ranges_of(const Program& program) {
   return ranges;
 }
 
-float* GradientStep::run(const StepPlan& plan, std::span<const std::uint32_t> order, const float* weights) {
-  plan_ = plan, order_ = order;
+float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const float* weights) {
+  plan_ = plan, order_ = &order;
   const LeafRange own = leaves_of_rank(plan.leaves, collective_.rank(), collective_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
   exchange_->begin(plan.leaves, sum_.data());
@@ -88,10 +88,12 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   Pulse::beat();
 }
 
-std::span<const std::uint32_t> GradientStep::samples_of(std::int64_t leaf) const {
+std::vector<std::uint32_t> GradientStep::samples_of(std::int64_t leaf) const {
   const std::int64_t first = leaf * config_.micro_batch_size;
-  const auto samples = std::min<std::int64_t>(config_.micro_batch_size, plan_.samples - first);
-  return order_.subspan(plan_.first_sample + first, samples);
+  std::vector<std::uint32_t> samples(std::min<std::int64_t>(config_.micro_batch_size, plan_.samples - first));
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i] = order_->at(plan_.first_sample + first + static_cast<std::int64_t>(i));
+  return samples;
 }
 
 }  // namespace dtrun::worker

@@ -38,16 +38,16 @@ class GradientStep {
   // Nothing is left to do on the lanes' streams.
   ~GradientStep();
 
-  // `order`: the epoch's samples. `weights`: the parameters to compute with, in device memory. Returns the
+  // `order`: the epoch's. `weights`: the parameters to compute with, in device memory. Returns the
   // whole job's [statistics | gradient] of the step (worker/vector/update.h), in device memory, the caller's
   // until the next call. Throws what the exchange throws.
-  float* run(const StepPlan& plan, std::span<const std::uint32_t> order, const float* weights);
+  float* run(const StepPlan& plan, const EpochOrder& order, const float* weights);
 
  private:
   // The statistics are part of the last bucket.
   static std::vector<VectorRange> ranges_of(const Program& program);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
-  std::span<const std::uint32_t> samples_of(std::int64_t leaf) const;
+  std::vector<std::uint32_t> samples_of(std::int64_t leaf) const;
 
   const TrainConfig& config_;
   const Program& program_;
@@ -62,7 +62,7 @@ class GradientStep {
   std::vector<MicrobatchInput> inputs_;  // [lane]
 
   StepPlan plan_;
-  std::span<const std::uint32_t> order_;
+  const EpochOrder* order_ = nullptr;
   std::atomic<std::int64_t> next_leaf_{0};  // lanes take leaves in ascending order
 };
 

@@ -119,7 +119,7 @@ class Trainer {
   std::optional<BackgroundSaver> saver_;    // rank 0's, and one on each node with a disk of its own
 
   std::int64_t order_epoch_ = -1;
-  std::vector<std::uint32_t> order_;  // of order_epoch_
+  EpochOrder order_;  // of order_epoch_
 
   StepStats since_lap_, since_report_;
   double samples_ = 0;  // trained in this generation, up to the last line of metrics
@@ -262,7 +262,7 @@ Vote Trainer::one_step() {
   const StepPlan plan = schedule_.step(state_.step);
   if (plan.epoch != order_epoch_) {
     StepClock::Scope timed(clock_, StepClock::kData);
-    order_ = epoch_order(train_.seed, plan.epoch, replica_.data.train->size());
+    order_ = EpochOrder(train_.seed, plan.epoch, replica_.data.train->size());
     order_epoch_ = plan.epoch;
   }
   float* const sum = gradient_step_.run(plan, order_, state_.parameters.data());

@@ -10,6 +10,13 @@
 namespace dtrun::worker {
 namespace {
 
+std::vector<std::uint32_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t samples) {
+  const EpochOrder order(seed, epoch, samples);
+  std::vector<std::uint32_t> all;
+  for (std::int64_t place = 0; place < samples; ++place) all.push_back(order.at(place));
+  return all;
+}
+
 TEST_CASE("an epoch's order is a permutation that depends on seed and epoch alone") {
   const auto order = epoch_order(42, 3, 1000);
   CHECK(order == epoch_order(42, 3, 1000));
@@ -37,6 +44,98 @@ TEST_CASE("all orders are equally likely") {
   }
   // Five standard deviations around the expected 10000.
   for (int count : counts) CHECK(std::abs(count - kTrials / 6) < 457);
+}
+
+RandomStream stream_of(std::uint64_t seed, std::uint32_t epoch) {
+  return RandomStream(seed, RandomUse::kShuffle, epoch, 0);
+}
+
+std::vector<std::uint32_t> permutation_of(std::int64_t size, std::uint64_t seed = 1) {
+  const IndexPermutation permutation(stream_of(seed, 0), size);
+  std::vector<std::uint32_t> all;
+  for (std::int64_t i = 0; i < size; ++i) all.push_back(permutation.at(i));
+  return all;
+}
+
+TEST_CASE("the order that is computed place by place is a permutation of any size") {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= 70; ++size) sizes.push_back(size);
+  for (const std::int64_t power : {128, 256, 512, 1024, 4096, 32768, 65536}) {
+    sizes.insert(sizes.end(), {power - 1, power, power + 1});
+  }
+  for (const std::int64_t size : sizes) {
+    CAPTURE(size);
+    auto sorted = permutation_of(size);
+    std::ranges::sort(sorted);
+    bool whole = true;
+    for (std::size_t i = 0; i < sorted.size(); ++i) whole = whole && sorted[i] == i;
+    CHECK(whole);
+  }
+}
+
+TEST_CASE("the order that is computed never changes between versions: runs must be repeatable") {
+  CHECK(permutation_of(10) == std::vector<std::uint32_t>{2, 9, 4, 7, 3, 8, 0, 5, 6, 1});
+}
+
+TEST_CASE("the order that is computed leaves nothing in its place, and neighbours far apart") {
+  constexpr std::int64_t kSize = 60000;
+  const auto order = permutation_of(kSize);
+  std::int64_t fixed = 0, together = 0, rising = 0;
+  double product = 0;
+  for (std::int64_t i = 0; i + 1 < kSize; ++i) {
+    const std::int64_t here = order[static_cast<std::size_t>(i)],
+                       next = order[static_cast<std::size_t>(i + 1)];
+    fixed += here == i;
+    together += std::abs(here - next) == 1;
+    rising += next > here;
+    product += (static_cast<double>(here) / kSize - 0.5) * (static_cast<double>(i) / kSize - 0.5) * 12;
+  }
+  CHECK(fixed < 8);                                         // 1 expected
+  CHECK(together < 12);                                     // 2 expected
+  CHECK(std::abs(rising - kSize / 2) < 400);                // five standard deviations
+  CHECK(std::abs(product / kSize) < 5 / std::sqrt(kSize));  // the correlation
+}
+
+TEST_CASE("every sample is equally likely in a place of the order that is computed") {
+  int counts[10] = {};
+  for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+    ++counts[IndexPermutation(stream_of(seed, 0), 10).at(3)];
+  }
+  // Five standard deviations around the expected 2000.
+  for (const int count : counts) CHECK(std::abs(count - 2000) < 213);
+}
+
+TEST_CASE("up to 2^22 samples the order is shuffled, beyond it is computed") {
+  constexpr std::int64_t kMost = EpochOrder::kLargestShuffle;
+  const EpochOrder most(42, 3, kMost), beyond(42, 3, kMost + 1);
+  const IndexPermutation as_computed(stream_of(42, 3), kMost + 1), not_computed(stream_of(42, 3), kMost);
+  int same = 0;
+  std::vector<bool> seen(static_cast<std::size_t>(kMost));
+  std::int64_t distinct = 0;
+  for (std::int64_t place = 0; place < kMost; ++place) {
+    const std::uint32_t sample = most.at(place);
+    distinct += !seen[sample];
+    seen[sample] = true;
+  }
+  CHECK(distinct == kMost);
+  for (std::int64_t place = 0; place <= kMost; place += 1000) {
+    CHECK(beyond.at(place) == as_computed.at(place));
+    same += most.at(place) == not_computed.at(place);
+  }
+  CHECK(same < 3);
+}
+
+TEST_CASE("beyond 2^22 samples the order depends on seed and epoch alone, and needs no memory") {
+  constexpr std::int64_t kSamples = std::int64_t{1} << 32;  // an array of them would be 16 GB
+  std::vector<EpochOrder> orders;
+  for (std::int64_t epoch = 0; epoch < 1000; ++epoch) orders.emplace_back(42, epoch, kSamples);
+  for (const std::int64_t place : {std::int64_t{0}, std::int64_t{1}, kSamples / 3, kSamples - 1}) {
+    CHECK(orders[1].at(place) == EpochOrder(42, 1, kSamples).at(place));
+    CHECK(orders[1].at(place) != orders[0].at(place));
+    CHECK(orders[1].at(place) != orders[999].at(place));
+    CHECK(orders[1].at(place) != EpochOrder(43, 1, kSamples).at(place));
+    CHECK(orders[1].at(place) != EpochOrder(42, 1 + kSamples, kSamples).at(place));
+  }
 }
 
 // How often each sample is used in an epoch by `world` workers that cut every step's leaves among them.

@@ -2,8 +2,6 @@
 // device memory, nothing takes enqueued work for done, and all that must wait for other work does.
 #include "tests/worker/trainer/async_device.h"
 
-#include <numeric>
-
 #include "tests/worker/trainer/jobs.h"
 #include "worker/base/error.h"
 #include "worker/trainer/gradient_step.h"
@@ -80,8 +78,7 @@ TEST_CASE("a step that failed frees no memory on which lanes still compute") {
   const JobConfig config = job.config("unused");
   const Datasets data = load_datasets(config);
   Replica replica(config, data, 3, std::make_unique<AsyncDevice>(1));
-  std::vector<std::uint32_t> order(32);
-  std::iota(order.begin(), order.end(), 0u);
+  const EpochOrder order(42, 0, 32);
   StepClock clock;
   for (int round = 0; round < 30; ++round) {
     Breaking at_first_send(static_cast<int>(replica.program.buckets.size()));

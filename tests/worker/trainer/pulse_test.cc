@@ -1,8 +1,6 @@
 // Signs of life: each piece of the trainer's work gives one, so none is longer without than the piece takes.
 #include "worker/base/pulse.h"
 
-#include <numeric>
-
 #include "tests/worker/trainer/jobs.h"
 #include "worker/device/device.h"
 #include "worker/model/program.h"
@@ -60,8 +58,7 @@ TEST_CASE("a step of training is a sign of life per microbatch") {
   StepClock clock;
   GradientStep step(alone.config, alone.program, data, *alone.collective, alone.device->arithmetic(),
                     alone.lanes, clock);
-  std::vector<std::uint32_t> order(32);
-  std::iota(order.begin(), order.end(), 0u);
+  const EpochOrder order(42, 0, 32);
   const std::uint64_t before = Pulse::read();
   step.run({0, 0, 32, 8}, order, alone.parameters.data());
   CHECK(data.signs == ascending(before, 8));
