@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/core/evaluation_record.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
 
@@ -22,6 +23,7 @@ struct TrainState {
   std::vector<float> parameters;  // flat
   std::vector<OptimizerSlot> optimizer;
   std::string config_json;  // canonical config of the run that wrote it
+  EvaluationRecord evaluations = {};
 };
 
 // For messages about what was skipped and why.
@@ -44,9 +46,10 @@ bool has_checkpoints(const std::filesystem::path& output_dir);
 TrainState load_checkpoint(const std::filesystem::path& directory, const Program& program);
 
 // Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
-// (0: keeps all) once the new one is safe. Returns its directory. Throws WorkerError, EX_IOERR or
-// EX_CANTCREAT (worker/base/error.h), when output_dir cannot be written, leaving older checkpoints as they
-// were. Where there is no room, the oldest that would go anyway goes first.
+// (0: keeps all) once the new one is safe, but never that of the best step, which is one of `keep` unless
+// that is 1. Returns its directory. Throws WorkerError, EX_IOERR or EX_CANTCREAT (worker/base/error.h), when
+// output_dir cannot be written, leaving older checkpoints as they were. Where there is no room, the oldest
+// that would go anyway goes first.
 std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Program& program,
                                       const TrainState& state, int keep);
 

@@ -1,6 +1,7 @@
 #include "worker/checkpoint/layout.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "worker/config/strict_json.h"
 
@@ -55,6 +56,29 @@ std::optional<std::string> slot_of(const std::string& tensor, const Program& pro
   return std::nullopt;
 }
 
+// Whether it is one; none at all is. Numbers that are not finite are null.
+bool parse_record(const Json& json, EvaluationRecord* record) {
+  if (json.is_null()) return true;
+  if (!json.is_object()) return false;
+  bool good = true;
+  const auto integer = [&](const char* name, std::int64_t* field) {
+    const Json value = json.value(name, Json());
+    good = good && value.is_number_integer();
+    if (good) *field = value.get<std::int64_t>();
+  };
+  const auto number = [&](const char* name, double* field) {
+    const Json value = json.value(name, Json());
+    good = good && (value.is_number() || value.is_null());
+    if (good) *field = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  };
+  integer("evaluated_step", &record->evaluated_step);
+  integer("best_step", &record->best_step);
+  integer("without_improvement", &record->without_improvement);
+  number("best_loss", &record->best_loss);
+  number("best_accuracy", &record->best_accuracy);
+  return good;
+}
+
 }  // namespace
 
 std::vector<Tensor> model_tensors(const Program& program) {
@@ -106,7 +130,15 @@ std::string to_json(const StateText& state) {
   // The config as an object, for people, where that loses nothing; else as the text that it is.
   Json config = Json::parse(state.config_json, nullptr, false);
   if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
-  const Json json = {{"format_version", kFormatVersion}, {"step", state.step}, {"config", config}};
+  Json json = {{"format_version", kFormatVersion}, {"step", state.step}};
+  const EvaluationRecord& record = state.evaluations;
+  if (record.evaluated_step >= 0)
+    json["evaluations"] = {{"evaluated_step", record.evaluated_step},
+                           {"best_step", record.best_step},
+                           {"best_loss", record.best_loss},
+                           {"best_accuracy", record.best_accuracy},
+                           {"without_improvement", record.without_improvement}};
+  json["config"] = config;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -126,8 +158,10 @@ Result<StateText> parse_state(std::string_view text) {
     return Status(kExitNoInput, "has format_version " + version.dump() + ", this dtrun reads " +
                                     std::to_string(kFormatVersion) + "; use the version that wrote it");
   }
-  return StateText{step.get<std::int64_t>(),
-                   config.is_string() ? config.get<std::string>() : config.dump(2) + "\n"};
+  StateText state{step.get<std::int64_t>(),
+                  config.is_string() ? config.get<std::string>() : config.dump(2) + "\n"};
+  if (!parse_record(json.value("evaluations", Json()), &state.evaluations)) return malformed;
+  return state;
 }
 
 }  // namespace dtrun::worker

@@ -90,6 +90,7 @@ TrainState load_checkpoint(const fs::path& directory, const Program& program) {
   TrainState state;
   state.step = files->state.step;
   state.config_json = std::move(files->state.config_json);
+  state.evaluations = files->state.evaluations;
   state.parameters = value_or_throw(model_values(files->model.parsed, program), files->model.path);
   state.optimizer = value_or_throw(optimizer_values(files->optimizer.parsed, program), files->optimizer.path);
   return state;

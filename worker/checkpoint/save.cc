@@ -61,7 +61,8 @@ void write_files(const fs::path& directory, const Program& program, const TrainS
   for (const OptimizerSlot& slot : state.optimizer) optimizer.push_back(bytes_of(slot.values));
   add_file(directory, kOptimizerFile, optimizer, &manifest);
 
-  const std::string state_text = to_json(StateText{.step = state.step, .config_json = state.config_json});
+  const std::string state_text = to_json(
+      StateText{.step = state.step, .config_json = state.config_json, .evaluations = state.evaluations});
   const std::string_view state_pieces[] = {state_text};
   add_file(directory, kStateFile, state_pieces, &manifest);
 
@@ -71,18 +72,20 @@ void write_files(const fs::path& directory, const Program& program, const TrainS
   sync_directory(directory);
 }
 
-// Removes all but the newest `keep` up to `step`. Newer ones than `step` are what this run passed over when
-// it resumed: they are left alone, and count for nothing.
+// Removes the oldest up to `step` beyond `keep`, but neither the newest nor that of step `best`. Newer ones
+// than `step` are what this run passed over when it resumed: they are left alone, and count for nothing.
 // Returns whether it removed any.
-bool prune(const fs::path& output_dir, std::int64_t step, int keep) {
+bool prune(const fs::path& output_dir, std::int64_t step, std::int64_t best, int keep) {
   auto checkpoints = list_checkpoints(output_dir);
   checkpoints.erase(checkpoints.upper_bound(step), checkpoints.end());
+  auto excess = static_cast<std::int64_t>(checkpoints.size()) - keep;
+  if (!checkpoints.empty()) checkpoints.erase(std::prev(checkpoints.end()));
+  checkpoints.erase(best);
   bool removed = false;
-  for (auto excess = static_cast<std::int64_t>(checkpoints.size()) - keep; excess > 0; --excess) {
+  for (auto entry = checkpoints.begin(); entry != checkpoints.end() && excess > 0; ++entry, --excess) {
     // Under a scratch name first, so that none is ever seen half removed under its own.
-    const fs::path oldest = checkpoints.begin()->second;
+    const fs::path oldest = entry->second;
     const fs::path scratch = scratch_path(oldest.parent_path(), oldest.filename().string());
-    checkpoints.erase(checkpoints.begin());
     std::error_code ignored;
     fs::rename(oldest, scratch, ignored);
     if (!ignored) fs::remove_all(scratch, ignored);
@@ -102,6 +105,7 @@ fs::path save_checkpoint(const fs::path& output_dir, const Program& program, con
   make_directories(checkpoints);
   remove_abandoned(checkpoints);
   fs::path target = checkpoints / step_name(state.step);
+  const std::int64_t best = state.evaluations.best_step;
   const auto write = [&] {
     const ScratchDirectory scratch(scratch_path(checkpoints, step_name(state.step)));
     write_files(scratch.path(), program, state);
@@ -113,10 +117,10 @@ fs::path save_checkpoint(const fs::path& output_dir, const Program& program, con
     write();
   } catch (const WorkerError& error) {
     // One good checkpoint stays, whatever happens.
-    if (error.exit_code() != kExitIo || keep < 2 || !prune(output_dir, state.step, keep - 1)) throw;
+    if (error.exit_code() != kExitIo || keep < 2 || !prune(output_dir, state.step, best, keep - 1)) throw;
     write();
   }
-  if (keep > 0) prune(output_dir, state.step, keep);
+  if (keep > 0) prune(output_dir, state.step, best, keep);
   return target;
 }
 

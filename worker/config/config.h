@@ -75,9 +75,15 @@ struct TrainConfig {
   std::uint64_t seed = 42;
   std::string reduction = "tree";  // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
-  std::int64_t eval_steps = 500;                // 0: only at the end
-  std::int64_t save_steps = 500;                // 0: only at the end
-  int save_total_limit = 3;                     // 0: keep all
+  std::int64_t eval_steps = 500;        // 0: only at the end
+  std::int64_t save_steps = 500;        // 0: only at the end
+  int save_total_limit = 3;             // 0: keep all
+  std::string eval_strategy = "steps";  // steps, epoch, no; at the end in any case
+  std::string save_strategy = "steps";  // likewise
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model = "loss";   // loss, accuracy
+  std::optional<bool> greater_is_better;        // as the metric has it
+  int early_stopping_patience = 0;              // evaluations without improvement; 0: any number
   std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
   SchedulerKwargs lr_scheduler_kwargs;
 };

@@ -297,6 +297,35 @@ const std::vector<Option>& table() {
        .field = in<kTrain, &TrainConfig::save_total_limit>,
        .description = "Checkpoints to keep; older ones are removed. 0: keep all.",
        .range = {.min = 0, .max = kMaxCount}},
+      {.pointer = "/train/eval_strategy",
+       .field = in<kTrain, &TrainConfig::eval_strategy>,
+       .description = "When to evaluate: every eval_steps steps, after each epoch, or only at the end (no), "
+                      "where it is done in any case.",
+       .choices = {"steps", "epoch", "no"}},
+      {.pointer = "/train/save_strategy",
+       .field = in<kTrain, &TrainConfig::save_strategy>,
+       .description =
+           "When to write checkpoints, likewise: every save_steps steps, after each epoch, or only "
+           "at the end.",
+       .choices = {"steps", "epoch", "no"}},
+      {.pointer = "/train/load_best_model_at_end",
+       .field = in<kTrain, &TrainConfig::load_best_model_at_end>,
+       .description = "The final model is the best one that was evaluated, not the last. Each one that is "
+                      "better than all before is saved before training goes on, and save_total_limit does "
+                      "not remove it. eval_strategy and save_strategy must be the same."},
+      {.pointer = "/train/metric_for_best_model",
+       .field = in<kTrain, &TrainConfig::metric_for_best_model>,
+       .description = "Which model is the best: by the test data's loss or accuracy.",
+       .choices = {"loss", "accuracy"}},
+      {.pointer = "/train/greater_is_better",
+       .field = in<kTrain, &TrainConfig::greater_is_better>,
+       .description =
+           "Whether a greater metric is better; unless given true for accuracy and false for loss."},
+      {.pointer = "/train/early_stopping_patience",
+       .field = in<kTrain, &TrainConfig::early_stopping_patience>,
+       .description = "Training ends after so many evaluations in a row that were not better than the best "
+                      "one before. 0: it does not.",
+       .range = {.min = 0, .max = kMaxCount}},
       {.pointer = "/train/resume_from_checkpoint",
        .field = in<kTrain, &TrainConfig::resume_from_checkpoint>,
        .description = "auto (or true): go on from the newest good checkpoint in output_dir. none (or false): "

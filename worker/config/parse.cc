@@ -458,6 +458,39 @@ void check_shape_of_samples(const std::vector<int>& shape, Faults* faults) {
   }
 }
 
+// As transformers has it, and what follows from it: of each model that may turn out the best there is a
+// checkpoint.
+void check_best_model(const TrainConfig& train, Faults* faults) {
+  for (const char* name : {"eval_strategy", "save_strategy", "eval_steps", "save_steps"})
+    if (faults->at(std::string("/train/") + name)) return;
+  const bool evaluates =
+      train.eval_strategy == "epoch" || (train.eval_strategy == "steps" && train.eval_steps > 0);
+  if (train.early_stopping_patience > 0 && !evaluates) {
+    faults->add("/train/early_stopping_patience",
+                std::to_string(train.early_stopping_patience) +
+                    " has no effect without evaluations (use eval_strategy \"steps\" with eval_steps, or "
+                    "\"epoch\")");
+  }
+  if (!train.load_best_model_at_end) return;
+  const std::string place = "/train/load_best_model_at_end";
+  if (train.eval_strategy != train.save_strategy) {
+    faults->add(place, "needs eval_strategy and save_strategy to be the same, found \"" +
+                           train.eval_strategy + "\" and \"" + train.save_strategy + '"');
+  } else if (!evaluates) {
+    faults->add(place,
+                "has no effect without evaluations (use eval_strategy and save_strategy \"steps\" with "
+                "eval_steps and save_steps, or \"epoch\")");
+  } else if (train.eval_strategy == "steps" &&
+             (train.save_steps == 0 || train.save_steps % train.eval_steps != 0)) {
+    const std::int64_t times = std::max<std::int64_t>(1, train.save_steps / train.eval_steps);
+    faults->add("/train/save_steps", std::to_string(train.save_steps) + " is no multiple of eval_steps " +
+                                         std::to_string(train.eval_steps) +
+                                         ", as load_best_model_at_end needs it (allowed: e.g. " +
+                                         std::to_string(times * train.eval_steps) + " or " +
+                                         std::to_string((times + 1) * train.eval_steps) + ")");
+  }
+}
+
 // What no single option can be blamed for. An option with a fault of its own is left out of it.
 void check_together(const JobConfig& config, Faults* faults) {
   const TrainConfig& train = config.train;
@@ -477,6 +510,7 @@ void check_together(const JobConfig& config, Faults* faults) {
                                      divisors_near(model.n_head, model.n_embd));
   }
   check_schedule(train, faults);
+  check_best_model(train, faults);
   if (train.nesterov && !faults->at("/train/optim") && train.optim != "sgd")
     faults->add("/train/nesterov", "has no effect with optim \"" + train.optim + "\" (use \"sgd\")");
   else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)

@@ -77,9 +77,11 @@ class FileMetrics : public MetricsWriter {
         {{"event", "eval"}, {"step", m.step}, {"loss", m.loss}, {"accuracy", m.accuracy}, {"time", now()}});
   }
   void write(const EndMetrics& m) override {
-    append({{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}, {"time", now()}});
+    Json line = {{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}};
+    if (m.best_step >= 0) line["best_step"] = m.best_step;
+    line["time"] = now();
+    append(line);
   }
-  bool was_evaluated() const override { return evaluated_step_ >= 0; }
 
  private:
   // One write for a line, so that a reader or a crash never sees half of one, unless there is no room for the

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "worker/core/evaluation_record.h"
+
 namespace dtrun::worker {
 
 struct TrainMetrics {
@@ -17,11 +19,12 @@ struct TrainMetrics {
   // Share of the wall time since the last line that was not math, 0..1, and its parts.
   double wait_gradients = 0, wait_data = 0, other = 0;
 };
-// What has to be logged, the same on every rank: any of them can go on where rank 0 was lost.
+// What was logged, or has to be, the same on every rank: any of them can go on where rank 0 was lost.
 struct MetricsLog {
   double loss = 0, targets = 0;  // sums since the newest line of training
   TrainMetrics newest;           // that line; step 0: none yet
   double accuracy = -1;          // of the newest evaluation; negative: none yet
+  EvaluationRecord evaluations;
 };
 struct EvalMetrics {
   std::int64_t step = 0;
@@ -30,6 +33,7 @@ struct EvalMetrics {
 struct EndMetrics {
   std::int64_t step = 0;
   std::string params_sha256;
+  std::int64_t best_step = -1;  // of the best model, where it was looked for
 };
 
 class MetricsWriter {
@@ -38,8 +42,6 @@ class MetricsWriter {
   virtual void write(const TrainMetrics&) = 0;
   virtual void write(const EvalMetrics&) = 0;
   virtual void write(const EndMetrics&) = 0;
-  // Whether the file held an evaluation of the step at which it was opened.
-  virtual bool was_evaluated() const = 0;
 };
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line

@@ -60,7 +60,11 @@ std::vector<float> Replica::on_host(const Buffer& values) const {
 }
 
 TrainState Replica::snapshot() const {
-  TrainState copy{.step = state.step, .parameters = {}, .optimizer = {}, .config_json = state.config_json};
+  TrainState copy{.step = state.step,
+                  .parameters = {},
+                  .optimizer = {},
+                  .config_json = state.config_json,
+                  .evaluations = log.evaluations};
   if (state.has_values) copy.parameters = on_host(state.parameters);
   for (const ReplicaState::Slot& slot : state.slots)
     copy.optimizer.push_back({slot.name, on_host(slot.values)});

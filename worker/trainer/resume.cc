@@ -8,7 +8,9 @@
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
+#include "worker/checkpoint/layout.h"
 #include "worker/collective/tags.h"
+#include "worker/trainer/best_model.h"
 
 namespace dtrun::worker {
 
@@ -154,7 +156,8 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   return {.fatal = all_differences(here, to_canonical_json(identity)),
           .harmless = all_differences(here, to_canonical_json(moved)),
           .reorders_samples = then.value().train.seed != now.train.seed ||
-                              then.value().train.global_batch_size != now.train.global_batch_size};
+                              then.value().train.global_batch_size != now.train.global_batch_size,
+          .other_best = better_of(then.value().train) != better_of(now.train)};
 }
 
 namespace {
@@ -229,6 +232,46 @@ ResumePoint choose_start(const JobConfig& config, const Place& place, const Prog
   const std::vector<std::int64_t> steps = gathered(collective, held.step.value_or(-1));
   if (std::ranges::max(steps) >= 0) return go_on(steps, program, held, collective);
   return begin_anew(config, place, program, held, collective, notice);
+}
+
+namespace {
+
+std::optional<std::vector<float>> parameters_on_disk(const JobConfig& config, const Program& program,
+                                                     std::int64_t step) {
+  std::vector<fs::path> places{checkpoints_directory(config.output_dir)};
+  if (explicit_path(config)) {
+    const fs::path named = fs::absolute(config.train.resume_from_checkpoint);
+    places.push_back((named.has_filename() ? named : named.parent_path()).parent_path());
+  }
+  for (const fs::path& place : places) {
+    try {
+      TrainState state = load_checkpoint(place / step_name(step), program);
+      if (state.step == step) return std::move(state.parameters);
+    } catch (const WorkerError&) {
+      // Another place, or another rank, may have it.
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const Place& place,
+                                                   const Program& program, std::int64_t step,
+                                                   Collective& collective) {
+  std::optional<std::vector<float>> found;
+  if (place.rank == 0 || place.local_rank == 0) found = parameters_on_disk(config, program, step);
+  const std::vector<std::int64_t> holders = gathered(collective, found ? 1 : 0);
+  const int source = newest_of(holders);
+  if (holders[static_cast<std::size_t>(source)] == 0) return std::nullopt;
+  if (source != 0 && (place.rank == 0 || place.rank == source)) {
+    if (!found) found.emplace(program.size);
+    std::vector<bool> lacks(holders.size());
+    lacks[0] = true;
+    broadcast(collective, source, lacks, bytes_of(*found));
+  }
+  if (place.rank != 0) return std::nullopt;
+  return found;
 }
 
 }  // namespace dtrun::worker

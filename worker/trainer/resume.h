@@ -42,12 +42,21 @@ struct ResumePoint {
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
                          const Held& held, Collective& collective, const Notice& notice);
 
+// The parameters of the checkpoint of this very step, from the first rank on whose disk there is a good one:
+// in output_dir, or next to the checkpoint that the config names. On rank 0; elsewhere, and if there is none,
+// nothing. Called by all ranks alike.
+std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const Place& place,
+                                                   const Program& program, std::int64_t step,
+                                                   Collective& collective);
+
 // What changed between the config that wrote a checkpoint and this one. `fatal` differences make its
 // parameters or samples meaningless here. Empty texts: no difference.
 struct ConfigDrift {
   std::string fatal, harmless;
   // The samples that are left of the epoch in hand would not be those that were not used yet.
   bool reorders_samples = false;
+  // The best model so far was the best by another metric.
+  bool other_best = false;
 };
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config);
 

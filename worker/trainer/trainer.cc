@@ -3,8 +3,12 @@
 // 1. begin: rank 0 locks the output directory. All agree on the newest checkpoint, or on initial values. Rank
 //    0 opens config.json and metrics.jsonl. Each node with a disk of its own gets a saver.
 // 2. Each step: cast the stop vote, compute the mean gradient, clip, update, report, log, read the vote.
-// 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver.
-// 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model and reports it.
+// 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver. If the best model is looked
+// for
+//    and this is it, its checkpoint is on the disk before the next step.
+// 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model, that of the last step
+// or
+//    the best one, and reports it.
 //
 // If any rank was told to stop, all leave after the same step (or in the same evaluation) with a checkpoint.
 // If any was told to pause, likewise without one: the state stays in memory.
@@ -36,6 +40,7 @@
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
+#include "worker/trainer/best_model.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/lane_team.h"
@@ -86,8 +91,10 @@ class Trainer {
   Vote one_step();
   Vote wish() const;
   void log_step(double learning_rate, double norm);
-  bool evaluation_is_missing();
+  bool evaluation_is_missing() const;
   Vote evaluate_now();
+  void take_into_account(const Evaluation& evaluation);
+  void save_best();
   void look_for_divergence(double loss);
   template <typename Action>
   bool with_saver(Action action);
@@ -95,13 +102,22 @@ class Trainer {
   bool save_last(const TrainState& last);
   Outcome leave(Vote vote);
   void finish();
-  void complete(const TrainState& last, double seconds);
+  std::optional<std::vector<float>> best_parameters();
+  void complete(const TrainState& last, const std::optional<std::vector<float>>& best, double seconds);
   void report(Phase phase);
 
   double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
   bool is_writer() const { return place_.rank == 0; }
-  bool every(std::int64_t steps) const { return steps > 0 && state_.step % steps == 0; }
-  bool at_end() const { return state_.step >= schedule_.total_steps(); }
+  bool is_due(const std::string& strategy, std::int64_t steps) const {
+    if (strategy == "epoch") return state_.step % schedule_.steps_per_epoch() == 0;
+    return strategy == "steps" && steps > 0 && state_.step % steps == 0;
+  }
+  bool evaluation_is_due() const { return is_due(train_.eval_strategy, train_.eval_steps); }
+  bool save_is_due() const { return is_due(train_.save_strategy, train_.save_steps); }
+  const EvaluationRecord& evaluations() const { return replica_.log.evaluations; }
+  bool at_end() const { return state_.step >= schedule_.total_steps() || stops_early(train_, evaluations()); }
+  // The model of the step in hand is the best so far, and to be kept.
+  bool is_best() const { return train_.load_best_model_at_end && evaluations().best_step == state_.step; }
 
   Replica& replica_;
   ReplicaState& state_;  // the replica's: the same on every rank between steps
@@ -127,7 +143,8 @@ class Trainer {
   Clock::time_point start_ = Clock::now(), last_report_ = start_;
   std::optional<Evaluation> newest_evaluation_;  // nothing if older than state_.step
   bool resumed_ = false;
-  bool diverged_ = false;  // it was said that the loss is not finite
+  bool diverged_ = false;         // it was said that the loss is not finite
+  std::int64_t saved_step_ = -1;  // of the newest checkpoint that was handed to the saver
 };
 
 Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, AgentLink& agent)
@@ -152,10 +169,10 @@ Outcome Trainer::run() {
   while (vote == Vote::kGoOn && !at_end()) {
     with_saver([&] { saver_->check(); });
     vote = one_step();
-    if (vote == Vote::kGoOn && every(train_.eval_steps) && !at_end()) vote = evaluate_now();
-    if (vote == Vote::kGoOn && every(train_.save_steps) && !at_end()) save_now();
+    if (vote == Vote::kGoOn && evaluation_is_due() && !at_end()) vote = evaluate_now();
+    if (vote == Vote::kGoOn && save_is_due() && !at_end()) save_now();
   }
-  if (vote == Vote::kGoOn) vote = evaluate_now();
+  if (vote == Vote::kGoOn && !newest_evaluation_) vote = evaluate_now();
   if (vote != Vote::kGoOn) return leave(vote);
   finish();
   return Outcome::kCompleted;
@@ -172,6 +189,7 @@ void Trainer::begin() {
   const ResumePoint start = choose_start(config_, place_, replica_.program, held, collective_, log_warn);
   // Before the state: what is logged belongs to it.
   MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
+  if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
   collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
   progress_.accuracy = log.accuracy;
@@ -184,6 +202,8 @@ void Trainer::begin() {
   if (has_own_disk()) {
     saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
   }
+  // Its writer may have been lost while the others were told already that it is the best.
+  if (start.from == ResumePoint::kReplica && is_best()) save_best();
 }
 
 // Whether this rank is rank 0 or speaks for a node that does not share its file system. Such a node keeps
@@ -238,6 +258,10 @@ void Trainer::report_drift(const ResumePoint& start) {
     throw WorkerError(kExitConfig, "the checkpoint of step " + std::to_string(state_.step) + " in " +
                                        config_.output_dir + " belongs to another job: " + drift.fatal +
                                        " (in the checkpoint); choose another output_dir");
+  }
+  if (drift.other_best) {
+    replica_.log.evaluations.best_step = -1;
+    replica_.log.evaluations.without_improvement = 0;
   }
   if (!is_writer()) return;
   if (!drift.harmless.empty()) {
@@ -341,12 +365,10 @@ void Trainer::look_for_divergence(double loss) {
            "train.max_grad_norm may keep it from diverging");
 }
 
-// Whether the run was stopped at a step that is to be evaluated, before it was. Rank 0 knows and tells all.
-bool Trainer::evaluation_is_missing() {
-  if (!resumed_ || state_.step == 0 || at_end() || !every(train_.eval_steps)) return false;
-  std::byte missing{metrics_ && !metrics_->was_evaluated()};
-  collective_.broadcast(0, {&missing, 1});
-  return missing != std::byte{0};
+// Whether the run was stopped at a step that is to be evaluated, before it was.
+bool Trainer::evaluation_is_missing() const {
+  if (!resumed_ || state_.step == 0 || at_end() || !evaluation_is_due()) return false;
+  return evaluations().evaluated_step != state_.step;
 }
 
 // If a rank was told to leave before the end, returns what all are to do.
@@ -370,8 +392,29 @@ Vote Trainer::evaluate_now() {
   since_report_ = {};
   last_report_ = Clock::now();
   report(Phase::kEvaluating);
+  take_into_account(*newest_evaluation_);
   clock_.leave_out_since(begin);
   return Vote::kGoOn;
+}
+
+void Trainer::take_into_account(const Evaluation& evaluation) {
+  EvaluationRecord& record = replica_.log.evaluations;
+  if (!looks_for_best(train_)) {
+    record = {.evaluated_step = state_.step};
+    return;
+  }
+  add_evaluation(record, state_.step, evaluation.loss, evaluation.accuracy, better_of(train_));
+  if (is_best() && !at_end()) save_best();
+  if (is_writer() && stops_early(train_, record))
+    log_info("stopping early: no better " + train_.metric_for_best_model + " in " +
+             counted(static_cast<int>(record.without_improvement), "evaluation"));
+}
+
+// On the disk before the next step: with that, no rank would have its parameters any more.
+void Trainer::save_best() {
+  save_now();
+  with_saver([&] { saver_->wait(); });
+  collective_.barrier();
 }
 
 // Training needs no disk: a checkpoint that finds no room, or no way, is told of and tried again at the next.
@@ -396,7 +439,8 @@ bool Trainer::with_saver(Action action) {
 
 // A checkpoint of a diverged model is of no use, and would push out those that are.
 void Trainer::save_now() {
-  if (!saver_) return;
+  if (!saver_ || saved_step_ == state_.step) return;
+  saved_step_ = state_.step;
   TrainState state = replica_.snapshot();
   stop_point(StopPoint::kSaving);
   if (parameters_are_finite(state)) with_saver([&] { saver_->save(std::move(state)); });
@@ -433,21 +477,41 @@ void Trainer::finish() {
   report(Phase::kSaving);
   const TrainState last = replica_.snapshot();
   save_last(last);
-  if (is_writer()) complete(last, seconds);
+  const std::optional<std::vector<float>> best = best_parameters();
+  if (is_writer()) complete(last, best, seconds);
   stop_point(StopPoint::kLastBarrier);
   collective_.barrier();
   stop_point(StopPoint::kLeavingLast);
 }
 
-void Trainer::complete(const TrainState& last, double seconds) {
-  const std::string model = save_model(config_.output_dir, replica_.program, last.parameters).string();
+// On rank 0: what the final model is to be instead of the last step's.
+std::optional<std::vector<float>> Trainer::best_parameters() {
+  const std::int64_t step = evaluations().best_step;
+  if (!train_.load_best_model_at_end || step < 0 || step == state_.step) return std::nullopt;
+  std::optional<std::vector<float>> best =
+      fetch_parameters(config_, place_, replica_.program, step, collective_);
+  if (is_writer() && !best)
+    log_warn("the best model, of step " + std::to_string(step) +
+             ", is on no node's disk any more; the final model is that of the last step");
+  return best;
+}
+
+void Trainer::complete(const TrainState& last, const std::optional<std::vector<float>>& best,
+                       double seconds) {
+  const std::vector<float>& parameters = best ? *best : last.parameters;
+  const std::string model = save_model(config_.output_dir, replica_.program, parameters).string();
   stop_point(StopPoint::kModelWritten);
-  const std::string sha256 = parameters_sha256(replica_.program, last.parameters);
-  metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256});
+  const std::string sha256 = parameters_sha256(replica_.program, parameters);
+  const EvaluationRecord& record = evaluations();
+  metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256, .best_step = record.best_step});
+  if (record.best_step >= 0)
+    log_info("the best model was that of step " + std::to_string(record.best_step) + ": test loss " +
+             decimal(record.best_loss, 4) + ", accuracy " + decimal(record.best_accuracy * 100, 2) + " %" +
+             (best || is_best() ? "; it is the final model" : ""));
   const StepClock::Shares time = clock_.whole();
   agent_.completed({.step = state_.step,
-                    .loss = newest_evaluation_->loss,
-                    .accuracy = newest_evaluation_->accuracy,
+                    .loss = best ? record.best_loss : newest_evaluation_->loss,
+                    .accuracy = best ? record.best_accuracy : newest_evaluation_->accuracy,
                     .model_path = model,
                     .params_sha256 = sha256,
                     .seconds = seconds,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "tests/support/files.h"
@@ -12,6 +13,7 @@
 #include "worker/base/error.h"
 #include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/durable.h"
+#include "worker/checkpoint/layout.h"
 
 namespace dtrun::worker {
 namespace {
@@ -69,6 +71,45 @@ TEST_CASE("a checkpoint brings back all of the state") {
   CHECK(newest_step(output.path(), output.notice()) == 500);
   CHECK(output.notices.empty());
   CHECK(output.names() == Names{"step-00000500"});
+}
+
+TEST_CASE("what the evaluations have shown comes back to the last bit, and need not be there") {
+  Output output;
+  TrainState state = example_state(500);
+  state.evaluations = {.evaluated_step = 500,
+                       .best_step = 300,
+                       .best_loss = 0.1 + 0.2,
+                       .best_accuracy = 1.0 / 3,
+                       .without_improvement = 2};
+  const fs::path directory = save_checkpoint(output.path(), kProgram, state, 0);
+  CHECK(load_checkpoint(directory, kProgram).evaluations == state.evaluations);
+  CHECK(load_checkpoint(output.save(600), kProgram).evaluations == EvaluationRecord());
+  const auto with = [](const std::string& evaluations) {
+    return parse_state(R"({"format_version": 1, "step": 5, "config": {}, "evaluations": )" + evaluations +
+                       "}");
+  };
+  const std::string good =
+      R"({"evaluated_step": 5, "best_step": 3, "best_loss": null, "best_accuracy": 1, "without_improvement": 1})";
+  REQUIRE(with(good).ok());
+  CHECK(std::isnan(with(good).value().evaluations.best_loss));
+  CHECK(with(good).value().evaluations.best_step == 3);
+  for (const char* bad : {"3", "{}", R"({"evaluated_step": "x"})"})
+    CHECK(with(bad).status().exit_code() == kExitNoInput);
+}
+
+TEST_CASE("the best checkpoint stays whatever the limit, and counts as one of it") {
+  for (const int keep : {1, 2, 3}) {
+    CAPTURE(keep);
+    Output output;
+    for (std::int64_t step = 100; step <= 600; step += 100) {
+      TrainState state = example_state(step);
+      state.evaluations.best_step = std::min<std::int64_t>(step, 200);
+      save_checkpoint(output.path(), kProgram, state, keep);
+    }
+    const Names wanted = keep < 3 ? Names{"step-00000200", "step-00000600"}
+                                  : Names{"step-00000200", "step-00000500", "step-00000600"};
+    CHECK(output.names() == wanted);
+  }
 }
 
 TEST_CASE("a config text that is no canonical JSON comes back as it was") {

@@ -80,6 +80,21 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
       {R"({"learning_rate": -0.1})",
        "c.json: /train/learning_rate: -0.1 is out of range (allowed: more than 0, at most 1000000)"},
       {R"({"momentum": 1})", "c.json: /train/momentum: 1 is out of range (allowed: 0 or more, less than 1)"},
+      {R"({"load_best_model_at_end": true, "eval_strategy": "epoch"})",
+       "c.json: /train/load_best_model_at_end: needs eval_strategy and save_strategy to be the same, found "
+       "\"epoch\" and \"steps\""},
+      {R"({"load_best_model_at_end": true, "eval_strategy": "no", "save_strategy": "no"})",
+       "c.json: /train/load_best_model_at_end: has no effect without evaluations (use eval_strategy and "
+       "save_strategy \"steps\" with eval_steps and save_steps, or \"epoch\")"},
+      {R"({"load_best_model_at_end": true, "eval_steps": 200})",
+       "c.json: /train/save_steps: 500 is no multiple of eval_steps 200, as load_best_model_at_end needs it "
+       "(allowed: e.g. 400 or 600)"},
+      {R"({"load_best_model_at_end": true, "save_steps": 0})",
+       "c.json: /train/save_steps: 0 is no multiple of eval_steps 500, as load_best_model_at_end needs it "
+       "(allowed: e.g. 500 or 1000)"},
+      {R"({"early_stopping_patience": 2, "eval_steps": 0})",
+       "c.json: /train/early_stopping_patience: 2 has no effect without evaluations (use eval_strategy "
+       "\"steps\" with eval_steps, or \"epoch\")"},
       {R"({"nesterov": true, "momentum": 0})", "c.json: /train/nesterov: needs a momentum, which is 0"},
       {R"({"nesterov": true, "optim": "adamw"})",
        "c.json: /train/nesterov: has no effect with optim \"adamw\" (use \"sgd\")"},
@@ -422,6 +437,7 @@ const std::vector<Bounds>& bounds() {
       {"train.eval_steps", steps, no_steps},
       {"train.save_steps", steps, no_steps},
       {"train.save_total_limit", {"0", "1000000"}, {"-1", "1000001"}},
+      {"train.early_stopping_patience", {"0", "1000000"}, {"-1", "1000001"}},
       {"model.hidden_sizes", {"[1]", "[131072]"}, {"[0]", "[131073]"}, {"model.type=mlp"}},
       {"model.n_layer", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2"}},
       {"model.n_head", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2", "model.n_embd=1000"}},

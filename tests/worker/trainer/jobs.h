@@ -122,6 +122,17 @@ inline std::int64_t run_job(const JobConfig& config, int world, int lanes = 1, s
   return began_at[0];
 }
 
+// Rank 1 is told to stop when it asks for the `ask`-th time, from 0. Returns the step where the run began.
+inline std::int64_t stop_run(const JobConfig& config, int world_size, int ask) {
+  std::int64_t began_at = -1;
+  run_as_threads(world_size, [&](Collective& collective) {
+    TestLink link(collective.rank() == 1 ? ask : -1);
+    REQUIRE(run_rank(config, collective, 1, link) == Outcome::kStopped);
+    if (collective.rank() == 0) began_at = link.began_at_.value_or(-1);
+  });
+  return began_at;
+}
+
 // The error with which a lone rank ends; fails the test if there is none.
 inline WorkerError refusal(const JobConfig& config, std::int64_t generation = 1) {
   TestLink link;

@@ -156,17 +156,6 @@ TEST_CASE("the ring trains too, to other bits by design") {
   CHECK(tree_end.size() == ring_end.size());
 }
 
-// Rank 1 is told to stop when it asks for the `ask`-th time, from 0. Returns the step where the run began.
-std::int64_t stop_run(const JobConfig& config, int world_size, int ask) {
-  std::int64_t began_at = -1;
-  run_as_threads(world_size, [&](Collective& collective) {
-    TestLink link(collective.rank() == 1 ? ask : -1);
-    REQUIRE(run_rank(config, collective, 1, link) == Outcome::kStopped);
-    if (collective.rank() == 0) began_at = link.began_at_.value_or(-1);
-  });
-  return began_at;
-}
-
 TEST_CASE(
     "all ranks stop after the same step when one is told to, and another world finishes to the same bytes") {
   const Job job;

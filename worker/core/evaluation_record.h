@@ -1,0 +1,41 @@
+// What a run's evaluations have shown so far, and what follows from it. A function of the evaluations alone,
+// so that every rank decides the same, and a run that goes on decides what it would have without the pause.
+#pragma once
+
+#include <cstdint>
+
+namespace dtrun::worker {
+
+struct EvaluationRecord {
+  std::int64_t evaluated_step = -1;  // the newest one's; -1: none yet
+  std::int64_t best_step = -1;       // -1: none yet, or nobody looks for the best
+  double best_loss = 0, best_accuracy = 0;
+  std::int64_t without_improvement = 0;  // evaluations since the best
+  bool operator==(const EvaluationRecord&) const = default;
+};
+
+struct Better {
+  bool by_accuracy = false;  // else by loss
+  bool greater = false;      // else less
+  bool operator==(const Better&) const = default;
+  bool operator()(double value, double than) const { return greater ? value > than : value < than; }
+};
+
+// Adds an evaluation; one of a step that is recorded already changes nothing. What is not a number is never
+// the best. An equal value is no improvement.
+inline void add_evaluation(EvaluationRecord& record, std::int64_t step, double loss, double accuracy,
+                           const Better& better) {
+  if (step == record.evaluated_step) return;
+  record.evaluated_step = step;
+  const double value = better.by_accuracy ? accuracy : loss;
+  const double best = better.by_accuracy ? record.best_accuracy : record.best_loss;
+  const bool first = record.best_step < 0 && value == value;
+  if (first || better(value, best)) {
+    record.best_step = step, record.best_loss = loss, record.best_accuracy = accuracy;
+    record.without_improvement = 0;
+  } else {
+    ++record.without_improvement;
+  }
+}
+
+}  // namespace dtrun::worker
