@@ -99,7 +99,8 @@ std::vector<std::string> names_in(std::string_view group) {
 std::vector<const Option*> likeliest_options() {
   std::vector<const Option*> options;
   for (const Option& option : config_options()) options.push_back(&option);
-  std::ranges::stable_partition(options, [](const Option* option) { return option->of.empty(); });
+  std::stable_partition(options.begin(), options.end(),
+                        [](const Option* option) { return option->of.empty(); });
   return options;
 }
 

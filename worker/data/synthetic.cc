@@ -24,7 +24,7 @@ class Synthetic : public Dataset {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(size_); }
   SampleSpec spec() const override { return spec_; }
-  std::string values() const override { return "(pattern byte + noise byte) / 64"; }
+  std::string values() const override { return "(pattern + noise) / 64"; }
 
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
     float* values = rows.values;
