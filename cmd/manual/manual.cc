@@ -38,6 +38,7 @@ const Item kExitCodes[] = {
     {"0", "every worker ended with 0"},
     {"a worker's", "the first failure's own, or 128+N for signal N, once restarts are used up"},
     {"64", "wrong command line"},
+    {"65", "training diverged, or replicas do not have the same parameters"},
     {"66", "input named in the config (or the config) is missing or unreadable"},
     {"69", "no rendezvous: not enough nodes in time, coordinator not reachable"},
     {"70", "a bug in dtrun"},

@@ -5,8 +5,8 @@
 namespace dtrun {
 
 bool is_deterministic_failure(int exit_code) {
-  return exit_code == kExitUsage || exit_code == kExitNoInput || exit_code == kExitCannotCreate ||
-         exit_code == kExitNoPermission || exit_code == kExitConfig;
+  return exit_code == kExitUsage || exit_code == kExitDataError || exit_code == kExitNoInput ||
+         exit_code == kExitCannotCreate || exit_code == kExitNoPermission || exit_code == kExitConfig;
 }
 
 std::string describe_exit(int exit_code, int signal, EndCause cause) {

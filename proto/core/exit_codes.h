@@ -7,6 +7,7 @@ namespace dtrun {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitUsage = 64;         // wrong command line
+inline constexpr int kExitDataError = 65;     // what was computed is of no use: training diverged
 inline constexpr int kExitNoInput = 66;       // input named in the config is missing or unreadable
 inline constexpr int kExitUnavailable = 69;   // no rendezvous: not enough nodes in time, store not reachable
 inline constexpr int kExitSoftware = 70;      // a bug in dtrun

@@ -73,7 +73,9 @@ struct TrainConfig {
   double warmup_ratio = 0;  // of the whole run; where warmup_steps is 0
   bool bf16 = false;        // only false for now: the CPU backend computes in fp32
   std::uint64_t seed = 42;
-  std::string reduction = "tree";  // tree: same bits for any world size; ring: the library's all-reduce
+  std::string on_divergence = "stop";  // stop, warn
+  std::int64_t verify_sync_steps = 0;  // 0: never
+  std::string reduction = "tree";      // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
   std::int64_t eval_steps = 500;        // 0: only at the end
   std::int64_t save_steps = 500;        // 0: only at the end

@@ -281,6 +281,16 @@ const std::vector<Option>& table() {
        .description = "How gradients are summed. tree: the same bits for any number of workers. ring: the "
                       "library's all-reduce, without that promise.",
        .choices = {"tree", "ring"}},
+      {.pointer = "/train/on_divergence",
+       .field = in<kTrain, &TrainConfig::on_divergence>,
+       .description = "A loss or gradient that is not finite ends the job before it gets into the parameters "
+                      "(stop), or is only told (warn).",
+       .choices = {"stop", "warn"}},
+      {.pointer = "/train/verify_sync_steps",
+       .field = in<kTrain, &TrainConfig::verify_sync_steps>,
+       .description = "Every so many steps all workers compare their parameters by hashes, and a difference "
+                      "ends the job. 0: never.",
+       .range = kZeroOrMore},
       {.pointer = "/train/logging_steps",
        .field = in<kTrain, &TrainConfig::logging_steps>,
        .description = "A line of metrics every so many steps.",

@@ -14,6 +14,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
     : config_(config),
       program_(program),
       collective_(collective),
+      arithmetic_(arithmetic),
       lanes_(lanes),
       clock_(clock),
       sum_(arithmetic.allocate(Where::kDevice, kStatisticsFloats + program.size)),
@@ -75,9 +76,7 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
   if (measured) timed.emplace(clock_, StepClock::kData);
-  const Microbatch microbatch = inputs_[lane_index].fill(
-      samples_of(leaf),
-      {.seed = config_.seed, .number = static_cast<std::uint64_t>(plan_.first_leaf + leaf)});
+  const Microbatch microbatch = microbatch_of(leaf, lane_index);
   if (measured) timed.emplace(clock_, StepClock::kMath);
   const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
@@ -86,6 +85,41 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   timed.reset();
   accumulator_->complete(leaf, last_bucket, lane.stream());
   Pulse::beat();
+}
+
+std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  const LeafRange own = leaves_of_rank(plan_.leaves, collective_.rank(), collective_.size());
+  std::vector<std::int64_t> firsts(static_cast<std::size_t>(lanes_.size()), kNone);
+  next_leaf_.store(own.begin, std::memory_order_relaxed);
+  lanes_.run([&](int lane_index, Lane& lane) {
+    const Buffer out = arithmetic_.allocate(Where::kDevice, sum_.size());
+    std::vector<float> values(sum_.size());
+    lane.weights_changed(weights);
+    std::int64_t& first = firsts[lane_index];
+    while (first == kNone) {
+      const std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
+      if (leaf >= own.end) return;
+      collective_.check();
+      lane.train(microbatch_of(leaf, lane_index), out.data(), [](int) {});
+      arithmetic_.copy(lane.stream(), values.data(), out.data(), values.size());
+      lane.stream().wait();
+      const bool finite = std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+      if (!finite) first = leaf;
+      Pulse::beat();
+    }
+  });
+  std::vector<std::int64_t> all(static_cast<std::size_t>(collective_.size()));
+  all[static_cast<std::size_t>(collective_.rank())] = std::ranges::min(firsts);
+  collective_.all_gather(bytes_of(all));
+  const std::int64_t first = std::ranges::min(all);
+  return first == kNone ? std::nullopt : std::optional(first);
+}
+
+Microbatch GradientStep::microbatch_of(std::int64_t leaf, int lane_index) {
+  return inputs_[lane_index].fill(
+      samples_of(leaf),
+      {.seed = config_.seed, .number = static_cast<std::uint64_t>(plan_.first_leaf + leaf)});
 }
 
 std::vector<std::uint32_t> GradientStep::samples_of(std::int64_t leaf) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,15 +44,21 @@ class GradientStep {
   // until the next call. Throws what the exchange throws.
   float* run(const StepPlan& plan, const EpochOrder& order, const float* weights);
 
+  // Computes the step's microbatches again, with the same weights: the first whose loss or gradient is not
+  // finite, the same on every rank; nothing if each by itself is. Called by all ranks alike, after run().
+  std::optional<std::int64_t> first_not_finite(const float* weights);
+
  private:
   // The statistics are part of the last bucket.
   static std::vector<VectorRange> ranges_of(const Program& program);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
+  Microbatch microbatch_of(std::int64_t leaf, int lane_index);
   std::vector<std::uint32_t> samples_of(std::int64_t leaf) const;
 
   const TrainConfig& config_;
   const Program& program_;
   Collective& collective_;
+  Arithmetic& arithmetic_;
   LaneTeam& lanes_;
   StepClock& clock_;
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "worker/base/error.h"
+#include "worker/vector/bits_hash.h"
 
 namespace dtrun::worker {
 namespace {
@@ -69,6 +70,16 @@ TrainState Replica::snapshot() const {
   for (const ReplicaState::Slot& slot : state.slots)
     copy.optimizer.push_back({slot.name, on_host(slot.values)});
   return copy;
+}
+
+std::vector<std::uint64_t> Replica::parameter_hashes() const {
+  std::vector<float> copy;
+  if (!device->arithmetic().device_is_host()) copy = on_host(state.parameters);
+  const float* const values = copy.empty() ? state.parameters.data() : copy.data();
+  std::vector<std::uint64_t> hashes;
+  for (const Parameter& parameter : program.parameters)
+    hashes.push_back(bits_hash({values + parameter.offset, parameter.size}));
+  return hashes;
 }
 
 void Replica::restore(const TrainState& from) {

@@ -50,6 +50,9 @@ struct Replica {
   // Takes over a state whose vectors are as long as these, and its slots those of this optimizer.
   void restore(const TrainState& from);
 
+  // Of each parameter's tensor, in the program's order; equal on ranks whose bits are.
+  std::vector<std::uint64_t> parameter_hashes() const;
+
   // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts it.
   StepResult update(const UpdateRule& rule, float* sum);
 

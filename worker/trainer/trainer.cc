@@ -46,6 +46,7 @@
 #include "worker/trainer/lane_team.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/stop_vote.h"
+#include "worker/trainer/sync_check.h"
 
 namespace dtrun::worker {
 
@@ -73,6 +74,18 @@ std::string counted(int count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
+constexpr char kAgainstDivergence[] =
+    "A lower train.learning_rate or a train.max_grad_norm may keep it from diverging.";
+
+// The first parameter that has such a value among `values` [program.size]; empty: none.
+std::string not_finite(const Program& program, std::span<const float> values) {
+  for (const Parameter& parameter : program.parameters) {
+    const auto own = values.subspan(parameter.offset, parameter.size);
+    if (!std::ranges::all_of(own, [](float value) { return std::isfinite(value); })) return parameter.name;
+  }
+  return "";
+}
+
 bool parameters_are_finite(const TrainState& state) {
   return std::ranges::all_of(state.parameters, [](float value) { return std::isfinite(value); });
 }
@@ -96,6 +109,7 @@ class Trainer {
   void take_into_account(const Evaluation& evaluation);
   void save_best();
   void look_for_divergence(double loss);
+  WorkerError divergence(const StepPlan& plan, const StepResult& step, const float* gradient);
   template <typename Action>
   bool with_saver(Action action);
   void save_now();
@@ -297,10 +311,15 @@ Vote Trainer::one_step() {
                    state_.step + 1 == schedule_.total_steps();
   UpdateRule rule = update_rule(train_, state_.step, learning_rate);
   rule.norm_wanted = log;
+  rule.finite_only = train_.on_divergence == "stop";
   StepResult step;
   {
     StepClock::Scope timed(clock_, StepClock::kMath);
     step = replica_.update(rule, sum);
+  }
+  if (!step.applied) {
+    stop_vote_.result();  // no message may be under way at the end
+    throw divergence(plan, step, sum + kStatisticsFloats);
   }
   stop_point(StopPoint::kUpdated);
   replica_.log.loss += step.stats.loss, replica_.log.targets += step.stats.targets;
@@ -313,7 +332,30 @@ Vote Trainer::one_step() {
   progress_.learning_rate = learning_rate;
   report(Phase::kTraining);
   if (log) log_step(learning_rate, step.norm);
-  return stop_vote_.result();
+  const Vote vote = stop_vote_.result();
+  if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
+    verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, collective_);
+  return vote;
+}
+
+// What all ranks end with: the step was not made, so its microbatches can be computed again.
+WorkerError Trainer::divergence(const StepPlan& plan, const StepResult& step, const float* gradient) {
+  const std::optional<std::int64_t> leaf = gradient_step_.first_not_finite(state_.parameters.data());
+  std::string what = not_finite(replica_.program, replica_.snapshot().parameters);
+  if (!what.empty()) what = "; its parameters were not either, the first " + what;
+  if (what.empty()) {
+    std::vector<float> values(replica_.program.size);
+    replica_.device->arithmetic().copy(*replica_.stream, values.data(), gradient, values.size());
+    replica_.stream->wait();
+    what = not_finite(replica_.program, values);
+    if (!what.empty()) what = "; the first gradient that is not finite is that of " + what;
+  }
+  if (leaf)
+    what += "; it begins in microbatch " + std::to_string(*leaf + 1) + " of " + std::to_string(plan.leaves);
+  const bool loss = !std::isfinite(step.stats.loss);
+  return {kExitDataError, "training diverged in step " + std::to_string(state_.step + 1) + ": the " +
+                              (loss ? "loss" : "gradient's norm") + " is not finite" + what + ". " +
+                              kAgainstDivergence};
 }
 
 void Trainer::log_step(double learning_rate, double norm) {
@@ -355,14 +397,13 @@ void Trainer::report(Phase phase) {
   progress_.note.clear();
 }
 
-// Said once: a person who watches may want to stop the run. It does not stop by itself.
+// With on_divergence "warn". Said once: a person who watches may want to stop the run.
 void Trainer::look_for_divergence(double loss) {
   if (diverged_ || std::isfinite(loss)) return;
   diverged_ = true;
   if (!is_writer()) return;
   log_warn("step " + std::to_string(state_.step + 1) +
-           ": the loss is not finite, so the model is lost from here on; a lower train.learning_rate or a "
-           "train.max_grad_norm may keep it from diverging");
+           ": the loss is not finite, so the model is lost from here on. " + kAgainstDivergence);
 }
 
 // Whether the run was stopped at a step that is to be evaluated, before it was.
@@ -392,6 +433,9 @@ Vote Trainer::evaluate_now() {
   since_report_ = {};
   last_report_ = Clock::now();
   report(Phase::kEvaluating);
+  if (train_.on_divergence == "stop" && !std::isfinite(newest_evaluation_->loss))
+    throw WorkerError(kExitDataError, "training diverged: after step " + std::to_string(state_.step) +
+                                          " the test loss is not finite. " + kAgainstDivergence);
   take_into_account(*newest_evaluation_);
   clock_.leave_out_since(begin);
   return Vote::kGoOn;

@@ -150,7 +150,11 @@ class CpuArithmetic final : public Arithmetic {
     StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .targets = targets}};
     const std::span<float> gradient(sum + kStatisticsFloats, vectors.size);
     for (float& value : gradient) value /= targets;
-    if (rule.max_norm > 0 || rule.norm_wanted) result.norm = norm_of(gradient);
+    if (rule.max_norm > 0 || rule.norm_wanted || rule.finite_only) result.norm = norm_of(gradient);
+    if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
+      result.applied = false;
+      return result;
+    }
     if (rule.max_norm > 0) clip(gradient, result.norm, rule.max_norm);
     std::visit([&](const auto& optimizer) { apply(optimizer, gradient.data(), vectors); }, rule.optimizer);
     return result;

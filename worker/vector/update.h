@@ -36,6 +36,7 @@ struct UpdateRule {
   std::variant<SgdRule, AdamWRule> optimizer;
   double max_norm = 0;       // longer mean gradients are shortened to it; 0: none is
   bool norm_wanted = false;  // although nothing is clipped
+  bool finite_only = false;  // if loss or norm are not finite, the vectors stay as they are
 };
 
 // What an update changes: device memory, `size` floats each.
@@ -58,7 +59,8 @@ struct StepStats {
 
 struct StepResult {
   StepStats stats;
-  double norm = 0;  // of the mean gradient before clipping; 0 if nobody needed it
+  double norm = 0;      // of the mean gradient before clipping; 0 if nobody needed it
+  bool applied = true;  // false: by UpdateRule::finite_only; the mean gradient is where the sum was
 };
 
 }  // namespace dtrun::worker

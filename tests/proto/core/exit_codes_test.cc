@@ -9,6 +9,7 @@ namespace {
 TEST_CASE("exit codes are the documented numbers: scripts depend on them") {
   CHECK(kExitOk == 0);
   CHECK(kExitUsage == 64);
+  CHECK(kExitDataError == 65);
   CHECK(kExitNoInput == 66);
   CHECK(kExitUnavailable == 69);
   CHECK(kExitSoftware == 70);
@@ -22,7 +23,8 @@ TEST_CASE("exit codes are the documented numbers: scripts depend on them") {
 
 TEST_CASE("only what the same input would bring again is not worth a restart") {
   for (int code = 0; code < 256; ++code) {
-    const bool deterministic = code == 64 || code == 66 || code == 73 || code == 77 || code == 78;
+    const bool deterministic =
+        code == 64 || code == 65 || code == 66 || code == 73 || code == 77 || code == 78;
     CHECK(is_deterministic_failure(code) == deterministic);
   }
 }

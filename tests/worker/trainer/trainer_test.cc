@@ -364,6 +364,7 @@ TEST_CASE("a diverged run ends, but its checkpoints push out none that can be us
   run_job(config, 1);
   config.train.max_steps = 40;
   config.train.learning_rate = 1e5;
+  config.train.on_divergence = "warn";
   CHECK(run_job(config, 2) == 10);
   CHECK(fs::exists(job.directory.path() / "run/checkpoints/step-00000010"));
   CHECK_FALSE(fs::exists(job.directory.path() / "run/checkpoints/step-00000035"));

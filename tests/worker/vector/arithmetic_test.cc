@@ -5,11 +5,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
+
+#include "worker/vector/bits_hash.h"
 
 namespace dtrun::worker {
 namespace {
@@ -221,6 +224,45 @@ TEST_CASE("AdamW is PyTorch's formula rounded after each operation, and decays w
       CHECK(same_bits(step.b, square));
     }
   }
+}
+
+TEST_CASE("a step whose loss or gradient is not finite is not made if it must be, and leaves the mean") {
+  for (const std::size_t at : {std::size_t{0}, kStatisticsFloats, kStatisticsFloats + 102}) {
+    for (const float value : {NAN, INFINITY, -INFINITY}) {
+      CAPTURE(at);
+      CAPTURE(value);
+      Step step(103), careless(103);
+      step.sum[at] = careless.sum[at] = value;
+      const Vector parameters = step.parameters, buffer = step.a, mean = step.mean();
+      const SgdRule rule{.rate = 0.5f, .momentum = 0.9f};
+      CHECK_FALSE(step.update({.optimizer = rule, .max_norm = 1, .finite_only = true}, 1).applied);
+      CHECK(same_bits(step.parameters, parameters));
+      CHECK(same_bits(step.a, buffer));
+      CHECK(same_bits(std::span(step.sum).subspan(kStatisticsFloats), mean));
+      CHECK(careless.update({.optimizer = rule}, 1).applied);
+      CHECK_FALSE(same_bits(careless.parameters, parameters));
+    }
+  }
+  // The largest numbers are finite, and so is their norm.
+  Step large(103);
+  std::fill(large.sum.begin() + kStatisticsFloats, large.sum.end(), std::numeric_limits<float>::max());
+  CHECK(large.update({.optimizer = SgdRule{}, .finite_only = true}, 0).applied);
+}
+
+TEST_CASE("a hash tells any two vectors apart that differ in one bit, wherever") {
+  for (const std::size_t size : kSizes) {
+    const Vector values = random_vector(size, 1);
+    CHECK(bits_hash(values) == bits_hash(Vector(values)));
+    for (std::size_t i = 0; i < size; i += 1 + size / 50) {
+      for (const int bit : {0, 13, 31}) {
+        Vector other = values;
+        other[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(other[i]) ^ 1u << bit);
+        CHECK(bits_hash(other) != bits_hash(values));
+      }
+    }
+  }
+  CHECK(bits_hash(Vector{0.0f}) != bits_hash(Vector{-0.0f}));
+  CHECK(bits_hash(Vector{1, 2}) != bits_hash(Vector{2, 1}));
 }
 
 TEST_CASE("a gradient longer than the limit is shortened to it, a shorter one stays as it is") {

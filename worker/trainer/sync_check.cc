@@ -1,0 +1,40 @@
+#include "worker/trainer/sync_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+
+void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
+                 Collective& collective) {
+  const std::size_t tensors = hashes.size();
+  const auto world = static_cast<std::size_t>(collective.size());
+  std::vector<std::uint64_t> all(world * tensors);
+  std::ranges::copy(hashes, all.begin() + static_cast<std::ptrdiff_t>(collective.rank() * tensors));
+  collective.all_gather(bytes_of(all));
+  for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
+    const auto hash = [&](std::size_t rank) { return all[rank * tensors + tensor]; };
+    std::size_t usual = 0, most = 0;  // a rank that has what most have
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      std::size_t same = 0;
+      for (std::size_t other = 0; other < world; ++other) same += hash(other) == hash(rank);
+      if (same > most) usual = rank, most = same;
+    }
+    if (most == world) continue;
+    std::string others;
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      if (hash(rank) != hash(usual)) others += (others.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    throw WorkerError(
+        kExitDataError,
+        "after step " + std::to_string(step) +
+            " the parameters are not the same on every rank: " + program.parameters[tensor].name +
+            " of rank " + others + " differs from rank " + std::to_string(usual) +
+            "'s. A memory or processor may be broken; go on from a checkpoint of a step at which "
+            "train.verify_sync_steps found no difference");
+  }
+}
+
+}  // namespace dtrun::worker

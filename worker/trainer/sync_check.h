@@ -1,0 +1,19 @@
+// Whether all replicas have the same parameters, as they must: a broken memory or processor on one of them
+// would otherwise go unnoticed, since no rank ever sees another's parameters.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/collective/collective.h"
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+
+// `hashes`: of this rank's tensors, in the program's order. Called by all ranks alike. Throws WorkerError,
+// kExitDataError on every rank alike, naming the tensor and the ranks that differ from most, or from rank 0
+// where none are the most.
+void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
+                 Collective& collective);
+
+}  // namespace dtrun::worker
