@@ -56,25 +56,29 @@ class FileMetrics : public MetricsWriter {
 
   void write(const TrainMetrics& m) override {
     if (m.step == trained_step_) return;
-    append({{"event", "train"},
-            {"step", m.step},
-            {"epoch", m.epoch},
-            {"loss", m.loss},
-            {"learning_rate", m.learning_rate},
-            {"grad_norm", m.grad_norm},
-            {"samples_per_second", m.samples_per_second},
-            {"world_size", m.world_size},
-            {"generation", m.generation},
-            {"wait_gradients", m.wait_gradients},
-            {"wait_data", m.wait_data},
-            {"other", m.other},
-            {"time", now()}});
+    Json line = {{"event", "train"},
+                 {"step", m.step},
+                 {"epoch", m.epoch},
+                 {"loss", m.loss},
+                 {"learning_rate", m.learning_rate},
+                 {"grad_norm", m.grad_norm},
+                 {"samples_per_second", m.samples_per_second}};
+    if (m.tokens_per_second > 0) line["tokens_per_second"] = m.tokens_per_second;
+    line.update({{"world_size", m.world_size},
+                 {"generation", m.generation},
+                 {"wait_gradients", m.wait_gradients},
+                 {"wait_data", m.wait_data},
+                 {"other", m.other},
+                 {"time", now()}});
+    append(line);
   }
   // A run that goes on from its last step evaluates it again, with the same result.
   void write(const EvalMetrics& m) override {
     if (m.step == evaluated_step_) return;
-    append(
-        {{"event", "eval"}, {"step", m.step}, {"loss", m.loss}, {"accuracy", m.accuracy}, {"time", now()}});
+    Json line = {{"event", "eval"}, {"step", m.step}, {"loss", m.loss}, {"accuracy", m.accuracy}};
+    if (m.perplexity) line["perplexity"] = *m.perplexity;
+    line["time"] = now();
+    append(line);
   }
   void write(const EndMetrics& m) override {
     Json line = {{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}};

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "worker/core/evaluation_record.h"
@@ -14,6 +15,7 @@ namespace dtrun::worker {
 struct TrainMetrics {
   std::int64_t step = 0;  // optimizer steps done
   double epoch = 0, loss = 0, learning_rate = 0, grad_norm = 0, samples_per_second = 0;
+  double tokens_per_second = 0;  // 0: it does not train on tokens
   int world_size = 1;
   std::int64_t generation = 0;
   // Share of the wall time since the last line that was not math, 0..1, and its parts.
@@ -29,6 +31,7 @@ struct MetricsLog {
 struct EvalMetrics {
   std::int64_t step = 0;
   double loss = 0, accuracy = 0;
+  std::optional<double> perplexity = {};  // of tokens
 };
 struct EndMetrics {
   std::int64_t step = 0;

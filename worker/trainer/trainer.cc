@@ -121,6 +121,7 @@ class Trainer {
   void report(Phase phase);
 
   double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
+  bool trains_on_tokens() const { return replica_.program.sample.input == SampleSpec::Input::kTokens; }
   bool is_writer() const { return place_.rank == 0; }
   bool is_due(const std::string& strategy, std::int64_t steps) const {
     if (strategy == "epoch") return state_.step % schedule_.steps_per_epoch() == 0;
@@ -367,6 +368,7 @@ void Trainer::log_step(double learning_rate, double norm) {
                 .learning_rate = learning_rate,
                 .grad_norm = norm,
                 .samples_per_second = samples_of(since_lap_) / shares.seconds,
+                .tokens_per_second = trains_on_tokens() ? since_lap_.targets / shares.seconds : 0,
                 .world_size = place_.world_size,
                 .generation = place_.generation,
                 .wait_gradients = shares.gradients,
@@ -424,10 +426,14 @@ Vote Trainer::evaluate_now() {
   }
   progress_.accuracy = replica_.log.accuracy = newest_evaluation_->accuracy;
   if (is_writer()) {
-    metrics_->write(EvalMetrics{
-        .step = state_.step, .loss = newest_evaluation_->loss, .accuracy = newest_evaluation_->accuracy});
+    const double perplexity = std::exp(newest_evaluation_->loss);
+    metrics_->write(EvalMetrics{.step = state_.step,
+                                .loss = newest_evaluation_->loss,
+                                .accuracy = newest_evaluation_->accuracy,
+                                .perplexity = trains_on_tokens() ? std::optional(perplexity) : std::nullopt});
     log_info("step " + std::to_string(state_.step) + ": test loss " + decimal(newest_evaluation_->loss, 4) +
-             ", accuracy " + decimal(newest_evaluation_->accuracy * 100, 2) + " %");
+             (trains_on_tokens() ? ", perplexity " + decimal(perplexity, 2) : "") + ", accuracy " +
+             decimal(newest_evaluation_->accuracy * 100, 2) + " %");
   }
   // Neither rates nor the shares of the next line are to contain this evaluation.
   since_report_ = {};
@@ -568,36 +574,7 @@ void Trainer::complete(const TrainState& last, const std::optional<std::vector<f
                     .other = time.other});
 }
 
-// The rank that wrote may have been lost between this step and its line; who resumes cannot know that line.
-void log_alone(const Replica& replica) {
-  const TrainMetrics& line = replica.log.newest;
-  const std::filesystem::path directory = replica.config.output_dir;
-  if (line.step != replica.state.step || !std::filesystem::exists(directory / "metrics.jsonl")) return;
-  try {
-    open_metrics(directory, line.step, log_warn)->write(line);
-  } catch (const WorkerError& error) {
-    log_warn(error.what());
-  }
-}
-
 }  // namespace
-
-void save_alone(const Replica& replica) {
-  const TrainState state = replica.snapshot();
-  const JobConfig& config = replica.config;
-  if (state.parameters.empty() || state.step == 0) return;
-  try {
-    // Another worker of this run may be saving the same.
-    const OutputLock lock(config.output_dir, kLockPatience);
-    const auto newest = newest_step(config.output_dir, [](const std::string&) {});
-    if (newest && *newest >= state.step) return;
-    save_checkpoint(config.output_dir, replica.program, state, config.train.save_total_limit);
-    log_info("stopped after step " + std::to_string(state.step) + "; checkpoint saved");
-    log_alone(replica);
-  } catch (const WorkerError& error) {
-    log_warn("the state of step " + std::to_string(state.step) + " was not saved: " + error.what());
-  }
-}
 
 Outcome train(Replica& replica, const Place& place, Collective& collective, AgentLink& agent) {
   return Trainer(replica, place, collective, agent).run();
