@@ -33,22 +33,23 @@ bool CsvReader::fail(const std::string& what) {
   return false;
 }
 
-bool CsvReader::add(std::string& field, int c) {
-  field += static_cast<char>(c);
-  if (++length_ <= kLongestCsvLine) return true;
+bool CsvReader::take(std::string& field, std::size_t size) {
+  field.append(piece_.begin(), piece_.begin() + static_cast<std::ptrdiff_t>(size));
+  piece_ = piece_.subspan(size);
+  length_ += size;
+  if (length_ <= kLongestCsvLine) return true;
   return fail("the line goes on after " + with_thousands(kLongestCsvLine) + " bytes; is it a table?");
 }
 
 // Behind the opening quote, to behind the closing one.
 bool CsvReader::read_quoted(std::string& field) {
   for (int c = look(); c >= 0; c = look()) {
-    piece_ = piece_.subspan(1);
     if (c == '"') {
-      if (look() != '"') return true;
       piece_ = piece_.subspan(1);
+      if (look() != '"') return true;
     }
     if (c == '\n') ++lines_read_;
-    if (!add(field, c)) return false;
+    if (!take(field, 1)) return false;
   }
   return fail("its quote is not closed; the file is cut, or a quote is missing");
 }
@@ -63,13 +64,15 @@ bool CsvReader::read_field() {
   if (look() == '"') {
     piece_ = piece_.subspan(1);
     if (!read_quoted(field)) return false;
+    if (look() == '\r') piece_ = piece_.subspan(1);
     const int behind = look();
-    if (behind < 0 || behind == ',' || behind == '\n' || behind == '\r') return true;
+    if (behind < 0 || behind == ',' || behind == '\n') return true;
     return fail("has text behind its closing quote; a quote within quotes is written twice");
   }
   for (int c = look(); c >= 0 && c != ',' && c != '\n'; c = look()) {
-    piece_ = piece_.subspan(1);
-    if (!add(field, c)) return false;
+    const auto end =
+        std::ranges::find_if(piece_, [](std::uint8_t each) { return each == ',' || each == '\n'; });
+    if (!take(field, static_cast<std::size_t>(end - piece_.begin()))) return false;
   }
   return true;
 }
@@ -88,10 +91,6 @@ bool CsvReader::read_line() {
   while (separator == ',') {
     if (!read_field()) return false;
     separator = look();
-    if (separator == '\r') {  // behind a quoted field
-      piece_ = piece_.subspan(1);
-      separator = look();
-    }
     if (separator >= 0) piece_ = piece_.subspan(1);
   }
   if (std::string& last = fields_[columns_ - 1]; last.ends_with('\r')) last.pop_back();
@@ -190,8 +189,8 @@ class TableReader {
                                       "; the file may be cut there");
     }
     for (std::size_t column = 1; column <= columns_; ++column) {
-      const Status status = column == label_ ? add_label(column) : add_value(column);
-      if (!status.ok()) return status;
+      if (Status status = column == label_ ? add_label(column) : add_value(column); !status.ok())
+        return status;
     }
     return Status();
   }

@@ -39,8 +39,8 @@ class CsvReader {
   bool read_line();
   bool read_field();
   bool read_quoted(std::string& field);
-  bool add(std::string& field, int c);
-  bool fail(const std::string& what);  // false
+  bool take(std::string& field, std::size_t size);  // of the piece; false: the line is too long
+  bool fail(const std::string& what);               // false
 
   NextPiece next_;
   std::span<const std::uint8_t> piece_;

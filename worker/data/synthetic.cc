@@ -54,7 +54,8 @@ class Synthetic : public Dataset {
         const auto byte_of = [&](std::uint32_t bytes) {
           return static_cast<int>(bytes >> 8 * k & 255) - 128;
         };
-        values[i + k] = static_cast<float>(byte_of(pattern_bytes) / 2 + byte_of(noise_bytes)) / 64;
+        const int sum = byte_of(pattern_bytes) / 2 + byte_of(noise_bytes);
+        values[i + k] = static_cast<float>(sum) / 64;
       }
     }
   }

@@ -66,6 +66,8 @@ TEST_CASE("wrong quotes are told with line and column") {
         Row{"line 2, column 2: its quote is not closed; the file is cut, or a quote is missing"});
   CHECK(lines_of("a\n\"1\n2\",\"3\"4\n").back() ==
         Row{"line 2, column 2: has text behind its closing quote; a quote within quotes is written twice"});
+  CHECK(
+      contains(lines_of("\"3\"\r4\n").back().front(), "line 1, column 1: has text behind its closing quote"));
   // A line's number counts the line ends within quotes.
   CHECK(lines_of("\"1\n2\"\n\"\n").back() ==
         Row{"line 3, column 1: its quote is not closed; the file is cut, or a quote is missing"});
