@@ -217,7 +217,8 @@ Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, 
   if (magic != kMagic) {
     if (size % 2 == 0) return TokenLayout{.begin = 0, .tokens = size / 2};
     return no_tokens("has " + with_thousands(size) +
-                     " bytes, which is no whole number of 16-bit tokens: truncated, or not a file of tokens");
+                     " bytes, which is no whole number of 16-bit tokens: truncated, or not a file of tokens; "
+                     "check data.path, or write the file again");
   }
   if (beginning.size() < kTokenHeader) {
     return no_tokens("ends within its header, after " + with_thousands(size) + " of " +

@@ -150,7 +150,9 @@ TEST_CASE("each kind of damaged file is named, with what is wrong and the way ou
        "begins with 20240801: llm.c's 32-bit tokens of Llama 3"},
       {header(20240522, 1, 0), "begins with 20240522: llm.c's multiple-choice questions"},
       {header(20240326, 3, 0), "begins with 20240326: llm.c's model, not tokens"},
-      {"x" + plain(range(0, 20)), "has 41 bytes, which is no whole number of 16-bit tokens"},
+      {"x" + plain(range(0, 20)),
+       "has 41 bytes, which is no whole number of 16-bit tokens: truncated, or not a file of tokens; check "
+       "data.path"},
   };
   for (const Case& c : cases) {
     const Folder folder;
