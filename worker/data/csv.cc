@@ -49,7 +49,10 @@ bool CsvReader::read_quoted(std::string& field) {
       if (look() != '"') return true;
     }
     if (c == '\n') ++lines_read_;
-    if (!take(field, 1)) return false;
+    // The first of them is content, whatever it is.
+    const auto end = std::find_if(piece_.begin() + 1, piece_.end(),
+                                  [](std::uint8_t each) { return each == '"' || each == '\n'; });
+    if (!take(field, static_cast<std::size_t>(end - piece_.begin()))) return false;
   }
   return fail("its quote is not closed; the file is cut, or a quote is missing");
 }
