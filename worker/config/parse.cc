@@ -228,7 +228,7 @@ struct Assign {
     if (!value.is_array()) return wrong_type(value, "a list of integers", option);
     field->clear();
     for (const Json& element : value) {
-      const std::string fault = assign_integer(element, option, &field->emplace_back());
+      std::string fault = assign_integer(element, option, &field->emplace_back());
       if (!fault.empty()) return fault;
     }
     return "";
