@@ -61,7 +61,9 @@ struct TrainConfig {
   std::int64_t max_steps = -1;  // > 0 overrides num_train_epochs
   int global_batch_size = 128;  // samples per optimizer step
   int micro_batch_size = 16;    // divides global_batch_size; a leaf of the gradient sum
-  std::string optim = "sgd";    // sgd, adamw
+  bool dataloader_drop_last = false;
+  double label_smoothing_factor = 0;
+  std::string optim = "sgd";  // sgd, adamw
   double learning_rate = 0.01;
   double momentum = 0.9;                                             // sgd
   bool nesterov = false;                                             // sgd with momentum

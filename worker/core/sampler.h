@@ -57,7 +57,10 @@ struct StepPlan {
 
 class Schedule {
  public:
-  Schedule(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs, std::int64_t max_steps);
+  // drop_last: an epoch ends before a step that would be smaller than the others. REQUIRES: that leaves it a
+  // step.
+  Schedule(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs, std::int64_t max_steps,
+           bool drop_last = false);
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   std::int64_t total_steps() const { return total_steps_; }
   StepPlan step(std::int64_t step) const;  // REQUIRES: 0 <= step < total_steps()

@@ -8,9 +8,10 @@
 namespace dtrun::worker {
 namespace {
 
-Program program_for(const ModelConfig& config, const Dataset& data) {
-  Program program = make_program(config, data.spec());
+Program program_for(const JobConfig& config, const Dataset& data) {
+  Program program = make_program(config.model, data.spec());
   program.input_values = data.values();
+  program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
   return program;
 }
 
@@ -40,7 +41,7 @@ Datasets load_datasets(const JobConfig& config) {
 Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::unique_ptr<Device> on)
     : config(config),
       data(data),
-      program(program_for(config.model, *data.train)),
+      program(program_for(config, *data.train)),
       device(std::move(on)),
       stream(device->arithmetic().make_stream()),
       lanes(*device, program, lanes, config.train.micro_batch_size),

@@ -156,7 +156,8 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   return {.fatal = all_differences(here, to_canonical_json(identity)),
           .harmless = all_differences(here, to_canonical_json(moved)),
           .reorders_samples = then.value().train.seed != now.train.seed ||
-                              then.value().train.global_batch_size != now.train.global_batch_size,
+                              then.value().train.global_batch_size != now.train.global_batch_size ||
+                              then.value().train.dataloader_drop_last != now.train.dataloader_drop_last,
           .other_best = better_of(then.value().train) != better_of(now.train)};
 }
 

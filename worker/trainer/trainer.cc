@@ -86,6 +86,15 @@ std::string not_finite(const Program& program, std::span<const float> values) {
   return "";
 }
 
+Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
+  if (train.dataloader_drop_last && samples < train.global_batch_size)
+    throw WorkerError(kExitConfig, "/train/dataloader_drop_last leaves nothing to train with: the data has " +
+                                       std::to_string(samples) + " samples, fewer than global_batch_size " +
+                                       std::to_string(train.global_batch_size));
+  return {samples,         train.global_batch_size,   train.micro_batch_size, train.num_train_epochs,
+          train.max_steps, train.dataloader_drop_last};
+}
+
 bool parameters_are_finite(const TrainState& state) {
   return std::ranges::all_of(state.parameters, [](float value) { return std::isfinite(value); });
 }
@@ -170,8 +179,7 @@ Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, A
       place_(place),
       collective_(collective),
       agent_(agent),
-      schedule_(replica.data.train->size(), train_.global_batch_size, train_.micro_batch_size,
-                train_.num_train_epochs, train_.max_steps),
+      schedule_(schedule_of(train_, replica.data.train->size())),
       gradient_step_(train_, replica.program, *replica.data.train, collective, replica.device->arithmetic(),
                      replica.lanes, clock_),
       stop_vote_(collective) {}
@@ -285,8 +293,8 @@ void Trainer::report_drift(const ResumePoint& start) {
   }
   if (drift.reorders_samples) {
     log_warn(
-        "with another seed or global_batch_size the epoch in hand goes on with other samples: it uses some "
-        "twice and some not at all");
+        "with another seed, global_batch_size or dataloader_drop_last the epoch in hand goes on with other "
+        "samples: it uses some twice and some not at all");
   }
 }
 

@@ -399,6 +399,7 @@ const std::vector<Bounds>& bounds() {
       {"train.max_steps", {"-1", "1", "1000000000000"}, {"-2", "0", "1000000000001"}},
       {"train.global_batch_size", {"1", "1048576"}, {"0", "1048577"}, {"train.micro_batch_size=1"}},
       {"train.micro_batch_size", {"1", "1048576"}, {"0", "1048577"}, {"train.global_batch_size=1048576"}},
+      {"train.label_smoothing_factor", fraction, no_fraction},
       {"train.learning_rate", {"5e-324", "1e6"}, {"0", "0.0", "-0.0", "-1", "1000000.0000000001"}},
       {"train.momentum", fraction, no_fraction},
       {"train.adam_beta1", fraction, no_fraction},

@@ -185,6 +185,20 @@ TEST_CASE("the last step of an epoch takes what is left") {
   CHECK(schedule.step(8).first_sample == 0);
 }
 
+TEST_CASE("a smaller last step of an epoch can be left out, a whole one is not") {
+  const Schedule schedule(100, 32, 8, 3, -1, true);
+  CHECK(schedule.steps_per_epoch() == 3);
+  CHECK(schedule.total_steps() == 9);
+  const StepPlan last = schedule.step(5);
+  CHECK(last.epoch == 1);
+  CHECK(last.first_sample == 64);
+  CHECK(last.samples == 32);
+  CHECK(schedule.step(6).epoch == 2);
+  CHECK(schedule.step(6).first_sample == 0);
+  CHECK(Schedule(96, 32, 8, 3, -1, true).steps_per_epoch() == 3);
+  CHECK(Schedule(32, 32, 8, 3, -1, true).steps_per_epoch() == 1);
+}
+
 TEST_CASE("max_steps overrides the epochs, either way") {
   CHECK(Schedule(100, 32, 8, 3, 5).total_steps() == 5);
   CHECK(Schedule(100, 32, 8, 3, 50).total_steps() == 50);

@@ -212,7 +212,7 @@ TEST_CASE("a change that gives the rest of an epoch other samples is warned of, 
     CHECK(run_job(config, 1) == config.train.max_steps - 1);
     return log.text();
   };
-  const std::string warning = "with another seed or global_batch_size the epoch in hand goes on with other";
+  const std::string warning = "the epoch in hand goes on with other samples";
   const std::string same = log_of_resuming([](TrainConfig&) {});
   CHECK_MESSAGE(contains(same, "/train/max_steps: 5 here, 4 there"), same);
   CHECK_FALSE_MESSAGE(contains(same, warning), same);
@@ -221,6 +221,8 @@ TEST_CASE("a change that gives the rest of an epoch other samples is warned of, 
   CHECK_MESSAGE(contains(larger, warning), larger);
   const std::string seeded = log_of_resuming([](TrainConfig& train) { train.seed = 43; });
   CHECK_MESSAGE(contains(seeded, warning), seeded);
+  const std::string dropping = log_of_resuming([](TrainConfig& train) { train.dataloader_drop_last = true; });
+  CHECK_MESSAGE(contains(dropping, warning), dropping);
 }
 
 TEST_CASE("a checkpoint directory that cannot be written is told before the first step") {

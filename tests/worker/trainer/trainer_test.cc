@@ -136,6 +136,44 @@ TEST_CASE("Nesterov's momentum keeps the bytes equal too, and they are others th
   CHECK(job.model("plain") != job.model("one"));
 }
 
+TEST_CASE("epochs without their smaller last step have fewer steps, and the same bytes for any world") {
+  const Job job;
+  auto config = [&](const std::string& output) {
+    JobConfig config = job.config(output);
+    config.train.dataloader_drop_last = true;
+    return config;
+  };
+  run_job(config("one"), 1);
+  run_job(config("three"), 3);
+  CHECK(job.model("three") == job.model("one"));
+  CHECK(losses(job.metrics("one")).back()[0] == "\"step\":18");  // of 301 samples 9 steps of 32 each
+  JobConfig too_large = config("none");
+  too_large.train.global_batch_size = 304;
+  const WorkerError error = refusal(too_large);
+  CHECK(error.exit_code() == kExitConfig);
+  CHECK_MESSAGE(contains(error.what(), "the data has 301 samples, fewer than global_batch_size 304"),
+                error.what());
+}
+
+TEST_CASE("smoothed labels keep the bytes equal, and are no part of the loss of an evaluation") {
+  const Job job;
+  auto config = [&](const std::string& output) {
+    JobConfig config = job.config(output);
+    config.train.label_smoothing_factor = output == "plain" ? 0 : 0.2;
+    config.train.learning_rate = 1e-12;  // no model is another one for it
+    config.train.max_steps = 4;
+    return config;
+  };
+  for (const char* output : {"one", "plain"}) run_job(config(output), 1);
+  run_job(config("three"), 3);
+  CHECK(job.model("three") == job.model("one"));
+  const auto smoothed = losses(job.metrics("one")), plain = losses(job.metrics("plain"));
+  const auto number = [](const std::string& loss) { return std::stod(loss.substr(loss.find(':') + 1)); };
+  REQUIRE(plain.size() == 6);  // four steps, an evaluation, the end
+  CHECK(number(smoothed[4][1]) == doctest::Approx(number(plain[4][1])).epsilon(1e-5));
+  for (int step = 0; step < 4; ++step) CHECK(smoothed[step][1] != plain[step][1]);
+}
+
 TEST_CASE("another seed gives another model, so the comparisons above can fail") {
   const Job job;
   JobConfig other = job.config("other");

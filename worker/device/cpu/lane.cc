@@ -15,6 +15,7 @@ class CpuLane : public Lane {
  public:
   CpuLane(const Program& program, int capacity, std::unique_ptr<CpuGraph> graph)
       : classes_(program.sample.classes),
+        label_smoothing_(program.label_smoothing),
         buckets_(program.buckets),
         logit_gradient_(static_cast<std::size_t>(capacity + kRowsAtOnce) * program.sample.classes),
         graph_(std::move(graph)) {}
@@ -26,8 +27,8 @@ class CpuLane : public Lane {
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
     const auto logits = graph_->forward(microbatch.values, microbatch.samples);
-    const auto stats =
-        log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, logit_gradient_);
+    const auto stats = log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples,
+                                       logit_gradient_, label_smoothing_);
     std::fill_n(out, kStatisticsFloats, 0.0f);
     out[0] = stats.loss, out[1] = stats.correct, out[2] = static_cast<float>(microbatch.samples);
     std::size_t next = 0;
@@ -45,6 +46,7 @@ class CpuLane : public Lane {
   static constexpr int kRowsAtOnce = 16;  // a graph may round its rows up to a multiple of this
 
   const int classes_;
+  const float label_smoothing_;
   const std::vector<VectorRange> buckets_;
   std::vector<float> logit_gradient_;  // [rows, classes]
   const std::unique_ptr<CpuGraph> graph_;

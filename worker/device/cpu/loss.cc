@@ -18,7 +18,8 @@ void check_label(std::int32_t label, int classes) {
 }
 
 // Of one sample: its loss; probabilities (if wanted) become those of the classes.
-float sample_loss(const float* logits, int classes, std::int32_t label, float* probabilities) {
+float sample_loss(const float* logits, int classes, std::int32_t label, float smoothing,
+                  float* probabilities) {
   const float largest = *std::max_element(logits, logits + classes);
   float sum = 0;
   for (int c = 0; c < classes; ++c) {
@@ -29,13 +30,17 @@ float sample_loss(const float* logits, int classes, std::int32_t label, float* p
   if (probabilities) {
     for (int c = 0; c < classes; ++c) probabilities[c] /= sum;
   }
-  return std::log(sum) - (logits[label] - largest);
+  const float nll = std::log(sum) - (logits[label] - largest);
+  if (smoothing == 0) return nll;
+  float total = 0;  // over the classes, of their own NLL
+  for (int c = 0; c < classes; ++c) total += std::log(sum) - (logits[c] - largest);
+  return (1 - smoothing) * nll + smoothing * (total / static_cast<float>(classes));
 }
 
 }  // namespace
 
 MicrobatchStats log_softmax_nll(std::span<const float> logits, int classes, const std::int32_t* labels,
-                                int samples, std::span<float> logit_gradient) {
+                                int samples, std::span<float> logit_gradient, float smoothing) {
   double loss = 0;
   int correct = 0;
   std::fill(logit_gradient.begin(), logit_gradient.end(), 0.0f);
@@ -44,8 +49,10 @@ MicrobatchStats log_softmax_nll(std::span<const float> logits, int classes, cons
     const float* row = logits.data() + static_cast<std::size_t>(n) * classes;
     float* gradient =
         logit_gradient.empty() ? nullptr : logit_gradient.data() + static_cast<std::size_t>(n) * classes;
-    loss += sample_loss(row, classes, labels[n], gradient);
-    if (gradient) gradient[labels[n]] -= 1.0f;
+    loss += sample_loss(row, classes, labels[n], smoothing, gradient);
+    if (gradient) gradient[labels[n]] -= 1.0f - smoothing;
+    for (int c = 0; gradient && smoothing != 0 && c < classes; ++c)
+      gradient[c] -= smoothing / static_cast<float>(classes);
     correct += std::max_element(row, row + classes) - row == labels[n];
   }
   return {.loss = static_cast<float>(loss), .correct = static_cast<float>(correct)};
