@@ -19,10 +19,24 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostFaults = 20;  // shown
 
-// What people write who come from elsewhere, and what it is called here.
+// What people write who come from elsewhere, above all with transformers' TrainingArguments, and what it is
+// called here, or why it is nothing here.
 struct Hint {
   std::string_view name, advice;
 };
+constexpr std::string_view kFp32 = "the CPU backend computes in fp32";
+constexpr std::string_view kNoCompiler = "leave it out: the kernels are compiled ahead of time";
+constexpr std::string_view kOneEngine =
+    "leave it out: every worker holds the whole model, and dtrun itself keeps them together";
+constexpr std::string_view kOneBackend = "leave it out: the exchange of gradients needs no such setting";
+constexpr std::string_view kDevice = "leave it out: the build decides on what the job runs";
+constexpr std::string_view kNoLoaders =
+    "leave it out: samples are in memory, and each lane takes its own from there";
+constexpr std::string_view kSameBatch = "evaluation uses micro_batch_size";
+constexpr std::string_view kMetrics = "leave it out: metrics are written to metrics.jsonl in output_dir";
+constexpr std::string_view kNoHub = "leave it out: results stay in output_dir";
+constexpr std::string_view kAlways = "leave it out: a job trains, and evaluates as eval_strategy says";
+constexpr std::string_view kDeterministic = "leave it out: the same config gives the same bits anyway";
 constexpr Hint kHints[] = {
     {"per_device_train_batch_size", "global_batch_size counts the samples of a step over all workers"},
     {"gradient_accumulation_steps", "global_batch_size and micro_batch_size decide it"},
@@ -33,7 +47,57 @@ constexpr Hint kHints[] = {
     {"optimizer", "use optim"},
     {"lr_scheduler", "use lr_scheduler_type"},
     {"scheduler", "use lr_scheduler_type"},
-    {"fp16", "the CPU backend computes in fp32"},
+    {"evaluation_strategy", "use eval_strategy"},
+    {"warmup", "use warmup_steps or warmup_ratio"},
+    {"patience", "use early_stopping_patience"},
+    {"label_smoothing", "use label_smoothing_factor"},
+    {"drop_last", "use dataloader_drop_last"},
+    {"fp16", kFp32},
+    {"fp16_full_eval", kFp32},
+    {"bf16_full_eval", kFp32},
+    {"tf32", kFp32},
+    {"torch_compile", kNoCompiler},
+    {"torch_compile_backend", kNoCompiler},
+    {"torch_compile_mode", kNoCompiler},
+    {"jit_mode_eval", kNoCompiler},
+    {"deepspeed", kOneEngine},
+    {"fsdp", kOneEngine},
+    {"fsdp_config", kOneEngine},
+    {"accelerator_config", kOneEngine},
+    {"parallelism_config", kOneEngine},
+    {"local_rank", kOneEngine},
+    {"ddp_backend", kOneBackend},
+    {"ddp_find_unused_parameters", kOneBackend},
+    {"ddp_bucket_cap_mb", kOneBackend},
+    {"ddp_broadcast_buffers", kOneBackend},
+    {"ddp_timeout", kOneBackend},
+    {"no_cuda", kDevice},
+    {"use_cpu", kDevice},
+    {"use_mps_device", kDevice},
+    {"dataloader_num_workers", kNoLoaders},
+    {"dataloader_pin_memory", kNoLoaders},
+    {"dataloader_persistent_workers", kNoLoaders},
+    {"dataloader_prefetch_factor", kNoLoaders},
+    {"per_device_eval_batch_size", kSameBatch},
+    {"eval_accumulation_steps", kSameBatch},
+    {"auto_find_batch_size",
+     "leave it out: a job's bits follow from its batch sizes, so none is chosen for it"},
+    {"do_train", kAlways},
+    {"do_eval", kAlways},
+    {"do_predict", kAlways},
+    {"report_to", kMetrics},
+    {"run_name", kMetrics},
+    {"logging_dir", kMetrics},
+    {"logging_strategy", "leave it out: logging_steps decides it"},
+    {"push_to_hub", kNoHub},
+    {"hub_model_id", kNoHub},
+    {"hub_token", kNoHub},
+    {"full_determinism", kDeterministic},
+    {"data_seed", "leave it out: seed decides the order of samples too"},
+    {"overwrite_output_dir", "use resume_from_checkpoint, and another output_dir for another run"},
+    {"save_safetensors", "leave it out: checkpoints are safetensors"},
+    {"save_only_model", "leave it out: a checkpoint is all that a run needs to go on"},
+    {"save_on_each_node", "leave it out: a node that does not share rank 0's disk keeps checkpoints too"},
 };
 
 // Faults of one parse, each with where it stands: the file, or the override that brought it.

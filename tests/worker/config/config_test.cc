@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <regex.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/files.h"
@@ -126,6 +127,27 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
        "checkpoint's directory)"},
   };
   for (const Case& c : cases) CHECK(fault_of(with_train(c.train)) == c.fault);
+}
+
+TEST_CASE("what means something in TrainingArguments and nothing here is refused with the reason") {
+  for (const auto& [name, reason] : std::map<std::string, std::string>{
+           {"torch_compile", "the kernels are compiled ahead of time"},
+           {"fp16", "the CPU backend computes in fp32"},
+           {"deepspeed", "every worker holds the whole model"},
+           {"fsdp", "every worker holds the whole model"},
+           {"ddp_backend", "the exchange of gradients needs no such setting"},
+           {"dataloader_num_workers", "samples are in memory"},
+           {"per_device_eval_batch_size", "evaluation uses micro_batch_size"},
+           {"gradient_accumulation_steps", "global_batch_size and micro_batch_size decide it"},
+           {"evaluation_strategy", "use eval_strategy"}}) {
+    const std::string fault = fault_of(with_train("{\"" + name + "\": 1}"));
+    CHECK_MESSAGE(fault.starts_with("c.json: /train/" + name + ": unknown key; "), fault);
+    CHECK_MESSAGE(contains(fault, reason), fault);
+    CHECK(contains(fault_of(smallest().dump(), {"train." + name + "=1"}), reason));
+  }
+  // It is an option of the model.
+  CHECK(contains(fault_of(with_train(R"({"gradient_checkpointing": true})")),
+                 "did you mean /model/gradient_checkpointing?"));
 }
 
 TEST_CASE("text that is not JSON is refused with line and column") {
