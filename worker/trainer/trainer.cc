@@ -41,6 +41,7 @@
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/best_model.h"
+#include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/lane_team.h"
@@ -72,18 +73,6 @@ std::string decimal(double value, int digits) {
 // "1 lane", "2 lanes"
 std::string counted(int count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
-}
-
-constexpr char kAgainstDivergence[] =
-    "A lower train.learning_rate or a train.max_grad_norm may keep it from diverging.";
-
-// The first parameter that has such a value among `values` [program.size]; empty: none.
-std::string not_finite(const Program& program, std::span<const float> values) {
-  for (const Parameter& parameter : program.parameters) {
-    const auto own = values.subspan(parameter.offset, parameter.size);
-    if (!std::ranges::all_of(own, [](float value) { return std::isfinite(value); })) return parameter.name;
-  }
-  return "";
 }
 
 Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
@@ -349,22 +338,17 @@ Vote Trainer::one_step() {
 
 // What all ranks end with: the step was not made, so its microbatches can be computed again.
 WorkerError Trainer::divergence(const StepPlan& plan, const StepResult& step, const float* gradient) {
+  std::vector<float> values(replica_.program.size);
+  replica_.device->arithmetic().copy(*replica_.stream, values.data(), gradient, values.size());
+  replica_.stream->wait();
   const std::optional<std::int64_t> leaf = gradient_step_.first_not_finite(state_.parameters.data());
-  std::string what = not_finite(replica_.program, replica_.snapshot().parameters);
-  if (!what.empty()) what = "; its parameters were not either, the first " + what;
-  if (what.empty()) {
-    std::vector<float> values(replica_.program.size);
-    replica_.device->arithmetic().copy(*replica_.stream, values.data(), gradient, values.size());
-    replica_.stream->wait();
-    what = not_finite(replica_.program, values);
-    if (!what.empty()) what = "; the first gradient that is not finite is that of " + what;
-  }
-  if (leaf)
-    what += "; it begins in microbatch " + std::to_string(*leaf + 1) + " of " + std::to_string(plan.leaves);
-  const bool loss = !std::isfinite(step.stats.loss);
-  return {kExitDataError, "training diverged in step " + std::to_string(state_.step + 1) + ": the " +
-                              (loss ? "loss" : "gradient's norm") + " is not finite" + what + ". " +
-                              kAgainstDivergence};
+  return diverged({.program = replica_.program,
+                   .step = state_.step + 1,
+                   .loss = step.stats.loss,
+                   .parameters = replica_.snapshot().parameters,
+                   .gradient = values,
+                   .leaf = leaf,
+                   .leaves = plan.leaves});
 }
 
 void Trainer::log_step(double learning_rate, double norm) {

@@ -1,4 +1,8 @@
 // A run that can only get worse ends: its loss is not finite, or its replicas differ.
+#include "worker/trainer/divergence.h"
+
+#include <algorithm>
+
 #include "tests/worker/trainer/jobs.h"
 #include "worker/checkpoint/layout.h"
 
