@@ -95,7 +95,7 @@ TEST_CASE("a row's loss, its gradient and its first largest logit") {
       const auto wanted = std::max_element(logits.begin(), logits.end()) - logits.begin();
       std::int32_t largest = -1;
       Floats gradient = logits;
-      const float loss = k.classify(classes, target, true, gradient.data(), &largest);
+      const float loss = k.classify(classes, target, 0, true, gradient.data(), &largest);
       CHECK(largest == wanted);
       CHECK(loss == doctest::Approx(std::log(sum) - logits[target]).epsilon(1e-6).scale(1));
       check_near(
@@ -105,8 +105,21 @@ TEST_CASE("a row's loss, its gradient and its first largest logit") {
           },
           1e-6);
       const Floats before = logits;
-      CHECK(k.classify(classes, target, false, logits.data(), &largest) == loss);
+      CHECK(k.classify(classes, target, 0, false, logits.data(), &largest) == loss);
       CHECK(logits == before);
+      // A tenth of the target for all classes alike.
+      double mean = 0;
+      for (const float value : logits) mean += (std::log(sum) - value) / static_cast<double>(classes);
+      gradient = logits;
+      CHECK(k.classify(classes, target, 0.1f, true, gradient.data(), &largest) ==
+            doctest::Approx(0.9 * (std::log(sum) - logits[target]) + 0.1 * mean).epsilon(1e-6).scale(1));
+      check_near(
+          gradient,
+          [&](std::size_t i) {
+            return std::exp(double{logits[i]}) / sum - 0.1 / static_cast<double>(classes) -
+                   0.9 * (i == static_cast<std::size_t>(target));
+          },
+          1e-6);
     }
   });
 }

@@ -49,9 +49,10 @@ struct Kernels {
   void (*softmax_backward)(std::size_t rows, std::size_t width, std::size_t stride, const float* softmax,
                            float scale, float* gradient);
 
-  // Of one row of logits: -log softmax(logits)[target]. *largest becomes the index of the first largest one.
-  // With `gradient` the logits become softmax - onehot(target).
-  float (*classify)(std::size_t classes, std::int32_t target, bool gradient, float* logits,
+  // Of one row of logits: -log softmax(logits)[target], of which `smoothing` is shared among all classes (as
+  // in log_softmax_nll of worker/device/cpu/loss.h). *largest becomes the index of the first largest one.
+  // With `gradient` the logits become the loss' gradient.
+  float (*classify)(std::size_t classes, std::int32_t target, float smoothing, bool gradient, float* logits,
                     std::int32_t* largest);
 
   // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0. Element i of the

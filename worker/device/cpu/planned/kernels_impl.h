@@ -200,19 +200,23 @@ void softmax_backward(std::size_t rows, std::size_t width, std::size_t stride, c
   }
 }
 
-float classify(std::size_t classes, std::int32_t target, bool gradient, float* logits,
+float classify(std::size_t classes, std::int32_t target, float smoothing, bool gradient, float* logits,
                std::int32_t* largest_index) {
   const float largest = largest_of(classes, logits);
   std::int32_t index = 0;
   while (static_cast<std::size_t>(index) + 1 < classes && logits[index] != largest) ++index;
   *largest_index = index;
-  const float above = logits[target] - largest;
+  const auto count = static_cast<float>(classes);
+  float above = (1.0f - smoothing) * (logits[target] - largest);
+  if (smoothing != 0)
+    above += smoothing * (sum_of(classes, [&](std::size_t i) { return logits[i] - largest; }) / count);
   float sum;
   if (gradient) {
     sum = exponentials(classes, largest, logits);
     const float factor = 1.0f / sum;
-    for (std::size_t i = 0; i < classes; ++i) logits[i] *= factor;
-    logits[target] -= 1.0f;
+    const float shared = smoothing / count;
+    for (std::size_t i = 0; i < classes; ++i) logits[i] = logits[i] * factor - shared;
+    logits[target] -= 1.0f - smoothing;
   } else {
     sum = sum_of(classes, [&](std::size_t i) { return exponential(logits[i] - largest); });
   }

@@ -1,0 +1,137 @@
+#include "worker/config/check_together.h"
+
+#include <algorithm>
+#include <string>
+
+#include "worker/config/options.h"
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// " (allowed: a divisor, e.g. 32 or 64)": the nearest ones below and above.
+std::string divisors_near(int wanted, int of) {
+  int below = 1, above = of;
+  for (int divisor = 1; divisor <= of; ++divisor) {
+    if (of % divisor != 0) continue;
+    if (divisor < wanted) below = divisor;
+    if (divisor > wanted) {
+      above = divisor;
+      break;
+    }
+  }
+  const std::string both = std::to_string(below) + (above != below ? " or " + std::to_string(above) : "");
+  return " (allowed: a divisor, e.g. " + both + ")";
+}
+
+void check_schedule(const TrainConfig& train, Faults* faults) {
+  const std::string& type = train.lr_scheduler_type;
+  if (faults->at("/train/lr_scheduler_type")) return;
+  const auto no_effect = [&](const std::string& name, const std::string& value) {
+    if (faults->at("/train/" + name)) return;
+    faults->add("/train/" + name, value +
+                                      " has no effect with lr_scheduler_type \"constant\" (use "
+                                      "\"constant_with_warmup\", \"linear\" or \"cosine\")");
+  };
+  if (type == "constant" && train.warmup_steps > 0)
+    no_effect("warmup_steps", std::to_string(train.warmup_steps));
+  if (type == "constant" && train.warmup_ratio > 0)
+    no_effect("warmup_ratio", Json(train.warmup_ratio).dump());
+
+  const SchedulerKwargs& kwargs = train.lr_scheduler_kwargs;
+  const std::string place = "/train/lr_scheduler_kwargs";
+  const auto given = [&](const char* name, const auto& field) {
+    return field.has_value() || faults->at(place + "/" + name);
+  };
+  if (type == "cosine_with_min_lr") {
+    const bool lr = given("min_lr", kwargs.min_lr), rate = given("min_lr_rate", kwargs.min_lr_rate);
+    if (!lr && !rate) faults->add(place, "\"cosine_with_min_lr\" needs min_lr or min_lr_rate");
+    if (lr && rate) faults->add(place, "min_lr and min_lr_rate are both given; keep one");
+  }
+  if (type == "warmup_stable_decay" && !given("num_decay_steps", kwargs.num_decay_steps))
+    faults->add(place, "\"warmup_stable_decay\" needs num_decay_steps");
+  const double lr_end = kwargs.lr_end.value_or(kDefaultLrEnd);
+  if (type == "polynomial" && !faults->at(place + "/lr_end") && !faults->at("/train/learning_rate") &&
+      lr_end >= train.learning_rate) {
+    faults->add(place + "/lr_end",
+                Json(lr_end).dump() + " is not lower than learning_rate " + Json(train.learning_rate).dump());
+  }
+}
+
+void check_shape_of_samples(const std::vector<int>& shape, Faults* faults) {
+  constexpr std::int64_t kMostValues = 1 << 24;
+  std::int64_t values = 1;
+  for (const int side : shape) values = std::min(values * side, std::int64_t{1} << 40);
+  if (shape.size() != 3) {
+    faults->add("/data/shape",
+                "has " + std::to_string(shape.size()) + " numbers, wanted 3: channels, height and width");
+  } else if (values > kMostValues) {
+    faults->add("/data/shape", "has " + std::to_string(values) + " values (allowed: at most " +
+                                   std::to_string(kMostValues) + ")");
+  }
+}
+
+// As transformers has it, and what follows from it: of each model that may turn out the best there is a
+// checkpoint.
+void check_best_model(const TrainConfig& train, Faults* faults) {
+  for (const char* name : {"eval_strategy", "save_strategy", "eval_steps", "save_steps"})
+    if (faults->at(std::string("/train/") + name)) return;
+  const bool evaluates =
+      train.eval_strategy == "epoch" || (train.eval_strategy == "steps" && train.eval_steps > 0);
+  if (train.early_stopping_patience > 0 && !evaluates) {
+    faults->add("/train/early_stopping_patience",
+                std::to_string(train.early_stopping_patience) +
+                    " has no effect without evaluations (use eval_strategy \"steps\" with eval_steps, or "
+                    "\"epoch\")");
+  }
+  if (!train.load_best_model_at_end) return;
+  const std::string place = "/train/load_best_model_at_end";
+  if (train.eval_strategy != train.save_strategy) {
+    faults->add(place, "needs eval_strategy and save_strategy to be the same, found \"" +
+                           train.eval_strategy + "\" and \"" + train.save_strategy + '"');
+  } else if (!evaluates) {
+    faults->add(place,
+                "has no effect without evaluations (use eval_strategy and save_strategy \"steps\" with "
+                "eval_steps and save_steps, or \"epoch\")");
+  } else if (train.eval_strategy == "steps" &&
+             (train.save_steps == 0 || train.save_steps % train.eval_steps != 0)) {
+    const std::int64_t times = std::max<std::int64_t>(1, train.save_steps / train.eval_steps);
+    faults->add("/train/save_steps", std::to_string(train.save_steps) + " is no multiple of eval_steps " +
+                                         std::to_string(train.eval_steps) +
+                                         ", as load_best_model_at_end needs it (allowed: e.g. " +
+                                         std::to_string(times * train.eval_steps) + " or " +
+                                         std::to_string((times + 1) * train.eval_steps) + ")");
+  }
+}
+
+}  // namespace
+
+void check_together(const JobConfig& config, Faults* faults) {
+  const TrainConfig& train = config.train;
+  const bool batches_known =
+      !faults->at("/train/global_batch_size") && !faults->at("/train/micro_batch_size");
+  if (batches_known && train.global_batch_size % train.micro_batch_size != 0) {
+    faults->add("/train/micro_batch_size",
+                std::to_string(train.micro_batch_size) + " does not divide global_batch_size " +
+                    std::to_string(train.global_batch_size) +
+                    divisors_near(train.micro_batch_size, train.global_batch_size));
+  }
+  const ModelConfig& model = config.model;
+  if (model.type == "gpt2" && !faults->at("/model/n_head") && !faults->at("/model/n_embd") &&
+      model.n_embd % model.n_head != 0) {
+    faults->add("/model/n_head", std::to_string(model.n_head) + " does not divide n_embd " +
+                                     std::to_string(model.n_embd) +
+                                     divisors_near(model.n_head, model.n_embd));
+  }
+  check_schedule(train, faults);
+  check_best_model(train, faults);
+  if (train.nesterov && !faults->at("/train/optim") && train.optim != "sgd")
+    faults->add("/train/nesterov", "has no effect with optim \"" + train.optim + "\" (use \"sgd\")");
+  else if (train.nesterov && !faults->at("/train/momentum") && train.momentum == 0)
+    faults->add("/train/nesterov", "needs a momentum, which is 0");
+  if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,57 @@
+// The faults of a config, collected.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/core/status.h"
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+
+// Faults of one parse, each with where it stands: the file, or the override that brought it.
+class Faults {
+ public:
+  explicit Faults(const std::string& source) : source_(source) {}
+
+  // From now on faults at this pointer are the override's.
+  void blame(const std::string& pointer, const std::string& override_text) {
+    blamed_[pointer] = override_text;
+  }
+
+  void add(const std::string& pointer, const std::string& text) {
+    faulty_.insert(pointer);
+    const auto blamed = blamed_.find(pointer);
+    const std::string where = blamed == blamed_.end() ? source_ : "override " + printable(blamed->second);
+    add_line(where + ": " + printable(pointer) + ": " + text);
+  }
+  void add_line(std::string line) { lines_.push_back(std::move(line)); }
+
+  bool none() const { return lines_.empty(); }
+  bool at(const std::string& pointer) const { return faulty_.contains(pointer); }
+
+  Status status() const {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(lines_.size(), kMostFaults); ++i) {
+      text += (i > 0 ? "\n" : "") + lines_[i];
+    }
+    if (lines_.size() > kMostFaults) {
+      text += "\n" + source_ + ": and " + std::to_string(lines_.size() - kMostFaults) + " more";
+    }
+    return Status(kExitConfig, text);
+  }
+
+ private:
+  static constexpr std::size_t kMostFaults = 20;  // shown
+
+  std::string source_;
+  std::map<std::string, std::string> blamed_;
+  std::set<std::string> faulty_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace dtrun::worker
