@@ -1,0 +1,154 @@
+// The promise for the other models, on other data: the same bytes however the work is cut, what dies on the
+// way, and what is computed a second time. And gpt2 learns to write.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/training.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Model {
+  std::string name;
+  Json model, data;
+  std::vector<std::string> overrides;  // none of which may change a byte
+};
+
+std::vector<Model> models() {
+  const Json text{{"type", "text"},
+                  {"path", DTRUN_SOURCE_DIR "/docs"},
+                  {"files", "*.md"},
+                  {"sequence_length", 24},
+                  {"test_fraction", 0.01}};
+  const Json synthetic{{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 8, 8}}};
+  return {{"gpt2",
+           {{"type", "gpt2"},
+            {"n_layer", 2},
+            {"n_head", 2},
+            {"n_embd", 32},
+            {"n_positions", 24},
+            {"dropout", 0.1}},
+           text,
+           {"model.gradient_checkpointing=true"}},
+          {"mlp", {{"type", "mlp"}, {"hidden_sizes", {256, 64}}, {"dropout", 0.1}}, synthetic, {}}};
+}
+
+// Its job with this output directory, in a file beside it.
+std::vector<std::string> job(const Model& model, const std::vector<std::string>& options,
+                             const std::filesystem::path& output, int steps,
+                             const std::vector<std::string>& overrides = {}) {
+  const Json config{{"output_dir", output.string()},
+                    {"model", model.model},
+                    {"data", model.data},
+                    {"train",
+                     {{"max_steps", steps},
+                      {"global_batch_size", 24},
+                      {"micro_batch_size", 3},
+                      {"optim", "adamw"},
+                      {"learning_rate", 0.003},
+                      {"weight_decay", 0.1},
+                      {"max_grad_norm", 1.0},
+                      {"eval_steps", 0},
+                      {"save_steps", 10},
+                      {"logging_steps", 1}}}};
+  const std::string file = output.string() + ".json";
+  write_text(file, config.dump());
+  std::vector<std::string> argv{kDtrun};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.push_back(file);
+  argv.insert(argv.end(), overrides.begin(), overrides.end());
+  return argv;
+}
+
+}  // namespace
+
+TEST_CASE("the same bytes for any number of workers and lanes, and with what is computed again") {
+  for (const Model& one : models()) {
+    CAPTURE(one.name);
+    const Folder folder;
+    const Ended alone = run(job(one, standalone(1), folder / "1", 12));
+    REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
+    for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
+      CAPTURE(workers);
+      CAPTURE(lanes);
+      const auto output = folder / (std::to_string(workers) + "x" + std::to_string(lanes));
+      const Ended ended = run(job(one, standalone(workers, lanes), output, 12, one.overrides));
+      REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK(model(output) == model(folder / "1"));
+    }
+  }
+}
+
+TEST_CASE("a kill, and a stop with a resume by another number of workers, change no byte") {
+  constexpr int kSteps = 120;
+  for (const Model& one : models()) {
+    CAPTURE(one.name);
+    const Folder folder;
+    std::vector<std::string> options = standalone(2);
+    options.insert(options.end(), {"--max_restarts", "1"});
+    Process killed(job(one, options, folder / "killed", kSteps));
+    REQUIRE(eventually([&] { return metrics_lines(folder / "killed") >= 4; }));
+    const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
+    REQUIRE(workers.size() == 2);
+    kill(workers[0], SIGKILL);
+    const Ended a = killed.end();
+    CHECK_MESSAGE(a.exit_code == 0, a.err);
+    CHECK_MESSAGE(a.err.find("going on at step ") != std::string::npos, a.err);
+
+    Process stopped(job(one, standalone(2), folder / "stopped", kSteps));
+    REQUIRE(eventually([&] { return metrics_lines(folder / "stopped") >= 4; }));
+    stopped.signal(SIGTERM);
+    CHECK(stopped.end().exit_code == 143);
+    const Ended b = run(job(one, standalone(3), folder / "stopped", kSteps, one.overrides));
+    CHECK_MESSAGE(b.exit_code == 0, b.err);
+    CHECK(b.err.find("resumed from step ") != std::string::npos);
+
+    const Ended calm = run(job(one, standalone(1, 2), folder / "calm", kSteps));
+    REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+    CHECK(model(folder / "killed") == model(folder / "calm"));
+    CHECK(model(folder / "stopped") == model(folder / "calm"));
+  }
+}
+
+TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models are not") {
+  const Folder folder;
+  const std::vector<Model> all = models();
+  const Ended ended = run(job(all[0], standalone(2), folder / "gpt2", 60, {"model.dropout=0"}));
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(ended.err.find(", perplexity ") != std::string::npos);
+  std::vector<Json> lines;
+  std::istringstream metrics(read_text(folder / "gpt2/metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) lines.push_back(Json::parse(line));
+  // Of 256 bytes: nothing is known at first.
+  CHECK(lines.front()["loss"].get<double>() == doctest::Approx(std::log(256)).epsilon(0.02));
+  CHECK(lines.front()["tokens_per_second"].get<double>() ==
+        doctest::Approx(24 * lines.front()["samples_per_second"].get<double>()));
+  const Json& eval = lines[lines.size() - 2];
+  REQUIRE(eval["event"] == "eval");
+  CHECK(eval["loss"].get<double>() < 4);
+  CHECK(eval["perplexity"].get<double>() == doctest::Approx(std::exp(eval["loss"].get<double>())));
+
+  const Ended exported = run({kDtrun, "export", (folder / "gpt2").string(), (folder / "hub").string()});
+  CHECK_MESSAGE(exported.exit_code == 0, exported.err);
+  CHECK(read_text(folder / "hub/model.safetensors") == model(folder / "gpt2"));
+  const Json config = Json::parse(read_text(folder / "hub/config.json"));
+  CHECK(config["model_type"] == "gpt2");
+  CHECK(config["vocab_size"] == 256);
+  CHECK(config["n_layer"] == 2);
+
+  const Ended mlp = run(job(all[1], standalone(1), folder / "mlp", 2));
+  REQUIRE_MESSAGE(mlp.exit_code == 0, mlp.err);
+  const Ended refused = run({kDtrun, "export", (folder / "mlp").string(), (folder / "none").string()});
+  CHECK(refused.exit_code == 78);
+  CHECK(refused.err.find("transformers has no model like \"mlp\"; docs/model.md tells") != std::string::npos);
+  const Ended missing = run({kDtrun, "export", (folder / "nothing").string(), (folder / "none").string()});
+  CHECK(missing.exit_code == 66);
+  CHECK(missing.err.find("holds no model: name the output_dir of a job") != std::string::npos);
+  CHECK(run({kDtrun, "export", (folder / "gpt2").string()}).exit_code == 64);
+  CHECK_FALSE(std::filesystem::exists(folder / "none"));
+}
