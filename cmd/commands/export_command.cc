@@ -35,6 +35,7 @@ constinit const Command kExportCommand{
     .argument = "RUN",
     .second = "DIR",
     .options = kOptionsOfExport,
+    .rare = true,
     .run = run_export};
 
 }  // namespace dtrun::cmd

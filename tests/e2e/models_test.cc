@@ -73,7 +73,8 @@ TEST_CASE("the same bytes for any number of workers and lanes, and with what is 
     const Folder folder;
     const Ended alone = run(job(one, standalone(1), folder / "1", 12));
     REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
-    for (const auto& [workers, lanes] : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
+    for (const auto& shape : {std::pair{1, 2}, {2, 1}, {3, 1}, {4, 1}}) {
+      const int workers = shape.first, lanes = shape.second;
       CAPTURE(workers);
       CAPTURE(lanes);
       const auto output = folder / (std::to_string(workers) + "x" + std::to_string(lanes));
@@ -141,11 +142,51 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
   CHECK(config["vocab_size"] == 256);
   CHECK(config["n_layer"] == 2);
 
+  // What was exported is where another job begins, on any rank.
+  const Ended again = run(job(all[0], standalone(2), folder / "again", 1,
+                              {"model.dropout=0", "train.learning_rate=1e-12", "train.weight_decay=0",
+                               "train.init_from=" + (folder / "hub").string()}));
+  REQUIRE_MESSAGE(again.exit_code == 0, again.err);
+  const std::string after = read_text(folder / "again/metrics.jsonl");
+  const Json same =
+      Json::parse(after.substr(after.find("{\"event\":\"eval\""),
+                               after.find("\n{\"event\":\"end\"") - after.find("{\"event\":\"eval\"")));
+  CHECK(same["loss"].get<double>() == doctest::Approx(eval["loss"].get<double>()).epsilon(1e-6));
+  const Ended wider = run(job(all[0], standalone(1), folder / "wider", 1,
+                              {"model.n_embd=64", "train.init_from=" + (folder / "hub").string()}));
+  CHECK(wider.exit_code == 78);
+  CHECK(wider.err.find("tensor \"wte.weight\" has shape [256,32], this model needs [256,64]") !=
+        std::string::npos);
+  const Ended nowhere =
+      run(job(all[0], standalone(1), folder / "nowhere", 1, {"train.init_from=/nonexistent"}));
+  CHECK(nowhere.exit_code == 66);
+  CHECK(nowhere.err.find("/nonexistent") != std::string::npos);
+
+  // The text of a seed is always the same; what follows a prompt is not.
+  const auto sample = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> argv{kDtrun, "sample", (folder / "gpt2").string()};
+    argv.insert(argv.end(), words.begin(), words.end());
+    return run(argv);
+  };
+  const Ended text = sample({"--prompt", "The ", "--max_new_tokens", "60", "--seed", "3"});
+  CHECK_MESSAGE(text.exit_code == 0, text.err);
+  CHECK(text.out.starts_with("The "));
+  CHECK(text.out.size() == 4 + 60 + 1);
+  CHECK(sample({"--prompt", "The ", "--max_new_tokens", "60", "--seed", "3"}).out == text.out);
+  CHECK(sample({"--prompt", "The ", "--max_new_tokens", "60", "--seed", "4"}).out != text.out);
+  const Ended likeliest = sample({"--prompt", "The ", "--max_new_tokens", "3", "--temperature", "0"});
+  CHECK(sample({"--prompt", "The ", "--max_new_tokens", "3", "--top_k", "1", "--seed", "9"}).out ==
+        likeliest.out);
+  CHECK(sample({"--top_p", "1.5"}).err.find("--top_p=1.5: expected a number from 0 to 1") !=
+        std::string::npos);
+
   const Ended mlp = run(job(all[1], standalone(1), folder / "mlp", 2));
   REQUIRE_MESSAGE(mlp.exit_code == 0, mlp.err);
   const Ended refused = run({kDtrun, "export", (folder / "mlp").string(), (folder / "none").string()});
   CHECK(refused.exit_code == 78);
   CHECK(refused.err.find("transformers has no model like \"mlp\"; docs/model.md tells") != std::string::npos);
+  CHECK(run({kDtrun, "sample", (folder / "mlp").string()}).err.find("a \"mlp\" writes no text") !=
+        std::string::npos);
   const Ended missing = run({kDtrun, "export", (folder / "nothing").string(), (folder / "none").string()});
   CHECK(missing.exit_code == 66);
   CHECK(missing.err.find("holds no model: name the output_dir of a job") != std::string::npos);

@@ -7,5 +7,7 @@ template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 needs it said
 
 }  // namespace dtrun::worker

@@ -45,6 +45,11 @@ bool has_checkpoints(const std::filesystem::path& output_dir);
 // not fit the program.
 TrainState load_checkpoint(const std::filesystem::path& directory, const Program& program);
 
+// The parameters in model.safetensors, which `from` is or has; also one of Hugging Face's GPT-2, whose names
+// may begin with "transformer.". Tensors that the program does not have are passed over. Throws WorkerError:
+// EX_NOINPUT if there is none or it is damaged, EX_CONFIG if a tensor is missing or has another shape.
+std::vector<float> load_parameters(const std::filesystem::path& from, const Program& program);
+
 // Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
 // (0: keeps all) once the new one is safe, but never that of the best step, which is one of `keep` unless
 // that is 1. Returns its directory. Throws WorkerError, EX_IOERR or EX_CANTCREAT (worker/base/error.h), when

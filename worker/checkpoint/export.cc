@@ -13,15 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path model_of(const fs::path& run) {
-  std::error_code ignored;
-  if (fs::exists(run / kModelFile, ignored)) return run / kModelFile;
-  const auto checkpoints = list_checkpoints(run);
-  if (!checkpoints.empty()) return checkpoints.rbegin()->second / kModelFile;
-  throw WorkerError(kExitNoInput, run.string() + " holds no model: name the output_dir of a job, or one of " +
-                                      "its checkpoints");
-}
-
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -32,7 +23,7 @@ std::string read_file(const fs::path& path) {
 }  // namespace
 
 Exported export_model(const fs::path& run, const fs::path& directory) {
-  const fs::path source = model_of(run);
+  const fs::path source = model_file_of(run);
   const std::string bytes = read_file(source);
   const Result<Safetensors> file = parse_safetensors(bytes);
   if (!file.ok()) throw WorkerError(kExitNoInput, source.string() + ": " + file.status().message());

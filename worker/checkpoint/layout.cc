@@ -34,18 +34,6 @@ Result<const Tensor*> find_tensor(const Safetensors& file, const std::string& na
   return &*found;
 }
 
-// Every parameter's tensor, named with this prefix, to its place in the flat vector.
-Result<std::vector<float>> gather(const Safetensors& file, const Program& program,
-                                  const std::string& prefix) {
-  std::vector<float> flat(program.size);
-  for (const Parameter& parameter : program.parameters) {
-    const auto tensor = find_tensor(file, prefix + parameter.name, parameter);
-    if (!tensor.ok()) return tensor.status();
-    copy_values(file, *tensor.value(), flat.data() + parameter.offset);
-  }
-  return flat;
-}
-
 // "momentum_buffer" for "momentum_buffer.conv1.weight"; nothing if no parameter has such an end.
 std::optional<std::string> slot_of(const std::string& tensor, const Program& program) {
   for (const Parameter& parameter : program.parameters) {
@@ -103,12 +91,23 @@ std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<
   return tensors;
 }
 
+Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
+                                            const std::string& prefix) {
+  std::vector<float> flat(program.size);
+  for (const Parameter& parameter : program.parameters) {
+    const auto tensor = find_tensor(file, prefix + parameter.name, parameter);
+    if (!tensor.ok()) return tensor.status();
+    copy_values(file, *tensor.value(), flat.data() + parameter.offset);
+  }
+  return flat;
+}
+
 Result<std::vector<float>> model_values(const Safetensors& file, const Program& program) {
   if (file.tensors.size() > program.parameters.size()) {
     return not_ours("has " + std::to_string(file.tensors.size()) + " tensors, this model has " +
                     std::to_string(program.parameters.size()));
   }
-  return gather(file, program, "");
+  return parameter_values(file, program, "");
 }
 
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program) {
@@ -119,7 +118,7 @@ Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, con
       return not_ours("tensor \"" + printable(tensor.name) + "\" belongs to no parameter of this model");
     const bool known = std::ranges::find(slots, *name, &OptimizerSlot::name) != slots.end();
     if (known) continue;
-    auto values = gather(file, program, *name + ".");
+    auto values = parameter_values(file, program, *name + ".");
     if (!values.ok()) return values.status();
     slots.push_back({*name, std::move(values).value()});
   }

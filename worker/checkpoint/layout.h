@@ -16,6 +16,11 @@ namespace dtrun::worker {
 std::vector<Tensor> model_tensors(const Program& program);
 std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<OptimizerSlot>& slots);
 
+// Every parameter's tensor, named with this prefix, as a flat vector; other tensors are passed over.
+// EX_CONFIG.
+Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
+                                            const std::string& prefix);
+
 // Back into flat vectors. EX_CONFIG if the file's tensors are not those of the program.
 Result<std::vector<float>> model_values(const Safetensors& file, const Program& program);
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program);

@@ -1,4 +1,6 @@
 // Reading checkpoints: nothing is believed that the manifest does not vouch for.
+#include <algorithm>
+
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/layout.h"
@@ -9,6 +11,8 @@ namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kHubPrefix[] = "transformer.";  // in a file of GPT2LMHeadModel
 
 // A failed Result becomes the worker's error; `path` says whose fault it is.
 template <typename T>
@@ -103,6 +107,16 @@ std::optional<TrainState> load_newest(const fs::path& output_dir, const Program&
     check_step(step, state.step, directory);
     return state;
   });
+}
+
+std::vector<float> load_parameters(const fs::path& from, const Program& program) {
+  std::error_code error;
+  const fs::path path = fs::is_directory(from, error) ? from / kModelFile : from;
+  const std::string content = value_or_throw(read_whole(path));
+  const Safetensors file = value_or_throw(parse_safetensors(content), path);
+  const bool prefixed = std::ranges::any_of(
+      file.tensors, [](const Tensor& tensor) { return tensor.name.starts_with(kHubPrefix); });
+  return value_or_throw(parameter_values(file, program, prefixed ? kHubPrefix : ""), path);
 }
 
 bool has_checkpoints(const fs::path& output_dir) { return !list_checkpoints(output_dir).empty(); }

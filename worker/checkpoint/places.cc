@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "worker/base/error.h"
+
 namespace dtrun::worker {
 
 namespace {
@@ -44,6 +46,15 @@ std::map<std::int64_t, fs::path> list_checkpoints(const fs::path& output_dir) {
     if (step) found[*step] = entry->path();
   }
   return found;
+}
+
+fs::path model_file_of(const fs::path& run) {
+  std::error_code ignored;
+  if (fs::exists(run / kModelFile, ignored)) return run / kModelFile;
+  const auto checkpoints = list_checkpoints(run);
+  if (!checkpoints.empty()) return checkpoints.rbegin()->second / kModelFile;
+  throw WorkerError(kExitNoInput, run.string() + " holds no model: name the output_dir of a job, or one of " +
+                                      "its checkpoints");
 }
 
 }  // namespace dtrun::worker

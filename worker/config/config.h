@@ -89,6 +89,7 @@ struct TrainConfig {
   std::optional<bool> greater_is_better;        // as the metric has it
   int early_stopping_patience = 0;              // evaluations without improvement; 0: any number
   std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
+  std::optional<std::string> init_from;         // where parameters begin: a directory or a file
   SchedulerKwargs lr_scheduler_kwargs;
 };
 

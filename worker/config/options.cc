@@ -344,6 +344,12 @@ const std::vector<Option>& table() {
        .description = "Training ends after so many evaluations in a row that were not better than the best "
                       "one before. 0: it does not.",
        .range = {.min = 0, .max = kMaxCount}},
+      {.pointer = "/train/init_from",
+       .field = in<kTrain, &TrainConfig::init_from>,
+       .description =
+           "Parameters to begin with, instead of random ones: a model.safetensors, or a directory that has "
+           "one, such as an output_dir, a checkpoint, or a GPT-2 of Hugging Face's. A run that goes on "
+           "from a checkpoint of its own does not look there."},
       {.pointer = "/train/resume_from_checkpoint",
        .field = in<kTrain, &TrainConfig::resume_from_checkpoint>,
        .description = "auto (or true): go on from the newest good checkpoint in output_dir. none (or false): "

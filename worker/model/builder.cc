@@ -180,15 +180,15 @@ std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int
   return program_.parameters.size() - 1;
 }
 
-Value ProgramBuilder::push(Op op, std::array<Value, 2> in, ValueShape out) {
+Value ProgramBuilder::push(const Op& op, std::array<Value, 2> in, ValueShape out) {
   program_.values.push_back(out);
   const Value value = static_cast<Value>(program_.values.size()) - 1;
-  program_.nodes.push_back({.op = std::move(op), .in = in, .out = value, .segment = segment_});
+  program_.nodes.push_back({.op = op, .in = in, .out = value, .segment = segment_});
   return value;
 }
 
-Value ProgramBuilder::push(Op op, Value in, SampleShape out_row) {
-  return push(std::move(op), {in, kNoValue}, {.rows = program_.values[in].rows, .row = out_row});
+Value ProgramBuilder::push(const Op& op, Value in, SampleShape out_row) {
+  return push(op, {in, kNoValue}, {.rows = program_.values[in].rows, .row = out_row});
 }
 
 }  // namespace dtrun::worker

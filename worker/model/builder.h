@@ -49,8 +49,8 @@ class ProgramBuilder {
   const SampleShape& row(Value value) const { return program_.values[value].row; }
   void require_at_least(Value in, const std::string& layer, int kernel) const;
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, Init init);
-  Value push(Op op, std::array<Value, 2> in, ValueShape out);
-  Value push(Op op, Value in, SampleShape out_row);
+  Value push(const Op& op, std::array<Value, 2> in, ValueShape out);
+  Value push(const Op& op, Value in, SampleShape out_row);
 
   Program program_;
   int segment_ = -1;

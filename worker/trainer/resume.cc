@@ -208,7 +208,13 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
   start.parameters.resize(program.size);
   const std::vector<OptimizerSlot> slots = start.optimizer;
   ResumePoint point;
-  if (newest < 0) {
+  if (newest < 0 && config.train.init_from) {
+    // Only rank 0's node needs the file.
+    if (place.rank == 0) start.parameters = load_parameters(*config.train.init_from, program);
+    std::vector<bool> lacks(steps.size(), true);
+    lacks[0] = false;
+    broadcast_state(collective, 0, lacks, program.size, start);
+  } else if (newest < 0) {
     initialize_parameters(program, config.train.seed, start.parameters);
   } else {
     point.from = ResumePoint::kCheckpoint;

@@ -13,6 +13,7 @@
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
+#include "worker/device/cpu/planned/generator.h"
 #include "worker/device/device.h"
 
 using namespace dtrun::worker;
@@ -208,6 +209,32 @@ TEST_CASE("a planned lane gives the same bits again, after others, in another la
   Microbatch next = problem.microbatch(5);
   ++next.key.number;
   CHECK_FALSE(train(*lane, program, next) == first);
+}
+
+TEST_CASE("a generator, token by token, makes the logits that the lane's loss is of") {
+  for (const bool dropout : {false, true}) {
+    ModelConfig config = tiny_gpt2();
+    config.dropout = dropout ? 0.3 : 0;
+    const Program program = gpt2_program(config, 7, 13);
+    const Problem problem(program, 2);
+    const auto lane = make_cpu_device()->make_lane(program, 2);
+    lane->weights_changed(problem.parameters.data());
+    Generator generator(program, problem.parameters);
+    CHECK(generator.longest() == 7);
+    double loss = 0;
+    for (int n = 0; n < 2; ++n) {
+      generator.clear();
+      for (int t = 0; t < 7; ++t) {
+        const auto logits = generator.next(problem.tokens[n * 7 + t]);
+        CHECK(generator.size() == t + 1);
+        double sum = 0;
+        for (const float logit : logits) sum += std::exp(logit);
+        loss += std::log(sum) - logits[problem.targets[n * 7 + t]];
+      }
+    }
+    CHECK(loss == doctest::Approx(lane->evaluate(problem.microbatch(2)).loss).epsilon(1e-6));
+  }
+  CHECK_THROWS_AS(Generator(convnet_program(), {}), WorkerError);
 }
 
 TEST_CASE("lanes in two threads at once give the same bits as one alone") {
