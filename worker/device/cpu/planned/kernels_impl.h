@@ -15,7 +15,8 @@ inline float larger(float a, float b) { return b > a ? b : a; }   // likewise
 
 // e^x to about 1 ulp (Cephes' polynomial after taking out powers of two). NaN stays NaN.
 inline float exponential(float x) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+  constexpr std::uint32_t kMagicBits = 0x4B400000;
   x = smaller(larger(x, -87.0f), 88.0f);
   const float shifted = x * 1.44269504088896341f + kMagic;
   const float n = shifted - kMagic;
@@ -27,7 +28,9 @@ inline float exponential(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
-  const std::int32_t power = (static_cast<std::int32_t>(n) + 127) << 23;
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &shifted, sizeof bits);
+  const std::uint32_t power = (bits - kMagicBits + 127) << 23;
   float scale;
   __builtin_memcpy(&scale, &power, sizeof scale);
   return p * scale;
