@@ -193,3 +193,30 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
   CHECK(run({kDtrun, "export", (folder / "gpt2").string()}).exit_code == 64);
   CHECK_FALSE(std::filesystem::exists(folder / "none"));
 }
+
+TEST_CASE("a GPT-2 that learned to count counts on beyond its n_positions, in a tokenizer's numbers") {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "data");
+  const auto counted = [](int tokens) {
+    std::string bytes;
+    for (int i = 0; i < tokens; ++i) bytes += {static_cast<char>(i % 50), '\0'};
+    return bytes;
+  };
+  write_text(folder / "data/train.bin", counted(20000));
+  write_text(folder / "data/val.bin", counted(3000));
+  const Model counter{
+      "gpt2",
+      {{"type", "gpt2"}, {"n_layer", 2}, {"n_head", 2}, {"n_embd", 32}, {"n_positions", 32}},
+      {{"type", "tokens"}, {"path", (folder / "data").string()}, {"vocab_size", 50}, {"sequence_length", 32}},
+      {}};
+  const Ended trained = run(job(counter, standalone(2), folder / "out", 80));
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  const auto sample = [&](const std::string& prompt) {
+    return run({kDtrun, "sample", (folder / "out").string(), "--prompt", prompt, "--max_new_tokens", "90",
+                "--temperature", "0"});
+  };
+  std::string wanted;
+  for (int i = 3; i < 3 + 3 + 90; ++i) wanted += std::to_string(i % 50) + " ";
+  CHECK(sample("3 4 5").out == wanted + "\n");
+  CHECK(sample("3 x").err.find("--prompt: \"x\" is no token") != std::string::npos);
+}

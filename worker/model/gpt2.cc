@@ -14,7 +14,8 @@ void check(const ModelConfig& config, const SampleSpec& sample) {
   if (tokens > config.n_positions)
     throw WorkerError(kExitConfig, "the data does not fit the model: its samples have " +
                                        std::to_string(tokens) + " tokens, and /model/n_positions is " +
-                                       std::to_string(config.n_positions));
+                                       std::to_string(config.n_positions) +
+                                       "; shorten /data/sequence_length or raise it");
   if (config.vocab_size != 0 && config.vocab_size < sample.classes)
     throw WorkerError(kExitConfig,
                       "the data does not fit the model: it has " + std::to_string(sample.classes) +

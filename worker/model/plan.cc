@@ -340,24 +340,4 @@ BackwardReads backward_reads(const Op& op) {
 
 std::size_t aux_per_row(const Op& op) { return std::holds_alternative<LayerNorm>(op) ? 2 : 0; }
 
-double forward_flops(const Program& program) {
-  double flops = 0;
-  for (const Node& node : program.nodes) {
-    const ValueShape& in = program.values[node.in[0]];
-    const ValueShape& out = program.values[node.out];
-    flops += std::visit(
-        Overloaded{
-            [&](const Conv2d& conv) {
-              return 2.0 * static_cast<double>(out.size()) * conv.in_channels * conv.kernel * conv.kernel;
-            },
-            [&](const Linear& linear) { return 2.0 * static_cast<double>(out.size()) * linear.in_features; },
-            // Scores and their use, of the half that causality leaves.
-            [&](const Attention& attention) { return 2.0 * in.rows * in.rows * attention.width; },
-            [](const auto&) { return 0.0; },
-        },
-        node.op);
-  }
-  return flops;
-}
-
 }  // namespace dtrun::worker

@@ -62,8 +62,4 @@ BackwardReads backward_reads(const Op& op);
 // Floats of Plan::aux per row of the node's input.
 std::size_t aux_per_row(const Op& op);
 
-// Floating-point operations of one sample's forward pass, a multiplication and an addition counted as two;
-// backward takes twice as many.
-double forward_flops(const Program& program);
-
 }  // namespace dtrun::worker

@@ -195,7 +195,9 @@ TEST_CASE("a model refuses data of the other kind, and what is too long or has t
                        WorkerError);
   CHECK_THROWS_WITH_AS(
       gpt2_program({.type = "gpt2", .n_positions = 8}, 9, 5),
-      "the data does not fit the model: its samples have 9 tokens, and /model/n_positions is 8", WorkerError);
+      "the data does not fit the model: its samples have 9 tokens, and /model/n_positions is 8; "
+      "shorten /data/sequence_length or raise it",
+      WorkerError);
   CHECK_THROWS_WITH_AS(
       gpt2_program({.type = "gpt2", .n_positions = 8, .vocab_size = 4}, 8, 5),
       "the data does not fit the model: it has 5 different tokens, and /model/vocab_size is 4", WorkerError);
