@@ -95,12 +95,15 @@ class KeyValueStore {
                           std::stop_token stop) = 0;
 };
 
+// How long a peer may be silent while somebody waits for it.
+inline constexpr std::chrono::milliseconds kPeerPatience{60000};
+
 struct CollectiveOptions {
   int rank = 0;
   int size = 1;
   std::string address;  // this host's, numeric or a name, on which the collective listens
   std::chrono::milliseconds connect_timeout{120000};  // until all ranks have found each other
-  std::chrono::milliseconds timeout{60000};  // of any one wait after that: how long a peer may be silent
+  std::chrono::milliseconds timeout = kPeerPatience;  // of any one wait after that
   std::stop_token stop{};  // ends the meeting within milliseconds; a collective that was made is aborted
   std::string store_prefix = "gloo/";  // of its keys; in one store each collective needs its own
 };

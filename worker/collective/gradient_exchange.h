@@ -15,6 +15,8 @@
 
 namespace dtrun::worker {
 
+class Neighbours;
+
 // Vectors are device memory. Whatever a driver needs on the host it copies itself.
 class GradientExchange {
  public:
@@ -41,8 +43,12 @@ class GradientExchange {
 //
 // Buckets are exchanged in the order of `buckets`. REQUIRES: they tile 0..size-1; `collective` and
 // `arithmetic` outlive this.
+//
+// With `neighbours`, of the same vector and buckets, ranks that share memory read each other's partial sums
+// instead: those handed to send() must be buffers of neighbours->memory().
 std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective, Arithmetic& arithmetic,
-                                                     std::vector<VectorRange> buckets);
+                                                     std::vector<VectorRange> buckets,
+                                                     Neighbours* neighbours = nullptr);
 
 // Sums this worker's blocks in order and leaves the rest to Collective::all_reduce_sum: other bits for each
 // world size.

@@ -12,6 +12,7 @@ inline constexpr std::uint32_t kTagAllGather = 0x10000000;
 inline constexpr std::uint32_t kTagBroadcast = 0x20000000;
 inline constexpr std::uint32_t kTagStopVote = 0x30000000;
 inline constexpr std::uint32_t kTagEvaluation = 0x40000000;
+inline constexpr std::uint32_t kTagNeighbour = 0x70000000;
 
 // The sum over the sender's block-th block of the tree, within this bucket. REQUIRES: bucket < 2^20, block <
 // 2^8.

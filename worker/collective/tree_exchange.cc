@@ -9,6 +9,7 @@
 #include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/host_sum.h"
+#include "worker/collective/neighbours.h"
 #include "worker/collective/tags.h"
 #include "worker/reduction/exchange_plan.h"
 
@@ -29,7 +30,8 @@ std::span<float> part_of(std::span<float> vector, const VectorRange& range) {
 
 class TreeExchange final : public GradientExchange {
  public:
-  TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges);
+  TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges,
+               Neighbours* neighbours);
   ~TreeExchange() override;
   void begin(std::int64_t leaves, float* sum) override;
   void send(int bucket, std::span<const float* const> partials, Stream& stream) override;
@@ -37,15 +39,18 @@ class TreeExchange final : public GradientExchange {
 
  private:
   const ExchangePlan& plan_of(std::int64_t leaves);
+  bool shares_with(int peer) const { return neighbours_ != nullptr && neighbours_->shares_with(peer); }
   void post_receives(int bucket);
   std::vector<const float*> on_host(std::span<const float* const> partials, const VectorRange& range,
                                     Stream& stream);
   void add_up(int bucket);
   void finish_slice(int bucket);
+  void take_slices();
   void serve_slices();
 
   Collective& collective_;
   Arithmetic& device_;
+  Neighbours* const neighbours_;                                    // nothing: all are reached by messages
   const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up what came and what goes
   const std::unique_ptr<Stream> host_stream_ = host_->make_stream();
   const std::vector<VectorRange> ranges_;       // [bucket]
@@ -65,9 +70,11 @@ class TreeExchange final : public GradientExchange {
   std::exception_ptr failure_;
 };
 
-TreeExchange::TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges)
+TreeExchange::TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges,
+                           Neighbours* neighbours)
     : collective_(collective),
       device_(arithmetic),
+      neighbours_(neighbours != nullptr && neighbours->any() ? neighbours : nullptr),
       ranges_(std::move(ranges)),
       buckets_(ranges_.size()),
       sum_(arithmetic, size_of(ranges_)),
@@ -97,6 +104,7 @@ const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
 void TreeExchange::begin(std::int64_t leaves, float* sum) {
   plan_ = &plan_of(leaves);
   sum_.begin(sum);
+  if (neighbours_ != nullptr) neighbours_->begin_step();
   while (!device_.device_is_host() && partials_.size() < plan_->own_blocks)
     partials_.push_back(device_.allocate(Where::kHost, sum_.host().size()));
   for (std::size_t i = 0; i < buckets_.size(); ++i) post_receives(static_cast<int>(i));
@@ -115,6 +123,7 @@ void TreeExchange::post_receives(int index) {
   if (bucket.inbox.size() < plan_->blocks.size()) bucket.inbox.resize(plan_->blocks.size());
   std::vector<InMessage> partials, slices;
   for (const PartialTransfer& partial : plan.partials_in) {
+    if (shares_with(partial.peer)) continue;
     Buffer& buffer = bucket.inbox[partial.input];
     if (!buffer) buffer = Buffer(partial.range.size());
     bucket.inputs[partial.input] = buffer.data();
@@ -125,6 +134,7 @@ void TreeExchange::post_receives(int index) {
   bucket.partials_in = collective_.start({}, partials);
   if (plan.direct) return;
   for (const SliceTransfer& slice : plan.slices_in) {
+    if (shares_with(slice.peer)) continue;
     slices.push_back({.peer = slice.peer,
                       .tag = tag_of_slice(index),
                       .bytes = std::as_writable_bytes(part_of(sum_.host(), slice.range))});
@@ -151,8 +161,10 @@ void TreeExchange::send(int index, std::span<const float* const> on_device, Stre
   for (std::size_t i = 0; i < partials.size(); ++i) {
     bucket.inputs[plan_->first_own + i] = partials[i] + plan.mine.begin;
   }
+  if (neighbours_ != nullptr) neighbours_->publish_partials(index, partials);
   std::vector<OutMessage> messages;
   for (const PartialTransfer& partial : plan.partials_out) {
+    if (shares_with(partial.peer)) continue;
     const float* const floats = partials[partial.block] + partial.range.begin;
     messages.push_back({.peer = partial.peer,
                         .tag = tag_of_partial(index, partial.block),
@@ -168,21 +180,44 @@ void TreeExchange::send(int index, std::span<const float* const> on_device, Stre
 }
 
 void TreeExchange::add_up(int index) {
-  buckets_[index].partials_in->wait();
+  BucketInFlight& bucket = buckets_[index];
+  bucket.partials_in->wait();
+  for (const PartialTransfer& partial : plan_->buckets[index].partials_in) {
+    if (shares_with(partial.peer))
+      bucket.inputs[partial.input] =
+          neighbours_->partial(partial.peer, index, partial.block) + partial.range.begin;
+  }
   const std::span<float> mine = part_of(sum_.host(), plan_->buckets[index].mine);
-  host_->sum(*host_stream_, plan_->total, buckets_[index].inputs, mine.data(), mine.size());
+  host_->sum(*host_stream_, plan_->total, bucket.inputs, mine.data(), mine.size());
 }
 
 // Runs on the slice thread.
 void TreeExchange::finish_slice(int index) {
   add_up(index);
+  if (neighbours_ != nullptr) {
+    const VectorRange& mine = plan_->buckets[index].mine;
+    std::ranges::copy(part_of(sum_.host(), mine), neighbours_->totals() + mine.begin);
+    neighbours_->publish_total(index);
+  }
   std::vector<OutMessage> messages;
   for (const SliceTransfer& slice : plan_->buckets[index].slices_out) {
+    if (shares_with(slice.peer)) continue;
     messages.push_back({.peer = slice.peer,
                         .tag = tag_of_slice(index),
                         .bytes = std::as_bytes(part_of(sum_.host(), slice.range))});
   }
   buckets_[index].slices_out = collective_.start(messages, {});
+}
+
+void TreeExchange::take_slices() {
+  for (std::size_t index = 0; index < buckets_.size(); ++index) {
+    for (const SliceTransfer& slice : plan_->buckets[index].slices_in) {
+      if (!shares_with(slice.peer)) continue;
+      const float* const totals = neighbours_->total(slice.peer, static_cast<int>(index));
+      std::copy_n(totals + slice.range.begin, slice.range.size(), sum_.host().data() + slice.range.begin);
+    }
+  }
+  neighbours_->end_step();
 }
 
 void TreeExchange::serve_slices() {
@@ -222,6 +257,7 @@ void TreeExchange::finish() {
   for (BucketInFlight& bucket : buckets_) {
     if (bucket.slices_in) bucket.slices_in->wait();
   }
+  if (neighbours_ != nullptr) take_slices();
   // Sends last: by now they are mostly done, and nothing waits for them.
   for (BucketInFlight& bucket : buckets_) {
     if (bucket.partials_out) bucket.partials_out->wait();
@@ -233,8 +269,9 @@ void TreeExchange::finish() {
 }  // namespace
 
 std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective, Arithmetic& arithmetic,
-                                                     std::vector<VectorRange> buckets) {
-  return std::make_unique<TreeExchange>(collective, arithmetic, std::move(buckets));
+                                                     std::vector<VectorRange> buckets,
+                                                     Neighbours* neighbours) {
+  return std::make_unique<TreeExchange>(collective, arithmetic, std::move(buckets), neighbours);
 }
 
 }  // namespace dtrun::worker

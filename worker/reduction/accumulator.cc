@@ -4,12 +4,12 @@
 
 namespace dtrun::worker {
 
-TreeAccumulator::TreeAccumulator(Arithmetic& arithmetic, std::size_t size, std::vector<VectorRange> buckets,
-                                 BucketDone done)
+TreeAccumulator::TreeAccumulator(Arithmetic& arithmetic, std::function<Buffer()> make_buffer,
+                                 std::vector<VectorRange> buckets, BucketDone done)
     : arithmetic_(arithmetic),
       buckets_(std::move(buckets)),
       done_(std::move(done)),
-      pool_(arithmetic, size),
+      pool_(std::move(make_buffer)),
       blocks_left_(std::make_unique<std::atomic<int>[]>(buckets_.size())) {}
 
 void TreeAccumulator::begin(std::int64_t begin, std::int64_t end, std::int64_t leaves) {

@@ -16,6 +16,7 @@
 #include "worker/core/tree.h"
 #include "worker/core/vector_range.h"
 #include "worker/reduction/buffer_pool.h"
+#include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
 
@@ -26,10 +27,10 @@ class TreeAccumulator {
   // All that makes them is done, or enqueued before what is now enqueued on `stream`, that thread's own.
   using BucketDone = std::function<void(int bucket, std::span<const float* const> partials, Stream& stream)>;
 
-  // size: floats of the vector; buckets: disjoint ranges of it. `arithmetic` and the streams must outlive
-  // this.
-  TreeAccumulator(Arithmetic& arithmetic, std::size_t size, std::vector<VectorRange> buckets,
-                  BucketDone done);
+  // make_buffer: of the whole vector, in device memory; any thread calls it. buckets: disjoint ranges of the
+  // vector. `arithmetic` and the streams must outlive this.
+  TreeAccumulator(Arithmetic& arithmetic, std::function<Buffer()> make_buffer,
+                  std::vector<VectorRange> buckets, BucketDone done);
 
   // Starts a step: this worker has leaves [begin, end) of 0..leaves-1. Not concurrent with anything else
   // here. REQUIRES: all that was enqueued on the buffers of the step before is done.

@@ -1,19 +1,21 @@
 // Whole-vector buffers that are used again step after step, with whatever they held before.
 #pragma once
 
-#include <cstddef>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "worker/vector/arithmetic.h"
+#include "worker/base/buffer.h"
+#include "worker/vector/stream.h"
 
 namespace dtrun::worker {
 
 // Thread-safe. Grows to the number of buffers that were ever out at once.
 class BufferPool {
  public:
-  BufferPool(Arithmetic& arithmetic, std::size_t size) : arithmetic_(arithmetic), size_(size) {}
+  // `make` makes one more; any thread calls it.
+  explicit BufferPool(std::function<Buffer()> make) : make_(std::move(make)) {}
 
   // For use on `stream`, which waits for those who used the buffer before.
   Buffer take(Stream& stream) {
@@ -26,7 +28,7 @@ class BufferPool {
         return std::move(last.buffer);
       }
     }
-    return arithmetic_.allocate(Where::kDevice, size_);
+    return make_();
   }
   // Nobody uses the buffer any more once `used` is done.
   void give(Buffer buffer, const Event& used) {
@@ -39,9 +41,8 @@ class BufferPool {
     Buffer buffer;
     Event used;
   };
-  Arithmetic& arithmetic_;
-  const std::size_t size_;  // floats
-  std::mutex mutex_;        // guards free_
+  const std::function<Buffer()> make_;
+  std::mutex mutex_;  // guards free_
   std::vector<Free> free_;
 };
 

@@ -20,10 +20,18 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       sum_(arithmetic.allocate(Where::kDevice, kStatisticsFloats + program.size)),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
   const std::vector<VectorRange> ranges = ranges_of(program);
-  exchange_ = config.reduction == "ring" ? make_ring_exchange(collective, arithmetic, ranges)
-                                         : make_tree_exchange(collective, arithmetic, ranges);
+  if (collective.size() > 1 && config.reduction == "tree" && arithmetic.device_is_host())
+    neighbours_ = std::make_unique<Neighbours>(collective, sum_.size(), ranges.size());
+  exchange_ = config.reduction == "ring"
+                  ? make_ring_exchange(collective, arithmetic, ranges)
+                  : make_tree_exchange(collective, arithmetic, ranges, neighbours_.get());
   accumulator_ = std::make_unique<TreeAccumulator>(
-      arithmetic, sum_.size(), ranges,
+      arithmetic,
+      [this] {
+        return neighbours_ ? neighbours_->memory().allocate(sum_.size())
+                           : arithmetic_.allocate(Where::kDevice, sum_.size());
+      },
+      ranges,
       [this](int bucket, std::span<const float* const> partials, Stream& stream) {
         exchange_->send(bucket, partials, stream);
         stop_point(StopPoint::kBucketSent);

@@ -14,6 +14,7 @@
 
 #include "worker/collective/collective.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/collective/neighbours.h"
 #include "worker/config/config.h"
 #include "worker/core/sampler.h"
 #include "worker/data/dataset.h"
@@ -63,7 +64,8 @@ class GradientStep {
   StepClock& clock_;
 
   // Declared in this order because what is in flight must be given up before the memory it points to.
-  Buffer sum_;  // [kStatisticsFloats + program.size]
+  Buffer sum_;                              // [kStatisticsFloats + program.size]
+  std::unique_ptr<Neighbours> neighbours_;  // nothing without peers whose memory could be read
   std::unique_ptr<TreeAccumulator> accumulator_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<MicrobatchInput> inputs_;  // [lane]

@@ -10,6 +10,7 @@
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/vector/async_arithmetic.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/collective/neighbours.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
 
@@ -45,14 +46,20 @@ Vector tree_sum(const std::vector<Vector>& leaves) {
   return total;
 }
 
-using MakeExchange = std::unique_ptr<GradientExchange> (*)(Collective&, Arithmetic&,
-                                                           std::vector<VectorRange>);
+using MakeExchange = std::unique_ptr<GradientExchange> (*)(Collective&, Arithmetic&, std::vector<VectorRange>,
+                                                           Neighbours*);
+
+std::unique_ptr<GradientExchange> make_ring(Collective& collective, Arithmetic& arithmetic,
+                                            std::vector<VectorRange> buckets, Neighbours*) {
+  return make_ring_exchange(collective, arithmetic, std::move(buckets));
+}
 
 // One rank's part of several steps over one connection.
 class Exchanging {
  public:
+  // share: memory with the other ranks, instead of messages.
   Exchanging(Collective& collective, const std::vector<VectorRange>& buckets, MakeExchange make,
-             std::unique_ptr<Arithmetic> arithmetic = make_cpu_arithmetic())
+             std::unique_ptr<Arithmetic> arithmetic = make_cpu_arithmetic(), bool share = false)
       : rank_(collective.rank()),
         world_(collective.size()),
         size_(buckets.front().end),
@@ -60,11 +67,13 @@ class Exchanging {
         arithmetic_(std::move(arithmetic)),
         stream_(arithmetic_->make_stream()),
         sum_(arithmetic_->allocate(Where::kDevice, size_)),
-        exchange_(make(collective, *arithmetic_, buckets)),
-        accumulator_(*arithmetic_, size_, buckets,
-                     [this](int bucket, std::span<const float* const> partials, Stream& stream) {
-                       exchange_->send(bucket, partials, stream);
-                     }) {}
+        neighbours_(share ? std::make_unique<Neighbours>(collective, size_, buckets.size()) : nullptr),
+        exchange_(make(collective, *arithmetic_, buckets, neighbours_.get())),
+        accumulator_(
+            *arithmetic_, [this] { return new_buffer(); }, buckets,
+            [this](int bucket, std::span<const float* const> partials, Stream& stream) {
+              exchange_->send(bucket, partials, stream);
+            }) {}
 
   // A step of these leaves, of which each rank computes its own; returns the sum of all.
   Vector step(const std::vector<Vector>& leaves) {
@@ -85,13 +94,20 @@ class Exchanging {
     return sum;
   }
 
+  const Neighbours& neighbours() const { return *neighbours_; }
+
  private:
+  Buffer new_buffer() {
+    return neighbours_ ? neighbours_->memory().allocate(size_) : arithmetic_->allocate(Where::kDevice, size_);
+  }
+
   const int rank_, world_;
   const std::size_t size_;
   const int buckets_;
   const std::unique_ptr<Arithmetic> arithmetic_;
   const std::unique_ptr<Stream> stream_;
   const Buffer sum_;
+  const std::unique_ptr<Neighbours> neighbours_;
   const std::unique_ptr<GradientExchange> exchange_;
   TreeAccumulator accumulator_;
 };
@@ -101,11 +117,14 @@ std::unique_ptr<Arithmetic> make_async_arithmetic() { return std::make_unique<As
 // Several steps over one connection, of different numbers of leaves; returns rank 0's sums.
 std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& steps,
                                    const std::vector<VectorRange>& buckets, MakeExchange make,
-                                   std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic) {
+                                   std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic,
+                                   bool share = false) {
   const std::size_t size = buckets.front().end;
   std::vector<std::vector<Vector>> sums(world);
   run_as_threads(world, [&](Collective& collective) {
-    Exchanging exchanging(collective, buckets, make, make_arithmetic());
+    Exchanging exchanging(collective, buckets, make, make_arithmetic(), share);
+    for (int peer = 0; share && peer < world; ++peer)
+      CHECK(exchanging.neighbours().shares_with(peer) == (peer != collective.rank()));
     for (std::size_t step = 0; step < steps.size(); ++step) {
       const auto leaves = random_leaves(static_cast<unsigned>(step), steps[step], size);
       sums[collective.rank()].push_back(exchanging.step(leaves));
@@ -116,11 +135,12 @@ std::vector<Vector> exchange_steps(int world, const std::vector<std::int64_t>& s
 }
 
 void check_tree_exchange(const std::vector<VectorRange>& buckets,
-                         std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic) {
+                         std::unique_ptr<Arithmetic> (*make_arithmetic)() = make_cpu_arithmetic,
+                         bool share = false) {
   const std::vector<std::int64_t> steps{8, 3, 8, 1, 13};
   for (int world = 1; world <= 6; ++world) {
     CAPTURE(world);
-    const auto sums = exchange_steps(world, steps, buckets, make_tree_exchange, make_arithmetic);
+    const auto sums = exchange_steps(world, steps, buckets, make_tree_exchange, make_arithmetic, share);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       CAPTURE(step);
       const Vector wanted =
@@ -137,6 +157,11 @@ TEST_CASE("buckets that go directly give the bits of the plain tree sum for 1 to
 TEST_CASE("buckets that go by slices give the bits of the plain tree sum for 1 to 6 ranks") {
   const std::size_t large = kDirectBytes / sizeof(float) + 17;  // over the limit from 3 ranks on
   check_tree_exchange({{2 * large, 2 * large + 100}, {large, 2 * large}, {0, large}});
+}
+
+TEST_CASE("both ways give these bits too where ranks read each other's memory") {
+  const std::size_t large = kDirectBytes / sizeof(float) + 17;
+  check_tree_exchange({{large, large + 100}, {0, large}}, make_cpu_arithmetic, true);
 }
 
 TEST_CASE("both ways give these bits too where the host cannot read the vectors") {
@@ -193,9 +218,8 @@ TEST_CASE("a bucket goes directly as long as a rank sends no more than the limit
 
 TEST_CASE("the ring gives the sum up to rounding, also with ranks that have no leaves") {
   for (int world = 1; world <= 4; ++world) {
-    const auto sums = exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring_exchange);
-    CHECK(exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring_exchange, make_async_arithmetic) ==
-          sums);
+    const auto sums = exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring);
+    CHECK(exchange_steps(world, {8, 2}, {{300, 1000}, {0, 300}}, make_ring, make_async_arithmetic) == sums);
     const std::vector<std::vector<Vector>> leaves{random_leaves(0, 8, 1000), random_leaves(1, 2, 1000)};
     for (std::size_t step = 0; step < 2; ++step) {
       const Vector wanted = tree_sum(leaves[step]);
@@ -296,7 +320,7 @@ TEST_CASE("a peer that is killed within an exchange makes the others fail, whate
     CAPTURE(dies_at);
     CHECK(ends_after_death_in_exchange(make_tree_exchange, dies_at) == lost);
   }
-  CHECK(ends_after_death_in_exchange(make_ring_exchange, 0) == lost);
+  CHECK(ends_after_death_in_exchange(make_ring, 0) == lost);
 }
 
 TEST_CASE("a peer that hangs makes the others fail after the timeout") {

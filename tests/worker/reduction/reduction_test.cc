@@ -23,14 +23,15 @@ struct WorkerSum {
   WorkerSum(Arithmetic& arithmetic, std::size_t size, const std::vector<VectorRange>& buckets)
       : arithmetic(arithmetic),
         buckets(buckets),
-        accumulator(arithmetic, size, buckets,
-                    [this](int bucket, std::span<const float* const> partials, Stream& stream) {
-                      const VectorRange range = this->buckets[bucket];
-                      for (std::size_t i = 0; i < partials.size(); ++i)
-                        this->arithmetic.copy(stream, sums[i].data() + range.begin, partials[i] + range.begin,
-                                              range.size());
-                      ++buckets_done;
-                    }) {}
+        accumulator(
+            arithmetic, [&arithmetic, size] { return arithmetic.allocate(Where::kDevice, size); }, buckets,
+            [this](int bucket, std::span<const float* const> partials, Stream& stream) {
+              const VectorRange range = this->buckets[bucket];
+              for (std::size_t i = 0; i < partials.size(); ++i)
+                this->arithmetic.copy(stream, sums[i].data() + range.begin, partials[i] + range.begin,
+                                      range.size());
+              ++buckets_done;
+            }) {}
 
   void run(const std::vector<Vector>& leaves, std::int64_t begin, std::int64_t end, int lanes,
            std::mt19937& random) {
@@ -134,11 +135,12 @@ TEST_CASE("a buffer whose buckets were added on several streams is used again af
   AsyncArithmetic device(17);
   const auto a = device.make_stream(), b = device.make_stream(), c = device.make_stream();
   Vector total(kSize);
-  TreeAccumulator accumulator(device, kSize, {{kHalf, kSize}, {0, kHalf}},
-                              [&](int bucket, std::span<const float* const> partials, Stream& stream) {
-                                const std::size_t begin = bucket == 0 ? kHalf : 0;
-                                device.copy(stream, total.data() + begin, partials[0] + begin, kHalf);
-                              });
+  TreeAccumulator accumulator(
+      device, [&] { return device.allocate(Where::kDevice, kSize); }, {{kHalf, kSize}, {0, kHalf}},
+      [&](int bucket, std::span<const float* const> partials, Stream& stream) {
+        const std::size_t begin = bucket == 0 ? kHalf : 0;
+        device.copy(stream, total.data() + begin, partials[0] + begin, kHalf);
+      });
   accumulator.begin(0, 3, 3);
   const auto write = [&](std::int64_t leaf, const Vector& values, Stream& stream) {
     device.copy(stream, accumulator.take(leaf, stream), values.data(), kSize);

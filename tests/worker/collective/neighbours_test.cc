@@ -1,0 +1,244 @@
+// Ranks that read each other's memory: what holds when one of them is killed, stopped, given up or cannot be
+// read.
+#include "worker/collective/neighbours.h"
+
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <csignal>
+#include <vector>
+
+#include "tests/support/folder.h"
+#include "tests/worker/collective/ranks.h"
+#include "worker/collective/gradient_exchange.h"
+
+namespace dtrun::worker {
+namespace {
+
+using dtrun::test::Folder;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kSize = kDirectBytes / sizeof(float) + 500;  // by slices from three ranks on
+const std::vector<VectorRange> kBuckets{{400, kSize}, {0, 400}};
+
+// Whole numbers: any order of adding them gives the same.
+float value(int rank, int step, std::size_t i) {
+  return static_cast<float>(rank + 1) * static_cast<float>(step % 50 + 1) + static_cast<float>(i % 100);
+}
+
+// A rank with one leaf a step.
+class Rank {
+ public:
+  explicit Rank(Collective& collective, milliseconds patience = kPeerPatience)
+      : rank_(collective.rank()),
+        world_(collective.size()),
+        neighbours(collective, kSize, kBuckets.size(), patience),
+        exchange_(make_tree_exchange(collective, *arithmetic_, kBuckets, &neighbours)),
+        partial_(neighbours.memory().allocate(kSize)) {}
+
+  void begin() { exchange_->begin(world_, sum_.data()); }
+  void send(int step) {
+    for (std::size_t i = 0; i < kSize; ++i) partial_.data()[i] = value(rank_, step, i);
+    const float* const partials[] = {partial_.data()};
+    for (int bucket = 0; bucket < 2; ++bucket) exchange_->send(bucket, partials, *stream_);
+  }
+  void finish() { exchange_->finish(); }
+  bool sum_is_right(int step) const {
+    for (std::size_t i = 0; i < kSize; ++i) {
+      float wanted = 0;
+      for (int rank = 0; rank < world_; ++rank) wanted += value(rank, step, i);
+      if (sum_.data()[i] != wanted) return false;
+    }
+    return true;
+  }
+  bool step(int step) {
+    begin();
+    send(step);
+    finish();
+    return sum_is_right(step);
+  }
+
+ private:
+  const int rank_, world_;
+  const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
+  const std::unique_ptr<Stream> stream_ = arithmetic_->make_stream();
+  const Buffer sum_{kSize};
+
+ public:
+  Neighbours neighbours;
+
+ private:
+  const std::unique_ptr<GradientExchange> exchange_;
+  const Buffer partial_;
+};
+
+// Processes that run `rank_main`, which returns an exit code; how they ended.
+std::vector<std::optional<int>> run_as_processes(
+    int world, const std::function<int(Collective&, milliseconds patience)>& rank_main) {
+  const Folder directory;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < world; ++rank) {
+    pids.push_back(fork_child([&, rank] {
+      DirectoryStore store(directory.path());
+      const auto collective = connect(rank, world, store, milliseconds(30000));
+      return rank_main(*collective, milliseconds(30000));
+    }));
+  }
+  std::vector<std::optional<int>> ends;
+  for (const pid_t pid : pids) ends.push_back(wait_for_exit(pid, milliseconds(20000)));
+  return ends;
+}
+
+bool exited_with(const std::optional<int>& status, int code) {
+  return status && WIFEXITED(*status) && WEXITSTATUS(*status) == code;
+}
+
+TEST_CASE("processes share memory, and every step's sum is right") {
+  for (const int world : {2, 3, 4}) {
+    CAPTURE(world);
+    const auto ends = run_as_processes(world, [&](Collective& collective, milliseconds) {
+      Rank rank(collective);
+      for (int peer = 0; peer < world; ++peer)
+        if (rank.neighbours.shares_with(peer) != (peer != collective.rank())) return 1;
+      for (int step = 0; step < 300; ++step)
+        if (!rank.step(step)) return 2;
+      return 0;
+    });
+    for (const auto& end : ends) CHECK(exited_with(end, 0));
+  }
+}
+
+TEST_CASE("ranks that cannot share memory with all send the others messages: the same sums") {
+  const auto ends = run_as_processes(4, [&](Collective& collective, milliseconds) {
+    // Its connections stay; for its peers it is on another host.
+    if (collective.rank() == 2 && unshare(CLONE_NEWNET) != 0) return 3;
+    Rank rank(collective);
+    for (int peer = 0; peer < 4; ++peer) {
+      const bool wanted = peer != collective.rank() && peer != 2 && collective.rank() != 2;
+      if (rank.neighbours.shares_with(peer) != wanted) return 1;
+    }
+    for (int step = 0; step < 100; ++step)
+      if (!rank.step(step)) return 2;
+    return 0;
+  });
+  for (const auto& end : ends) CHECK(exited_with(end, 0));
+}
+
+TEST_CASE("a rank that is killed before it announced its part is lost at once") {
+  const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {
+    Rank rank(collective);
+    for (int step = 0; step < 10; ++step) rank.step(step);
+    rank.begin();
+    if (collective.rank() == 1) raise(SIGKILL);
+    rank.send(10);
+    const auto begin = Clock::now();
+    try {
+      rank.finish();
+    } catch (const WorkerError& error) {
+      return error.exit_code() == kExitWorkerPeerLost && Clock::now() - begin < milliseconds(1000) ? 0 : 1;
+    }
+    return 2;
+  });
+  CHECK(exited_with(ends[0], 0));
+  CHECK((ends[1] && WIFSIGNALED(*ends[1])));
+}
+
+TEST_CASE("a rank that is killed after it announced its part is lost in the next step only") {
+  const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {
+    Rank rank(collective);
+    for (int step = 0; step < 10; ++step) rank.step(step);
+    rank.begin();
+    rank.send(10);
+    if (collective.rank() == 1) raise(SIGKILL);
+    std::this_thread::sleep_for(milliseconds(300));
+    rank.finish();
+    if (!rank.sum_is_right(10)) return 1;
+    try {
+      rank.begin();
+    } catch (const WorkerError& error) {
+      return error.exit_code() == kExitWorkerPeerLost ? 0 : 2;
+    }
+    return 3;
+  });
+  CHECK(exited_with(ends[0], 0));
+}
+
+TEST_CASE("what a rank announced stays for its peers when it gives its part in the generation up") {
+  const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {
+    auto rank = std::make_unique<Rank>(collective);
+    rank->step(0);
+    rank->begin();
+    rank->send(1);
+    if (collective.rank() == 1) {
+      collective.abort();
+      rank.reset();
+      Buffer other(kSize);  // may lie where its memory was
+      for (std::size_t i = 0; i < kSize; ++i) other.data()[i] = -1;
+      std::this_thread::sleep_for(milliseconds(500));
+      return 0;
+    }
+    std::this_thread::sleep_for(milliseconds(200));
+    rank->finish();
+    return rank->sum_is_right(1) ? 0 : 1;
+  });
+  CHECK(exited_with(ends[0], 0));
+  CHECK(exited_with(ends[1], 0));
+}
+
+TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
+  const Folder directory;
+  std::vector<pid_t> pids;
+  for (int each = 0; each < 2; ++each) {
+    pids.push_back(fork_child([&, each] {
+      DirectoryStore store(directory.path());
+      const auto collective = connect(each, 2, store, milliseconds(30000));
+      Rank rank(*collective, milliseconds(500));
+      rank.step(0);
+      if (each == 1) raise(SIGSTOP);
+      const auto begin = Clock::now();
+      try {
+        rank.step(1);
+      } catch (const WorkerError&) {
+        return Clock::now() - begin > milliseconds(450) ? 0 : 1;
+      }
+      return 2;
+    }));
+  }
+  CHECK(exited_with(wait_for_exit(pids[0], milliseconds(10000)), 0));
+  kill(pids[1], SIGKILL);
+  wait_for_exit(pids[1], milliseconds(5000));
+}
+
+TEST_CASE("abort ends a wait for a neighbour within milliseconds") {
+  run_as_threads(2, [&](Collective& collective) {
+    Rank rank(collective);
+    rank.step(0);
+    rank.begin();
+    rank.send(1);
+    if (collective.rank() == 1) {
+      rank.finish();
+      // Rank 0 takes no part in the step after: this one waits at its beginning, or in it.
+      std::thread aborting([&] {
+        std::this_thread::sleep_for(milliseconds(100));
+        collective.abort();
+      });
+      const auto begin = Clock::now();
+      CHECK_THROWS_AS(
+          {
+            rank.begin();
+            rank.send(2);
+            rank.finish();
+          },
+          WorkerError);
+      CHECK(Clock::now() - begin < milliseconds(300));
+      aborting.join();
+    } else {
+      rank.finish();
+      std::this_thread::sleep_for(milliseconds(400));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace dtrun::worker
