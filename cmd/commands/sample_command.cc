@@ -1,17 +1,13 @@
 #include "cmd/commands/sample_command.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
 #include <climits>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cmd/commands/answer.h"
+#include "cmd/commands/become_worker.h"
 #include "cmd/options/values.h"
-#include "proto/core/exit_codes.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -53,7 +49,7 @@ Result<std::string> number(const std::optional<Given>& given, const char* otherw
 int run_sample(const Invocation& invocation) {
   const SampleOptions options{invocation.values};
   const auto prompt = options.given("prompt");
-  std::vector<std::string> words{"dtrun-worker", "sample", invocation.argument, prompt ? prompt->value : ""};
+  std::vector<std::string> words{"sample", invocation.argument, prompt ? prompt->value : ""};
   for (const Result<std::string>& value : {number(options.given("max_new_tokens"), "256", 1, INT_MAX, true),
                                            number(options.given("temperature"), "1", 0, 1e6, false),
                                            number(options.given("top_k"), "0", 0, INT_MAX, true),
@@ -62,15 +58,7 @@ int run_sample(const Invocation& invocation) {
     if (!value.ok()) return fail(value.status());
     words.push_back(value.value());
   }
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string worker = (self.parent_path() / "dtrun-worker").string();
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv(worker.c_str(), argv.data());
-  return fail(
-      errno_status(kExitSoftware, worker, errno).within("the built-in trainer must lie beside dtrun"));
+  return become_worker(words);
 }
 
 }  // namespace

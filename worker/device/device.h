@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "worker/core/dropout.h"
+#include "worker/device/node_clock.h"
 #include "worker/model/program.h"
 #include "worker/vector/arithmetic.h"
 
@@ -51,6 +53,11 @@ class Lane {
 
   // Blocks for the result.
   virtual MicrobatchStats evaluate(const Microbatch& microbatch) = 0;
+
+  // From now on train() adds to `times` when each node ran; nullptr: no more. Nodes that run as one are told
+  // as the one with the parameters; the loss with its linear layer, forward and backward, as the loss'
+  // backward.
+  virtual void record(std::vector<NodeTime>* times) = 0;
 };
 
 class Device {

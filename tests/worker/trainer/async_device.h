@@ -48,6 +48,10 @@ class AsyncLane final : public Lane {
     return stats;
   }
 
+  void record(std::vector<NodeTime>* times) override {
+    do_now([&] { lane_->record(times); });
+  }
+
  private:
   // The caller's microbatch may change before its turn comes.
   struct Batch {

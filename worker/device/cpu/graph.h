@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "worker/device/device.h"
 
@@ -28,6 +29,12 @@ class CpuGraph {
   // on is final.
   virtual void backward(const float* logit_gradient, float* gradient,
                         const std::function<void(std::size_t offset)>& final_from) = 0;
+
+  // Lane::record.
+  void record(std::vector<NodeTime>* times) { clock_.record(times); }
+
+ protected:
+  NodeClock clock_;
 };
 
 std::unique_ptr<CpuGraph> make_grouped_graph(const Program& program, int capacity);

@@ -37,6 +37,8 @@ class CpuLane : public Lane {
     });
   }
 
+  void record(std::vector<NodeTime>* times) override { graph_->record(times); }
+
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
     const auto logits = graph_->forward(microbatch.values, microbatch.samples);
     return log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, {});

@@ -23,6 +23,7 @@ class Lowering {
       require(node.in == std::array{value, kNoValue}, "it is no chain of layers");
       value = node.out;
       std::visit([&](const auto& op) { add(op); }, node.op);
+      ++node_;
     }
     require(ended_, "its last layer is not the loss");
     require(!lowered_.operations.empty(), "it has no layer with parameters");
@@ -72,8 +73,12 @@ class Lowering {
 
   void push(const Op& op, const SampleShape& out) {
     const bool after_relu = !lowered_.operations.empty() && lowered_.operations.back().relu;
-    lowered_.operations.push_back(
-        {.op = op, .in = shape_, .out = out, .in_is_relu = after_relu, .needs_in_gradient = has_parameters_});
+    lowered_.operations.push_back({.op = op,
+                                   .in = shape_,
+                                   .out = out,
+                                   .in_is_relu = after_relu,
+                                   .needs_in_gradient = has_parameters_,
+                                   .node = node_});
     shape_ = out;
   }
 
@@ -81,6 +86,7 @@ class Lowering {
   SampleShape shape_;
   LoweredProgram lowered_;
   bool has_parameters_ = false, ended_ = false;
+  int node_ = 0;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Operation {
   bool relu = false;               // of its output
   bool in_is_relu = false;         // its input is a ReLU's output: the input gradient is zero where that is 0
   bool needs_in_gradient = false;  // some layer before it has parameters
+  int node = 0;                    // its first, in the program
 };
 
 struct LoweredProgram {

@@ -39,6 +39,7 @@ class GroupedOp {
   virtual void backward(const float* parameters, float* gradient) = 0;
   // Offset of its first parameter; nothing without parameters.
   virtual const Parameter* first_parameter() const { return nullptr; }
+  int node() const { return operation_.node; }
 
  protected:
   void mask_in_gradient() const {
@@ -174,7 +175,7 @@ class GroupedGraph : public CpuGraph {
       kernels_.rows_to_group(rows, input.values, x + g * kGroup * input.values, lowered_.input_relu,
                              input.group(g));
     }
-    for (const auto& op : ops_) op->forward(weights_);
+    for (const auto& op : ops_) clock_.time(op->node(), false, [&] { op->forward(weights_); });
     const Activation& output = activations_.back();
     for (int g = 0; g < groups_; ++g)
       kernels_.group_to_rows(output.values, output.group(g), logits_.data() + g * kGroup * output.values);
@@ -190,7 +191,7 @@ class GroupedGraph : public CpuGraph {
     if (lowered_.operations.back().relu)
       kernels_.mask_by_relu(output.values * groups_, output.group(0), output.group_gradient(0));
     for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
-      (*op)->backward(weights_, gradient);
+      clock_.time((*op)->node(), true, [&] { (*op)->backward(weights_, gradient); });
       if (const Parameter* first = (*op)->first_parameter()) final_from(first->offset);
     }
   }

@@ -63,7 +63,9 @@ class OnednnGraph : public CpuGraph {
     if (lowered_.input_relu) {
       for (std::size_t i = 0; i < real; ++i) input_.data()[i] = input_.data()[i] < 0 ? 0 : input_.data()[i];
     }
-    for (const auto& op : ops_) run(op->forward);
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      clock_.time(lowered_.operations[i].node, false, [&] { run(ops_[i]->forward); });
+    }
     run(to_logits_);
     stream_.wait();
     if (diverged_) std::fill_n(logits_.data(), logits_.size(), std::numeric_limits<float>::quiet_NaN());
@@ -75,7 +77,8 @@ class OnednnGraph : public CpuGraph {
     std::copy(logit_gradient, logit_gradient + logit_gradient_.size(), logit_gradient_.data());
     std::size_t end = program_.size;
     for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
-      run((*op)->backward);
+      const auto index = static_cast<std::size_t>(ops_.rend() - op) - 1;
+      clock_.time(lowered_.operations[index].node, true, [&] { run((*op)->backward); });
       const Parameter* first = (*op)->first_parameter();
       if (!first) continue;
       stream_.wait();

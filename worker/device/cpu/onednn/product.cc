@@ -15,6 +15,11 @@ void use_one_thread() {
     reinterpret_cast<void (*)(int)>(function)(1);
 }
 
+std::string version() {
+  const dnnl_version_t* const v = dnnl::version();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
 void multiply(const Product& p) {
   if (p.m == 0 || p.n == 0) return;
   const dnnl::status status =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace dtrun::worker::onednn {
 
@@ -23,6 +24,9 @@ struct Product {
   float* c = nullptr;
   std::int64_t c_stride = 0;
 };
+
+// "oneDNN 2.6.3"
+std::string version();
 
 // Throws WorkerError (EX_SOFTWARE).
 void multiply(const Product& product);

@@ -58,6 +58,8 @@ class PlannedLane final : public Lane {
     }
   }
 
+  void record(std::vector<NodeTime>* times) override { clock_.record(times); }
+
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
     return begin(microbatch, false, nullptr);
   }
@@ -72,13 +74,18 @@ class PlannedLane final : public Lane {
     value_ = &plan_.value, aux_ = &plan_.aux;
     for (const Call& call : plan_.forward) run(call);
     value_ = &plan_.value_again, aux_ = &plan_.aux_again;
-    return classify(plan_.backward.front());
+    MicrobatchStats stats;
+    const Call& classifier = plan_.backward.front();
+    clock_.time(classifier.node, true, [&] { stats = classify(classifier); });
+    return stats;
   }
 
   void run(const Call& call) {
     const Node& node = program_.nodes[call.node];
-    std::visit([&](const auto& op) { call.backward ? backward(op, node, call) : forward(op, node); },
-               node.op);
+    clock_.time(call.node, call.backward, [&] {
+      std::visit([&](const auto& op) { call.backward ? backward(op, node, call) : forward(op, node); },
+                 node.op);
+    });
   }
 
   // ---- where things lie
@@ -455,6 +462,7 @@ class PlannedLane final : public Lane {
   float* gradient_ = nullptr;  // flat; the caller's; null in an evaluation
   const std::vector<std::size_t>* value_ = nullptr;
   const std::vector<std::size_t>* aux_ = nullptr;
+  NodeClock clock_;
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
 };
 

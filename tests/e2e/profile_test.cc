@@ -1,0 +1,103 @@
+// dtrun profile, on each kind of lane.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/training.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Json = nlohmann::json;
+
+const Json kSynthetic{{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 28, 28}}};
+const Json kText{{"type", "text"},
+                 {"path", DTRUN_SOURCE_DIR "/docs"},
+                 {"files", "*.md"},
+                 {"sequence_length", 16},
+                 {"test_fraction", 0.01}};
+
+std::string job(const Folder& folder, const Json& model, const Json& data, int micro_batch_size) {
+  const std::string file = (folder / "job.json").string();
+  write_text(file, Json{{"output_dir", (folder / "out").string()},
+                        {"model", model},
+                        {"data", data},
+                        {"train", {{"global_batch_size", 24}, {"micro_batch_size", micro_batch_size}}}}
+                       .dump());
+  return file;
+}
+
+// The names of the rows of 3 profiled steps, after what must hold of every profile was checked.
+std::vector<std::string> rows(const std::string& config, int lanes) {
+  const Ended ended =
+      run({kDtrun, "profile", config, "--json", "--steps", "3", "--lanes", std::to_string(lanes)});
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  const Json profile = Json::parse(ended.out);
+  CHECK(profile["steps"] == 3);
+  CHECK(profile["lanes"] == lanes);
+  CHECK(profile["samples_per_step"] == 24);
+  CHECK(profile["ceiling"]["flops_per_second"].get<double>() > 1e8);
+  CHECK(profile["ceiling"]["bytes_per_second"].get<double>() > 1e7);
+  std::vector<std::string> names;
+  double sum = profile["data_seconds"].get<double>() + profile["update_seconds"].get<double>();
+  for (const Json& row : profile["rows"]) {
+    names.push_back(row["what"]);
+    sum += row["forward_seconds"].get<double>() + row["backward_seconds"].get<double>();
+    CHECK(row["of_ceiling"].get<double>() < 50);
+  }
+  CHECK(profile["other_seconds"].get<double>() ==
+        doctest::Approx(profile["step_seconds"].get<double>() - sum));
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every operation of each model is told of, and the parts are not more than a step") {
+  const Folder folder;
+  using Names = std::vector<std::string>;
+  const Json mlp{{"type", "mlp"}, {"hidden_sizes", {32, 32}}};
+  for (const int lanes : {1, 2})
+    CHECK(rows(job(folder, mlp, kSynthetic, 4), lanes) == Names{"Flatten", "Linear 32 -> 10, and the loss",
+                                                                "Linear 32 -> 32", "Linear 784 -> 32",
+                                                                "ReLU 32"});
+  const Json gpt2{{"type", "gpt2"}, {"n_layer", 2}, {"n_head", 2}, {"n_embd", 32}, {"n_positions", 16}};
+  CHECK(rows(job(folder, gpt2, kText, 4), 1) ==
+        Names{"Add 32", "Attention, 2 heads of 16, 16 tokens", "Embedding 256 x 32", "GELU 128",
+              "LayerNorm 32", "Linear 128 -> 32", "Linear 32 -> 128", "Linear 32 -> 256, and the loss",
+              "Linear 32 -> 32", "Linear 32 -> 96", "Positions 16 x 32"});
+  // Of the convnet's two lanes, one takes microbatches of 6 and more.
+  for (const int rows_of_a_microbatch : {2, 12})
+    CHECK(rows(job(folder, {{"type", "convnet"}}, kSynthetic, rows_of_a_microbatch), 1) ==
+          Names{"Conv2d 5x5, 1x28x28 -> 20x24x24", "Conv2d 5x5, 20x12x12 -> 20x8x8", "Linear 320 -> 50",
+                "Linear 50 -> 10", "MaxPool2d 2, 20x24x24", "MaxPool2d 2, 20x8x8"});
+  CHECK_FALSE(std::filesystem::exists(folder / "out"));
+}
+
+TEST_CASE("the table fits a terminal, the trace is written, and faults are told as elsewhere") {
+  const Folder folder;
+  const std::string config = job(folder, {{"type", "mlp"}, {"hidden_sizes", {32, 32}}}, kSynthetic, 4);
+  const Ended ended =
+      run({kDtrun, "profile", config, "--steps", "3", "--trace", (folder / "trace.json").string()});
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(ended.out.find("Linear 784 -> 32") != std::string::npos);
+  CHECK(ended.out.find("mean, norm and optimizer") != std::string::npos);
+  const Json trace = Json::parse(read_text(folder / "trace.json"));
+  // Three steps of six microbatches, each of 4 nodes forward, the loss, 4 nodes backward; Flatten has both.
+  CHECK(trace["traceEvents"].size() > 3 * 6 * 8);
+
+  const auto refused = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> argv{kDtrun, "profile"};
+    argv.insert(argv.end(), words.begin(), words.end());
+    return run(argv);
+  };
+  CHECK(refused({(folder / "none.json").string()}).exit_code == 66);
+  CHECK(refused({config, "--lanes", "0"}).exit_code == 64);
+  CHECK(refused({}).exit_code == 64);
+  const Ended nowhere = refused({config, "--steps", "1", "--trace", (folder / "no/trace.json").string()});
+  CHECK(nowhere.exit_code == 73);
+  CHECK(nowhere.err.find("no/trace.json") != std::string::npos);
+  write_text(config, "{\"model\": {\"type\": \"mpl\"}}");
+  CHECK(refused({config}).exit_code == 78);
+}

@@ -1,0 +1,107 @@
+// What becomes of measured times: rows, shares, the table, the trace.
+#include "worker/profile/report.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "worker/model/builder.h"
+
+using namespace dtrun::worker;
+
+namespace {
+
+using Json = nlohmann::json;
+using Clock = NodeTime::Clock;
+using std::chrono::milliseconds;
+
+const Clock::time_point kStart{};
+
+NodeTime ran(int node, bool backward, int begin, int end) {
+  return {.node = node,
+          .backward = backward,
+          .begin = kStart + milliseconds(begin),
+          .end = kStart + milliseconds(end)};
+}
+
+// Nodes: 0 a linear layer, 1 a ReLU, 2 the same linear layer again, 3 the logits, 4 the loss.
+Program chain() {
+  ProgramBuilder builder({.shape = {1, 1, 16}, .classes = 4});
+  const Value hidden = builder.relu(builder.linear(builder.input(), "a", 16));
+  return builder.finish(builder.linear(builder.linear(hidden, "b", 16), "head", 4));
+}
+
+const std::vector<std::vector<NodeTime>> kTwoLanes{
+    {ran(0, false, 0, 10), ran(1, false, 10, 12), ran(2, false, 12, 20), ran(4, true, 20, 24),
+     ran(2, true, 24, 44), ran(1, true, 44, 46), ran(0, true, 46, 56)},
+    {ran(0, false, 0, 10), ran(1, false, 10, 12), ran(2, false, 12, 20), ran(4, true, 20, 24),
+     ran(2, true, 24, 44), ran(1, true, 44, 46), ran(0, true, 46, 66)}};
+
+}  // namespace
+
+TEST_CASE("nodes that do the same are one row, times are those of one lane in one step") {
+  const auto rows = rows_of(chain(), kTwoLanes, 8, 2);
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].what == "Linear 16 -> 16");
+  CHECK(rows[0].nodes == 2);
+  CHECK(rows[0].forward == doctest::Approx((10 + 8) * 2 / 4.0 * 1e-3));
+  CHECK(rows[0].backward == doctest::Approx((20 + 10 + 20 + 20) / 4.0 * 1e-3));
+  // A lane has four of the samples; the first layer's input needs no gradient.
+  CHECK(rows[0].cost.flops == 2.0 * 4 * 16 * 16 * (2 + 3));
+  CHECK(rows[1].what == "Linear 16 -> 4, and the loss");
+  CHECK(rows[1].cost.flops == 2.0 * 4 * 16 * 4 * 3);
+  CHECK(rows[2].what == "ReLU 16");
+}
+
+TEST_CASE("a lane that tells of the last linear layer by itself has it in a row of its own") {
+  const std::vector<std::vector<NodeTime>> lane{{ran(3, false, 0, 1), ran(3, true, 1, 4)}};
+  const auto rows = rows_of(chain(), lane, 8, 1);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].what == "Linear 16 -> 4");
+  CHECK(rows[0].cost.flops == 2.0 * 8 * 16 * 4 * 3);
+}
+
+TEST_CASE("a row's ceiling is that of what it needs more time for: products or memory") {
+  const Ceilings ceilings{.flops = 100e9, .bytes = 10e9};
+  const ProfileRow product{
+      .what = "", .nodes = 1, .forward = 0.02, .backward = 0, .cost = {.flops = 1e9, .bytes = 1e6}};
+  CHECK(share_of_ceiling(product, ceilings) == doctest::Approx(0.5));
+  const ProfileRow copy{
+      .what = "", .nodes = 1, .forward = 0.01, .backward = 0.01, .cost = {.flops = 1e6, .bytes = 1e8}};
+  CHECK(share_of_ceiling(copy, ceilings) == doctest::Approx(0.5));
+  CHECK(share_of_ceiling({}, ceilings) == 0);
+}
+
+TEST_CASE("the table and the JSON say the same, and what is left of a step is told") {
+  Profile profile;
+  profile.job = "mlp", profile.machine = "a machine";
+  profile.lanes = 2, profile.steps = 2, profile.samples = 8;
+  profile.ceilings = {.flops = 100e9, .bytes = 10e9};
+  profile.seconds = 0.050, profile.data = 0.002, profile.update = 0.003;
+  profile.rows = rows_of(chain(), kTwoLanes, 8, 2);
+  CHECK(profile.other() == doctest::Approx(0.050 - 0.002 - 0.003 - 0.0265 - 0.002 - 0.002));
+  const std::string text = table(profile);
+  CHECK(text.find("\nLinear 16 -> 16                            2   9.00 ms  17.50 ms     53 %") !=
+        std::string::npos);
+  CHECK(text.find("\nadding up, waiting for lanes, other           14.50 ms               29 %\n") !=
+        std::string::npos);
+  CHECK(text.find("\n160 samples/s, over 2 steps\n") != std::string::npos);
+  const Json all = Json::parse(json(profile));
+  CHECK(all["rows"].size() == 3);
+  CHECK(all["rows"][0]["backward_seconds"].get<double>() == doctest::Approx(0.0175));
+  CHECK(all["other_seconds"].get<double>() == doctest::Approx(profile.other()));
+}
+
+TEST_CASE("the trace has a span for each time, in microseconds from the start") {
+  const Json trace = Json::parse(chrome_trace(chain(), kTwoLanes, kStart));
+  std::vector<Json> spans;
+  for (const Json& event : trace["traceEvents"])
+    if (event["ph"] == "X") spans.push_back(event);
+  REQUIRE(spans.size() == 14);
+  CHECK(spans[2]["name"] == "Linear 16 -> 16");
+  CHECK(spans[2]["ts"] == 12000);
+  CHECK(spans[2]["dur"] == 8000);
+  CHECK(spans[2]["args"]["parameter"] == "b.weight");
+  CHECK(spans[13]["cat"] == "backward");
+  CHECK(spans[13]["tid"] == 1);
+}

@@ -1,0 +1,98 @@
+#include "worker/model/cost.h"
+
+#include <algorithm>
+#include <string>
+
+#include "worker/base/overloaded.h"
+
+namespace dtrun::worker {
+namespace {
+
+// Whether anything before the value has parameters, so that its gradient is wanted.
+bool needs_gradient(const Program& program, Value value) {
+  const auto maker = std::ranges::find_if(program.nodes, [&](const Node& node) { return node.out == value; });
+  if (maker == program.nodes.end()) return false;
+  return !parameters_of(maker->op).empty() || std::ranges::any_of(maker->in, [&](Value in) {
+    return in != kNoValue && needs_gradient(program, in);
+  });
+}
+
+// Multiplications of one sample in forward.
+double products_of(const Program& program, const Node& node) {
+  const ValueShape& out = program.values[node.out];
+  const auto rows = static_cast<double>(out.rows);
+  return std::visit(Overloaded{
+                        [&](const Linear& l) { return rows * l.in_features * l.out_features; },
+                        [&](const Conv2d& l) {
+                          return static_cast<double>(out.row.size()) * l.in_channels * l.kernel * l.kernel;
+                        },
+                        // Scores, and sums of values: width multiplications for each pair of tokens.
+                        [&](const Attention& l) { return rows * (rows + 1) / 2 * l.width * 2; },
+                        [](const auto&) { return 0.0; },
+                    },
+                    node.op);
+}
+
+std::string text(int number) { return std::to_string(number); }
+std::string text(const SampleShape& shape) {
+  return text(shape.channels) + "x" + text(shape.height) + "x" + text(shape.width);
+}
+
+}  // namespace
+
+NodeCost cost_of(const Program& program, int index, double samples) {
+  const Node& node = program.nodes[index];
+  if (std::holds_alternative<Flatten>(node.op)) return {};
+  const bool tokens_in = std::holds_alternative<Embedding>(node.op);
+  double in = 0, parameters = 0;
+  for (const Value value : node.in)
+    if (value != kNoValue) in += samples * static_cast<double>(program.values[value].size());
+  for (const std::size_t parameter : parameters_of(node.op))
+    parameters += static_cast<double>(program.parameters[parameter].size);
+  const double out = samples * static_cast<double>(program.values[node.out].size());
+  // Of an embedding only the rows of the tokens are read.
+  if (tokens_in) parameters = std::min(parameters, out);
+  const bool in_gradient = std::ranges::any_of(
+      node.in, [&](Value value) { return value != kNoValue && needs_gradient(program, value); });
+  const double flops = 2 * samples * products_of(program, node);
+  const bool has_weights = flops > 0 && !std::holds_alternative<Attention>(node.op);
+
+  NodeCost cost;
+  cost.forward = {.flops = flops, .bytes = sizeof(float) * (in + parameters + out)};
+  // The output's gradient and the input are read; the gradients of input and parameters are written.
+  cost.backward.bytes = sizeof(float) * (out + in + 2 * parameters + (in_gradient ? in : 0));
+  // Each factor's gradient is as many multiplications as the product.
+  cost.backward.flops = has_weights && !in_gradient ? flops : 2 * flops;
+  return cost;
+}
+
+std::string describe(const Program& program, int index) {
+  const Node& node = program.nodes[index];
+  const ValueShape& in = program.values[node.in[0]];
+  const std::string width = " " + text(static_cast<int>(in.row.size()));
+  return std::visit(
+      Overloaded{
+          [](const Linear& l) { return "Linear " + text(l.in_features) + " -> " + text(l.out_features); },
+          [&](const Conv2d& l) {
+            return "Conv2d " + text(l.kernel) + "x" + text(l.kernel) + ", " + text(in.row) + " -> " +
+                   text(program.values[node.out].row);
+          },
+          [&](const MaxPool2d& l) { return "MaxPool2d " + text(l.kernel) + ", " + text(in.row); },
+          [&](const Attention& l) {
+            return "Attention, " + text(l.heads) + " heads of " + text(l.width / l.heads) + ", " +
+                   text(in.rows) + " tokens";
+          },
+          [](const Embedding& l) { return "Embedding " + text(l.classes) + " x " + text(l.width); },
+          [](const AddPositions& l) { return "Positions " + text(l.positions) + " x " + text(l.width); },
+          [](const LayerNorm& l) { return "LayerNorm " + text(l.width); },
+          [&](const Relu&) { return "ReLU" + width; },
+          [&](const Gelu&) { return "GELU" + width; },
+          [&](const Dropout&) { return "Dropout" + width; },
+          [&](const Add&) { return "Add" + width; },
+          [](const Flatten&) { return std::string("Flatten"); },
+          [](const LogSoftmaxNll& l) { return "Loss of " + text(l.classes) + " classes"; },
+      },
+      node.op);
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,113 @@
+#include "worker/profile/ceilings.h"
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "worker/base/buffer.h"
+#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/planned/kernels.h"
+
+namespace dtrun::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kOneMeasurement{100};
+
+// How often a second each thread can do `work`, at least.
+double rate_of(int threads, const std::function<std::function<void()>()>& make_work) {
+  std::barrier together(threads);
+  std::vector<double> rates(static_cast<std::size_t>(threads));
+  const auto measure = [&](int thread) {
+    onednn::use_one_thread();
+    const std::function<void()> work = make_work();
+    work();  // the first touches the memory
+    together.arrive_and_wait();
+    const auto begin = Clock::now();
+    int times = 0;
+    while (Clock::now() - begin < kOneMeasurement) {
+      work();
+      ++times;
+    }
+    rates[static_cast<std::size_t>(thread)] =
+        times / std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(measure, thread);
+  measure(0);
+  for (std::thread& other : others) other.join();
+  double sum = 0;
+  for (const double rate : rates) sum += rate;
+  return sum / threads;
+}
+
+double products(int threads, std::int64_t size) {
+  const auto make = [&]() -> std::function<void()> {
+    const auto square = static_cast<std::size_t>(size * size);
+    // std::function copies what it holds; these must not be copied.
+    const auto matrices = std::make_shared<Buffer>(3 * square);
+    return [matrices, size, square] {
+      float* const a = matrices->data();
+      onednn::multiply({.m = size,
+                        .n = size,
+                        .k = size,
+                        .a = a,
+                        .a_stride = size,
+                        .b = a + square,
+                        .b_stride = size,
+                        .c = a + 2 * square,
+                        .c_stride = size});
+    };
+  };
+  return rate_of(threads, make) * 2 * static_cast<double>(size * size * size);
+}
+
+double memory(int threads, std::size_t floats) {
+  const std::size_t each = std::max<std::size_t>(1024, floats / 3);
+  const auto make = [&]() -> std::function<void()> {
+    const auto vectors = std::make_shared<Buffer>(3 * each);
+    return [vectors, each] {
+      float* const a = vectors->data();
+      planned::kernels().add(each, a, a + each, a + 2 * each);
+    };
+  };
+  return rate_of(threads, make) * 3 * sizeof(float) * static_cast<double>(each);
+}
+
+}  // namespace
+
+Ceilings measure_ceilings(int threads, std::size_t floats) {
+  Ceilings best;
+  for (const std::int64_t size : {192, 384, 768}) best.flops = std::max(best.flops, products(threads, size));
+  best.bytes = memory(threads, floats);
+  return best;
+}
+
+std::string describe_processor() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string name = "a processor without a name", flags;
+  for (std::string line; std::getline(info, line) && (flags.empty() || name.empty());) {
+    const std::size_t value = line.find(": ");
+    if (value == std::string::npos) continue;
+    if (line.starts_with("model name")) name = line.substr(value + 2);
+    if (line.starts_with("flags")) flags = line.substr(value + 2) + " ";
+  }
+  const auto has = [&](const char* flag) {
+    return flags.find(" " + std::string(flag) + " ") != std::string::npos;
+  };
+  if (has("avx512f"))
+    name += ", AVX-512";
+  else if (has("avx2"))
+    name += ", AVX2";
+  if (has("avx512_bf16")) name += ", bf16";
+  if (has("amx_bf16")) name += ", AMX";
+  return name;
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,14 @@
+// `dtrun profile`: some steps of a job on one worker, and where their time went.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dtrun::worker {
+
+// arguments: the config's path, lanes, steps (0: for about two seconds), "table" or "json", and a file for
+// the trace or "". Writes to standard output; nothing of the job's output_dir is touched. Returns the exit
+// code.
+int profile_main(const std::vector<std::string>& arguments);
+
+}  // namespace dtrun::worker
