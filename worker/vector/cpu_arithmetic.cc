@@ -1,9 +1,10 @@
-// The CPU's vector arithmetic: plain loops on the calling thread, one pass over the vectors each.
+// The CPU's vector arithmetic: the loops of loops.h on the calling thread.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "worker/vector/arithmetic.h"
+#include "worker/vector/loops.h"
 
 namespace dtrun::worker {
 namespace {
@@ -11,88 +12,58 @@ namespace {
 // Floats that are summed through the whole tree before the next ones: temporaries stay in the L1 cache.
 constexpr std::size_t kChunk = 1024;
 
-void add(const float* left, const float* right, float* out, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
-}
+// Floats of a pass that does several things one after the other.
+constexpr std::size_t kPass = 4096;
+static_assert(kPass % vector::kSquareSums == 0);
 
-// Euclidean, summed in fp64 in an order that only the length decides: the same on every replica.
-double norm_of(std::span<const float> gradient) {
-  // Eight partial sums, by index modulo 8: a fixed order that does not wait for each addition to finish.
-  constexpr std::size_t kSums = 8;
-  std::array<double, kSums> sums{};
-  const std::size_t whole = gradient.size() / kSums * kSums;
-  for (std::size_t i = 0; i < whole; i += kSums) {
-    for (std::size_t k = 0; k < kSums; ++k) {
-      const double value = gradient[i + k];
-      sums[k] += value * value;
-    }
+// Euclidean, in an order that only the length decides: the same on every replica.
+class Norm {
+ public:
+  // Each but the last a multiple of kSquareSums long.
+  void add(std::span<const float> values) {
+    vector::loops().add_squares(values.data(), values.size(), sums_.data());
   }
-  for (std::size_t i = whole; i < gradient.size(); ++i) {
-    const double value = gradient[i];
-    sums[i - whole] += value * value;
+  double value() const {
+    double total = 0;
+    for (const double sum : sums_) total += sum;
+    return std::sqrt(total);
   }
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return std::sqrt(total);
+
+ private:
+  std::array<double, vector::kSquareSums> sums_{};
+};
+
+// Divides, and adds the result to `norm` if there is one. Multiplying by the inverse of a power of two gives
+// the bits of the division, and sooner.
+void make_mean(std::span<float> sum, float count, Norm* norm) {
+  int exponent = 0;
+  const bool power_of_two = std::frexp(count, &exponent) == 0.5f;
+  for (std::size_t at = 0; at < sum.size(); at += kPass) {
+    const std::span<float> part = sum.subspan(at, std::min(kPass, sum.size() - at));
+    if (power_of_two)
+      vector::loops().scale(part.data(), 1 / count, part.size());
+    else
+      vector::loops().divide(part.data(), count, part.size());
+    if (norm != nullptr) norm->add(part);
+  }
 }
 
 // torch.nn.utils.clip_grad_norm_
 void clip(std::span<float> gradient, double norm, double max_norm) {
   const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
-  if (factor == 1.0f) return;
-  for (float& value : gradient) value *= factor;
-}
-
-void apply_plain(const SgdRule& rule, const float* __restrict gradient, float* __restrict parameters,
-                 std::size_t size) {
-  const float rate = rule.rate, decay = rule.weight_decay;
-  for (std::size_t i = 0; i < size; ++i) parameters[i] -= rate * (gradient[i] + decay * parameters[i]);
-}
-
-void apply_momentum(const SgdRule& rule, const float* __restrict gradient, float* __restrict parameters,
-                    float* __restrict buffer, std::size_t size) {
-  const float rate = rule.rate, decay = rule.weight_decay, momentum = rule.momentum;
-  for (std::size_t i = 0; i < size; ++i) {
-    buffer[i] = buffer[i] * momentum + (gradient[i] + decay * parameters[i]);
-    parameters[i] -= rate * buffer[i];
-  }
-}
-
-void apply_nesterov(const SgdRule& rule, const float* __restrict gradient, float* __restrict parameters,
-                    float* __restrict buffer, std::size_t size) {
-  const float rate = rule.rate, decay = rule.weight_decay, momentum = rule.momentum;
-  for (std::size_t i = 0; i < size; ++i) {
-    const float g = gradient[i] + decay * parameters[i];
-    buffer[i] = buffer[i] * momentum + g;
-    parameters[i] -= rate * (g + momentum * buffer[i]);
-  }
-}
-
-// Elements begin .. end - 1; of their parameters `keep` is left before the step.
-void apply_adamw(const AdamWRule& rule, float keep, const float* __restrict gradient,
-                 float* __restrict parameters, float* __restrict mean, float* __restrict mean_square,
-                 std::size_t begin, std::size_t end) {
-  const AdamWRule f = rule;
-  for (std::size_t i = begin; i < end; ++i) {
-    const float g = gradient[i];
-    mean[i] = mean[i] * f.beta1 + f.rest1 * g;
-    mean_square[i] = mean_square[i] * f.beta2 + f.rest2 * g * g;
-    const float denominator = std::sqrt(mean_square[i]) / f.root_correction + f.epsilon;
-    parameters[i] = parameters[i] * keep - f.step_size * (mean[i] / denominator);
-  }
+  if (factor != 1.0f) vector::loops().scale(gradient.data(), factor, gradient.size());
 }
 
 void apply(const SgdRule& rule, const float* gradient, const UpdatedVectors& v) {
   if (v.slots.empty())
-    apply_plain(rule, gradient, v.parameters, v.size);
-  else if (rule.nesterov)
-    apply_nesterov(rule, gradient, v.parameters, v.slots[0], v.size);
+    vector::loops().sgd(rule, gradient, v.parameters, v.size);
   else
-    apply_momentum(rule, gradient, v.parameters, v.slots[0], v.size);
+    vector::loops().sgd_momentum(rule, gradient, v.parameters, v.slots[0], v.size);
 }
 void apply(const AdamWRule& rule, const float* gradient, const UpdatedVectors& v) {
   const auto part = [&](float keep, std::size_t begin, std::size_t end) {
-    apply_adamw(rule, keep, gradient, v.parameters, v.slots[0], v.slots[1], begin, end);
+    vector::loops().adamw(rule, keep, gradient + begin, v.parameters + begin, v.slots[0] + begin,
+                          v.slots[1] + begin, end - begin);
   };
   if (rule.keep == 1) return part(1, 0, v.size);
   std::size_t done = 0;
@@ -122,7 +93,7 @@ class CpuArithmetic final : public Arithmetic {
   }
 
   void add_right(Stream&, float* left, const float* right, std::size_t floats) override {
-    add(left, right, left, floats);
+    vector::loops().add(left, right, left, floats);
   }
 
   void sum(Stream&, const TreeSum& sum, std::span<const float* const> inputs, float* out,
@@ -140,7 +111,7 @@ class CpuArithmetic final : public Arithmetic {
       for (const Addition& a : sum.additions) {
         float* result =
             &a == &sum.additions.back() ? out + at : scratch.data() + (a.result - sum.inputs) * kChunk;
-        add(operand(a.left), operand(a.right), result, count);
+        vector::loops().add(operand(a.left), operand(a.right), result, count);
       }
     }
   }
@@ -149,8 +120,10 @@ class CpuArithmetic final : public Arithmetic {
     const float targets = sum[2];
     StepResult result{.stats = {.loss = sum[0], .correct = sum[1], .targets = targets}};
     const std::span<float> gradient(sum + kStatisticsFloats, vectors.size);
-    for (float& value : gradient) value /= targets;
-    if (rule.max_norm > 0 || rule.norm_wanted || rule.finite_only) result.norm = norm_of(gradient);
+    const bool norm_wanted = rule.max_norm > 0 || rule.norm_wanted || rule.finite_only;
+    Norm norm;
+    make_mean(gradient, targets, norm_wanted ? &norm : nullptr);
+    if (norm_wanted) result.norm = norm.value();
     if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
       result.applied = false;
       return result;

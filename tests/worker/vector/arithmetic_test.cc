@@ -5,14 +5,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
+#include <string>
 
 #include "worker/vector/bits_hash.h"
+#include "worker/vector/loops.h"
 
 namespace dtrun::worker {
 namespace {
@@ -72,6 +75,59 @@ struct Step {
   }
   Vector sum, parameters, a, b;
 };
+
+TEST_CASE("the loops for every instruction set that this processor has give the same bits") {
+  const InstructionSets<vector::Loops> found = vector::available_loops();
+  const vector::Loops& plain = *found.sets[found.count - 1];
+  CHECK(plain.instruction_set == std::string("baseline"));
+  const AdamWRule adamw{.keep = 0.99f,
+                        .step_size = 0.01f,
+                        .root_correction = 0.7f,
+                        .beta1 = 0.9f,
+                        .rest1 = 0.1f,
+                        .beta2 = 0.99f,
+                        .rest2 = 0.01f,
+                        .epsilon = 1e-8f};
+  for (int each = 0; each < found.count - 1; ++each) {
+    const vector::Loops& loops = *found.sets[each];
+    CAPTURE(loops.instruction_set);
+    for (const std::size_t size : kSizes) {
+      CAPTURE(size);
+      const auto outcome = [&](const vector::Loops& of) {
+        const Vector x = random_vector(size, 1), y = random_vector(size, 2);
+        Vector all(8 * size);
+        const auto part = [&](std::size_t index) { return all.data() + index * size; };
+        std::ranges::copy(random_vector(all.size(), 3), all.begin());
+        for (std::size_t i = 7 * size; i < all.size(); ++i) all[i] = std::abs(all[i]);
+        of.add(x.data(), y.data(), part(0), size);
+        of.scale(part(1), 0.3f, size);
+        of.divide(part(2), 7, size);
+        of.sgd({.rate = 0.1f, .weight_decay = 0.01f}, x.data(), part(3), size);
+        const SgdRule momentum{
+            .rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = size % 2 == 0};
+        of.sgd_momentum(momentum, x.data(), part(3), part(4), size);
+        of.adamw(adamw, adamw.keep, x.data(), part(5), part(6), part(7), size);
+        double squares[vector::kSquareSums] = {1, 2, 3, 4, 5, 6, 7, 8};
+        of.add_squares(y.data(), size, squares);
+        for (const double square : squares) all.push_back(std::bit_cast<std::array<float, 2>>(square)[0]);
+        return all;
+      };
+      CHECK(same_bits(outcome(loops), outcome(plain)));
+    }
+  }
+}
+
+TEST_CASE("the mean of a power of two of targets has the bits of the division") {
+  for (const float targets : {1.0f, 2.0f, 256.0f, 0x1p40f, 3.0f, 255.0f}) {
+    Step step(1025);
+    step.sum[2] = targets;
+    step.sum[kStatisticsFloats] = 0x1.8p-126f;  // the result is no normal number
+    const Vector wanted = step.mean();
+    const Vector before = step.parameters;
+    step.update({.optimizer = SgdRule{.rate = 1}}, 0);
+    for (std::size_t i = 0; i < wanted.size(); ++i) REQUIRE(step.parameters[i] == before[i] - wanted[i]);
+  }
+}
 
 TEST_CASE("memory is zero at first and aligned, on both sides, and so is none") {
   const auto cpu = make_cpu_arithmetic();

@@ -1,0 +1,38 @@
+// The CPU's loops over whole vectors. Compiled once per instruction set (loops_impl.h), picked when the
+// program starts. Nothing is contracted, and every sum has an order that only the length decides: all sets
+// give the same bits.
+#pragma once
+
+#include <cstddef>
+
+#include "worker/base/instruction_sets.h"
+#include "worker/vector/update.h"
+
+namespace dtrun::worker::vector {
+
+inline constexpr std::size_t kSquareSums = 8;
+
+// Of `count` floats. The vectors must not overlap unless it is said that they may.
+struct Loops {
+  const char* instruction_set;
+
+  // out = left + right; `out` may be `left`.
+  void (*add)(const float* left, const float* right, float* out, std::size_t count);
+  void (*scale)(float* values, float factor, std::size_t count);
+  void (*divide)(float* values, float divisor, std::size_t count);
+  // sums[i % kSquareSums] += the square of values[i], in fp64.
+  void (*add_squares)(const float* values, std::size_t count, double* sums);
+
+  // The optimizers of update.h.
+  void (*sgd)(const SgdRule& rule, const float* gradient, float* parameters, std::size_t count);
+  void (*sgd_momentum)(const SgdRule& rule, const float* gradient, float* parameters, float* buffer,
+                       std::size_t count);
+  // keep: what is left of a parameter before the step.
+  void (*adamw)(const AdamWRule& rule, float keep, const float* gradient, float* parameters, float* mean,
+                float* mean_square, std::size_t count);
+};
+
+const Loops& loops();
+InstructionSets<Loops> available_loops();
+
+}  // namespace dtrun::worker::vector
