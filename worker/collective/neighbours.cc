@@ -85,6 +85,7 @@ struct Neighbours::Board {
   std::uint64_t totals;                                        // offset of the buffer
   Word news;                                                   // changes with each announcement
   Word done;                                                   // nothing of this step is read any more
+  Word gone;                                                   // not 0: its part in this generation is over
   std::array<std::atomic<std::uint64_t>, kMostBlocks> blocks;  // offsets of this step's partial sums
 
   const Bucket& bucket(int index) const { return reinterpret_cast<const Bucket*>(this + 1)[index]; }
@@ -131,6 +132,7 @@ Neighbours::Neighbours(Collective& collective, std::size_t size, std::size_t buc
 }
 
 Neighbours::~Neighbours() {
+  announce(board_.gone, 1);
   for (const Peer& peer : peers_)
     if (peer.process >= 0) close(peer.process);
 }
@@ -154,8 +156,8 @@ void Neighbours::open(Peer& peer, pid_t process, int descriptor, std::uint64_t n
   peer.memory = std::move(memory);
 }
 
-void Neighbours::announce(Word& word) {
-  word.store(step_, std::memory_order_release);
+void Neighbours::announce(Word& word, std::uint32_t value) {
+  word.store(value, std::memory_order_release);
   board_.news.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &board_.news, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
@@ -172,8 +174,10 @@ void Neighbours::wait_for(int rank, const Ready& ready) {
     const std::uint32_t seen = peer.board->news.load(std::memory_order_acquire);
     if (ready(*peer.board)) return;
     collective_.check();
+    // What it announced before it left or ended counts.
+    const bool left = peer.board->gone.load(std::memory_order_acquire) != 0;
+    if (left && !ready(*peer.board)) throw lost(rank, "it has left");
     if (naps % kNapsPerLook == 0) {
-      // What it announced before it ended counts.
       if (ended(peer.process) && !ready(*peer.board)) throw lost(rank, "its process has ended");
       if (Clock::now() - begin > patience_) throw lost(rank, "it says nothing any more");
     }
@@ -185,7 +189,10 @@ void Neighbours::begin_step() {
   const std::uint32_t before = step_++;
   for (int rank = 0; rank < collective_.size(); ++rank) {
     if (!shares_with(rank)) continue;
-    wait_for(rank, [&](const Board& board) { return board.done.load(std::memory_order_acquire) == before; });
+    // It may be further: a rank without leaves is waited for by nobody.
+    wait_for(rank, [&](const Board& board) {
+      return static_cast<std::int32_t>(board.done.load(std::memory_order_acquire) - before) >= 0;
+    });
   }
 }
 
@@ -193,7 +200,7 @@ void Neighbours::publish_partials(int bucket, std::span<const float* const> bloc
   if (blocks.size() > kMostBlocks) throw WorkerError(kExitSoftware, "a rank has too many blocks of the tree");
   for (std::size_t i = 0; i < blocks.size(); ++i)
     board_.blocks[i].store(memory_.offset_of(blocks[i]), std::memory_order_relaxed);
-  announce(board_.bucket(bucket).partials);
+  announce(board_.bucket(bucket).partials, step_);
 }
 
 const float* Neighbours::partial(int rank, int bucket, std::size_t block) {
@@ -204,7 +211,7 @@ const float* Neighbours::partial(int rank, int bucket, std::size_t block) {
   return peer.memory->at(peer.board->blocks[block].load(std::memory_order_relaxed), size_);
 }
 
-void Neighbours::publish_total(int bucket) { announce(board_.bucket(bucket).totals); }
+void Neighbours::publish_total(int bucket) { announce(board_.bucket(bucket).totals, step_); }
 
 const float* Neighbours::total(int rank, int bucket) {
   wait_for(rank, [&](const Board& board) {
@@ -214,6 +221,6 @@ const float* Neighbours::total(int rank, int bucket) {
   return peer.memory->at(peer.board->totals, size_);
 }
 
-void Neighbours::end_step() { announce(board_.done); }
+void Neighbours::end_step() { announce(board_.done, step_); }
 
 }  // namespace dtrun::worker

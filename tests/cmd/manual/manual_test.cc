@@ -76,7 +76,7 @@ TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few opti
   check_fits_a_screen(text);
   // What is needed once has its place in --help.
   for (const std::string& name : commands())
-    CHECK(has(text, "\n  " + name + " ") == (name != "completion" && name != "export"));
+    CHECK(has(text, "\n  " + name + " ") == (name != "completion" && name != "export" && name != "profile"));
   for (const char* name : {"--nproc_per_node", "--nnodes", "--rdzv_endpoint", "--max_restarts", "--help"})
     CHECK_MESSAGE(has(text, name), name);
   CHECK_FALSE(has(text, "--numa_binding"));

@@ -30,24 +30,31 @@ float value(int rank, int step, std::size_t i) {
 // A rank with one leaf a step.
 class Rank {
  public:
-  explicit Rank(Collective& collective, milliseconds patience = kPeerPatience)
+  // leaves: of a step, not more than ranks; 0: one a rank.
+  explicit Rank(Collective& collective, int leaves = 0, milliseconds patience = kPeerPatience)
       : rank_(collective.rank()),
         world_(collective.size()),
+        leaves_(leaves > 0 ? leaves : collective.size()),
         neighbours(collective, kSize, kBuckets.size(), patience),
         exchange_(make_tree_exchange(collective, *arithmetic_, kBuckets, &neighbours)),
         partial_(neighbours.memory().allocate(kSize)) {}
 
-  void begin() { exchange_->begin(world_, sum_.data()); }
+  void begin() { exchange_->begin(leaves_, sum_.data()); }
   void send(int step) {
     for (std::size_t i = 0; i < kSize; ++i) partial_.data()[i] = value(rank_, step, i);
     const float* const partials[] = {partial_.data()};
     for (int bucket = 0; bucket < 2; ++bucket) exchange_->send(bucket, partials, *stream_);
   }
   void finish() { exchange_->finish(); }
+  bool has_leaf(int rank) const {
+    const LeafRange own = leaves_of_rank(leaves_, rank, world_);
+    return own.begin < own.end;
+  }
   bool sum_is_right(int step) const {
     for (std::size_t i = 0; i < kSize; ++i) {
       float wanted = 0;
-      for (int rank = 0; rank < world_; ++rank) wanted += value(rank, step, i);
+      for (int rank = 0; rank < world_; ++rank)
+        if (has_leaf(rank)) wanted += value(rank, step, i);
       if (sum_.data()[i] != wanted) return false;
     }
     return true;
@@ -60,7 +67,7 @@ class Rank {
   }
 
  private:
-  const int rank_, world_;
+  const int rank_, world_, leaves_;
   const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
   const std::unique_ptr<Stream> stream_ = arithmetic_->make_stream();
   const Buffer sum_{kSize};
@@ -186,6 +193,44 @@ TEST_CASE("what a rank announced stays for its peers when it gives its part in t
   CHECK(exited_with(ends[1], 0));
 }
 
+TEST_CASE("a rank that gives its part up is lost at once to those who still wait for it") {
+  const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {
+    auto rank = std::make_unique<Rank>(collective);
+    rank->step(0);
+    rank->begin();
+    if (collective.rank() == 1) {
+      rank.reset();
+      std::this_thread::sleep_for(milliseconds(2000));
+      return 0;
+    }
+    rank->send(1);
+    const auto begin = Clock::now();
+    try {
+      rank->finish();
+    } catch (const WorkerError& error) {
+      return error.exit_code() == kExitWorkerPeerLost && Clock::now() - begin < milliseconds(1000) ? 0 : 1;
+    }
+    return 2;
+  });
+  CHECK(exited_with(ends[0], 0));
+}
+
+TEST_CASE("ranks that have no leaves and come late to a step hold nobody up and read it right") {
+  const auto ends = run_as_processes(3, [&](Collective& collective, milliseconds) {
+    Rank rank(collective, 2);
+    for (int step = 0; step < 40; ++step) {
+      const bool computes = rank.has_leaf(collective.rank());
+      if (!computes) std::this_thread::sleep_for(milliseconds(step % 3));
+      rank.begin();
+      if (computes) rank.send(step);
+      rank.finish();
+      if (!rank.sum_is_right(step)) return 2;
+    }
+    return 0;
+  });
+  for (const auto& end : ends) CHECK(exited_with(end, 0));
+}
+
 TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
   const Folder directory;
   std::vector<pid_t> pids;
@@ -193,7 +238,7 @@ TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
     pids.push_back(fork_child([&, each] {
       DirectoryStore store(directory.path());
       const auto collective = connect(each, 2, store, milliseconds(30000));
-      Rank rank(*collective, milliseconds(500));
+      Rank rank(*collective, 0, milliseconds(500));
       rank.step(0);
       if (each == 1) raise(SIGSTOP);
       const auto begin = Clock::now();
