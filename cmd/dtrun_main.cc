@@ -23,6 +23,7 @@
 #include "cmd/options/options.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/launch_plan.h"
+#include "cmd/plan/memory_check.h"
 #include "cmd/plan/plan_json.h"
 #include "proto/base/log.h"
 #include "worker/checkpoint/output_lock.h"
@@ -81,6 +82,9 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
                          .within("the built-in trainer must lie beside dtrun"));
   }
   if (const Status status = await_output_dir(spec.value()); !status.ok()) return cmd::fail(status);
+  // Once, before any worker takes memory: what is available then is for all of them.
+  if (const Status status = cmd::check_memory(spec.value(), cmd::read_available_memory("/")); !status.ok())
+    return cmd::fail(status);
   return agent::run(spec.value());
 }
 

@@ -44,7 +44,7 @@ const Item kExitCodes[] = {
     {"70", "a bug in dtrun"},
     {"73", "a directory or file to write cannot be made, or is in use by another run"},
     {"74", "no room, or a broken disk, for the final model"},
-    {"78", "invalid config"},
+    {"78", "invalid config, or a job that needs more memory than the machine has"},
     {"128+N", "dtrun itself was told to stop by signal N, after its workers were stopped (143 for SIGTERM)"},
 };
 

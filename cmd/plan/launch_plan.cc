@@ -94,7 +94,7 @@ Status read_config(Draft& draft) {
   if (!config.ok()) return config.status();
   draft.config = std::move(config).value();
   add_launch_section(*draft.config, &draft.options);
-  return worker::check_dataset(draft.config->data);
+  return worker::check_dataset(draft.config->data).status();
 }
 
 Status read_program(Draft& draft) {

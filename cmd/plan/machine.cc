@@ -86,7 +86,75 @@ std::vector<int> present_gpus(const fs::path& root) {
   return nodes;
 }
 
+// The number behind `key` in a file of lines "key 123" or "key: 123 kB".
+std::optional<std::uint64_t> read_value(const fs::path& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  std::uint64_t value = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    if (words >> word >> value && (word == key || word == key + ":")) return value;
+  }
+  return std::nullopt;
+}
+
+// "max" is no number.
+std::optional<std::uint64_t> read_number(const fs::path& path) {
+  std::ifstream file(path);
+  std::uint64_t value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+// The names that versions 1 and 2 of control groups have for the same things.
+struct MemoryGroups {
+  fs::path mount;
+  const char *limit, *usage, *reclaimable;
+};
+
+// Of `group` and all that it is in, the least that one of them leaves. Files that were read count as used,
+// but are dropped when memory is short.
+void take_group_limits(const MemoryGroups& files, fs::path group, std::optional<worker::Available>& least) {
+  for (;; group = group.parent_path()) {
+    const fs::path directory = files.mount / group.relative_path();
+    const auto limit = read_number(directory / files.limit), usage = read_number(directory / files.usage);
+    if (limit && usage) {
+      const std::uint64_t reclaimable = read_value(directory / "memory.stat", files.reclaimable).value_or(0);
+      const std::uint64_t used = *usage - std::min(*usage, reclaimable),
+                          left = *limit - std::min(*limit, used);
+      if (!least || left < least->bytes)
+        least = {.bytes = left, .by = std::string(files.limit) + " of its control group " + group.string()};
+    }
+    if (!group.has_relative_path()) return;
+  }
+}
+
 }  // namespace
+
+std::optional<worker::Available> read_available_memory(const fs::path& root) {
+  std::optional<worker::Available> least;
+  if (const auto kilobytes = read_value(root / "proc/meminfo", "MemAvailable"))
+    least = {.bytes = *kilobytes * 1024, .by = "MemAvailable in /proc/meminfo"};
+  std::ifstream groups(root / "proc/self/cgroup");
+  // "4:memory:/a/b" for version 1, "0::/a/b" for version 2.
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers == ",,")
+      take_group_limits({.mount = root / "sys/fs/cgroup",
+                         .limit = "memory.max",
+                         .usage = "memory.current",
+                         .reclaimable = "inactive_file"},
+                        line.substr(second + 1), least);
+    else if (controllers.find(",memory,") != std::string::npos)
+      take_group_limits({.mount = root / "sys/fs/cgroup/memory",
+                         .limit = "memory.limit_in_bytes",
+                         .usage = "memory.usage_in_bytes",
+                         .reclaimable = "total_inactive_file"},
+                        line.substr(second + 1), least);
+  }
+  return least;
+}
 
 std::set<int> parse_cpu_list(const std::string& text) {
   std::set<int> cpus;

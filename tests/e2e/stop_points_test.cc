@@ -62,7 +62,7 @@ Curve curve(const fs::path& output) {
       curve.train.push_back({line["step"], line["loss"], line["grad_norm"], line["learning_rate"]});
     else if (line["event"] == "eval")
       curve.eval.push_back({line["step"], line["loss"], line["accuracy"]});
-    else
+    else if (line["event"] == "end")
       curve.end.push_back({line["event"], line["step"], line["params_sha256"]});
   }
   return curve;

@@ -16,17 +16,15 @@ BackgroundSaver::~BackgroundSaver() {
   thread_.join();
 }
 
-void BackgroundSaver::save(TrainState state) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !waiting_; });
-  waiting_ = std::move(state);
+void BackgroundSaver::save(const TrainState& state) {
+  const std::lock_guard lock(mutex_);
+  state_ = &state;
   changed_.notify_all();
-  rethrow();
 }
 
 void BackgroundSaver::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !waiting_ && !writing_; });
+  changed_.wait(lock, [this] { return state_ == nullptr; });
   rethrow();
 }
 
@@ -35,19 +33,17 @@ void BackgroundSaver::check() {
   rethrow();
 }
 
-// What is waiting is written even when closing.
+// What it was given is written even when closing.
 void BackgroundSaver::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return waiting_ || closing_; });
-    if (!waiting_) return;
-    const TrainState state = *std::exchange(waiting_, std::nullopt);
-    writing_ = true;
+    changed_.wait(lock, [this] { return state_ != nullptr || closing_; });
+    if (state_ == nullptr) return;
+    const TrainState& state = *state_;
     lock.unlock();
-    changed_.notify_all();
     std::exception_ptr failure = write(state);
     lock.lock();
-    writing_ = false;
+    state_ = nullptr;
     if (failure) failure_ = failure;
     changed_.notify_all();
   }
@@ -55,7 +51,7 @@ void BackgroundSaver::run() {
 
 std::exception_ptr BackgroundSaver::write(const TrainState& state) {
   try {
-    save_checkpoint(output_dir_, program_, state, keep_);
+    if (parameters_are_finite(state)) save_checkpoint(output_dir_, program_, state, keep_);
     return nullptr;
   } catch (...) {
     return std::current_exception();

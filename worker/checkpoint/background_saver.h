@@ -5,25 +5,25 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "worker/checkpoint/checkpoint.h"
 
 namespace dtrun::worker {
 
-// Called by one thread. save(), wait() and check() rethrow a writer's WorkerError, once; what save() was
-// given is written all the same.
+// Called by one thread. wait() and check() rethrow a writer's WorkerError, once.
 class BackgroundSaver {
  public:
   // `keep`: see save_checkpoint.
   BackgroundSaver(std::filesystem::path output_dir, const Program& program, int keep);
-  ~BackgroundSaver();  // writes what waits, and waits for it
+  ~BackgroundSaver();  // waits for what is being written
   BackgroundSaver(const BackgroundSaver&) = delete;
 
-  void save(TrainState state);  // at most one waits to be written; blocks while one does
-  void wait();                  // until all is on disk
-  void check();                 // does not block; so a full disk is known before the next save
+  // Writes `state`, unless it has diverged. It must stay as it is until wait() returned or threw.
+  // REQUIRES: nothing is being written.
+  void save(const TrainState& state);
+  void wait();   // until it is on disk
+  void check();  // does not block; so a full disk is known before the next save
 
  private:
   void run();
@@ -36,8 +36,7 @@ class BackgroundSaver {
 
   std::mutex mutex_;  // guards what follows, but for the thread
   std::condition_variable changed_;
-  std::optional<TrainState> waiting_;
-  bool writing_ = false;
+  const TrainState* state_ = nullptr;  // what is to be written, until it is
   bool closing_ = false;
   std::exception_ptr failure_;
 

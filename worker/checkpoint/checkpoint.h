@@ -26,6 +26,9 @@ struct TrainState {
   EvaluationRecord evaluations = {};
 };
 
+// A checkpoint of a diverged model is of no use, and would push out those that are.
+bool parameters_are_finite(const TrainState& state);
+
 // For messages about what was skipped and why.
 using Notice = std::function<void(const std::string&)>;
 
@@ -44,6 +47,10 @@ bool has_checkpoints(const std::filesystem::path& output_dir);
 // This very checkpoint directory. Throws WorkerError: EX_NOINPUT if missing or damaged, EX_CONFIG if it does
 // not fit the program.
 TrainState load_checkpoint(const std::filesystem::path& directory, const Program& program);
+
+// The parameters alone of a checkpoint that must be of this step. Throws likewise.
+std::vector<float> load_parameters_of_step(const std::filesystem::path& directory, const Program& program,
+                                           std::int64_t step);
 
 // The parameters in model.safetensors, which `from` is or has; also one of Hugging Face's GPT-2, whose names
 // may begin with "transformer.". Tensors that the program does not have are passed over. Throws WorkerError:

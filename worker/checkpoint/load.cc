@@ -27,42 +27,42 @@ T value_or_throw(Result<T> result) {
   return std::move(result).value();
 }
 
-// A verified file with its parsed header, which refers into the content.
-struct TensorFile {
-  fs::path path;
-  std::string content;
-  Safetensors parsed;
-};
-
-// What every checkpoint has, verified.
-struct Files {
-  StateText state;
-  TensorFile model, optimizer;
-};
-
-void read_tensors(const fs::path& directory, const char* name, const Manifest& manifest, TensorFile* file) {
-  file->path = directory / name;
-  file->content = value_or_throw(read_verified(directory, name, manifest));
-  file->parsed = value_or_throw(parse_safetensors(file->content), file->path);
-}
-
-std::unique_ptr<Files> read_files(const fs::path& directory) {
-  std::error_code error;
-  if (!fs::is_directory(directory, error)) {
-    throw WorkerError(kExitNoInput, directory.string() +
-                                        ": there is no such checkpoint directory; name one such as "
-                                        "OUTPUT_DIR/checkpoints/step-00000500, or use \"auto\" or \"none\"");
+// A checkpoint's files, each verified when it is read. They are read one after the other and given back at
+// once: together they would take as much memory as the state.
+class Files {
+ public:
+  explicit Files(fs::path directory) : directory_(std::move(directory)) {
+    std::error_code error;
+    if (!fs::is_directory(directory_, error)) {
+      throw WorkerError(kExitNoInput,
+                        directory_.string() +
+                            ": there is no such checkpoint directory; name one such as "
+                            "OUTPUT_DIR/checkpoints/step-00000500, or use \"auto\" or \"none\"");
+    }
+    const fs::path path = directory_ / kManifestFile;
+    manifest_ = value_or_throw(parse_manifest(value_or_throw(read_whole(path))), path);
   }
-  const fs::path manifest_path = directory / kManifestFile;
-  const Manifest manifest =
-      value_or_throw(parse_manifest(value_or_throw(read_whole(manifest_path))), manifest_path);
-  auto files = std::make_unique<Files>();  // not moved afterwards: `parsed` points into `content`
-  const std::string state = value_or_throw(read_verified(directory, kStateFile, manifest));
-  files->state = value_or_throw(parse_state(state), directory / kStateFile);
-  read_tensors(directory, kModelFile, manifest, &files->model);
-  read_tensors(directory, kOptimizerFile, manifest, &files->optimizer);
-  return files;
-}
+
+  StateText state() const {
+    const std::string text = value_or_throw(read_verified(directory_, kStateFile, manifest_));
+    return value_or_throw(parse_state(text), directory_ / kStateFile);
+  }
+  // What `values` makes of one of the files with tensors.
+  template <typename Values>
+  auto tensors(const char* name, const Values& values) const {
+    const std::string content = value_or_throw(read_verified(directory_, name, manifest_));
+    const Safetensors parsed = value_or_throw(parse_safetensors(content), directory_ / name);
+    return value_or_throw(values(parsed), directory_ / name);
+  }
+  void verify_tensors() const {
+    for (const char* name : {kModelFile, kOptimizerFile})
+      tensors(name, [](const Safetensors&) { return Result<bool>(true); });
+  }
+
+ private:
+  const fs::path directory_;
+  Manifest manifest_;
+};
 
 // The newest checkpoint that is not damaged. One of another model is not damaged: what `load` throws then
 // goes on.
@@ -90,14 +90,25 @@ void check_step(std::int64_t in_name, std::int64_t in_file, const fs::path& dire
 }  // namespace
 
 TrainState load_checkpoint(const fs::path& directory, const Program& program) {
-  auto files = read_files(directory);
-  TrainState state;
-  state.step = files->state.step;
-  state.config_json = std::move(files->state.config_json);
-  state.evaluations = files->state.evaluations;
-  state.parameters = value_or_throw(model_values(files->model.parsed, program), files->model.path);
-  state.optimizer = value_or_throw(optimizer_values(files->optimizer.parsed, program), files->optimizer.path);
+  const Files files(directory);
+  StateText text = files.state();
+  TrainState state{.step = text.step,
+                   .parameters = {},
+                   .optimizer = {},
+                   .config_json = std::move(text.config_json),
+                   .evaluations = text.evaluations};
+  state.parameters =
+      files.tensors(kModelFile, [&](const Safetensors& file) { return model_values(file, program); });
+  state.optimizer =
+      files.tensors(kOptimizerFile, [&](const Safetensors& file) { return optimizer_values(file, program); });
   return state;
+}
+
+std::vector<float> load_parameters_of_step(const fs::path& directory, const Program& program,
+                                           std::int64_t step) {
+  const Files files(directory);
+  check_step(step, files.state().step, directory);
+  return files.tensors(kModelFile, [&](const Safetensors& file) { return model_values(file, program); });
 }
 
 std::optional<TrainState> load_newest(const fs::path& output_dir, const Program& program,
@@ -123,7 +134,9 @@ bool has_checkpoints(const fs::path& output_dir) { return !list_checkpoints(outp
 
 std::optional<std::int64_t> newest_step(const fs::path& output_dir, const Notice& notice) {
   return newest(output_dir, notice, [](std::int64_t step, const fs::path& directory) {
-    check_step(step, read_files(directory)->state.step, directory);
+    const Files files(directory);
+    check_step(step, files.state().step, directory);
+    files.verify_tensors();
     return step;
   });
 }

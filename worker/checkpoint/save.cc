@@ -1,7 +1,9 @@
 // Writing checkpoints and the final model.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "worker/base/error.h"
@@ -97,6 +99,10 @@ bool prune(const fs::path& output_dir, std::int64_t step, std::int64_t best, int
 Status status_of(const WorkerError& error) { return Status(error.exit_code(), error.what()); }
 
 }  // namespace
+
+bool parameters_are_finite(const TrainState& state) {
+  return std::ranges::all_of(state.parameters, [](float value) { return std::isfinite(value); });
+}
 
 fs::path save_checkpoint(const fs::path& output_dir, const Program& program, const TrainState& state,
                          int keep) {

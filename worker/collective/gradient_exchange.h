@@ -55,7 +55,4 @@ std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective, Ari
 std::unique_ptr<GradientExchange> make_ring_exchange(Collective& collective, Arithmetic& arithmetic,
                                                      std::vector<VectorRange> buckets);
 
-// Bytes that a rank sends directly per step and bucket at most; beyond it slices are used.
-inline constexpr std::size_t kDirectBytes = 256 * 1024;
-
 }  // namespace dtrun::worker

@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-constexpr std::size_t kRowsLookedAt = 100;  // before the job starts
+// Before the job starts; in small pieces, so that what was read is what the rows take.
+constexpr std::size_t kRowsLookedAt = 100, kLookedAtBytes = 512;
 
 bool is_one_file(const DataConfig& config) {
   std::error_code error;
@@ -29,7 +30,12 @@ fs::path path_of(const DataConfig& config, Split split) {
   return fs::path(config.path) / (split == Split::kTrain ? "train.csv" : "test.csv");
 }
 
-Result<CsvTable> read_table(const DataConfig& config, const fs::path& path, std::size_t most_rows) {
+struct ReadTable {
+  CsvTable table;
+  std::uint64_t rows = 0;  // of the whole file: about as many, if it was not read to its end
+};
+
+Result<ReadTable> read_table(const DataConfig& config, const fs::path& path, std::size_t most_rows) {
   const auto file = InputFile::open(path);
   if (!file.ok()) {
     if (is_one_file(config)) return file.status();
@@ -41,7 +47,8 @@ Result<CsvTable> read_table(const DataConfig& config, const fs::path& path, std:
   std::uint64_t offset = 0;
   Status broken;  // names the file, as the parser's messages do not
   const auto next = [&]() -> Result<std::span<const std::uint8_t>> {
-    piece.resize(std::min<std::uint64_t>(kPieceBytes, file.value().size() - offset));
+    const std::uint64_t most = most_rows == SIZE_MAX ? kPieceBytes : kLookedAtBytes;
+    piece.resize(std::min(most, file.value().size() - offset));
     broken = file.value().read(offset, piece);
     if (!broken.ok()) return broken;
     offset += piece.size();
@@ -52,7 +59,15 @@ Result<CsvTable> read_table(const DataConfig& config, const fs::path& path, std:
       next, {.label_column = config.label_column, .classes = config.classes, .most_rows = most_rows});
   if (!broken.ok()) return broken;
   if (!table.ok()) return table.status().within(path.string());
-  return table;
+  const double rows_per_byte = static_cast<double>(table.value().labels.size()) / static_cast<double>(offset);
+  return ReadTable{
+      .table = std::move(table).value(),
+      .rows = static_cast<std::uint64_t>(static_cast<double>(file.value().size()) * rows_per_byte)};
+}
+
+SampleSpec spec_of(const CsvTable& table, int classes) {
+  return {.shape = {.channels = 1, .height = 1, .width = static_cast<int>(table.features)},
+          .classes = classes};
 }
 
 class Csv : public Dataset {
@@ -60,10 +75,7 @@ class Csv : public Dataset {
   Csv(CsvTable table, int classes) : table_(std::move(table)), classes_(classes) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(table_.labels.size()); }
-  SampleSpec spec() const override {
-    return {.shape = {.channels = 1, .height = 1, .width = static_cast<int>(table_.features)},
-            .classes = classes_};
-  }
+  SampleSpec spec() const override { return spec_of(table_, classes_); }
   std::string values() const override { return "number"; }
 
   void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
@@ -79,6 +91,15 @@ class Csv : public Dataset {
   CsvTable table_;
   int classes_;
 };
+
+// `held`: rows in memory.
+DatasetFacts facts_of(const DataConfig& config, const CsvTable& table, std::uint64_t train,
+                      std::uint64_t test, std::uint64_t held) {
+  return {.spec = spec_of(table, config.classes),
+          .train = static_cast<std::int64_t>(train),
+          .test = static_cast<std::int64_t>(test),
+          .bytes = held * (table.features + 1) * sizeof(float)};
+}
 
 // Of one file that has both splits.
 Status keep_split(CsvTable& table, const DataConfig& config, Split split) {
@@ -102,25 +123,32 @@ Status keep_split(CsvTable& table, const DataConfig& config, Split split) {
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_csv(const DataConfig& config, Split split) {
-  auto table = read_table(config, path_of(config, split), SIZE_MAX);
-  if (!table.ok()) return table.status();
+  auto read = read_table(config, path_of(config, split), SIZE_MAX);
+  if (!read.ok()) return read.status();
+  CsvTable table = std::move(read.value().table);
   if (is_one_file(config)) {
-    if (Status status = keep_split(table.value(), config, split); !status.ok()) return status;
+    if (Status status = keep_split(table, config, split); !status.ok()) return status;
   }
-  return std::unique_ptr<Dataset>(std::make_unique<Csv>(std::move(table).value(), config.classes));
+  return std::unique_ptr<Dataset>(std::make_unique<Csv>(std::move(table), config.classes));
 }
 
-Status check_csv(const DataConfig& config) {
+Result<DatasetFacts> check_csv(const DataConfig& config) {
   const auto train = read_table(config, path_of(config, Split::kTrain), kRowsLookedAt);
   if (!train.ok()) return train.status();
-  if (is_one_file(config)) return Status();
+  const std::uint64_t rows = train.value().rows;
+  if (is_one_file(config)) {
+    const std::uint64_t test_rows = test_share(rows, config.test_fraction);
+    // Each split reads the file, and keeps the memory that its rows took.
+    return facts_of(config, train.value().table, rows - test_rows, test_rows, 2 * rows);
+  }
   const fs::path test_path = path_of(config, Split::kTest);
   const auto test = read_table(config, test_path, kRowsLookedAt);
   if (!test.ok()) return test.status();
-  if (train.value().features == test.value().features) return Status();
-  return bad_input(test_path, "has " + std::to_string(test.value().features + 1) +
-                                  " columns, but train.csv has " +
-                                  std::to_string(train.value().features + 1) + "; they must be the same");
+  const std::size_t features = train.value().table.features, of_test = test.value().table.features;
+  if (features == of_test)
+    return facts_of(config, train.value().table, rows, test.value().rows, rows + test.value().rows);
+  return bad_input(test_path, "has " + std::to_string(of_test + 1) + " columns, but train.csv has " +
+                                  std::to_string(features + 1) + "; they must be the same");
 }
 
 }  // namespace dtrun::worker

@@ -12,6 +12,6 @@ namespace dtrun::worker {
 // Failures have EX_NOINPUT and name the file.
 Result<std::unique_ptr<Dataset>> load_csv(const DataConfig& config, Split split);
 // Looks at the first rows.
-Status check_csv(const DataConfig& config);
+Result<DatasetFacts> check_csv(const DataConfig& config);
 
 }  // namespace dtrun::worker

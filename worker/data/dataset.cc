@@ -19,7 +19,7 @@ namespace {
 struct Kind {
   std::string_view type;  // also a choice of /data/type in worker/config/options.cc
   Result<std::unique_ptr<Dataset>> (*load)(const DataConfig&, Split);
-  Status (*check)(const DataConfig&);
+  Result<DatasetFacts> (*check)(const DataConfig&);
 };
 
 constexpr Kind kKinds[] = {
@@ -47,9 +47,10 @@ std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split) {
   return std::move(dataset).value();
 }
 
-Status check_dataset(const DataConfig& config) {
+Result<DatasetFacts> check_dataset(const DataConfig& config) {
   const Result<const Kind*> kind = kind_of(config);
-  return kind.ok() ? kind.value()->check(config) : kind.status();
+  if (!kind.ok()) return kind.status();
+  return kind.value()->check(config);
 }
 
 }  // namespace dtrun::worker

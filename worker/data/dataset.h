@@ -49,8 +49,15 @@ class Dataset {
 // Throws WorkerError with EX_NOINPUT that names the file and what is wrong with it.
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split);
 
+// What is known of a data set before it is loaded.
+struct DatasetFacts {
+  SampleSpec spec;
+  std::int64_t train = 0, test = 0;  // samples; of a table about
+  std::uint64_t bytes = 0;           // that both splits hold in memory; what is read in place takes none
+};
+
 // Cheap look before anything starts: the files are there, readable, begin as they should and fit together.
 // EX_NOINPUT.
-Status check_dataset(const DataConfig& config);
+Result<DatasetFacts> check_dataset(const DataConfig& config);
 
 }  // namespace dtrun::worker

@@ -60,7 +60,7 @@ Result<std::unique_ptr<Dataset>> load_fashion_mnist(const DataConfig& config, Sp
   return load_idx_pair(fashion_form(), files.value());
 }
 
-Status check_fashion_mnist(const DataConfig& config) {
+Result<DatasetFacts> check_fashion_mnist(const DataConfig& config) {
   const auto train = find_pair(config.path, Split::kTrain);
   if (!train.ok()) return train.status();
   const auto test = find_pair(config.path, Split::kTest);

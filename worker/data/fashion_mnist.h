@@ -10,6 +10,6 @@ namespace dtrun::worker {
 
 // Failures have EX_NOINPUT and name the file.
 Result<std::unique_ptr<Dataset>> load_fashion_mnist(const DataConfig& config, Split split);
-Status check_fashion_mnist(const DataConfig& config);
+Result<DatasetFacts> check_fashion_mnist(const DataConfig& config);
 
 }  // namespace dtrun::worker

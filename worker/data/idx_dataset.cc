@@ -80,7 +80,7 @@ Result<std::unique_ptr<Dataset>> load_idx(const DataConfig& config, Split split)
   return load_idx_pair(form_of(config), files.value());
 }
 
-Status check_idx(const DataConfig& config) {
+Result<DatasetFacts> check_idx(const DataConfig& config) {
   const auto train = find_pair_of(config.path, Split::kTrain);
   if (!train.ok()) return train.status();
   const auto test = find_pair_of(config.path, Split::kTest);

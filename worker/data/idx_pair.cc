@@ -160,12 +160,20 @@ Result<std::unique_ptr<Dataset>> load_idx_pair(const IdxForm& form, const IdxPai
       std::make_unique<IdxImages>(form, std::move(images).value(), std::move(labels.value().values)));
 }
 
-Status check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {
+Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, const IdxPair& test) {
   const auto train_dims = probe_pair(form, train);
   if (!train_dims.ok()) return train_dims.status();
   const auto test_dims = probe_pair(form, test);
   if (!test_dims.ok()) return test_dims.status();
-  if (shape_of(train_dims.value()) == shape_of(test_dims.value())) return Status();
+  const SampleSpec spec{.shape = shape_of(train_dims.value()), .classes = form.classes};
+  if (spec.shape == shape_of(test_dims.value())) {
+    const std::int64_t samples = train_dims.value()[0], of_test = test_dims.value()[0];
+    const std::uint64_t bytes = spec.shape.size() + 1;  // of a sample and its label
+    return DatasetFacts{.spec = spec,
+                        .train = samples,
+                        .test = of_test,
+                        .bytes = bytes * static_cast<std::uint64_t>(samples + of_test)};
+  }
   return bad_file(form, test.images,
                   "has images of " + size_text(test_dims.value()) + ", but " +
                       train.images.filename().string() + " has images of " + size_text(train_dims.value()));

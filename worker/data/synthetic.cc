@@ -12,15 +12,16 @@ namespace {
 // What a stream of random numbers is for, beside the sample or class that it belongs to.
 enum Stream : std::uint32_t { kPattern = 0, kNoise = 1, kLabel = 2 };
 
+SampleSpec spec_of_samples(const DataConfig& config) {
+  return {.shape = {.channels = config.shape[0], .height = config.shape[1], .width = config.shape[2]},
+          .classes = config.classes};
+}
+
 class Synthetic : public Dataset {
  public:
   // Samples `first` to first + size - 1 of the seed's.
   Synthetic(const DataConfig& config, std::uint64_t first, std::uint64_t size)
-      : spec_{.shape = {.channels = config.shape[0], .height = config.shape[1], .width = config.shape[2]},
-              .classes = config.classes},
-        seed_(config.seed),
-        first_(first),
-        size_(size) {}
+      : spec_(spec_of_samples(config)), seed_(config.seed), first_(first), size_(size) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(size_); }
   SampleSpec spec() const override { return spec_; }
@@ -73,6 +74,12 @@ Result<std::unique_ptr<Dataset>> load_synthetic(const DataConfig& config, Split 
                                                          : std::make_unique<Synthetic>(config, train, test));
 }
 
-Status check_synthetic(const DataConfig&) { return Status(); }
+Result<DatasetFacts> check_synthetic(const DataConfig& config) {
+  const auto all = static_cast<std::uint64_t>(config.samples);
+  const std::uint64_t test = test_share(all, config.test_fraction);
+  return DatasetFacts{.spec = spec_of_samples(config),
+                      .train = static_cast<std::int64_t>(all - test),
+                      .test = static_cast<std::int64_t>(test)};
+}
 
 }  // namespace dtrun::worker

@@ -11,6 +11,6 @@ namespace dtrun::worker {
 
 // Computed when they are asked for: any number of samples needs no memory.
 Result<std::unique_ptr<Dataset>> load_synthetic(const DataConfig& config, Split split);
-Status check_synthetic(const DataConfig& config);  // nothing can be wrong
+Result<DatasetFacts> check_synthetic(const DataConfig& config);  // nothing can be wrong
 
 }  // namespace dtrun::worker

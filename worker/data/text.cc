@@ -154,11 +154,15 @@ Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split
   return std::unique_ptr<Dataset>(std::make_unique<Text>(std::move(text).value(), config.sequence_length));
 }
 
-Status check_text(const DataConfig& config) {
+Result<DatasetFacts> check_text(const DataConfig& config) {
+  DatasetFacts facts{.spec = window_spec(config.sequence_length, kByteValues)};
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    if (const auto text = open_text(config, split); !text.ok()) return text.status();
+    const auto text = open_text(config, split);
+    if (!text.ok()) return text.status();
+    (split == Split::kTrain ? facts.train : facts.test) =
+        static_cast<std::int64_t>(windows_in(text.value().end - text.value().begin, config.sequence_length));
   }
-  return Status();
+  return facts;
 }
 
 }  // namespace dtrun::worker

@@ -12,6 +12,6 @@ namespace dtrun::worker {
 // data.path is a file or a directory with files at any depth; those whose names begin with a dot are left
 // out. The end of the row is for the test. Failures have EX_NOINPUT and name the file.
 Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split);
-Status check_text(const DataConfig& config);
+Result<DatasetFacts> check_text(const DataConfig& config);
 
 }  // namespace dtrun::worker

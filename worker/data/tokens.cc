@@ -244,10 +244,14 @@ Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split spl
   return std::unique_ptr<Dataset>(std::make_unique<Tokens>(std::move(shards).value(), config));
 }
 
-Status check_tokens(const DataConfig& config) {
+Result<DatasetFacts> check_tokens(const DataConfig& config) {
+  DatasetFacts facts{.spec = window_spec(config.sequence_length, config.vocab_size)};
   for (const Split split : {Split::kTrain, Split::kTest}) {
     const auto shards = open_split(config, split);
     if (!shards.ok()) return shards.status();
+    const Shard& last = shards.value().back();
+    (split == Split::kTrain ? facts.train : facts.test) =
+        static_cast<std::int64_t>(last.first_sample + windows_in(last.layout.tokens, config.sequence_length));
     // The first tokens of each: enough to find another tokenizer's files, or what are no tokens.
     for (const Shard& shard : shards.value()) {
       std::array<std::uint8_t, 2048> bytes;
@@ -258,7 +262,7 @@ Status check_tokens(const DataConfig& config) {
       if (!status.ok()) return status;
     }
   }
-  return Status();
+  return facts;
 }
 
 }  // namespace dtrun::worker

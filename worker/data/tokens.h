@@ -27,6 +27,6 @@ Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, 
 // data.path is a directory, whose .bin files have "train", or "val" or "test", in their names; or one file,
 // the end of which is for the test. Samples do not cross shards. Failures have EX_NOINPUT and name the file.
 Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split);
-Status check_tokens(const DataConfig& config);
+Result<DatasetFacts> check_tokens(const DataConfig& config);
 
 }  // namespace dtrun::worker

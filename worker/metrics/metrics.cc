@@ -54,6 +54,15 @@ class FileMetrics : public MetricsWriter {
     close(file_);
   }
 
+  void write(const StartMetrics& m) override {
+    Json line = {{"event", "start"},           {"step", m.step},   {"parameters", m.parameters},
+                 {"world_size", m.world_size}, {"lanes", m.lanes}, {"generation", m.generation}};
+    std::uint64_t total = 0;
+    for (const auto& [name, bytes] : m.memory) line["memory"][name] = bytes, total += bytes;
+    if (!m.memory.empty()) line["memory"]["total"] = total;
+    line["time"] = now();
+    append(line);
+  }
   void write(const TrainMetrics& m) override {
     if (m.step == trained_step_) return;
     Json line = {{"event", "train"},
@@ -79,6 +88,10 @@ class FileMetrics : public MetricsWriter {
     if (m.perplexity) line["perplexity"] = *m.perplexity;
     line["time"] = now();
     append(line);
+  }
+  void write(const SaveMetrics& m) override {
+    append(Json{
+        {"event", "save"}, {"step", m.step}, {"stall_milliseconds", m.stall_milliseconds}, {"time", now()}});
   }
   void write(const EndMetrics& m) override {
     Json line = {{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}};

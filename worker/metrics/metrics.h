@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "worker/core/evaluation_record.h"
 
@@ -28,6 +30,20 @@ struct MetricsLog {
   double accuracy = -1;          // of the newest evaluation; negative: none yet
   EvaluationRecord evaluations;
 };
+// Names and bytes.
+using MemoryParts = std::vector<std::pair<const char*, std::uint64_t>>;
+// A generation begins.
+struct StartMetrics {
+  std::int64_t step = 0;  // done before
+  std::uint64_t parameters = 0;
+  int world_size = 1, lanes = 1;
+  std::int64_t generation = 0;
+  MemoryParts memory;  // of one worker at its peak; empty: not known
+};
+struct SaveMetrics {
+  std::int64_t step = 0;
+  double stall_milliseconds = 0;  // that the training stood for it
+};
 struct EvalMetrics {
   std::int64_t step = 0;
   double loss = 0, accuracy = 0;
@@ -42,8 +58,10 @@ struct EndMetrics {
 class MetricsWriter {
  public:
   virtual ~MetricsWriter() = default;
+  virtual void write(const StartMetrics&) = 0;
   virtual void write(const TrainMetrics&) = 0;
   virtual void write(const EvalMetrics&) = 0;
+  virtual void write(const SaveMetrics&) = 0;
   virtual void write(const EndMetrics&) = 0;
 };
 

@@ -86,7 +86,9 @@ Verdict judge(std::string_view text, std::int64_t resume_step) {
   if (!step.is_number_integer()) return {.keep = true};
   const auto number = step.get<std::int64_t>();
   const Json event = json.value("event", Json());
-  return {.keep = number <= resume_step,
+  // Whoever goes on from there writes another beginning.
+  const bool begins_again = number == resume_step && event == "start";
+  return {.keep = number <= resume_step && !begins_again,
           .settled = number < resume_step,
           .training = number == resume_step && event == "train",
           .evaluation = number == resume_step && event == "eval"};

@@ -13,6 +13,8 @@ namespace dtrun::worker {
 namespace {
 
 constexpr std::size_t kAlignment = 16;  // floats: a cache line
+// Rows of logits at a time fill about this many floats.
+constexpr std::size_t kLogitFloats = std::size_t{1} << 20;
 
 // Whether backward only changes each element of the gradient by itself, or not at all.
 bool is_elementwise(const Op& op) {
@@ -66,6 +68,7 @@ class Planner {
     plan_forward();
     plan_backward();
     place();
+    plan_work_memory();
     return std::move(plan_);
   }
 
@@ -85,6 +88,10 @@ class Planner {
         needs = needs || needs_gradient_[in];
       }
       needs_gradient_[node(n).out] = needs;
+      std::size_t end = parameters_end_.back();
+      for (const std::size_t index : parameters_of(node(n).op))
+        end = std::max(end, program_.parameters[index].offset + program_.parameters[index].size);
+      parameters_end_.push_back(end);
     }
     plan_.classifier = nodes_ - 2;
     const bool fits = nodes_ >= 2 && std::holds_alternative<Linear>(node(plan_.classifier).op) &&
@@ -254,18 +261,9 @@ class Planner {
       call.parameters = parameter_written_[parameter] ? Into::kAdd : Into::kWrite;
       parameter_written_[parameter] = true;
     }
-    const std::size_t final_from = final_offset(n);
+    const std::size_t final_from = parameters_end_[n];
     if (final_from < final_from_) call.final_from = final_from_ = final_from;
     plan_.backward.push_back(call);
-  }
-
-  // The offset from which on no node in front of n has a parameter.
-  std::size_t final_offset(int n) const {
-    std::size_t end = 0;
-    for (int earlier = 0; earlier < n; ++earlier)
-      for (const std::size_t index : parameters_of(node(earlier).op))
-        end = std::max(end, program_.parameters[index].offset + program_.parameters[index].size);
-    return end;
   }
 
   // ---- memory
@@ -290,6 +288,15 @@ class Planner {
     plan_.value = offsets(value_), plan_.value_again = offsets(again_), plan_.gradient = offsets(gradient_);
     plan_.aux = offsets(aux_), plan_.aux_again = offsets(aux_again_);
   }
+  void plan_work_memory() {
+    const auto classes = static_cast<std::size_t>(std::get<Linear>(node(plan_.classifier).op).out_features);
+    const std::size_t all = rows_ * static_cast<std::size_t>(program_.sample.targets);
+    plan_.logit_rows = std::clamp<std::size_t>(kLogitFloats / classes, 1, all);
+    for (const Node& node : program_.nodes)
+      if (std::holds_alternative<Attention>(node.op))
+        plan_.scores =
+            std::max(plan_.scores, 2 * kQueryRows * static_cast<std::size_t>(program_.values[node.out].rows));
+  }
   static std::size_t aligned(std::size_t floats) {
     return (floats + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -306,6 +313,7 @@ class Planner {
   std::vector<int> producer_;              // of each value: its node
   std::vector<std::vector<int>> readers_;  // of each value: the nodes
   std::vector<bool> needs_gradient_;
+  std::vector<std::size_t> parameters_end_{0};  // [n]: no node in front of n has a parameter from there on
   Plan plan_;
   std::vector<Piece> pieces_;
   // Indices of pieces, of each value or node.

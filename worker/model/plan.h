@@ -47,7 +47,14 @@ struct Plan {
   std::vector<std::size_t> gradient;        // of each value
   std::vector<std::size_t> aux, aux_again;  // of each node: what its backward needs of forward besides values
   std::size_t arena = 0;                    // floats
+  // Beside the arena: as many rows of logits as are in memory at a time, and room for attention's scores of
+  // kQueryRows queries and for their gradients, in floats.
+  std::size_t logit_rows = 0, scores = 0;
 };
+
+// Query rows of attention at a time: their scores against all keys stay in the cache, and what comes after
+// the last of them is never computed.
+inline constexpr std::size_t kQueryRows = 64;
 
 // For microbatches of up to `rows` samples. Throws WorkerError (EX_SOFTWARE) if the loss follows no linear
 // layer.

@@ -16,6 +16,9 @@
 
 namespace dtrun::worker {
 
+// Bytes that a rank sends directly per step and bucket at most; beyond it slices are used.
+inline constexpr std::size_t kDirectBytes = 256 * 1024;
+
 // Round one: the sum over one block of the tree, within `range` of the vector.
 struct PartialTransfer {
   int peer = 0;           // from or to whom

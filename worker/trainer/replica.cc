@@ -73,6 +73,17 @@ TrainState Replica::snapshot() const {
   return copy;
 }
 
+void Replica::snapshot_into(TrainState& copy) const {
+  Arithmetic& arithmetic = device->arithmetic();
+  arithmetic.copy(*stream, copy.parameters.data(), state.parameters.data(), program.size);
+  for (std::size_t i = 0; i < state.slots.size(); ++i)
+    arithmetic.copy(*stream, copy.optimizer[i].values.data(), state.slots[i].values.data(), program.size);
+  stream->wait();
+  copy.step = state.step;
+  copy.config_json = state.config_json;
+  copy.evaluations = log.evaluations;
+}
+
 std::vector<std::uint64_t> Replica::parameter_hashes() const {
   std::vector<float> copy;
   if (!device->arithmetic().device_is_host()) copy = on_host(state.parameters);

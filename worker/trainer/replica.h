@@ -47,6 +47,8 @@ struct Replica {
 
   // A copy of the state in host memory; without parameters, and with slots of zeros, if it has no values yet.
   TrainState snapshot() const;
+  // The same into a copy that is as large already. Blocks for as long as the copy takes.
+  void snapshot_into(TrainState& copy) const;
   // Takes over a state whose vectors are as long as these, and its slots those of this optimizer.
   void restore(const TrainState& from);
 

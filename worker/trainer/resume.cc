@@ -10,6 +10,7 @@
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/collective/tags.h"
+#include "worker/optim/optimizer.h"
 #include "worker/trainer/best_model.h"
 
 namespace dtrun::worker {
@@ -119,21 +120,19 @@ TrainState load_chosen(const JobConfig& config, const Program& program, Candidat
                                      config.output_dir + " changed while it was read");
 }
 
-std::string names_of(const std::vector<OptimizerSlot>& slots) {
-  std::string names;
-  for (const OptimizerSlot& slot : slots) names += (names.empty() ? "" : " and ") + slot.name;
-  return names.empty() ? "none" : names;
+std::string in_words(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
+  return text.empty() ? "none" : text;
 }
 
-void check_slots(const TrainState& state, const std::vector<OptimizerSlot>& slots) {
-  const bool same =
-      std::ranges::equal(state.optimizer, slots, [](const OptimizerSlot& a, const OptimizerSlot& b) {
-        return a.name == b.name && a.values.size() == b.values.size();
-      });
-  if (same) return;
+void check_slots(const TrainState& state, const std::vector<std::string>& wanted) {
+  std::vector<std::string> names;
+  for (const OptimizerSlot& slot : state.optimizer) names.push_back(slot.name);
+  if (names == wanted) return;
   throw WorkerError(kExitConfig, "/train/optim: the checkpoint of step " + std::to_string(state.step) +
-                                     " has the state of another optimizer (" + names_of(state.optimizer) +
-                                     " where this one needs " + names_of(slots) +
+                                     " has the state of another optimizer (" + in_words(names) +
+                                     " where this one needs " + in_words(wanted) +
                                      "); keep its optim and momentum, or choose another output_dir");
 }
 
@@ -204,9 +203,16 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
   if (explicit_path(config) && first_generation(place) && place.local_rank == 0) {
     refuse_newer_checkpoints(config, newest);  // a later generation would take them for this run's
   }
-  TrainState start = held.snapshot();
-  start.parameters.resize(program.size);
-  const std::vector<OptimizerSlot> slots = start.optimizer;
+  TrainState start;
+  // Who loads it has no use for another one.
+  const bool loads = newest >= 0 && place.rank == source;
+  if (loads) {
+    start = load_chosen(config, program, std::move(mine));
+    check_slots(start, slot_names(config.train));
+  } else {
+    start = held.snapshot();
+    start.parameters.resize(program.size);
+  }
   ResumePoint point;
   if (newest < 0 && config.train.init_from) {
     // Only rank 0's node needs the file.
@@ -219,10 +225,6 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
   } else {
     point.from = ResumePoint::kCheckpoint;
     point.source_rank = source;
-    if (place.rank == source) {
-      start = load_chosen(config, program, std::move(mine));
-      check_slots(start, slots);
-    }
     std::vector<bool> lacks(steps.size(), true);
     lacks[static_cast<std::size_t>(source)] = false;
     broadcast_state(collective, source, lacks, program.size, start);
@@ -253,8 +255,7 @@ std::optional<std::vector<float>> parameters_on_disk(const JobConfig& config, co
   }
   for (const fs::path& place : places) {
     try {
-      TrainState state = load_checkpoint(place / step_name(step), program);
-      if (state.step == step) return std::move(state.parameters);
+      return load_parameters_of_step(place / step_name(step), program, step);
     } catch (const WorkerError&) {
       // Another place, or another rank, may have it.
     }

@@ -37,6 +37,7 @@
 #include "worker/checkpoint/output_lock.h"
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
+#include "worker/memory/need.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
@@ -84,10 +85,6 @@ Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
           train.max_steps, train.dataloader_drop_last};
 }
 
-bool parameters_are_finite(const TrainState& state) {
-  return std::ranges::all_of(state.parameters, [](float value) { return std::isfinite(value); });
-}
-
 class Trainer {
  public:
   Trainer(Replica& replica, const Place& place, Collective& collective, AgentLink& agent);
@@ -96,6 +93,7 @@ class Trainer {
  private:
   void begin();
   void begin_writing(const ResumePoint& start);
+  std::optional<MemoryNeed> memory_of_worker() const;
   void tell_recovery(const ResumePoint& start);
   bool has_own_disk();
   void report_drift(const ResumePoint& start);
@@ -110,12 +108,12 @@ class Trainer {
   WorkerError divergence(const StepPlan& plan, const StepResult& step, const float* gradient);
   template <typename Action>
   bool with_saver(Action action);
-  void save_now();
-  bool save_last(const TrainState& last);
+  void save_now(bool on_disk = false);
+  bool save_last();
   Outcome leave(Vote vote);
   void finish();
   std::optional<std::vector<float>> best_parameters();
-  void complete(const TrainState& last, const std::optional<std::vector<float>>& best, double seconds);
+  void complete(const std::optional<std::vector<float>>& best, double seconds);
   void report(Phase phase);
 
   double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
@@ -141,10 +139,11 @@ class Trainer {
   AgentLink& agent_;
   const Schedule schedule_;
   StepClock clock_;
-  GradientStep gradient_step_;
+  std::optional<GradientStep> gradient_step_;  // from the first step to the last
   StopVote stop_vote_;
   std::optional<OutputLock> output_lock_;   // of each rank with a saver
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
+  TrainState copy_;                         // of a rank with a saver: what is being written
   std::optional<BackgroundSaver> saver_;    // rank 0's, and one on each node with a disk of its own
 
   std::int64_t order_epoch_ = -1;
@@ -169,8 +168,6 @@ Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, A
       collective_(collective),
       agent_(agent),
       schedule_(schedule_of(train_, replica.data.train->size())),
-      gradient_step_(train_, replica.program, *replica.data.train, collective, replica.device->arithmetic(),
-                     replica.lanes, clock_),
       stop_vote_(collective) {}
 
 Outcome Trainer::run() {
@@ -198,7 +195,7 @@ void Trainer::begin() {
   }
   const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
                   .snapshot = [this] { return replica_.snapshot(); }};
-  const ResumePoint start = choose_start(config_, place_, replica_.program, held, collective_, log_warn);
+  ResumePoint start = choose_start(config_, place_, replica_.program, held, collective_, log_warn);
   // Before the state: what is logged belongs to it.
   MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
@@ -213,7 +210,11 @@ void Trainer::begin() {
   if (is_writer()) begin_writing(start);
   if (has_own_disk()) {
     saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
+    copy_ = start.state ? *std::move(start.state) : replica_.snapshot();
   }
+  start.state.reset();
+  gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_,
+                         replica_.device->arithmetic(), replica_.lanes, clock_);
   // Its writer may have been lost while the others were told already that it is the best.
   if (start.from == ResumePoint::kReplica && is_best()) save_best();
 }
@@ -243,11 +244,19 @@ void Trainer::begin_writing(const ResumePoint& start) {
   metrics_ = open_metrics(config_.output_dir, state_.step, log_warn);
   // The rank that wrote before may have been lost between this step and its line.
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
+  const std::optional<MemoryNeed> memory = memory_of_worker();
+  metrics_->write(StartMetrics{.step = state_.step,
+                               .parameters = replica_.program.size,
+                               .world_size = place_.world_size,
+                               .lanes = replica_.lanes.size(),
+                               .generation = place_.generation,
+                               .memory = memory ? parts_of(*memory) : MemoryParts()});
   if (start.from == ResumePoint::kReplica) return tell_recovery(start);
   log_info(config_.model.type + ": " + std::to_string(replica_.program.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
+  if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
   if (!resumed_ && place_.generation > 1) log_warn("no node holds a checkpoint of this run; it begins again");
   if (!resumed_) return;
   progress_.note = "resumed from step " + std::to_string(state_.step);
@@ -255,6 +264,14 @@ void Trainer::begin_writing(const ResumePoint& start) {
       start.source_rank == 0 ? "" : " (held by rank " + std::to_string(start.source_rank) + ")";
   const char* beyond = state_.step > schedule_.total_steps() ? "; nothing is left to train" : "";
   log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + from + beyond);
+}
+
+// Nothing if the data cannot be looked at any more.
+std::optional<MemoryNeed> Trainer::memory_of_worker() const {
+  const Result<DatasetFacts> data = check_dataset(config_.data);
+  if (!data.ok()) return std::nullopt;
+  const Spread spread{.lanes = replica_.lanes.size(), .world_size = place_.world_size};
+  return memory_need(config_, replica_.program, data.value(), spread, true);
 }
 
 void Trainer::tell_recovery(const ResumePoint& start) {
@@ -301,7 +318,7 @@ Vote Trainer::one_step() {
     order_ = EpochOrder(train_.seed, plan.epoch, replica_.data.train->size());
     order_epoch_ = plan.epoch;
   }
-  float* const sum = gradient_step_.run(plan, order_, state_.parameters.data());
+  float* const sum = gradient_step_->run(plan, order_, state_.parameters.data());
   stop_point(StopPoint::kExchanged);
 
   const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
@@ -341,7 +358,7 @@ WorkerError Trainer::divergence(const StepPlan& plan, const StepResult& step, co
   std::vector<float> values(replica_.program.size);
   replica_.device->arithmetic().copy(*replica_.stream, values.data(), gradient, values.size());
   replica_.stream->wait();
-  const std::optional<std::int64_t> leaf = gradient_step_.first_not_finite(state_.parameters.data());
+  const std::optional<std::int64_t> leaf = gradient_step_->first_not_finite(state_.parameters.data());
   return diverged({.program = replica_.program,
                    .step = state_.step + 1,
                    .loss = step.stats.loss,
@@ -454,8 +471,7 @@ void Trainer::take_into_account(const Evaluation& evaluation) {
 
 // On the disk before the next step: with that, no rank would have its parameters any more.
 void Trainer::save_best() {
-  save_now();
-  with_saver([&] { saver_->wait(); });
+  save_now(true);
   collective_.barrier();
 }
 
@@ -479,21 +495,30 @@ bool Trainer::with_saver(Action action) {
   }
 }
 
-// A checkpoint of a diverged model is of no use, and would push out those that are.
-void Trainer::save_now() {
-  if (!saver_ || saved_step_ == state_.step) return;
-  saved_step_ = state_.step;
-  TrainState state = replica_.snapshot();
-  stop_point(StopPoint::kSaving);
-  if (parameters_are_finite(state)) with_saver([&] { saver_->save(std::move(state)); });
+// Costs the loop a copy, unless the disk is slower than the saves come.
+void Trainer::save_now(bool on_disk) {
+  const auto begin = Clock::now();
+  if (!saver_) return;
+  const bool is_new = std::exchange(saved_step_, state_.step) != state_.step;
+  if (is_new) with_saver([&] { saver_->wait(); });
+  if (is_new && saver_) {
+    replica_.snapshot_into(copy_);
+    stop_point(StopPoint::kSaving);
+    saver_->save(copy_);
+  }
+  if (on_disk) with_saver([&] { saver_->wait(); });
+  if (is_new && metrics_)
+    metrics_->write(SaveMetrics{.step = state_.step, .stall_milliseconds = 1000 * seconds_since(begin)});
 }
 
 // The run's last state is saved whatever it is, but a diverged one removes no older checkpoint.
-bool Trainer::save_last(const TrainState& last) {
+bool Trainer::save_last() {
   with_saver([&] { saver_->wait(); });
+  if (!saver_) return true;
+  replica_.snapshot_into(copy_);
   return with_saver([&] {
-    save_checkpoint(config_.output_dir, replica_.program, last,
-                    parameters_are_finite(last) ? train_.save_total_limit : 0);
+    save_checkpoint(config_.output_dir, replica_.program, copy_,
+                    parameters_are_finite(copy_) ? train_.save_total_limit : 0);
   });
 }
 
@@ -503,7 +528,7 @@ Outcome Trainer::leave(Vote vote) {
   stop_point(StopPoint::kLeaving);
   if (vote == Vote::kPause) return Outcome::kPaused;
   report(Phase::kSaving);
-  const bool saved = save_last(replica_.snapshot());
+  const bool saved = save_last();
   if (is_writer())
     log_info("stopped after step " + std::to_string(state_.step) + " of " +
              std::to_string(schedule_.total_steps()) +
@@ -517,10 +542,10 @@ void Trainer::finish() {
   const double seconds = seconds_since(start_);
   stop_point(StopPoint::kFinishing);
   report(Phase::kSaving);
-  const TrainState last = replica_.snapshot();
-  save_last(last);
+  save_last();
+  gradient_step_.reset();  // its memory is what the best model is read into
   const std::optional<std::vector<float>> best = best_parameters();
-  if (is_writer()) complete(last, best, seconds);
+  if (is_writer()) complete(best, seconds);
   stop_point(StopPoint::kLastBarrier);
   collective_.barrier();
   stop_point(StopPoint::kLeavingLast);
@@ -538,9 +563,8 @@ std::optional<std::vector<float>> Trainer::best_parameters() {
   return best;
 }
 
-void Trainer::complete(const TrainState& last, const std::optional<std::vector<float>>& best,
-                       double seconds) {
-  const std::vector<float>& parameters = best ? *best : last.parameters;
+void Trainer::complete(const std::optional<std::vector<float>>& best, double seconds) {
+  const std::vector<float>& parameters = best ? *best : copy_.parameters;
   const std::string model = save_model(config_.output_dir, replica_.program, parameters).string();
   stop_point(StopPoint::kModelWritten);
   const std::string sha256 = parameters_sha256(replica_.program, parameters);

@@ -102,3 +102,31 @@ TEST_CASE("this machine has CPUs, each with its place") {
   CHECK(machine.cpus >= 1);
   CHECK(static_cast<int>(machine.topology.size()) == machine.cpus);
 }
+
+TEST_CASE("memory that can be had is the kernel's number, or what control groups leave if that is less") {
+  Root root;
+  CHECK_FALSE(read_available_memory(root.path()));
+  root.put("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    4000 kB");
+  CHECK(read_available_memory(root.path())->bytes == 4000 * 1024);
+  CHECK(read_available_memory(root.path())->by == "MemAvailable in /proc/meminfo");
+
+  // Version 2: the group above allows less than the process's own, and half of what it uses are files.
+  root.put("proc/self/cgroup", "0::/job/task");
+  root.put("sys/fs/cgroup/job/task/memory.max", "max");
+  root.put("sys/fs/cgroup/job/task/memory.current", "600000");
+  root.put("sys/fs/cgroup/job/memory.max", "3000000");
+  root.put("sys/fs/cgroup/job/memory.current", "2000000");
+  root.put("sys/fs/cgroup/job/memory.stat", "anon 1000000\nactive_file 5\ninactive_file 900000");
+  CHECK(read_available_memory(root.path())->bytes == 1900000);
+  CHECK(read_available_memory(root.path())->by == "memory.max of its control group /job");
+
+  // Version 1, whose limit is a huge number where there is none.
+  root.put("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/a\n0::/");
+  root.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+  root.put("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000");
+  root.put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000");
+  root.put("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1200000");
+  root.put("sys/fs/cgroup/memory/a/memory.stat", "total_inactive_file 300000");
+  CHECK(read_available_memory(root.path())->bytes == 100000);
+  CHECK(read_available_memory(root.path())->by == "memory.limit_in_bytes of its control group /a");
+}

@@ -76,7 +76,8 @@ TEST_CASE("a checkpoint that failed in the background is told of without another
   BackgroundSaver saver(output.path(), kProgram, 1);
   saver.check();
   const SmallFiles small(10);
-  saver.save(example_state(100));
+  const TrainState state = example_state(100);
+  saver.save(state);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   std::string message;
   while (message.empty() && std::chrono::steady_clock::now() < deadline) {

@@ -13,6 +13,7 @@
 #include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/reduction/exchange_plan.h"
 
 namespace dtrun::worker {
 namespace {

@@ -13,6 +13,7 @@
 #include "worker/collective/neighbours.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/accumulator.h"
+#include "worker/reduction/exchange_plan.h"
 
 namespace dtrun::worker {
 namespace {

@@ -77,22 +77,22 @@ TEST_CASE("missing files and directories are named, with the way out") {
   SmallDataset files;
   const DataConfig nowhere{"fashion_mnist", "/nonexistent/data"};
   CHECK(contains(load_fault(nowhere), "/nonexistent/data: there is no such directory; set data.path"));
-  CHECK(check_dataset(nowhere).message() == load_fault(nowhere));
+  CHECK(check_dataset(nowhere).status().message() == load_fault(nowhere));
   files.remove("train-labels-idx1-ubyte");
   const std::string fault =
       files.path() +
       ": has neither train-labels-idx1-ubyte.gz nor train-labels-idx1-ubyte; set data.path to "
       "the data set's directory, or reinstall the package dataset-fashion-mnist";
   CHECK(load_fault(files.config()) == fault);
-  CHECK(check_dataset(files.config()).message() == fault);
-  CHECK(check_dataset(files.config()).exit_code() == kExitNoInput);
+  CHECK(check_dataset(files.config()).status().message() == fault);
+  CHECK(check_dataset(files.config()).status().exit_code() == kExitNoInput);
 }
 
 TEST_CASE("files that do not belong together are refused") {
   SmallDataset files;
   files.write("train-labels-idx1-ubyte", idx_file({2}, std::string("\x01\x02", 2)));
   CHECK(contains(load_fault(files.config()), "has 2 labels, but train-images-idx3-ubyte has 3 images"));
-  CHECK(contains(check_dataset(files.config()).message(),
+  CHECK(contains(check_dataset(files.config()).status().message(),
                  "has 2 labels, but train-images-idx3-ubyte has 3 images"));
 }
 
@@ -133,11 +133,11 @@ TEST_CASE("the look before the start finds a damaged beginning of each of the fo
                            "t10k-labels-idx1-ubyte"}) {
     SmallDataset files;
     files.write(name, "not an array");
-    const Status status = check_dataset(files.config());
+    const Status status = check_dataset(files.config()).status();
     CHECK(status.exit_code() == kExitNoInput);
     CHECK(contains(status.message(), std::string(name) + ": begins with 6e 6f 74 20"));
     files.write(name, "");
-    CHECK(contains(check_dataset(files.config()).message(), "file ends after 0 of"));
+    CHECK(contains(check_dataset(files.config()).status().message(), "file ends after 0 of"));
   }
 }
 

@@ -48,7 +48,7 @@ inline std::string load_fault_of(const DataConfig& config, Split split = Split::
 }
 
 inline std::string check_fault_of(const DataConfig& config) {
-  const Status status = check_dataset(config);
+  const Status status = check_dataset(config).status();
   if (status.ok()) return "accepted";
   CHECK(status.exit_code() == kExitNoInput);
   return status.message();

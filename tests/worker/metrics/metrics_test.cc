@@ -41,6 +41,41 @@ struct Metrics {
   }
 };
 
+TEST_CASE("a beginning has what a worker needs of memory, and a save for how long the training stood") {
+  Metrics metrics;
+  const auto writer = metrics.open(0);
+  writer->write(StartMetrics{.step = 0,
+                             .parameters = 21840,
+                             .world_size = 2,
+                             .lanes = 3,
+                             .generation = 1,
+                             .memory = {{"parameters", 87360}, {"process", 1000}}});
+  writer->write(SaveMetrics{.step = 50, .stall_milliseconds = 1.5});
+  const auto lines = metrics.lines();
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].dump().starts_with(
+      R"({"event":"start","step":0,"parameters":21840,"world_size":2,"lanes":3,"generation":1,)"
+      R"("memory":{"parameters":87360,"process":1000,"total":88360},"time":)"));
+  CHECK(lines[1].dump().starts_with(R"({"event":"save","step":50,"stall_milliseconds":1.5,"time":)"));
+}
+
+TEST_CASE("who goes on at a step writes its beginning anew, and keeps those of earlier steps") {
+  Metrics metrics;
+  const auto start = [](std::int64_t step, std::int64_t generation) {
+    return StartMetrics{.step = step, .generation = generation, .memory = {}};
+  };
+  const auto first = metrics.open(0);
+  first->write(start(0, 1));
+  first->write(TrainMetrics{.step = 10});
+  first->write(SaveMetrics{.step = 10});
+  metrics.open(10)->write(start(10, 2));
+  CHECK(metrics.events() == "start0 train10 save10 start10 ");
+  metrics.open(10)->write(start(10, 3));
+  CHECK(metrics.events() == "start0 train10 save10 start10 ");
+  metrics.open(0)->write(start(0, 4));
+  CHECK(metrics.events() == "start0 ");
+}
+
 TEST_CASE("lines have the documented fields in the documented order") {
   Metrics metrics;
   metrics.open(0)->write(TrainMetrics{.step = 50,

@@ -155,6 +155,7 @@ inline std::vector<std::array<std::string, 3>> losses(const std::string& metrics
   std::vector<std::array<std::string, 3>> values;
   std::istringstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
+    if (contains(line, R"("event":"start")") || contains(line, R"("event":"save")")) continue;
     values.push_back({value(line, "step"), value(line, "loss"), value(line, "accuracy")});
   }
   return values;

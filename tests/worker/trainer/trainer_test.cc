@@ -3,6 +3,7 @@
 #include "tests/worker/trainer/jobs.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/model/program.h"
+#include "worker/reduction/exchange_plan.h"
 #include "worker/trainer/microbatch_input.h"
 
 namespace dtrun::worker {
@@ -429,7 +430,7 @@ TEST_CASE("test images of another size than the training images are refused") {
   images << std::string("\0\0\x08\x03\0\0\0\x46\0\0\0\x18\0\0\0\x18", 16)
          << std::string(kTestSamples * 24 * 24, 'x');
   images.close();
-  const Status status = check_dataset(job.config("run").data);
+  const Status status = check_dataset(job.config("run").data).status();
   CHECK(status.exit_code() == kExitNoInput);
   CHECK_MESSAGE(contains(status.message(), "t10k-images-idx3-ubyte: has images of 24 x 24 pixels"),
                 status.message());

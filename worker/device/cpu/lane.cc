@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/device/cpu/footprint.h"
 #include "worker/device/cpu/loss.h"
 #include "worker/device/cpu/planned/lane.h"
 
@@ -55,26 +56,14 @@ class CpuLane : public Lane {
   const std::unique_ptr<Stream> stream_ = make_cpu_arithmetic()->make_stream();
 };
 
-// A group of 16 costs the same however few of its rows are real; oneDNN's time grows with the rows. For the
-// convnet with AVX-512 they meet between 5 and 6 rows (0.7 ms); at 16 rows oneDNN takes 2.8 times as long,
-// because its channel blocks of 16 fit 20 channels badly. A rule of the capacity alone, so every lane of a
-// job decides alike.
-constexpr int kRowsWorthAGroup = 6;
-
-// Whether the program is a chain of operations on images, which have layouts of their own.
-bool is_for_images(const Program& program) {
-  return std::ranges::any_of(program.nodes, [](const Node& node) {
-    return std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op);
-  });
-}
-
 class CpuDevice : public Device {
  public:
   Arithmetic& arithmetic() override { return *arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
-    if (!is_for_images(program)) return make_planned_lane(program, capacity);
-    auto graph = capacity >= kRowsWorthAGroup ? make_grouped_graph(program, capacity)
-                                              : make_onednn_graph(program, capacity);
+    const CpuLayout layout = cpu_layout(program, capacity);
+    if (layout == CpuLayout::kPlanned) return make_planned_lane(program, capacity);
+    auto graph = layout == CpuLayout::kGrouped ? make_grouped_graph(program, capacity)
+                                               : make_onednn_graph(program, capacity);
     return make_cpu_lane(program, capacity, std::move(graph));
   }
 

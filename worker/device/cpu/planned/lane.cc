@@ -18,12 +18,6 @@ namespace {
 
 using onednn::multiply;
 
-// Query rows of attention at a time: their scores against all keys stay in the cache, and what comes after
-// the last of them is never computed.
-constexpr std::size_t kQueryRows = 64;
-// Rows of logits at a time fill about this many floats.
-constexpr std::size_t kLogitFloats = std::size_t{1} << 20;
-
 class PlannedLane final : public Lane {
  public:
   PlannedLane(const Program& program, int capacity)
@@ -31,9 +25,8 @@ class PlannedLane final : public Lane {
         plan_(make_plan(program_, capacity)),
         arena_(plan_.arena),
         classifier_(std::get<Linear>(program_.nodes[plan_.classifier].op)),
-        logit_rows_(logit_rows(capacity)),
-        logits_(logit_rows_ * classifier_.out_features),
-        scores_(2 * kQueryRows * longest_attention()) {
+        logits_(plan_.logit_rows * classifier_.out_features),
+        scores_(plan_.scores) {
     for (const Node& node : program_.nodes)
       if (std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op))
         throw WorkerError(kExitSoftware, "a planned lane has no operations on images");
@@ -345,7 +338,7 @@ class PlannedLane final : public Lane {
     float* const d_qkv = gradient(node.in[0]);
     const float* const d_out = gradient(node.out);
     if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
-    float* const d_scores = scores_.data() + kQueryRows * longest_attention();
+    float* const d_scores = scores_.data() + plan_.scores / 2;
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
       const Block b = block_of(l, sample_row, head, first, queries);
       attend(b, first, qkv);
@@ -403,8 +396,8 @@ class PlannedLane final : public Lane {
     const float* const x = in(x_value);
     double loss = 0;
     int correct = 0;
-    for (std::size_t first = 0; first < all; first += logit_rows_) {
-      const std::size_t m = std::min(logit_rows_, all - first);
+    for (std::size_t first = 0; first < all; first += plan_.logit_rows) {
+      const std::size_t m = std::min(plan_.logit_rows, all - first);
       const float* const some = x + first * classifier_.in_features;
       if (classifier_.bias)
         k_.fill_rows(m, classifier_.out_features, weight(*classifier_.bias), logits_.data());
@@ -433,27 +426,12 @@ class PlannedLane final : public Lane {
     return loss;
   }
 
-  // ---- sizes
-
-  std::size_t logit_rows(int capacity) const {
-    const std::size_t all = static_cast<std::size_t>(capacity) * program_.sample.targets;
-    return std::clamp<std::size_t>(kLogitFloats / classifier_.out_features, 1, all);
-  }
-  std::size_t longest_attention() const {
-    std::size_t longest = 0;
-    for (const Node& node : program_.nodes)
-      if (std::holds_alternative<Attention>(node.op))
-        longest = std::max<std::size_t>(longest, program_.values[node.out].rows);
-    return longest;
-  }
-
   const Program program_;
   const Plan plan_;
   const planned::Kernels& k_ = planned::kernels();
   const Buffer arena_;
   const Linear classifier_;
-  const std::size_t logit_rows_;
-  const Buffer logits_;                     // [logit_rows_, classes]
+  const Buffer logits_;                     // [logit rows, classes]
   const Buffer scores_;                     // attention's scores, and their gradients
   const float* weights_ = nullptr;          // flat; the caller's
   const Microbatch* microbatch_ = nullptr;  // in hand

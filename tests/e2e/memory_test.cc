@@ -1,0 +1,114 @@
+// What a job says of its memory, against what its worker really took; and a job that is too large.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/e2e/training.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Json = nlohmann::json;
+
+struct Case {
+  std::string name;
+  Json model, data, train;
+  int workers = 1, lanes = 1;
+};
+
+Json gpt2(bool recomputes) {
+  return {{"type", "gpt2"}, {"n_layer", 4},       {"n_head", 4},
+          {"n_embd", 256},  {"n_positions", 128}, {"gradient_checkpointing", recomputes}};
+}
+
+std::vector<std::string> job(const Case& one, const std::filesystem::path& folder) {
+  Json config{{"output_dir", (folder / "out").string()},
+              {"model", one.model},
+              {"data", one.data},
+              {"train", {{"max_steps", 4}, {"eval_steps", 2}, {"save_steps", 1}, {"logging_steps", 1}}}};
+  config["train"].update(one.train);
+  write_text(folder / "job.json", config.dump());
+  std::vector<std::string> argv{kDtrun};
+  for (const std::string& option : standalone(one.workers, one.lanes)) argv.push_back(option);
+  argv.push_back((folder / "job.json").string());
+  return argv;
+}
+
+// The highest VmHWM of any worker, in bytes: it only grows, so the last look before the end has it.
+double peak_of_workers(Process& dtrun) {
+  double peak = 0;
+  while (is_alive(dtrun.pid())) {
+    for (const pid_t worker : children_of(dtrun.pid(), "dtrun-worker")) {
+      const std::string status = read_if_there("/proc/" + std::to_string(worker) + "/status");
+      const std::size_t at = status.find("VmHWM:");
+      if (at != std::string::npos) peak = std::max(peak, 1024 * std::stod(status.substr(at + 6)));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return peak;
+}
+
+}  // namespace
+
+TEST_CASE("a worker takes as much memory as was said before the first step") {
+  const Json text{{"type", "text"},
+                  {"path", DTRUN_SOURCE_DIR "/docs"},
+                  {"files", "*.md"},
+                  {"sequence_length", 128},
+                  {"test_fraction", 0.02}};
+  const Json images{{"type", "synthetic"}, {"samples", 400}, {"shape", {1, 32, 32}}};
+  const Json large{{"type", "synthetic"}, {"samples", 100}, {"shape", {3, 128, 128}}};
+  const Json adamw{{"global_batch_size", 32}, {"micro_batch_size", 8}, {"optim", "adamw"}};
+  const Json sgd{{"global_batch_size", 256}, {"micro_batch_size", 32}};
+  const Json mlp{{"type", "mlp"}, {"hidden_sizes", {4096, 2048}}};
+  const Json convnet{{"type", "convnet"}};
+  const std::vector<Case> cases{{"gpt2", gpt2(false), text, adamw, 1, 1},
+                                {"gpt2, two lanes", gpt2(false), text, adamw, 1, 2},
+                                {"gpt2, recomputed", gpt2(true), text, adamw, 1, 1},
+                                {"gpt2, recomputed, two lanes", gpt2(true), text, adamw, 1, 2},
+                                {"gpt2, two workers", gpt2(false), text, adamw, 2, 1},
+                                {"mlp", mlp, images, sgd, 1, 1},
+                                {"mlp, two lanes", mlp, images, sgd, 1, 2},
+                                {"mlp, three workers", mlp, images, sgd, 3, 1},
+                                {"convnet", convnet, large, sgd, 1, 1}};
+  for (const Case& one : cases) {
+    CAPTURE(one.name);
+    const Folder folder;
+    Process dtrun(job(one, folder.path()));
+    const double peak = peak_of_workers(dtrun);
+    const Ended ended = dtrun.end();
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    const std::string metrics = read_text(folder / "out/metrics.jsonl");
+    const Json start = Json::parse(metrics.substr(0, metrics.find('\n')));
+    REQUIRE(start["event"] == "start");
+    const double said = start["memory"]["total"];
+    CHECK(said > 0.95 * peak);
+    // 15 %, and 10 MB for the process, which differs between machines and builds.
+    CHECK(said < 1.15 * peak + 10e6);
+    CHECK_MESSAGE(ended.err.find("memory of each worker at its peak: about ") != std::string::npos,
+                  ended.err);
+  }
+}
+
+TEST_CASE("a job that cannot fit is refused once, at once, with the numbers") {
+  const Folder folder;
+  const Case huge{"mlp",
+                  {{"type", "mlp"}, {"hidden_sizes", {131072, 131072, 131072}}},
+                  {{"type", "synthetic"}, {"samples", 100}},
+                  {{"global_batch_size", 64}},
+                  4,
+                  1};
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended = run(job(huge, folder.path()));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
+  CHECK(ended.exit_code == 78);
+  CHECK_MESSAGE(ended.err.find("not enough memory: 4 workers need ") != std::string::npos, ended.err);
+  CHECK_MESSAGE(ended.err.find("parameters 138 GB") != std::string::npos, ended.err);
+  CHECK_MESSAGE(ended.err.find("this machine can give ") != std::string::npos, ended.err);
+  CHECK_MESSAGE(ended.err.find("--nproc_per_node 1 it needs ") != std::string::npos, ended.err);
+  CHECK(ended.err.find("not enough memory") == ended.err.rfind("not enough memory"));
+  CHECK_FALSE(std::filesystem::exists(folder / "out"));
+}

@@ -1,0 +1,171 @@
+// The sum is held against a real process in tests/e2e/memory_test.cc.
+#include "worker/memory/need.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "worker/base/error.h"
+
+namespace dtrun::worker {
+namespace {
+
+constexpr std::uint64_t kGigabyte = 1'000'000'000;
+
+struct Question {
+  JobConfig config;
+  DatasetFacts data;
+  Spread spread;
+
+  Question() {
+    config.model.type = "gpt2";
+    config.model.n_layer = 12, config.model.n_head = 12, config.model.n_embd = 768;
+    config.train.optim = "adamw";
+    config.train.global_batch_size = 32, config.train.micro_batch_size = 8;
+    data = {.spec = {.input = SampleSpec::Input::kTokens,
+                     .shape = {1, 1, 1024},
+                     .targets = 1024,
+                     .classes = 50257},
+            .train = 10000,
+            .test = 1000};
+  }
+  MemoryNeed need(bool saves = true) const {
+    return memory_need(config, make_program(config.model, data.spec), data, spread, saves);
+  }
+  Status with(std::uint64_t bytes) const {
+    return check_memory(config, data, spread, {.bytes = bytes, .by = "the test"});
+  }
+  // What the whole node needs.
+  std::uint64_t limit() const {
+    return need(true).total() + (spread.workers_of_node - 1) * need(false).total();
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE(
+    "GPT-2 small has its well-known parameters, AdamW two values for each, and a save one copy of all") {
+  const Question gpt2;
+  const MemoryNeed need = gpt2.need();
+  CHECK(need.parameters == 124'439'808 * 4ULL);
+  CHECK(need.optimizer == 2 * need.parameters);
+  CHECK(need.checkpoint == 3 * need.parameters);
+  // The sum, and of four microbatches one after the other at most three partial sums: 0+1, 2, 3.
+  CHECK(need.gradients == 4 * need.parameters);
+}
+
+TEST_CASE("the parts make the whole") {
+  const MemoryNeed need = Question().need();
+  std::uint64_t sum = 0;
+  for (const auto& [name, bytes] : parts_of(need)) {
+    CHECK_MESSAGE(bytes > 0, name);
+    sum += bytes;
+  }
+  CHECK(parts_of(need).size() * sizeof(std::uint64_t) ==
+        sizeof(MemoryNeed) + sizeof(std::uint64_t) * static_cast<std::size_t>(need.data == 0));
+  CHECK(sum == need.total());
+}
+
+TEST_CASE("lanes have activations of their own, recomputation saves most of them") {
+  Question question;
+  const MemoryNeed one = question.need();
+  question.spread.lanes = 2;
+  CHECK(question.need().activations == 2 * one.activations);
+  question.spread.lanes = 1;
+  question.config.model.gradient_checkpointing = true;
+  CHECK(question.need().activations < one.activations / 2);
+  CHECK(question.need().parameters == one.parameters);
+}
+
+TEST_CASE("peers send their partial sums, and fewer microbatches of one's own make fewer") {
+  Question question;
+  question.config.train.micro_batch_size = 32;
+  CHECK(question.need().gradients == 2 * question.need().parameters);  // the sum and the only microbatch
+  question.config.train.micro_batch_size = 16;
+  question.spread.world_size = 2;
+  CHECK(question.need().gradients == 3 * question.need().parameters);  // and the peer's
+  question.config.train.reduction = "ring";
+  CHECK(question.need().gradients == 2 * question.need().parameters);
+}
+
+TEST_CASE("who does not save has given back what it started from") {
+  Question question;
+  CHECK(question.need(false).checkpoint == 0);
+  question.config.train.micro_batch_size = 32;  // two vectors of gradients, where the copy took three
+  const MemoryNeed need = question.need(false);
+  CHECK(need.checkpoint == need.parameters);
+}
+
+TEST_CASE("a job is refused from one byte less than it needs") {
+  Question question;
+  question.spread = {.lanes = 2, .workers_of_node = 3, .world_size = 3};
+  CHECK(question.with(question.limit()).ok());
+  const Status refused = question.with(question.limit() - 1);
+  CHECK(refused.exit_code() == kExitConfig);
+}
+
+TEST_CASE("a refusal has the numbers of each part, and only ways that lead out") {
+  Question question;
+  question.spread = {.lanes = 4, .workers_of_node = 2, .world_size = 2};
+  const std::string text = question.with(20 * kGigabyte).message();
+  CHECK_MESSAGE(contains(text, "not enough memory: 2 workers need " + in_gigabytes(question.limit()) +
+                                   ", and this machine can give 20.0 GB (the test)"),
+                text);
+  const MemoryNeed need = question.need();
+  CHECK_MESSAGE(contains(text, "activations " + in_gigabytes(need.activations)), text);
+  CHECK_MESSAGE(contains(text, "checkpoint " + in_gigabytes(need.checkpoint)), text);
+  CHECK_FALSE_MESSAGE(contains(text, "evaluation"), text);  // a few megabytes
+  REQUIRE_MESSAGE(contains(text, "it fits with "), text);
+
+  const auto way = [&](const std::string& what) {
+    const std::size_t at = text.find(what);
+    return at == std::string::npos ? 0 : std::stoi(text.substr(at + what.size()));
+  };
+  Question other = question;
+  other.config.train.micro_batch_size = way("train.micro_batch_size=");
+  REQUIRE_MESSAGE(other.config.train.micro_batch_size > 0, text);
+  CHECK(other.limit() <= 20 * kGigabyte);
+  other.config.train.micro_batch_size *= 2;
+  CHECK(other.limit() > 20 * kGigabyte);
+  other = question;
+  other.config.model.gradient_checkpointing = true;
+  CHECK(contains(text, "model.gradient_checkpointing=true") == (other.limit() <= 20 * kGigabyte));
+  other = question;
+  other.spread.lanes = way(" or --lanes ");
+  REQUIRE_MESSAGE(other.spread.lanes > 0, text);
+  CHECK(other.limit() <= 20 * kGigabyte);
+  ++other.spread.lanes;
+  CHECK(other.limit() > 20 * kGigabyte);
+}
+
+TEST_CASE("where no single change is enough, all together are named, or a larger machine") {
+  Question question;
+  question.spread = {.lanes = 2, .workers_of_node = 2, .world_size = 2};
+  const auto ending = [&](std::uint64_t bytes) {
+    const std::string text = question.with(bytes).message();
+    return text.substr(text.rfind("; ") + 2);
+  };
+  const std::string all =
+      "train.micro_batch_size=1 model.gradient_checkpointing=true --lanes 1 --nproc_per_node 1";
+  CHECK(ending(8 * kGigabyte) == "it fits with " + all);
+  CHECK(ending(kGigabyte).starts_with("even with " + all + " it needs "));
+  CHECK(ending(kGigabyte).ends_with(": choose a smaller model, or a machine with more memory"));
+}
+
+TEST_CASE("a thousand layers are planned in a moment") {
+  Question question;
+  question.config.model.n_layer = 1000;
+  CHECK(question.need().parameters > 28 * kGigabyte);
+}
+
+TEST_CASE("bytes are said in megabytes and gigabytes") {
+  CHECK(in_gigabytes(0) == "1 MB");
+  CHECK(in_gigabytes(87'360'000) == "87 MB");
+  CHECK(in_gigabytes(1'260'000'000) == "1.3 GB");
+  CHECK(in_gigabytes(123'456'000'000) == "123 GB");
+}
+
+}  // namespace
+}  // namespace dtrun::worker

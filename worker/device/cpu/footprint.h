@@ -1,0 +1,24 @@
+// How a CPU lane lays a program out, and the memory that this takes: worked out of the program alone, so that
+// a launcher that links no math knows it too.
+#pragma once
+
+#include <cstddef>
+
+#include "worker/model/program.h"
+
+namespace dtrun::worker {
+
+enum class CpuLayout : std::uint8_t {
+  kPlanned,  // planned/: call by call, no images
+  kGrouped,  // grouped/: images, 16 samples side by side
+  kOneDnn,   // onednn/: images, few samples
+};
+
+// A rule of program and capacity alone, so every lane of a job decides alike.
+CpuLayout cpu_layout(const Program& program, int capacity);
+
+// Floats that a lane allocates for microbatches of `capacity` rows, weights and their gradient not counted.
+// Throws WorkerError (EX_SOFTWARE) for a program that no lane can run.
+std::size_t cpu_lane_floats(const Program& program, int capacity);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,249 @@
+#include "worker/memory/need.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+
+#include "worker/core/sampler.h"
+#include "worker/core/tree.h"
+#include "worker/device/cpu/footprint.h"
+#include "worker/optim/optimizer.h"
+#include "worker/reduction/exchange_plan.h"
+
+namespace dtrun::worker {
+namespace {
+
+// A worker with a model of a few kilobytes: code and libraries that were touched, heaps and stacks of its
+// threads.
+constexpr std::uint64_t kProcess = 22'000'000, kLane = 2'000'000;
+constexpr std::uint64_t kFloat = sizeof(float);
+
+// Vectors of partial sums that a worker holds while its lanes go through its leaves: one for each lane, one
+// for each block that is done, and with several lanes one that waits for a slower lane's.
+std::uint64_t vectors_in_tree(const LeafRange& own, std::int64_t lanes) {
+  std::uint64_t most = 0;
+  for (std::int64_t done = own.begin; done < own.end; done += lanes) {
+    std::uint64_t blocks = 0;
+    for (std::int64_t at = own.begin; at < done; ++blocks) {
+      std::int64_t width = 1;
+      while (at % (2 * width) == 0 && at + 2 * width <= done) width *= 2;
+      at += width;
+    }
+    most = std::max(most, blocks + static_cast<std::uint64_t>(std::min(lanes, own.end - done)));
+  }
+  if (lanes > 1) most = std::min(most + 1, static_cast<std::uint64_t>(own.end - own.begin));
+  return most;
+}
+
+// Floats that peers send to this rank in a step.
+std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, int world) {
+  const ExchangePlan plan = plan_exchange(leaves, rank, world, program.buckets, kDirectBytes);
+  std::uint64_t floats = 0;
+  for (const BucketPlan& bucket : plan.buckets)
+    for (const PartialTransfer& partial : bucket.partials_in) floats += partial.range.size();
+  return floats;
+}
+
+// The sum, and the most of any rank: those in the middle of the tree have more blocks than the first.
+std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
+                             const Spread& spread) {
+  const std::int64_t batch =
+      std::min<std::int64_t>(train.global_batch_size, std::max<std::int64_t>(samples, 1));
+  const std::int64_t leaves = (batch + train.micro_batch_size - 1) / train.micro_batch_size;
+  std::uint64_t most = 0;
+  const int looked_at = std::min(spread.world_size, 64);  // of more all kinds are among them
+  for (int i = 0; i < looked_at; ++i) {
+    const int rank = static_cast<int>(std::int64_t{spread.world_size} * i / looked_at);
+    std::uint64_t floats =
+        program.size * vectors_in_tree(leaves_of_rank(leaves, rank, spread.world_size), spread.lanes);
+    if (train.reduction == "tree") floats += inbox(program, leaves, rank, spread.world_size);
+    most = std::max(most, floats);
+  }
+  return kFloat * (program.size + most);
+}
+
+std::string number(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::uint64_t node_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
+                        const Spread& spread) {
+  const auto need = [&](bool saves) { return memory_need(config, program, data, spread, saves).total(); };
+  return need(true) + (spread.workers_of_node > 1 ? (spread.workers_of_node - 1) * need(false) : 0);
+}
+
+// The largest of `values`, ascending, that fits, which smaller ones do then too.
+template <typename T>
+std::optional<T> largest_that_fits(const std::vector<T>& values, const std::function<bool(T)>& fits) {
+  const auto end = std::partition_point(values.begin(), values.end(), fits);
+  return end == values.begin() ? std::nullopt : std::optional(*std::prev(end));
+}
+
+std::vector<int> below(int value) {
+  std::vector<int> values(static_cast<std::size_t>(value - 1));
+  std::iota(values.begin(), values.end(), 1);
+  return values;
+}
+
+// What would make the job fit.
+class WaysOut {
+ public:
+  WaysOut(const JobConfig& config, const DatasetFacts& data, const Spread& spread, std::uint64_t available)
+      : config_(config), data_(data), spread_(spread), available_(available) {}
+
+  std::string run() {
+    std::vector<std::string> ways;
+    const auto say = [&](const char* what, const std::optional<int>& value) {
+      if (value) ways.push_back(what + std::to_string(*value));
+    };
+    say("train.micro_batch_size=", largest_that_fits<int>(smaller_microbatches(), [&](int rows) {
+          JobConfig other = config_;
+          other.train.micro_batch_size = rows;
+          return need(other, spread_) <= available_;
+        }));
+    JobConfig recomputes = config_;
+    recomputes.model.gradient_checkpointing = true;
+    const bool can_recompute = config_.model.type == "gpt2" && !config_.model.gradient_checkpointing;
+    if (can_recompute && need(recomputes, spread_) <= available_)
+      ways.push_back("model.gradient_checkpointing=true");
+    say("--lanes ", largest_that_fits<int>(below(spread_.lanes), [&](int lanes) {
+          return need(config_, with_lanes(spread_, lanes)) <= available_;
+        }));
+    say(("--lanes " + std::to_string(spread_.lanes) + " --nproc_per_node ").c_str(),
+        largest_that_fits<int>(below(spread_.workers_of_node), [&](int workers) {
+          return need(config_, with_workers(spread_, workers)) <= available_;
+        }));
+    if (!ways.empty()) return "it fits with " + joined(ways, " or ");
+    return all_together(can_recompute);
+  }
+
+ private:
+  std::uint64_t need(const JobConfig& config, const Spread& spread) const {
+    return node_need(config, make_program(config.model, data_.spec), data_, spread);
+  }
+  static Spread with_lanes(Spread spread, int lanes) {
+    spread.lanes = lanes;
+    return spread;
+  }
+  static Spread with_workers(Spread spread, int workers) {
+    spread.world_size = std::max(1, spread.world_size / spread.workers_of_node * workers);
+    spread.workers_of_node = workers;
+    return spread;
+  }
+  std::vector<int> smaller_microbatches() const {
+    std::vector<int> sizes;
+    for (int rows = 1; rows < config_.train.micro_batch_size; ++rows)
+      if (config_.train.global_batch_size % rows == 0) sizes.push_back(rows);
+    return sizes;
+  }
+  std::string all_together(bool can_recompute) const {
+    JobConfig least = config_;
+    std::vector<std::string> changes;
+    if (config_.train.micro_batch_size > 1) changes.push_back("train.micro_batch_size=1");
+    if (can_recompute) changes.push_back("model.gradient_checkpointing=true");
+    if (spread_.lanes > 1) changes.push_back("--lanes 1");
+    if (spread_.workers_of_node > 1) changes.push_back("--nproc_per_node 1");
+    least.train.micro_batch_size = 1;
+    least.model.gradient_checkpointing = least.model.gradient_checkpointing || can_recompute;
+    const std::uint64_t bytes = need(least, with_lanes(with_workers(spread_, 1), 1));
+    const std::string with = changes.empty() ? "" : " with " + joined(changes, " ");
+    if (bytes <= available_) return "it fits" + with;
+    return "even" + (with.empty() ? " as small as it can be" : with) + " it needs " + in_gigabytes(bytes) +
+           ": choose a smaller model, or a machine with more memory";
+  }
+  static std::string joined(const std::vector<std::string>& words, const std::string& between) {
+    std::string text;
+    for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+    return text;
+  }
+
+  const JobConfig& config_;
+  const DatasetFacts& data_;
+  const Spread spread_;
+  const std::uint64_t available_;
+};
+
+}  // namespace
+
+std::uint64_t MemoryNeed::total() const {
+  std::uint64_t sum = 0;
+  for (const auto& [name, bytes] : parts_of(*this)) sum += bytes;
+  return sum;
+}
+
+std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& need) {
+  return {{"parameters", need.parameters},
+          {"optimizer", need.optimizer},
+          {"gradients", need.gradients},
+          {"activations", need.activations},
+          {"batches", need.batches},
+          {"evaluation", need.evaluation},
+          {"data", need.data},
+          {"checkpoint", need.checkpoint},
+          {"process", need.process}};
+}
+
+MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
+                       const Spread& spread, bool saves) {
+  const auto lanes = static_cast<std::uint64_t>(spread.lanes);
+  const auto rows = static_cast<std::uint64_t>(config.train.micro_batch_size);
+  const std::uint64_t vector = kFloat * program.size;
+  MemoryNeed need;
+  need.parameters = vector;
+  need.optimizer = vector * slot_names(config.train).size();
+  need.gradients = gradient_bytes(config.train, program, data.train, spread);
+  need.activations = lanes * kFloat * cpu_lane_floats(program, config.train.micro_batch_size);
+  need.batches = lanes * rows * kFloat *
+                 (program.sample.shape.size() + static_cast<std::uint64_t>(program.sample.targets));
+  constexpr std::uint64_t kSumsOfLeaf = 3 * kFloat + sizeof(Block) + sizeof(float*);
+  need.evaluation = need.batches + (static_cast<std::uint64_t>(data.test) + rows - 1) / rows * kSumsOfLeaf;
+  need.data = data.bytes;
+  if (data.train <= EpochOrder::kLargestShuffle)
+    need.data += static_cast<std::uint64_t>(data.train) * sizeof(std::uint32_t);
+  // Who saves keeps the state that it started from; the others gave theirs back before the first gradient.
+  const std::uint64_t copy = need.parameters + need.optimizer;
+  need.checkpoint = saves ? copy : copy - std::min(copy, need.gradients);
+  need.process = kProcess + lanes * kLane;
+  return need;
+}
+
+std::string in_gigabytes(std::uint64_t bytes) {
+  const double value = static_cast<double>(bytes);
+  if (value >= 99.5e9) return number(value / 1e9, 0) + " GB";
+  if (value >= 0.95e9) return number(value / 1e9, 1) + " GB";
+  return number(std::max(1.0, value / 1e6), 0) + " MB";
+}
+
+std::string in_words(const MemoryNeed& need) {
+  auto parts = parts_of(need);
+  std::ranges::stable_sort(parts, std::ranges::greater(), [](const auto& part) { return part.second; });
+  std::string text = in_gigabytes(need.total());
+  const char* between = " (";
+  for (const auto& [name, bytes] : parts) {
+    if (bytes < need.total() / 50) break;
+    text += between + std::string(name) + " " + in_gigabytes(bytes);
+    between = ", ";
+  }
+  return text + ")";
+}
+
+Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
+                    const Available& available) {
+  const Program program = make_program(config.model, data.spec);
+  const std::uint64_t need = node_need(config, program, data, spread);
+  if (need <= available.bytes) return Status();
+  const bool several = spread.workers_of_node > 1;
+  return Status(kExitConfig, "not enough memory: " +
+                                 (several ? std::to_string(spread.workers_of_node) + " workers need "
+                                          : std::string("the worker needs ")) +
+                                 in_gigabytes(need) + ", and this machine can give " +
+                                 in_gigabytes(available.bytes) + " (" + available.by + "). " +
+                                 (several ? "The one that saves needs " : "It is ") +
+                                 in_words(memory_need(config, program, data, spread, true)) + "; " +
+                                 WaysOut(config, data, spread, available.bytes).run());
+}
+
+}  // namespace dtrun::worker
