@@ -223,8 +223,9 @@ const std::vector<Option>& table() {
        .description = "Leave out an epoch's last step if it has fewer samples than global_batch_size."},
       {.pointer = "/train/label_smoothing_factor",
        .field = in<kTrain, &TrainConfig::label_smoothing_factor>,
-       .description = "The part of a target that goes to all classes alike. Of the loss of training; that of "
-                      "an evaluation is without it.",
+       .description =
+           "The part of a target that goes to all classes alike: in the loss of training and, as in "
+           "transformers, in that of evaluations.",
        .range = kFraction},
       {.pointer = "/train/optim",
        .field = in<kTrain, &TrainConfig::optim>,

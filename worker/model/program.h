@@ -109,7 +109,7 @@ struct Program {
   std::string
       hub_config;  // config.json of the same model in Hugging Face's transformers; empty: there is none
   SampleSpec sample;
-  float label_smoothing = 0;  // of the loss in training: this part of a target goes to all classes alike
+  float label_smoothing = 0;  // of the loss: this part of a target goes to all classes alike
   std::vector<ValueShape> values;
   std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
   std::vector<Parameter> parameters;  // in flat order

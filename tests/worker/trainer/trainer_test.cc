@@ -156,7 +156,8 @@ TEST_CASE("epochs without their smaller last step have fewer steps, and the same
                 error.what());
 }
 
-TEST_CASE("smoothed labels keep the bytes equal, and are no part of the loss of an evaluation") {
+TEST_CASE(
+    "smoothed labels keep the bytes equal, and are in the loss of an evaluation too, as in transformers") {
   const Job job;
   auto config = [&](const std::string& output) {
     JobConfig config = job.config(output);
@@ -171,8 +172,11 @@ TEST_CASE("smoothed labels keep the bytes equal, and are no part of the loss of 
   const auto smoothed = losses(job.metrics("one")), plain = losses(job.metrics("plain"));
   const auto number = [](const std::string& loss) { return std::stod(loss.substr(loss.find(':') + 1)); };
   REQUIRE(plain.size() == 6);  // four steps, an evaluation, the end
-  CHECK(number(smoothed[4][1]) == doctest::Approx(number(plain[4][1])).epsilon(1e-5));
-  for (int step = 0; step < 4; ++step) CHECK(smoothed[step][1] != plain[step][1]);
+  REQUIRE(smoothed[4][0] == plain[4][0]);
+  CHECK(smoothed[4][2] == plain[4][2]);  // the accuracy
+  // All outputs are small yet, so that a class by itself costs about log(10), and so do all of them alike.
+  CHECK(number(smoothed[4][1]) == doctest::Approx(number(plain[4][1])).epsilon(0.01));
+  for (int line = 0; line < 5; ++line) CHECK(smoothed[line][1] != plain[line][1]);
 }
 
 TEST_CASE("another seed gives another model, so the comparisons above can fail") {

@@ -42,7 +42,7 @@ class CpuLane : public Lane {
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
     const auto logits = graph_->forward(microbatch.values, microbatch.samples);
-    return log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, {});
+    return log_softmax_nll(logits, classes_, microbatch.targets, microbatch.samples, {}, label_smoothing_);
   }
 
  private:

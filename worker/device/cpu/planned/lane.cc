@@ -419,9 +419,8 @@ class PlannedLane final : public Lane {
                                           ", but the model has " + std::to_string(classifier_.out_features) +
                                           " classes, numbered from 0; check /data/path");
     std::int32_t largest = 0;
-    const float loss =
-        k_.classify(classifier_.out_features, target, training_ ? program_.label_smoothing : 0.0f,
-                    gradient_ != nullptr, logits, &largest);
+    const float loss = k_.classify(classifier_.out_features, target, program_.label_smoothing,
+                                   gradient_ != nullptr, logits, &largest);
     correct += largest == target;
     return loss;
   }
