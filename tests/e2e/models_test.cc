@@ -26,6 +26,7 @@ std::vector<Model> models() {
                   {"sequence_length", 24},
                   {"test_fraction", 0.01}};
   const Json synthetic{{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 8, 8}}};
+  const Json colour{{"type", "synthetic"}, {"samples", 600}, {"shape", {3, 32, 32}}};
   return {{"gpt2",
            {{"type", "gpt2"},
             {"n_layer", 2},
@@ -35,7 +36,8 @@ std::vector<Model> models() {
             {"dropout", 0.1}},
            text,
            {"model.gradient_checkpointing=true"}},
-          {"mlp", {{"type", "mlp"}, {"hidden_sizes", {256, 64}}, {"dropout", 0.1}}, synthetic, {}}};
+          {"mlp", {{"type", "mlp"}, {"hidden_sizes", {256, 64}}, {"dropout", 0.1}}, synthetic, {}},
+          {"convnet", {{"type", "convnet"}, {"channels", {24, 20}}}, colour, {}}};
 }
 
 // Its job with this output directory, in a file beside it.

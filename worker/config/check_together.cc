@@ -125,6 +125,8 @@ void check_together(const JobConfig& config, Faults* faults) {
                                      std::to_string(model.n_embd) +
                                      divisors_near(model.n_head, model.n_embd));
   }
+  if (model.type == "convnet" && !faults->at("/model/channels") && model.channels.empty())
+    faults->add("/model/channels", "is empty, wanted the channels of at least one convolution");
   check_schedule(train, faults);
   check_best_model(train, faults);
   if (train.nesterov && !faults->at("/train/optim") && train.optim != "sgd")

@@ -18,6 +18,8 @@ namespace dtrun::worker {
 // What a type does not have stays as it is here.
 struct ModelConfig {
   std::string type;                         // "convnet", "mlp", "gpt2"
+  std::vector<int> channels{20, 20};        // convnet: what each convolution makes
+  int kernel_size = 5;                      // convnet
   std::vector<int> hidden_sizes{512, 512};  // mlp
   std::string activation = "relu";          // mlp: relu, gelu
   int n_layer = 12, n_head = 12;            // gpt2

@@ -33,6 +33,7 @@ constexpr double kMaxBatch = 1 << 20;
 constexpr double kMaxSteps = 1e12;
 constexpr double kMaxCount = 1e6;
 constexpr double kMaxWidth = 1 << 17;
+constexpr double kMaxChannels = 4096;
 
 constexpr Range kOneOrMore{.min = 1, .max = kMaxSteps};
 constexpr Range kZeroOrMore{.min = 0, .max = kMaxSteps};
@@ -78,11 +79,21 @@ const std::vector<Option>& table() {
 
       {.pointer = "/model/type",
        .field = in<kModel, &ModelConfig::type>,
-       .description = "The model. convnet: two convolutions and two linear layers, for images of 28x28 or a "
-                      "little more. mlp: linear layers, for values of any shape. gpt2: a transformer, for "
-                      "tokens.",
+       .description = "The model. convnet: convolutions and two linear layers, for images. mlp: linear "
+                      "layers, for values of any shape. gpt2: a transformer, for tokens.",
        .required = true,
        .choices = {"convnet", "mlp", "gpt2"}},
+      {.pointer = "/model/channels",
+       .field = in<kModel, &ModelConfig::channels>,
+       .description = "Channels that each convolution makes; as many convolutions, each followed by ReLU and "
+                      "a max-pool of 2, which leaves out an odd row or column.",
+       .of = {"convnet"},
+       .range = {.min = 1, .max = kMaxChannels}},
+      {.pointer = "/model/kernel_size",
+       .field = in<kModel, &ModelConfig::kernel_size>,
+       .description = "Height and width of each convolution's kernel.",
+       .of = {"convnet"},
+       .range = {.min = 1, .max = 31}},
       {.pointer = "/model/hidden_sizes",
        .field = in<kModel, &ModelConfig::hidden_sizes>,
        .description = "Width of each hidden layer.",

@@ -163,7 +163,8 @@ void ProgramBuilder::require_at_least(Value in, const std::string& layer, int ke
   throw WorkerError(kExitConfig, "the data does not fit the model: samples of " +
                                      std::to_string(given.channels) + "x" + std::to_string(given.height) +
                                      "x" + std::to_string(given.width) + " are too small for its layer " +
-                                     layer + "; choose other data or another model");
+                                     layer +
+                                     "; choose other data, another model, or fewer or smaller layers");
 }
 
 std::size_t ProgramBuilder::add_parameter(std::string name, std::vector<std::int64_t> shape, Init init) {

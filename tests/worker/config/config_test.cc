@@ -382,6 +382,12 @@ TEST_CASE("data without files has no path, and all other data must have one") {
   }
 }
 
+TEST_CASE("a convnet has a convolution") {
+  CHECK(fault_of(smallest().dump(), {"model.channels=[8,16,32]"}) == "accepted");
+  CHECK(contains(fault_of(smallest().dump(), {"model.channels=[]"}),
+                 "/model/channels: is empty, wanted the channels of at least one convolution"));
+}
+
 TEST_CASE("a sample's shape has three numbers, and no more values than a model could take") {
   const auto fault = [](const std::string& shape) {
     return fault_of(smallest_for({"data.type=synthetic"}), {"data.type=synthetic", "data.shape=" + shape});
@@ -462,6 +468,8 @@ const std::vector<Bounds>& bounds() {
       {"train.save_steps", steps, no_steps},
       {"train.save_total_limit", {"0", "1000000"}, {"-1", "1000001"}},
       {"train.early_stopping_patience", {"0", "1000000"}, {"-1", "1000001"}},
+      {"model.channels", {"[1]", "[20,4096]"}, {"[0]", "[4097,20]"}},
+      {"model.kernel_size", {"1", "31"}, {"0", "32"}},
       {"model.hidden_sizes", {"[1]", "[131072]"}, {"[0]", "[131073]"}, {"model.type=mlp"}},
       {"model.n_layer", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2"}},
       {"model.n_head", {"1", "1000"}, {"0", "1001"}, {"model.type=gpt2", "model.n_embd=1000"}},

@@ -37,6 +37,37 @@ TEST_CASE("the convnet has the parameters of the PyTorch example, in order and w
   CHECK(program.size == 27100);
 }
 
+TEST_CASE("a convnet of other channels has as many convolutions, and what they leave over goes into fc1") {
+  const Program program =
+      convnet_program({3, 33, 31}, {.type = "convnet", .channels = {8, 16, 4}, .kernel_size = 3});
+  std::string shapes;
+  for (const Parameter& parameter : program.parameters) {
+    if (!parameter.name.ends_with(".weight")) continue;
+    shapes += parameter.name;
+    for (const std::int64_t size : parameter.shape) shapes += " " + std::to_string(size);
+    shapes += "; ";
+  }
+  // 33x31 -> 31x29 -> 15x14 -> 13x12 -> 6x6 -> 4x4 -> 2x2: as PyTorch's MaxPool2d, which drops a rest.
+  CHECK(shapes ==
+        "conv1.weight 8 3 3 3; conv2.weight 16 8 3 3; conv3.weight 4 16 3 3; fc1.weight 50 16; "
+        "fc2.weight 7 50; ");
+  CHECK(description(program).at("layers").starts_with(
+      "conv1=Conv2d(3, 8, 3) -> ReLU() -> MaxPool2d(2) -> conv2=Conv2d(8, 16, 3) -> ReLU() -> "));
+}
+
+TEST_CASE("images that the convolutions use up are refused, with the layer") {
+  const ModelConfig config{.type = "convnet", .channels = {8, 8, 8}};
+  std::string fault;
+  try {
+    convnet_program({1, 28, 28}, config);
+  } catch (const WorkerError& error) {
+    fault = error.what();
+  }
+  CHECK_MESSAGE(fault.find("samples of 1x28x28 are too small for its layer conv3; choose other data, another "
+                           "model, or fewer or smaller layers") != std::string::npos,
+                fault);
+}
+
 TEST_CASE("embeddings and matrices decay, biases and layer norms do not") {
   ProgramBuilder builder(
       {.input = SampleSpec::Input::kTokens, .shape = {1, 1, 16}, .targets = 16, .classes = 11});
@@ -112,7 +143,7 @@ TEST_CASE("data that does not fit the model is refused, naming the layer") {
   CHECK_THROWS_WITH_AS(
       convnet_program({1, 8, 8}, 10),
       "the data does not fit the model: samples of 1x8x8 are too small for its layer conv2; choose "
-      "other data or another model",
+      "other data, another model, or fewer or smaller layers",
       WorkerError);
   CHECK_THROWS_AS(make_program(ModelConfig{.type = "transformer"}, {.shape = {1, 28, 28}, .classes = 10}),
                   WorkerError);

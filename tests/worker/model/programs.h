@@ -35,6 +35,9 @@ class Chain {
   int count_ = 0;
 };
 
+inline Program convnet_program(SampleShape shape, const ModelConfig& config) {
+  return make_program(config, {.shape = shape, .classes = 7});
+}
 inline Program convnet_program(SampleShape shape = {1, 28, 28}, int classes = 10) {
   return make_program(ModelConfig{.type = "convnet"}, {.shape = shape, .classes = classes});
 }
@@ -47,6 +50,9 @@ struct NamedProgram {
 inline std::vector<NamedProgram> test_programs() {
   return {
       {"convnet", convnet_program()},
+      {"convnet for colour images", convnet_program({3, 32, 32})},
+      {"convnet of three convolutions, odd heights and widths halved",
+       convnet_program({2, 31, 27}, {.type = "convnet", .channels = {6, 17, 9}, .kernel_size = 3})},
       {"odd channels and widths, kernel 3, a rest dropped by the pool",
        Chain({3, 13, 11}, 7).conv(5, 3).relu().pool(2).conv(7, 2).relu().flatten().linear(7).loss()},
       {"pool 3, kernel 7, ReLU after the pool, no ReLU between convolutions", Chain({2, 28, 26}, 5)
