@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
@@ -77,10 +78,13 @@ void replace_file(const fs::path& path, std::span<const std::string_view> pieces
 }
 
 void make_directories(const fs::path& path) {
+  std::vector<fs::path> missing;
   std::error_code error;
-  const bool created = fs::create_directories(path, error);
+  for (fs::path each = path; !each.empty() && !fs::exists(each, error); each = each.parent_path())
+    missing.push_back(each);
+  fs::create_directories(path, error);
   if (error) fail("create the directory", path, error.value());
-  if (created) sync_directory(path.parent_path());
+  for (const fs::path& each : missing) sync_directory(each.parent_path());
 }
 
 void sync_directory(const fs::path& path) {

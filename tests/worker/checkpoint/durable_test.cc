@@ -153,6 +153,17 @@ TEST_CASE("the directory of the first checkpoint is synced too") {
   CHECK(output.calls_since().front() == "sync OUT");
 }
 
+TEST_CASE("each directory on the way is synced where it is new") {
+  const Folder folder;
+  calls.clear();
+  make_directories(folder.path() / "a/b/c");
+  const std::string above = folder.path().string();
+  CHECK(calls == Lines{"sync " + above + "/a/b", "sync " + above + "/a", "sync " + above});
+  calls.clear();
+  make_directories(folder.path() / "a/b/c");
+  CHECK(calls.empty());
+}
+
 TEST_CASE("the final model reaches the disk before it gets its name, and its directory after that") {
   TracedOutput output;
   calls.clear();
