@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """What the part `models` of scripts/bench compares dtrun with: the same MLP or GPT-2 in PyTorch, on random data in
-memory. One process with all threads, or DistributedDataParallel with gloo and one thread a worker; eager or compiled.
-Prints one JSON object.
+memory. One process with all threads, or DistributedDataParallel with gloo and one thread a worker; eager or compiled;
+in fp32, or with torch.autocast in bf16. Prints one JSON object.
 
-  bench_torch_models.py gpt2|mlp --batch 32 --workers 1|2 --threads N [--compile]
+  bench_torch_models.py gpt2|mlp --batch 32 --workers 1|2 --threads N [--compile] [--bf16]
 """
 
 import argparse
@@ -91,7 +91,9 @@ def measure(rank, options, meeting, result):
 
     def step():
         optimizer.zero_grad()
-        run(*batch).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+            loss = run(*batch)
+        loss.backward()
         if options.model == "gpt2":
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
@@ -120,6 +122,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as scratch:

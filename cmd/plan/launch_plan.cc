@@ -11,6 +11,7 @@
 #include "cmd/plan/output_options.h"
 #include "cmd/plan/rendezvous_options.h"
 #include "proto/core/contract.h"
+#include "worker/config/bf16.h"
 #include "worker/config/config.h"
 #include "worker/config/options.h"
 #include "worker/data/dataset.h"
@@ -93,6 +94,8 @@ Status read_config(Draft& draft) {
   Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
   if (!config.ok()) return config.status();
   draft.config = std::move(config).value();
+  if (draft.config->train.bf16 && !draft.machine.bf16)
+    return Status(kExitConfig, path + ": " + worker::bf16_refusal());
   add_launch_section(*draft.config, &draft.options);
   return worker::check_dataset(draft.config->data).status();
 }

@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "worker/config/bf16.h"
+
 namespace dtrun::cmd {
 namespace {
 
@@ -211,6 +213,7 @@ Machine this_machine() {
   machine.topology = read_topology("/", cpus);
   machine.gpu_nodes = read_gpu_nodes("/", std::getenv("CUDA_VISIBLE_DEVICES"));
   machine.gpus = static_cast<int>(machine.gpu_nodes.size());
+  machine.bf16 = worker::processor_has_bf16();
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   machine.worker_binary = (self.parent_path() / "dtrun-worker").string();

@@ -19,6 +19,7 @@ struct Machine {
   int gpus = 0;  // that a program started here can use
   std::string worker_binary = {};
   int trainer_gpus = 0;             // that dtrun-worker can use
+  bool bf16 = true;                 // the built-in trainer can multiply bfloat16 here
   std::vector<Cpu> topology = {};   // of those CPUs
   std::vector<int> gpu_nodes = {};  // NUMA node by GPU, -1 unknown
 };

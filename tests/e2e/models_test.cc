@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/training.h"
+#include "worker/config/bf16.h"
 
 using namespace dtrun::test;
 
@@ -17,6 +18,7 @@ struct Model {
   std::string name;
   Json model, data;
   std::vector<std::string> overrides;  // none of which may change a byte
+  bool bf16 = false;
 };
 
 std::vector<Model> models() {
@@ -27,17 +29,27 @@ std::vector<Model> models() {
                   {"test_fraction", 0.01}};
   const Json synthetic{{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 8, 8}}};
   const Json colour{{"type", "synthetic"}, {"samples", 600}, {"shape", {3, 32, 32}}};
-  return {{"gpt2",
-           {{"type", "gpt2"},
-            {"n_layer", 2},
-            {"n_head", 2},
-            {"n_embd", 32},
-            {"n_positions", 24},
-            {"dropout", 0.1}},
-           text,
-           {"model.gradient_checkpointing=true"}},
-          {"mlp", {{"type", "mlp"}, {"hidden_sizes", {256, 64}}, {"dropout", 0.1}}, synthetic, {}},
-          {"convnet", {{"type", "convnet"}, {"channels", {24, 20}}}, colour, {}}};
+  std::vector<Model> all{
+      {"gpt2",
+       {{"type", "gpt2"},
+        {"n_layer", 2},
+        {"n_head", 2},
+        {"n_embd", 32},
+        {"n_positions", 24},
+        {"dropout", 0.1}},
+       text,
+       {"model.gradient_checkpointing=true"}},
+      {"mlp", {{"type", "mlp"}, {"hidden_sizes", {256, 64}}, {"dropout", 0.1}}, synthetic, {}}};
+  if (dtrun::worker::processor_has_bf16()) {
+    for (const Model& fp32 : std::vector(all)) {
+      all.push_back(fp32);
+      all.back().name += " in bf16", all.back().bf16 = true;
+    }
+  } else {
+    MESSAGE("without bf16: " << dtrun::worker::bf16_refusal());
+  }
+  all.push_back({"convnet", {{"type", "convnet"}, {"channels", {24, 20}}}, colour, {}});
+  return all;
 }
 
 // Its job with this output directory, in a file beside it.
@@ -55,6 +67,7 @@ std::vector<std::string> job(const Model& model, const std::vector<std::string>&
                       {"learning_rate", 0.003},
                       {"weight_decay", 0.1},
                       {"max_grad_norm", 1.0},
+                      {"bf16", model.bf16},
                       {"eval_steps", 0},
                       {"save_steps", 10},
                       {"logging_steps", 1}}}};
@@ -116,6 +129,42 @@ TEST_CASE("a kill, and a stop with a resume by another number of workers, change
     CHECK(model(folder / "killed") == model(folder / "calm"));
     CHECK(model(folder / "stopped") == model(folder / "calm"));
   }
+}
+
+TEST_CASE(
+    "bf16 learns as fp32 does, goes on from its checkpoint, and is refused where it cannot be computed") {
+  const Folder folder;
+  for (const Model& one : models()) {
+    if (!one.bf16) continue;
+    CAPTURE(one.name);
+    const auto output = folder / one.name;
+    const auto loss = [&](const std::filesystem::path& of) {
+      std::istringstream metrics(read_text(of / "metrics.jsonl"));
+      double found = NAN;
+      for (std::string line; std::getline(metrics, line);)
+        if (const Json event = Json::parse(line); event["event"] == "eval")
+          found = event["loss"].get<double>();
+      return found;
+    };
+    const Ended half = run(job(one, standalone(2), output, 40));
+    REQUIRE_MESSAGE(half.exit_code == 0, half.err);
+    const Ended fp32 = run(job(one, standalone(2), output.string() + "_fp32", 40, {"train.bf16=false"}));
+    REQUIRE_MESSAGE(fp32.exit_code == 0, fp32.err);
+    CHECK(loss(output) == doctest::Approx(loss(output.string() + "_fp32")).epsilon(0.02));
+    CHECK(model(output) != model(output.string() + "_fp32"));
+    const Ended resumed = run(job(one, standalone(1), output, 50, {"train.bf16=false"}));
+    CHECK_MESSAGE(resumed.exit_code == 0, resumed.err);
+    CHECK(resumed.err.find("/train/bf16: false here, true ") != std::string::npos);
+  }
+  // oneDNN can be told to leave a set out that the processor has.
+  std::vector<std::string> words =
+      job(models()[1], standalone(1), folder / "refused", 4, {"train.bf16=true"});
+  words.insert(words.begin(), {"/usr/bin/env", "ONEDNN_MAX_CPU_ISA=AVX2"});
+  const Ended refused = run(words);
+  CHECK(refused.exit_code == 78);
+  CHECK(refused.err.find("/train/bf16: true needs a processor with ") != std::string::npos);
+  CHECK(refused.err.find("leave it out or set it to false, for fp32") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder / "refused/model.safetensors"));
 }
 
 TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models are not") {

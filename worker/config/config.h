@@ -75,7 +75,7 @@ struct TrainConfig {
   std::string lr_scheduler_type = "constant";  // as in transformers (worker/optim/optimizer.h)
   std::int64_t warmup_steps = 0;
   double warmup_ratio = 0;  // of the whole run; where warmup_steps is 0
-  bool bf16 = false;        // only false for now: the CPU backend computes in fp32
+  bool bf16 = false;        // matrix products of bf16, summed in fp32; mlp, gpt2
   std::uint64_t seed = 42;
   std::string on_divergence = "stop";  // stop, warn
   std::int64_t verify_sync_steps = 0;  // 0: never

@@ -290,8 +290,8 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/bf16",
        .field = in<kTrain, &TrainConfig::bf16>,
-       .description = "Compute in bfloat16. Only false for now.",
-       .only_false = "the CPU backend computes in fp32; leave it out or set it to false"},
+       .description = "Matrix products take bfloat16 and sum in fp32; all else, also what is saved, stays "
+                      "fp32. For mlp and gpt2, on processors with AVX512_BF16 or AMX."},
       {.pointer = "/train/seed",
        .field = in<kTrain, &TrainConfig::seed>,
        .description = "Decides initial values, sample order and all other random numbers.",
@@ -558,7 +558,6 @@ std::optional<std::string> launch_value(const Option& option, JobConfig& config)
 std::string allowed_values(const Option& option) {
   if (!option.choices.empty()) return quoted_list(option.choices);
   if (option.spelling.accepts) return std::string(option.spelling.allowed);
-  if (!option.only_false.empty()) return "false";
   if (option.boolean_too) return R"("auto", "none" or a checkpoint's directory)";
   if (option.range.min == -std::numeric_limits<double>::infinity()) return "";
   return range_text(option.range);

@@ -42,10 +42,9 @@ struct Option {
   bool required = false;
   // The types of its group (type_of) that have it; empty: all. With others it must not be given.
   std::vector<std::string_view> of = {};
-  bool integer_too = false;          // a string option that also takes an integer, spelled as a string then
-  bool boolean_too = false;          // takes true ("auto") and false ("none") as well
-  std::string_view only_false = {};  // why true is refused, for now
-  Range range = {};                  // numbers
+  bool integer_too = false;  // a string option that also takes an integer, spelled as a string then
+  bool boolean_too = false;  // takes true ("auto") and false ("none") as well
+  Range range = {};          // numbers
   std::vector<std::string_view> choices = {};  // strings; empty: any
   Spelling spelling = {};
 };

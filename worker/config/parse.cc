@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 struct Hint {
   std::string_view name, advice;
 };
-constexpr std::string_view kFp32 = "the CPU backend computes in fp32";
+constexpr std::string_view kFormats = "leave it out: a job computes in fp32, or with bf16 in bfloat16";
 constexpr std::string_view kNoCompiler = "leave it out: the kernels are compiled ahead of time";
 constexpr std::string_view kOneEngine =
     "leave it out: every worker holds the whole model, and dtrun itself keeps them together";
@@ -52,10 +52,10 @@ constexpr Hint kHints[] = {
     {"patience", "use early_stopping_patience"},
     {"label_smoothing", "use label_smoothing_factor"},
     {"drop_last", "use dataloader_drop_last"},
-    {"fp16", kFp32},
-    {"fp16_full_eval", kFp32},
-    {"bf16_full_eval", kFp32},
-    {"tf32", kFp32},
+    {"fp16", kFormats},
+    {"fp16_full_eval", kFormats},
+    {"bf16_full_eval", "leave it out: evaluation computes as training does, and bf16 decides how"},
+    {"tf32", kFormats},
     {"torch_compile", kNoCompiler},
     {"torch_compile_backend", kNoCompiler},
     {"torch_compile_mode", kNoCompiler},
@@ -260,9 +260,6 @@ struct Assign {
   }
   std::string operator()(bool* field) const {
     if (!value.is_boolean()) return wrong_type(value, "a boolean", option);
-    if (value.get<bool>() && !option.only_false.empty()) {
-      return "true is not available: " + std::string(option.only_false);
-    }
     *field = value.get<bool>();
     return "";
   }

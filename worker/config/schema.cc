@@ -53,7 +53,6 @@ struct Describe {
   }
   void operator()(const bool* field) const {
     (*schema)["type"] = "boolean";
-    if (!option.only_false.empty()) (*schema)["const"] = false;
     (*schema)["default"] = *field;
   }
   void operator()(const double* field) const {

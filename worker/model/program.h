@@ -110,6 +110,7 @@ struct Program {
       hub_config;  // config.json of the same model in Hugging Face's transformers; empty: there is none
   SampleSpec sample;
   float label_smoothing = 0;  // of the loss: this part of a target goes to all classes alike
+  bool bf16 = false;          // matrix products round what they multiply to bf16; sums and all else are fp32
   std::vector<ValueShape> values;
   std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
   std::vector<Parameter> parameters;  // in flat order

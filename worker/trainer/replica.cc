@@ -12,6 +12,7 @@ Program program_for(const JobConfig& config, const Dataset& data) {
   Program program = make_program(config.model, data.spec());
   program.input_values = data.values();
   program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
+  program.bf16 = config.train.bf16;
   return program;
 }
 

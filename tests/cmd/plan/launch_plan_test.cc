@@ -24,7 +24,7 @@ struct Planned {
 };
 
 Planned plan(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
-             int gpus = 0) {
+             int gpus = 0, bool bf16 = true) {
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -33,6 +33,7 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
   REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
   std::vector<std::string> notices;
   Machine machine{cpus, gpus, "/opt/dtrun-worker"};
+  machine.bf16 = bf16;
   for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
   auto spec = make_job_spec(parsed.value(), machine, environment,
                             [&](const std::string& text) { notices.push_back(text); });
@@ -434,6 +435,19 @@ TEST_CASE("a config that is missing, broken or names missing data is refused wit
   CHECK(bad({job.path(), "train"}).find("key=value") != std::string::npos);
   CHECK(bad({job.path(), "--nnodes", "2"}).find("come before") != std::string::npos);
   CHECK(bad({job.path(), "data.path=/nonexistent"}, kExitNoInput).find("/nonexistent") != std::string::npos);
+}
+
+TEST_CASE("a job of bf16 is refused where the processor cannot multiply it, before anything starts") {
+  const Job job;
+  const std::vector<std::string> words{job.path(), "model.type=mlp", "train.bf16=true"};
+  CHECK(plan(words).spec.ok());
+  const Planned refused = plan(words, {}, 8, 0, false);
+  REQUIRE_FALSE(refused.spec.ok());
+  CHECK(refused.spec.status().exit_code() == kExitConfig);
+  const std::string text = refused.spec.status().message();
+  CHECK(text.starts_with(job.path() + ": /train/bf16: true needs a processor with "));
+  CHECK(text.ends_with("leave it out or set it to false, for fp32"));
+  CHECK(plan({job.path(), "model.type=mlp"}, {}, 8, 0, false).spec.ok());
 }
 
 TEST_CASE("a config that never ends is refused as too long") {

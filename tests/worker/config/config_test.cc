@@ -105,8 +105,9 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
       {R"({"optim": null})",
        "c.json: /train/optim: found null, wanted a string (allowed: \"sgd\" or \"adamw\")"},
       {R"({"bf16": true})",
-       "c.json: /train/bf16: true is not available: the CPU backend computes in fp32; leave it out or set it "
-       "to false"},
+       "c.json: /train/bf16: true is not available for model \"convnet\", whose kernels compute in fp32 (use "
+       "\"mlp\" or \"gpt2\", or leave it out)"},
+      {R"({"bf16": 1})", "c.json: /train/bf16: found 1 (an integer), wanted a boolean"},
       {R"({"learnin_rate": 1})", "c.json: /train/learnin_rate: unknown key; did you mean \"learning_rate\"?"},
       {R"({"per_device_train_batch_size": 8})",
        "c.json: /train/per_device_train_batch_size: unknown key; global_batch_size counts the samples of a "
@@ -132,7 +133,7 @@ TEST_CASE("each fault names its place, what was found and what is allowed") {
 TEST_CASE("what means something in TrainingArguments and nothing here is refused with the reason") {
   for (const auto& [name, reason] : std::map<std::string, std::string>{
            {"torch_compile", "the kernels are compiled ahead of time"},
-           {"fp16", "the CPU backend computes in fp32"},
+           {"fp16", "with bf16 in bfloat16"},
            {"deepspeed", "every worker holds the whole model"},
            {"fsdp", "every worker holds the whole model"},
            {"ddp_backend", "the exchange of gradients needs no such setting"},

@@ -13,6 +13,8 @@
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
+#include "worker/config/bf16.h"
+#include "worker/device/cpu/onednn/product.h"
 #include "worker/device/cpu/planned/generator.h"
 #include "worker/device/device.h"
 
@@ -52,6 +54,24 @@ reference::Result expected(const Program& program, const Problem& problem, int s
   return reference::run(program, parameters, problem.microbatch(samples));
 }
 
+// The program, and if the processor has it the same of bf16.
+std::vector<Program> in_each_format(Program program) {
+  std::vector<Program> programs{program};
+  program.bf16 = true;
+  if (onednn::multiplies_bf16()) programs.push_back(std::move(program));
+  return programs;
+}
+
+// Length of the difference, in lengths of what is right.
+double distance(const std::vector<float>& gradient, const std::vector<double>& right) {
+  double difference = 0, length = 0;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    difference += std::pow(gradient[i] - right[i], 2);
+    length += std::pow(right[i], 2);
+  }
+  return std::sqrt(difference / length);
+}
+
 double largest_error(const Outcome& outcome, const reference::Result& right) {
   double scale = 0, error = 0;
   for (std::size_t i = 0; i < right.gradient.size(); ++i) {
@@ -87,6 +107,39 @@ TEST_CASE("a planned lane's loss, hits and gradient are the reference's, at ever
         CHECK(stats.loss == doctest::Approx(evaluated.loss).epsilon(1e-5));
         CHECK(stats.correct == evaluated.correct);
       }
+    }
+  }
+}
+
+TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied and nothing else") {
+  if (!onednn::multiplies_bf16()) {
+    MESSAGE("skipped: " << bf16_refusal());
+    return;
+  }
+  for (const NamedProgram& named : planned_programs()) {
+    Program program = named.program;
+    program.bf16 = true;
+    for (const int capacity : {1, 3, 8}) {
+      CAPTURE(named.name);
+      CAPTURE(capacity);
+      const Problem problem(program, capacity);
+      const auto exact = expected(named.program, problem, capacity),
+                 right = expected(program, problem, capacity);
+      const Outcome outcome = train(program, capacity, problem, capacity);
+      // What is rounded differs by fp32's rounding, so now and then becomes the next bf16.
+      CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-4));
+      CHECK(outcome.stats.loss == doctest::Approx(exact.loss).epsilon(1e-2));
+      const double rounding = distance({right.gradient.begin(), right.gradient.end()}, exact.gradient);
+      CHECK(rounding > 5e-4);
+      CHECK(rounding < 2e-2);
+      CHECK(distance(outcome.gradient, exact.gradient) < 2e-2);
+      CHECK(distance(outcome.gradient, right.gradient) < rounding / 20);
+      const auto lane = make_cpu_device()->make_lane(program, capacity);
+      lane->weights_changed(problem.parameters.data());
+      const std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
+      const auto evaluated = reference::run(program, parameters, problem.microbatch(capacity), false);
+      CHECK(lane->evaluate(problem.microbatch(capacity)).loss ==
+            doctest::Approx(evaluated.loss).epsilon(1e-4));
     }
   }
 }
@@ -192,23 +245,26 @@ TEST_CASE("a microbatch gives the same bits again, after others, in another lane
 TEST_CASE("a planned lane gives the same bits again, after others, in another lane, and recomputing") {
   ModelConfig config = tiny_gpt2();
   config.dropout = 0.1;
-  const Program program = gpt2_program(config, 7, 13);
-  config.gradient_checkpointing = true;
-  const Program recomputing = gpt2_program(config, 7, 13);
-  const Problem problem(program, 8), other(program, 8, 6);
-  const Outcome first = train(program, 8, problem, 5);
-  const auto lane = make_cpu_device()->make_lane(program, 8);
-  lane->weights_changed(other.parameters.data());
-  train(*lane, program, other.microbatch(8));
-  lane->evaluate(other.microbatch(3));
-  lane->weights_changed(problem.parameters.data());
-  CHECK(train(*lane, program, problem.microbatch(5)) == first);
-  CHECK(train(recomputing, 8, problem, 5) == first);
-  CHECK(train(recomputing, 16, problem, 5) == first);
-  // Other random numbers, another result.
-  Microbatch next = problem.microbatch(5);
-  ++next.key.number;
-  CHECK_FALSE(train(*lane, program, next) == first);
+  for (const Program& program : in_each_format(gpt2_program(config, 7, 13))) {
+    CAPTURE(program.bf16);
+    config.gradient_checkpointing = true;
+    Program recomputing = gpt2_program(config, 7, 13);
+    recomputing.bf16 = program.bf16;
+    const Problem problem(program, 8), other(program, 8, 6);
+    const Outcome first = train(program, 8, problem, 5);
+    const auto lane = make_cpu_device()->make_lane(program, 8);
+    lane->weights_changed(other.parameters.data());
+    train(*lane, program, other.microbatch(8));
+    lane->evaluate(other.microbatch(3));
+    lane->weights_changed(problem.parameters.data());
+    CHECK(train(*lane, program, problem.microbatch(5)) == first);
+    CHECK(train(recomputing, 8, problem, 5) == first);
+    CHECK(train(recomputing, 16, problem, 5) == first);
+    // Other random numbers, another result.
+    Microbatch next = problem.microbatch(5);
+    ++next.key.number;
+    CHECK_FALSE(train(*lane, program, next) == first);
+  }
 }
 
 TEST_CASE("a generator, token by token, makes the logits that the lane's loss is of") {
@@ -238,7 +294,9 @@ TEST_CASE("a generator, token by token, makes the logits that the lane's loss is
 }
 
 TEST_CASE("lanes in two threads at once give the same bits as one alone") {
-  for (const Program& program : {convnet_program(), gpt2_program(tiny_gpt2(), 7, 13)})
+  std::vector<Program> programs = in_each_format(gpt2_program(tiny_gpt2(), 7, 13));
+  programs.push_back(convnet_program());
+  for (const Program& program : programs)
     for (const int capacity : {4, 16}) {
       const Problem problem(program, capacity);
       const Outcome alone = train(program, capacity, problem, capacity);
@@ -285,12 +343,14 @@ TEST_CASE("a bucket is announced once, in order, when it is final and before the
 }
 
 TEST_CASE("parameters that have become NaN give a loss that is NaN") {
-  for (const NamedProgram& named : planned_programs()) {
-    CAPTURE(named.name);
-    Problem problem(named.program, 4);
-    problem.parameters.back() = NAN;  // of the last layer, which every target needs
-    CHECK(std::isnan(train(named.program, 4, problem, 4).stats.loss));
-  }
+  for (const NamedProgram& named : planned_programs())
+    for (const Program& each : in_each_format(named.program)) {
+      CAPTURE(named.name);
+      CAPTURE(each.bf16);
+      Problem problem(each, 4);
+      problem.parameters.back() = NAN;  // of the last layer, which every target needs
+      CHECK(std::isnan(train(each, 4, problem, 4).stats.loss));
+    }
   const Program program = convnet_program();
   for (const int capacity : {4, 16}) {
     Problem problem(program, capacity);

@@ -76,6 +76,8 @@ class Sample {
 
  private:
   const Tensor& in(const Node& node) const { return values_[node.in[0]]; }
+  // As a product of matrices sees it.
+  double factor(double value) const { return program_.bf16 ? to_bf16(value) : value; }
   int target(int row) const {
     return microbatch_.targets[static_cast<std::size_t>(number_) * program_.sample.targets + row];
   }
@@ -183,7 +185,8 @@ class Sample {
     for (int r = 0; r < in.shape.rows; ++r)
       for (int o = 0; o < l.out_features; ++o) {
         double sum = l.bias ? parameters_[offset(*l.bias) + o] : 0;
-        for (int i = 0; i < l.in_features; ++i) sum += parameters_[weight_at(l, o, i)] * in.row(r)[i];
+        for (int i = 0; i < l.in_features; ++i)
+          sum += factor(parameters_[weight_at(l, o, i)]) * factor(in.row(r)[i]);
         out.row(r)[o] = sum;
       }
   }
@@ -194,8 +197,8 @@ class Sample {
         if (l.bias) gradient[offset(*l.bias) + o] += d.row(r)[o];
         for (int i = 0; i < l.in_features; ++i) {
           const std::size_t w = weight_at(l, o, i);
-          gradient[w] += d.row(r)[o] * in.row(r)[i];
-          d_in.row(r)[i] += parameters_[w] * d.row(r)[o];
+          gradient[w] += factor(d.row(r)[o]) * factor(in.row(r)[i]);
+          d_in.row(r)[i] += factor(parameters_[w]) * factor(d.row(r)[o]);
         }
       }
   }
@@ -262,13 +265,13 @@ class Sample {
   }
 
   // What row r of a head pays to rows 0..r.
-  static Values attention_of(const Attention& l, const Tensor& in, int head, int r) {
+  Values attention_of(const Attention& l, const Tensor& in, int head, int r) const {
     const int size = l.width / l.heads;
     const double* query = in.row(r) + head * size;
     Values weights(r + 1);
     for (int t = 0; t <= r; ++t) {
       const double* key = in.row(t) + l.width + head * size;
-      for (int i = 0; i < size; ++i) weights[t] += query[i] * key[i] / std::sqrt(size);
+      for (int i = 0; i < size; ++i) weights[t] += factor(query[i]) * factor(key[i]) / std::sqrt(size);
     }
     const double largest = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
@@ -283,7 +286,8 @@ class Sample {
         const Values weights = attention_of(l, in, head, r);
         for (int i = 0; i < size; ++i) {
           double sum = 0;
-          for (int t = 0; t <= r; ++t) sum += weights[t] * in.row(t)[2 * l.width + head * size + i];
+          for (int t = 0; t <= r; ++t)
+            sum += factor(weights[t]) * factor(in.row(t)[2 * l.width + head * size + i]);
           out.row(r)[head * size + i] = sum;
         }
       }
@@ -299,16 +303,16 @@ class Sample {
         double mean = 0;
         for (int t = 0; t <= r; ++t) {
           for (int i = 0; i < size; ++i) {
-            d_weights[t] += d_out[i] * in.row(t)[2 * l.width + head * size + i];
-            d_in.row(t)[2 * l.width + head * size + i] += weights[t] * d_out[i];
+            d_weights[t] += factor(d_out[i]) * factor(in.row(t)[2 * l.width + head * size + i]);
+            d_in.row(t)[2 * l.width + head * size + i] += factor(weights[t]) * factor(d_out[i]);
           }
           mean += weights[t] * d_weights[t];
         }
         for (int t = 0; t <= r; ++t) {
-          const double d_score = weights[t] * (d_weights[t] - mean) / std::sqrt(size);
+          const double d_score = factor(weights[t] * (d_weights[t] - mean) / std::sqrt(size));
           for (int i = 0; i < size; ++i) {
-            d_in.row(r)[head * size + i] += d_score * in.row(t)[l.width + head * size + i];
-            d_in.row(t)[l.width + head * size + i] += d_score * in.row(r)[head * size + i];
+            d_in.row(r)[head * size + i] += d_score * factor(in.row(t)[l.width + head * size + i]);
+            d_in.row(t)[l.width + head * size + i] += d_score * factor(in.row(r)[head * size + i]);
           }
         }
       }
@@ -371,6 +375,12 @@ class Sample {
 };
 
 }  // namespace
+
+double to_bf16(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);  // 0.5 to 1: bf16 has 8 bits of it
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+}
 
 Result run(const Program& program, std::span<const double> parameters, const Microbatch& microbatch,
            bool training) {

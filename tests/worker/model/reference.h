@@ -16,7 +16,11 @@ struct Result {
   std::vector<double> gradient;  // of the summed loss, flat
 };
 
-// A microbatch of training, with dropout, or one of an evaluation.
+// The nearest bf16, of two equally near ones the even one.
+double to_bf16(double value);
+
+// A microbatch of training, with dropout, or one of an evaluation. Of a program of bf16 what is multiplied is
+// rounded; the sums are not.
 Result run(const Program& program, std::span<const double> parameters, const Microbatch& microbatch,
            bool training = true);
 

@@ -21,9 +21,18 @@ bool is_for_images(const Program& program) {
   });
 }
 
+// What a lane rounds to bf16, two to a float: the parameters, both sides of the largest product, scores.
+std::size_t rounded_floats(const Program& program, const Plan& plan, int capacity) {
+  std::size_t largest = plan.logit_rows * program.sample.classes;
+  for (const ValueShape& value : program.values)
+    largest = std::max(largest, static_cast<std::size_t>(capacity) * value.size());
+  return (program.size + 2 * largest + plan.scores) / 2;
+}
+
 std::size_t planned_floats(const Program& program, int capacity) {
   const Plan plan = make_plan(program, capacity);
-  return plan.arena + plan.logit_rows * program.sample.classes + plan.scores;
+  return plan.arena + plan.logit_rows * program.sample.classes + plan.scores +
+         (program.bf16 ? rounded_floats(program, plan, capacity) : 0);
 }
 
 // Each activation with its gradient, but the samples; the logits and their gradient in rows as well.

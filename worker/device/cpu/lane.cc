@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/base/error.h"
 #include "worker/device/cpu/footprint.h"
 #include "worker/device/cpu/loss.h"
 #include "worker/device/cpu/planned/lane.h"
@@ -62,6 +63,7 @@ class CpuDevice : public Device {
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     const CpuLayout layout = cpu_layout(program, capacity);
     if (layout == CpuLayout::kPlanned) return make_planned_lane(program, capacity);
+    if (program.bf16) throw WorkerError(kExitSoftware, "operations on images have no bf16");
     auto graph = layout == CpuLayout::kGrouped ? make_grouped_graph(program, capacity)
                                                : make_onednn_graph(program, capacity);
     return make_cpu_lane(program, capacity, std::move(graph));

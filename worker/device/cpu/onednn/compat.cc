@@ -14,10 +14,16 @@ const dnnl::memory::dims kOnes{1, 1}, kNone{0, 0};
 #if DNNL_VERSION_MAJOR >= 3
 
 void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(algorithm::eltwise_relu, 0.0f, 0.0f); }
+void append_scale(dnnl::post_ops& ops, float scale) {
+  ops.append_eltwise(algorithm::eltwise_linear, scale, 0.0f);
+}
 
 #else
 
 void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f); }
+void append_scale(dnnl::post_ops& ops, float scale) {
+  ops.append_eltwise(1.0f, algorithm::eltwise_linear, scale, 0.0f);
+}
 
 #endif
 
@@ -26,6 +32,16 @@ dnnl::primitive_attr attributes(bool relu) {
   if (!relu) return attributes;
   dnnl::post_ops ops;
   append_relu(ops);
+  attributes.set_post_ops(ops);
+  return attributes;
+}
+
+dnnl::primitive_attr matmul_attributes(float scale, bool add) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops ops;
+  if (scale != 1) append_scale(ops, scale);
+  if (add) ops.append_sum(1.0f);
   attributes.set_post_ops(ops);
   return attributes;
 }
@@ -110,6 +126,11 @@ dnnl::eltwise_backward::primitive_desc relu_backward(const dnnl::engine& engine,
   return {engine, kRelu, data, data, data, 0.0f, 0.0f, forward};
 }
 
+dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const Desc& left, const Desc& right,
+                                    const Desc& bias, const Desc& out, float scale, bool add) {
+  return {engine, left, right, bias, out, matmul_attributes(scale, add)};
+}
+
 #else
 
 dnnl::memory::dims dimensions(const Desc& desc) { return desc.dims(); }
@@ -177,6 +198,11 @@ dnnl::eltwise_forward::primitive_desc relu_forward(const dnnl::engine& engine, c
 dnnl::eltwise_backward::primitive_desc relu_backward(const dnnl::engine& engine, const Desc& data,
                                                      const dnnl::eltwise_forward::primitive_desc& forward) {
   return {{kRelu, data, data, 0.0f, 0.0f}, engine, forward};
+}
+
+dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const Desc& left, const Desc& right,
+                                    const Desc& bias, const Desc& out, float scale, bool add) {
+  return {{left, right, bias, out}, matmul_attributes(scale, add), engine};
 }
 
 #endif

@@ -1,6 +1,6 @@
 // Creates oneDNN's primitive descriptors. oneDNN 3 dropped the operation descriptors of 2.x; all code that
-// depends on the version is here and in compat.cc. Everything is fp32, stride 1 for convolutions, stride =
-// kernel for pools, no padding, and scratchpads are the primitive's own.
+// depends on the version is here and in compat.cc. Everything but matmul is fp32, stride 1 for convolutions,
+// stride = kernel for pools, no padding, and scratchpads are the primitive's own.
 #pragma once
 
 #include <dnnl.hpp>
@@ -40,6 +40,11 @@ dnnl::pooling_backward::primitive_desc pool_backward(const dnnl::engine&, const 
 dnnl::eltwise_forward::primitive_desc relu_forward(const dnnl::engine&, const Desc& data);
 dnnl::eltwise_backward::primitive_desc relu_backward(const dnnl::engine&, const Desc& data,
                                                      const dnnl::eltwise_forward::primitive_desc& forward);
+
+// out = scale * left right + bias, or + out where `add`; of these three only one. bias may be empty. The
+// scratchpad is the caller's.
+dnnl::matmul::primitive_desc matmul(const dnnl::engine&, const Desc& left, const Desc& right,
+                                    const Desc& bias, const Desc& out, float scale, bool add);
 
 dnnl::memory::dims dimensions(const Desc&);
 

@@ -20,7 +20,7 @@ std::string version() {
   return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 }
 
-void multiply(const Product& p) {
+void multiply(const Product<float>& p) {
   if (p.m == 0 || p.n == 0) return;
   const dnnl::status status =
       dnnl::sgemm(p.a_transposed ? 'T' : 'N', p.b_transposed ? 'T' : 'N', p.m, p.n, p.k, p.alpha, p.a,

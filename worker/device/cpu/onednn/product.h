@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace dtrun::worker::onednn {
@@ -10,17 +11,20 @@ namespace dtrun::worker::onednn {
 // the calling thread alone. The setting is this thread's own.
 void use_one_thread();
 
+using Bf16 = std::uint16_t;  // the upper half of a float's bits
+
 // Row-major. c = alpha * a b + beta * c with a [m, k], b [k, n], c [m, n]; a_transposed: a is [k, m] in
-// memory, likewise b. `a_stride`: floats from one row in memory to the next, likewise the others.
+// memory, likewise b. `a_stride`: elements from one row in memory to the next, likewise the others.
+template <typename Element>  // float or Bf16
 struct Product {
   bool a_transposed = false, b_transposed = false;
   std::int64_t m = 0, n = 0, k = 0;
   float alpha = 1;
-  const float* a = nullptr;
+  const Element* a = nullptr;
   std::int64_t a_stride = 0;
-  const float* b = nullptr;
+  const Element* b = nullptr;
   std::int64_t b_stride = 0;
-  float beta = 0;  // with 0, c is only written
+  float beta = 0;  // 1, or 0: then c is only written
   float* c = nullptr;
   std::int64_t c_stride = 0;
 };
@@ -29,6 +33,25 @@ struct Product {
 std::string version();
 
 // Throws WorkerError (EX_SOFTWARE).
-void multiply(const Product& product);
+void multiply(const Product<float>& product);
+
+// Products of bf16 that are summed in fp32. Keeps what oneDNN has compiled for each shape, so that only the
+// first product of a shape takes milliseconds. Used by one thread, which has called use_one_thread().
+class Bf16Multiplier {
+ public:
+  Bf16Multiplier();
+  ~Bf16Multiplier();
+
+  // bias [n] is added to each row; null: none. Not with beta. Throws WorkerError (EX_SOFTWARE).
+  void multiply(const Product<Bf16>& product, const float* bias = nullptr);
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
+};
+
+// Whether oneDNN has kernels for products of bf16 here: the processor has what they need, and oneDNN was not
+// told to leave it out (ONEDNN_MAX_CPU_ISA).
+bool multiplies_bf16();
 
 }  // namespace dtrun::worker::onednn

@@ -18,6 +18,10 @@ struct Stream {
 struct Kernels {
   const char* instruction_set;
 
+  // The nearest bf16, of two equally near ones the even one; NaN stays NaN, and what is too small for a
+  // normal number becomes 0: the bits that AVX512_BF16's own conversion gives.
+  void (*to_bf16)(std::size_t count, const float* in, std::uint16_t* out);
+
   void (*relu)(std::size_t count, const float* in, float* out);
   void (*relu_backward)(std::size_t count, const float* out, const float* out_gradient, bool add,
                         float* in_gradient);

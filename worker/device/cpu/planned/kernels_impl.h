@@ -70,6 +70,19 @@ inline float largest_of(std::size_t count, const float* values) {
 
 inline void put(bool add, float value, float* to) { *to = add ? *to + value : value; }
 
+void to_bf16(std::size_t count, const float* in, std::uint16_t* out) {
+  constexpr std::uint32_t kInfinity = 0x7F800000, kSmallestNormal = 0x00800000, kQuiet = 0x40;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, in + i, sizeof bits);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFF, upper = bits >> 16;
+    const std::uint32_t nearest = (bits + 0x7FFF + (upper & 1)) >> 16;
+    out[i] = static_cast<std::uint16_t>(magnitude > kInfinity         ? upper | kQuiet
+                                        : magnitude < kSmallestNormal ? upper & 0x8000
+                                                                      : nearest);
+  }
+}
+
 void relu(std::size_t count, const float* in, float* out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = in[i] < 0 ? 0.0f : in[i];  // keeps NaN
 }
@@ -265,6 +278,7 @@ void dropout(std::size_t count, const Stream& stream, float probability, const f
 extern const Kernels kKernels;
 const Kernels kKernels{
     .instruction_set = DTRUN_KERNELS_NAME,
+    .to_bf16 = to_bf16,
     .relu = relu,
     .relu_backward = relu_backward,
     .gelu = gelu,

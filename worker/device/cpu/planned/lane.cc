@@ -11,13 +11,15 @@
 #include "worker/core/dropout.h"
 #include "worker/device/cpu/onednn/product.h"
 #include "worker/device/cpu/planned/kernels.h"
+#include "worker/device/cpu/planned/products.h"
 #include "worker/model/plan.h"
 
 namespace dtrun::worker {
 namespace {
 
-using onednn::multiply;
+using planned::kLeft, planned::kRight, planned::kScores, planned::kScoreGradients;
 
+template <typename Products>
 class PlannedLane final : public Lane {
  public:
   PlannedLane(const Program& program, int capacity)
@@ -34,7 +36,10 @@ class PlannedLane final : public Lane {
 
   Stream& stream() override { return *stream_; }
 
-  void weights_changed(const float* weights) override { weights_ = weights; }
+  void weights_changed(const float* weights) override {
+    weights_ = weights;
+    products_.weights_changed(weights, program_.size);
+  }
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
@@ -58,6 +63,9 @@ class PlannedLane final : public Lane {
   }
 
  private:
+  using Element = typename Products::Element;
+  using Product = onednn::Product<Element>;
+
   // Forward, and the classifier with its part of backward if there is a gradient.
   MicrobatchStats begin(const Microbatch& microbatch, bool training, float* gradient) {
     microbatch_ = &microbatch;
@@ -97,6 +105,10 @@ class PlannedLane final : public Lane {
   const float* weight(std::size_t parameter) const {
     return weights_ + program_.parameters[parameter].offset;
   }
+  // The same as products read it.
+  const Element* matrix(std::size_t parameter) const {
+    return products_.weight(program_.parameters[parameter].offset);
+  }
   float* weight_gradient(std::size_t parameter) const {
     return gradient_ + program_.parameters[parameter].offset;
   }
@@ -127,47 +139,49 @@ class PlannedLane final : public Lane {
   }
 
   void forward(const Linear& l, const Node& node) {
-    const std::size_t m = rows(node.out);
-    if (l.bias) k_.fill_rows(m, l.out_features, weight(*l.bias), out(node.out));
-    product(l, in(node.in[0]), m, l.bias.has_value(), out(node.out));
+    product(l, in(node.in[0]), rows(node.out), out(node.out));
   }
   void backward(const Linear& l, const Node& node, const Call& call) {
     backward_of_rows(l, rows(node.out), in(node.in[0]), gradient(node.out), call.parameters == Into::kAdd,
                      call.in[0], call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]));
   }
 
-  // y (+)= x W^T of m rows.
-  void product(const Linear& l, const float* x, std::size_t m, bool add, float* y) const {
-    multiply({.b_transposed = !l.in_first,
-              .m = static_cast<std::int64_t>(m),
-              .n = l.out_features,
-              .k = l.in_features,
-              .a = x,
-              .a_stride = l.in_features,
-              .b = weight(l.weight),
-              .b_stride = l.in_first ? l.out_features : l.in_features,
-              .beta = add ? 1.0f : 0.0f,
-              .c = y,
-              .c_stride = l.out_features});
+  void multiply(const Product& product) { products_.multiply(product); }
+
+  // y = x W^T + bias of m rows.
+  void product(const Linear& l, const float* x, std::size_t m, float* y) {
+    const Product product{.b_transposed = !l.in_first,
+                          .m = static_cast<std::int64_t>(m),
+                          .n = l.out_features,
+                          .k = l.in_features,
+                          .a = products_.operand(kLeft, x, m * l.in_features),
+                          .a_stride = l.in_features,
+                          .b = matrix(l.weight),
+                          .b_stride = l.in_first ? l.out_features : l.in_features,
+                          .c = y,
+                          .c_stride = l.out_features};
+    l.bias ? products_.multiply(product, weight(*l.bias)) : products_.multiply(product);
   }
   // All of backward, for m rows.
   void backward_of_rows(const Linear& l, std::size_t m, const float* x, const float* d_out,
-                        bool add_parameters, Into into, float* d_in) const {
+                        bool add_parameters, Into into, float* d_in) {
     const auto rows = static_cast<std::int64_t>(m);
+    const Element* const d = products_.operand(kLeft, d_out, m * l.out_features);
     if (into != Into::kNone)
       multiply({.b_transposed = l.in_first,
                 .m = rows,
                 .n = l.in_features,
                 .k = l.out_features,
-                .a = d_out,
+                .a = d,
                 .a_stride = l.out_features,
-                .b = weight(l.weight),
+                .b = matrix(l.weight),
                 .b_stride = l.in_first ? l.out_features : l.in_features,
                 .beta = into == Into::kAdd ? 1.0f : 0.0f,
                 .c = d_in,
                 .c_stride = l.in_features});
-    const float* const left = l.in_first ? x : d_out;
-    const float* const right = l.in_first ? d_out : x;
+    const Element* const in = products_.operand(kRight, x, m * l.in_features);
+    const Element* const left = l.in_first ? in : d;
+    const Element* const right = l.in_first ? d : in;
     const std::int64_t height = l.in_first ? l.in_features : l.out_features,
                        width = l.in_first ? l.out_features : l.in_features;
     multiply({.a_transposed = true,
@@ -300,7 +314,7 @@ class PlannedLane final : public Lane {
   }
 
   // softmax(scale * Q K^T) into scores_: [queries, keys].
-  void attend(const Block& b, std::size_t first, const float* qkv) const {
+  void attend(const Block& b, std::size_t first, const Element* qkv) {
     multiply({.b_transposed = true,
               .m = b.queries,
               .n = b.keys,
@@ -314,16 +328,19 @@ class PlannedLane final : public Lane {
               .c_stride = b.keys});
     k_.causal_softmax(b.queries, first, b.keys, b.keys, scores_.data());
   }
+  const Element* rounded(const Block& b, planned::Operand number, const float* scores) {
+    return products_.operand(number, scores, b.queries * b.keys);
+  }
 
   void forward(const Attention& l, const Node& node) {
-    const float* const qkv = in(node.in[0]);
+    const Element* const qkv = products_.operand(kLeft, in(node.in[0]), count(node.in[0]));
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
       const Block b = block_of(l, sample_row, head, first, queries);
       attend(b, first, qkv);
       multiply({.m = b.queries,
                 .n = b.size,
                 .k = b.keys,
-                .a = scores_.data(),
+                .a = rounded(b, kScores, scores_.data()),
                 .a_stride = b.keys,
                 .b = qkv + b.value,
                 .b_stride = b.stride,
@@ -334,9 +351,9 @@ class PlannedLane final : public Lane {
 
   // Scores are computed again: they would take rows^2 floats a head.
   void backward(const Attention& l, const Node& node, const Call& call) {
-    const float* const qkv = in(node.in[0]);
+    const Element* const qkv = products_.operand(kLeft, in(node.in[0]), count(node.in[0]));
     float* const d_qkv = gradient(node.in[0]);
-    const float* const d_out = gradient(node.out);
+    const Element* const d_out = products_.operand(kRight, gradient(node.out), count(node.out));
     if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
     float* const d_scores = scores_.data() + plan_.scores / 2;
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
@@ -346,7 +363,7 @@ class PlannedLane final : public Lane {
                 .m = b.keys,
                 .n = b.size,
                 .k = b.queries,
-                .a = scores_.data(),
+                .a = rounded(b, kScores, scores_.data()),
                 .a_stride = b.keys,
                 .b = d_out + b.out,
                 .b_stride = b.width,
@@ -364,10 +381,11 @@ class PlannedLane final : public Lane {
                 .c = d_scores,
                 .c_stride = b.keys});
       k_.softmax_backward(b.queries, b.keys, b.keys, scores_.data(), b.scale, d_scores);
+      const Element* const d_rounded = rounded(b, kScoreGradients, d_scores);
       multiply({.m = b.queries,
                 .n = b.size,
                 .k = b.keys,
-                .a = d_scores,
+                .a = d_rounded,
                 .a_stride = b.keys,
                 .b = qkv + b.key,
                 .b_stride = b.stride,
@@ -378,7 +396,7 @@ class PlannedLane final : public Lane {
                 .m = b.keys,
                 .n = b.size,
                 .k = b.queries,
-                .a = d_scores,
+                .a = d_rounded,
                 .a_stride = b.keys,
                 .b = qkv + b.query,
                 .b_stride = b.stride,
@@ -399,9 +417,7 @@ class PlannedLane final : public Lane {
     for (std::size_t first = 0; first < all; first += plan_.logit_rows) {
       const std::size_t m = std::min(plan_.logit_rows, all - first);
       const float* const some = x + first * classifier_.in_features;
-      if (classifier_.bias)
-        k_.fill_rows(m, classifier_.out_features, weight(*classifier_.bias), logits_.data());
-      product(classifier_, some, m, classifier_.bias.has_value(), logits_.data());
+      product(classifier_, some, m, logits_.data());
       for (std::size_t r = 0; r < m; ++r)
         loss += classify_row(first + r, logits_.data() + r * classifier_.out_features, correct);
       if (gradient_ == nullptr) continue;
@@ -432,6 +448,7 @@ class PlannedLane final : public Lane {
   const Linear classifier_;
   const Buffer logits_;                     // [logit rows, classes]
   const Buffer scores_;                     // attention's scores, and their gradients
+  Products products_;
   const float* weights_ = nullptr;          // flat; the caller's
   const Microbatch* microbatch_ = nullptr;  // in hand
   std::size_t samples_ = 0;
@@ -447,7 +464,8 @@ class PlannedLane final : public Lane {
 
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity) {
   onednn::use_one_thread();
-  return std::make_unique<PlannedLane>(program, capacity);
+  if (program.bf16) return std::make_unique<PlannedLane<planned::Bf16Products>>(program, capacity);
+  return std::make_unique<PlannedLane<planned::Fp32Products>>(program, capacity);
 }
 
 }  // namespace dtrun::worker

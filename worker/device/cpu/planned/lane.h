@@ -8,7 +8,8 @@
 
 namespace dtrun::worker {
 
-// On the thread that will run it. Throws WorkerError (EX_SOFTWARE) for a program with an operation on images.
+// On the thread that will run it. Throws WorkerError: EX_SOFTWARE for a program with an operation on images,
+// EX_CONFIG for one of bf16 on a processor that cannot multiply it.
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity);
 
 }  // namespace dtrun::worker

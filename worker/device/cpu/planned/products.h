@@ -1,0 +1,68 @@
+// How a planned lane multiplies matrices: in fp32, or with inputs rounded to bf16 and sums in fp32. The lane
+// is a template of this, and the same for both. Both read the flat parameters of weights_changed(), which the
+// caller keeps, and see a matrix of fp32 values through operand(): the values themselves, or a rounded copy
+// of them, which stays until operand() is called with the same number.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "worker/base/buffer.h"
+#include "worker/base/error.h"
+#include "worker/config/bf16.h"
+#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/planned/kernels.h"
+
+namespace dtrun::worker::planned {
+
+// As many copies as a lane uses at a time.
+enum Operand { kLeft, kRight, kScores, kScoreGradients, kOperands };
+
+class Fp32Products {
+ public:
+  using Element = float;
+  void weights_changed(const float* flat, std::size_t) { weights_ = flat; }
+  const float* weight(std::size_t offset) const { return weights_ + offset; }
+  const float* operand(Operand, const float* values, std::size_t) const { return values; }
+  void multiply(const onednn::Product<float>& product) const { onednn::multiply(product); }
+  // With `bias` [n] added to each row; product.beta is 0.
+  void multiply(onednn::Product<float> product, const float* bias) const {
+    kernels().fill_rows(product.m, product.n, bias, product.c);
+    product.beta = 1;
+    onednn::multiply(product);
+  }
+
+ private:
+  const float* weights_ = nullptr;
+};
+
+class Bf16Products {
+ public:
+  using Element = onednn::Bf16;
+  Bf16Products() {
+    if (!onednn::multiplies_bf16()) throw WorkerError(kExitConfig, bf16_refusal());
+  }
+  void weights_changed(const float* flat, std::size_t count) { round(flat, count, weights_); }
+  const Element* weight(std::size_t offset) const { return values_of(weights_) + offset; }
+  const Element* operand(Operand number, const float* values, std::size_t count) {
+    return round(values, count, copies_[number]);
+  }
+  void multiply(const onednn::Product<Element>& product, const float* bias = nullptr) {
+    multiplier_.multiply(product, bias);
+  }
+
+ private:
+  static Element* values_of(const Buffer& buffer) { return reinterpret_cast<Element*>(buffer.data()); }
+  static const Element* round(const float* values, std::size_t count, Buffer& to) {
+    const std::size_t floats = (count + 1) / 2;
+    if (to.size() < floats) to = Buffer(floats);
+    kernels().to_bf16(count, values, values_of(to));
+    return values_of(to);
+  }
+
+  onednn::Bf16Multiplier multiplier_;
+  Buffer weights_;
+  std::array<Buffer, kOperands> copies_;
+};
+
+}  // namespace dtrun::worker::planned
