@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace dtrun::test {
 
@@ -28,8 +29,10 @@ std::string model(const std::filesystem::path& output) {
 }
 
 long metrics_lines(const std::filesystem::path& output) {
-  const std::string text = read_if_there(output / "metrics.jsonl");
-  return std::count(text.begin(), text.end(), '\n');
+  std::istringstream lines(read_if_there(output / "metrics.jsonl"));
+  long count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.find("\"event\":\"train\"") != line.npos;
+  return count;
 }
 
 bool has_checkpoint(const std::filesystem::path& output) {

@@ -26,7 +26,7 @@ std::vector<std::string> standalone(int workers, int lanes = 1);
 // The final model's bytes; fails the test if there is none.
 std::string model(const std::filesystem::path& output);
 
-// Lines of metrics.jsonl so far.
+// Lines of training steps in metrics.jsonl so far.
 long metrics_lines(const std::filesystem::path& output);
 
 // Whether there is a checkpoint to go on from.

@@ -19,6 +19,12 @@ namespace {
 constexpr std::uint64_t kProcess = 22'000'000, kLane = 2'000'000;
 constexpr std::uint64_t kFloat = sizeof(float);
 
+Program program_of(const JobConfig& config, const DatasetFacts& data) {
+  Program program = make_program(config.model, data.spec);
+  program.bf16 = config.train.bf16;
+  return program;
+}
+
 // Vectors of partial sums that a worker holds while its lanes go through its leaves: one for each lane, one
 // for each block that is done, and with several lanes one that waits for a slower lane's.
 std::uint64_t vectors_in_tree(const LeafRange& own, std::int64_t lanes) {
@@ -122,7 +128,7 @@ class WaysOut {
 
  private:
   std::uint64_t need(const JobConfig& config, const Spread& spread) const {
-    return node_need(config, make_program(config.model, data_.spec), data_, spread);
+    return node_need(config, program_of(config, data_), data_, spread);
   }
   static Spread with_lanes(Spread spread, int lanes) {
     spread.lanes = lanes;
@@ -232,7 +238,7 @@ std::string in_words(const MemoryNeed& need) {
 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                     const Available& available) {
-  const Program program = make_program(config.model, data.spec);
+  const Program program = program_of(config, data);
   const std::uint64_t need = node_need(config, program, data, spread);
   if (need <= available.bytes) return Status();
   const bool several = spread.workers_of_node > 1;

@@ -446,8 +446,8 @@ class PlannedLane final : public Lane {
   const planned::Kernels& k_ = planned::kernels();
   const Buffer arena_;
   const Linear classifier_;
-  const Buffer logits_;                     // [logit rows, classes]
-  const Buffer scores_;                     // attention's scores, and their gradients
+  const Buffer logits_;  // [logit rows, classes]
+  const Buffer scores_;  // attention's scores, and their gradients
   Products products_;
   const float* weights_ = nullptr;          // flat; the caller's
   const Microbatch* microbatch_ = nullptr;  // in hand
