@@ -1,4 +1,4 @@
-"""The part `models` of scripts/bench: tokens per second of a small GPT-2 and samples per second of an MLP on two cores,
+"""The part `models` of scripts/bench: how long two workers take to exchange 25 MB; tokens per second of a small GPT-2 and samples per second of an MLP on two cores,
 as two workers and as one with two lanes, beside the best that PyTorch does on as many: one process with two threads, or
 DistributedDataParallel; eager or compiled."""
 
@@ -9,6 +9,8 @@ import tempfile
 
 from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, failed, python_with_torch, row, rows_of
 from bench_processes import run
+
+EXCHANGE = ROOT / "build/release/bin/exchange_bench"
 
 TORCH_SCRIPT = ROOT / "scripts/bench_torch_models.py"
 RUN_LIMIT_S = 600
@@ -31,6 +33,11 @@ WAYS = {"2 workers": ["--nproc_per_node", "2", "--lanes", "1"],
 PEERS = {"one process, 2 threads": ["--threads", "2"],
          "DDP, 2 workers": ["--workers", "2"],
          "one process, 2 threads, compiled": ["--threads", "2", "--compile"]}
+
+
+def exchange():
+    _, out = run([EXCHANGE, "25", "2"], RUN_LIMIT_S)
+    return json.loads(out)
 
 
 def train_with_dtrun(model, way, steps, scratch):
@@ -56,6 +63,7 @@ def train_with_torch(python, name, steps, options):
 def measure(options, results):
     python = python_with_torch(options.python)
     with tempfile.TemporaryDirectory(prefix="dtrun-bench-", ignore_cleanup_errors=True) as scratch:
+        results["exchange"] = attempt("models: 25 MB between two workers", exchange)
         for name, model in MODELS.items():
             steps = model["steps"] // (4 if options.quick else 1)
             result = results[name] = {"dtrun": {way: [] for way in WAYS}, "torch": {}}
@@ -76,9 +84,21 @@ def measure(options, results):
             ours(", again")
 
 
+def exchange_rows(times):
+    ratio = times["memory_ms"] / times["gloo_ms"]
+    return [row("25 MB between two workers, memory", f"{times['memory_ms']:.1f} ms"),
+            row("  by messages, as between hosts", f"{times['messages_ms']:.1f} ms"),
+            row("  gloo's all-reduce", f"{times['gloo_ms']:.1f} ms"),
+            row("  ratio to gloo's", f"{ratio:.2f} ×", "<= 1 ×", ratio <= 1)]
+
+
 def rows(results):
-    for name, result in results.items():
-        model = MODELS[name]
+    if "exchange" in results:
+        yield from rows_of(results["exchange"], "25 MB between two workers", exchange_rows)
+    for name, model in MODELS.items():
+        if name not in results:
+            continue
+        result = results[name]
 
         def rate_row(what, rate):
             return rows_of(rate, what, lambda rate: [row(what, f"{rate:,.0f} {model['unit']}")])

@@ -39,6 +39,7 @@ class TreeExchange final : public GradientExchange {
 
  private:
   const ExchangePlan& plan_of(std::int64_t leaves);
+  std::unique_ptr<Pending> start(std::span<const OutMessage> sends, std::span<const InMessage> receives);
   bool shares_with(int peer) const { return neighbours_ != nullptr && neighbours_->shares_with(peer); }
   void post_receives(int bucket);
   std::vector<const float*> on_host(std::span<const float* const> partials, const VectorRange& range,
@@ -101,6 +102,14 @@ const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
   return plans_.emplace(leaves, std::move(plan)).first->second;
 }
 
+// Nothing if there is no message: a rank that has read all that it needs finishes its step, even if it was
+// told in the meantime to give up.
+std::unique_ptr<Pending> TreeExchange::start(std::span<const OutMessage> sends,
+                                             std::span<const InMessage> receives) {
+  if (sends.empty() && receives.empty()) return nullptr;
+  return collective_.start(sends, receives);
+}
+
 void TreeExchange::begin(std::int64_t leaves, float* sum) {
   plan_ = &plan_of(leaves);
   sum_.begin(sum);
@@ -131,7 +140,7 @@ void TreeExchange::post_receives(int index) {
                         .tag = tag_of_partial(index, partial.block),
                         .bytes = std::as_writable_bytes(std::span(buffer.data(), buffer.size()))});
   }
-  bucket.partials_in = collective_.start({}, partials);
+  bucket.partials_in = start({}, partials);
   if (plan.direct) return;
   for (const SliceTransfer& slice : plan.slices_in) {
     if (shares_with(slice.peer)) continue;
@@ -139,7 +148,7 @@ void TreeExchange::post_receives(int index) {
                       .tag = tag_of_slice(index),
                       .bytes = std::as_writable_bytes(part_of(sum_.host(), slice.range))});
   }
-  bucket.slices_in = collective_.start({}, slices);
+  bucket.slices_in = start({}, slices);
 }
 
 // Where the host can read this range of `partials`. Blocks until it is final.
@@ -170,7 +179,7 @@ void TreeExchange::send(int index, std::span<const float* const> on_device, Stre
                         .tag = tag_of_partial(index, partial.block),
                         .bytes = std::as_bytes(std::span(floats, partial.range.size()))});
   }
-  bucket.partials_out = collective_.start(messages, {});
+  bucket.partials_out = start(messages, {});
   if (plan.direct) return;
   {
     std::lock_guard lock(mutex_);
@@ -181,7 +190,7 @@ void TreeExchange::send(int index, std::span<const float* const> on_device, Stre
 
 void TreeExchange::add_up(int index) {
   BucketInFlight& bucket = buckets_[index];
-  bucket.partials_in->wait();
+  if (bucket.partials_in) bucket.partials_in->wait();
   for (const PartialTransfer& partial : plan_->buckets[index].partials_in) {
     if (shares_with(partial.peer))
       bucket.inputs[partial.input] =
@@ -206,7 +215,7 @@ void TreeExchange::finish_slice(int index) {
                         .tag = tag_of_slice(index),
                         .bytes = std::as_bytes(part_of(sum_.host(), slice.range))});
   }
-  buckets_[index].slices_out = collective_.start(messages, {});
+  buckets_[index].slices_out = start(messages, {});
 }
 
 void TreeExchange::take_slices() {

@@ -255,6 +255,26 @@ TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
   wait_for_exit(pids[1], milliseconds(5000));
 }
 
+TEST_CASE("a rank that was given up finishes a step of which all is there") {
+  const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {
+    Rank rank(collective);
+    rank.step(0);
+    rank.begin();
+    rank.send(1);
+    std::this_thread::sleep_for(milliseconds(300));
+    collective.abort();
+    rank.finish();
+    if (!rank.sum_is_right(1)) return 1;
+    try {
+      rank.step(2);
+    } catch (const WorkerError&) {
+      return 0;
+    }
+    return 2;
+  });
+  for (const auto& end : ends) CHECK(exited_with(end, 0));
+}
+
 TEST_CASE("abort ends a wait for a neighbour within milliseconds") {
   run_as_threads(2, [&](Collective& collective) {
     Rank rank(collective);
