@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1;
   if (megabytes <= 0 || seconds <= 0) {
     std::fputs("usage: exchange_bench [megabytes] [seconds a way]\n", stderr);
-    return kExitUsage;
+    return dtrun::kExitUsage;
   }
   const dtrun::test::Folder folder;
   std::vector<pid_t> pids;
@@ -91,5 +91,5 @@ int main(int argc, char** argv) {
     const auto status = wait_for_exit(pid, milliseconds(600000));
     well = well && status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
   }
-  return well ? 0 : kExitSoftware;
+  return well ? 0 : dtrun::kExitSoftware;
 }
