@@ -49,10 +49,11 @@ TEST_CASE("a float becomes the nearest bf16, on every set alike") {
   for (int set = 0; set < sets.count; ++set) {
     CAPTURE(sets.sets[set]->instruction_set);
     const auto half_of = [&](std::uint32_t bits) {
-      const float value = float_of(bits);
-      Bf16 half = 0xABCD;
-      sets.sets[set]->to_bf16(1, &value, &half);
-      return half;
+      const std::vector<float> values(17, float_of(bits));  // in a vector, and behind it
+      std::vector<Bf16> halves(values.size());
+      sets.sets[set]->to_bf16(values.size(), values.data(), halves.data());
+      CHECK(halves == std::vector<Bf16>(values.size(), halves.back()));
+      return halves.back();
     };
     CHECK(half_of(0x3F800000) == 0x3F80);
     CHECK(half_of(0x3F808000) == 0x3F80);  // halfway: the even one
