@@ -63,10 +63,6 @@ bool ended(int process) {
   return poll(&end, 1, 0) == 1;
 }
 
-WorkerError lost(int peer, const std::string& why) {
-  return {kExitWorkerPeerLost, "lost rank " + std::to_string(peer) + ": " + why};
-}
-
 // How a rank's memory is found.
 struct Address {
   std::array<char, 120> host{};  // all zero: by nobody
@@ -162,6 +158,12 @@ void Neighbours::announce(Word& word, std::uint32_t value) {
   syscall(SYS_futex, &board_.news, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
+// Whoever is told may free what messages under way point to.
+void Neighbours::lose(int rank, const std::string& why) {
+  collective_.abort();
+  throw WorkerError(kExitWorkerPeerLost, "lost rank " + std::to_string(rank) + ": " + why);
+}
+
 template <typename Ready>
 void Neighbours::wait_for(int rank, const Ready& ready) {
   const Peer& peer = peers_[static_cast<std::size_t>(rank)];
@@ -176,16 +178,17 @@ void Neighbours::wait_for(int rank, const Ready& ready) {
     collective_.check();
     // What it announced before it left or ended counts.
     const bool left = peer.board->gone.load(std::memory_order_acquire) != 0;
-    if (left && !ready(*peer.board)) throw lost(rank, "it has left");
+    if (left && !ready(*peer.board)) lose(rank, "it has left");
     if (naps % kNapsPerLook == 0) {
-      if (ended(peer.process) && !ready(*peer.board)) throw lost(rank, "its process has ended");
-      if (Clock::now() - begin > patience_) throw lost(rank, "it says nothing any more");
+      if (ended(peer.process) && !ready(*peer.board)) lose(rank, "its process has ended");
+      if (Clock::now() - begin > patience_) lose(rank, "it says nothing any more");
     }
     sleep_for_news(peer.board->news, seen);
   }
 }
 
 void Neighbours::begin_step() {
+  collective_.check();
   const std::uint32_t before = step_++;
   for (int rank = 0; rank < collective_.size(); ++rank) {
     if (!shares_with(rank)) continue;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "worker/collective/collective.h"
@@ -35,8 +36,8 @@ class Neighbours {
   bool any() const;
 
   // Any thread; begin_step() and end_step() not concurrently with the others. What waits throws
-  // WorkerError(kExitWorkerPeerLost) when the peer's process ends or its Neighbours is destroyed, the
-  // collective is aborted, or patience ends.
+  // WorkerError(kExitWorkerPeerLost) when the collective is aborted; and aborts it and throws likewise when
+  // the peer's process ends or its Neighbours is destroyed, or patience ends.
   void begin_step();  // waits until nobody reads what the step before published
   void publish_partials(int bucket, std::span<const float* const> blocks);
   const float* partial(int peer, int bucket, std::size_t block);  // waits; the whole vector
@@ -55,6 +56,7 @@ class Neighbours {
   std::size_t board_floats() const;
   void open(Peer& peer, pid_t process, int descriptor, std::uint64_t nonce) const;
   void announce(std::atomic<std::uint32_t>& word, std::uint32_t value);
+  [[noreturn]] void lose(int peer, const std::string& why);
   template <typename Ready>
   void wait_for(int peer, const Ready& ready);
 

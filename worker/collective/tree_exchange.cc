@@ -106,7 +106,7 @@ const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
 // told in the meantime to give up.
 std::unique_ptr<Pending> TreeExchange::start(std::span<const OutMessage> sends,
                                              std::span<const InMessage> receives) {
-  if (sends.empty() && receives.empty()) return nullptr;
+  if (neighbours_ != nullptr && sends.empty() && receives.empty()) return nullptr;
   return collective_.start(sends, receives);
 }
 
