@@ -24,6 +24,7 @@
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
 #include "worker/collective/collective.h"
+#include "worker/prepare/prepare.h"
 #include "worker/profile/profile.h"
 #include "worker/sample/sample.h"
 #include "worker/trainer/control_client.h"
@@ -141,6 +142,7 @@ int worker_main(int argc, char** argv) {
     return kExitOk;
   }
   if (argc > 1 && std::strcmp(argv[1], "sample") == 0) return sample_main({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], "prepare") == 0) return prepare_main({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], "profile") == 0) return profile_main({argv + 2, argv + argc});
   const char* fd = std::getenv(kEnvControlFd);
   if (fd == nullptr || argc > 1) {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <climits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cmd/commands/answer.h"
@@ -15,8 +16,8 @@ namespace {
 constexpr OptionEntry kOptionsOfSample[] = {
     {.name = "prompt",
      .placeholder = "TEXT",
-     .help = "What the text begins with; of a job on tokens their numbers, with spaces between them [a new "
-             "line]"},
+     .help = "What the text begins with; of a job on tokens without a tokenizer their numbers, with spaces "
+             "between them [<|endoftext|>, or a new line]"},
     {.name = "max_new_tokens", .placeholder = "N", .help = "How many tokens follow [256]"},
     {.name = "temperature",
      .placeholder = "X",

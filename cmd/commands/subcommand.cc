@@ -16,6 +16,7 @@ namespace {
 struct Parsed {
   OwnArguments own;
   std::string argument, second;
+  std::vector<std::string> more;
 };
 
 // Options, the arguments that the command takes, with options between and behind them.
@@ -24,13 +25,19 @@ Result<Parsed> parse(const Command& command, std::vector<std::string> arguments,
   const std::string name = "dtrun " + std::string(command.name);
   Parsed parsed;
   Result<OwnArguments> own = own_arguments(name, command.options, arguments, environment);
-  for (std::string* taken : {&parsed.argument, &parsed.second}) {
-    const bool takes = taken == &parsed.second ? command.takes_second() : command.takes_argument();
-    if (!own.ok() || !takes || own.value().count == arguments.size()) break;
+  // Takes the first word that is no option, if there is one.
+  const auto take = [&](std::string* taken) {
+    if (!own.ok() || own.value().count == arguments.size()) return false;
     const auto argument = arguments.begin() + static_cast<std::ptrdiff_t>(own.value().count);
     *taken = *argument;
     arguments.erase(argument);
     own = own_arguments(name, command.options, arguments, environment);
+    return true;
+  };
+  const bool second =
+      command.takes_argument() && take(&parsed.argument) && command.takes_second() && take(&parsed.second);
+  if (second && command.second_repeats) {
+    for (std::string word; take(&word);) parsed.more.push_back(std::move(word));
   }
   if (!own.ok()) return own.status();
   parsed.own = std::move(own).value();
@@ -83,6 +90,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   return command.run({.values = own.values,
                       .argument = parsed.value().argument,
                       .second = parsed.value().second,
+                      .more = parsed.value().more,
                       .environment = environment});
 }
 

@@ -139,6 +139,7 @@ Item use_of(const Command& command) {
   std::string term = "dtrun " + std::string(command.name) + " [options]";
   if (command.takes_argument()) term += " " + std::string(command.argument);
   if (command.takes_second()) term += " " + std::string(command.second);
+  if (command.second_repeats) term += "...";
   return {term, ""};
 }
 

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cmd/options/given.h"
 #include "cmd/options/option_entry.h"
@@ -12,9 +13,10 @@ namespace dtrun::cmd {
 
 // A subcommand's command line as typed.
 struct Invocation {
-  GivenByName values;    // Values<the command's table> reads them
-  std::string argument;  // empty: not given
-  std::string second;    // likewise: of a command that takes two
+  GivenByName values;             // Values<the command's table> reads them
+  std::string argument;           // empty: not given
+  std::string second;             // likewise: of a command that takes two
+  std::vector<std::string> more;  // what follows the second, if that may be repeated
   const Environment& environment;
 };
 
@@ -22,8 +24,9 @@ struct Command {
   const char* name;
   const char* summary;           // one line, no full stop
   const char* description = "";  // paragraphs with an empty line between them
-  const char* argument = "";  // how help writes it, in brackets if it may be left out; empty: there is none
-  const char* second = "";    // likewise a second one
+  const char* argument = "";    // how help writes it, in brackets if it may be left out; empty: there is none
+  const char* second = "";      // likewise a second one
+  bool second_repeats = false;  // it may be given several times
   std::span<const OptionEntry> options;
   bool rare = false;              // left out of the help that fits a screen
   int (*run)(const Invocation&);  // the exit code of the contract

@@ -38,6 +38,18 @@ inline const std::string& python_with_torch() {
   return python;
 }
 
+// That Python if it has this module as well; without it the test is skipped.
+inline const std::string& python_with(const std::string& module) {
+  const std::string& python = python_with_torch();
+  Process probe({python, "-c", "import " + module});
+  if (probe.wait(kLong) != 0) {
+    std::printf("skipped: %s has no %s (pip install %s, DTRUN_TEST_PYTHON)\n", python.c_str(), module.c_str(),
+                module.c_str());
+    std::exit(77);
+  }
+  return python;
+}
+
 // One thread each, so that both launchers' workers add in the same order.
 inline std::vector<std::string> environment() {
   return {"OMP_NUM_THREADS=1", "PYTHON_EXEC=" + python_with_torch()};

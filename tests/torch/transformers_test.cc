@@ -4,24 +4,13 @@
 
 #include "tests/e2e/training.h"
 #include "tests/torch/torch_jobs.h"
+#include "worker/tokenizer/load.h"
 
 using namespace dtrun::test;
 
 namespace {
 
 using Json = nlohmann::json;
-
-// A Python with PyTorch that has transformers as well; without one the test is skipped.
-const std::string& python_with_transformers() {
-  const std::string& python = python_with_torch();
-  Process probe({python, "-c", "import transformers"});
-  if (probe.wait(kLong) != 0) {
-    std::printf("skipped: %s has no transformers (pip install transformers, DTRUN_TEST_PYTHON)\n",
-                python.c_str());
-    std::exit(77);
-  }
-  return python;
-}
 
 // Text that has something to learn: each token follows from the two before it, but for some noise.
 std::string tokens(int count, unsigned seed) {
@@ -40,7 +29,7 @@ std::string tokens(int count, unsigned seed) {
 }  // namespace
 
 TEST_CASE("transformers finds the same loss in an exported GPT-2") {
-  const std::string& python = python_with_transformers();
+  const std::string& python = python_with("transformers");
   const Folder folder;
   std::filesystem::create_directories(folder / "data");
   write_text(folder / "data/train.bin", tokens(20000, 1));
@@ -70,4 +59,51 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
   const double ours = Json::parse(metrics.substr(at, metrics.find('\n', at) - at))["loss"];
   CHECK(std::abs(std::stod(theirs.out().substr(theirs.out().find("loss ") + 5)) - ours) < 1e-5);
   CHECK(ours < 3);  // of log(50), 3.9
+}
+
+TEST_CASE("transformers loads the tokenizer that goes with an exported GPT-2, and it is the run's") {
+  const std::string& python = python_with("transformers");
+  const Folder folder;
+  const std::filesystem::path fixture = DTRUN_SOURCE_DIR "/tests/worker/tokenizer/fixture";
+  // GPT-2's own files, and the one of today.
+  const Json whole = Json::parse(read_text(fixture / "tokenizer.json"));
+  std::filesystem::create_directories(folder / "files");
+  write_text(folder / "files/vocab.json", whole["model"]["vocab"].dump());
+  std::string merges = "#version: 0.2\n";
+  for (const Json& pair : whole["model"]["merges"])
+    merges += pair[0].get<std::string>() + " " + pair[1].get<std::string>() + "\n";
+  write_text(folder / "files/merges.txt", merges);
+  const std::string text = "It's the end of 1,234 Wörter, isn't it?\n\n  中文 <|endoftext|>";
+  for (const std::filesystem::path& tokenizer : {fixture, folder / "files"}) {
+    const std::string name = tokenizer.filename().string();
+    CAPTURE(name);
+    const Json config{
+        {"output_dir", (folder / (name + "_out")).string()},
+        {"model", {{"type", "gpt2"}, {"n_layer", 1}, {"n_head", 1}, {"n_embd", 16}, {"n_positions", 16}}},
+        {"data",
+         {{"type", "text"},
+          {"path", DTRUN_SOURCE_DIR "/docs/data.md"},
+          {"tokenizer", tokenizer.string()},
+          {"sequence_length", 16}}},
+        {"train", {{"max_steps", 2}, {"optim", "adamw"}}}};
+    write_text(folder / "job.json", config.dump());
+    Process trained({kDtrun, "--standalone", (folder / "job.json").string()});
+    REQUIRE_MESSAGE(trained.wait(kLong) == 0, trained.err());
+    const std::string hub = (folder / (name + "_hub")).string();
+    Process exported({kDtrun, "export", (folder / (name + "_out")).string(), hub});
+    REQUIRE_MESSAGE(exported.wait(kLong) == 0, exported.err());
+    Process theirs({python, kScripts + "tokenizer_reads.py", hub, text}, {"HF_HUB_OFFLINE=1"});
+    REQUIRE_MESSAGE(theirs.wait(kLong) == 0, theirs.err());
+    const auto loaded = dtrun::worker::load_tokenizer(tokenizer);
+    REQUIRE(loaded.ok());
+    std::vector<std::int32_t> ids;
+    dtrun::worker::Encoder(*loaded.value().tokenizer).encode(text, true, ids);
+    std::string wanted = "ids";
+    for (const std::int32_t id : ids) wanted += " " + std::to_string(id);
+    const std::string out = theirs.out();
+    const std::size_t first = out.find(wanted + "\n");
+    REQUIRE_MESSAGE(first != std::string::npos, out);
+    CHECK_MESSAGE(out.find(wanted + "\n", first + 1) != std::string::npos, out);  // both kinds
+    CHECK_MESSAGE(contains(out, " <|endoftext|> 0 16\n"), out);
+  }
 }

@@ -23,14 +23,15 @@ class WorkerError : public std::runtime_error {
 
 // Of a file or directory that cannot be written: EX_IOERR where it is for room or the disk's fault, and may
 // be cured while the run goes on, else EX_CANTCREAT. `what` ends in its name; the message ends in the way
-// out.
-inline WorkerError cannot_write(const std::string& what, int error) {
+// out, for which `elsewhere` is what to choose.
+inline WorkerError cannot_write(const std::string& what, int error,
+                                const std::string& elsewhere = "another output_dir") {
   const std::string message = what + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-    return {kExitIo, message + "; free some space or choose another output_dir"};
+    return {kExitIo, message + "; free some space or choose " + elsewhere};
   if (error == EIO) return {kExitIo, message};
   const bool forbidden = error == EACCES || error == EPERM || error == EROFS;
-  return {kExitCannotCreate, message + (forbidden ? "; choose an output_dir that can be written" : "")};
+  return {kExitCannotCreate, message + (forbidden ? "; choose " + elsewhere + " that can be written" : "")};
 }
 
 }  // namespace dtrun::worker

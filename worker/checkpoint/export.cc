@@ -1,23 +1,45 @@
 #include "worker/checkpoint/export.h"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "worker/base/error.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/places.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/tokenizer/load.h"
 
 namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
   if (!file.is_open() || file.bad()) throw WorkerError(kExitNoInput, "cannot read " + path.string());
   return bytes;
+}
+
+LoadedTokenizer tokenizer_in(const fs::path& directory) {
+  auto loaded = load_tokenizer(directory);
+  if (!loaded.ok()) throw WorkerError(loaded.status().exit_code(), loaded.status().message());
+  return std::move(loaded).value();
+}
+
+// What transformers wants to know besides.
+Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  // The general class takes a tokenizer.json as it is; GPT-2's makes one of the other two files.
+  const bool whole = loaded.files.size() == 1;
+  Json config{{"tokenizer_class", whole ? "PreTrainedTokenizerFast" : "GPT2Tokenizer"},
+              {"add_prefix_space", tokenizer.spec().add_prefix_space},
+              {"clean_up_tokenization_spaces", false},
+              {"model_max_length", hub.at("n_positions")}};
+  if (tokenizer.id_of(kEndOfText)) config["bos_token"] = config["eos_token"] = kEndOfText;
+  return config;
 }
 
 }  // namespace
@@ -36,10 +58,25 @@ Exported export_model(const fs::path& run, const fs::path& directory) {
                                        "; docs/model.md tells how PyTorch loads it");
   }
   make_directories(directory);
-  const std::string_view text = config->second, model = bytes;
-  replace_file(directory / kModelFile, {&model, 1});
-  replace_file(directory / "config.json", {&text, 1});
-  return {.source = source, .directory = directory};
+  const auto put = [&](const std::string& name, std::string_view text) {
+    replace_file(directory / name, {&text, 1});
+  };
+  put(kModelFile, bytes);
+  Exported done{.source = source, .directory = directory, .files = {kModelFile, "config.json"}};
+  Json hub = Json::parse(config->second);
+  if (const fs::path run_directory = run_directory_of(source); has_tokenizer(run_directory)) {
+    const LoadedTokenizer loaded = tokenizer_in(run_directory);
+    for (const TokenizerFile& file : loaded.files) {
+      put(file.name, file.bytes);
+      done.files.push_back(file.name);
+    }
+    put("tokenizer_config.json", tokenizer_config(loaded, hub).dump(2) + "\n");
+    done.files.emplace_back("tokenizer_config.json");
+    if (const auto end = loaded.tokenizer->id_of(kEndOfText))
+      hub["bos_token_id"] = hub["eos_token_id"] = *end;
+  }
+  put("config.json", hub.dump(2) + "\n");
+  return done;
 }
 
 }  // namespace dtrun::worker

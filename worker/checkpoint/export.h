@@ -2,17 +2,21 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace dtrun::worker {
 
 struct Exported {
-  std::filesystem::path source;     // the model.safetensors that was taken
-  std::filesystem::path directory;  // what now holds model.safetensors and config.json
+  std::filesystem::path source;  // the model.safetensors that was taken
+  std::filesystem::path directory;
+  std::vector<std::string> files;  // what it now holds of it
 };
 
 // Writes the model of `run` (an output_dir or a checkpoint) to `directory` as Hugging Face's transformers
-// reads it. Each file is there whole or not at all. Throws WorkerError: EX_NOINPUT if there is no model or it
-// is damaged, EX_CONFIG if transformers has no such model, EX_IOERR or EX_CANTCREAT for the directory.
+// reads it, with the run's tokenizer if it has one. Each file is there whole or not at all. Throws
+// WorkerError: EX_NOINPUT if there is no model or it is damaged, EX_CONFIG if transformers has no such model,
+// EX_IOERR or EX_CANTCREAT for the directory.
 Exported export_model(const std::filesystem::path& run, const std::filesystem::path& directory);
 
 }  // namespace dtrun::worker

@@ -48,6 +48,12 @@ std::map<std::int64_t, fs::path> list_checkpoints(const fs::path& output_dir) {
   return found;
 }
 
+fs::path run_directory_of(const fs::path& model) {
+  std::error_code ignored;
+  const fs::path beside = model.parent_path();
+  return fs::exists(beside / "config.json", ignored) ? beside : beside / "../..";
+}
+
 fs::path model_file_of(const fs::path& run) {
   std::error_code ignored;
   if (fs::exists(run / kModelFile, ignored)) return run / kModelFile;

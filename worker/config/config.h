@@ -31,18 +31,19 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string type;                    // "fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"
-  std::string path;                    // file or directory; synthetic has none
-  std::string files = "*";             // text: which names of a directory's files count
-  int sequence_length = 1024;          // tokens, text: of a sample
-  int vocab_size = 50257;              // tokens
-  double test_fraction = 0.1;          // text, synthetic; tokens or csv in one file
-  int classes = 10;                    // idx, csv, synthetic
-  double mean = 0, std = 1;            // idx: of values in 0..1
-  std::string label_column = "label";  // csv: name, or number from 1
-  std::int64_t samples = 10000;        // synthetic: of both splits
-  std::vector<int> shape{1, 28, 28};   // synthetic: channels, height, width
-  std::uint64_t seed = 42;             // synthetic
+  std::string type;                           // "fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"
+  std::string path;                           // file or directory; synthetic has none
+  std::string files = "*";                    // text: which names of a directory's files count
+  std::optional<std::string> tokenizer = {};  // tokens, text: a file or directory
+  int sequence_length = 1024;                 // tokens, text: of a sample
+  int vocab_size = 50257;                     // tokens
+  double test_fraction = 0.1;                 // text, synthetic; tokens or csv in one file
+  int classes = 10;                           // idx, csv, synthetic
+  double mean = 0, std = 1;                   // idx: of values in 0..1
+  std::string label_column = "label";         // csv: name, or number from 1
+  std::int64_t samples = 10000;               // synthetic: of both splits
+  std::vector<int> shape{1, 28, 28};          // synthetic: channels, height, width
+  std::uint64_t seed = 42;                    // synthetic
 };
 
 // Of a learning-rate schedule: each type has its own, and what is not given its own default.

@@ -147,8 +147,10 @@ const std::vector<Option>& table() {
        .field = in<kData, &DataConfig::type>,
        .description =
            "The data set's kind. fashion_mnist: four IDX files, as gzip or not. idx: any data set in such "
-           "files. tokens: .bin files of 16-bit tokens, as llm.c and nanoGPT write them. text: any files, "
-           "each byte a token. csv: tables of numbers. synthetic: no files, random samples that can be "
+           "files. tokens: .bin files of 16-bit tokens, as dtrun prepare, llm.c and nanoGPT write them. "
+           "text: "
+           "any files, each byte a token, or what a tokenizer makes of them. csv: tables of numbers. "
+           "synthetic: no files, random samples that can be "
            "learned. docs/data.md says what each wants.",
        .required = true,
        .choices = {"fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"}},
@@ -161,6 +163,15 @@ const std::vector<Option>& table() {
        .field = in<kData, &DataConfig::files>,
        .description = "Which files of a directory are read, by their names: a pattern as a shell has it.",
        .of = {"text"}},
+      {.pointer = "/data/tokenizer",
+       .field = in<kData, &DataConfig::tokenizer>,
+       .description =
+           "A byte-level BPE: Hugging Face's tokenizer.json, GPT-2's vocab.json with merges.txt beside it, "
+           "or "
+           "a directory with either. Of text: its tokens are what is trained on, and how many it has is the "
+           "vocabulary; without one each byte is a token. Of tokens: what they were made with, for dtrun "
+           "sample and export; unless given the one beside the files, if there is one.",
+       .of = {"tokens", "text"}},
       {.pointer = "/data/sequence_length",
        .field = in<kData, &DataConfig::sequence_length>,
        .description = "Tokens of a sample; each has the next one as its target.",
@@ -168,7 +179,7 @@ const std::vector<Option>& table() {
        .range = {.min = 1, .max = kMaxWidth}},
       {.pointer = "/data/vocab_size",
        .field = in<kData, &DataConfig::vocab_size>,
-       .description = "Tokens that the tokenizer knows; each token in the files is below it.",
+       .description = "Tokens that the tokenizer knows, or more; each token in the files is below it.",
        .of = {"tokens"},
        .range = {.min = 1, .max = 1 << 16}},
       {.pointer = "/data/test_fraction",

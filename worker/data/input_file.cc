@@ -60,6 +60,10 @@ InputFile::~InputFile() { close(); }
 InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)), size_(other.size_), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
+void InputFile::read_ahead() const {
+  if (descriptor_ >= 0) ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
 void InputFile::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }

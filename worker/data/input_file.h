@@ -26,6 +26,9 @@ class InputFile {
   // The bytes at `offset`, from any thread. EX_NOINPUT if they cannot be had (any more).
   Status read(std::uint64_t offset, std::span<std::uint8_t> out) const;
 
+  // It will be read from its beginning to its end.
+  void read_ahead() const;
+
   // Gives the descriptor back; every read opens the file anew from now on. For data sets of more files than a
   // process may have open.
   void close();

@@ -1,7 +1,5 @@
 #include "worker/data/text.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -11,6 +9,8 @@
 #include "worker/base/pulse.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
+#include "worker/data/text_files.h"
+#include "worker/data/tokenized_text.h"
 #include "worker/data/windows.h"
 
 namespace dtrun::worker {
@@ -19,29 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kByteValues = 256;
-
-// In name order, which is the same on every machine. Links to files count, links to directories are not
-// followed: they may lead back.
-Result<std::vector<fs::path>> text_paths(const fs::path& path, const std::string& pattern) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return std::vector{path};
-  std::vector<fs::path> paths;
-  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    Pulse::beat();
-    std::error_code unknown;  // of a broken link: opening it tells
-    const fs::file_type type = entry->status(unknown).type();
-    if (entry->path().filename().string().starts_with('.')) {
-      entry.disable_recursion_pending();
-    } else if ((type == fs::file_type::regular || type == fs::file_type::not_found) &&
-               fnmatch(pattern.c_str(), entry->path().filename().c_str(), 0) == 0) {
-      paths.push_back(entry->path());
-    }
-  }
-  if (error) return bad_input(path, "cannot be read: " + error.message() + "; check who may read it");
-  std::ranges::sort(paths);
-  return paths;
-}
 
 // Files, one behind the other.
 class Row {
@@ -86,7 +63,7 @@ struct SplitText {
 };
 
 Result<SplitText> open_text(const DataConfig& config, Split split) {
-  const auto paths = text_paths(config.path, config.files);
+  const auto paths = text_files(config.path, config.files);
   if (!paths.ok()) return paths.status();
   SplitText text;
   for (const fs::path& path : paths.value()) {
@@ -149,12 +126,14 @@ class Text : public Dataset {
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_text(const DataConfig& config, Split split) {
+  if (config.tokenizer) return load_tokenized_text(config, split);
   auto text = open_text(config, split);
   if (!text.ok()) return text.status();
   return std::unique_ptr<Dataset>(std::make_unique<Text>(std::move(text).value(), config.sequence_length));
 }
 
 Result<DatasetFacts> check_text(const DataConfig& config) {
+  if (config.tokenizer) return check_tokenized_text(config);
   DatasetFacts facts{.spec = window_spec(config.sequence_length, kByteValues)};
   for (const Split split : {Split::kTrain, Split::kTest}) {
     const auto text = open_text(config, split);

@@ -1,5 +1,6 @@
 // Plain text, byte by byte: the files of a directory in name order are one row of bytes, each byte a token.
 // Nothing is interpreted, so any file will do. The files are read in place.
+// With a tokenizer they are tokenized_text.h's.
 #pragma once
 
 #include <memory>

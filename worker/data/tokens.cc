@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/base/error.h"
+#include "worker/data/data_tokenizer.h"
 #include "worker/data/input_file.h"
 #include "worker/data/message.h"
 #include "worker/data/windows.h"
@@ -238,6 +239,14 @@ Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, 
   return TokenLayout{.begin = kTokenHeader, .tokens = tokens};
 }
 
+std::string token_header(std::uint64_t tokens) {
+  std::string header(kTokenHeader, '\0');
+  int at = 0;
+  for (const std::uint32_t word : {kMagic, kVersion, static_cast<std::uint32_t>(tokens)})
+    for (int shift = 0; shift < 32; shift += 8) header[at++] = static_cast<char>(word >> shift);
+  return header;
+}
+
 Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split) {
   auto shards = open_split(config, split);
   if (!shards.ok()) return shards.status();
@@ -245,6 +254,7 @@ Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split spl
 }
 
 Result<DatasetFacts> check_tokens(const DataConfig& config) {
+  if (const auto tokenizer = tokenizer_of(config); !tokenizer.ok()) return tokenizer.status();
   DatasetFacts facts{.spec = window_spec(config.sequence_length, config.vocab_size)};
   for (const Split split : {Split::kTrain, Split::kTest}) {
     const auto shards = open_split(config, split);

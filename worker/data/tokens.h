@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "proto/core/status.h"
 #include "worker/data/dataset.h"
@@ -23,6 +24,9 @@ inline constexpr std::size_t kTokenHeader = 256 * 4;  // bytes
 // From a file's first bytes (kTokenHeader are always enough) and its size. Failures have EX_NOINPUT and do
 // not name the file.
 Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, std::uint64_t size);
+
+// The header of a file of llm.c's. REQUIRES: tokens < 2^31.
+std::string token_header(std::uint64_t tokens);
 
 // data.path is a directory, whose .bin files have "train", or "val" or "test", in their names; or one file,
 // the end of which is for the test. Samples do not cross shards. Failures have EX_NOINPUT and name the file.

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
 
 #include "worker/base/error.h"
@@ -13,19 +12,17 @@
 #include "worker/config/config.h"
 #include "worker/core/choose_token.h"
 #include "worker/core/philox.h"
+#include "worker/data/data_tokenizer.h"
 #include "worker/device/cpu/planned/generator.h"
+#include "worker/sample/script.h"
 
 namespace dtrun::worker {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Of the job that the run belongs to: beside the model, or above a checkpoint.
-JobConfig config_of(const fs::path& model) {
-  const fs::path beside = model.parent_path() / "config.json";
-  const fs::path above = model.parent_path() / "../../config.json";
-  std::error_code ignored;
-  const fs::path path = fs::exists(beside, ignored) ? beside : above;
+JobConfig config_in(const fs::path& directory, const fs::path& model) {
+  const fs::path path = directory / "config.json";
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
@@ -37,45 +34,14 @@ JobConfig config_of(const fs::path& model) {
   return std::move(config).value();
 }
 
-// What the tokens are: bytes, or numbers of a tokenizer that is not ours.
-class Words {
- public:
-  explicit Words(const DataConfig& data)
-      : bytes_(data.type == "text"), classes_(bytes_ ? 256 : data.vocab_size) {}
-  int classes() const { return classes_; }
-
-  std::vector<std::int32_t> read(const std::string& prompt) const {
-    std::vector<std::int32_t> tokens;
-    if (bytes_) {
-      for (const char c : prompt) tokens.push_back(static_cast<unsigned char>(c));
-      return tokens;
-    }
-    std::istringstream words(prompt);
-    for (std::string word; words >> word;) {
-      char* end = nullptr;
-      const long token = std::strtol(word.c_str(), &end, 10);
-      if (*end != '\0' || token < 0 || token >= classes_)
-        throw WorkerError(kExitUsage, "--prompt: \"" + word +
-                                          "\" is no token; this job's are numbers from 0 to " +
-                                          std::to_string(classes_ - 1));
-      tokens.push_back(static_cast<std::int32_t>(token));
-    }
-    return tokens;
-  }
-
-  // False if nobody can read it any more.
-  bool write(int token) const {
-    if (bytes_)
-      std::putchar(token);
-    else
-      std::printf("%d ", token);
-    return std::fflush(stdout) == 0;
-  }
-
- private:
-  const bool bytes_;
-  const int classes_;
-};
+// The run's own copy; a run that has none may be older than the tokenizer beside its data.
+std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, DataConfig data) {
+  if (data.type == "text" && !data.tokenizer) return nullptr;  // bytes
+  if (has_tokenizer(directory)) data.tokenizer = directory.string();
+  const auto loaded = tokenizer_of(data);
+  if (!loaded.ok()) throw WorkerError(loaded.status().exit_code(), loaded.status().message());
+  return loaded.value() ? loaded.value()->tokenizer : nullptr;
+}
 
 struct Wish {
   std::string prompt;
@@ -86,21 +52,27 @@ struct Wish {
 
 void write_text(const fs::path& run, const Wish& wish) {
   const fs::path model = model_file_of(run);
-  const JobConfig config = config_of(model);
+  const fs::path directory = run_directory_of(model);
+  const JobConfig config = config_in(directory, model);
   if (config.model.type != "gpt2")
     throw WorkerError(kExitConfig,
                       model.string() + ": a \"" + config.model.type + "\" writes no text; a \"gpt2\" does");
-  const Words words(config.data);
+  const std::unique_ptr<Script> script = make_script(config.data, tokenizer_of_run(directory, config.data));
   const int longest = config.model.n_positions;
   const Program program = make_program(config.model, {.input = SampleSpec::Input::kTokens,
                                                       .shape = {1, 1, longest},
                                                       .targets = longest,
-                                                      .classes = words.classes()});
+                                                      .classes = script->classes()});
   Generator generator(program, load_parameters(model, program));
-  std::vector<std::int32_t> text = words.read(wish.prompt);
-  if (text.empty()) text.push_back(words.read(words.classes() == 256 ? "\n" : "0").front());
+  std::vector<std::int32_t> text = script->read(wish.prompt);
+  const auto write = [](const std::string& shown) {
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
+    // False if nobody can read it any more.
+    return std::fflush(stdout) == 0;
+  };
+  if (text.empty()) text.push_back(script->first());
+  for (const std::int32_t token : text) write(script->shown(token));
   const RandomStream random(wish.seed, RandomUse::kSample, 0, 0);
-  for (const std::int32_t token : text) words.write(token);
 
   // A text that is longer than the model's memory goes on from its second half.
   std::size_t taken_in = text.size() - std::min<std::size_t>(text.size(), longest - longest / 2);
@@ -111,10 +83,12 @@ void write_text(const fs::path& run, const Wish& wish) {
     }
     std::span<const float> logits;
     while (taken_in < text.size() && generator.size() < longest) logits = generator.next(text[taken_in++]);
-    text.push_back(choose_token(logits, wish.sampling, random.uniform(static_cast<std::uint64_t>(i))));
-    if (!words.write(text.back())) throw WorkerError(kExitIo, "cannot write the text");
+    // A model may have room for more tokens than there are.
+    const auto choices = logits.first(std::min<std::size_t>(logits.size(), script->choices()));
+    text.push_back(choose_token(choices, wish.sampling, random.uniform(static_cast<std::uint64_t>(i))));
+    if (!write(script->shown(text.back()))) throw WorkerError(kExitIo, "cannot write the text");
   }
-  std::putchar('\n');
+  write(script->rest() + "\n");
 }
 
 }  // namespace

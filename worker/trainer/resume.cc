@@ -149,6 +149,10 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   JobConfig moved = then.value();
   moved.output_dir = now.output_dir;
   moved.data.path = now.data.path;
+  // keep_tokenizer looks at what it holds. Without one a text's tokens are others; numbers stay what they
+  // are.
+  if (now.data.type == "tokens" || moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
+    moved.data.tokenizer = now.data.tokenizer;
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
   JobConfig identity = moved;
   identity.train = now.train;

@@ -45,6 +45,7 @@
 #include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
+#include "worker/trainer/keep_tokenizer.h"
 #include "worker/trainer/lane_team.h"
 #include "worker/trainer/step_clock.h"
 #include "worker/trainer/stop_vote.h"
@@ -241,6 +242,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
   if (!writable.ok()) throw WorkerError(writable.exit_code(), writable.message());
   const std::string_view text = state_.config_json;
   replace_file(std::filesystem::path(config_.output_dir) / "config.json", {&text, 1});
+  keep_tokenizer(config_, resumed_);
   metrics_ = open_metrics(config_.output_dir, state_.step, log_warn);
   // The rank that wrote before may have been lost between this step and its line.
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);

@@ -6,6 +6,8 @@
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
 #include "worker/data/input_file.h"
+#include "worker/data/tokenized_text.h"
+#include "worker/tokenizer/load.h"
 
 namespace dtrun::worker {
 namespace {
@@ -130,6 +132,54 @@ TEST_CASE("a text that is cut while the job trains is an error that names it") {
   const auto train = load_dataset(text_at(folder / "a"), Split::kTrain);
   std::filesystem::resize_file(folder / "a", 100);
   CHECK(contains(input_fault([&] { samples_of(*train, {100}); }), "/a: cannot be read: it became shorter"));
+}
+
+// ---- with a tokenizer
+
+const char* const kTokenizer = DTRUN_SOURCE_DIR "/tests/worker/tokenizer/fixture";
+
+std::string decoded_whole(const Dataset& data, const Tokenizer& tokenizer) {
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(data.size()));
+  for (std::uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+  const Samples got = samples_of(data, all);
+  std::string text;
+  for (const std::int32_t token : got.tokens) text += tokenizer.bytes_of(token);
+  return text + std::string(tokenizer.bytes_of(got.targets.back()));
+}
+
+TEST_CASE("a tokenizer makes the text's tokens, and its end, from a word's end on, is for the test") {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "texts");
+  write_text(folder / "texts/a.txt", "One small step.");
+  write_text(folder / "texts/b.txt", "");
+  write_text(folder / "texts/c.txt", "It was the best of times, it was the worst of times");
+  DataConfig config = text_at(folder / "texts", 1, 0.42);
+  config.tokenizer = kTokenizer;
+  CHECK(check_fault_of(config) == "accepted");
+  const auto tokenizer = load_tokenizer(kTokenizer).value().tokenizer;
+  const auto train = load_dataset(config, Split::kTrain), test = load_dataset(config, Split::kTest);
+  CHECK(train->spec().classes == tokenizer->size());
+  CHECK(train->spec() == test->spec());
+  CHECK(decoded_whole(*train, *tokenizer) ==
+        "<|endoftext|>One small step.<|endoftext|>It was the best of times");
+  CHECK(decoded_whole(*test, *tokenizer) == ", it was the worst of times");
+}
+
+TEST_CASE("a tokenizer wants UTF-8, is named if it cannot be used, and more text than fits is refused") {
+  const Folder folder;
+  write_text(folder / "a.txt", "words and \xff words");
+  DataConfig config = text_at(folder / "a.txt", 1, 0.1);
+  config.tokenizer = kTokenizer;
+  CHECK(contains(load_fault_of(config), "a.txt: byte 10 is no UTF-8"));
+  config.tokenizer = (folder / "nothing").string();
+  CHECK(contains(check_fault_of(config),
+                 "data.tokenizer: " + (folder / "nothing").string() + ": cannot be read"));
+  write_text(folder / "big.txt", "");
+  std::filesystem::resize_file(folder / "big.txt", kLargestTokenizedText + 1);
+  config = text_at(folder / "big.txt", 1, 0.1);
+  config.tokenizer = kTokenizer;
+  CHECK(contains(check_fault_of(config), "has 2,147,483,649 bytes, more than the 2,147,483,648"));
+  CHECK(contains(check_fault_of(config), "`dtrun prepare`"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/worker/data/datasets.h"
+#include "worker/data/data_tokenizer.h"
 #include "worker/data/input_file.h"
 
 namespace dtrun::worker {
@@ -256,6 +257,39 @@ TEST_CASE("a file of 100 GB needs no more memory than a small one, until its sam
   CHECK(load_dataset(config, Split::kTrain)->size() == 4294967295);
   config.test_fraction = 1 - (4294967297.0 - 0.5) / 5e10;
   CHECK(contains(load_fault_of(config), "more than 4,294,967,295 samples; make data.sequence_length larger"));
+}
+
+TEST_CASE("the tokenizer beside the shards, or the one that is named, fits the vocabulary") {
+  const Folder folder;
+  write_text(folder / "train.bin", plain(range(0, 50)));
+  write_text(folder / "val.bin", plain(range(0, 50)));
+  const std::filesystem::path fixture = DTRUN_SOURCE_DIR "/tests/worker/tokenizer/fixture/tokenizer.json";
+  DataConfig config = tokens_at(folder.path());
+  CHECK_FALSE(tokenizer_of(config).value());
+  std::filesystem::copy(fixture, folder / "tokenizer.json");
+  REQUIRE(tokenizer_of(config).value());
+  const int size = tokenizer_of(config).value()->tokenizer->size();
+  const auto fault = [&](int vocab_size) {
+    config.vocab_size = vocab_size;
+    const Status status = check_dataset(config).status();
+    if (status.ok()) return std::string("accepted");
+    CHECK(status.exit_code() == kExitConfig);
+    return status.message();
+  };
+  CHECK(fault(size) == "accepted");
+  CHECK(fault(size + 64) == "accepted");  // padded
+  CHECK(fault(size - 1) == "/data/vocab_size: " + std::to_string(size - 1) +
+                               ", but the tokenizer beside the tokens in " + folder.path().string() +
+                               " has " + std::to_string(size) + " tokens; set it to that or more");
+  // One that nobody named need not be ours.
+  write_text(folder / "tokenizer.json", "{}");
+  CHECK(fault(size - 1) == "accepted");
+  CHECK_FALSE(tokenizer_of(config).value());
+  config.path = (folder / "train.bin").string();
+  std::filesystem::remove(folder / "tokenizer.json");
+  config.tokenizer = fixture.string();
+  CHECK(contains(fault(size - 1), "but the tokenizer in " + fixture.string() + " has"));
+  CHECK(fault(size) == "accepted");
 }
 
 }  // namespace

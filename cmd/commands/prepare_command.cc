@@ -1,0 +1,120 @@
+#include "cmd/commands/prepare_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "cmd/commands/answer.h"
+#include "cmd/commands/become_worker.h"
+#include "cmd/options/values.h"
+
+namespace dtrun::cmd {
+namespace {
+
+constexpr OptionEntry kOptionsOfPrepare[] = {
+    {.name = "tokenizer",
+     .placeholder = "PATH",
+     .help = "A tokenizer.json, a vocab.json with merges.txt beside it, or their directory; must be given"},
+    {.name = "name", .placeholder = "NAME", .help = "What the files' names begin with [tokens]"},
+    {.name = "shard_tokens", .placeholder = "N", .help = "Tokens of a file; the last has fewer [100000000]"},
+    {.name = "val_fraction", .placeholder = "X", .help = "How much is for validation; 0: nothing [0.01]"},
+    {.name = "eos_token", .placeholder = "TOKEN", .help = "What goes before each document [<|endoftext|>]"},
+    {.name = "json_field",
+     .placeholder = "NAME",
+     .help = "Where a .jsonl file's lines have their text [text]"},
+    {.name = "files", .placeholder = "PATTERN", .help = "Which files of a directory are read [*]"},
+    {.name = "threads", .placeholder = "N", .help = "How many encode; changes no byte [one per core]"},
+    kColorOption,
+    kHelpOption};
+
+using PrepareOptions = Values<kOptionsOfPrepare>;
+
+Status check_name(const std::string& name) {
+  if (name.empty() || name.find_first_of("/\n") != std::string::npos || name[0] == '.')
+    return usage("--name=" + name + ": expected the beginning of a file name");
+  // By these words the trainer knows what a file is for.
+  for (const char* word : {"train", "val", "test"}) {
+    if (name.find(word) != std::string::npos)
+      return usage("--name=" + name + ": has \"" + word +
+                   "\" in it, which tells what a file is for; choose another");
+  }
+  return {};
+}
+
+Result<double> fraction(const Given& given) {
+  double value = 0;
+  const char* const end = given.value.data() + given.value.size();
+  const auto [at, error] = std::from_chars(given.value.data(), end, value);
+  if (error == std::errc() && at == end && value >= 0 && value <= 0.5) return value;
+  return usage(quoted(given) + ": expected a number from 0 to 0.5");
+}
+
+int run_prepare(const Invocation& invocation) {
+  const PrepareOptions options{invocation.values};
+  const auto text = [&](NameIn<kOptionsOfPrepare> name, const char* otherwise) {
+    const auto given = options.given(name);
+    return given ? given->value : std::string(otherwise);
+  };
+  const std::string tokenizer = text("tokenizer", "");
+  if (tokenizer.empty())
+    return fail(usage("dtrun prepare needs --tokenizer PATH, a tokenizer.json (dtrun prepare --help)"));
+  if (Status status = check_name(text("name", "tokens")); !status.ok()) return fail(status);
+  std::string shard_tokens = "100000000", threads;
+  if (const auto given = options.given("shard_tokens")) {
+    const auto count = parse_count(*given, 2147483647, "1 to 2147483647");
+    if (!count.ok()) return fail(count.status());
+    shard_tokens = given->value;
+  }
+  threads = std::to_string(std::max(1u, std::thread::hardware_concurrency()));
+  if (const auto given = options.given("threads")) {
+    const auto count = parse_count(*given, 1024, "1 to 1024");
+    if (!count.ok()) return fail(count.status());
+    threads = std::to_string(count.value());
+  }
+  if (const auto given = options.given("val_fraction")) {
+    if (const auto value = fraction(*given); !value.ok()) return fail(value.status());
+  }
+  std::vector<std::string> words{"prepare",
+                                 invocation.argument,
+                                 tokenizer,
+                                 text("eos_token", "<|endoftext|>"),
+                                 text("name", "tokens"),
+                                 shard_tokens,
+                                 text("val_fraction", "0.01"),
+                                 text("json_field", "text"),
+                                 text("files", "*"),
+                                 threads,
+                                 invocation.second};
+  words.insert(words.end(), invocation.more.begin(), invocation.more.end());
+  return become_worker(words);
+}
+
+}  // namespace
+
+constinit const Command kPrepareCommand{
+    .name = "prepare",
+    .summary = "Make token files of text",
+    .description =
+        "Each TEXT is a file, or a directory whose files are taken at any depth. A file is a document; one "
+        "whose "
+        "name ends in .jsonl has a document a line, in a JSON object's field. All of it is UTF-8. The "
+        "tokenizer is a byte-level BPE, "
+        "as those of GPT-2 and Llama 3 are, and has at most 65,536 tokens.\n\n"
+        "DIR gets NAME_train_000001.bin and so on, NAME_val_000000.bin, and the tokenizer; a config's "
+        "data.type "
+        "\"tokens\" takes it as its data.path. It must be new or empty, and appears when all is written: a "
+        "preparation that is stopped or killed leaves nothing there.\n\n"
+        "The last line, on standard output, says what was made: prepared DIR: documents=N bytes=N "
+        "train_tokens=N "
+        "val_tokens=N train_shards=N val_shards=N vocab_size=N seconds=X. docs/data.md has an example.",
+    .argument = "DIR",
+    .second = "TEXT",
+    .second_repeats = true,
+    .options = kOptionsOfPrepare,
+    .rare = true,
+    .run = run_prepare};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,17 @@
+// The tokenizer of a job's data.
+#pragma once
+
+#include <optional>
+
+#include "proto/core/status.h"
+#include "worker/config/config.h"
+#include "worker/tokenizer/load.h"
+
+namespace dtrun::worker {
+
+// data.tokenizer; of tokens without it the tokenizer beside the shards, if there is one that we can read.
+// Nothing if the job has none. EX_NOINPUT, naming the file; EX_CONFIG if it has more tokens than
+// data.vocab_size.
+Result<std::optional<LoadedTokenizer>> tokenizer_of(const DataConfig& config);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,47 @@
+// A text file of any size in pieces that can be encoded by themselves: the ids of the pieces, one behind the
+// other, are those of the whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "proto/core/status.h"
+#include "worker/data/input_file.h"
+#include "worker/tokenizer/tokenizer.h"
+
+namespace dtrun::worker {
+
+// Most pieces have about this size; none has more than the larger one, and where a text has no place to cut
+// it in so many bytes it is refused.
+inline constexpr std::size_t kTextPiece = std::size_t{1} << 20, kLongestTextPiece = std::size_t{16} << 20;
+
+class TextPieces {
+ public:
+  // Of the bytes from `begin` to `end`, both of which are 0, the file's size or what cut_behind() gave. The
+  // file and the encoder, which is used to cut only, outlive this.
+  TextPieces(const InputFile& file, std::uint64_t begin, std::uint64_t end, Encoder& encoder)
+      : file_(file), encoder_(encoder), next_(begin), end_(end) {}
+
+  // The next piece, which is UTF-8; nothing at the end. EX_NOINPUT, naming file and byte, for what is no
+  // text.
+  Result<std::optional<std::string>> next();
+
+ private:
+  Status read_more();
+
+  const InputFile& file_;
+  Encoder& encoder_;
+  std::uint64_t next_, end_;  // what is not read yet
+  std::string text_;          // read, and not handed out
+  std::size_t valid_ = 0;     // of text_: so many bytes are whole characters
+};
+
+// The first place at or behind `place`, a byte of the file, at which it can be cut; its end if there is none.
+// Fails as TextPieces::next() does.
+Result<std::uint64_t> cut_behind(const InputFile& file, std::uint64_t place, Encoder& encoder);
+
+// "PATH: byte 123 is no UTF-8; …"
+Status no_utf8(const std::filesystem::path& path, std::uint64_t byte);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,156 @@
+#include "worker/data/tokenized_text.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "worker/base/error.h"
+#include "worker/base/pulse.h"
+#include "worker/data/data_tokenizer.h"
+#include "worker/data/input_file.h"
+#include "worker/data/message.h"
+#include "worker/data/text_files.h"
+#include "worker/data/text_pieces.h"
+#include "worker/data/windows.h"
+
+namespace dtrun::worker {
+namespace {
+
+class TokenizedText : public Dataset {
+ public:
+  TokenizedText(std::vector<std::int32_t> tokens, int length, int classes)
+      : tokens_(std::move(tokens)), length_(length), classes_(classes) {}
+
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>(windows_in(tokens_.size(), length_));
+  }
+  SampleSpec spec() const override { return window_spec(length_, classes_); }
+  std::string values() const override { return "token"; }
+
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
+    std::int32_t *tokens = rows.tokens, *targets = rows.targets;
+    for (const std::uint32_t sample : samples) {
+      const std::int32_t* from = tokens_.data() + sample * static_cast<std::size_t>(length_);
+      tokens = std::copy_n(from, length_, tokens);
+      targets = std::copy_n(from + 1, length_, targets);
+    }
+  }
+
+ private:
+  const std::vector<std::int32_t> tokens_;
+  const int length_, classes_;
+};
+
+// Of English text, about.
+constexpr std::uint64_t kBytesOfToken = 4;
+
+// A part of a file.
+struct Stretch {
+  InputFile file;
+  std::uint64_t begin = 0, end = 0;
+};
+
+// The stretches of a split.
+Result<std::vector<Stretch>> stretches_of(const DataConfig& config, Split split, Encoder& encoder) {
+  const auto paths = text_files(config.path, config.files);
+  if (!paths.ok()) return paths.status();
+  std::vector<Stretch> all;
+  std::uint64_t size = 0;
+  for (const auto& path : paths.value()) {
+    auto file = InputFile::open(path);
+    if (!file.ok()) return file.status();
+    Pulse::beat();
+    if (all.size() >= kMostOpenFiles) file.value().close();
+    const std::uint64_t bytes = file.value().size();
+    size += bytes;
+    if (bytes > 0) all.push_back({.file = std::move(file).value(), .begin = 0, .end = bytes});
+  }
+  if (all.empty()) {
+    return bad_input(config.path, std::string(paths.value().empty() ? "has no files \"" + config.files + "\""
+                                                                    : "is empty") +
+                                      "; set data.path to a text, or a directory with texts");
+  }
+  if (size > kLargestTokenizedText) {
+    return bad_input(
+        config.path,
+        "has " + with_thousands(size) + " bytes, more than the " + with_thousands(kLargestTokenizedText) +
+            " that each worker makes tokens of at its start; make them once with `dtrun prepare`, "
+            "and set data.type to \"tokens\"");
+  }
+  std::uint64_t place = size - test_share(size, config.test_fraction);
+  std::vector<Stretch> found;
+  for (Stretch& one : all) {
+    const std::uint64_t bytes = one.end;
+    // Where the test begins in this file.
+    std::uint64_t cut = bytes;
+    if (place < bytes) {
+      const auto behind = place == 0 ? Result<std::uint64_t>(0) : cut_behind(one.file, place, encoder);
+      if (!behind.ok()) return behind.status();
+      cut = behind.value();
+    }
+    place -= std::min(place, bytes);
+    (split == Split::kTrain ? one.end : one.begin) = cut;
+    if (one.begin < one.end) found.push_back(std::move(one));
+  }
+  return found;
+}
+
+Result<std::vector<std::int32_t>> tokens_of(const std::vector<Stretch>& stretches, const Tokenizer& tokenizer,
+                                            Encoder& encoder) {
+  std::vector<std::int32_t> tokens;
+  const auto end_of_text = tokenizer.id_of(kEndOfText);
+  for (const Stretch& stretch : stretches) {
+    if (end_of_text && stretch.begin == 0) tokens.push_back(*end_of_text);
+    TextPieces pieces(stretch.file, stretch.begin, stretch.end, encoder);
+    for (bool begins = stretch.begin == 0;; begins = false) {
+      const auto piece = pieces.next();
+      if (!piece.ok()) return piece.status();
+      if (!piece.value()) break;
+      encoder.encode(*piece.value(), begins, tokens);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_tokenized_text(const DataConfig& config, Split split) {
+  const auto loaded = tokenizer_of(config);
+  if (!loaded.ok()) return loaded.status();
+  const Tokenizer& tokenizer = *loaded.value()->tokenizer;
+  Encoder encoder(tokenizer);
+  const auto stretches = stretches_of(config, split, encoder);
+  if (!stretches.ok()) return stretches.status();
+  auto tokens = tokens_of(stretches.value(), tokenizer, encoder);
+  if (!tokens.ok()) return tokens.status();
+  if (windows_in(tokens.value().size(), config.sequence_length) == 0) {
+    return bad_input(config.path, "has " + with_thousands(tokens.value().size()) + " tokens to " +
+                                      (split == Split::kTrain ? "train on" : "test with") +
+                                      ", fewer than a sample of data.sequence_length " +
+                                      with_thousands(config.sequence_length) +
+                                      " and the token after it; make it smaller or get more text");
+  }
+  return std::unique_ptr<Dataset>(
+      std::make_unique<TokenizedText>(std::move(tokens).value(), config.sequence_length, tokenizer.size()));
+}
+
+Result<DatasetFacts> check_tokenized_text(const DataConfig& config) {
+  const auto loaded = tokenizer_of(config);
+  if (!loaded.ok()) return loaded.status();
+  const Tokenizer& tokenizer = *loaded.value()->tokenizer;
+  Encoder encoder(tokenizer);
+  DatasetFacts facts{.spec = window_spec(config.sequence_length, tokenizer.size())};
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const auto stretches = stretches_of(config, split, encoder);
+    if (!stretches.ok()) return stretches.status();
+    std::uint64_t bytes = 0;
+    for (const Stretch& stretch : stretches.value()) bytes += stretch.end - stretch.begin;
+    const std::uint64_t tokens = bytes / kBytesOfToken;
+    (split == Split::kTrain ? facts.train : facts.test) =
+        static_cast<std::int64_t>(windows_in(tokens, config.sequence_length));
+    facts.bytes += tokens * sizeof(std::int32_t);
+  }
+  return facts;
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,89 @@
+#include "worker/prepare/encode_unit.h"
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "worker/config/strict_json.h"
+#include "worker/data/message.h"
+
+namespace dtrun::worker {
+namespace {
+
+void add_document(std::string_view text, const EncodingRules& rules, Encoder& encoder,
+                  std::vector<std::int32_t>& tokens) {
+  if (text.empty()) return;
+  tokens.push_back(rules.end_of_text);
+  encoder.encode(text, true, tokens);
+}
+
+// Where the part of a whole document that is for validation begins.
+std::size_t cut_of(std::string_view text, double val_fraction, Encoder& encoder) {
+  auto from = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - val_fraction));
+  while (from < text.size() && (text[from] & 0xc0) == 0x80) ++from;
+  return encoder.cut(text, from).value_or(text.size());
+}
+
+struct Line {
+  const InputSource& source;
+  std::uint64_t number;
+
+  Status fault(const std::string& what) const {
+    return bad_input(source.path, "line " + with_thousands(number) + ": " + what);
+  }
+};
+
+Result<std::string> text_in(std::string_view json, const EncodingRules& rules, const Line& line) {
+  auto value = nlohmann::json::parse(json, nullptr, false);
+  if (!value.is_object()) {
+    const auto why = parse_strict_json(json);
+    return line.fault(why.ok() ? "no JSON object" : "no JSON: " + why.status().message());
+  }
+  const auto field = value.find(rules.json_field);
+  if (field == value.end()) {
+    std::string names;
+    for (const auto& [name, ignored] : value.items())
+      if (names.size() < 100) names += (names.empty() ? "" : ", ") + printable(name);
+    return line.fault("has no \"" + printable(rules.json_field) + "\", which the text is in; it has " +
+                      (names.empty() ? "nothing" : names) + " (--json_field)");
+  }
+  if (!field->is_string())
+    return line.fault("\"" + printable(rules.json_field) + "\" is no string (--json_field)");
+  return std::move(field->get_ref<std::string&>());
+}
+
+}  // namespace
+
+Result<UnitTokens> encode_unit(const Unit& unit, const InputSource& source, const EncodingRules& rules,
+                               Encoder& encoder) {
+  UnitTokens tokens;
+  if (!source.jsonl) {
+    std::vector<std::int32_t>& ids = unit.val ? tokens.val : tokens.train;
+    if (unit.begins) ids.push_back(rules.end_of_text);
+    encoder.encode(unit.bytes, unit.begins, ids);
+    tokens.documents = unit.begins && !(unit.val && rules.cut_documents) ? 1 : 0;
+    return tokens;
+  }
+  std::string_view rest = unit.bytes;
+  for (std::uint64_t i = 0; !rest.empty(); ++i) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view json = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (json.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const auto text = text_in(json, rules, {.source = source, .number = unit.first_line + i});
+    if (!text.ok()) return text.status();
+    const std::string_view whole = text.value();
+    if (whole.empty()) continue;
+    ++tokens.documents;
+    if (rules.cut_documents) {
+      const std::size_t cut = cut_of(whole, rules.val_fraction, encoder);
+      add_document(whole.substr(0, cut), rules, encoder, tokens.train);
+      add_document(whole.substr(cut), rules, encoder, tokens.val);
+    } else {
+      const bool val = is_for_validation(unit.document + i, rules.val_fraction);
+      add_document(whole, rules, encoder, val ? tokens.val : tokens.train);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,46 @@
+// Token files as llm.c writes them: NAME_SPLIT_000001.bin and so on, each with as many tokens as were asked
+// for, but for the last.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dtrun::worker {
+
+class ShardWriter {
+ public:
+  // In `directory`, from the number `first` on. No file is made before there is a token for it.
+  ShardWriter(std::filesystem::path directory, std::string name, int first, std::uint64_t shard_tokens);
+  ~ShardWriter();
+  ShardWriter(const ShardWriter&) = delete;
+
+  // Throws WorkerError (EX_IOERR, EX_CANTCREAT). REQUIRES: the ids are below 65,536.
+  void add(std::span<const std::int32_t> ids);
+  // Writes and syncs what is left. Throws likewise.
+  void finish();
+
+  std::uint64_t tokens() const { return tokens_; }
+  int shards() const { return shards_; }
+
+ private:
+  void open_next();
+  void flush();
+  void close_shard();
+  void write(const char* bytes, std::size_t size, std::uint64_t at);
+
+  const std::filesystem::path directory_;
+  const std::string name_;
+  const int first_;
+  const std::uint64_t shard_tokens_;
+  std::filesystem::path path_;  // of the shard in hand
+  int descriptor_ = -1;
+  std::uint64_t in_shard_ = 0, tokens_ = 0;
+  std::uint64_t written_ = 0;  // bytes of the shard that are in the file
+  int shards_ = 0;
+  std::vector<char> buffer_;
+};
+
+}  // namespace dtrun::worker

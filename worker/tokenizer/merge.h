@@ -1,0 +1,77 @@
+// Byte-pair encoding of one word: of all neighbours that the table merges, the pair that stands first in it
+// goes first, of equal pairs the left one; until nothing can be merged. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/tokenizer/spec.h"
+
+namespace dtrun::worker {
+
+// The merges by their pairs.
+class MergeTable {
+ public:
+  // Of a pair that is given twice the later counts. REQUIRES: fewer than 2^31 merges.
+  explicit MergeTable(std::span<const Merge> merges);
+
+  static constexpr std::int32_t kNever = INT32_MAX;  // the rank of what is not merged
+  struct Entry {
+    std::int32_t rank = kNever, result = 0;
+  };
+  Entry find(std::int32_t left, std::int32_t right) const {
+    const std::uint64_t key = key_of(left, right);
+    for (std::size_t slot = slot_of(key);; slot = (slot + 1) & mask_)
+      if (slots_[slot].key == key || slots_[slot].key == kFree) return slots_[slot].entry;
+  }
+
+ private:
+  static constexpr std::uint64_t kFree = UINT64_MAX;
+  struct Slot {
+    std::uint64_t key = kFree;
+    Entry entry;
+  };
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+  }
+  std::size_t slot_of(std::uint64_t key) const {
+    return static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> shift_);
+  }
+
+  std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  std::size_t mask_ = 0;
+  int shift_ = 0;
+};
+
+// Merges within `ids` and shortens it. Time: about n log n for n ids. One for each thread.
+class Merger {
+ public:
+  explicit Merger(const MergeTable& table) : table_(table) {}
+  void merge(std::vector<std::int32_t>& ids);
+
+ private:
+  // A pair that can be merged, or could when it was found.
+  struct Candidate {
+    std::int32_t rank;
+    std::uint32_t at;  // its left part
+    // The first in a heap whose top is its greatest.
+    bool operator<(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : at > other.at;
+    }
+  };
+  struct Neighbours {
+    std::uint32_t before, behind;
+  };
+
+  void merge_short(std::vector<std::int32_t>& ids);
+  void merge_long(std::vector<std::int32_t>& ids);
+
+  const MergeTable& table_;
+  std::vector<MergeTable::Entry> pairs_;  // short words: what becomes of i and i + 1
+  std::vector<Candidate> heap_;           // long ones
+  std::vector<Neighbours> neighbours_;
+};
+
+}  // namespace dtrun::worker
