@@ -4,11 +4,9 @@
 //    0 opens config.json and metrics.jsonl. Each node with a disk of its own gets a saver.
 // 2. Each step: cast the stop vote, compute the mean gradient, clip, update, report, log, read the vote.
 // 3. After a step, if it is time: evaluate, then hand a checkpoint to the saver. If the best model is looked
-// for
-//    and this is it, its checkpoint is on the disk before the next step.
+//    for and this is it, its checkpoint is on the disk before the next step.
 // 4. After the last step: evaluate, save the last checkpoint. Rank 0 writes the model, that of the last step
-// or
-//    the best one, and reports it.
+//    or the best one, and reports it.
 //
 // If any rank was told to stop, all leave after the same step (or in the same evaluation) with a checkpoint.
 // If any was told to pause, likewise without one: the state stays in memory.

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <algorithm>
+#include <ctime>
+#include <random>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
@@ -65,6 +67,40 @@ TEST_CASE(
   }
 }
 
+// One merge after the other: the first in the table, of equal ones the left one.
+Ids merged_plainly(Ids ids, const MergeTable& table) {
+  for (;;) {
+    std::size_t best = ids.size();
+    std::int32_t rank = MergeTable::kNever;
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+      const std::int32_t here = table.find(ids[i], ids[i + 1]).rank;
+      if (here < rank) rank = here, best = i;
+    }
+    if (best == ids.size()) return ids;
+    ids[best] = table.find(ids[best], ids[best + 1]).result;
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+}
+
+TEST_CASE("words of any length are merged as the plain rule says, by any table") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    // Merges in any order: a token's parts may be merged after it.
+    std::vector<Merge> merges;
+    for (std::int32_t result = 2; result < 60; ++result)
+      merges.push_back({static_cast<std::int32_t>(random() % result),
+                        static_cast<std::int32_t>(random() % result), result});
+    std::shuffle(merges.begin(), merges.end(), random);
+    const MergeTable table(merges);
+    Merger merger(table);
+    Ids ids(1 + random() % 200);
+    for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % 2);
+    const Ids wanted = merged_plainly(ids, table);
+    merger.merge(ids);
+    REQUIRE(ids == wanted);
+  }
+}
+
 TEST_CASE("words of all lengths are remembered and found again") {
   const auto loaded = load_tokenizer(kFixture);
   REQUIRE(loaded.ok());
@@ -83,18 +119,18 @@ TEST_CASE("words of all lengths are remembered and found again") {
   }
 }
 
-TEST_CASE("a word of a million letters takes no longer than many words") {
+TEST_CASE("a word of 300,000 letters takes no minutes") {
   const auto loaded = load_tokenizer(kFixture);
   REQUIRE(loaded.ok());
   Encoder encoder(*loaded.value().tokenizer);
   for (const std::string part : {"ab", " ", "-", "the"}) {
     std::string text;
-    while (text.size() < 1000000) text += part;
-    const auto began = std::chrono::steady_clock::now();
+    while (text.size() < 300000) text += part;
+    const std::clock_t began = std::clock();  // of this process: others may be at work
     const Ids ids = ids_of(encoder, text);
     CHECK(decoded(*loaded.value().tokenizer, ids) == text);
     // Quadratic time would be minutes.
-    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+    CHECK((std::clock() - began) / CLOCKS_PER_SEC < 20);
   }
 }
 
@@ -127,6 +163,9 @@ TEST_CASE("added tokens: the longest counts, they are no words, and no text is c
   CHECK(encoder.cut(text, 4) == 13);  // neither within "<a b>" nor behind "<a"
   CHECK(encoder.cut(text, 13) == 13);
   CHECK_FALSE(encoder.cut(text, 14));
+  CHECK(encoder.cut("x <a two.", 2) == 8);  // what follows an added token may get a space
+  CHECK(encoder.cut("\u4e2d\u6587 x", 1) == 6);
+  CHECK(encoder.cut("\u4e2d\u6587 x", 4) == 6);
 }
 
 TEST_CASE("a space goes before a text that has none, and before what follows an added token") {

@@ -17,7 +17,8 @@ void use_one_thread() {
 
 std::string version() {
   const dnnl_version_t* const v = dnnl::version();
-  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+         std::to_string(v->patch);
 }
 
 void multiply(const Product<float>& p) {
