@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <string>
+#include <vector>
 
 #include "cmd/commands/answer.h"
 #include "cmd/commands/become_worker.h"
@@ -36,8 +37,15 @@ int run_profile(const Invocation& invocation) {
   const Result<std::string> steps = count(options.given("steps"), "0");
   if (!steps.ok()) return fail(steps.status());
   const auto trace = options.given("trace");
-  return become_worker({"profile", invocation.argument, lanes.value(), steps.value(),
-                        options.given("json") ? "json" : "table", trace ? trace->value : ""});
+  std::vector<std::string> words{"profile",
+                                 invocation.argument,
+                                 lanes.value(),
+                                 steps.value(),
+                                 options.given("json") ? "json" : "table",
+                                 trace ? trace->value : ""};
+  if (!invocation.second.empty()) words.push_back(invocation.second);
+  words.insert(words.end(), invocation.more.begin(), invocation.more.end());
+  return become_worker(words);
 }
 
 }  // namespace
@@ -48,12 +56,17 @@ constinit const Command kProfileCommand{
     .description =
         "Trains the job of CONFIG.json for a moment, alone and from its initial values, and measures each "
         "operation of the model: its time in a step, its rate, and how near that is to what this machine can "
-        "do at best, which is measured too. Nothing is written to the job's output_dir.\n\nA product's "
-        "ceiling "
-        "is the rate of matrix products of a size that suits the caches; that of all other work is the rate "
-        "at which memory can be read and written. More than 100 % means that caches were faster. What "
-        "workers wait for each other is not in it: a running job writes that to metrics.jsonl.",
+        "do at best, which is measured too. KEY=VALUE overrides an entry of the config, as when it is run. "
+        "Nothing is written to the job's output_dir.\n\nA product's ceiling is the rate of matrix products "
+        "of "
+        "a size that suits the caches, in the job's number format; that of all other work is the rate at "
+        "which "
+        "memory can be read and written. More than 100 % means that caches were faster. What workers wait "
+        "for "
+        "each other is not in it: a running job writes that to metrics.jsonl.",
     .argument = "CONFIG.json",
+    .second = "[KEY=VALUE]",
+    .second_repeats = true,
     .options = kOptionsOfProfile,
     .rare = true,
     .run = run_profile};

@@ -82,7 +82,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     return answer(as_text(command_page(command, detail), terminal_columns()));
   }
   const bool lacks_first = command.needs_argument() && parsed.value().argument.empty();
-  if (lacks_first || (command.takes_second() && parsed.value().second.empty())) {
+  if (lacks_first || (command.needs_second() && parsed.value().second.empty())) {
     const std::string name = "dtrun " + std::string(command.name);
     return fail(usage(name + " needs " + (lacks_first ? command.argument : command.second) + " (" + name +
                       " --help)"));

@@ -33,6 +33,7 @@ struct Command {
 
   bool takes_argument() const { return *argument != '\0'; }
   bool takes_second() const { return *second != '\0'; }
+  bool needs_second() const { return takes_second() && *second != '['; }
   bool needs_argument() const { return takes_argument() && *argument != '['; }
 };
 

@@ -93,6 +93,12 @@ TEST_CASE("the table fits a terminal, the trace is written, and faults are told 
     return run(argv);
   };
   CHECK(refused({(folder / "none.json").string()}).exit_code == 66);
+  CHECK(refused({config, "train.lanes=3"}).exit_code == 78);
+  const Ended wider =
+      refused({config, "--steps", "1", "model.hidden_sizes=[48]", "train.micro_batch_size=8"});
+  CHECK_MESSAGE(wider.exit_code == 0, wider.err);
+  CHECK(wider.out.find("Linear 784 -> 48") != std::string::npos);
+  CHECK(wider.out.find("microbatches of 8") != std::string::npos);
   CHECK(refused({config, "--lanes", "0"}).exit_code == 64);
   CHECK(refused({}).exit_code == 64);
   const Ended nowhere = refused({config, "--steps", "1", "--trace", (folder / "no/trace.json").string()});

@@ -47,23 +47,28 @@ double rate_of(int threads, const std::function<std::function<void()>()>& make_w
   return sum / threads;
 }
 
-double products(int threads, std::int64_t size) {
+// Zeros: they take as long as any other numbers.
+template <typename Element>
+onednn::Product<Element> square(std::int64_t size, const Buffer& memory) {
+  const auto floats = static_cast<std::size_t>(size * size);
+  return {.m = size,
+          .n = size,
+          .k = size,
+          .a = reinterpret_cast<const Element*>(memory.data()),
+          .a_stride = size,
+          .b = reinterpret_cast<const Element*>(memory.data() + floats),
+          .b_stride = size,
+          .c = memory.data() + 2 * floats,
+          .c_stride = size};
+}
+
+double products(int threads, std::int64_t size, bool bf16) {
   const auto make = [&]() -> std::function<void()> {
-    const auto square = static_cast<std::size_t>(size * size);
     // std::function copies what it holds; these must not be copied.
-    const auto matrices = std::make_shared<Buffer>(3 * square);
-    return [matrices, size, square] {
-      float* const a = matrices->data();
-      onednn::multiply({.m = size,
-                        .n = size,
-                        .k = size,
-                        .a = a,
-                        .a_stride = size,
-                        .b = a + square,
-                        .b_stride = size,
-                        .c = a + 2 * square,
-                        .c_stride = size});
-    };
+    const auto memory = std::make_shared<Buffer>(3 * static_cast<std::size_t>(size * size));
+    if (!bf16) return [memory, size] { onednn::multiply(square<float>(size, *memory)); };
+    const auto multiplier = std::make_shared<onednn::Bf16Multiplier>();
+    return [=] { multiplier->multiply(square<onednn::Bf16>(size, *memory)); };
   };
   return rate_of(threads, make) * 2 * static_cast<double>(size * size * size);
 }
@@ -82,9 +87,10 @@ double memory(int threads, std::size_t floats) {
 
 }  // namespace
 
-Ceilings measure_ceilings(int threads, std::size_t floats) {
+Ceilings measure_ceilings(int threads, std::size_t floats, bool bf16) {
   Ceilings best;
-  for (const std::int64_t size : {192, 384, 768}) best.flops = std::max(best.flops, products(threads, size));
+  for (const std::int64_t size : {192, 384, 768})
+    best.flops = std::max(best.flops, products(threads, size, bf16));
   best.bytes = memory(threads, floats);
   return best;
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <new>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -33,12 +34,12 @@ constexpr int kWarmUpSteps = 2;
 constexpr std::chrono::seconds kEnough{2};
 constexpr int kFewestSteps = 5, kMostSteps = 1000;
 
-JobConfig read_config(const std::string& path) {
+JobConfig read_config(const std::string& path, std::span<const std::string> overrides) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   if (!file) throw WorkerError(kExitNoInput, path + ": " + std::strerror(errno));
-  Result<JobConfig> config = parse_config(text.str(), path, {});
+  Result<JobConfig> config = parse_config(text.str(), path, overrides);
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
   return std::move(config).value();
 }
@@ -130,8 +131,7 @@ void write_trace(const std::string& path, const Job& job) {
   if (!file) throw WorkerError(kExitCannotCreate, path + ": " + std::strerror(errno));
 }
 
-void profile(const std::string& path, int lanes, int steps, bool as_json, const std::string& trace) {
-  const JobConfig config = read_config(path);
+void profile(const JobConfig& config, int lanes, int steps, bool as_json, const std::string& trace) {
   Job job(config, lanes);
   Profile profile = job.run(steps);
   const TrainConfig& train = config.train;
@@ -142,7 +142,7 @@ void profile(const std::string& path, int lanes, int steps, bool as_json, const 
   profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
                     "; loops for " + planned::kernels().instruction_set + ", products by " +
                     onednn::version();
-  profile.ceilings = measure_ceilings(lanes, job.working_set());
+  profile.ceilings = measure_ceilings(lanes, job.working_set(), train.bf16);
   const std::string text = as_json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);
   if (!trace.empty()) write_trace(trace, job);
@@ -151,10 +151,11 @@ void profile(const std::string& path, int lanes, int steps, bool as_json, const 
 }  // namespace
 
 int profile_main(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 5) return kExitUsage;
+  if (arguments.size() < 5) return kExitUsage;
   try {
-    profile(arguments[0], std::atoi(arguments[1].c_str()), std::atoi(arguments[2].c_str()),
-            arguments[3] == "json", arguments[4]);
+    const JobConfig config = read_config(arguments[0], std::span(arguments).subspan(5));
+    profile(config, std::atoi(arguments[1].c_str()), std::atoi(arguments[2].c_str()), arguments[3] == "json",
+            arguments[4]);
     return std::fflush(stdout) == 0 ? kExitOk : kExitIo;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());
