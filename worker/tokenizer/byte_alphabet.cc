@@ -40,8 +40,10 @@ std::optional<std::string> bytes_of_letters(std::string_view letters) {
     int letter = first;
     if (first >= 0x80) {
       // All letters have at most two bytes in UTF-8.
-      if ((first & 0xe0) != 0xc0 || i + 1 == letters.size()) return std::nullopt;
-      letter = (first & 0x1f) << 6 | (letters[++i] & 0x3f);
+      if (first < 0xc2 || first > 0xdf || i + 1 == letters.size()) return std::nullopt;
+      const char second = letters[++i];
+      if ((second & 0xc0) != 0x80) return std::nullopt;
+      letter = (first & 0x1f) << 6 | (second & 0x3f);
     }
     if (letter >= kLetters || kAlphabet.byte[static_cast<std::size_t>(letter)] < 0) return std::nullopt;
     bytes += static_cast<char>(kAlphabet.byte[static_cast<std::size_t>(letter)]);

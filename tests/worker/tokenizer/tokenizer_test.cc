@@ -187,7 +187,7 @@ TEST_CASE("each byte has a letter, and only the alphabet's letters are bytes") {
   CHECK(bytes_of_letters(letters_of_bytes(all)) == all);
   CHECK(letters_of_bytes(" \n!") == "\u0120\u010a!");
   CHECK(letters_of_bytes("\xad\xff") == "\u0143\u00ff");
-  for (const char* other : {" ", "\n", "\u0144", "\u00ad", "\u2581", "a\xc4"})
+  for (const char* other : {" ", "\n", "\u0144", "\u00ad", "\u2581", "a\xc4", "\xc4z", "\xc1\xa1", "\x80"})
     CHECK_FALSE(bytes_of_letters(other));
 }
 
