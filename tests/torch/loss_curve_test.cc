@@ -175,9 +175,10 @@ void compare(const Case& one) {
   REQUIRE(ours.size() == kSteps);
   CHECK(ours.back() < 0.9 * ours.front());  // it learns
   const Json curves = Json::parse(theirs.out());
-  for (const auto& [variant, curve] : curves.items()) {
+  for (const auto& curve : curves.items()) {
+    const std::string& variant = curve.key();
     CAPTURE(variant);
-    const double difference = largest_difference(ours, curve.get<std::vector<double>>());
+    const double difference = largest_difference(ours, curve.value().get<std::vector<double>>());
     if (variant == "exact")
       CHECK(difference < kRounding);
     else

@@ -91,20 +91,21 @@ TEST_CASE("products of bf16 are the sums of the products, to fp32's rounding, in
   }
   onednn::use_one_thread();
   onednn::Bf16Multiplier multiplier;
-  for (const auto& [m, n, k] : {Sizes{1, 1, 1},
-                                {1, 7, 5},
-                                {3, 1, 2},
-                                {7, 13, 1},
-                                {5, 3, 8},
-                                {64, 64, 64},
-                                {64, 128, 33},
-                                {33, 10, 512},
-                                {150, 17, 65},
-                                {65, 512, 10},
-                                {257, 300, 129}})
+  for (const Sizes& sizes : {Sizes{1, 1, 1},
+                             {1, 7, 5},
+                             {3, 1, 2},
+                             {7, 13, 1},
+                             {5, 3, 8},
+                             {64, 64, 64},
+                             {64, 128, 33},
+                             {33, 10, 512},
+                             {150, 17, 65},
+                             {65, 512, 10},
+                             {257, 300, 129}})
     for (const bool a_transposed : {false, true})
       for (const bool b_transposed : {false, true})
         for (const int gap : {0, 3}) {  // elements between rows
+          const auto m = sizes.m, n = sizes.n, k = sizes.k;
           CAPTURE(m);
           CAPTURE(n);
           CAPTURE(k);

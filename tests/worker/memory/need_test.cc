@@ -59,9 +59,9 @@ TEST_CASE(
 TEST_CASE("the parts make the whole") {
   const MemoryNeed need = Question().need();
   std::uint64_t sum = 0;
-  for (const auto& [name, bytes] : parts_of(need)) {
-    CHECK_MESSAGE(bytes > 0, name);
-    sum += bytes;
+  for (const auto& part : parts_of(need)) {
+    CHECK_MESSAGE(part.second > 0, part.first);
+    sum += part.second;
   }
   CHECK(parts_of(need).size() * sizeof(std::uint64_t) ==
         sizeof(MemoryNeed) + sizeof(std::uint64_t) * static_cast<std::size_t>(need.data == 0));
