@@ -14,7 +14,7 @@ namespace dtrun::worker {
 
 // Most pieces have about this size; none has more than the larger one, and where a text has no place to cut
 // it in so many bytes it is refused.
-inline constexpr std::size_t kTextPiece = std::size_t{1} << 20, kLongestTextPiece = std::size_t{16} << 20;
+inline constexpr std::size_t kTextPiece = std::size_t{1} << 20, kLongestTextPiece = std::size_t{4} << 20;
 
 class TextPieces {
  public:

@@ -88,7 +88,7 @@ Prepared prepared(const std::vector<std::string>& paths, double val_fraction, in
 
 TEST_CASE("a text of several pieces has the tokens of the whole, with any number of threads") {
   const Folder folder;
-  const std::string text = long_text(5 << 20);
+  const std::string text = long_text(5 << 19);
   write_text(folder / "a.txt", text);
   Ids wanted = encoded(text);
   wanted.insert(wanted.begin(), kEos);
@@ -103,7 +103,7 @@ TEST_CASE("a text of several pieces has the tokens of the whole, with any number
 
 TEST_CASE("the end of a single document is for validation, from a word's end on, with its own beginning") {
   const Folder folder;
-  const std::string text = long_text(3 << 20);
+  const std::string text = long_text(3 << 19);
   write_text(folder / "a.txt", text);
   const Prepared all = prepared({(folder / "a.txt").string()}, 0.1);
   REQUIRE(all.fault == "");
@@ -172,9 +172,9 @@ TEST_CASE("what is no text is named with its place") {
   CHECK(contains(fault("far.txt", std::string(3000000, ' ') + "word \xff"),
                  "far.txt: byte 3,000,005 is no UTF-8"));
   CHECK(contains(fault("cut.txt", "caf\xc3"), "cut.txt: byte 3 is no UTF-8"));
-  CHECK(contains(fault("spaces.txt", std::string((16 << 20) + 1, ' ') + "x"),
-                 "from byte 0 on no word ends for 16,777,216 bytes"));
-  CHECK(fault("long.txt", std::string((16 << 20) - 1, ' ') + "x") == "");
+  CHECK(contains(fault("spaces.txt", std::string((4 << 20) + 1, ' ') + "x"),
+                 "from byte 0 on no word ends for 4,194,304 bytes"));
+  CHECK(fault("long.txt", std::string((4 << 20) - 1, ' ') + "x") == "");
   CHECK(contains(fault("a.jsonl", "{\"text\": \"a\"}\n{\"body\": \"b\", \"id\": 1}\n"),
                  "a.jsonl: line 2: has no \"text\", which the text is in; it has body, id (--json_field)"));
   CHECK(contains(fault("b.jsonl", "{\"text\": 5}"), "b.jsonl: line 1: \"text\" is no string"));
