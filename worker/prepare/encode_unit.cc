@@ -18,8 +18,7 @@ void add_document(std::string_view text, const EncodingRules& rules, Encoder& en
 
 // Where the part of a whole document that is for validation begins.
 std::size_t cut_of(std::string_view text, double val_fraction, Encoder& encoder) {
-  auto from = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - val_fraction));
-  while (from < text.size() && (text[from] & 0xc0) == 0x80) ++from;
+  const auto from = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - val_fraction));
   return encoder.cut(text, from).value_or(text.size());
 }
 

@@ -156,7 +156,7 @@ void Encoder::encode_word(std::string_view word, std::vector<std::int32_t>& ids)
 
 std::optional<std::size_t> Encoder::cut(std::string_view text, std::size_t from) {
   // A word may end right at `from`, so the character before it counts.
-  std::size_t at = from;
+  std::size_t at = std::min(from, text.size());
   if (at > 0) {
     do --at;
     while (at > 0 && (text[at] & 0xc0) == 0x80);

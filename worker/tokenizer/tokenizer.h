@@ -75,7 +75,7 @@ class Encoder {
 
   // The first place at or behind `from` at which the text can be cut: its two parts, encoded by themselves,
   // have the ids of the whole. Nothing if there is none before its end.
-  // REQUIRES: text is UTF-8, and `from` the beginning of a character or the text's end.
+  // REQUIRES: text is UTF-8.
   std::optional<std::size_t> cut(std::string_view text, std::size_t from);
 
  private:

@@ -22,6 +22,8 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 
 void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
 void* operator new[](std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return operator new(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return operator new[](bytes); }
 void* operator new(std::size_t bytes, std::align_val_t at) {
   return counted(bytes, static_cast<std::size_t>(at));
 }
