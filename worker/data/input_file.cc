@@ -42,7 +42,7 @@ Status read_all(int descriptor, std::uint64_t offset, std::span<std::uint8_t> ou
 Result<InputFile> InputFile::open(const std::filesystem::path& path) {
   const int descriptor = open_for_reading(path);
   if (descriptor < 0) {
-    return cannot_read(path, std::string(std::strerror(errno)) + "; check data.path and who may read it");
+    return cannot_read(path, std::string(std::strerror(errno)) + "; check the path and who may read it");
   }
   struct stat about {};
   const int failed = ::fstat(descriptor, &about);

@@ -169,7 +169,7 @@ TEST_CASE("what is missing or cannot be read is named") {
   const Folder folder;
   const auto path = folder.path();
   CHECK(contains(fault_of_both(tokens_at(path / "nowhere")),
-                 "nowhere: cannot be read: No such file or directory; check data.path"));
+                 "nowhere: cannot be read: No such file or directory; check the path"));
   CHECK(contains(fault_of_both(tokens_at(path)), "has no .bin file with \"train\" in its name"));
   write_text(path / "train.bin", shard(range(0, 20)));
   CHECK(contains(check_fault_of(tokens_at(path)), "has no .bin file with \"val\" or \"test\" in its name"));

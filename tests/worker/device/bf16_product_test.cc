@@ -45,7 +45,7 @@ struct Sizes {
 }  // namespace
 
 TEST_CASE("a float becomes the nearest bf16, on every set alike") {
-  const planned::KernelSets sets = planned::available_kernels();
+  const InstructionSets<planned::Kernels> sets = planned::available_kernels();
   for (int set = 0; set < sets.count; ++set) {
     CAPTURE(sets.sets[set]->instruction_set);
     const auto half_of = [&](std::uint32_t bits) {

@@ -25,8 +25,8 @@ Buffer random_buffer(std::uint64_t seed, std::size_t floats) {
 }
 
 // Ends the program with 77, which ctest shows as skipped, where there is one set only.
-KernelSets sets_to_compare() {
-  const KernelSets found = available_kernels();
+InstructionSets<Kernels> sets_to_compare() {
+  const InstructionSets<Kernels> found = available_kernels();
   if (found.count > 1) return found;
   std::printf("skipped: this processor runs one of the instruction sets only, %s\n",
               found.sets[0]->instruction_set);
@@ -47,7 +47,7 @@ float largest_difference(const Buffer& a, const Buffer& b, std::size_t count) {
 // Runs `compute(kernels, out)` with every set and compares the results.
 template <typename Compute>
 void check_sets_agree(std::size_t outputs, const Compute& compute) {
-  const KernelSets found = sets_to_compare();
+  const InstructionSets<Kernels> found = sets_to_compare();
   Buffer fastest(outputs);
   compute(*found.sets[0], fastest.data());
   for (int i = 1; i < found.count; ++i) {

@@ -21,7 +21,7 @@ using Floats = std::vector<float>;
 constexpr std::size_t kSizes[] = {1, 2, 7, 15, 16, 17, 31, 64, 100, 257};
 
 void for_each_set(const std::function<void(const PlannedKernels&)>& run) {
-  const planned::KernelSets sets = planned::available_kernels();
+  const InstructionSets<planned::Kernels> sets = planned::available_kernels();
   REQUIRE(sets.count >= 1);
   for (int i = 0; i < sets.count; ++i) {
     CAPTURE(sets.sets[i]->instruction_set);

@@ -17,21 +17,16 @@ extern const Kernels kKernels;
 }
 #endif
 
-KernelSets available_kernels() {
-  KernelSets found{};
+InstructionSets<Kernels> available_kernels() {
 #ifdef DTRUN_X86_KERNELS
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    found.sets[found.count++] = &avx512::kKernels;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    found.sets[found.count++] = &avx2::kKernels;
+  return runnable(&avx512::kKernels, &avx2::kKernels, &baseline::kKernels);
+#else
+  return runnable<Kernels>(nullptr, nullptr, &baseline::kKernels);
 #endif
-  found.sets[found.count++] = &baseline::kKernels;
-  return found;
 }
 
 const Kernels& kernels() {
-  static const KernelSets found = available_kernels();
+  static const InstructionSets<Kernels> found = available_kernels();
   return *found.sets[0];
 }
 

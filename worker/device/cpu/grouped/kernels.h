@@ -8,6 +8,8 @@
 
 #include <cstddef>
 
+#include "worker/base/instruction_sets.h"
+
 namespace dtrun::worker::grouped {
 
 inline constexpr int kGroup = 16;  // samples
@@ -75,10 +77,6 @@ struct Kernels {
 const Kernels& kernels();
 
 // All sets that this processor runs, the fastest first; so that tests can compare them.
-struct KernelSets {
-  const Kernels* sets[3];
-  int count;
-};
-KernelSets available_kernels();
+InstructionSets<Kernels> available_kernels();
 
 }  // namespace dtrun::worker::grouped

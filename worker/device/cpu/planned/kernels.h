@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "worker/base/instruction_sets.h"
+
 namespace dtrun::worker::planned {
 
 // A stream of random numbers: RandomStream::Words (worker/core/philox.h).
@@ -69,10 +71,6 @@ struct Kernels {
 const Kernels& kernels();
 
 // All sets that this processor runs, the fastest first; so that tests can compare them.
-struct KernelSets {
-  const Kernels* sets[3];
-  int count;
-};
-KernelSets available_kernels();
+InstructionSets<Kernels> available_kernels();
 
 }  // namespace dtrun::worker::planned
