@@ -1,0 +1,46 @@
+// Opens one of CUDA's libraries at run time. They are not linked to: a worker that trains on the CPU starts
+// without them, and where they are missing we say so in our own words.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace dtrun::worker::cuda {
+
+struct Library {
+  std::string name;      // "cuBLASLt", for people
+  std::string soname;    // "libcublasLt.so.13"
+  std::string versions;  // "13.x", for people
+  std::string wheel;     // "nvidia-cublas", the package that pip installs
+};
+
+// An open library's functions by name. Remembers which one was asked for and is not there.
+class Symbols {
+ public:
+  explicit Symbols(void* handle) : handle_(handle) {}
+
+  template <class Function>
+  void get(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(address(name));
+  }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* address(const char* name);
+
+  void* handle_;
+  std::string missing_;
+};
+
+// Opens `library` in the first place (search.h) where it has all the functions that `fill` gets and where
+// `refuse`, called after fill, gives "" and not a reason ("is version 12.9"). It stays open for the process's
+// life. Returns the file's name. Throws WorkerError with EX_UNAVAILABLE and one line that names every place
+// looked in. Any thread.
+std::string open_library(const Library& library, const std::function<void(Symbols&)>& fill,
+                         const std::function<std::string()>& refuse);
+
+// "9.19.0" of 91900, as both cuBLASLt and cuDNN number themselves.
+std::string version_text(std::size_t number);
+
+}  // namespace dtrun::worker::cuda
