@@ -12,7 +12,6 @@
 namespace dtrun::worker {
 namespace {
 
-constexpr std::size_t kAlignment = 16;  // floats: a cache line
 // Rows of logits at a time fill about this many floats.
 constexpr std::size_t kLogitFloats = std::size_t{1} << 20;
 
@@ -47,8 +46,9 @@ struct Piece {
 
 class Planner {
  public:
-  Planner(const Program& program, int rows)
+  Planner(const Program& program, int rows, const PlanFor& device)
       : program_(program),
+        device_(device),
         rows_(static_cast<std::size_t>(rows)),
         values_(program.values.size()),
         nodes_(static_cast<int>(program.nodes.size())),
@@ -115,8 +115,8 @@ class Planner {
 
   bool backward_needs(Value value) const {
     const bool read = std::ranges::any_of(
-        readers_[value], [&](int n) { return n != nodes_ - 1 && backward_reads(node(n).op).in; });
-    return read || (producer_[value] >= 0 && backward_reads(node(producer_[value]).op).out);
+        readers_[value], [&](int n) { return n != nodes_ - 1 && backward_reads(node(n).op, device_).in; });
+    return read || (producer_[value] >= 0 && backward_reads(node(producer_[value]).op, device_).out);
   }
 
   // Values that are kept from forward on: all but what a segment makes for itself.
@@ -143,8 +143,8 @@ class Planner {
   }
 
   int new_aux(int n) {
-    const std::size_t floats = aux_per_row(node(n).op) * rows_ * program_.values[node(n).in[0]].rows;
-    return floats == 0 ? kNone : new_piece(floats);
+    const std::size_t floats = aux_per_row(node(n).op, device_) * rows_ * program_.values[node(n).in[0]].rows;
+    return floats == 0 ? kNone : new_piece(floats * device_.float_elements);
   }
 
   void plan_forward() {
@@ -206,6 +206,9 @@ class Planner {
     Call call{.node = nodes_ - 1, .backward = true};
     const Value in = node(plan_.classifier).in[0];
     use(again_[in]);
+    if (device_.whole_logits)
+      logits_ =
+          new_piece(rows_ * static_cast<std::size_t>(program_.sample.targets) * padded_classes(classes()));
     if (needs_gradient_[in]) {
       call.in[0] = Into::kWrite;
       gradient_[in] = new_piece(size_of(in));
@@ -220,8 +223,8 @@ class Planner {
     if (parameters.empty() && !wants(0) && !wants(1)) return;
     Call call{.node = n, .backward = true};
     use(gradient_[at.out]);
-    if (backward_reads(at.op).in) use(again_[at.in[0]]);
-    if (backward_reads(at.op).out) use(again_[at.out]);
+    if (backward_reads(at.op, device_).in) use(again_[at.in[0]]);
+    if (backward_reads(at.op, device_).out) use(again_[at.out]);
     use(aux_again_[n]);
     for (int k = 0; k < 2; ++k)
       if (wants(k)) call.in[k] = plan_gradient(n, k, call);
@@ -287,18 +290,21 @@ class Planner {
     }
     plan_.value = offsets(value_), plan_.value_again = offsets(again_), plan_.gradient = offsets(gradient_);
     plan_.aux = offsets(aux_), plan_.aux_again = offsets(aux_again_);
+    if (logits_ != kNone) plan_.logits = pieces_[logits_].offset;
+  }
+  std::size_t classes() const {
+    return static_cast<std::size_t>(std::get<Linear>(node(plan_.classifier).op).out_features);
   }
   void plan_work_memory() {
-    const auto classes = static_cast<std::size_t>(std::get<Linear>(node(plan_.classifier).op).out_features);
     const std::size_t all = rows_ * static_cast<std::size_t>(program_.sample.targets);
-    plan_.logit_rows = std::clamp<std::size_t>(kLogitFloats / classes, 1, all);
+    plan_.logit_rows = std::clamp<std::size_t>(kLogitFloats / classes(), 1, all);
     for (const Node& node : program_.nodes)
       if (std::holds_alternative<Attention>(node.op))
         plan_.scores =
             std::max(plan_.scores, 2 * kQueryRows * static_cast<std::size_t>(program_.values[node.out].rows));
   }
-  static std::size_t aligned(std::size_t floats) {
-    return (floats + kAlignment - 1) / kAlignment * kAlignment;
+  std::size_t aligned(std::size_t elements) const {
+    return (elements + device_.alignment - 1) / device_.alignment * device_.alignment;
   }
   std::vector<std::size_t> offsets(const std::vector<int>& pieces) const {
     std::vector<std::size_t> found;
@@ -308,6 +314,7 @@ class Planner {
   }
 
   const Program& program_;
+  const PlanFor device_;
   const std::size_t rows_, values_;
   const int nodes_;
   std::vector<int> producer_;              // of each value: its node
@@ -318,6 +325,7 @@ class Planner {
   std::vector<Piece> pieces_;
   // Indices of pieces, of each value or node.
   std::vector<int> value_, again_, gradient_, aux_, aux_again_;
+  int logits_ = kNone;
   std::vector<bool> read_only_;  // of each value: its gradient's memory is another value's too
   std::vector<bool> parameter_written_;
   std::size_t final_from_ = SIZE_MAX;
@@ -325,27 +333,34 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const Program& program, int rows) { return Planner(program, rows).run(); }
-
-BackwardReads backward_reads(const Op& op) {
-  return std::visit(Overloaded{
-                        [](const Conv2d&) { return BackwardReads{.in = true}; },
-                        [](const Relu&) { return BackwardReads{.out = true}; },
-                        [](const Gelu&) { return BackwardReads{.in = true}; },
-                        [](const MaxPool2d&) { return BackwardReads{.in = true, .out = true}; },
-                        [](const Flatten&) { return BackwardReads{}; },
-                        [](const Linear&) { return BackwardReads{.in = true}; },
-                        [](const LayerNorm&) { return BackwardReads{.in = true}; },
-                        [](const Embedding&) { return BackwardReads{.in = true}; },
-                        [](const AddPositions&) { return BackwardReads{}; },
-                        [](const Attention&) { return BackwardReads{.in = true}; },
-                        [](const Dropout&) { return BackwardReads{}; },
-                        [](const Add&) { return BackwardReads{}; },
-                        [](const LogSoftmaxNll&) { return BackwardReads{.in = true}; },
-                    },
-                    op);
+Plan make_plan(const Program& program, int rows, const PlanFor& device) {
+  return Planner(program, rows, device).run();
 }
 
-std::size_t aux_per_row(const Op& op) { return std::holds_alternative<LayerNorm>(op) ? 2 : 0; }
+BackwardReads backward_reads(const Op& op, const PlanFor& device) {
+  return std::visit(
+      Overloaded{
+          [](const Conv2d&) { return BackwardReads{.in = true}; },
+          [](const Relu&) { return BackwardReads{.out = true}; },
+          [](const Gelu&) { return BackwardReads{.in = true}; },
+          [](const MaxPool2d&) { return BackwardReads{.in = true, .out = true}; },
+          [](const Flatten&) { return BackwardReads{}; },
+          [](const Linear&) { return BackwardReads{.in = true}; },
+          [](const LayerNorm&) { return BackwardReads{.in = true}; },
+          [](const Embedding&) { return BackwardReads{.in = true}; },
+          [](const AddPositions&) { return BackwardReads{}; },
+          [&](const Attention&) { return BackwardReads{.in = true, .out = device.attention_keeps_sums}; },
+          [](const Dropout&) { return BackwardReads{}; },
+          [](const Add&) { return BackwardReads{}; },
+          [](const LogSoftmaxNll&) { return BackwardReads{.in = true}; },
+      },
+      op);
+}
+
+std::size_t aux_per_row(const Op& op, const PlanFor& device) {
+  if (std::holds_alternative<LayerNorm>(op)) return 2;
+  const auto* const attention = std::get_if<Attention>(&op);
+  return attention != nullptr && device.attention_keeps_sums ? attention->heads : 0;
+}
 
 }  // namespace dtrun::worker

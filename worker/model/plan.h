@@ -31,9 +31,24 @@ struct Call {
   std::size_t final_from = SIZE_MAX;
 };
 
-// Offsets into an arena, in floats; kNowhere: it has no memory.
+// Offsets into an arena, in elements (floats on the CPU); kNowhere: it has no memory.
 inline constexpr std::size_t kNowhere = SIZE_MAX;
 inline constexpr std::size_t kInput = SIZE_MAX - 1;  // it is the samples, which lie elsewhere
+
+// What a device asks of a plan. The defaults are the CPU's.
+struct PlanFor {
+  // Elements that a float takes of which backward needs more than a value's precision (Plan::aux): 2 where
+  // values are bf16.
+  std::size_t float_elements = 1;
+  std::size_t alignment = 16;  // of each piece of memory, in elements; 16 floats: a cache line
+  // All rows of logits lie in the arena while the classifier runs, each as long as padded_classes() tells.
+  bool whole_logits = false;
+  // Attention keeps the logarithm of each query's sum for backward, which reads its output too.
+  bool attention_keeps_sums = false;
+};
+
+// Of a row of logits that a device reads in vectors: a multiple of 64.
+constexpr std::size_t padded_classes(std::size_t classes) { return (classes + 63) / 64 * 64; }
 
 struct Plan {
   // The node of the linear layer that makes the logits. It and the loss are one call (of the loss' node), so
@@ -46,7 +61,8 @@ struct Plan {
   std::vector<std::size_t> value, value_again;
   std::vector<std::size_t> gradient;        // of each value
   std::vector<std::size_t> aux, aux_again;  // of each node: what its backward needs of forward besides values
-  std::size_t arena = 0;                    // floats
+  std::size_t logits = kNowhere;            // PlanFor::whole_logits
+  std::size_t arena = 0;                    // elements
   // Beside the arena: as many rows of logits as are in memory at a time, and room for attention's scores of
   // kQueryRows queries and for their gradients, in floats.
   std::size_t logit_rows = 0, scores = 0;
@@ -58,15 +74,15 @@ inline constexpr std::size_t kQueryRows = 64;
 
 // For microbatches of up to `rows` samples. Throws WorkerError (EX_SOFTWARE) if the loss follows no linear
 // layer.
-Plan make_plan(const Program& program, int rows);
+Plan make_plan(const Program& program, int rows, const PlanFor& device = {});
 
 // Whether the node's backward reads its input, or its output.
 struct BackwardReads {
   bool in = false, out = false;
 };
-BackwardReads backward_reads(const Op& op);
+BackwardReads backward_reads(const Op& op, const PlanFor& device = {});
 
 // Floats of Plan::aux per row of the node's input.
-std::size_t aux_per_row(const Op& op);
+std::size_t aux_per_row(const Op& op, const PlanFor& device = {});
 
 }  // namespace dtrun::worker

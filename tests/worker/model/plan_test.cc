@@ -15,7 +15,7 @@ using namespace dtrun::worker;
 namespace {
 
 // Values, their gradients, and what nodes keep, as numbers.
-constexpr int kGradient = 1000000, kAux = 2000000;
+constexpr int kGradient = 1000000, kAux = 2000000, kLogits = 3000000;
 
 class Memory {
  public:
@@ -44,8 +44,12 @@ bool keeps_gradient(const Op& op) {
 
 class Run {
  public:
-  Run(const Program& program, int rows)
-      : program_(program), rows_(rows), plan_(make_plan(program, rows)), memory_(plan_.arena) {
+  Run(const Program& program, int rows, const PlanFor& device = {})
+      : program_(program),
+        device_(device),
+        rows_(rows),
+        plan_(make_plan(program, rows, device)),
+        memory_(plan_.arena) {
     for (const Call& call : plan_.forward) forward(call, plan_.value, plan_.aux);
     REQUIRE(!plan_.backward.empty());
     classify(plan_.backward.front());
@@ -72,7 +76,7 @@ class Run {
   std::size_t size(Value value) const { return rows_ * program_.values[value].size(); }
   std::size_t aux_size(int n) const {
     const Node& node = program_.nodes[n];
-    return aux_per_row(node.op) * rows_ * program_.values[node.in[0]].rows;
+    return aux_per_row(node.op, device_) * device_.float_elements * rows_ * program_.values[node.in[0]].rows;
   }
   void check_value(Value value, std::size_t offset) {
     if (offset == kInput) return;
@@ -97,6 +101,15 @@ class Run {
   void classify(const Call& call) {
     CHECK(call.node == static_cast<int>(program_.nodes.size()) - 1);
     const Value in = program_.nodes[plan_.classifier].in[0];
+    if (device_.whole_logits) {
+      const auto classes = std::get<Linear>(program_.nodes[plan_.classifier].op).out_features;
+      const std::size_t logits = rows_ * program_.sample.targets * padded_classes(classes);
+      memory_.write(plan_.logits, logits, kLogits);
+      if (call.in[0] != Into::kNone) memory_.write(plan_.gradient[in], size(in), kGradient + in);
+      CHECK(memory_.has(plan_.logits, logits, kLogits));
+    } else {
+      CHECK(plan_.logits == kNowhere);
+    }
     check_value(in, plan_.value_again[in]);
     if (call.in[0] != Into::kNone) memory_.write(plan_.gradient[in], size(in), kGradient + in);
     write_parameters(plan_.classifier, call);
@@ -105,7 +118,7 @@ class Run {
   void backward(const Call& call) {
     const Node& node = program_.nodes[call.node];
     CAPTURE(call.node);
-    const BackwardReads reads = backward_reads(node.op);
+    const BackwardReads reads = backward_reads(node.op, device_);
     const bool tokens = std::holds_alternative<Embedding>(node.op);
     if (reads.in && !tokens) check_value(node.in[0], plan_.value_again[node.in[0]]);
     if (reads.out) check_value(node.out, plan_.value_again[node.out]);
@@ -138,6 +151,7 @@ class Run {
   }
 
   const Program& program_;
+  const PlanFor device_;
   const std::size_t rows_;
   const Plan plan_;
   Memory memory_;
@@ -160,6 +174,23 @@ TEST_CASE("every value is where a call looks for it, and each parameter gets its
   for (const NamedProgram& named : planned_programs()) {
     CAPTURE(named.name);
     for (const int rows : {1, 3}) Run(named.program, rows);
+  }
+}
+
+TEST_CASE("nor does it fail for a device that keeps more, in smaller elements") {
+  for (const std::size_t float_elements : {1, 2}) {
+    const PlanFor device{.float_elements = float_elements,
+                         .alignment = 64,
+                         .whole_logits = true,
+                         .attention_keeps_sums = true};
+    for (const NamedProgram& named : planned_programs()) {
+      CAPTURE(named.name);
+      for (const int rows : {1, 3}) {
+        const Run run(named.program, rows, device);
+        for (const auto& places : {run.plan().value, run.plan().gradient, run.plan().aux})
+          for (const std::size_t place : places) CHECK((place >= kInput || place % 64 == 0));
+      }
+    }
   }
 }
 
