@@ -3,18 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
-#include "worker/base/error.h"
+#include "worker/device/wrong_data.h"
 
 namespace dtrun::worker {
 namespace {
 
 void check_label(std::int32_t label, int classes) {
   if (label >= 0 && label < classes) return;
-  throw WorkerError(kExitNoInput, "the data has a sample with label " + std::to_string(label) +
-                                      ", but the model has " + std::to_string(classes) +
-                                      " classes, numbered from 0; check /data/path");
+  throw wrong_target(label, classes);
 }
 
 // Of one sample: its loss; probabilities (if wanted) become those of the classes.

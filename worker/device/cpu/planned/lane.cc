@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "worker/base/buffer.h"
@@ -12,6 +11,7 @@
 #include "worker/device/cpu/onednn/product.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cpu/planned/products.h"
+#include "worker/device/wrong_data.h"
 #include "worker/model/plan.h"
 
 namespace dtrun::worker {
@@ -213,10 +213,7 @@ class PlannedLane final : public Lane {
     const std::size_t m = rows(node.out);
     for (std::size_t r = 0; r < m; ++r) {
       const std::int32_t token = microbatch_->tokens[r];
-      if (token < 0 || token >= l.classes)
-        throw WorkerError(kExitNoInput, "the data has token " + std::to_string(token) +
-                                            ", but the model has " + std::to_string(l.classes) +
-                                            " tokens, numbered from 0; check /data/path");
+      if (token < 0 || token >= l.classes) throw wrong_token(token, l.classes);
       std::copy_n(weight(l.weight) + static_cast<std::size_t>(token) * l.width, l.width,
                   out(node.out) + r * l.width);
     }
@@ -431,9 +428,7 @@ class PlannedLane final : public Lane {
   double classify_row(std::size_t row, float* logits, int& correct) const {
     const std::int32_t target = microbatch_->targets[row];
     if (target < 0 || target >= classifier_.out_features)
-      throw WorkerError(kExitNoInput, "the data has a sample with label " + std::to_string(target) +
-                                          ", but the model has " + std::to_string(classifier_.out_features) +
-                                          " classes, numbered from 0; check /data/path");
+      throw wrong_target(target, classifier_.out_features);
     std::int32_t largest = 0;
     const float loss = k_.classify(classifier_.out_features, target, program_.label_smoothing,
                                    gradient_ != nullptr, logits, &largest);
