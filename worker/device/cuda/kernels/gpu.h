@@ -1,6 +1,6 @@
 // What every kernel's file begins with: CUDA's words, and launch(), as nvcc compiles them. The tests compile
-// the same files with the host's compiler, which finds these words in a header of its own (cuda_on_cpu.h) that
-// runs kernels on the processor. This is the one place that knows which compiler it is.
+// the same files with the host's compiler, which finds these words in a header of its own (cuda_on_cpu.h)
+// that runs kernels on the processor. This is the one place that knows which compiler it is.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,0 +1,55 @@
+// Convolution and max-pooling of images [sample][channel][y][x]: the reference, and what runs where cuDNN
+// cannot. See elementwise.h for what holds for all kernels.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace dtrun::worker::cuda {
+
+// Stride 1, no padding. REQUIRES: kernel <= height and width.
+struct ConvShape {
+  int samples = 0;
+  int in_channels = 0, out_channels = 0;
+  int height = 0, width = 0;  // of the input
+  int kernel = 0;             // square
+  int out_height() const { return height - kernel + 1; }
+  int out_width() const { return width - kernel + 1; }
+};
+
+// weight: [out][in][kernel][kernel] as T, any alignment; bias: [out] of the flat parameters. relu: of the
+// result, which keeps NaN.
+template <typename T>
+void conv2d(cudaStream_t stream, const ConvShape& shape, const T* in, const T* weight, const float* bias,
+            bool relu, T* out);
+template <typename T>
+void conv2d_backward_input(cudaStream_t stream, const ConvShape& shape, const T* weight,
+                           const T* out_gradient, bool add, T* in_gradient);
+// weight_gradient, bias_gradient: of the flat gradient; `add` is of both. Samples are summed in blocks, then
+// the blocks in order. `workspace`: so many floats, overwritten.
+template <typename T>
+void conv2d_backward_parameters(cudaStream_t stream, const ConvShape& shape, const T* in,
+                                const T* out_gradient, bool add, float* weight_gradient, float* bias_gradient,
+                                float* workspace);
+std::size_t conv2d_backward_parameters_workspace(const ConvShape& shape);
+
+// The stride is the kernel; rows and columns that fill no window are dropped.
+struct PoolShape {
+  int samples = 0, channels = 0;
+  int height = 0, width = 0;  // of the input
+  int kernel = 0;
+  int out_height() const { return height / kernel; }
+  int out_width() const { return width / kernel; }
+};
+
+template <typename T>
+void max_pool(cudaStream_t stream, const PoolShape& shape, const T* in, T* out);
+// The gradient of a window goes to the first of its largest elements, row by row; that of the others is 0,
+// also of what no window has. `in`: of max_pool(). in_gradient overlaps nothing else.
+template <typename T>
+void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in, const T* out_gradient,
+                       bool add, T* in_gradient);
+
+}  // namespace dtrun::worker::cuda
