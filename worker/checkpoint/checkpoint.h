@@ -24,6 +24,7 @@ struct TrainState {
   std::vector<OptimizerSlot> optimizer;
   std::string config_json;  // canonical config of the run that wrote it
   EvaluationRecord evaluations = {};
+  std::string device = {};  // Device::fingerprint() of what computed it; empty: a dtrun that did not say
 };
 
 // A checkpoint of a diverged model is of no use, and would push out those that are.

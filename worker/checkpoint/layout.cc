@@ -130,6 +130,7 @@ std::string to_json(const StateText& state) {
   Json config = Json::parse(state.config_json, nullptr, false);
   if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
   Json json = {{"format_version", kFormatVersion}, {"step", state.step}};
+  if (!state.device.empty()) json["device"] = state.device;
   const EvaluationRecord& record = state.evaluations;
   if (record.evaluated_step >= 0)
     json["evaluations"] = {{"evaluated_step", record.evaluated_step},
@@ -159,6 +160,9 @@ Result<StateText> parse_state(std::string_view text) {
   }
   StateText state{step.get<std::int64_t>(),
                   config.is_string() ? config.get<std::string>() : config.dump(2) + "\n"};
+  const Json device = json.value("device", Json(""));
+  if (!device.is_string()) return malformed;
+  state.device = device.get<std::string>();
   if (!parse_record(json.value("evaluations", Json()), &state.evaluations)) return malformed;
   return state;
 }

@@ -25,12 +25,13 @@ Result<std::vector<float>> parameter_values(const Safetensors& file, const Progr
 Result<std::vector<float>> model_values(const Safetensors& file, const Program& program);
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program);
 
-// trainer_state.json: {"format_version", "step", "evaluations", "config"}; without evaluations there were
-// none.
+// trainer_state.json: {"format_version", "step", "device", "evaluations", "config"}; without evaluations there
+// were none.
 struct StateText {
   std::int64_t step = 0;
   std::string config_json;
   EvaluationRecord evaluations = {};
+  std::string device = {};
 };
 std::string to_json(const StateText& state);
 Result<StateText> parse_state(std::string_view text);  // EX_NOINPUT

@@ -96,7 +96,8 @@ TrainState load_checkpoint(const fs::path& directory, const Program& program) {
                    .parameters = {},
                    .optimizer = {},
                    .config_json = std::move(text.config_json),
-                   .evaluations = text.evaluations};
+                   .evaluations = text.evaluations,
+                   .device = std::move(text.device)};
   state.parameters =
       files.tensors(kModelFile, [&](const Safetensors& file) { return model_values(file, program); });
   state.optimizer =

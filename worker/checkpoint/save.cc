@@ -63,8 +63,10 @@ void write_files(const fs::path& directory, const Program& program, const TrainS
   for (const OptimizerSlot& slot : state.optimizer) optimizer.push_back(bytes_of(slot.values));
   add_file(directory, kOptimizerFile, optimizer, &manifest);
 
-  const std::string state_text = to_json(
-      StateText{.step = state.step, .config_json = state.config_json, .evaluations = state.evaluations});
+  const std::string state_text = to_json(StateText{.step = state.step,
+                                                   .config_json = state.config_json,
+                                                   .evaluations = state.evaluations,
+                                                   .device = state.device});
   const std::string_view state_pieces[] = {state_text};
   add_file(directory, kStateFile, state_pieces, &manifest);
 

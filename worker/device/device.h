@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "worker/core/dropout.h"
@@ -63,6 +64,9 @@ class Lane {
 class Device {
  public:
   virtual ~Device() = default;
+  // What its results' bits depend on, for people and for the checkpoint: the kind of device, the libraries that
+  // compute on it and their versions.
+  virtual std::string fingerprint() const = 0;
   // Of the memory that its lanes work on. Lives as long as the device.
   virtual Arithmetic& arithmetic() = 0;
   // Call on the thread that will run the lane. `capacity`: rows of every microbatch, micro_batch_size.

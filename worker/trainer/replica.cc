@@ -67,7 +67,8 @@ TrainState Replica::snapshot() const {
                   .parameters = {},
                   .optimizer = {},
                   .config_json = state.config_json,
-                  .evaluations = log.evaluations};
+                  .evaluations = log.evaluations,
+                  .device = device->fingerprint()};
   if (state.has_values) copy.parameters = on_host(state.parameters);
   for (const ReplicaState::Slot& slot : state.slots)
     copy.optimizer.push_back({slot.name, on_host(slot.values)});
@@ -83,6 +84,7 @@ void Replica::snapshot_into(TrainState& copy) const {
   copy.step = state.step;
   copy.config_json = state.config_json;
   copy.evaluations = log.evaluations;
+  copy.device = device->fingerprint();
 }
 
 std::vector<std::uint64_t> Replica::parameter_hashes() const {

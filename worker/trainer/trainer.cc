@@ -96,6 +96,7 @@ class Trainer {
   void tell_recovery(const ResumePoint& start);
   bool has_own_disk();
   void report_drift(const ResumePoint& start);
+  void report_device(const ResumePoint& start);
   Vote one_step();
   Vote wish() const;
   void log_step(double learning_rate, double norm);
@@ -202,7 +203,10 @@ void Trainer::begin() {
   replica_.log = log;
   progress_.accuracy = log.accuracy;
   if (start.state) replica_.restore(*start.state);
-  if (start.from == ResumePoint::kCheckpoint) report_drift(start);
+  if (start.from == ResumePoint::kCheckpoint) {
+    report_drift(start);
+    report_device(start);
+  }
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
@@ -279,6 +283,15 @@ void Trainer::tell_recovery(const ResumePoint& start) {
   log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + " with " +
            counted(place_.world_size, "worker") +
            (start.source_rank == 0 ? "" : ", from the memory of rank " + std::to_string(start.source_rank)));
+}
+
+// Told by the rank that read it.
+void Trainer::report_device(const ResumePoint& start) {
+  if (place_.rank != start.source_rank || !start.state) return;
+  const std::string now = replica_.device->fingerprint(), before = start.state->device;
+  if (before.empty() || before == now) return;
+  log_info("the checkpoint of step " + std::to_string(state_.step) + " was computed on " + before + ", this is " +
+           now + ": what follows can differ in its last bits from what it would have been there");
 }
 
 void Trainer::report_drift(const ResumePoint& start) {

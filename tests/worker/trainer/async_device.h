@@ -95,6 +95,7 @@ class AsyncLane final : public Lane {
 class AsyncDevice final : public Device {
  public:
   explicit AsyncDevice(unsigned seed) : arithmetic_(seed) {}
+  std::string fingerprint() const override { return "asynchronous"; }
   Arithmetic& arithmetic() override { return arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     return std::make_unique<AsyncLane>(arithmetic_, *cpu_, program, capacity);

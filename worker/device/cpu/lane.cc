@@ -8,6 +8,7 @@
 #include "worker/base/error.h"
 #include "worker/device/cpu/footprint.h"
 #include "worker/device/cpu/loss.h"
+#include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cpu/planned/lane.h"
 
 namespace dtrun::worker {
@@ -59,6 +60,7 @@ class CpuLane : public Lane {
 
 class CpuDevice : public Device {
  public:
+  std::string fingerprint() const override { return std::string("cpu, ") + planned::kernels().instruction_set; }
   Arithmetic& arithmetic() override { return *arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     const CpuLayout layout = cpu_layout(program, capacity);
