@@ -116,7 +116,10 @@ Status Driver::prepare() {
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), millis_now());
-  log_.write("start", {{"run_id", spec_.run_id}, {"endpoint", link_->endpoint()}});
+  log_.write("start", {{"run_id", spec_.run_id},
+                       {"endpoint", link_->endpoint()},
+                       {"device", spec_.device},
+                       {"gpus", gpus_text(spec_.gpus)}});
   return {};
 }
 
@@ -242,7 +245,8 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
   using Body = control::FromWorker;
   switch (message.body_case()) {
     case Body::kHello:
-      if (message.hello().protocol() == kControlProtocol) return worker.send(job_message(*trainer_));
+      if (message.hello().protocol() == kControlProtocol)
+        return worker.send(job_message(*trainer_, spec_.gpus, worker.local_rank()));
       return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");

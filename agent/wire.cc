@@ -22,6 +22,7 @@ Event rejected(const rendezvous::Rejected& refusal, const JobSpec& spec) {
                       .job_over = refusal.reason == Rejected::kJobOver,
                       .message = refusal.message};
   if (refusal.reason == Rejected::kOtherSettings) out.exit_code = kExitUsage;
+  if (refusal.reason == Rejected::kOtherDevice) out.exit_code = kExitConfig;
   if (refusal.reason == Rejected::kOtherJob) {
     out.exit_code = kExitConfig;
     const std::string difference = spec.describe_difference ? spec.describe_difference(refusal.job) : "";
@@ -47,6 +48,14 @@ std::vector<std::string> words_of(const ExternalProgram& program) {
   return words;
 }
 
+// Programs may compute on what they like.
+void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, rendezvous::Join* join) {
+  join->job = trainer.config_json;
+  join->warms_up = trainer.recovers;
+  join->device = trainer.cuda ? "cuda" : "cpu";
+  if (!gpus.empty()) join->gpu = gpus.front().name;
+}
+
 // What every Join says, also that of an agent which has not been in any generation.
 rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool hosts) {
   rendezvous::Join join;
@@ -63,9 +72,10 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
   join.join_timeout = spec.rendezvous.join_timeout.count();
   join.heartbeat_timeout = spec.rendezvous.keep_alive_timeout.count();
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
-    join.job = trainer->config_json, join.warms_up = trainer->recovers;
+    set_trainer(*trainer, spec.gpus, &join);
   else
     join.command = words_of(std::get<ExternalProgram>(spec.program));
+  for (const Gpu& gpu : spec.gpus) join.gpus.push_back(gpu.number);
   join.master_port = identity.master_port;
   join.hosts = hosts;
   return join;
@@ -161,7 +171,10 @@ event::Progressed to_event(const control::Progress& message) {
            .total_steps = message.total_steps(),
            .epoch = message.epoch(),
            .loss = message.loss(),
-           .samples_per_second = message.samples_per_second()}};
+           .samples_per_second = message.samples_per_second(),
+           .gpu_memory_used = static_cast<std::int64_t>(message.gpu_memory().used()),
+           .gpu_memory_peak = static_cast<std::int64_t>(message.gpu_memory().peak()),
+           .gpu_memory_total = static_cast<std::int64_t>(message.gpu_memory().total())}};
 }
 
 event::WorkerCompleted to_event(const control::Completed& message) {
@@ -175,7 +188,9 @@ event::WorkerCompleted to_event(const control::Completed& message) {
            .math = message.math(),
            .wait_gradients = message.wait_gradients(),
            .wait_data = message.wait_data(),
-           .other = message.other()}};
+           .other = message.other(),
+           .gpu_memory_peak = message.gpu_memory().peak(),
+           .gpu_memory_total = message.gpu_memory().total()}};
 }
 
 event::WorkerReady to_event(int serial, const control::Ready& message) {
@@ -184,10 +199,16 @@ event::WorkerReady to_event(int serial, const control::Ready& message) {
   return ready;
 }
 
-control::FromAgent job_message(const BuiltinTrainer& trainer) {
+control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank) {
   control::FromAgent message;
-  message.mutable_job()->set_config_json(trainer.config_json);
-  message.mutable_job()->set_lanes(trainer.lanes);
+  control::Job* job = message.mutable_job();
+  job->set_config_json(trainer.config_json);
+  job->set_lanes(trainer.lanes);
+  job->set_device(trainer.cuda ? "cuda" : "cpu");
+  if (!trainer.cuda) return message;
+  const Gpu& gpu = gpus[static_cast<std::size_t>(local_rank)];
+  job->set_gpu(gpu.index);
+  job->set_gpu_uuid(gpu.uuid);
   return message;
 }
 

@@ -85,6 +85,8 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   // Once, before any worker takes memory: what is available then is for all of them.
   if (const Status status = cmd::check_memory(spec.value(), cmd::read_available_memory("/")); !status.ok())
     return cmd::fail(status);
+  if (!spec.value().device.empty()) cmd::notice("device: " + spec.value().device);
+  if (!spec.value().gpus.empty()) cmd::notice("GPUs: " + gpus_text(spec.value().gpus) + ", one per worker");
   return agent::run(spec.value());
 }
 

@@ -96,6 +96,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   Variables env(inherited);
   set_ranks(assignment, local_rank, &env);
   set_job(setting, assignment, &env);
+  if (setting.gpus_by_address) env.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   if (setting.virtual_local_rank) set_virtual_local_rank(local_rank, &env);
   env.erase("TORCHELASTIC_ERROR_FILE");
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);

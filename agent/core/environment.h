@@ -18,6 +18,7 @@ struct WorkerSetting {
   std::string token;                // of this agent (kEnvAgentToken)
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
   std::string master_address;       // empty: the assignment's
+  bool gpus_by_address = false;     // CUDA counts GPUs as nvidia-smi does
 };
 
 // "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/core/colour.h"
+#include "agent/core/gpu.h"
 
 namespace dtrun {
 
@@ -77,6 +78,7 @@ struct BuiltinTrainer {
   std::string output_dir;
   int lanes = 1;         // per worker
   bool recovers = true;  // workers outlive generations and keep what they have trained
+  bool cuda = false;     // its workers compute on JobSpec::gpus; else on the CPU
 };
 
 // Any other program.
@@ -104,6 +106,8 @@ struct JobSpec {
   int omp_num_threads = 1;          // for workers, unless the user's environment sets it
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the worker's own GPU
   std::vector<std::vector<int>> worker_cpus;  // by local rank; empty: no binding
+  std::vector<Gpu> gpus;  // by local rank, one each; empty: none, or it is not known which
+  std::string device;     // "cuda, 8 GPUs (NVIDIA H200)", and why; empty: a program's affair
   std::variant<BuiltinTrainer, ExternalProgram> program;
 
   // How the run's job text differs from ours, for the message when the coordinator refuses us because of it;

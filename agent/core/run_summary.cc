@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "agent/core/gpu.h"
 #include "agent/core/progress_text.h"
 #include "agent/core/report.h"
 
@@ -53,6 +54,11 @@ std::string shares_line(const Completion& done) {
          " other";
 }
 
+std::string memory_line(const Completion& done) {
+  if (done.gpu_memory_total == 0) return "";
+  return "\n  GPU memory: peak " + gpu_memory_text(done.gpu_memory_peak, done.gpu_memory_total);
+}
+
 }  // namespace
 
 void StepsRedone::begin_generation(std::int64_t best_known) {
@@ -71,7 +77,8 @@ std::int64_t StepsRedone::in_this_generation() const {
 }
 
 std::string summary_text(const Completion& completion, const RunSummary& summary) {
-  std::string text = done_line(completion) + pace_line(completion, summary) + shares_line(completion);
+  std::string text = done_line(completion) + pace_line(completion, summary) + shares_line(completion) +
+                     memory_line(completion);
   const std::string interrupted = interruptions(summary);
   if (interrupted.empty()) return text;
   text += "\n  " + interrupted;

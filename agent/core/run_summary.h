@@ -37,7 +37,7 @@ struct RunSummary {
   std::int64_t steps_redone = 0;
 };
 
-// Of the built-in trainer: the line of report.h's done_line, and up to three more, without a final newline.
+// Of the built-in trainer: the line of report.h's done_line, and up to four more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 
 // Of another program, one line; empty if there were no restarts.

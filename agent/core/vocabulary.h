@@ -29,6 +29,7 @@ struct Completion {
   double training_seconds = 0;
   double samples_per_second = 0;
   double math = 0, wait_gradients = 0, wait_data = 0, other = 0;  // shares of training_seconds, 0..1
+  std::uint64_t gpu_memory_peak = 0, gpu_memory_total = 0;        // bytes, of rank 0's GPU; 0: it had none
 };
 
 }  // namespace dtrun::agent

@@ -18,13 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
   return {.run_id = spec.run_id,
           .role = spec.role,
           .max_restarts = spec.max_restarts,
           .omp_num_threads = spec.omp_num_threads,
           .token = token,
           .virtual_local_rank = spec.virtual_local_rank,
-          .master_address = spec.rendezvous.master_address};
+          .master_address = spec.rendezvous.master_address,
+          .gpus_by_address = trainer != nullptr && trainer->cuda};
 }
 
 }  // namespace

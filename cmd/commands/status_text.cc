@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "agent/core/gpu.h"
+
 namespace dtrun::cmd {
 namespace {
 
@@ -76,6 +78,10 @@ std::string progress_line(const TrainingProgress& progress) {
          (progress.samples_per_second() > 0
               ? ", " + number(progress.samples_per_second(), "%.0f") + " samples/s"
               : "") +
+         (progress.gpu_memory_total() > 0
+              ? ", GPU memory " + gpu_memory_text(static_cast<std::uint64_t>(progress.gpu_memory_used()),
+                                                  static_cast<std::uint64_t>(progress.gpu_memory_total()))
+              : "") +
          "\n";
 }
 
@@ -126,6 +132,18 @@ std::string table(const RunStatus& run) {
   return text;
 }
 
+// Which GPUs the workers have, a line for each node that has some.
+std::string gpu_lines(const RunStatus& run) {
+  std::string text;
+  for (const MemberStatus& member : run.members()) {
+    if (member.gpus().empty()) continue;
+    std::vector<Gpu> gpus;
+    for (int number : member.gpus()) gpus.push_back({.number = number, .name = member.gpu()});
+    text += "  GPUs of " + member.host() + ": " + gpus_text(gpus) + ", one per worker\n";
+  }
+  return text;
+}
+
 // What happened to nodes, the newest last.
 std::string news_lines(const RunStatus& run) {
   std::string text;
@@ -142,11 +160,17 @@ Json json_of(const News& news) {
 }
 
 Json json_of(const TrainingProgress& progress) {
-  return {{"step", progress.step()},
-          {"total_steps", progress.total_steps()},
-          {"epoch", progress.epoch()},
-          {"loss", progress.step() > 0 ? Json(progress.loss()) : Json(nullptr)},
-          {"samples_per_second", progress.samples_per_second()}};
+  Json json{{"step", progress.step()},
+            {"total_steps", progress.total_steps()},
+            {"epoch", progress.epoch()},
+            {"loss", progress.step() > 0 ? Json(progress.loss()) : Json(nullptr)},
+            {"samples_per_second", progress.samples_per_second()}};
+  if (progress.gpu_memory_total() > 0) {
+    json["gpu_memory_used"] = progress.gpu_memory_used();
+    json["gpu_memory_peak"] = progress.gpu_memory_peak();
+    json["gpu_memory_total"] = progress.gpu_memory_total();
+  }
+  return json;
 }
 
 Json json_of(const MemberStatus& member) {
@@ -160,6 +184,11 @@ Json json_of(const MemberStatus& member) {
     json["ranks"].push_back(member.first_rank() + i);
   json["pids"] = std::vector<int>(member.pids().begin(), member.pids().end());
   json["heartbeat_age"] = member.heartbeat_age_s() >= 0 ? Json(member.heartbeat_age_s()) : Json(nullptr);
+  if (!member.device().empty()) json["device"] = member.device();
+  if (!member.gpus().empty()) {
+    json["gpu"] = member.gpu().empty() ? Json(nullptr) : Json(member.gpu());
+    json["gpus"] = std::vector<int>(member.gpus().begin(), member.gpus().end());
+  }
   if (member.has_progress()) json["progress"] = json_of(member.progress());
   return json;
 }
@@ -171,7 +200,7 @@ std::string status_text(const RunStatus& run, const std::string& endpoint, const
   if (!run.reason().empty()) text += "  because " + run.reason() + "\n";
   text += counts(run);
   if (run.has_progress()) text += progress_line(run.progress());
-  return text + (run.members_size() > 0 ? table(run) : "") + news_lines(run);
+  return text + (run.members_size() > 0 ? table(run) : "") + gpu_lines(run) + news_lines(run);
 }
 
 Json status_json(const RunStatus& run, const std::string& endpoint) {

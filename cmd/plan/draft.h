@@ -23,6 +23,13 @@ struct Draft {
   const Notice& notice;
   std::optional<worker::JobConfig> config = {};  // of the built-in trainer
   JobSpec spec = {};
+  std::optional<GpuSight> sight = {};
+
+  // Asks the machine, once.
+  const GpuSight& gpus() {
+    if (!sight) sight = machine.gpus();
+    return *sight;
+  }
 
   // If the option is given: `parse` makes its value, which becomes *field.
   template <typename Field, typename Parse>

@@ -1,18 +1,21 @@
 #include "cmd/plan/launch_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <span>
 
 #include "cmd/plan/cpu_binding.h"
+#include "cmd/plan/device_choice.h"
 #include "cmd/plan/draft.h"
 #include "cmd/plan/output_options.h"
 #include "cmd/plan/rendezvous_options.h"
 #include "proto/core/contract.h"
 #include "worker/config/bf16.h"
 #include "worker/config/config.h"
+#include "worker/config/cuda.h"
 #include "worker/config/options.h"
 #include "worker/data/dataset.h"
 
@@ -21,12 +24,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Result<int> parse_nproc(const Given& given, int cpus, int gpus) {
+// `gpus` that workers can use; if there are none, `why_none`.
+Result<int> parse_nproc(const Given& given, int cpus, int gpus, const std::string& why_none) {
   if (given.value == "cpu") return cpus;
   if (given.value == "auto") return gpus > 0 ? gpus : cpus;
   if (given.value == "gpu") {
     if (gpus > 0) return gpus;
-    return usage(quoted(given) + ": no GPU that can be used on this machine; use cpu, auto or a number");
+    return usage(quoted(given) + ": " + why_none + "; use cpu, auto or a number");
   }
   return parse_count(
       given, kMaxWorkersPerNode,
@@ -94,8 +98,6 @@ Status read_config(Draft& draft) {
   Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
   if (!config.ok()) return config.status();
   draft.config = std::move(config).value();
-  if (draft.config->train.bf16 && !draft.machine.bf16)
-    return Status(kExitConfig, path + ": " + worker::bf16_refusal());
   add_launch_section(*draft.config, &draft.options);
   return worker::check_dataset(draft.config->data).status();
 }
@@ -121,11 +123,24 @@ Status read_program(Draft& draft) {
   return {};
 }
 
+// Why this job's workers cannot use the GPUs of this machine; empty: there are some, and they can.
+std::string gpu_obstacle(Draft& draft) {
+  if (!draft.config)
+    return draft.gpus().gpus.empty() ? "no GPU here (" + draft.gpus().why_none + ")" : std::string();
+  if (draft.config->device == "cpu") return "/device is \"cpu\"";
+  const std::string refusal = worker::cuda_refusal(*draft.config, draft.machine.worker_cuda);
+  return refusal.empty() ? why_no_cuda(draft.gpus(), draft.machine.worker_cuda) : refusal;
+}
+
 Status read_workers(Draft& draft) {
   JobSpec& spec = draft.spec;
   if (Status status = draft.read("nnodes", &spec.nodes, parse_nodes); !status.ok()) return status;
-  const int gpus = draft.config ? draft.machine.trainer_gpus : draft.machine.gpus;
-  const auto parse = [&](const Given& given) { return parse_nproc(given, draft.machine.cpus, gpus); };
+  const auto parse = [&](const Given& given) -> Result<int> {
+    const bool counts = given.value == "gpu" || given.value == "auto";
+    const std::string obstacle = counts ? gpu_obstacle(draft) : "";
+    const int gpus = counts && obstacle.empty() ? static_cast<int>(draft.gpus().gpus.size()) : 0;
+    return parse_nproc(given, draft.machine.cpus, gpus, obstacle);
+  };
   if (Status status = draft.read("nproc_per_node", &spec.nproc, parse); !status.ok()) return status;
   return draft.read("node_rank", &spec.node_rank, [&](const Given& rank) -> Result<int> {
     Result<int> number = parse_int(rank, 0, "a node's rank, 0 or more");
@@ -133,6 +148,37 @@ Status read_workers(Draft& draft) {
     return usage(quoted(rank) + ": expected less than the number of nodes, " +
                  std::to_string(spec.nodes.max));
   });
+}
+
+// With the env backend each worker has an agent of its own, and LOCAL_RANK tells them apart.
+std::vector<Gpu> gpus_for_workers(Draft& draft) {
+  std::vector<Gpu> gpus = draft.sight.value_or(GpuSight()).gpus;
+  const char* local_rank = draft.environment("LOCAL_RANK");
+  if (rendezvous_backend(draft.options) != "env" || local_rank == nullptr) return gpus;
+  const auto skipped = static_cast<std::size_t>(std::max(0, std::atoi(local_rank)));
+  gpus.erase(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(std::min(skipped, gpus.size())));
+  return gpus;
+}
+
+// The GPUs of a program's workers are known where it has one worker for each.
+Status read_device(Draft& draft) {
+  JobSpec& spec = draft.spec;
+  if (!draft.config) {
+    const auto nproc = draft.options.given("nproc_per_node");
+    const bool counted = nproc && (nproc->value == "gpu" || nproc->value == "auto");
+    if (counted && draft.gpus().gpus.size() == static_cast<std::size_t>(spec.nproc))
+      spec.gpus = draft.gpus().gpus;
+    return {};
+  }
+  const worker::JobConfig& config = *draft.config;
+  const std::string obstacle = config.device == "cpu" ? "" : gpu_obstacle(draft);
+  Result<DeviceChoice> choice = choose_device(config.device, obstacle, gpus_for_workers(draft), spec.nproc);
+  if (!choice.ok()) return choice.status().within(draft.options.program[0]);
+  spec.gpus = choice.value().gpus;
+  spec.device = choice.value().why;
+  if (spec.gpus.empty() && config.train.bf16 && !draft.machine.bf16)
+    return Status(kExitConfig, draft.options.program[0] + ": " + worker::bf16_refusal());
+  return {};
 }
 
 // torchrun gives each worker one thread, which would leave most of the node idle.
@@ -213,6 +259,12 @@ Status read_virtual_local_rank(Draft& draft) {
                " workers need as many GPUs, but CUDA_VISIBLE_DEVICES=" + devices);
 }
 
+std::vector<int> gpu_nodes(Draft& draft) {
+  std::vector<int> nodes;
+  for (const Gpu& gpu : draft.gpus().gpus) nodes.push_back(gpu.numa_node);
+  return nodes;
+}
+
 Status read_cpus(Draft& draft) {
   const auto mode = draft.options.given("numa_binding");
   if (!mode) return {};
@@ -220,7 +272,7 @@ Status read_cpus(Draft& draft) {
   if (!binding) return usage(quoted(*mode) + ": expected node, socket, exclusive or core-complex");
   const std::size_t usable = draft.machine.topology.size();
   Result<std::vector<std::vector<int>>> cpus =
-      bind_cpus(draft.machine.topology, draft.machine.gpu_nodes, *binding, draft.spec.nproc);
+      bind_cpus(draft.machine.topology, gpu_nodes(draft), *binding, draft.spec.nproc);
   if (!cpus.ok()) return cpus.status().within(quoted(*mode));
   if (std::ranges::all_of(cpus.value(), [&](const auto& some) { return some.size() == usable; })) {
     draft.notice(quoted(*mode) + " has no effect: there is only one choice on this machine, all of its CPUs");
@@ -229,8 +281,13 @@ Status read_cpus(Draft& draft) {
   return {};
 }
 
-// With the env backend the default is one lane: the agent does not know how many workers this machine has.
+// A GPU is one lane. With the env backend the default is one, too: the agent does not know how many workers
+// this machine has.
 Status read_lanes(Draft& draft, int* lanes) {
+  if (draft.config && !draft.spec.gpus.empty()) {
+    draft.no_effect("lanes", ": a worker with a GPU has one lane");
+    return {};
+  }
   *lanes =
       rendezvous_backend(draft.options) == "env" ? 1 : std::max(1, draft.machine.cpus / draft.spec.nproc);
   const auto chosen = draft.options.given("lanes");
@@ -269,7 +326,8 @@ Status read_trainer(Draft& draft) {
                                       .config_json = text,
                                       .output_dir = draft.config->output_dir,
                                       .lanes = lanes,
-                                      .recovers = recovers};
+                                      .recovers = recovers,
+                                      .cuda = !draft.spec.gpus.empty()};
   return {};
 }
 
@@ -283,9 +341,9 @@ Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, co
   }
   Draft draft{
       .typed = options, .options = options, .machine = machine, .environment = environment, .notice = notice};
-  const Status status =
-      run_parts(draft, {read_program, read_workers, read_rendezvous_options, read_trainer, read_policy,
-                        read_times, read_accepted, read_virtual_local_rank, read_cpus, read_output_options});
+  const Status status = run_parts(
+      draft, {read_program, read_workers, read_rendezvous_options, read_device, read_trainer, read_policy,
+              read_times, read_accepted, read_virtual_local_rank, read_cpus, read_output_options});
   if (!status.ok()) return status;
   return std::move(draft.spec);
 }

@@ -8,7 +8,9 @@
 #include <map>
 #include <sstream>
 
+#include "agent/gpu/proc_gpus.h"
 #include "worker/config/bf16.h"
+#include "worker/config/cuda.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -64,28 +66,6 @@ int last_level_cache(const fs::path& cpu_dir, int cpu) {
     sharer = lowest(parse_cpu_list(read_line(entry.path() / "shared_cpu_list")), cpu);
   }
   return sharer;
-}
-
-// NUMA nodes of the GPUs whose device file is here, by PCI address.
-std::vector<int> present_gpus(const fs::path& root) {
-  std::vector<fs::path> addresses;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root / "proc/driver/nvidia/gpus", error)) {
-    addresses.push_back(entry.path());
-  }
-  std::sort(addresses.begin(), addresses.end());
-  std::vector<int> nodes;
-  for (const fs::path& address : addresses) {
-    std::ifstream information(address / "information");
-    const std::string key = "Device Minor:";
-    for (std::string line; std::getline(information, line);) {
-      if (!line.starts_with(key)) continue;
-      const int minor = std::atoi(line.c_str() + key.size());
-      if (!fs::exists(root / "dev" / ("nvidia" + std::to_string(minor)), error)) continue;
-      nodes.push_back(read_int(root / "sys/bus/pci/devices" / address.filename() / "numa_node", -1));
-    }
-  }
-  return nodes;
 }
 
 // The number behind `key` in a file of lines "key 123" or "key: 123 kB".
@@ -188,31 +168,13 @@ std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowe
   return cpus;
 }
 
-std::vector<int> read_gpu_nodes(const fs::path& root, const char* visible) {
-  std::vector<int> present = present_gpus(root);
-  if (visible == nullptr) return present;
-  std::vector<int> chosen;
-  std::istringstream entries(visible);
-  for (std::string entry; std::getline(entries, entry, ',');) {
-    if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
-      chosen.push_back(-1);
-      continue;
-    }
-    std::istringstream number(entry);
-    std::size_t index = 0;
-    if (entry.find('-') != std::string::npos || !(number >> index) || index >= present.size()) break;
-    chosen.push_back(present[index]);
-  }
-  return chosen;
-}
-
 Machine this_machine() {
   Machine machine;
   const std::set<int> cpus = allowed_cpus();
   machine.cpus = std::max<int>(1, static_cast<int>(cpus.size()));
   machine.topology = read_topology("/", cpus);
-  machine.gpu_nodes = read_gpu_nodes("/", std::getenv("CUDA_VISIBLE_DEVICES"));
-  machine.gpus = static_cast<int>(machine.gpu_nodes.size());
+  machine.gpus = [] { return sight_of(agent::gpus_in_proc("/"), std::getenv("CUDA_VISIBLE_DEVICES")); };
+  machine.worker_cuda = worker::cuda_of_this_build();
   machine.bf16 = worker::processor_has_bf16();
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);

@@ -8,7 +8,7 @@ namespace dtrun::cmd {
 
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  if (trainer == nullptr || !available) return {};
+  if (trainer == nullptr || trainer->cuda || !available) return {};
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok()) return {};
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);

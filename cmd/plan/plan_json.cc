@@ -54,6 +54,19 @@ Json output_json(const JobSpec& spec) {
           {"workers", std::move(workers)}};
 }
 
+Json gpus_json(const std::vector<Gpu>& gpus) {
+  Json list = Json::array();
+  for (const Gpu& gpu : gpus) {
+    list.push_back({{"index", gpu.index},
+                    {"number", gpu.number},
+                    {"name", gpu.name},
+                    {"uuid", gpu.uuid},
+                    {"pci", gpu.pci},
+                    {"memory", gpu.memory}});
+  }
+  return list;
+}
+
 Json signal_names(const std::vector<int>& numbers) {
   Json names = Json::array();
   for (int number : numbers) names.push_back("SIG" + std::string(sigabbrev_np(number)));
@@ -90,6 +103,8 @@ std::string plan_json(const JobSpec& spec) {
   plan["stall_timeout"] = or_null(spec.stall_timeout);
   plan["log_dir"] = or_null(spec.log_dir.string());
   plan["output"] = output_json(spec);
+  plan["device"] = or_null(spec.device);
+  plan["gpus"] = spec.gpus.empty() ? Json(nullptr) : gpus_json(spec.gpus);
   plan["worker_cpus"] = spec.worker_cpus.empty() ? Json(nullptr) : Json(spec.worker_cpus);
   add_program(spec, &plan);
   // Program and paths may have any bytes, also some that are not UTF-8.

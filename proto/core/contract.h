@@ -5,7 +5,7 @@
 
 namespace dtrun {
 
-inline constexpr std::uint32_t kControlProtocol = 3;
+inline constexpr std::uint32_t kControlProtocol = 4;
 inline constexpr int kDefaultPort = 29400;
 
 // Larger than any real job; the product of the two fits an int.

@@ -36,6 +36,21 @@ Refusal other_settings(const std::string& option, const std::string& theirs, con
           option + " is " + theirs + " there but " + ours + " here"};
 }
 
+// "cuda (NVIDIA H200)", "cpu"
+std::string device_text(const std::string& device, const std::string& gpu) {
+  return device + (gpu.empty() ? "" : " (" + gpu + ")");
+}
+
+Refusal other_device(const Settings& run, const Join& join) {
+  const std::string theirs = device_text(join.device, join.gpu), ours = device_text(run.device, run.gpu);
+  return {{.reason = Rejected::kOtherDevice,
+           .message = join.host + " would compute on " + theirs + ", but " + run.host +
+                      ", which joined run \"" + run.run_id + "\" first, computes on " + ours +
+                      ": other devices give other bits; set the config's device, or leave one of them out",
+           .job = ""},
+          "it would compute on " + theirs + ", and this run computes on " + ours};
+}
+
 }  // namespace
 
 Settings settings_of(const Join& join) {
@@ -48,6 +63,8 @@ Settings settings_of(const Join& join) {
           .join_timeout = std::min(join.join_timeout, kMaxTimeout),
           .heartbeat_timeout = std::min(join.heartbeat_timeout, kMaxTimeout),
           .warms_up = join.warms_up,
+          .device = join.device,
+          .gpu = join.gpu,
           .host = join.host,
           .command = join.command};
 }
@@ -99,6 +116,7 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
                                "\" first; start every agent of a run with the same config",
                     .job = run.job},
                    "its config is another one (its own terminal names the difference)"};
+  if (join.device != run.device || join.gpu != run.gpu) return other_device(run, join);
   if (join.node_rank >= run.max_nodes)
     return refusal(Rejected::kNodeRankTaken, "--node_rank " + std::to_string(join.node_rank) +
                                                  " is not below the " + std::to_string(run.max_nodes) +

@@ -11,7 +11,7 @@
 namespace dtrun::rendezvous {
 
 // What the run's first member asked for. The other members have to ask for the same run id, job, node counts
-// and restarts; their times are not compared.
+// and restarts, and to compute on the same kind of device; their times are not compared.
 struct Settings {
   std::string run_id;
   std::string job;
@@ -22,6 +22,7 @@ struct Settings {
   Millis join_timeout = 0;
   Millis heartbeat_timeout = 0;
   bool warms_up = false;
+  std::string device, gpu;
   std::string host;  // of that member, and what it runs: a difference is told, not refused
   std::vector<std::string> command;
 };

@@ -95,6 +95,10 @@ struct Join {
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
   int workers = 0;                        // that are part of Event::generation
   bool warms_up = false;                  // its workers load first and outlive generations: it says Ready
+  std::string device =
+      {};                // of the built-in trainer's workers, "cpu" or "cuda"; all nodes compute on the same
+  std::string gpu = {};  // the kind of its GPUs, likewise; empty: none, or not known
+  std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
 
   bool operator==(const Join&) const = default;
 };
@@ -105,6 +109,8 @@ struct Progress {
   double epoch = 0;
   double loss = 0;
   double samples_per_second = 0;
+  // Bytes, of that worker's GPU; 0 on the CPU.
+  std::int64_t gpu_memory_used = 0, gpu_memory_peak = 0, gpu_memory_total = 0;
 
   bool operator==(const Progress&) const = default;
 };
@@ -152,7 +158,15 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 struct Rejected {
-  enum Reason : int { kUnspecified, kOtherRun, kOtherJob, kOtherSettings, kNodeRankTaken, kJobOver };
+  enum Reason : int {
+    kUnspecified,
+    kOtherRun,
+    kOtherJob,
+    kOtherSettings,
+    kNodeRankTaken,
+    kJobOver,
+    kOtherDevice
+  };
   Reason reason = kUnspecified;
   std::string message;
   std::string job;  // kOtherJob: the run's text

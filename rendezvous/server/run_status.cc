@@ -29,6 +29,9 @@ void write(const Member& member, Millis now, v1::MemberStatus* wire) {
   wire->set_nproc(member.join.nproc);
   for (int pid : member.report.pids) wire->add_pids(pid);
   wire->set_heartbeat_age_s(seconds(now - member.last_seen));
+  wire->set_device(member.join.device);
+  wire->set_gpu(member.join.gpu);
+  for (int gpu : member.join.gpus) wire->add_gpus(gpu);
   if (member.report.progress.total_steps > 0) to_wire(member.report.progress, wire->mutable_progress());
 }
 

@@ -67,7 +67,10 @@ Progress from_wire(const v1::TrainingProgress& wire) {
           .total_steps = wire.total_steps(),
           .epoch = wire.epoch(),
           .loss = wire.loss(),
-          .samples_per_second = wire.samples_per_second()};
+          .samples_per_second = wire.samples_per_second(),
+          .gpu_memory_used = wire.gpu_memory_used(),
+          .gpu_memory_peak = wire.gpu_memory_peak(),
+          .gpu_memory_total = wire.gpu_memory_total()};
 }
 
 void to_wire(const Progress& progress, v1::TrainingProgress* wire) {
@@ -76,6 +79,9 @@ void to_wire(const Progress& progress, v1::TrainingProgress* wire) {
   wire->set_epoch(progress.epoch);
   wire->set_loss(progress.loss);
   wire->set_samples_per_second(progress.samples_per_second);
+  wire->set_gpu_memory_used(progress.gpu_memory_used);
+  wire->set_gpu_memory_peak(progress.gpu_memory_peak);
+  wire->set_gpu_memory_total(progress.gpu_memory_total);
 }
 
 // ---- from agents
@@ -106,7 +112,10 @@ Join from_wire(const v1::Join& wire) {
           .hosts = wire.hosts(),
           .command = {wire.command().begin(), wire.command().end()},
           .workers = wire.workers(),
-          .warms_up = wire.warms_up()};
+          .warms_up = wire.warms_up(),
+          .device = wire.device(),
+          .gpu = wire.gpu(),
+          .gpus = {wire.gpus().begin(), wire.gpus().end()}};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -136,6 +145,9 @@ void to_wire(const Join& join, v1::Join* wire) {
   for (const std::string& word : join.command) wire->add_command(word);
   wire->set_workers(join.workers);
   wire->set_warms_up(join.warms_up);
+  wire->set_device(join.device);
+  wire->set_gpu(join.gpu);
+  for (int gpu : join.gpus) wire->add_gpus(gpu);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {

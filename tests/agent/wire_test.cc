@@ -26,7 +26,11 @@ JobSpec spec() {
   spec.rendezvous.last_call = milliseconds(1001);
   spec.rendezvous.join_timeout = milliseconds(1002);
   spec.rendezvous.keep_alive_timeout = milliseconds(1003);
-  spec.program = BuiltinTrainer{.worker_binary = "", .config_json = "{}", .output_dir = "", .lanes = 2};
+  spec.program =
+      BuiltinTrainer{.worker_binary = "", .config_json = "{}", .output_dir = "", .lanes = 2, .cuda = true};
+  spec.gpus = {{.index = 0, .number = 4, .uuid = "GPU-4", .name = "NVIDIA H200"},
+               {.index = 1, .number = 6, .uuid = "GPU-6", .name = "NVIDIA H200"},
+               {.index = 2, .number = 7, .uuid = "GPU-7", .name = "NVIDIA H200"}};
   return spec;
 }
 
@@ -103,6 +107,9 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.crash_history().alike() == 9);
   CHECK(join.age_ms() == 1004);
   CHECK(join.hosts());
+  CHECK(join.device() == "cuda");
+  CHECK(join.gpu() == "NVIDIA H200");
+  CHECK(std::vector<int>(join.gpus().begin(), join.gpus().end()) == std::vector<int>{4, 6, 7});
 }
 
 TEST_CASE("an agent that was in no generation says so, and that any node rank will do") {
@@ -183,6 +190,8 @@ TEST_CASE("each reason of a refusal has its exit code, and another job the diffe
   CHECK(refused(wire::Rejected::NODE_RANK_TAKEN).exit_code == kExitUnavailable);
   CHECK(refused(wire::Rejected::OTHER_SETTINGS).exit_code == kExitUsage);
   CHECK(refused(wire::Rejected::OTHER_SETTINGS).message == "no");
+  CHECK(refused(wire::Rejected::OTHER_DEVICE).exit_code == kExitConfig);
+  CHECK(refused(wire::Rejected::OTHER_DEVICE).message == "no");
   CHECK(refused(wire::Rejected::OTHER_JOB).exit_code == kExitConfig);
   CHECK(refused(wire::Rejected::OTHER_JOB).message == "no\n  differs from theirs");
   CHECK_FALSE(refused(wire::Rejected::OTHER_JOB).job_over);
@@ -212,12 +221,22 @@ TEST_CASE("a worker's words") {
   progress.set_samples_per_second(100);
   CHECK(to_event(progress).progress ==
         Progress{.step = 1, .total_steps = 2, .epoch = 0.5, .loss = 0.25, .samples_per_second = 100});
+  progress.mutable_gpu_memory()->set_used(5);
+  progress.mutable_gpu_memory()->set_peak(6);
+  progress.mutable_gpu_memory()->set_total(7);
+  CHECK(to_event(progress).progress.gpu_memory_used == 5);
+  CHECK(to_event(progress).progress.gpu_memory_peak == 6);
+  CHECK(to_event(progress).progress.gpu_memory_total == 7);
   control::Completed completed;
   completed.set_step(2);
   completed.set_loss(0.25);
   completed.set_accuracy(0.75);
   completed.set_model_path("m");
+  completed.mutable_gpu_memory()->set_peak(6);
+  completed.mutable_gpu_memory()->set_total(7);
   const Completion done = to_event(completed).completion;
+  CHECK(done.gpu_memory_peak == 6);
+  CHECK(done.gpu_memory_total == 7);
   CHECK(done.step == 2);
   CHECK(done.loss == 0.25);
   CHECK(done.accuracy == 0.75);
@@ -233,9 +252,15 @@ TEST_CASE("a worker's words") {
 }
 
 TEST_CASE("what a worker is told") {
-  const auto job = job_message(std::get<BuiltinTrainer>(spec().program)).job();
-  CHECK(job.config_json() == "{}");
-  CHECK(job.lanes() == 2);
+  BuiltinTrainer trainer = std::get<BuiltinTrainer>(spec().program);
+  const auto on_gpu = job_message(trainer, spec().gpus, 1).job();
+  CHECK(on_gpu.config_json() == "{}");
+  CHECK(on_gpu.lanes() == 2);
+  CHECK(on_gpu.device() == "cuda");
+  CHECK(on_gpu.gpu() == 1);
+  CHECK(on_gpu.gpu_uuid() == "GPU-6");
+  trainer.cuda = false;
+  CHECK(job_message(trainer, {}, 1).job().device() == "cpu");
   const auto start = start_message(running(), 5, 2).start();
   CHECK(start.address() == "10.0.0.2");
   CHECK(start.rank() == 5);

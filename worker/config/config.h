@@ -108,6 +108,7 @@ struct LaunchConfig {
 
 struct JobConfig {
   std::string output_dir;
+  std::string device = "auto";  // auto, cpu, cuda
   ModelConfig model;
   DataConfig data;
   TrainConfig train;

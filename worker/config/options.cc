@@ -76,6 +76,12 @@ const std::vector<Option>& table() {
        .description = "Directory for checkpoints, metrics and the final model; created if it is missing. "
                       "Relative paths are relative to the working directory.",
        .required = true},
+      {.pointer = "/device",
+       .field = top<&JobConfig::device>,
+       .description = "What the workers compute on. cuda: a GPU for each worker of a node, or the job is "
+                      "refused. auto: cuda where this build has it and the GPUs are enough, else cpu. All "
+                      "nodes of a job compute on the same, since another device gives other bits.",
+       .choices = {"auto", "cpu", "cuda"}},
 
       {.pointer = "/model/type",
        .field = in<kModel, &ModelConfig::type>,

@@ -29,7 +29,7 @@ constexpr std::string_view kNoCompiler = "leave it out: the kernels are compiled
 constexpr std::string_view kOneEngine =
     "leave it out: every worker holds the whole model, and dtrun itself keeps them together";
 constexpr std::string_view kOneBackend = "leave it out: the exchange of gradients needs no such setting";
-constexpr std::string_view kDevice = "leave it out: the build decides on what the job runs";
+constexpr std::string_view kDevice = "leave it out: the key device says what the job computes on";
 constexpr std::string_view kNoLoaders =
     "leave it out: samples are in memory, and each lane takes its own from there";
 constexpr std::string_view kSameBatch = "evaluation uses micro_batch_size";

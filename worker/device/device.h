@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "worker/core/device_memory.h"
 #include "worker/core/dropout.h"
 #include "worker/device/node_clock.h"
 #include "worker/model/program.h"
@@ -71,6 +73,11 @@ class Device {
   virtual Arithmetic& arithmetic() = 0;
   // Call on the thread that will run the lane. `capacity`: rows of every microbatch, micro_batch_size.
   virtual std::unique_ptr<Lane> make_lane(const Program& program, int capacity) = 0;
+
+  // For people and metrics.jsonl: "cpu", "cuda".
+  virtual std::string name() const { return "cpu"; }
+  // Nothing where the memory is the host's. Cheap, any thread: asked some times a second.
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 };
 
 std::unique_ptr<Device> make_cpu_device();

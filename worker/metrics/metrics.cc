@@ -57,6 +57,7 @@ class FileMetrics : public MetricsWriter {
   void write(const StartMetrics& m) override {
     Json line = {{"event", "start"},           {"step", m.step},   {"parameters", m.parameters},
                  {"world_size", m.world_size}, {"lanes", m.lanes}, {"generation", m.generation}};
+    line["device"] = m.device;
     std::uint64_t total = 0;
     for (const auto& [name, bytes] : m.memory) line["memory"][name] = bytes, total += bytes;
     if (!m.memory.empty()) line["memory"]["total"] = total;
@@ -77,8 +78,12 @@ class FileMetrics : public MetricsWriter {
                  {"generation", m.generation},
                  {"wait_gradients", m.wait_gradients},
                  {"wait_data", m.wait_data},
-                 {"other", m.other},
-                 {"time", now()}});
+                 {"other", m.other}});
+    if (m.memory)
+      line.update({{"gpu_memory_used", m.memory->used},
+                   {"gpu_memory_peak", m.memory->peak},
+                   {"gpu_memory_total", m.memory->total}});
+    line["time"] = now();
     append(line);
   }
   // A run that goes on from its last step evaluates it again, with the same result.

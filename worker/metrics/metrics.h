@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "worker/core/device_memory.h"
 #include "worker/core/evaluation_record.h"
 
 namespace dtrun::worker {
@@ -22,6 +23,7 @@ struct TrainMetrics {
   std::int64_t generation = 0;
   // Share of the wall time since the last line that was not math, 0..1, and its parts.
   double wait_gradients = 0, wait_data = 0, other = 0;
+  std::optional<DeviceMemory> memory = {};  // of rank 0's device, if that has its own
 };
 // What was logged, or has to be, the same on every rank: any of them can go on where rank 0 was lost.
 struct MetricsLog {
@@ -38,7 +40,8 @@ struct StartMetrics {
   std::uint64_t parameters = 0;
   int world_size = 1, lanes = 1;
   std::int64_t generation = 0;
-  MemoryParts memory;  // of one worker at its peak; empty: not known
+  MemoryParts memory;          // of one worker at its peak; empty: not known
+  std::string device = "cpu";  // what the workers compute on
 };
 struct SaveMetrics {
   std::int64_t step = 0;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "worker/core/device_memory.h"
+
 namespace dtrun::worker {
 
 enum class Phase { kLoading, kTraining, kEvaluating, kSaving };
@@ -18,9 +20,10 @@ struct TrainingProgress {
   std::optional<double> loss;  // mean over the targets since the previous report; none before the first step
   double learning_rate = 0;
   double samples_per_second = 0;
-  double accuracy = -1;                    // of the newest evaluation; negative: none yet
-  std::string note;                        // one line for people, mostly empty
-  std::optional<std::int64_t> first_step;  // done before this generation; none while that is not known
+  double accuracy = -1;                     // of the newest evaluation; negative: none yet
+  std::string note;                         // one line for people, mostly empty
+  std::optional<std::int64_t> first_step;   // done before this generation; none while that is not known
+  std::optional<DeviceMemory> memory = {};  // of this worker's device, if that has its own
 };
 
 struct Completion {
@@ -32,6 +35,7 @@ struct Completion {
   double training_seconds = 0;  // 0: nothing was left to train
   double samples_per_second = 0;
   double math = 0, wait_gradients = 0, wait_data = 0, other = 0;  // shares of training_seconds, 0..1
+  std::optional<DeviceMemory> memory = {};                        // as above
 };
 
 class AgentLink {

@@ -25,6 +25,12 @@ constexpr milliseconds kHelloTimeout{60000};
 // Beyond the time that the store itself may take, for the way there and back.
 constexpr milliseconds kRequestSlack{10000};
 
+void set_memory(const DeviceMemory& memory, control::GpuMemory* message) {
+  message->set_used(memory.used);
+  message->set_peak(memory.peak);
+  message->set_total(memory.total);
+}
+
 control::Progress to_message(const TrainingProgress& progress) {
   control::Progress message;
   message.set_phase(static_cast<control::Progress::Phase>(progress.phase));
@@ -37,6 +43,7 @@ control::Progress to_message(const TrainingProgress& progress) {
   message.set_accuracy(progress.accuracy);
   message.set_note(progress.note);
   if (progress.first_step) message.set_first_step(*progress.first_step);
+  if (progress.memory) set_memory(*progress.memory, message.mutable_gpu_memory());
   return message;
 }
 static_assert(static_cast<int>(Phase::kLoading) == control::Progress::LOADING);
@@ -161,6 +168,7 @@ void ControlClient::completed(const Completion& completion) {
   body.set_wait_gradients(completion.wait_gradients);
   body.set_wait_data(completion.wait_data);
   body.set_other(completion.other);
+  if (completion.memory) set_memory(*completion.memory, body.mutable_gpu_memory());
   send(message);
 }
 

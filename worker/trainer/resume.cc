@@ -156,6 +156,7 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
   JobConfig identity = moved;
   identity.train = now.train;
+  identity.device = now.device;  // its bits are others, not its meaning
   identity.model.gradient_checkpointing = now.model.gradient_checkpointing;
   return {.fatal = all_differences(here, to_canonical_json(identity)),
           .harmless = all_differences(here, to_canonical_json(moved)),

@@ -254,7 +254,8 @@ void Trainer::begin_writing(const ResumePoint& start) {
                                .world_size = place_.world_size,
                                .lanes = replica_.lanes.size(),
                                .generation = place_.generation,
-                               .memory = memory ? parts_of(*memory) : MemoryParts()});
+                               .memory = memory ? parts_of(*memory) : MemoryParts(),
+                               .device = replica_.device->name()});
   if (start.from == ResumePoint::kReplica) return tell_recovery(start);
   log_info(config_.model.type + ": " + std::to_string(replica_.program.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
@@ -395,7 +396,8 @@ void Trainer::log_step(double learning_rate, double norm) {
                 .generation = place_.generation,
                 .wait_gradients = shares.gradients,
                 .wait_data = shares.data,
-                .other = shares.other};
+                .other = shares.other,
+                .memory = replica_.device->memory()};
   log.loss = log.targets = 0;
   if (metrics_) metrics_->write(log.newest);
   samples_ += samples_of(since_lap_);
@@ -417,6 +419,7 @@ void Trainer::report(Phase phase) {
     since_report_ = {};
     last_report_ = now;
   }
+  progress_.memory = replica_.device->memory();
   agent_.report(progress_);
   progress_.note.clear();
 }
@@ -600,7 +603,8 @@ void Trainer::complete(const std::optional<std::vector<float>>& best, double sec
                     .math = time.math,
                     .wait_gradients = time.gradients,
                     .wait_data = time.data,
-                    .other = time.other});
+                    .other = time.other,
+                    .memory = replica_.device->memory()});
 }
 
 }  // namespace

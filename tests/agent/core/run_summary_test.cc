@@ -28,6 +28,11 @@ TEST_CASE("a run without trouble: what was reached, how long it took, where a st
         "done: 469 steps, test accuracy 82.5 %, loss 0.483, model in runs/x/model.safetensors\n"
         "  9.4 s in all, 8.2 s of it training: 7,353 samples/s, 17.4 ms a step\n"
         "  of a step's time: 81 % math, 12 % waiting for gradients, 0 % waiting for data, 7 % other");
+  Completion on_gpu = completion();
+  on_gpu.gpu_memory_peak = std::uint64_t{61} << 30;
+  on_gpu.gpu_memory_total = std::uint64_t{140} << 30;
+  CHECK(summary_text(on_gpu, {9.44, 1, 0, 0})
+            .ends_with("7 % other\n  GPU memory: peak 61.0 of 140 GiB\n  1 restart"));
 }
 
 TEST_CASE("after a restart the times are the last generation's, and what was done again is told") {

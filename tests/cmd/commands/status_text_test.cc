@@ -71,6 +71,30 @@ TEST_CASE("progress is shown as far as there is any") {
   progress->set_samples_per_second(9812.4);
   CHECK(line_with(status_text(run, "e"), "step") ==
         "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s");
+  progress->set_gpu_memory_used(std::int64_t{61} << 30);
+  progress->set_gpu_memory_peak(std::int64_t{62} << 30);
+  progress->set_gpu_memory_total(std::int64_t{140} << 30);
+  CHECK(line_with(status_text(run, "e"), "step") ==
+        "  step 120 of 400, epoch 0.26, loss 2.3026, 9812 samples/s, GPU memory 61.0 of 140 GiB");
+  const auto json = status_json(run, "e")["progress"];
+  CHECK(json["gpu_memory_used"] == std::int64_t{61} << 30);
+  CHECK(json["gpu_memory_peak"] == std::int64_t{62} << 30);
+  CHECK(json["gpu_memory_total"] == std::int64_t{140} << 30);
+}
+
+TEST_CASE("which GPUs the workers have is a line for each node, and part of its JSON") {
+  RunStatus run = running();
+  CHECK(status_text(run, "e").find("GPU") == std::string::npos);
+  CHECK_FALSE(status_json(run, "e")["nodes"][0].contains("device"));
+  MemberStatus* member = run.mutable_members(1);
+  member->set_device("cuda");
+  member->set_gpu("NVIDIA H200");
+  for (int number : {2, 3}) member->add_gpus(number);
+  CHECK(line_with(status_text(run, "e"), "GPU") == "  GPUs of node-b: 2-3 (NVIDIA H200), one per worker");
+  const auto json = status_json(run, "e")["nodes"][1];
+  CHECK(json["device"] == "cuda");
+  CHECK(json["gpu"] == "NVIDIA H200");
+  CHECK(json["gpus"].dump() == "[2,3]");
 }
 
 TEST_CASE("ages are told in the two largest units") {

@@ -4,10 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cmd/plan/device_choice.h"
 #include "cmd/plan/plan_json.h"
 
 using namespace dtrun;
@@ -23,8 +25,16 @@ struct Planned {
   std::vector<std::string> notices;
 };
 
+GpuSight with_gpus(int count) {
+  if (count == 0) return {.why_none = "no NVIDIA driver"};
+  GpuSight sight{.driver = "580.65.06", .cuda = 13000};
+  for (int i = 0; i < count; ++i)
+    sight.gpus.push_back({.index = i, .number = i, .name = "NVIDIA H200", .memory = 150754820096});
+  return sight;
+}
+
 Planned plan(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
-             int gpus = 0, bool bf16 = true) {
+             int gpus = 0, bool bf16 = true, int built_for = 0) {
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -32,7 +42,11 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
   auto parsed = parse_command_line(arguments, environment);
   REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
   std::vector<std::string> notices;
-  Machine machine{cpus, gpus, "/opt/dtrun-worker"};
+  Machine machine;
+  machine.cpus = cpus;
+  machine.worker_binary = "/opt/dtrun-worker";
+  machine.gpus = [&] { return with_gpus(gpus); };
+  machine.worker_cuda = built_for;
   machine.bf16 = bf16;
   for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
   auto spec = make_job_spec(parsed.value(), machine, environment,
@@ -123,6 +137,8 @@ TEST_CASE("nproc_per_node counts cores and GPUs") {
   CHECK(good({"--nproc_per_node", "auto", "--", "x"}).nproc == 8);
   CHECK(good({"--nproc_per_node", "auto", "--", "x"}, {}, 8, 2).nproc == 2);
   CHECK(good({"--nproc_per_node", "gpu", "--", "x"}, {}, 8, 2).nproc == 2);
+  CHECK(good({"--nproc_per_node", "gpu", "--", "x"}, {}, 8, 2).gpus.size() == 2);
+  CHECK(good({"--nproc_per_node", "2", "--", "x"}, {}, 8, 2).gpus.empty());  // it is the program's affair
   CHECK(bad({"--nproc_per_node", "gpu", "--", "x"}).find("no GPU") != std::string::npos);
   for (const char* wrong : {"many", "0", "16385", "2147483647"}) {
     CHECK(bad({"--nproc_per_node", wrong, "--", "x"}).find("a number of workers (1 to 16384)") !=
@@ -448,6 +464,95 @@ TEST_CASE("a job of bf16 is refused where the processor cannot multiply it, befo
   CHECK(text.starts_with(job.path() + ": /train/bf16: true needs a processor with "));
   CHECK(text.ends_with("leave it out or set it to false, for fp32"));
   CHECK(plan({job.path(), "model.type=mlp"}, {}, 8, 0, false).spec.ok());
+}
+
+TEST_CASE("the workers' device is chosen by config, build and GPUs, and the plan says why") {
+  const Job job;
+  const auto planned = [&](std::vector<std::string> words, int gpus, int built_for = 13000) {
+    const auto is_override = [](const std::string& word) { return word.find('=') != std::string::npos; };
+    words.insert(std::find_if(words.begin(), words.end(), is_override), job.path());
+    return plan(words, {}, 8, gpus, false, built_for);
+  };
+  const auto chosen = [&](const std::vector<std::string>& words, int gpus, int built_for = 13000) {
+    const Planned made = planned(words, gpus, built_for);
+    REQUIRE_MESSAGE(made.spec.ok(), made.spec.status().message());
+    return made.spec.value();
+  };
+  JobSpec spec = chosen({"device=auto"}, 4);
+  CHECK(spec.device == "cuda, 3 GPUs (NVIDIA H200)");
+  CHECK(spec.gpus.size() == 3);
+  CHECK(spec.gpus[2].index == 2);
+  CHECK(std::get<BuiltinTrainer>(spec.program).cuda);
+  CHECK(std::get<BuiltinTrainer>(spec.program).lanes == 1);
+  const auto json = nlohmann::json::parse(plan_json(spec));
+  CHECK(json["device"] == "cuda, 3 GPUs (NVIDIA H200)");
+  CHECK(json["gpus"].size() == 3);
+  CHECK(json["gpus"][1]["index"] == 1);
+
+  spec = chosen({"device=auto"}, 2);
+  CHECK(spec.device == "cpu, 2 GPUs for 3 workers, and each needs its own");
+  CHECK(spec.gpus.empty());
+  CHECK_FALSE(std::get<BuiltinTrainer>(spec.program).cuda);
+  CHECK(std::get<BuiltinTrainer>(spec.program).lanes == 2);
+  CHECK(nlohmann::json::parse(plan_json(spec))["gpus"].is_null());
+  CHECK(chosen({"device=auto"}, 0).device == "cpu, no GPU here (no NVIDIA driver)");
+  CHECK(chosen({"device=auto"}, 4, 0).device == "cpu, this dtrun was built without CUDA");
+  CHECK(chosen({"device=cpu"}, 4).device == "cpu, as /device says");
+  CHECK(chosen({"device=auto"}, 4, 14000).device ==
+        "cpu, the NVIDIA driver is too old (580.65.06, for CUDA 13.0; this dtrun needs 14.0 or newer)");
+
+  // The workers are counted by what they can use.
+  CHECK(chosen({"--nproc_per_node", "gpu", "device=auto"}, 4).nproc == 4);
+  CHECK(chosen({"--nproc_per_node", "auto", "device=auto"}, 4).nproc == 4);
+  CHECK(chosen({"--nproc_per_node", "auto", "device=cpu"}, 4).nproc == 8);
+  CHECK(chosen({"--nproc_per_node", "auto", "device=auto"}, 4, 0).nproc == 8);
+  CHECK(planned({"--nproc_per_node", "gpu", "device=cpu"}, 4).spec.status().message() ==
+        "--nproc_per_node=gpu: /device is \"cpu\"; use cpu, auto or a number");
+
+  // A CPU that cannot multiply bf16 does not matter where it need not.
+  CHECK(chosen({"device=cuda", "model.type=mlp", "train.bf16=true"}, 4).gpus.size() == 3);
+  CHECK(planned({"device=cpu", "model.type=mlp", "train.bf16=true"}, 4).spec.status().exit_code() ==
+        kExitConfig);
+}
+
+TEST_CASE("a device that cannot be had is refused in one line that says why") {
+  const Job job;
+  const auto refused = [&](int gpus, int built_for) {
+    const Planned made = plan({job.path(), "device=cuda"}, {}, 8, gpus, true, built_for);
+    CHECK(made.spec.status().exit_code() == kExitConfig);
+    const std::string text = made.spec.status().message();
+    CHECK(text.starts_with(job.path() + ": /device is \"cuda\", but "));
+    return text.substr(text.find("but ") + 4);
+  };
+  CHECK(refused(4, 0) == "this dtrun was built without CUDA");
+  CHECK(refused(0, 13000) == "no GPU here (no NVIDIA driver)");
+  CHECK(refused(2, 13000) == "2 GPUs for 3 workers, and each needs its own");
+  CHECK(refused(4, 14000).starts_with("the NVIDIA driver is too old (580.65.06"));
+}
+
+TEST_CASE("workers of one node have GPUs of one kind") {
+  std::vector<Gpu> gpus = with_gpus(3).gpus;
+  gpus[2].name = "NVIDIA L4";
+  const auto choice = choose_device("cuda", "", gpus, 2);
+  REQUIRE(choice.ok());
+  CHECK(choice.value().why == "cuda, 2 GPUs (NVIDIA H200)");
+  CHECK(choose_device("cuda", "", gpus, 3).status().message() ==
+        "/device is \"cuda\", but GPU 0 is NVIDIA H200, GPU 2 is NVIDIA L4: other kinds give other bits; "
+        "choose "
+        "one by CUDA_VISIBLE_DEVICES");
+}
+
+TEST_CASE("with the env backend LOCAL_RANK says which GPU the one worker has") {
+  const Job job;
+  const Variables place{{"RANK", "1"},
+                        {"WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", "1"},
+                        {"LOCAL_RANK", "1"}};
+  const Planned made = plan({"--rdzv_backend", "env", job.path()}, place, 8, 2, true, 13000);
+  REQUIRE_MESSAGE(made.spec.ok(), made.spec.status().message());
+  REQUIRE(made.spec.value().gpus.size() == 1);
+  CHECK(made.spec.value().gpus[0].index == 1);
 }
 
 TEST_CASE("a config that never ends is refused as too long") {

@@ -30,11 +30,6 @@ class Root {
     put_cache(dir + "cache/index1/", "4", "Instruction", "0-7");
     put_cache(dir + "cache/index2/", "3", "Unified", l3);
   }
-  void put_gpu(const std::string& address, int minor, const std::string& node) {
-    put("proc/driver/nvidia/gpus/" + address + "/information",
-        "Model: \t\t X\nDevice Minor: \t " + std::to_string(minor));
-    put("sys/bus/pci/devices/" + address + "/numa_node", node);
-  }
 
  private:
   void put_cache(const std::string& dir, const std::string& level, const std::string& type,
@@ -78,23 +73,6 @@ TEST_CASE("without /sys every CPU is a core of its own on one node") {
   REQUIRE(cpus.size() == 2);
   CHECK(cpus[1].core == 5);
   CHECK(cpus[1].node == 0);
-}
-
-TEST_CASE(
-    "GPUs are those with a device file, in the order of their addresses, as CUDA_VISIBLE_DEVICES picks") {
-  Root root;
-  root.put_gpu("0000:41:00.0", 1, "1");
-  root.put_gpu("0000:01:00.0", 0, "0");
-  root.put_gpu("0000:81:00.0", 2, "-1");
-  root.put_gpu("0000:c1:00.0", 3, "1");  // not given to this container
-  for (const char* file : {"dev/nvidia0", "dev/nvidia1", "dev/nvidia2"}) root.put(file, "");
-  using Nodes = std::vector<int>;
-  CHECK(read_gpu_nodes(root.path(), nullptr) == Nodes{0, 1, -1});
-  CHECK(read_gpu_nodes(root.path(), "1,0") == Nodes{1, 0});
-  CHECK(read_gpu_nodes(root.path(), "1,7,0") == Nodes{1});  // CUDA stops at the first that does not exist
-  CHECK(read_gpu_nodes(root.path(), "").empty());
-  CHECK(read_gpu_nodes(root.path(), "-1").empty());
-  CHECK(read_gpu_nodes(root.path(), "GPU-aa,GPU-bb") == Nodes{-1, -1});
 }
 
 TEST_CASE("this machine has CPUs, each with its place") {

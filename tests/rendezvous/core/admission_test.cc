@@ -54,4 +54,35 @@ TEST_CASE("a program and a config in one run are refused with the words of both"
   CHECK(refused->to_others == "it trains a config, and this run starts a program");
 }
 
+TEST_CASE("nodes that compute on different devices are refused by their names, since their bits differ") {
+  Settings run;
+  run.run_id = "r";
+  run.job = "{}";
+  run.host = "node0";
+  run.device = "cuda";
+  run.gpu = "NVIDIA H200";
+  Join join;
+  join.run_id = "r";
+  join.job = "{}";
+  join.host = "node1";
+  join.device = "cuda";
+  join.gpu = "NVIDIA H200";
+  CHECK_FALSE(refuse_other(run, join));
+  join.gpu = "NVIDIA H100 80GB HBM3";
+  auto refused = refuse_other(run, join);
+  REQUIRE(refused);
+  CHECK(refused->reason == Rejected::kOtherDevice);
+  CHECK(refused->message ==
+        "node1 would compute on cuda (NVIDIA H100 80GB HBM3), but node0, which joined run \"r\" first, "
+        "computes "
+        "on cuda (NVIDIA H200): other devices give other bits; set the config's device, or leave one of them "
+        "out");
+  join.device = "cpu";
+  join.gpu = "";
+  refused = refuse_other(run, join);
+  REQUIRE(refused);
+  CHECK(refused->reason == Rejected::kOtherDevice);
+  CHECK(refused->to_others == "it would compute on cpu, and this run computes on cuda (NVIDIA H200)");
+}
+
 }  // namespace dtrun::rendezvous

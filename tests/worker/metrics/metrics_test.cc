@@ -54,7 +54,7 @@ TEST_CASE("a beginning has what a worker needs of memory, and a save for how lon
   const auto lines = metrics.lines();
   REQUIRE(lines.size() == 2);
   CHECK(lines[0].dump().starts_with(
-      R"({"event":"start","step":0,"parameters":21840,"world_size":2,"lanes":3,"generation":1,)"
+      R"({"event":"start","step":0,"parameters":21840,"world_size":2,"lanes":3,"generation":1,"device":"cpu",)"
       R"("memory":{"parameters":87360,"process":1000,"total":88360},"time":)"));
   CHECK(lines[1].dump().starts_with(R"({"event":"save","step":50,"stall_milliseconds":1.5,"time":)"));
 }
@@ -74,6 +74,18 @@ TEST_CASE("who goes on at a step writes its beginning anew, and keeps those of e
   CHECK(metrics.events() == "start0 train10 save10 start10 ");
   metrics.open(0)->write(start(0, 4));
   CHECK(metrics.events() == "start0 ");
+}
+
+TEST_CASE("a device with memory of its own has three more numbers in each line of training") {
+  Metrics metrics;
+  const auto writer = metrics.open(0);
+  writer->write(TrainMetrics{.step = 1});
+  writer->write(TrainMetrics{.step = 2, .memory = DeviceMemory{.used = 5, .peak = 6, .total = 7}});
+  const auto lines = metrics.lines();
+  CHECK_FALSE(lines[0].contains("gpu_memory_used"));
+  CHECK(lines[1]["gpu_memory_used"] == 5);
+  CHECK(lines[1]["gpu_memory_peak"] == 6);
+  CHECK(lines[1]["gpu_memory_total"] == 7);
 }
 
 TEST_CASE("lines have the documented fields in the documented order") {

@@ -229,6 +229,24 @@ TEST_CASE("progress is repeated as a heartbeat and a note is said once") {
   CHECK(second.progress().phase() == control::Progress::TRAINING);
 }
 
+TEST_CASE("the device's memory is told where it has its own") {
+  FakeAgent agent;
+  TrainingProgress progress;
+  agent.client->report(progress);
+  CHECK_FALSE(agent.next().progress().has_gpu_memory());
+  progress.memory = DeviceMemory{.used = 5, .peak = 6, .total = 7};
+  progress.phase = Phase::kTraining;
+  agent.client->report(progress);
+  const control::GpuMemory told = agent.next().progress().gpu_memory();
+  CHECK(told.used() == 5);
+  CHECK(told.peak() == 6);
+  CHECK(told.total() == 7);
+  Completion completion;
+  completion.memory = progress.memory;
+  agent.client->completed(completion);
+  CHECK(agent.next().completed().gpu_memory().peak() == 6);
+}
+
 TEST_CASE("where a generation began is told once it is known, with the progress") {
   FakeAgent agent;
   TrainingProgress progress;

@@ -245,6 +245,10 @@ TEST_CASE("only what the parameters and samples are may not change between a che
   CHECK(contains(harmless.harmless, "/train/num_train_epochs"));
   CHECK_FALSE(harmless.reorders_samples);
   CHECK(config_drift(then, to_canonical_json(then)).harmless.empty());
+  JobConfig elsewhere = then;
+  elsewhere.device = "cpu";
+  CHECK(config_drift(elsewhere, to_canonical_json(then)).fatal.empty());
+  CHECK(contains(config_drift(elsewhere, to_canonical_json(then)).harmless, "/device"));
 
   longer.train.seed = 43;
   const ConfigDrift other_order = config_drift(longer, to_canonical_json(then));

@@ -1,0 +1,26 @@
+// Which device the built-in trainer's workers of this node compute on: the config's key "device", what this
+// build and job can do, and the GPUs that the machine shows. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/gpu.h"
+#include "proto/core/status.h"
+
+namespace dtrun::cmd {
+
+// Why workers cannot use these GPUs; empty: they can. `built_for`: the CUDA version of this build.
+std::string why_no_cuda(const GpuSight& sight, int built_for);
+
+struct DeviceChoice {
+  std::vector<Gpu> gpus = {};  // by local rank; empty: the CPU
+  std::string why = {};        // "cuda, 8 GPUs (NVIDIA H200)", "cpu, no GPU here (no NVIDIA driver)"
+};
+
+// `device`: "auto", "cpu" or "cuda". `obstacle`: why workers cannot use CUDA at all; empty: they can use
+// `gpus`, one each. EX_CONFIG where "cuda" was asked for and cannot be had.
+Result<DeviceChoice> choose_device(const std::string& device, const std::string& obstacle,
+                                   const std::vector<Gpu>& gpus, int workers);
+
+}  // namespace dtrun::cmd
