@@ -1,0 +1,131 @@
+// One block of a kernel's grid: its threads are fibers of one OS thread, so a __syncthreads or a warp
+// operation is a switch, and a thread that never waits costs none. Only the simulated device's thread
+// (streams.cc) runs blocks, one after another.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "tests/cuda_on_cpu/fiber.h"
+
+// CUDA's words, the running thread's. Plain globals: all kernels run on one OS thread.
+inline constinit uint3 threadIdx{}, blockIdx{};
+inline constinit dim3 blockDim{}, gridDim{};
+inline constexpr int warpSize = 32;
+
+namespace cuda_on_cpu {
+
+inline constexpr int kMaxThreads = 1024;
+inline constexpr std::size_t kMaxSharedBytes = 227 * 1024;  // dynamic and static together
+
+// Says what a kernel did wrong, and where, and ends the process.
+[[noreturn]] void fail(const char* what);
+
+// A value on its way between lanes.
+struct alignas(16) Slot {
+  unsigned char bytes[16];
+};
+
+// What each lane of a warp handed over. Good until this lane's next but one warp operation.
+struct Exchanged {
+  const Slot* slots;  // [32], by lane
+  unsigned mask;
+
+  // The value of a lane outside the mask is undefined in CUDA; here it is full of ones, so a float is NaN.
+  template <typename T>
+  CUDA_ON_CPU_UNSEEN T from(int lane) const {
+    T value;
+    unsigned char* const to = reinterpret_cast<unsigned char*>(&value);
+    const bool given = mask >> lane & 1;
+    for (std::size_t i = 0; i < sizeof(T); ++i) to[i] = given ? slots[lane].bytes[i] : 0xff;
+    return value;
+  }
+};
+
+class Block {
+ public:
+  // Calls `thread` once for each thread of the block `index`.
+  void run(dim3 grid, dim3 block, uint3 index, std::size_t dynamic_bytes,
+           const std::function<void()>& thread);
+
+  // For the threads of the block that runs:
+
+  void barrier();
+  // Of 0, 1, 2, …: how many threads of the block said true, at a barrier.
+  int barrier_count(bool vote);
+
+  // Hands `value` to the other lanes in `mask`, once all of them are here. Orders accesses to memory only if
+  // `fence`: __syncwarp does, a shuffle does not.
+  template <typename T>
+  CUDA_ON_CPU_UNSEEN Exchanged exchange(unsigned mask, T value, bool fence = false) {
+    static_assert(sizeof(T) <= sizeof(Slot));
+    Slot slot{};
+    // Byte by byte: ThreadSanitizer would see memcpy.
+    const unsigned char* const from = reinterpret_cast<const unsigned char*>(&value);
+    for (std::size_t i = 0; i < sizeof(T); ++i) slot.bytes[i] = from[i];
+    return meet(mask, slot, fence);
+  }
+  CUDA_ON_CPU_UNSEEN int lane() const { return current_->thread % warpSize; }
+  // A mask of the lanes of this thread's warp.
+  unsigned warp_lanes() const;
+
+  CUDA_ON_CPU_UNSEEN void* dynamic_shared() { return dynamic_; }
+  // The array of the place in the source that `place` is unique for. 16-byte aligned, full of NaN at first.
+  void* shared_array(const void* place, std::size_t bytes);
+
+ private:
+  struct Warp {
+    unsigned mask = 0;
+    unsigned round = 0;
+    FiberList waiting;
+    Slot slots[2][warpSize];
+  };
+  struct Piece {
+    const void* place;
+    char* data;
+    std::size_t bytes;
+  };
+
+  Exchanged meet(unsigned mask, const Slot& slot, bool fence);
+  char* make_piece(const void* place, std::size_t bytes);
+  void release_pieces();
+  void shuffle_order();
+  void wake(FiberList& fibers);
+  void wait(const char* nobody);
+  void set_thread(int thread);
+  Fiber* idle();
+  Fiber* make_fiber();
+  void resume(Fiber* next);
+  void arrived(Fiber* self);
+  static void entry();
+  void live();
+  std::uint64_t random();
+
+  int threads_ = 0, started_ = 0, alive_ = 0;
+  const std::function<void()>* thread_ = nullptr;
+  Fiber home_;  // the OS thread's own stack
+  Fiber* current_ = &home_;
+  int fibers_ = 0;  // made; they live as long as the process
+  FiberList idle_, waiting_, ready_;
+  FiberList spent_;  // idle once this block is done
+  Fiber* shuffled_[kMaxThreads];
+  int order_[kMaxThreads];
+  int votes_[2] = {0, 0};
+  unsigned barriers_ = 0;
+  Warp warps_[kMaxThreads / warpSize];
+  static constexpr int kMaxPieces = 32;
+  Piece pieces_[kMaxPieces];
+  int piece_count_ = 0;
+  std::size_t shared_bytes_ = 0;
+  void* dynamic_ = nullptr;
+  std::uint64_t random_ = 0;
+};
+
+// The one that runs.
+inline constinit Block* running_block = nullptr;
+inline Block& this_block() { return *running_block; }
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,27 @@
+// A kernel's grid: its blocks, in the order that the settings say.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace cuda_on_cpu {
+
+// What a launch says beside its arguments.
+struct Grid {
+  const void* kernel = nullptr;
+  dim3 blocks, threads;
+  std::size_t dynamic_bytes = 0;  // of shared memory
+};
+
+// Calls `thread` for each thread of each block. On the simulated device's thread only.
+void run_grid(const Grid& grid, const std::function<void()>& thread);
+
+// cudaErrorInvalidConfiguration or cudaErrorInvalidValue for what a GPU of compute capability 9.0 refuses.
+cudaError_t check_grid(const Grid& grid);
+
+// More than 48 KiB of dynamic shared memory must be asked for, as cudaFuncSetAttribute does.
+void allow_dynamic_shared(const void* kernel, std::size_t bytes);
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,35 @@
+// launch(): what a kernel's file calls instead of <<<>>>, as worker/device/cuda/kernels/gpu.h has it for
+// nvcc.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <tuple>
+#include <utility>
+
+#include "tests/cuda_on_cpu/grid.h"
+
+namespace cuda_on_cpu {
+
+// Enqueues a grid whose every thread calls `thread`. An error stays in cudaGetLastError(), too.
+cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, std::function<void()> thread);
+
+}  // namespace cuda_on_cpu
+
+// Enqueues kernel(arguments...) on `stream`; arguments are copied now. Faults of the launch stay in
+// cudaGetLastError().
+template <typename... P, typename... A>
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            A&&... arguments) {
+  std::tuple<P...> values(std::forward<A>(arguments)...);
+  cuda_on_cpu::enqueue_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes}, stream,
+                              [kernel, values = std::move(values)] { std::apply(kernel, values); });
+}
+
+// As cuda_runtime.h has it for C++.
+template <typename T>
+cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute attribute, int value) {
+  return ::cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}

@@ -1,0 +1,31 @@
+// How the stand-in orders what CUDA leaves open. A correct program computes the same bits under all of it, so
+// a test runs each case under several, and end-to-end runs choose by environment.
+#pragma once
+
+#include <cstdint>
+
+namespace cuda_on_cpu {
+
+enum class Order { kForward, kReverse, kRandom };
+
+// When an operation of a stream runs. As late as possible: once somebody synchronises with it, and nothing
+// that he does not wait for; so a missing event wait gives wrong numbers every time instead of once a month.
+// At random: in any order that events allow, some of it while more is enqueued.
+enum class Policy { kAtOnce, kAsLateAsPossible, kRandom };
+
+struct Settings {
+  Order threads = Order::kForward;  // of a block
+  Order blocks = Order::kForward;   // of a grid
+  Policy streams = Policy::kAsLateAsPossible;
+  std::uint64_t seed = 1;
+};
+
+// Those of the environment. A value that is none of these ends the process.
+//   DTRUN_TEST_GPU_ORDER    forward (if unset), reverse or random:SEED: threads and blocks; random:SEED
+//   streams, too DTRUN_TEST_GPU_STREAMS  at-once, late or random: streams, whatever the order is
+Settings settings_of_environment();
+
+// For all that follows. To be changed only while all that was enqueued is done.
+inline Settings settings = settings_of_environment();
+
+}  // namespace cuda_on_cpu
