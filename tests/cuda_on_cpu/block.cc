@@ -77,14 +77,14 @@ CUDA_ON_CPU_UNSEEN unsigned Block::warp_lanes() const {
   return lanes >= warpSize ? ~0u : (1u << lanes) - 1;
 }
 
-CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, const Slot& slot, bool fence) {
+CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, Slot slot, bool fence) {
   const int lane = current_->thread % warpSize;
   Warp& warp = warps_[current_->thread / warpSize];
   if (!(mask >> lane & 1)) fail("a lane that is not in the mask of its warp operation");
   if (warp.waiting.empty()) warp.mask = mask;
   if (warp.mask != mask) fail("lanes of a warp name different masks");
   Slot* const slots = warp.slots[warp.round & 1];
-  for (std::size_t i = 0; i < sizeof(Slot); ++i) slots[lane].bytes[i] = slot.bytes[i];
+  slots[lane] = slot;
   if (fence) released(&warp);
   warp.waiting.push(current_);
   if (warp.waiting.size() == std::popcount(mask)) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 
 #include "tests/cuda_on_cpu/fiber.h"
@@ -26,7 +27,7 @@ inline constexpr std::size_t kMaxSharedBytes = 227 * 1024;  // dynamic and stati
 
 // A value on its way between lanes.
 struct alignas(16) Slot {
-  unsigned char bytes[16];
+  std::uint64_t words[2];
 };
 
 // What each lane of a warp handed over. Good until this lane's next but one warp operation.
@@ -37,10 +38,9 @@ struct Exchanged {
   // The value of a lane outside the mask is undefined in CUDA; here it is full of ones, so a float is NaN.
   template <typename T>
   CUDA_ON_CPU_UNSEEN T from(int lane) const {
+    static constexpr Slot kNothing = {{~std::uint64_t{0}, ~std::uint64_t{0}}};
     T value;
-    unsigned char* const to = reinterpret_cast<unsigned char*>(&value);
-    const bool given = mask >> lane & 1;
-    for (std::size_t i = 0; i < sizeof(T); ++i) to[i] = given ? slots[lane].bytes[i] : 0xff;
+    std::memcpy(&value, mask >> lane & 1 ? &slots[lane] : &kNothing, sizeof(T));
     return value;
   }
 };
@@ -63,9 +63,7 @@ class Block {
   CUDA_ON_CPU_UNSEEN Exchanged exchange(unsigned mask, T value, bool fence = false) {
     static_assert(sizeof(T) <= sizeof(Slot));
     Slot slot{};
-    // Byte by byte: ThreadSanitizer would see memcpy.
-    const unsigned char* const from = reinterpret_cast<const unsigned char*>(&value);
-    for (std::size_t i = 0; i < sizeof(T); ++i) slot.bytes[i] = from[i];
+    std::memcpy(&slot, &value, sizeof(T));
     return meet(mask, slot, fence);
   }
   CUDA_ON_CPU_UNSEEN int lane() const { return current_->thread % warpSize; }
@@ -89,7 +87,7 @@ class Block {
     std::size_t bytes;
   };
 
-  Exchanged meet(unsigned mask, const Slot& slot, bool fence);
+  Exchanged meet(unsigned mask, Slot slot, bool fence);
   char* make_piece(const void* place, std::size_t bytes);
   void release_pieces();
   void shuffle_order();
