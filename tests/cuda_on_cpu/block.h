@@ -1,6 +1,6 @@
 // One block of a kernel's grid: its threads are fibers of one OS thread, so a __syncthreads or a warp
 // operation is a switch, and a thread that never waits costs none. Only the simulated device's thread
-// (streams.cc) runs blocks, one after another.
+// (scheduler.cc) runs blocks, one after another.
 #pragma once
 
 #include <cuda_runtime_api.h>

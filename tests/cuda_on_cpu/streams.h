@@ -1,13 +1,12 @@
-// Streams of the simulated device. Nothing runs when it is enqueued: an operation waits in its stream until
+// Streams of the simulated devices. Nothing runs when it is enqueued: an operation waits in its stream until
 // somebody synchronises with it (or as settings.streams says), and then runs on the one thread that stands
-// for the device. To ThreadSanitizer that thread is one more: memory that host and device use without
+// for all devices. To ThreadSanitizer that thread is one more: memory that host and device use without
 // synchronising is a data race.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -21,31 +20,22 @@ struct Point {
 };
 
 struct Operation {
-  std::function<void()> run{};  // on the device's thread; none for a wait
+  std::function<void()> run{};  // on the devices' thread; none for a wait
   std::vector<Point> after{};   // begins when all of these are done
   bool host_function = false;
+  bool launch = false;  // a kernel's or product's, which needs a stream of the current device
 };
 
-// From any thread. Errors: cudaErrorInvalidResourceHandle for a stream that does not exist, and the device's
-// own once it is broken.
-cudaError_t enqueue(cudaStream_t stream, Operation operation);
+// From any thread. Errors: cudaErrorInvalidResourceHandle for a stream that does not exist, those of stream
+// capture, and the device's own once it is broken. `blocks`: returns when the operation is done.
+cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks = false);
 
-// Returns when all that was enqueued on `stream` is done.
-cudaError_t wait_for(cudaStream_t stream);
-cudaError_t wait_for(const std::vector<Point>& points);
-// On any stream of any device.
-cudaError_t wait_for_all();
+// cudaSuccess, or what every function returns that can fail: a planned fault, cudaErrorNoDevice, the error of
+// a broken device, cudaErrorNotPermitted in a host function.
+cudaError_t usable();
 
-// For tests: as wait_for, but ends the process with the name of an error.
+// For tests: returns when all that was enqueued on `stream` is done; ends the process if CUDA has an error,
+// which it names.
 void synchronize(cudaStream_t stream = nullptr);
 
 }  // namespace cuda_on_cpu
-
-// What a cudaStream_t points to. Guarded by the lock of streams.cc.
-struct CUstream_st {
-  int device = 0;
-  // Waits for the legacy default stream, and that one for it, as all do that are not cudaStreamNonBlocking.
-  bool blocking = true;
-  std::deque<cuda_on_cpu::Operation> operations;  // not begun yet, but that the first may be running
-  std::uint64_t enqueued = 0, done = 0;
-};

@@ -1,0 +1,84 @@
+#include "tests/cuda_on_cpu/counters.h"
+
+#include <mutex>
+
+#include "tests/cuda_on_cpu/kernel_names.h"
+#include "tests/cuda_on_cpu/memory.h"
+#include "tests/cuda_on_cpu/scheduler.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+struct Counted {
+  std::mutex mutex;  // guards all below
+  Counters counters;
+  std::map<const void*, std::uint64_t> kernels;
+  std::size_t matmul_objects = 0;
+};
+
+Counted& counted() {
+  static Counted& counted = *new Counted;
+  return counted;
+}
+
+}  // namespace
+
+Counters counters() {
+  const std::lock_guard lock(counted().mutex);
+  Counters result = counted().counters;
+  for (const auto& [kernel, count] : counted().kernels)
+    result.kernels_by_name[function_name(kernel)] += count;
+  return result;
+}
+
+void reset_counters() {
+  const std::lock_guard lock(counted().mutex);
+  counted().counters = {};
+  counted().kernels.clear();
+}
+
+void count_operation() {
+  const std::lock_guard lock(counted().mutex);
+  ++counted().counters.operations;
+}
+
+void count_kernel(const void* kernel) {
+  const std::lock_guard lock(counted().mutex);
+  ++counted().counters.kernels;
+  ++counted().kernels[kernel];
+}
+
+void count_product() {
+  const std::lock_guard lock(counted().mutex);
+  ++counted().counters.products;
+}
+
+void count_graph() {
+  const std::lock_guard lock(counted().mutex);
+  ++counted().counters.graphs;
+}
+
+void count_copy(Direction direction, std::size_t bytes) {
+  const std::lock_guard lock(counted().mutex);
+  Counters& c = counted().counters;
+  (direction == Direction::kToDevice ? c.copied_to_device
+   : direction == Direction::kToHost ? c.copied_to_host
+                                     : c.copied_on_device) += bytes;
+}
+
+void count_matmul_object(int change) {
+  const std::lock_guard lock(counted().mutex);
+  counted().matmul_objects += static_cast<std::size_t>(change);
+}
+
+Alive alive() {
+  Alive alive = scheduler().alive();
+  const Allocated memory = allocated();
+  alive.device_allocations = memory.device;
+  alive.pinned_allocations = memory.pinned;
+  const std::lock_guard lock(counted().mutex);
+  alive.matmul_objects = counted().matmul_objects;
+  return alive;
+}
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,44 @@
+// What the simulated device did, so that a test can compare a step with its plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace cuda_on_cpu {
+
+struct Counters {
+  std::uint64_t operations =
+      0;  // of all kinds that ran: kernels, products, copies, fills, events, host functions
+  std::uint64_t kernels = 0;
+  std::uint64_t products = 0;  // cublasLtMatmul
+  std::uint64_t graphs = 0;
+  std::uint64_t copied_to_device = 0, copied_to_host = 0, copied_on_device = 0;  // bytes
+  std::map<std::string, std::uint64_t> kernels_by_name;  // as in the source, with arguments of templates only
+};
+
+// Counted when they run, in a graph as well.
+Counters counters();
+void reset_counters();
+
+void count_operation();
+void count_kernel(const void* kernel);
+void count_product();
+void count_graph();
+enum class Direction { kToDevice, kToHost, kOnDevice };
+void count_copy(Direction direction, std::size_t bytes);
+
+// What exists now, so that a test can see what was not given back.
+struct Alive {
+  std::size_t streams = 0, events = 0, graphs = 0;  // graphs: of both kinds
+  std::size_t device_allocations = 0, pinned_allocations = 0;
+  std::size_t matmul_objects = 0;  // handles, descriptors, layouts and preferences of cuBLASLt
+  bool operator==(const Alive&) const = default;
+};
+Alive alive();
+
+// cuBLASLt's objects: one more, or one less.
+void count_matmul_object(int change);
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,36 @@
+// Faults that a test plans.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+
+namespace cuda_on_cpu {
+
+struct Faults {
+  std::uint64_t allocation = 0;  // this cudaMalloc (1 is the next) gives cudaErrorMemoryAllocation; 0: none
+  std::uint64_t host_allocation = 0;  // likewise of pinned memory
+  std::uint64_t launch =
+      0;  // this kernel or matrix product does not run, and the device is broken from then on
+  cudaError_t launch_error = cudaErrorIllegalAddress;
+  cudaError_t every_call =
+      cudaSuccess;  // cudaErrorInsufficientDriver, say, from every function that can fail
+};
+
+// Counting begins anew. Also mends the device.
+void plan_faults(const Faults& faults);
+
+// Of "allocation:N", "host-allocation:N", "launch:N:ERROR" and "every-call:ERROR", separated by commas;
+// errors by their numbers. Anything else ends the process. DTRUN_TEST_GPU_FAULT is this, planned at the first
+// call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only the process that can create it has the faults: one
+// worker of a job, and not the one that takes its place.
+Faults faults_of(const std::string& text);
+
+// The error for the call that asks.
+cudaError_t fault_of_call();
+cudaError_t fault_of_allocation();
+cudaError_t fault_of_host_allocation();
+cudaError_t fault_of_launch();
+
+}  // namespace cuda_on_cpu

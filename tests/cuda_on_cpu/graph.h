@@ -1,0 +1,52 @@
+// Stream capture: what would have been enqueued becomes the nodes of a graph, which is launched as one
+// operation.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/cuda_on_cpu/streams.h"
+
+namespace cuda_on_cpu {
+
+// Arguments of captured kernels and copies are in their operations, by value.
+struct Node {
+  Operation operation;
+  std::vector<std::size_t> after;  // nodes before it
+};
+using Nodes = std::vector<Node>;
+
+// A capture that goes on. Guarded by the scheduler's lock, as all here but replay().
+struct Capture {
+  Nodes nodes;
+  cudaStream_t origin = nullptr;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  bool invalid = false, ended = false;
+  std::vector<std::shared_ptr<CUstream_st>> streams;  // those that take part, the origin first
+};
+
+void begin_capture(const std::shared_ptr<CUstream_st>& stream, cudaStreamCaptureMode mode);
+cudaError_t end_capture(const std::shared_ptr<CUstream_st>& stream, Nodes* nodes);
+// Instead of putting it into the stream's queue.
+cudaError_t capture(CUstream_st& stream, Operation operation);
+// What cudaStreamWaitEvent does where the stream or the event takes part in a capture.
+cudaError_t capture_wait(const std::shared_ptr<CUstream_st>& stream, const CUevent_st& event);
+
+// Runs the nodes one after another, in an order that their edges allow: under Policy::kAtOnce as they were
+// captured, under kAsLateAsPossible the last that may begin, else at random by `seed`. On the devices'
+// thread.
+void replay(const Nodes& nodes, std::uint64_t seed);
+
+}  // namespace cuda_on_cpu
+
+struct CUgraph_st {
+  cuda_on_cpu::Nodes nodes;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<const cuda_on_cpu::Nodes> nodes;  // of each launch that has not run yet, too
+};

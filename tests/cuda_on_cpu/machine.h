@@ -1,0 +1,32 @@
+// The GPUs that there are not.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace cuda_on_cpu {
+
+struct Machine {
+  std::vector<int> gpus = {0};  // numbers of those that this process may use, as on the host
+  std::size_t memory_bytes = std::size_t{8} << 30;  // of each
+};
+
+// Of the environment:
+//   DTRUN_TEST_GPUS         how many the host has (1 if unset)
+//   CUDA_VISIBLE_DEVICES    those that the process may use, as CUDA has it: "1,0"; nothing after the first
+//   wrong one DTRUN_TEST_GPU_MEMORY   bytes of each (8 GiB if unset)
+Machine machine_of_environment();
+
+// To be changed only while no device memory is allocated.
+inline Machine machine = machine_of_environment();
+
+// The calling thread's, 0 in each new thread, as cudaSetDevice leaves it.
+int current_device();
+void set_current_device(int device);
+
+std::string pci_bus_id(int device);  // "0000:3B:00.0"
+
+}  // namespace cuda_on_cpu

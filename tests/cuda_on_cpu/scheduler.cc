@@ -1,0 +1,450 @@
+#include "tests/cuda_on_cpu/scheduler.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tests/cuda_on_cpu/errors.h"
+#include "tests/cuda_on_cpu/machine.h"
+#include "tests/cuda_on_cpu/memory.h"
+#include "tests/cuda_on_cpu/settings.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+// A host function runs after this long though nobody waits for it: it may be how the host learns that its
+// stream got there.
+constexpr std::chrono::milliseconds kPatience{2};
+
+thread_local bool is_device_thread = false;
+
+bool is_done(const Point& point) { return !point.stream || point.stream->done >= point.position; }
+
+const Point* unmet(const std::vector<Point>& points) {
+  const auto found = std::find_if_not(points.begin(), points.end(), is_done);
+  return found == points.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+// ---- Streams ----
+
+cudaStream_t Scheduler::create_stream(int device, bool blocking) {
+  const auto stream = std::make_shared<CUstream_st>();
+  stream->device = device;
+  stream->blocking = blocking;
+  const Lock lock(mutex_);
+  streams_[stream.get()] = stream;
+  return stream.get();
+}
+
+cudaError_t Scheduler::destroy_stream(cudaStream_t handle) {
+  const Lock lock(mutex_);
+  const auto found = streams_.find(handle);
+  if (found == streams_.end()) return cudaErrorInvalidResourceHandle;
+  if (const auto capture = found->second->capture) {
+    capture->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  streams_.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t Scheduler::enqueue(cudaStream_t handle, Operation operation, bool blocks) {
+  Lock lock(mutex_);
+  const StreamPtr stream = find(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (operation.launch && stream->device != current_device()) return cudaErrorInvalidResourceHandle;
+  return put(lock, stream, std::move(operation), blocks);
+}
+
+cudaError_t Scheduler::wait_for_stream(cudaStream_t handle) {
+  Lock lock(mutex_);
+  const StreamPtr stream = find(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) {
+    stream->capture->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  return meet(lock, {{stream, stream->enqueued}});
+}
+
+cudaError_t Scheduler::wait_for_device(int device) {
+  Lock lock(mutex_);
+  std::vector<Point> points;
+  for (const StreamPtr& stream : busy_) {
+    if (stream->device == device) points.push_back({stream, stream->enqueued});
+  }
+  return meet(lock, std::move(points));
+}
+
+cudaError_t Scheduler::query_stream(cudaStream_t handle) {
+  Lock lock(mutex_);
+  const StreamPtr stream = find(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) {
+    stream->capture->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  return query(lock, {stream, stream->enqueued});
+}
+
+cudaError_t Scheduler::check_stream(cudaStream_t handle) {
+  const Lock lock(mutex_);
+  return find(handle) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+// ---- Events ----
+
+cudaEvent_t Scheduler::create_event(int device, bool timing) {
+  const auto event = std::make_shared<CUevent_st>();
+  event->device = device;
+  event->timing = timing;
+  const Lock lock(mutex_);
+  events_[event.get()] = event;
+  return event.get();
+}
+
+cudaError_t Scheduler::destroy_event(cudaEvent_t handle) {
+  const Lock lock(mutex_);
+  return events_.erase(handle) == 1 ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t Scheduler::record(cudaEvent_t handle, cudaStream_t to) {
+  Lock lock(mutex_);
+  const EventPtr event = find(handle);
+  const StreamPtr stream = find(to);
+  if (!event || !stream || event->device != stream->device) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) {
+    event->capture = stream->capture;
+    event->nodes = stream->last_nodes;
+    event->point = {};
+    return cudaSuccess;
+  }
+  event->capture = nullptr;
+  event->point = {stream, stream->enqueued + 1};
+  event->time = std::make_shared<CUevent_st::Time>();
+  return put(lock, stream, {[time = event->time] { *time = std::chrono::steady_clock::now(); }}, false);
+}
+
+cudaError_t Scheduler::wait_in_stream(cudaStream_t handle, cudaEvent_t of) {
+  Lock lock(mutex_);
+  const EventPtr event = find(of);
+  const StreamPtr stream = find(handle);
+  if (!event || !stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture || event->capture) return capture_wait(stream, *event);
+  if (!event->point.stream) return cudaSuccess;  // never recorded
+  return put(lock, stream, {{}, {event->point}}, false);
+}
+
+cudaError_t Scheduler::wait_for_event(cudaEvent_t handle) {
+  Lock lock(mutex_);
+  const EventPtr event = find(handle);
+  if (!event) return cudaErrorInvalidResourceHandle;
+  if (event->capture) return cudaErrorCapturedEvent;
+  return meet(lock, {event->point});
+}
+
+cudaError_t Scheduler::query_event(cudaEvent_t handle) {
+  Lock lock(mutex_);
+  const EventPtr event = find(handle);
+  if (!event) return cudaErrorInvalidResourceHandle;
+  if (event->capture) return cudaErrorCapturedEvent;
+  return query(lock, event->point);
+}
+
+cudaError_t Scheduler::elapsed(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  const Lock lock(mutex_);
+  const EventPtr from = find(start), to = find(end);
+  if (!from || !to || !from->timing || !to->timing || !from->time || !to->time) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  if (!is_done(from->point) || !is_done(to->point)) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(to->time->value() - from->time->value()).count();
+  return cudaSuccess;
+}
+
+// ---- Capture and graphs ----
+
+cudaError_t Scheduler::begin_capture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  const Lock lock(mutex_);
+  if (handle == nullptr || handle == cudaStreamLegacy) return cudaErrorStreamCaptureUnsupported;
+  const StreamPtr stream = find(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) return cudaErrorIllegalState;
+  cuda_on_cpu::begin_capture(stream, mode);
+  captures_.push_back(stream->capture);
+  return cudaSuccess;
+}
+
+cudaError_t Scheduler::end_capture(cudaStream_t handle, cudaGraph_t* graph) {
+  const Lock lock(mutex_);
+  *graph = nullptr;
+  const StreamPtr stream = find(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  auto result = std::make_unique<CUgraph_st>();
+  const cudaError_t error = cuda_on_cpu::end_capture(stream, &result->nodes);
+  std::erase_if(captures_, [](const std::weak_ptr<Capture>& weak) {
+    const auto capture = weak.lock();
+    return !capture || capture->ended;
+  });
+  if (error != cudaSuccess) return error;
+  *graph = result.get();
+  graphs_[*graph] = std::move(result);
+  return cudaSuccess;
+}
+
+cudaError_t Scheduler::is_capturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  const Lock lock(mutex_);
+  const StreamPtr stream = find(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  *status = !stream->capture           ? cudaStreamCaptureStatusNone
+            : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                       : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
+cudaError_t Scheduler::allowed_in_capture() {
+  const Lock lock(mutex_);
+  cudaError_t error = cudaSuccess;
+  for (const auto& weak : captures_) {
+    const auto capture = weak.lock();
+    if (!capture || capture->ended || capture->mode == cudaStreamCaptureModeRelaxed) continue;
+    if (capture->mode == cudaStreamCaptureModeGlobal || capture->thread == std::this_thread::get_id()) {
+      capture->invalid = true;
+      error = cudaErrorStreamCaptureUnsupported;
+    }
+  }
+  return error;
+}
+
+cudaError_t Scheduler::instantiate(cudaGraph_t graph, cudaGraphExec_t* exec) {
+  const Lock lock(mutex_);
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return cudaErrorInvalidValue;
+  auto result = std::make_unique<CUgraphExec_st>();
+  result->nodes = std::make_shared<const Nodes>(found->second->nodes);
+  *exec = result.get();
+  execs_[*exec] = std::move(result);
+  return cudaSuccess;
+}
+
+cudaError_t Scheduler::launch(cudaGraphExec_t exec, cudaStream_t handle) {
+  Lock lock(mutex_);
+  const auto found = execs_.find(exec);
+  const StreamPtr stream = find(handle);
+  if (found == execs_.end()) return cudaErrorInvalidValue;
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) return cudaErrorStreamCaptureUnsupported;  // CUDA would nest it
+  const auto nodes = found->second->nodes;
+  Operation operation{[nodes, seed = random_()] {
+    count_graph();
+    replay(*nodes, seed);
+  }};
+  operation.host_function = std::any_of(nodes->begin(), nodes->end(),
+                                        [](const Node& node) { return node.operation.host_function; });
+  return put(lock, stream, std::move(operation), false);
+}
+
+cudaError_t Scheduler::destroy(cudaGraph_t graph) {
+  const Lock lock(mutex_);
+  return graphs_.erase(graph) == 1 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t Scheduler::destroy(cudaGraphExec_t exec) {
+  const Lock lock(mutex_);
+  return execs_.erase(exec) == 1 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+void Scheduler::forget_device(int device) {
+  const Lock lock(mutex_);
+  std::erase_if(streams_, [&](const auto& stream) { return stream.second->device == device; });
+  std::erase_if(events_, [&](const auto& event) { return event.second->device == device; });
+}
+
+Alive Scheduler::alive() {
+  const Lock lock(mutex_);
+  Alive alive;
+  alive.streams = streams_.size();
+  alive.events = events_.size();
+  alive.graphs = graphs_.size() + execs_.size();
+  return alive;
+}
+
+bool Scheduler::on_device_thread() { return is_device_thread; }
+
+// ---- Queues ----
+
+Scheduler::StreamPtr Scheduler::find(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy) return legacy(current_device());
+  const auto found = streams_.find(handle);
+  return found == streams_.end() ? nullptr : found->second;
+}
+
+Scheduler::EventPtr Scheduler::find(cudaEvent_t handle) {
+  const auto found = events_.find(handle);
+  return found == events_.end() ? nullptr : found->second;
+}
+
+const Scheduler::StreamPtr& Scheduler::legacy(int device) {
+  while (static_cast<int>(legacy_.size()) <= device) {
+    legacy_.push_back(std::make_shared<CUstream_st>());
+    legacy_.back()->device = static_cast<int>(legacy_.size()) - 1;
+  }
+  return legacy_[static_cast<std::size_t>(device)];
+}
+
+cudaError_t Scheduler::put(Lock& lock, const StreamPtr& stream, Operation operation, bool blocks) {
+  if (broken() != cudaSuccess) return broken();
+  if (stream->capture) return capture(*stream, std::move(operation));
+  if (stream == legacy(stream->device)) {
+    for (const auto& weak : captures_) {
+      const auto capture = weak.lock();
+      if (!capture || capture->ended || capture->mode == cudaStreamCaptureModeRelaxed) continue;
+      for (const StreamPtr& other : capture->streams) {
+        if (!other->blocking || other->device != stream->device) continue;
+        capture->invalid = true;
+        return cudaErrorStreamCaptureImplicit;
+      }
+    }
+  }
+  order_with_legacy(stream, operation);
+  host_functions_ += operation.host_function;
+  if (stream->operations.empty()) busy_.push_back(stream);
+  stream->operations.push_back(std::move(operation));
+  const Point point = {stream, ++stream->enqueued};
+  if (blocks || settings.streams == Policy::kAtOnce) return meet(lock, {point});
+  if (settings.streams == Policy::kRandom && random(4) == 0) {
+    const StreamPtr some = busy_[random(busy_.size())];
+    return meet(lock, {{some, some->enqueued - random(some->operations.size())}});
+  }
+  if (host_functions_ > 0) wake_device();
+  return cudaSuccess;
+}
+
+void Scheduler::order_with_legacy(const StreamPtr& stream, Operation& operation) {
+  const StreamPtr& legacy_stream = legacy(stream->device);
+  if (stream == legacy_stream) {
+    for (const StreamPtr& other : busy_) {
+      if (other->blocking && other != stream && other->device == stream->device) {
+        operation.after.push_back({other, other->enqueued});
+      }
+    }
+  } else if (stream->blocking && legacy_stream->done < legacy_stream->enqueued) {
+    operation.after.push_back({legacy_stream, legacy_stream->enqueued});
+  }
+}
+
+// Has the devices' thread do what `points` need, or so much of it.
+cudaError_t Scheduler::meet(Lock& lock, std::vector<Point> points, int most_operations) {
+  if (unmet(points) && broken() == cudaSuccess) {
+    Demand demand{std::move(points), most_operations};
+    demands_.push_back(&demand);
+    wake_device();
+    met_.wait(lock, [&] { return demand.met; });
+  }
+  return broken();
+}
+
+cudaError_t Scheduler::query(Lock& lock, const Point& point) {
+  if (is_done(point)) return broken();
+  const cudaError_t error = meet(lock, {point}, 1);
+  return error != cudaSuccess ? error : cudaErrorNotReady;
+}
+
+void Scheduler::wake_device() {
+  if (!started_) {
+    started_ = true;
+    std::thread([this] { live(); }).detach();
+  }
+  work_.notify_one();
+}
+
+// ---- The devices' thread ----
+
+void Scheduler::live() {
+  pthread_setname_np(pthread_self(), "cuda_on_cpu");
+  is_device_thread = true;
+  Lock lock(mutex_);
+  for (;;) {
+    if (!demands_.empty()) {
+      Demand* const demand = demands_.front();
+      demands_.pop_front();
+      carry_out(lock, demand->points, demand->most_operations);
+      demand->met = true;
+      met_.notify_all();
+    } else if (host_functions_ == 0) {
+      work_.wait(lock);
+    } else if (work_.wait_for(lock, kPatience) == std::cv_status::timeout && demands_.empty()) {
+      carry_out(lock, {first_host_function()}, -1);
+    }
+  }
+}
+
+void Scheduler::carry_out(Lock& lock, const std::vector<Point>& points, int most_operations) {
+  const DeviceMemoryOpen open;  // once for all of them: it is a system call
+  const Point* wanted = nullptr;
+  for (int count = 0; count != most_operations && (wanted = unmet(points)); ++count) {
+    const StreamPtr stream = pick(*wanted);
+    Operation& operation = stream->operations.front();  // a deque: stays in place while more is enqueued
+    if (operation.run) {
+      lock.unlock();
+      operation.run();
+      count_operation();
+      lock.lock();
+    }
+    host_functions_ -= operation.host_function;
+    stream->operations.pop_front();
+    ++stream->done;
+    if (stream->operations.empty()) std::erase(busy_, stream);
+    if (broken() != cudaSuccess) drop_all();
+  }
+}
+
+// A stream whose first operation can begin.
+Scheduler::StreamPtr Scheduler::pick(Point wanted) {
+  if (settings.streams == Policy::kRandom) {
+    std::vector<StreamPtr> choices;
+    for (const StreamPtr& stream : busy_) {
+      const Operation& first = stream->operations.front();
+      if (!unmet(first.after) && !first.host_function) choices.push_back(stream);
+    }
+    if (!choices.empty()) return choices[random(choices.size())];
+  }
+  // What is waited for had been enqueued before the wait, so this ends.
+  while (const Point* const before = unmet(wanted.stream->operations.front().after)) wanted = Point(*before);
+  return wanted.stream;
+}
+
+Point Scheduler::first_host_function() const {
+  for (const StreamPtr& stream : busy_) {
+    std::uint64_t position = stream->done;
+    for (const Operation& operation : stream->operations) {
+      ++position;
+      if (operation.host_function) return {stream, position};
+    }
+  }
+  return {};
+}
+
+void Scheduler::drop_all() {
+  for (const StreamPtr& stream : busy_) {
+    stream->operations.clear();
+    stream->done = stream->enqueued;
+  }
+  busy_.clear();
+  host_functions_ = 0;
+}
+
+std::uint64_t Scheduler::random(std::uint64_t below) {
+  if (seed_ != settings.seed) random_.seed(seed_ = settings.seed);
+  return random_() % below;
+}
+
+Scheduler& scheduler() {
+  static Scheduler& scheduler = *new Scheduler;
+  return scheduler;
+}
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,131 @@
+// What streams and events are, and who carries them out: one thread for all simulated devices, which runs
+// when somebody waits for something, and then what that needs.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/graph.h"
+#include "tests/cuda_on_cpu/streams.h"
+
+// What a cudaStream_t and a cudaEvent_t point to. Guarded by the scheduler's lock.
+struct CUstream_st {
+  int device = 0;
+  // Waits for the legacy default stream, and that one for it, as all do that are not cudaStreamNonBlocking.
+  bool blocking = true;
+  std::deque<cuda_on_cpu::Operation> operations;  // that are not done
+  std::uint64_t enqueued = 0, done = 0;
+  std::shared_ptr<cuda_on_cpu::Capture> capture;  // that it takes part in
+  std::vector<std::size_t> last_nodes;            // of the capture, that its next one begins behind
+};
+
+struct CUevent_st {
+  using Time = std::optional<std::chrono::steady_clock::time_point>;
+  int device = 0;
+  bool timing = true;
+  cuda_on_cpu::Point point;  // that was recorded last
+  std::shared_ptr<Time> time;
+  std::shared_ptr<cuda_on_cpu::Capture> capture;  // if it was recorded in one
+  std::vector<std::size_t> nodes;
+};
+
+namespace cuda_on_cpu {
+
+// Any thread may call any function. All return CUDA's errors.
+class Scheduler {
+ public:
+  cudaStream_t create_stream(int device, bool blocking);
+  cudaError_t destroy_stream(cudaStream_t stream);  // what it holds runs nonetheless
+  cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks);
+  cudaError_t wait_for_stream(cudaStream_t stream);
+  cudaError_t wait_for_device(int device);
+  // As cudaStreamQuery. One operation runs at each call that says cudaErrorNotReady, so that he who polls
+  // gets on.
+  cudaError_t query_stream(cudaStream_t stream);
+  // cudaErrorInvalidResourceHandle if there is no such stream.
+  cudaError_t check_stream(cudaStream_t stream);
+
+  cudaEvent_t create_event(int device, bool timing);
+  cudaError_t destroy_event(cudaEvent_t event);
+  cudaError_t record(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t wait_in_stream(cudaStream_t stream, cudaEvent_t event);
+  cudaError_t wait_for_event(cudaEvent_t event);
+  cudaError_t query_event(cudaEvent_t event);
+  cudaError_t elapsed(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
+
+  cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);
+  cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph);
+  cudaError_t is_capturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+  // cudaErrorStreamCaptureUnsupported if a capture forbids the calling thread what could wait for the device,
+  // such as cudaMalloc; the capture is then invalid.
+  cudaError_t allowed_in_capture();
+  cudaError_t instantiate(cudaGraph_t graph, cudaGraphExec_t* exec);
+  cudaError_t launch(cudaGraphExec_t exec, cudaStream_t stream);
+  cudaError_t destroy(cudaGraph_t graph);
+  cudaError_t destroy(cudaGraphExec_t exec);
+
+  // Its streams and events are destroyed.
+  void forget_device(int device);
+  Alive alive();
+  // Whether the caller is a host function, which must not call CUDA.
+  static bool on_device_thread();
+
+ private:
+  using StreamPtr = std::shared_ptr<CUstream_st>;
+  using EventPtr = std::shared_ptr<CUevent_st>;
+  using Lock = std::unique_lock<std::mutex>;
+
+  // What a host thread waits for.
+  struct Demand {
+    std::vector<Point> points;
+    int most_operations;
+    bool met = false;
+  };
+
+  StreamPtr find(cudaStream_t stream);
+  EventPtr find(cudaEvent_t event);
+  const StreamPtr& legacy(int device);
+  cudaError_t put(Lock& lock, const StreamPtr& stream, Operation operation, bool blocks);
+  void order_with_legacy(const StreamPtr& stream, Operation& operation);
+  cudaError_t meet(Lock& lock, std::vector<Point> points, int most_operations = -1);
+  cudaError_t query(Lock& lock, const Point& point);
+  void wake_device();
+  [[noreturn]] void live();
+  void carry_out(Lock& lock, const std::vector<Point>& points, int most_operations);
+  StreamPtr pick(Point wanted);
+  Point first_host_function() const;
+  void drop_all();
+  std::uint64_t random(std::uint64_t below);
+
+  std::mutex mutex_;              // guards all below, every stream, event and capture
+  std::condition_variable work_;  // for the devices' thread
+  std::condition_variable met_;   // for those who wait
+  std::deque<Demand*> demands_;
+  std::vector<StreamPtr> legacy_;  // by device
+  std::map<cudaStream_t, StreamPtr> streams_;
+  std::map<cudaEvent_t, EventPtr> events_;
+  std::map<cudaGraph_t, std::unique_ptr<CUgraph_st>> graphs_;
+  std::map<cudaGraphExec_t, std::unique_ptr<CUgraphExec_st>> execs_;
+  std::vector<std::weak_ptr<Capture>> captures_;
+  std::vector<StreamPtr> busy_;  // those with operations
+  int host_functions_ = 0;       // enqueued
+  bool started_ = false;
+  std::uint64_t seed_ = 0;
+  std::mt19937_64 random_;
+};
+
+// Lives as long as its thread, which nobody ends.
+Scheduler& scheduler();
+
+}  // namespace cuda_on_cpu
