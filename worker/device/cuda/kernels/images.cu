@@ -1,0 +1,252 @@
+// A thread has one pixel of several channels, so that what it reads of an image serves them all; a sum runs
+// over channels, then rows, then columns.
+#include <algorithm>
+
+#include "worker/device/cuda/kernels/images.h"
+#include "worker/device/cuda/kernels/pack.cuh"
+#include "worker/device/cuda/kernels/partials.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+constexpr int kThreads = 128, kChannels = 8;
+
+__device__ inline int least(int a, int b) { return a < b ? a : b; }
+__device__ inline int most(int a, int b) { return a > b ? a : b; }
+
+// Shapes with the size of the output as a number, which kernels can read.
+struct Conv : ConvShape {
+  int out_rows, out_columns;
+  explicit Conv(const ConvShape& shape)
+      : ConvShape(shape), out_rows(shape.out_height()), out_columns(shape.out_width()) {}
+};
+struct Pool : PoolShape {
+  int out_rows, out_columns;
+  explicit Pool(const PoolShape& shape)
+      : PoolShape(shape), out_rows(shape.out_height()), out_columns(shape.out_width()) {}
+};
+
+struct Pixel {
+  int sample, y, x;
+};
+// Number `at` of the pixels of all samples.
+__device__ inline Pixel pixel(std::size_t at, int height, int width) {
+  const std::size_t rows = at / width;
+  return {static_cast<int>(rows / height), static_cast<int>(rows % height), static_cast<int>(at % width)};
+}
+// Where row y of an image's channel begins.
+__device__ inline std::size_t row_of(int sample, int channels, int channel, int height, int width, int y) {
+  return ((static_cast<std::size_t>(sample) * channels + channel) * height + y) * width;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    conv2d_kernel(Conv s, std::size_t pixels, const T* in, const T* weight, const float* bias, bool relu,
+                  T* out) {
+  const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= pixels) return;
+  const Pixel p = pixel(at, s.out_rows, s.out_columns);
+  const int first = blockIdx.y * kChannels, left = s.out_channels - first,
+            taps = s.in_channels * s.kernel * s.kernel;
+  float sums[kChannels];
+#pragma unroll
+  for (int o = 0; o < kChannels; ++o) sums[o] = o < left ? bias[first + o] : 0.0f;
+  const T* w = weight + static_cast<std::size_t>(first) * taps;
+  for (int c = 0; c < s.in_channels; ++c)
+    for (int ky = 0; ky < s.kernel; ++ky) {
+      const T* const row = in + row_of(p.sample, s.in_channels, c, s.height, s.width, p.y + ky) + p.x;
+      for (int kx = 0; kx < s.kernel; ++kx, ++w) {
+        const float value = to_float(row[kx]);
+#pragma unroll
+        for (int o = 0; o < kChannels; ++o)
+          if (o < left) sums[o] += to_float(w[static_cast<std::size_t>(o) * taps]) * value;
+      }
+    }
+#pragma unroll
+  for (int o = 0; o < kChannels; ++o)
+    if (o < left)
+      out[row_of(p.sample, s.out_channels, first + o, s.out_rows, s.out_columns, p.y) + p.x] =
+          from_float<T>(relu && sums[o] < 0 ? 0.0f : sums[o]);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    conv2d_backward_input_kernel(Conv s, std::size_t pixels, const T* weight, const T* out_gradient, bool add,
+                                 T* in_gradient) {
+  const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= pixels) return;
+  const Pixel p = pixel(at, s.height, s.width);
+  const int first = blockIdx.y * kChannels, left = s.in_channels - first, square = s.kernel * s.kernel;
+  // Output pixels (y - ky, x - kx) have read this one.
+  const int ky_begin = most(0, p.y - s.out_rows + 1), ky_end = least(s.kernel, p.y + 1);
+  const int kx_begin = most(0, p.x - s.out_columns + 1), kx_end = least(s.kernel, p.x + 1);
+  float sums[kChannels] = {};
+  for (int o = 0; o < s.out_channels; ++o)
+    for (int ky = ky_begin; ky < ky_end; ++ky) {
+      const T* const row =
+          out_gradient + row_of(p.sample, s.out_channels, o, s.out_rows, s.out_columns, p.y - ky) + p.x;
+      for (int kx = kx_begin; kx < kx_end; ++kx) {
+        const float value = to_float(row[-kx]);
+        const T* const w =
+            weight + (static_cast<std::size_t>(o) * s.in_channels + first) * square + ky * s.kernel + kx;
+#pragma unroll
+        for (int c = 0; c < kChannels; ++c)
+          if (c < left) sums[c] += to_float(w[c * square]) * value;
+      }
+    }
+#pragma unroll
+  for (int c = 0; c < kChannels; ++c) {
+    if (c >= left) continue;
+    T* const to = in_gradient + row_of(p.sample, s.in_channels, first + c, s.height, s.width, p.y) + p.x;
+    *to = from_float<T>(add ? to_float(*to) + sums[c] : sums[c]);
+  }
+}
+
+constexpr int kMostParts = 32;      // that the samples are summed in
+constexpr int kWeightChannels = 4;  // output channels of a thread
+
+// Part blockIdx.z of the samples, kWeightChannels output channels. A thread has one weight of each, and goes
+// through the pixels; behind the weights comes the bias, whose input is 1.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    conv2d_backward_parameters_kernel(Conv s, int samples_a_part, const T* in, const T* out_gradient,
+                                      float* partials) {
+  const int taps = s.in_channels * s.kernel * s.kernel, tap = blockIdx.x * kThreads + threadIdx.x;
+  if (tap > taps) return;
+  const bool bias = tap == taps;
+  const int c = tap / (s.kernel * s.kernel), ky = tap / s.kernel % s.kernel, kx = tap % s.kernel;
+  const int first = blockIdx.y * kWeightChannels, left = s.out_channels - first;
+  const int begin = blockIdx.z * samples_a_part, end = least(begin + samples_a_part, s.samples);
+  const int height = s.out_rows, width = s.out_columns;
+  const std::size_t channel = static_cast<std::size_t>(height) * width;
+  float sums[kWeightChannels] = {};
+  for (int n = begin; n < end; ++n)
+    for (int y = 0; y < height; ++y) {
+      const T* const row = bias ? in : in + row_of(n, s.in_channels, c, s.height, s.width, y + ky) + kx;
+      const T* const d = out_gradient + row_of(n, s.out_channels, first, height, width, y);
+      for (int x = 0; x < width; ++x) {
+        const float value = bias ? 1.0f : to_float(row[x]);
+#pragma unroll
+        for (int o = 0; o < kWeightChannels; ++o)
+          if (o < left) sums[o] += to_float(d[o * channel + x]) * value;
+      }
+    }
+  float* const part = partials + static_cast<std::size_t>(blockIdx.z) * s.out_channels * (taps + 1);
+  for (int o = 0; o < kWeightChannels; ++o) {
+    if (o >= left) continue;
+    if (bias)
+      part[static_cast<std::size_t>(s.out_channels) * taps + first + o] = sums[o];
+    else
+      part[static_cast<std::size_t>(first + o) * taps + tap] = sums[o];
+  }
+}
+
+// The first of a window's largest elements, `at` its corner.
+template <typename T>
+__device__ const T* largest_of(const T* at, int kernel, int width) {
+  const T* found = at;
+  for (int y = 0; y < kernel; ++y)
+    for (int x = 0; x < kernel; ++x)
+      if (to_float(at[y * width + x]) > to_float(*found)) found = at + y * width + x;
+  return found;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) max_pool_kernel(Pool s, std::size_t count, const T* in, T* out) {
+  const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= count) return;
+  const Pixel p = pixel(at, s.out_rows, s.out_columns);  // its sample: of samples and channels
+  const T* const corner = in + row_of(p.sample, 1, 0, s.height, s.width, p.y * s.kernel) + p.x * s.kernel;
+  out[at] = *largest_of(corner, s.kernel, s.width);
+}
+
+// A thread has an element of the input; it belongs to one window or to none.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    max_pool_backward_kernel(Pool s, std::size_t count, const T* in, const T* out_gradient, bool add,
+                             T* in_gradient) {
+  const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= count) return;
+  const Pixel p = pixel(at, s.height, s.width);
+  const int y = p.y / s.kernel, x = p.x / s.kernel;
+  float value = 0;
+  if (y < s.out_rows && x < s.out_columns) {
+    const T* const corner = in + row_of(p.sample, 1, 0, s.height, s.width, y * s.kernel) + x * s.kernel;
+    if (largest_of(corner, s.kernel, s.width) == in + at)
+      value = to_float(out_gradient[row_of(p.sample, 1, 0, s.out_rows, s.out_columns, y) + x]);
+  }
+  in_gradient[at] = from_float<T>(add ? to_float(in_gradient[at]) + value : value);
+}
+
+int parts_of(const ConvShape& shape) { return std::min(shape.samples, kMostParts); }
+
+}  // namespace
+
+template <typename T>
+void conv2d(cudaStream_t stream, const ConvShape& shape, const T* in, const T* weight, const float* bias,
+            bool relu, T* out) {
+  const std::size_t pixels = static_cast<std::size_t>(shape.samples) * shape.out_height() * shape.out_width();
+  if (pixels == 0) return;
+  launch(conv2d_kernel<T>, dim3(blocks_of(pixels, kThreads), blocks_of(shape.out_channels, kChannels)),
+         kThreads, 0, stream, Conv(shape), pixels, in, weight, bias, relu, out);
+}
+
+template <typename T>
+void conv2d_backward_input(cudaStream_t stream, const ConvShape& shape, const T* weight,
+                           const T* out_gradient, bool add, T* in_gradient) {
+  const std::size_t pixels = static_cast<std::size_t>(shape.samples) * shape.height * shape.width;
+  if (pixels == 0) return;
+  launch(conv2d_backward_input_kernel<T>,
+         dim3(blocks_of(pixels, kThreads), blocks_of(shape.in_channels, kChannels)), kThreads, 0, stream,
+         Conv(shape), pixels, weight, out_gradient, add, in_gradient);
+}
+
+std::size_t conv2d_backward_parameters_workspace(const ConvShape& shape) {
+  const std::size_t taps = static_cast<std::size_t>(shape.in_channels) * shape.kernel * shape.kernel;
+  return parts_of(shape) * shape.out_channels * (taps + 1);
+}
+
+template <typename T>
+void conv2d_backward_parameters(cudaStream_t stream, const ConvShape& shape, const T* in,
+                                const T* out_gradient, bool add, float* weight_gradient, float* bias_gradient,
+                                float* workspace) {
+  const int taps = shape.in_channels * shape.kernel * shape.kernel, parts = parts_of(shape);
+  if (parts > 0)
+    launch(conv2d_backward_parameters_kernel<T>,
+           dim3(blocks_of(taps + 1, kThreads), blocks_of(shape.out_channels, kWeightChannels),
+                static_cast<unsigned>(parts)),
+           kThreads, 0, stream, Conv(shape), (shape.samples + parts - 1) / parts, in, out_gradient,
+           workspace);
+  sum_partials(stream, parts, workspace, add, weight_gradient,
+               static_cast<std::size_t>(shape.out_channels) * taps, bias_gradient, shape.out_channels);
+}
+
+template <typename T>
+void max_pool(cudaStream_t stream, const PoolShape& shape, const T* in, T* out) {
+  const std::size_t count =
+      static_cast<std::size_t>(shape.samples) * shape.channels * shape.out_height() * shape.out_width();
+  if (count == 0) return;
+  launch(max_pool_kernel<T>, blocks_of(count, kThreads), kThreads, 0, stream, Pool(shape), count, in, out);
+}
+
+template <typename T>
+void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in, const T* out_gradient,
+                       bool add, T* in_gradient) {
+  const std::size_t count =
+      static_cast<std::size_t>(shape.samples) * shape.channels * shape.height * shape.width;
+  if (count == 0) return;
+  launch(max_pool_backward_kernel<T>, blocks_of(count, kThreads), kThreads, 0, stream, Pool(shape), count, in,
+         out_gradient, add, in_gradient);
+}
+
+#define DTRUN_IMAGES(T)                                                                                      \
+  template void conv2d(cudaStream_t, const ConvShape&, const T*, const T*, const float*, bool, T*);          \
+  template void conv2d_backward_input(cudaStream_t, const ConvShape&, const T*, const T*, bool, T*);         \
+  template void conv2d_backward_parameters(cudaStream_t, const ConvShape&, const T*, const T*, bool, float*, \
+                                           float*, float*);                                                  \
+  template void max_pool(cudaStream_t, const PoolShape&, const T*, T*);                                      \
+  template void max_pool_backward(cudaStream_t, const PoolShape&, const T*, const T*, bool, T*);
+DTRUN_IMAGES(float)
+DTRUN_IMAGES(__nv_bfloat16)
+
+}  // namespace dtrun::worker::cuda
