@@ -139,8 +139,9 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     if (t < half) loss[t] += loss[t + half], correct[t] += correct[t + half];
   }
-  if (t < static_cast<int>(kStatisticsFloats)) out[t] = t == 2 ? targets : 0.0f;
+  // The sums are thread 0's.
   if (t == 0) out[0] = static_cast<float>(loss[0]), out[1] = static_cast<float>(correct[0]);
+  if (t >= 2 && t < static_cast<int>(kStatisticsFloats)) out[t] = t == 2 ? targets : 0.0f;
 }
 
 }  // namespace

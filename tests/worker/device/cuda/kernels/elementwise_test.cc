@@ -11,7 +11,7 @@ using namespace dtrun::worker::cuda::testing;
 
 namespace {
 
-constexpr std::size_t kSizes[] = {1, 3, 7, 64, 100, 257, 5000};
+constexpr std::size_t kCounts[] = {1, 3, 7, 64, 100, 257, 5000};
 
 double gelu_of(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -38,7 +38,7 @@ Memory<T> result(std::size_t count, std::size_t shift, bool add, const std::vect
 
 TEST_CASE_TEMPLATE("ReLU, GELU and their gradients, written and added, on 16 bytes and off them", T,
                    DTRUN_ACTIVATIONS) {
-  for (const std::size_t count : kSizes)
+  for (const std::size_t count : kCounts)
     for (const std::size_t shift : {0, 1})
       for (const bool add : {false, true}) {
         CAPTURE(count);
@@ -89,7 +89,7 @@ TEST_CASE("ReLU keeps NaN and passes no gradient to it, GELU ends at 0 and at x,
 }
 
 TEST_CASE_TEMPLATE("sums of two, also in place, and filling", T, DTRUN_ACTIVATIONS) {
-  for (const std::size_t count : kSizes) {
+  for (const std::size_t count : kCounts) {
     CAPTURE(count);
     const std::vector<T> a = random_values<T>(4, count), b = random_values<T>(5, count);
     const auto [sum, left, filled, shifted] = in_all_orders([&] {
@@ -113,7 +113,7 @@ TEST_CASE_TEMPLATE("dropout keeps the elements that the CPU keeps", T, DTRUN_ACT
   const RandomStream stream =
       dropout_stream({.seed = 0x123456789, .number = (std::uint64_t{3} << 32) + 17}, 5);
   const float probability = 0.3f, factor = 1 / (1 - probability);
-  for (const std::size_t count : kSizes)
+  for (const std::size_t count : kCounts)
     for (const std::size_t shift : {0, 1})
       for (const bool add : {false, true}) {
         CAPTURE(count);

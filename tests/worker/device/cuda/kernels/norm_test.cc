@@ -8,24 +8,24 @@ using namespace dtrun::worker::cuda::testing;
 
 namespace {
 
-struct Shape {
+struct NormShape {
   std::size_t rows, width;
   std::size_t shift;  // of the activations, in elements
 };
 // Widths that take every path: single elements, packs that are kept or read again, sums in shared memory and
 // in the workspace.
-constexpr Shape kShapes[] = {{1, 1, 0},    {3, 3, 0},   {7, 64, 0},   {7, 64, 1},   {9, 100, 0},
-                             {70, 257, 0}, {5, 768, 0}, {3, 1600, 0}, {2, 4096, 0}, {3, 6400, 0}};
+constexpr NormShape kNormShapes[] = {{1, 1, 0},    {3, 3, 0},   {7, 64, 0},   {7, 64, 1},   {9, 100, 0},
+                                     {70, 257, 0}, {5, 768, 0}, {3, 1600, 0}, {2, 4096, 0}, {3, 6400, 0}};
 constexpr float kEpsilon = 1e-5f;
 
-struct Wanted {
+struct WantedNorm {
   std::vector<double> sum, moments, out;
 };
 
 template <typename T>
-Wanted forward(const Shape& s, const std::vector<T>& left, const std::vector<T>* right,
-               const std::vector<float>& weight, const std::vector<float>& bias) {
-  Wanted wanted;
+WantedNorm normalised(const NormShape& s, const std::vector<T>& left, const std::vector<T>* right,
+                      const std::vector<float>& weight, const std::vector<float>& bias) {
+  WantedNorm wanted;
   for (std::size_t r = 0; r < s.rows; ++r) {
     std::vector<double> x(s.width);
     double mean = 0, square = 0;
@@ -48,7 +48,7 @@ Wanted forward(const Shape& s, const std::vector<T>& left, const std::vector<T>*
 }  // namespace
 
 TEST_CASE_TEMPLATE("a row is normalised, alone and after a residual addition", T, DTRUN_ACTIVATIONS) {
-  for (const Shape& s : kShapes) {
+  for (const NormShape& s : kNormShapes) {
     CAPTURE(s.rows);
     CAPTURE(s.width);
     const std::size_t count = s.rows * s.width;
@@ -63,11 +63,11 @@ TEST_CASE_TEMPLATE("a row is normalised, alone and after a residual addition", T
       cuda_on_cpu::synchronize();
       return all;
     });
-    const Wanted alone = forward<T>(s, left, nullptr, weight, bias);
+    const WantedNorm alone = normalised<T>(s, left, nullptr, weight, bias);
     check_near(moments, alone.moments, 2e-6);
     check_near(out, alone.out, 4e-6);
 
-    const Wanted after = forward<T>(s, left, &right, weight, bias);
+    const WantedNorm after = normalised<T>(s, left, &right, weight, bias);
     // The sum in its own memory, and where the operands lie.
     for (const int place : {0, 1, 2}) {
       CAPTURE(place);
@@ -92,7 +92,7 @@ TEST_CASE_TEMPLATE("a row is normalised, alone and after a residual addition", T
 }
 
 TEST_CASE_TEMPLATE("the gradients of a normalisation, written and added", T, DTRUN_ACTIVATIONS) {
-  for (const Shape& s : kShapes)
+  for (const NormShape& s : kNormShapes)
     for (const bool add : {false, true}) {
       CAPTURE(s.rows);
       CAPTURE(s.width);
@@ -102,7 +102,7 @@ TEST_CASE_TEMPLATE("the gradients of a normalisation, written and added", T, DTR
                            old = random_values<T>(7, count);
       const std::vector<float> weight = random_values<float>(8, s.width), bias(s.width, 0.0f),
                                old_parameters = random_values<float>(9, s.width);
-      const Wanted values = forward<T>(s, x, nullptr, weight, bias);
+      const WantedNorm values = normalised<T>(s, x, nullptr, weight, bias);
       std::vector<float> moments(values.moments.begin(), values.moments.end());
       std::vector<double> d_in(count), d_weight(s.width), d_bias(s.width);
       for (std::size_t i = 0; i < s.width; ++i) d_weight[i] = d_bias[i] = add ? old_parameters[i] : 0.0;
