@@ -36,23 +36,29 @@ struct StackProgram {
   std::uint8_t merges[kTreeInputs] = {};
 };
 
-template <int kCount>
+// The topmost sum is stack[0]: what moves are registers, where a stack with a pointer would lie in memory.
+template <int kCount, int kDepth>
 __global__ void __launch_bounds__(kThreads)
     tree_sum_kernel(std::size_t count, StackProgram program, float* out) {
   const std::size_t at = place<kCount>();
   if (at >= count) return;
-  Pack<float, kCount> stack[kTreeDepth];
-  int top = 0;
+  const std::size_t left = count - at;
+  Pack<float, kCount> stack[kDepth];
+  Pack<float, kCount> next = load<kCount>(program.input[0] + at, left);
   for (int j = 0; j < program.inputs; ++j) {
-    Pack<float, kCount> x = load<kCount>(program.input[j] + at, count - at);
+    Pack<float, kCount> x = next;
+    if (j + 1 < program.inputs) next = load<kCount>(program.input[j + 1] + at, left);
     for (int m = program.merges[j]; m > 0; --m) {
-      --top;
 #pragma unroll
-      for (int e = 0; e < kCount; ++e) x.v[e] = stack[top].v[e] + x.v[e];
+      for (int e = 0; e < kCount; ++e) x.v[e] = stack[0].v[e] + x.v[e];
+#pragma unroll
+      for (int k = 0; k + 1 < kDepth; ++k) stack[k] = stack[k + 1];
     }
-    stack[top++] = x;
+#pragma unroll
+    for (int k = kDepth - 1; k > 0; --k) stack[k] = stack[k - 1];
+    stack[0] = x;
   }
-  store(out + at, stack[0], count - at);
+  store(out + at, stack[0], left);
 }
 
 StackProgram stack_program(const TreeSum& sum, std::span<const float* const> inputs) {
@@ -253,10 +259,14 @@ void tree_sum(cudaStream_t stream, const TreeSum& sum, std::span<const float* co
   const StackProgram program = stack_program(sum, inputs);
   bool packs = wide({out});
   for (const float* const input : inputs) packs = packs && wide({input});
-  if (packs)
-    launch(tree_sum_kernel<4>, blocks_of(floats, kThreads * 4), kThreads, 0, stream, floats, program, out);
+  constexpr int kShallow = 8;  // that many packs fit the registers beside all else
+  // As many sums wait as there are temporaries; the topmost one comes on top of them.
+  if (packs && sum.temporaries < kShallow)
+    launch(tree_sum_kernel<4, kShallow>, blocks_of(floats, kThreads * 4), kThreads, 0, stream, floats,
+           program, out);
   else
-    launch(tree_sum_kernel<1>, blocks_of(floats, kThreads), kThreads, 0, stream, floats, program, out);
+    launch(tree_sum_kernel<1, kTreeDepth>, blocks_of(floats, kThreads), kThreads, 0, stream, floats, program,
+           out);
 }
 
 void mean(cudaStream_t stream, float* values, std::size_t floats, float count) {
