@@ -1,0 +1,469 @@
+#include "tests/cuda_on_cpu/cublaslt.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/errors.h"
+#include "tests/cuda_on_cpu/faults.h"
+#include "tests/cuda_on_cpu/matmul_problem.h"
+#include "tests/cuda_on_cpu/streams.h"
+
+struct cublasLtContext {};
+
+namespace cuda_on_cpu {
+namespace {
+
+static_assert(sizeof(Description) <= sizeof(cublasLtMatmulDescOpaque_t));
+static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
+static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t));
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+// Between a structure of the library and what it holds.
+template <typename T, typename Opaque>
+T held(const Opaque* opaque) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), opaque, sizeof value);
+  return value;
+}
+template <typename T, typename Opaque>
+void hold(Opaque* opaque, const T& value) {
+  std::memset(opaque, 0, sizeof *opaque);
+  std::memcpy(opaque, &value, sizeof value);
+}
+
+// The library's handles and objects that exist, so that a destroyed one is known.
+struct Objects {
+  std::mutex mutex;
+  std::set<const void*> alive;  // guarded by mutex
+};
+Objects& objects() {
+  static Objects& objects = *new Objects;
+  return objects;
+}
+
+template <typename Opaque, typename T>
+cublasStatus_t create(Opaque** to, const T& value) {
+  if (!to) return invalid("no place for the new object");
+  *to = new Opaque;
+  hold(*to, value);
+  count_matmul_object(1);
+  const std::lock_guard lock(objects().mutex);
+  objects().alive.insert(*to);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename Opaque>
+cublasStatus_t destroy(Opaque* object) {
+  {
+    const std::lock_guard lock(objects().mutex);
+    if (objects().alive.erase(object) != 1) return invalid("an object is destroyed that does not exist");
+  }
+  delete object;
+  count_matmul_object(-1);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool exists(const void* object) {
+  const std::lock_guard lock(objects().mutex);
+  return objects().alive.count(object) == 1;
+}
+
+template <typename Field>
+cublasStatus_t put(Field& field, const void* value, std::size_t bytes) {
+  if (!value || bytes != sizeof field) return invalid("an attribute has another size");
+  std::memcpy(&field, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename Field>
+cublasStatus_t get(const Field& field, void* value, std::size_t bytes, std::size_t* written) {
+  if (bytes != 0 && (!value || bytes != sizeof field)) return invalid("an attribute has another size");
+  if (bytes == 0 && !written) return invalid("nowhere to write an attribute's size to");
+  if (bytes != 0) std::memcpy(value, &field, bytes);
+  if (written) *written = sizeof field;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t make_problem(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                            cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                            cublasLtMatrixLayout_t d, Problem* problem) {
+  if (!exists(handle)) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
+  for (const void* object :
+       {static_cast<const void*>(description), static_cast<const void*>(a), static_cast<const void*>(b),
+        static_cast<const void*>(c), static_cast<const void*>(d)}) {
+    if (!exists(object)) return invalid("a descriptor or layout that does not exist");
+  }
+  Problem& p = *problem;
+  p.description = held<Description>(description);
+  p.a = held<Layout>(a);
+  p.b = held<Layout>(b);
+  p.c = held<Layout>(c);
+  p.d = held<Layout>(d);
+  return check_problem(problem);
+}
+
+std::uint8_t logarithm(std::uint32_t alignment) {
+  std::uint8_t log = 0;
+  while (log < 8 && alignment % (2u << log) == 0) ++log;
+  return log;
+}
+
+cublasStatus_t enqueue_product(const Product& product, cudaStream_t stream) {
+  Operation operation{[product] {
+    count_product();
+    if (const cudaError_t fault = fault_of_launch(); fault != cudaSuccess) {
+      break_device(fault);
+    } else {
+      multiply(product);
+    }
+  }};
+  operation.launch = true;
+  const cudaError_t error = enqueue(stream, std::move(operation));
+  return remember(error) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                        : refuse(CUBLAS_STATUS_EXECUTION_FAILED, cudaGetErrorName(error));
+}
+
+}  // namespace
+
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;  // NOLINT
+
+// ---- The library's functions ----
+
+size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (usable() != cudaSuccess) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, cudaGetErrorName(usable()));
+  *handle = new cublasLtContext;
+  count_matmul_object(1);
+  const std::lock_guard lock(objects().mutex);
+  objects().alive.insert(*handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* to, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  Description description;
+  description.compute = compute;
+  description.scale = scale;
+  return create(to, description);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) { return destroy(description); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              size_t bytes) {
+  if (!exists(to)) return invalid("no such descriptor");
+  auto d = held<Description>(to);
+  cublasStatus_t status;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+      status = put(d.compute, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+      status = put(d.scale, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+      status = put(d.pointer_mode, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      status = put(d.trans_a, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      status = put(d.trans_b, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSC:
+      status = put(d.trans_c, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      status = put(d.epilogue, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      status = put(d.bias, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      status = put(d.bias_type, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      status = put(d.aux, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      status = put(d.aux_ld, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+      status = put(d.aux_type, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      status = put(d.sm_count, value, bytes);
+      break;
+    default:
+      return unsupported("attribute " + std::to_string(attribute) + " of a product");
+  }
+  if (status == CUBLAS_STATUS_SUCCESS) hold(to, d);
+  return status;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cudaDataType type, uint64_t rows,
+                                          uint64_t cols, int64_t ld) {
+  Layout layout;
+  layout.type = type;
+  layout.rows = rows;
+  layout.cols = cols;
+  layout.ld = ld;
+  return create(to, layout);
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t to,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                size_t bytes) {
+  if (!exists(to)) return invalid("no such layout");
+  auto layout = held<Layout>(to);
+  cublasStatus_t status;
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+      status = put(layout.type, value, bytes);
+      break;
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+      status = put(layout.order, value, bytes);
+      break;
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      status = put(layout.rows, value, bytes);
+      break;
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      status = put(layout.cols, value, bytes);
+      break;
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      status = put(layout.ld, value, bytes);
+      break;
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      status = put(layout.batches, value, bytes);
+      break;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      status = put(layout.batch_stride, value, bytes);
+      break;
+    default:
+      return unsupported("attribute " + std::to_string(attribute) + " of a layout");
+  }
+  if (status == CUBLAS_STATUS_SUCCESS) hold(to, layout);
+  return status;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* to) {
+  return create(to, Preference());
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
+  if (!exists(to)) return invalid("no such preference");
+  auto preference = held<Preference>(to);
+  cublasStatus_t status;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
+      status = put(preference.search, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      status = put(preference.workspace, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      status = put(preference.schemes, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      status = put(preference.alignment[0], value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      status = put(preference.alignment[1], value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      status = put(preference.alignment[2], value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      status = put(preference.alignment[3], value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_IMPL_MASK:
+      status = put(preference.implementations, value, bytes);
+      break;
+    default:
+      return unsupported("attribute " + std::to_string(attribute) + " of a preference");
+  }
+  if (status == CUBLAS_STATUS_SUCCESS) hold(to, preference);
+  return status;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int* returned) {
+  if (requested < 1 || !results || !returned) return invalid("no place for an algorithm");
+  *returned = 0;
+  Problem p;
+  const cublasStatus_t status = make_problem(handle, description, a, b, c, d, &p);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (!exists(preference)) return invalid("no such preference");
+  const auto wanted = held<Preference>(preference);
+  const Layout* const layouts[] = {&p.a, &p.b, &p.c, &p.d};
+  Algorithm algorithm;
+  for (int i = 0; i < 4; ++i) {
+    const bool plain = p.description.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+    const std::size_t least = plain ? bytes_of(static_cast<cudaDataType_t>(layouts[i]->type)) : 16;
+    if (wanted.alignment[i] % least != 0)
+      return unsupported("no algorithm for operands that are so little aligned");
+    algorithm.alignment[i] = logarithm(wanted.alignment[i]);
+    algorithm.types[i] = static_cast<std::uint8_t>(layouts[i]->type);
+  }
+  algorithm.id = kAlgorithm;
+  algorithm.m = static_cast<std::uint32_t>(p.m);
+  algorithm.n = static_cast<std::uint32_t>(p.n);
+  algorithm.k = static_cast<std::uint32_t>(p.k);
+  algorithm.epilogue = p.description.epilogue;
+  algorithm.transposed = static_cast<std::uint8_t>(p.description.trans_a * 2 + p.description.trans_b);
+  // A small D of a long sum is split, as the library would, if it may.
+  if (p.k >= 4 * std::max(p.m, p.n) && (wanted.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0) {
+    algorithm.splits = 4;
+    algorithm.scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (workspace_of(algorithm, p) > wanted.workspace) {
+      algorithm.splits = 1;
+      algorithm.scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+    }
+  }
+  cublasLtMatmulHeuristicResult_t& result = results[0];
+  std::memset(&result, 0, sizeof result);
+  hold(&result.algo, algorithm);
+  result.workspaceSize = workspace_of(algorithm, p);
+  result.state = CUBLAS_STATUS_SUCCESS;
+  result.wavesCount = 1;
+  *returned = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t compute,
+                                      cudaDataType_t scale, cudaDataType_t a, cudaDataType_t b,
+                                      cudaDataType_t c, cudaDataType_t d, int id, cublasLtMatmulAlgo_t* to) {
+  if (!exists(handle)) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
+  if (!to || id != kAlgorithm) return invalid("no such algorithm");
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F || a != b || c != d || !is_known_type(a) ||
+      !is_known_type(c)) {
+    return unsupported("an algorithm for these types");
+  }
+  Algorithm algorithm;
+  algorithm.id = id;
+  hold(to, algorithm);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t* to,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
+  auto algorithm = held<Algorithm>(to);
+  if (algorithm.id != kAlgorithm) return invalid("an algorithm that is not initialised");
+  cublasStatus_t status;
+  switch (attribute) {
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+      status = put(algorithm.tile, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      status = put(algorithm.splits, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+      status = put(algorithm.scheme, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING:
+      status = put(algorithm.swizzling, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION:
+      status = put(algorithm.custom, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID:
+      status = put(algorithm.stages, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID:
+      status = put(algorithm.inner_shape, value, bytes);
+      break;
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID:
+      status = put(algorithm.cluster_shape, value, bytes);
+      break;
+    default:
+      return invalid("an algorithm's attribute that cannot be set");
+  }
+  if (status == CUBLAS_STATUS_SUCCESS) hold(to, algorithm);
+  return status;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* of,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value, size_t bytes, size_t* written) {
+  const auto algorithm = held<Algorithm>(of);
+  switch (attribute) {
+    case CUBLASLT_ALGO_CONFIG_ID:
+      return get(algorithm.id, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+      return get(algorithm.tile, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      return get(algorithm.splits, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+      return get(algorithm.scheme, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING:
+      return get(algorithm.swizzling, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION:
+      return get(algorithm.custom, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID:
+      return get(algorithm.stages, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID:
+      return get(algorithm.inner_shape, value, bytes, written);
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID:
+      return get(algorithm.cluster_shape, value, bytes, written);
+  }
+  return invalid("no such attribute of an algorithm");
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  Problem p;
+  cublasStatus_t status = make_problem(handle, description, a, b, c, d, &p);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const auto algorithm = held<Algorithm>(algo);
+  status = check_algorithm(algorithm, p);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  result->workspaceSize = workspace_of(algorithm, p);
+  result->state = CUBLAS_STATUS_SUCCESS;
+  result->wavesCount = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
+                              cudaStream_t stream) {
+  Problem p;
+  cublasStatus_t status = make_problem(handle, description, a_layout, b_layout, c_layout, d_layout, &p);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (!alpha || !beta) return invalid("no alpha or no beta");
+  Algorithm algorithm;
+  algorithm.id = kAlgorithm;
+  if (algo) algorithm = held<Algorithm>(algo);
+  status = check_algorithm(algorithm, p);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const float alpha_value = *static_cast<const float*>(alpha), beta_value = *static_cast<const float*>(beta);
+  const Pointers pointers = {a, b, c, d, workspace, workspace_bytes};
+  status = check_pointers(p, algorithm, beta_value, pointers);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  return enqueue_product(product_of(p, algorithm, alpha_value, beta_value, pointers), stream);
+}

@@ -1,0 +1,97 @@
+// What cuBLASLt's descriptors say about a product, and whether its manual and the real library allow it.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/cuda_on_cpu/matmul.h"
+
+namespace cuda_on_cpu {
+
+// Returns `status`, and keeps the reason for matmul_refusal().
+cublasStatus_t refuse(cublasStatus_t status, const std::string& why);
+cublasStatus_t invalid(const std::string& why);      // CUBLAS_STATUS_INVALID_VALUE
+cublasStatus_t unsupported(const std::string& why);  // CUBLAS_STATUS_NOT_SUPPORTED
+
+// What the library's opaque structures hold here. `kind` tells one from another.
+enum class Kind : std::uint64_t { kDescription = 1, kLayout, kPreference };
+
+struct Description {
+  Kind kind = Kind::kDescription;
+  std::int32_t compute = CUBLAS_COMPUTE_32F, scale = CUDA_R_32F, pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+  std::int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N, trans_c = CUBLAS_OP_N;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  std::int32_t bias_type = -1, aux_type = -1, sm_count = 0;
+  void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_ld = 0;
+};
+
+struct Layout {
+  Kind kind = Kind::kLayout;
+  std::uint32_t type = CUDA_R_32F;
+  std::int32_t order = CUBLASLT_ORDER_COL, batches = 1;
+  std::uint64_t rows = 0, cols = 0;
+  std::int64_t ld = 0, batch_stride = 0;
+};
+
+struct Preference {
+  Kind kind = Kind::kPreference;
+  std::uint64_t workspace = 0, implementations = ~std::uint64_t{0};
+  std::uint32_t search = CUBLASLT_SEARCH_BEST_FIT, schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
+  std::uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D
+};
+
+constexpr std::int32_t kAlgorithm = 1;  // the only one
+
+struct Algorithm {
+  std::int32_t id = 0;
+  // What the heuristic was asked for; zeros in one of cublasLtMatmulAlgoInit.
+  std::uint32_t m = 0, n = 0, k = 0, epilogue = 0;
+  std::uint8_t types[4] = {0, 0, 0, 0}, transposed = 0;
+  std::uint8_t alignment[4] = {0, 0, 0, 0};  // logarithms
+  std::int32_t splits = 1;
+  std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE, tile = 0, swizzling = 0, custom = 0, stages = 0;
+  std::uint16_t inner_shape = 0, cluster_shape = 0;
+};
+
+// What a product is asked for, as far as it can be checked without its operands.
+struct Problem {
+  Description description;
+  Layout a, b, c, d;
+  std::uint64_t m = 0, n = 0, k = 0;
+
+  std::uint32_t bias_type() const { return typed(description.bias_type); }
+  std::uint32_t aux_type() const { return typed(description.aux_type); }
+
+ private:
+  std::uint32_t typed(std::int32_t type) const {
+    return type < 0 ? d.type : static_cast<std::uint32_t>(type);
+  }
+};
+
+struct Pointers {
+  const void *a, *b, *c;
+  void *d, *workspace;
+  std::size_t workspace_bytes;
+};
+
+bool is_known_type(std::uint32_t type);
+// Bytes that a product with this algorithm needs.
+std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);
+
+// Sets m, n and k of what has been described.
+cublasStatus_t check_problem(Problem* problem);
+cublasStatus_t check_algorithm(const Algorithm& algorithm, const Problem& problem);
+// All memory lies in allocations of a device, is aligned as the algorithm was told, and D overlaps nothing
+// but C.
+cublasStatus_t check_pointers(const Problem& problem, const Algorithm& algorithm, float beta,
+                              const Pointers& pointers);
+
+Product product_of(const Problem& problem, const Algorithm& algorithm, float alpha, float beta,
+                   const Pointers& pointers);
+
+}  // namespace cuda_on_cpu
