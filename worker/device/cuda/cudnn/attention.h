@@ -1,0 +1,50 @@
+// Causal self-attention by cuDNN's fused kernels: neither scores nor probabilities are written to memory in
+// forward.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/core/status.h"
+#include "worker/device/cuda/cudnn/plan.h"
+
+namespace dtrun::worker::cuda {
+
+struct AttentionShape {
+  std::int64_t batch, heads, positions, head_size;  // width = heads * head_size
+
+  std::int64_t rows() const { return batch * positions; }
+  std::int64_t width() const { return heads * head_size; }
+};
+
+// For one shape. Plans of different lanes are separate: used by one thread at a time.
+class AttentionGraphs {
+ public:
+  // Not ok: cuDNN has nothing for this shape on this GPU, or nothing whose gradients are the same each time;
+  // the message says why.
+  static Result<AttentionGraphs> plan(Planner& planner, const AttentionShape& shape);
+
+  // All memory is the device's, aligned to 16 bytes. `qkv`: bf16 [rows, 3 * width], each row query, key,
+  // value; head h has elements h * head_size … of each. `out`: bf16 [rows, width]. `statistics`: fp32 [batch,
+  // heads, positions], the logarithm of the sum of a row's exponentiated scores. Scores are divided by
+  // sqrt(head_size). Enqueued on the handle's stream. `workspace`: forward_workspace() bytes.
+  void forward(cudnnHandle_t handle, const void* qkv, void* out, void* statistics, void* workspace) const;
+  // d_qkv: bf16, as qkv; every element is written. The others are as forward had and gave them. The same bits
+  // for the same input, always. `workspace`: backward_workspace() bytes.
+  void backward(cudnnHandle_t handle, const void* qkv, const void* out, const void* d_out,
+                const void* statistics, void* d_qkv, void* workspace) const;
+
+  std::int64_t forward_workspace() const { return forward_.workspace_size(); }
+  std::int64_t backward_workspace() const;
+  const Plan& forward_plan() const { return forward_; }
+  const Plan& backward_plan() const { return backward_; }
+
+ private:
+  AttentionGraphs(const AttentionShape& shape, float masked, Plan forward, Plan backward)
+      : shape_(shape), masked_(masked), forward_(std::move(forward)), backward_(std::move(backward)) {}
+
+  AttentionShape shape_;
+  float masked_;  // the score of a position that comes later
+  Plan forward_, backward_;
+};
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,58 @@
+// Convolutions by cuDNN: images NCHW, stride 1, no padding, sums in fp32; biases are the caller's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "proto/core/status.h"
+#include "worker/device/cuda/cudnn/plan.h"
+
+namespace dtrun::worker::cuda {
+
+struct ConvShape {
+  std::int64_t batch, in_channels, height, width, out_channels, kernel;
+
+  std::int64_t out_height() const { return height - kernel + 1; }
+  std::int64_t out_width() const { return width - kernel + 1; }
+};
+
+enum class ConvType {
+  kFp32,  // products in full fp32 too: no TF32
+  kBf16,  // all tensors are bf16, also the weight's gradient: cuDNN does not write it as fp32
+};
+
+// For one shape; used by one thread at a time.
+class ConvGraphs {
+ public:
+  // A first layer needs no input gradient. Not ok: cuDNN has nothing for this on this GPU that gives the same
+  // bits each time; the message says why.
+  static Result<ConvGraphs> plan(Planner& planner, const ConvShape& shape, ConvType type,
+                                 bool with_input_gradient = true);
+
+  // All memory is the device's, dense and aligned to 16 bytes: x [batch, in_channels, height, width], weight
+  // [out_channels, in_channels, kernel, kernel], y [batch, out_channels, out_height, out_width], gradients
+  // alike. Outputs are overwritten. Enqueued on the handle's stream. `workspace`: workspace_size() bytes.
+  void forward(cudnnHandle_t handle, const void* x, const void* weight, void* y, void* workspace) const;
+  // REQUIRES: planned with it.
+  void input_gradient(cudnnHandle_t handle, const void* dy, const void* weight, void* dx,
+                      void* workspace) const;
+  void weight_gradient(cudnnHandle_t handle, const void* x, const void* dy, void* d_weight,
+                       void* workspace) const;
+
+  std::int64_t workspace_size() const;  // enough for each of them
+  const Plan& forward_plan() const { return forward_; }
+  const Plan& input_gradient_plan() const { return *input_gradient_; }  // REQUIRES: planned with it
+  const Plan& weight_gradient_plan() const { return weight_gradient_; }
+
+ private:
+  ConvGraphs(Plan forward, std::optional<Plan> input_gradient, Plan weight_gradient)
+      : forward_(std::move(forward)),
+        input_gradient_(std::move(input_gradient)),
+        weight_gradient_(std::move(weight_gradient)) {}
+
+  Plan forward_;
+  std::optional<Plan> input_gradient_;
+  Plan weight_gradient_;
+};
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,81 @@
+// What cuDNN shall compute, as a graph of its operations over tensors. A tensor lies in device memory, is one
+// number that is handed over when the graph runs, or is only between two operations and never written out.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/device/cuda/cudnn/descriptor.h"
+
+namespace dtrun::worker::cuda {
+
+// Sizes and distances of elements along each dimension.
+struct TensorLayout {
+  std::vector<std::int64_t> sizes, strides;
+
+  // Row-major, without gaps.
+  static TensorLayout dense(std::vector<std::int64_t> sizes);
+  // The same memory with its last two dimensions exchanged.
+  TensorLayout transposed() const;
+};
+
+// Throws CudnnRefusal as soon as cuDNN refuses a part of it.
+class Graph {
+ public:
+  // Of this graph; given out by it.
+  enum class Tensor : std::size_t {};
+
+  // `name` is for people and part of the identity. `cudnn` outlives it.
+  Graph(const Cudnn& cudnn, std::string name);
+
+  // uid: the caller's number, by which memory is handed to Plan::execute; 1 … 99. Memory is aligned to 16
+  // bytes.
+  Tensor memory(std::int64_t uid, const TensorLayout& layout, cudnnDataType_t type);
+  Tensor number(std::int64_t uid);  // one float
+  Tensor between(const TensorLayout& layout, cudnnDataType_t type);
+
+  void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y);
+  void pointwise(cudnnPointwiseMode_t mode, Tensor a, Tensor b, Tensor y,
+                 cudnnDataType_t precision = CUDNN_DATA_FLOAT);
+  void select(Tensor condition, Tensor yes, Tensor no, Tensor y);
+  void index(Tensor like, std::int64_t dimension, Tensor y);  // of each element along `dimension`, int32
+  void matmul(Tensor a, Tensor b, Tensor c);                  // of the last two dimensions, sums in fp32
+  void reduce(cudnnReduceTensorOp_t how, Tensor x, Tensor y);
+  void reshape(Tensor x, Tensor y);
+
+  // 2-d cross-correlations with stride 1 and without padding, sums in fp32. x [N, C, H, W], w [K, C, R, S],
+  // y [N, K, H-R+1, W-S+1].
+  void conv_forward(Tensor x, Tensor w, Tensor y);
+  void conv_input_gradient(Tensor dy, Tensor w, Tensor dx);
+  void conv_weight_gradient(Tensor x, Tensor dy, Tensor dw);
+
+  // The graph for cuDNN's planning. `handle`: null where the device is only described.
+  Descriptor finish(cudnnHandle_t handle) const;
+
+  const Cudnn& cudnn() const { return cudnn_; }
+  const std::string& name() const { return name_; }
+  // Name and all that was said above, as a hash: graphs of one identity are the same computation.
+  std::string identity() const;
+
+ private:
+  using TensorRoles = std::initializer_list<std::pair<cudnnBackendAttributeName_t, Tensor>>;
+
+  Descriptor operation(cudnnBackendDescriptorType_t type, const std::string& what, TensorRoles tensors);
+  void add_pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t precision, std::int64_t axis,
+                     TensorRoles tensors);
+  Tensor add_tensor(std::int64_t uid, const TensorLayout& layout, cudnnDataType_t type, bool is_between,
+                    bool by_value);
+  Descriptor unpadded_convolution() const;
+  void add(Descriptor operation) { operations_.push_back(std::move(operation.finalize())); }
+
+  const Cudnn& cudnn_;
+  std::string name_;
+  std::string said_;  // all calls as text
+  std::int64_t next_uid_ = 100;
+  std::vector<Descriptor> tensors_, operations_;
+};
+
+}  // namespace dtrun::worker::cuda

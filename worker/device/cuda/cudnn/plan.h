@@ -1,0 +1,95 @@
+// How cuDNN carries out a graph on one model of GPU: the engine, its settings, its compiled kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/device/cuda/cudnn/descriptor.h"
+#include "worker/device/cuda/cudnn/graph.h"
+#include "worker/device/cuda/cudnn/stored_plans.h"
+
+namespace dtrun::worker::cuda {
+
+class Plan {
+ public:
+  // `finished`: an execution plan.
+  explicit Plan(Descriptor finished);
+
+  std::int64_t workspace_size() const { return workspace_size_; }  // bytes
+  std::int64_t engine() const { return engine_; }  // cuDNN's number of it, for this kind of graph
+  std::string json() const { return plan_.get_text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); }
+
+  // Enqueues on the handle's stream. `memory`: for each uid of the graph device memory, or for a number the
+  // address of a float on the host, which is read before this returns. `workspace`: workspace_size() bytes of
+  // the device that nothing else uses meanwhile. Throws WorkerError.
+  void execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_t, void*>>& memory,
+               void* workspace) const;
+
+ private:
+  Descriptor plan_;
+  std::int64_t workspace_size_ = 0, engine_ = 0;
+};
+
+// Which of the engines that cuDNN proposes may be taken.
+struct EngineRules {
+  bool deterministic = false;  // not those of which cuDNN says that they are not
+  bool full_fp32 = false;      // not those that round what they multiply (tensor cores with TF32)
+};
+
+// The GPU that plans are for: `handle`'s, or none, but one that `description` describes.
+struct PlanDevice {
+  std::string name;            // "NVIDIA H200"
+  int compute_capability = 0;  // 90 for 9.0
+  cudnnHandle_t handle = nullptr;
+  std::string description;  // JSON, as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it
+};
+
+// One user at a time.
+class Planner {
+ public:
+  // `stored`: StoredPlans::text() of an earlier start, or "". `cudnn` and the handle outlive it. Throws
+  // CudnnRefusal.
+  Planner(const Cudnn& cudnn, PlanDevice device, const std::string& stored);
+
+  // The stored plan of this graph; else of the engines that cuDNN's heuristics propose for it the first that
+  // the rules allow and that works. So which one follows from graph, rules, GPU and version alone: nothing is
+  // measured, or two runs of one job could differ in their bits. Throws CudnnRefusal.
+  Plan plan(const Graph& graph, const EngineRules& rules);
+
+  const Cudnn& cudnn() const { return cudnn_; }
+  const PlanDevice& device() const { return device_; }
+  // For the next start; holds every plan that was made or used.
+  std::string stored() const { return stored_.text(); }
+
+ private:
+  Plan make(const Graph& graph, const EngineRules& rules) const;
+  // Best first.
+  std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                    std::string& why_none) const;
+  Descriptor new_plan() const;
+
+  const Cudnn& cudnn_;
+  PlanDevice device_;
+  std::vector<Descriptor> properties_;  // of a described device; else empty
+  StoredPlans stored_;
+};
+
+// cuDNN's state for one stream; used by one thread at a time.
+class CudnnHandle {
+ public:
+  // Of the current device. Throws WorkerError.
+  CudnnHandle(const Cudnn& cudnn, cudaStream_t stream);
+  ~CudnnHandle() { cudnn_.destroy(handle_); }
+  CudnnHandle(const CudnnHandle&) = delete;
+  CudnnHandle& operator=(const CudnnHandle&) = delete;
+
+  operator cudnnHandle_t() const { return handle_; }  // NOLINT: it is one
+
+ private:
+  const Cudnn& cudnn_;
+  cudnnHandle_t handle_ = nullptr;
+};
+
+}  // namespace dtrun::worker::cuda
