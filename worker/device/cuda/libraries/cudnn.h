@@ -10,6 +10,7 @@ namespace dtrun::worker::cuda {
 
 struct Cudnn {
   decltype(&cudnnGetVersion) get_version = nullptr;
+  decltype(&cudnnGetCudartVersion) get_cudart_version = nullptr;
   decltype(&cudnnGetErrorString) get_error_string = nullptr;
   decltype(&cudnnGetLastErrorString) get_last_error_string = nullptr;
   decltype(&cudnnCreate) create = nullptr;
@@ -26,9 +27,9 @@ struct Cudnn {
   std::string file;     // where it was found
 };
 
-// Opened by the first call; later ones give the same. Null where there is no cuDNN 9 from 9.8 on: whoever
-// wanted it computes otherwise, and says why_no_cudnn(). Any thread. A program may link other definitions
-// than cudnn_loaded.cc's.
+// Opened by the first call; later ones give the same. Null where there is no cuDNN 9 for CUDA 13, from 9.8
+// on: whoever wanted it computes otherwise, and says why_no_cudnn(). Any thread. A program may link other
+// definitions than cudnn_loaded.cc's.
 const Cudnn* cudnn();
 
 // One line that names every place looked in; "" where there is cuDNN.

@@ -9,6 +9,7 @@ namespace {
 
 // The first that plans for a device that is described (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
 constexpr std::size_t kOldest = 90800;
+constexpr std::size_t kCuda = 13;  // major version, as of the runtime that we are linked to
 
 struct LoadedCudnn {
   std::optional<Cudnn> table;
@@ -17,6 +18,7 @@ struct LoadedCudnn {
 
 void fill_cudnn(Cudnn& table, Symbols& symbols) {
   symbols.get(table.get_version, "cudnnGetVersion");
+  symbols.get(table.get_cudart_version, "cudnnGetCudartVersion");
   symbols.get(table.get_error_string, "cudnnGetErrorString");
   symbols.get(table.get_last_error_string, "cudnnGetLastErrorString");
   symbols.get(table.create, "cudnnCreate");
@@ -30,23 +32,44 @@ void fill_cudnn(Cudnn& table, Symbols& symbols) {
   symbols.get(table.execute, "cudnnBackendExecute");
 }
 
+// "", or why it will not do. Sets the version.
+std::string objection_to(Cudnn& table) {
+  const std::size_t number = table.get_version();
+  table.version = version_text(number);
+  if (number < kOldest || number / 10000 != CUDNN_MAJOR) return "is version " + table.version;
+  // The same name and version exists for CUDA 12. It would bring another cuBLASLt into the process.
+  const std::size_t cuda = table.get_cudart_version() / 1000;
+  return cuda == kCuda ? "" : "is for CUDA " + std::to_string(cuda);
+}
+
+// cuDNN compiles kernels with it and opens it for each plan, also for one that is loaded, and closes it
+// again, which takes longer than the rest. Once it is open, that is only a look-up. Where it is not found,
+// cuDNN says so when it needs it.
+void keep_compiler_open() {
+  const Library library{
+      .name = "NVRTC", .soname = "libnvrtc.so.13", .versions = "13", .wheel = "nvidia-cuda-nvrtc"};
+  void (*version)() = nullptr;
+  try {
+    open_library(
+        library, [&](Symbols& symbols) { symbols.get(version, "nvrtcVersion"); },
+        [] { return std::string(); });
+  } catch (const WorkerError&) {
+  }
+}
+
 LoadedCudnn load_cudnn() {
   const Library library{.name = "cuDNN",
                         .soname = "libcudnn.so.9",
-                        .versions = "9 (from 9.8 on)",
+                        .versions = "9 (from 9.8 on, for CUDA 13)",
                         .wheel = "nvidia-cudnn-cu13"};
   Cudnn table;
   try {
     table.file = open_library(
-        library, [&](Symbols& symbols) { fill_cudnn(table, symbols); },
-        [&]() -> std::string {
-          const std::size_t number = table.get_version();
-          table.version = version_text(number);
-          return number >= kOldest && number / 10000 == CUDNN_MAJOR ? "" : "is version " + table.version;
-        });
+        library, [&](Symbols& symbols) { fill_cudnn(table, symbols); }, [&] { return objection_to(table); });
   } catch (const WorkerError& error) {
     return {.table = {}, .why_not = error.what()};
   }
+  keep_compiler_open();
   return {.table = table, .why_not = ""};
 }
 

@@ -18,6 +18,7 @@ TEST_CASE("cuDNN is found, with its other parts beside it") {
   std::printf("cuDNN %s at %s\n", there->version.c_str(), there->file.c_str());
   CHECK(there->version.starts_with("9."));
   CHECK(there->get_version() >= 90800);
+  CHECK(there->get_cudart_version() / 1000 == 13);
   // This one lies in libcudnn_graph.so.9, which cuDNN loads at the first call.
   cudnnBackendDescriptor_t tensor = nullptr;
   REQUIRE(there->create_descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor) == CUDNN_STATUS_SUCCESS);
