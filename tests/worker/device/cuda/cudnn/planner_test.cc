@@ -63,23 +63,24 @@ TEST_CASE("of the engines that cuDNN proposes first, those against the rules are
   if (cudnn == nullptr) return test::skip(why_no_cudnn());
   Planner planner(*cudnn, test::h100(), "");
   int other_by_deterministic = 0, other_by_full_fp32 = 0;
-  for (const std::int64_t channels : {1, 3, 64}) {
-    Graph graph(*cudnn, "weight gradient");
-    const auto x = graph.memory(1, TensorLayout::dense({16, channels, 12, 12}), CUDNN_DATA_FLOAT);
-    const auto w = graph.memory(2, TensorLayout::dense({64, channels, 3, 3}), CUDNN_DATA_FLOAT);
-    const auto y = graph.memory(3, TensorLayout::dense({16, 64, 10, 10}), CUDNN_DATA_FLOAT);
-    graph.conv_weight_gradient(x, y, w);
-    const std::int64_t first = planner.plan(graph, {}).engine();
-    const std::int64_t both = planner.plan(graph, {.deterministic = true, .full_fp32 = true}).engine();
-    if (planner.plan(graph, {.deterministic = true}).engine() != first) {
-      ++other_by_deterministic;
-      CHECK(both != first);
+  for (const bool of_input : {false, true})
+    for (const std::int64_t channels : {1, 3, 64}) {
+      Graph graph(*cudnn, of_input ? "input gradient" : "weight gradient");
+      const auto x = graph.memory(1, TensorLayout::dense({16, channels, 32, 32}), CUDNN_DATA_FLOAT);
+      const auto w = graph.memory(2, TensorLayout::dense({64, channels, 3, 3}), CUDNN_DATA_FLOAT);
+      const auto y = graph.memory(3, TensorLayout::dense({16, 64, 30, 30}), CUDNN_DATA_FLOAT);
+      of_input ? graph.conv_input_gradient(y, w, x) : graph.conv_weight_gradient(x, y, w);
+      const std::int64_t first = planner.plan(graph, {}).engine();
+      const std::int64_t both = planner.plan(graph, {.deterministic = true, .full_fp32 = true}).engine();
+      if (planner.plan(graph, {.deterministic = true}).engine() != first) {
+        ++other_by_deterministic;
+        CHECK(both != first);
+      }
+      if (planner.plan(graph, {.full_fp32 = true}).engine() != first) {
+        ++other_by_full_fp32;
+        CHECK(both != first);
+      }
     }
-    if (planner.plan(graph, {.full_fp32 = true}).engine() != first) {
-      ++other_by_full_fp32;
-      CHECK(both != first);
-    }
-  }
   CHECK(other_by_deterministic > 0);
   CHECK(other_by_full_fp32 > 0);
 }
