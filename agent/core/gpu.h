@@ -20,9 +20,9 @@ struct MigInstance {
 
 // A GPU as it is in the machine, and how it was when it was looked at.
 struct PhysicalGpu {
-  std::string uuid;          // "GPU-…"; empty: not known
-  std::string name;          // "NVIDIA H200"
-  std::string pci;           // "0000:5e:00.0"
+  std::string uuid = {};     // "GPU-…"; empty: not known
+  std::string name = {};     // "NVIDIA H200"
+  std::string pci = {};      // "0000:5e:00.0"
   std::uint64_t memory = 0;  // bytes; 0: not known
   int numa_node = -1;        // -1: not known
   bool mig = false;          // only its instances can be used
@@ -34,10 +34,10 @@ struct PhysicalGpu {
 };
 
 struct GpuReading {
-  std::vector<PhysicalGpu> gpus;  // in the order of their PCI addresses, which is nvidia-smi's
-  std::string driver = {};        // "580.65.06"; empty: not known
-  int cuda = 0;                   // the newest version that the driver can run, 13000 for 13.0; 0: not known
-  std::string failure = {};       // why no GPU could be seen: "no NVIDIA driver"
+  std::vector<PhysicalGpu> gpus = {};  // in the order of their PCI addresses, which is nvidia-smi's
+  std::string driver = {};             // "580.65.06"; empty: not known
+  int cuda = 0;              // the newest version that the driver can run, 13000 for 13.0; 0: not known
+  std::string failure = {};  // why no GPU could be seen: "no NVIDIA driver"
 };
 
 // A device that CUDA shows a program: a GPU, or an instance of one.

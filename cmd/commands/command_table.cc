@@ -2,6 +2,7 @@
 
 #include "cmd/commands/completion_command.h"
 #include "cmd/commands/export_command.h"
+#include "cmd/commands/gpus_command.h"
 #include "cmd/commands/help_command.h"
 #include "cmd/commands/prepare_command.h"
 #include "cmd/commands/profile_command.h"
@@ -13,9 +14,9 @@ namespace dtrun::cmd {
 namespace {
 
 // In the order in which help names them.
-constexpr const Command* kCommands[] = {&kStoreCommand,  &kStatusCommand,    &kPrepareCommand,
-                                        &kExportCommand, &kSampleCommand,    &kProfileCommand,
-                                        &kHelpCommand,   &kCompletionCommand};
+constexpr const Command* kCommands[] = {&kStoreCommand,  &kStatusCommand, &kPrepareCommand,
+                                        &kExportCommand, &kSampleCommand, &kProfileCommand,
+                                        &kGpusCommand,   &kHelpCommand,   &kCompletionCommand};
 
 }  // namespace
 

@@ -27,7 +27,9 @@ struct Draft {
 
   // Asks the machine, once.
   const GpuSight& gpus() {
-    if (!sight) sight = machine.gpus();
+    const auto nproc = options.given("nproc_per_node");
+    const bool asked_for = (config && config->device == "cuda") || (nproc && nproc->value == "gpu");
+    if (!sight) sight = machine.gpus(asked_for);
     return *sight;
   }
 

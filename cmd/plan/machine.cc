@@ -3,12 +3,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
 
-#include "agent/gpu/proc_gpus.h"
+#include "agent/gpu/ask_gpus.h"
+#include "agent/gpu/nvml.h"
 #include "worker/config/bf16.h"
 #include "worker/config/cuda.h"
 
@@ -67,6 +69,9 @@ int last_level_cache(const fs::path& cpu_dir, int cpu) {
   }
   return sharer;
 }
+
+// Without its persistence mode a driver takes a second or two for each GPU.
+constexpr std::chrono::seconds kDriverPatience{60};
 
 // The number behind `key` in a file of lines "key 123" or "key: 123 kB".
 std::optional<std::uint64_t> read_value(const fs::path& path, const std::string& key) {
@@ -170,14 +175,19 @@ std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowe
 
 Machine this_machine() {
   Machine machine;
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const std::set<int> cpus = allowed_cpus();
   machine.cpus = std::max<int>(1, static_cast<int>(cpus.size()));
   machine.topology = read_topology("/", cpus);
-  machine.gpus = [] { return sight_of(agent::gpus_in_proc("/"), std::getenv("CUDA_VISIBLE_DEVICES")); };
+  machine.gpus = [self](bool asked_for) {
+    // To ask takes a process and the driver's time, which jobs of the CPU must not lose.
+    if (!asked_for && !agent::driver_may_be_here()) return GpuSight{.why_none = agent::Nvml::kMissing};
+    const GpuReading reading = agent::ask_gpus({self.string(), "gpus", "--json"}, kDriverPatience);
+    return sight_of(reading, std::getenv("CUDA_VISIBLE_DEVICES"));
+  };
   machine.worker_cuda = worker::cuda_of_this_build();
   machine.bf16 = worker::processor_has_bf16();
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
   machine.worker_binary = (self.parent_path() / "dtrun-worker").string();
   return machine;
 }

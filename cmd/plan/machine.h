@@ -19,8 +19,10 @@ namespace dtrun::cmd {
 struct Machine {
   int cpus = 1;  // that this process may use
   // The GPUs that CUDA shows a program started here. Asked only where they matter to a job: the driver may
-  // take its time.
-  std::function<GpuSight()> gpus = [] { return GpuSight{.why_none = "no NVIDIA driver"}; };
+  // take its time. `asked_for`: by the user, so it is looked for also where nothing speaks for it.
+  std::function<GpuSight(bool asked_for)> gpus = [](bool) {
+    return GpuSight{.why_none = "no NVIDIA driver"};
+  };
   std::string worker_binary = {};
   int worker_cuda = 0;             // the version that dtrun-worker was built for, 13000; 0: without CUDA
   bool bf16 = true;                // the built-in trainer can multiply bfloat16 on these CPUs

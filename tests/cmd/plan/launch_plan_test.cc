@@ -45,7 +45,7 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
   Machine machine;
   machine.cpus = cpus;
   machine.worker_binary = "/opt/dtrun-worker";
-  machine.gpus = [&] { return with_gpus(gpus); };
+  machine.gpus = [&](bool) { return with_gpus(gpus); };
   machine.worker_cuda = built_for;
   machine.bf16 = bf16;
   for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});

@@ -1,0 +1,22 @@
+// The GPUs of this machine as its driver tells of them, asked in this process.
+#pragma once
+
+#include <memory>
+
+#include "agent/core/gpu.h"
+#include "agent/gpu/nvml.h"
+
+namespace dtrun::agent {
+
+class GpuReader {
+ public:
+  // By NVML; by the files in /proc where that library is missing. See Nvml::load for `library_path`.
+  explicit GpuReader(const char* library_path);
+  GpuReading read() const;
+
+ private:
+  std::string why_;  // NVML cannot be used
+  std::unique_ptr<Nvml> nvml_;
+};
+
+}  // namespace dtrun::agent

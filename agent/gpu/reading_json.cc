@@ -1,0 +1,78 @@
+#include "agent/gpu/reading_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dtrun::agent {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_object(const MigInstance& instance) {
+  return {{"uuid", instance.uuid},
+          {"name", instance.name},
+          {"memory", instance.memory},
+          {"gpu_instance", instance.gpu_instance},
+          {"compute_instance", instance.compute_instance}};
+}
+
+Json to_object(const PhysicalGpu& gpu) {
+  Json json{{"uuid", gpu.uuid},
+            {"name", gpu.name},
+            {"pci", gpu.pci},
+            {"memory", gpu.memory},
+            {"memory_used", gpu.memory_used},
+            {"numa_node", gpu.numa_node},
+            {"lost", gpu.lost},
+            {"ecc_errors", gpu.ecc_errors ? Json(*gpu.ecc_errors) : Json(nullptr)},
+            {"processes", gpu.processes},
+            {"mig", gpu.mig}};
+  for (const MigInstance& instance : gpu.instances) json["instances"].push_back(to_object(instance));
+  return json;
+}
+
+MigInstance instance_of(const Json& json) {
+  return {.uuid = json.at("uuid"),
+          .name = json.at("name"),
+          .memory = json.at("memory"),
+          .gpu_instance = json.at("gpu_instance"),
+          .compute_instance = json.at("compute_instance")};
+}
+
+PhysicalGpu gpu_of(const Json& json) {
+  PhysicalGpu gpu{.uuid = json.at("uuid"),
+                  .name = json.at("name"),
+                  .pci = json.at("pci"),
+                  .memory = json.at("memory"),
+                  .numa_node = json.at("numa_node"),
+                  .mig = json.at("mig"),
+                  .lost = json.at("lost"),
+                  .memory_used = json.at("memory_used"),
+                  .processes = json.at("processes")};
+  if (!json.at("ecc_errors").is_null()) gpu.ecc_errors = json.at("ecc_errors").get<std::uint64_t>();
+  if (json.contains("instances"))
+    for (const Json& instance : json.at("instances")) gpu.instances.push_back(instance_of(instance));
+  return gpu;
+}
+
+}  // namespace
+
+std::string to_json(const GpuReading& reading) {
+  Json json{{"driver", reading.driver}, {"cuda", reading.cuda}, {"failure", reading.failure}};
+  json["gpus"] = Json::array();
+  for (const PhysicalGpu& gpu : reading.gpus) json["gpus"].push_back(to_object(gpu));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<GpuReading> reading_of(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    GpuReading reading{
+        .gpus = {}, .driver = json.at("driver"), .cuda = json.at("cuda"), .failure = json.at("failure")};
+    for (const Json& gpu : json.at("gpus")) reading.gpus.push_back(gpu_of(gpu));
+    return reading;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,90 @@
+// GPUs as the launcher sees them: the real dtrun, and a made-up management library of the driver.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/fake_gpus.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Ended with(const FakeGpus& gpus, const Words& words, Words variables = {}) {
+  Words argv{kDtrun};
+  argv.insert(argv.end(), words.begin(), words.end());
+  variables.emplace_back("OMP_NUM_THREADS=1");
+  for (const std::string& entry : gpus.environment()) variables.push_back(entry);
+  return Process(argv, variables).end();
+}
+
+const Words kOnEachGpu{"--nproc_per_node", "gpu", "--", "/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"};
+
+}  // namespace
+
+TEST_CASE("a worker is started for each GPU, and which they are is said once") {
+  const FakeGpus gpus(alike(3));
+  const Ended ended = with(gpus, kOnEachGpu);
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  for (const char* rank : {"rank 0 of 3", "rank 1 of 3", "rank 2 of 3"})
+    CHECK_MESSAGE(ended.out.find(rank) != std::string::npos, ended.out);
+  CHECK_MESSAGE(
+      ended.err.find("dtrun: GPUs: 0-2 (NVIDIA H200, 140 GiB each), one per worker\n") != std::string::npos,
+      ended.err);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES counts") {
+  const FakeGpus gpus(alike(4));
+  const Ended ended = with(gpus, kOnEachGpu, {"CUDA_VISIBLE_DEVICES=3,1,7"});
+  CHECK(ended.out.find("of 2") != std::string::npos);
+  CHECK_MESSAGE(ended.err.find("GPUs: 3, 1 (NVIDIA H200") != std::string::npos, ended.err);
+  const Ended none = with(gpus, kOnEachGpu, {"CUDA_VISIBLE_DEVICES="});
+  CHECK(none.exit_code == 64);
+  CHECK_MESSAGE(
+      none.err.find("--nproc_per_node=gpu: no GPU here (CUDA_VISIBLE_DEVICES= shows none of the 4 here); use "
+                    "cpu, auto or a number\n") != std::string::npos,
+      none.err);
+}
+
+TEST_CASE("a driver that does not start is named") {
+  const FakeGpus gpus(R"({"init": 18})");
+  const Ended ended = with(gpus, kOnEachGpu);
+  CHECK(ended.exit_code == 64);
+  CHECK_MESSAGE(
+      ended.err.find("no GPU here (the NVIDIA driver: Driver/library version mismatch)") != std::string::npos,
+      ended.err);
+}
+
+TEST_CASE("dtrun gpus shows what is there, and what programs see of it") {
+  const FakeGpus gpus(alike(2, R"(, "used": 1073741824)"));
+  const Ended table = with(gpus, {"gpus"}, {"CUDA_VISIBLE_DEVICES=1"});
+  CHECK(table.exit_code == 0);
+  CHECK(table.out ==
+        "GPU  CUDA  name         memory   in use   address       NUMA node\n"
+        "0    -     NVIDIA H200  140 GiB  1.0 GiB  0000:10:00.0  -\n"
+        "1    0     NVIDIA H200  140 GiB  1.0 GiB  0000:20:00.0  -\n"
+        "driver 580.65.06, for CUDA 13.0 and older\n");
+  const auto json = nlohmann::json::parse(with(gpus, {"gpus", "--json"}).out);
+  CHECK(json["gpus"].size() == 2);
+  const FakeGpus nothing(R"({"gpus": []})");
+  CHECK(with(nothing, {"gpus"}).out ==
+        "driver 580.65.06, for CUDA 13.0 and older\n"
+        "no GPU for programs that start here: the NVIDIA driver shows none\n");
+}
+
+// A build without CUDA, or a driver that is too old for it: no build can train here.
+TEST_CASE("a device that cannot be had is refused before any worker starts, and auto takes the CPU") {
+  const FakeGpus gpus(
+      R"({"cuda": 1000, "driver": "1.0", "gpus": [{"name": "NVIDIA H200", "uuid": "GPU-1"}]})");
+  const std::string config = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
+  const Ended refused = with(gpus, {"--nproc_per_node", "1", config, "device=cuda"});
+  CHECK(refused.exit_code == 78);
+  CHECK_MESSAGE(refused.err.find("/device is \"cuda\", but ") != std::string::npos, refused.err);
+  const Ended planned = with(gpus, {"--dry_run", config});
+  CHECK(planned.exit_code == 0);
+  const auto plan = nlohmann::json::parse(planned.out);
+  CHECK(plan["device"].get<std::string>().starts_with("cpu, "));
+  CHECK(plan["gpus"].is_null());
+}
