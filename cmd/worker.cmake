@@ -4,4 +4,4 @@ target_link_libraries(dtrun_worker_main PRIVATE dtrun_worker_trainer dtrun_worke
 target_compile_definitions(dtrun_worker_main PRIVATE DTRUN_VERSION="${PROJECT_VERSION}")
 
 add_executable(dtrun-worker dtrun_worker_main.cc)
-target_link_libraries(dtrun-worker PRIVATE dtrun_options dtrun_worker_main)
+target_link_libraries(dtrun-worker PRIVATE dtrun_options dtrun_worker_main dtrun_worker_gpu)

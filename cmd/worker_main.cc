@@ -24,6 +24,7 @@
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
 #include "worker/collective/collective.h"
+#include "worker/device/cuda_device.h"
 #include "worker/prepare/prepare.h"
 #include "worker/profile/profile.h"
 #include "worker/sample/sample.h"
@@ -101,7 +102,8 @@ int train_for(ControlClient& agent) {
   TrainingProgress loading;
   agent.report(loading);
   const Datasets data = load_datasets(config.value());
-  Replica replica(config.value(), data, job.lanes());
+  Replica replica(config.value(), data, job.lanes(),
+                  job.device() == "cuda" ? make_cuda_device(job.gpu()) : make_cpu_device());
   control::Ready ready;
   for (;;) {
     stop_point(StopPoint::kReady);

@@ -11,6 +11,7 @@ inline constexpr int kExitDataError = 65;     // what was computed is of no use:
 inline constexpr int kExitNoInput = 66;       // input named in the config is missing or unreadable
 inline constexpr int kExitUnavailable = 69;   // no rendezvous: not enough nodes in time, store not reachable
 inline constexpr int kExitSoftware = 70;      // a bug in dtrun
+inline constexpr int kExitOsError = 71;       // a GPU or its driver failed while training
 inline constexpr int kExitCannotCreate = 73;  // a directory or file to write cannot be made, or is in use
 inline constexpr int kExitIo = 74;  // no room, or a broken disk, for something that the job cannot do without
 inline constexpr int kExitNoPermission = 77;  // the store refused this agent

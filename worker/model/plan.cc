@@ -107,7 +107,8 @@ class Planner {
     return static_cast<int>(pieces_.size()) - 1;
   }
   void use(int piece) {
-    if (piece >= 0) pieces_[piece].last = std::max(pieces_[piece].last, clock());
+    if (piece >= 0)
+      pieces_[piece].last = std::max(pieces_[piece].last, clock() + (device_.joins_calls ? 1 : 0));
   }
   std::size_t size_of(Value value) const { return rows_ * program_.values[value].size(); }
 

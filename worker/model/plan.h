@@ -45,6 +45,8 @@ struct PlanFor {
   bool whole_logits = false;
   // Attention keeps the logarithm of each query's sum for backward, which reads its output too.
   bool attention_keeps_sums = false;
+  // Two calls that follow each other may run as one: what the first reads stays until the second is done.
+  bool joins_calls = false;
 };
 
 // Of a row of logits that a device reads in vectors: a multiple of 64.

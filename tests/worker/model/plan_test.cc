@@ -182,7 +182,8 @@ TEST_CASE("nor does it fail for a device that keeps more, in smaller elements") 
     const PlanFor device{.float_elements = float_elements,
                          .alignment = 64,
                          .whole_logits = true,
-                         .attention_keeps_sums = true};
+                         .attention_keeps_sums = true,
+                         .joins_calls = float_elements == 2};
     for (const NamedProgram& named : planned_programs()) {
       CAPTURE(named.name);
       for (const int rows : {1, 3}) {

@@ -33,7 +33,7 @@ struct CublasLt {
   std::string file;     // where it was found
 };
 
-// Opened by the first call; later ones give the same table. Throws WorkerError with EX_UNAVAILABLE where
+// Opened by the first call; later ones give the same table. Throws WorkerError with EX_CONFIG where
 // there is no cuBLASLt 13 (open.h). Any thread. A program may link another definition than
 // cublaslt_loaded.cc's.
 const CublasLt& cublas_lt();

@@ -35,7 +35,7 @@ class Symbols {
 
 // Opens `library` in the first place (search.h) where it has all the functions that `fill` gets and where
 // `refuse`, called after fill, gives "" and not a reason ("is version 12.9"). It stays open for the process's
-// life. Returns the file's name. Throws WorkerError with EX_UNAVAILABLE and one line that names every place
+// life. Returns the file's name. Throws WorkerError with EX_CONFIG and one line that names every place
 // looked in. Any thread.
 std::string open_library(const Library& library, const std::function<void(Symbols&)>& fill,
                          const std::function<std::string()>& refuse);

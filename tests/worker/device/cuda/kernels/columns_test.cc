@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("columns are summed: of few rows and of many, narrow and wide
         const Memory<T> in(x, s.shift);
         std::tuple all{add ? Memory<float>(old, 1) : Memory<float>(s.width, 1),
                        Memory<float>(cuda::sum_rows_workspace(s.rows, s.width))};
-        cuda::sum_rows<T>(nullptr, s.rows, s.width, in.data(), add, std::get<0>(all).data(),
+        cuda::sum_rows<T>(nullptr, s.rows, s.width, s.width, in.data(), add, std::get<0>(all).data(),
                           std::get<1>(all).data());
         cuda_on_cpu::synchronize();
         return all;

@@ -107,7 +107,7 @@ TEST_CASE("what is missing is said in one line with every place, what was wrong 
   place_python(folder / "bin", "echo /some/site-packages");
   Zlib table;
   const WorkerError error = error_of([&] { open_ours(table, [] { return "is version 0.9"; }); });
-  CHECK(error.exit_code() == kExitUnavailable);
+  CHECK(error.exit_code() == kExitConfig);
   const std::string text = error.what();
   CAPTURE(text);
   CHECK(contains(text, "Ours 1 is needed"));

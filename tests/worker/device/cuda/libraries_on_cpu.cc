@@ -1,0 +1,54 @@
+// The tables of CUDA's libraries, filled with the stand-ins of tests/cuda_on_cpu. There is none for cuDNN.
+#include "tests/cuda_on_cpu/cublaslt.h"
+#include "tests/cuda_on_cpu/cuda_on_cpu.h"
+#include "worker/device/cuda/libraries/cublaslt.h"
+#include "worker/device/cuda/libraries/cudnn.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+// What the stand-in found fault with is said instead of the status' own text.
+const char* status_text(cublasStatus_t) {
+  thread_local std::string text;
+  text = cuda_on_cpu::matmul_refusal();
+  return text.c_str();
+}
+
+}  // namespace
+
+const CublasLt& cublas_lt() {
+  static const CublasLt table{
+      .get_version = cublasLtGetVersion,
+      .get_status_name = status_text,
+      .get_status_string = status_text,
+      .create = cublasLtCreate,
+      .destroy = cublasLtDestroy,
+      .matmul = cublasLtMatmul,
+      .matmul_desc_create = cublasLtMatmulDescCreate,
+      .matmul_desc_destroy = cublasLtMatmulDescDestroy,
+      .matmul_desc_set_attribute = cublasLtMatmulDescSetAttribute,
+      .matrix_layout_create = cublasLtMatrixLayoutCreate,
+      .matrix_layout_destroy = cublasLtMatrixLayoutDestroy,
+      .matrix_layout_set_attribute = cublasLtMatrixLayoutSetAttribute,
+      .matmul_preference_create = cublasLtMatmulPreferenceCreate,
+      .matmul_preference_destroy = cublasLtMatmulPreferenceDestroy,
+      .matmul_preference_set_attribute = cublasLtMatmulPreferenceSetAttribute,
+      .matmul_algo_get_heuristic = cublasLtMatmulAlgoGetHeuristic,
+      .matmul_algo_init = cublasLtMatmulAlgoInit,
+      .matmul_algo_check = cublasLtMatmulAlgoCheck,
+      .matmul_algo_config_get_attribute = cublasLtMatmulAlgoConfigGetAttribute,
+      .matmul_algo_config_set_attribute = cublasLtMatmulAlgoConfigSetAttribute,
+      .version = "13.1.0",
+      .file = "tests/cuda_on_cpu",
+  };
+  return table;
+}
+
+const Cudnn* cudnn() { return nullptr; }
+
+const std::string& why_no_cudnn() {
+  static const std::string reason = "the stand-in for a GPU has no cuDNN";
+  return reason;
+}
+
+}  // namespace dtrun::worker::cuda

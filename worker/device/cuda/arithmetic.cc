@@ -1,0 +1,205 @@
+#include "worker/device/cuda/arithmetic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "worker/base/overloaded.h"
+#include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/kernels/elementwise.h"
+#include "worker/device/cuda/kernels/vector.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+constexpr std::size_t kNormWork = 2 * (kSquareNormWorkspace + 1);  // floats: doubles, and the result
+
+CudaStream& of(Stream& stream) { return dynamic_cast<CudaStream&>(stream); }
+
+}  // namespace
+
+Buffer CudaArithmetic::allocate_bytes(std::size_t bytes, const std::string& what) {
+  Buffer buffer = try_allocate_bytes(bytes);
+  if (!buffer) out_of_memory(what, bytes);
+  return buffer;
+}
+
+Buffer CudaArithmetic::try_allocate_bytes(std::size_t bytes) {
+  use_gpu(gpu_);
+  void* memory = nullptr;
+  // A vector without elements has an address as well.
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  const cudaError_t result = cudaMalloc(&memory, size);
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is no fault of what follows
+    return {};
+  }
+  check(result, "reserving memory");
+  Buffer buffer(static_cast<float*>(memory), (bytes + sizeof(float) - 1) / sizeof(float),
+                [this, bytes](float* freed) {
+                  use_gpu(gpu_);
+                  cudaFree(freed);
+                  used_ -= bytes;
+                });
+  const std::size_t now = used_ += bytes;
+  std::size_t most = peak_;
+  while (most < now && !peak_.compare_exchange_weak(most, now)) {
+  }
+  return buffer;
+}
+
+Buffer CudaArithmetic::allocate(Where where, std::size_t floats) {
+  if (where == Where::kDevice) {
+    Buffer buffer =
+        allocate_bytes(floats * sizeof(float), "a vector of " + std::to_string(floats) +
+                                                   " numbers (parameters, gradients and the optimizer's)");
+    check(cudaMemset(buffer.data(), 0, floats * sizeof(float)), "clearing memory");
+    // Our streams do not wait for the one on which that runs.
+    check(cudaStreamSynchronize(nullptr), "clearing memory");
+    return buffer;
+  }
+  use_gpu(gpu_);
+  void* memory = nullptr;
+  const std::size_t size = std::max<std::size_t>(floats * sizeof(float), 1);
+  check(cudaHostAlloc(&memory, size, cudaHostAllocDefault), "reserving memory of the host");
+  std::memset(memory, 0, size);
+  return {static_cast<float*>(memory), floats, [](float* freed) { cudaFreeHost(freed); }};
+}
+
+void CudaArithmetic::copy(Stream& stream, float* to, const float* from, std::size_t floats) {
+  if (floats == 0) return;
+  written(to, floats);
+  check(cudaMemcpyAsync(to, from, floats * sizeof(float), cudaMemcpyDefault, of(stream).handle()), "copying");
+}
+
+void CudaArithmetic::add_right(Stream& stream, float* left, const float* right, std::size_t floats) {
+  written(left, floats);
+  cuda::add_right(of(stream).handle(), left, right, floats);
+  check_launch("add_right");
+}
+
+void CudaArithmetic::sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
+                         std::size_t floats) {
+  written(out, floats);
+  tree_sum(of(stream).handle(), sum, inputs, out, floats);
+  check_launch("tree_sum");
+}
+
+StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float* sum,
+                                  const UpdatedVectors& vectors) {
+  std::lock_guard one_at_a_time(update_mutex_);
+  CudaStream& on = of(stream);
+  if (!results_) {
+    results_ = allocate(Where::kHost, kStatisticsFloats);
+    work_ = allocate(Where::kDevice, kNormWork);
+  }
+  const auto read = [&](const void* from, std::size_t bytes) {
+    check(cudaMemcpyAsync(results_.data(), from, bytes, cudaMemcpyDeviceToHost, on.handle()), "copying");
+    on.wait();
+  };
+  read(sum, kStatisticsFloats * sizeof(float));
+  const float targets = results_.data()[2];
+  StepResult result{.stats = {.loss = results_.data()[0], .correct = results_.data()[1], .targets = targets}};
+
+  float* const gradient = sum + kStatisticsFloats;
+  if (rule.max_norm > 0 || rule.norm_wanted || rule.finite_only) {
+    auto* const work = reinterpret_cast<double*>(work_.data());
+    double* const norm = work + kSquareNormWorkspace;
+    square_norm(on.handle(), gradient, vectors.size, targets, work, norm);
+    check_launch("square_norm");
+    read(norm, sizeof(double));
+    double squares = 0;
+    std::memcpy(&squares, results_.data(), sizeof squares);
+    result.norm = std::sqrt(squares);
+  }
+  if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
+    result.applied = false;
+    mean(on.handle(), gradient, vectors.size, targets);
+    check_launch("mean");
+    on.wait();
+    return result;
+  }
+  GradientScale scale{.count = targets, .clip = 1};
+  // torch.nn.utils.clip_grad_norm_
+  if (rule.max_norm > 0) scale.clip = static_cast<float>(std::min(1.0, rule.max_norm / (result.norm + 1e-6)));
+
+  __nv_bfloat16* copy = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (rounded_.of == vectors.parameters) copy = reinterpret_cast<__nv_bfloat16*>(rounded_.copy.data());
+  }
+  std::visit(
+      Overloaded{[&](const SgdRule& sgd_rule) {
+                   if (vectors.slots.empty())
+                     sgd(on.handle(), sgd_rule, scale, gradient, vectors.parameters, copy, vectors.size);
+                   else
+                     sgd_momentum(on.handle(), sgd_rule, scale, gradient, vectors.parameters,
+                                  vectors.slots[0], copy, vectors.size);
+                 },
+                 [&](const AdamWRule& adamw_rule) {
+                   const std::size_t ranges = adamw_rule.keep == 1 ? 0 : decaying(on, vectors.decaying);
+                   adamw(on.handle(), adamw_rule, scale,
+                         reinterpret_cast<const std::uint64_t*>(boundaries_.data()), ranges, gradient,
+                         vectors.parameters, vectors.slots[0], vectors.slots[1], copy, vectors.size);
+                 }},
+      rule.optimizer);
+  check_launch("the optimizer");
+  on.wait();
+  if (copy != nullptr) {
+    std::lock_guard lock(mutex_);
+    rounded_.true_copy = true;
+    rounded_.made = {};
+  }
+  return result;
+}
+
+// How many: they lie in boundaries_. Those of a run never change.
+std::size_t CudaArithmetic::decaying(CudaStream& stream, std::span<const VectorRange> ranges) {
+  const auto same = [](const VectorRange& a, const VectorRange& b) {
+    return a.begin == b.begin && a.end == b.end;
+  };
+  if (!boundaries_ || !std::ranges::equal(decaying_, ranges, same)) {
+    std::vector<std::uint64_t> boundaries;
+    for (const VectorRange& range : ranges) {
+      boundaries.push_back(range.begin);
+      boundaries.push_back(range.end);
+    }
+    const std::size_t bytes = boundaries.size() * sizeof(std::uint64_t);
+    boundaries_ = allocate_bytes(bytes, "the ranges that decay");
+    check(cudaMemcpyAsync(boundaries_.data(), boundaries.data(), bytes, cudaMemcpyHostToDevice,
+                          stream.handle()),
+          "copying");
+    stream.wait();
+    decaying_.assign(ranges.begin(), ranges.end());
+  }
+  return ranges.size();
+}
+
+void CudaArithmetic::written(const float* to, std::size_t floats) {
+  std::lock_guard lock(mutex_);
+  if (to < rounded_.of + rounded_.size && rounded_.of < to + floats) rounded_.true_copy = false;
+}
+
+const __nv_bfloat16* CudaArithmetic::rounded(const float* parameters, std::size_t size, Stream& stream) {
+  std::lock_guard lock(mutex_);
+  if (rounded_.of != parameters || rounded_.size != size) {
+    rounded_ = {.of = parameters,
+                .size = size,
+                .copy = allocate_bytes(size * sizeof(__nv_bfloat16), "the parameters in bf16"),
+                .true_copy = false,
+                .made = {}};
+  }
+  auto* const copy = reinterpret_cast<__nv_bfloat16*>(rounded_.copy.data());
+  if (!rounded_.true_copy) {
+    to_bf16(of(stream).handle(), size, parameters, copy);
+    check_launch("to_bf16");
+    rounded_.true_copy = true;
+    rounded_.made = stream.record();
+  }
+  stream.after(rounded_.made);
+  return copy;
+}
+
+}  // namespace dtrun::worker::cuda

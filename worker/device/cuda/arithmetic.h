@@ -1,0 +1,69 @@
+// Whole vectors on a GPU (worker/vector/arithmetic.h), and the copy of the parameters in bf16 that its lanes
+// multiply with.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+#include "worker/device/cuda/stream.h"
+#include "worker/vector/arithmetic.h"
+
+namespace dtrun::worker::cuda {
+
+class CudaArithmetic final : public Arithmetic {
+ public:
+  explicit CudaArithmetic(int gpu) : gpu_(gpu) {}
+
+  Buffer allocate(Where where, std::size_t floats) override;
+  // `bytes` of the GPU's memory, with anything in it, at a multiple of 256 bytes. `what`: for who is told
+  // that there is no room for it.
+  Buffer allocate_bytes(std::size_t bytes, const std::string& what);
+  // Likewise; no memory if there is no room for it.
+  Buffer try_allocate_bytes(std::size_t bytes);
+
+  // Bytes of the GPU's memory that were allocated here and not freed; the most there ever were. Any thread.
+  std::size_t used() const { return used_; }
+  std::size_t peak() const { return peak_; }
+
+  bool device_is_host() const override { return false; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(gpu_); }
+  void copy(Stream& stream, float* to, const float* from, std::size_t floats) override;
+  void add_right(Stream& stream, float* left, const float* right, std::size_t floats) override;
+  void sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
+           std::size_t floats) override;
+  StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
+                    const UpdatedVectors& vectors) override;
+
+  // The same values rounded to bf16, for use on `stream`. An update writes them along; else they are made
+  // here. Of one vector at a time: the last that was asked for.
+  const __nv_bfloat16* rounded(const float* parameters, std::size_t size, Stream& stream);
+
+ private:
+  // A vector's copy in bf16, which an update or a write to the vector makes true or old.
+  struct Rounded {
+    const float* of = nullptr;
+    std::size_t size = 0;
+    Buffer copy;
+    bool true_copy = false;
+    Event made;
+  };
+  void written(const float* to, std::size_t floats);
+  std::size_t decaying(CudaStream& stream, std::span<const VectorRange> ranges);
+
+  const int gpu_;
+  std::atomic<std::size_t> used_{0}, peak_{0};
+  std::mutex mutex_;  // guards rounded_
+  Rounded rounded_;
+  // An update's: one at a time.
+  std::mutex update_mutex_;  // guards what follows
+  Buffer results_;           // of the host: the statistics; the squared norm
+  Buffer work_;              // of the device: kernels' workspace and result
+  Buffer boundaries_;        // of the device: of the ranges below, as 64-bit numbers
+  std::vector<VectorRange> decaying_;
+};
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,106 @@
+// Opens a GPU as a Device, or says in one line why it cannot.
+#include "worker/device/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "proto/core/exit_codes.h"
+#include "worker/base/error.h"
+#include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/lane.h"
+#include "worker/device/cuda/libraries/cublaslt.h"
+
+namespace dtrun::worker {
+namespace {
+
+// Older ones lack bf16.
+constexpr int kOldestMajor = 8;
+
+// Variables by which a library computes with other numbers than it was told to.
+constexpr const char* kChangingResults[] = {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATION_STRATEGY",
+                                            "CUBLAS_EMULATE_SINGLE_PRECISION",
+                                            "CUBLAS_EMULATE_DOUBLE_PRECISION"};
+
+void refuse_variables() {
+  for (const char* const name : kChangingResults) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0' && std::string(value) != "0")
+      throw WorkerError(kExitConfig, std::string(name) + "=" + value +
+                                         " is set, by which CUDA's libraries compute other bits: unset it");
+  }
+}
+
+[[noreturn]] void no_gpu(const std::string& why) { throw WorkerError(kExitConfig, why); }
+
+void refuse_missing(int gpu) {
+  int count = 0;
+  switch (const cudaError_t result = cudaGetDeviceCount(&count)) {
+    case cudaSuccess:
+      break;
+    case cudaErrorNoDevice:
+      no_gpu(
+          "there is no GPU for this worker: the driver shows none (see CUDA_VISIBLE_DEVICES and nvidia-smi)");
+    case cudaErrorInsufficientDriver: {
+      int driver = 0, wanted = 0;
+      cudaDriverGetVersion(&driver);
+      cudaRuntimeGetVersion(&wanted);
+      const auto text = [](int version) {
+        return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+      };
+      no_gpu(driver == 0
+                 ? "there is no NVIDIA driver on this machine; install one, or set \"device\": \"cpu\""
+                 : "the NVIDIA driver is too old: it is for CUDA " + text(driver) + ", and dtrun needs " +
+                       text(wanted) + " or newer");
+    }
+    default:
+      cuda::check(result, "looking for it");
+  }
+  if (gpu >= count)
+    no_gpu("there is no GPU number " + std::to_string(gpu) + " for this worker: CUDA shows " +
+           std::to_string(count) + " (see CUDA_VISIBLE_DEVICES); start fewer workers");
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int gpu, std::string fingerprint, std::size_t memory)
+      : gpu_(gpu), fingerprint_(std::move(fingerprint)), memory_(memory), arithmetic_(gpu) {}
+  std::string name() const override { return "cuda"; }
+  std::string fingerprint() const override { return fingerprint_; }
+  std::optional<DeviceMemory> memory() const override {
+    return DeviceMemory{.used = arithmetic_.used(), .peak = arithmetic_.peak(), .total = memory_};
+  }
+  Arithmetic& arithmetic() override { return arithmetic_; }
+  std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
+    cuda::use_gpu(gpu_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_);
+  }
+
+ private:
+  const int gpu_;
+  const std::string fingerprint_;
+  const std::size_t memory_;  // bytes
+  cuda::CudaArithmetic arithmetic_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(int gpu) {
+  refuse_variables();
+  refuse_missing(gpu);
+  cuda::use_gpu(gpu);
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, gpu), "asking what it is");
+  if (properties.major < kOldestMajor)
+    no_gpu(std::string(properties.name) +
+           " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
+  const std::string fingerprint = std::string(properties.name) + ", compute capability " +
+                                  std::to_string(properties.major) + "." + std::to_string(properties.minor) +
+                                  ", " + std::to_string(properties.multiProcessorCount) + " SMs, cuBLASLt " +
+                                  cuda::cublas_lt().version;
+  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem);
+}
+
+}  // namespace dtrun::worker

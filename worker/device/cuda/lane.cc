@@ -1,0 +1,402 @@
+// A lane on a GPU: carries out a schedule, step by step. Everything is enqueued and nothing waited for, but
+// for an evaluation's result.
+#include "worker/device/cuda/lane.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/core/exit_codes.h"
+#include "worker/base/error.h"
+#include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/kernels/attention.h"
+#include "worker/device/cuda/kernels/classifier.h"
+#include "worker/device/cuda/kernels/columns.h"
+#include "worker/device/cuda/kernels/elementwise.h"
+#include "worker/device/cuda/kernels/embedding.h"
+#include "worker/device/cuda/kernels/images.h"
+#include "worker/device/cuda/kernels/norm.h"
+#include "worker/device/cuda/microbatch_upload.h"
+#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/schedule.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+AttentionShape shape_of(const auto& work) {
+  return {.samples = static_cast<int>(work.samples),
+          .tokens = static_cast<int>(work.tokens),
+          .heads = static_cast<int>(work.heads),
+          .head_size = static_cast<int>(work.width / work.heads)};
+}
+ConvShape convolution_of(const ImageShape& image) {
+  return {.samples = image.samples,
+          .in_channels = image.in_channels,
+          .out_channels = image.out_channels,
+          .height = image.height,
+          .width = image.width,
+          .kernel = image.kernel};
+}
+PoolShape pool_of(const ImageShape& image) {
+  return {.samples = image.samples,
+          .channels = image.in_channels,
+          .height = image.height,
+          .width = image.width,
+          .kernel = image.kernel};
+}
+
+// Floats that a step's kernels need besides.
+struct Workspace {
+  std::size_t operator()(const SumRows& w) const { return sum_rows_workspace(w.rows, w.width); }
+  std::size_t operator()(const NormalizeBackward& w) const {
+    return layer_norm_backward_workspace(w.rows, w.width);
+  }
+  std::size_t operator()(const AttendBackward& w) const { return attention_statistics(shape_of(w)); }
+  std::size_t operator()(const ConvolveWeightGradient& w) const {
+    return conv2d_backward_parameters_workspace(convolution_of(w.shape));
+  }
+  std::size_t operator()(const auto&) const { return 0; }
+};
+
+template <typename T>
+class CudaLane final : public Lane {
+ public:
+  static constexpr bool kBf16 = sizeof(T) == 2;
+
+  CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic)
+      : program_(program),
+        arithmetic_(arithmetic),
+        stream_(gpu),
+        capacity_(capacity),
+        schedule_(
+            make_schedule(program_, make_plan(program_, capacity, plan_for_gpu(kBf16)), capacity,
+                          {.bf16 = kBf16,
+                           .multiplies = [this](const MatmulShape& shape) { return products_.can(shape); },
+                           .side_streams = kSideStreams})),
+        arena_(make_arena()),
+        upload_(program_, capacity, arithmetic, stream_),
+        rows_(static_cast<std::size_t>(capacity) * program_.sample.targets),
+        of_rows_(arithmetic.allocate_bytes(2 * rows_ * sizeof(float), "the losses of a microbatch")),
+        results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
+        host_results_(arithmetic.allocate(Where::kHost, kStatisticsFloats)) {
+    for (int i = 0; i < kSideStreams; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
+    make_workspaces();
+    if (kBf16 && program_.sample.input == SampleSpec::Input::kValues)
+      samples_ =
+          arithmetic.allocate_bytes(capacity * program_.sample.shape.size() * sizeof(T), "a microbatch");
+    done_.resize(std::max(schedule_.backward.size(), schedule_.forward.size()));
+  }
+  // What is enqueued uses the memory that is freed here.
+  ~CudaLane() override {
+    try {
+      stream_.wait();
+      for (const auto& stream : side_streams_) stream->wait();
+    } catch (const WorkerError&) {
+      // The GPU failed: it does nothing more.
+    }
+  }
+
+  Stream& stream() override { return stream_; }
+
+  void weights_changed(const float* weights) override {
+    parameters_ = weights;
+    if constexpr (kBf16)
+      matrices_ = arithmetic_.rounded(weights, program_.size, stream_);
+    else
+      matrices_ = weights;
+  }
+
+  void train(const Microbatch& microbatch, float* out,
+             const std::function<void(int bucket)>& ready) override {
+    begin(microbatch, true, out);
+    ready_ = &ready;
+    run(schedule_.backward);
+  }
+
+  MicrobatchStats evaluate(const Microbatch& microbatch) override {
+    begin(microbatch, false, results_.data());
+    run(schedule_.evaluate);
+    arithmetic_.copy(stream_, host_results_.data(), results_.data(), kStatisticsFloats);
+    stream_.wait();
+    return {.loss = host_results_.data()[0], .correct = host_results_.data()[1]};
+  }
+
+  void record(std::vector<NodeTime>* times) override { times_ = times; }
+
+ private:
+  static constexpr int kSideStreams = 1;
+
+  Buffer make_arena() {
+    Buffer arena = arithmetic_.try_allocate_bytes(schedule_.arena);
+    if (!arena) {
+      const int fits = samples_that_fit(free_memory());
+      out_of_memory("the activations of " + std::to_string(capacity_) + " samples (train.micro_batch_size)",
+                    schedule_.arena,
+                    fits == 0 ? ""
+                              : "a train.micro_batch_size of " + std::to_string(fits) +
+                                    " may fit, and more with model.gradient_checkpointing (gpt2)");
+    }
+    return arena;
+  }
+  int samples_that_fit(std::size_t bytes) const {
+    int fits = 0;
+    for (unsigned step = std::bit_floor(static_cast<unsigned>(capacity_)); step > 0; step /= 2) {
+      const int tried = fits + static_cast<int>(step);
+      if (tried < capacity_ && make_plan(program_, tried, plan_for_gpu(kBf16)).arena * sizeof(T) <= bytes)
+        fits = tried;
+    }
+    return fits;
+  }
+
+  void make_workspaces() {
+    std::vector<std::size_t> floats(1 + kSideStreams, 0);
+    for (const auto* const steps : {&schedule_.forward, &schedule_.evaluate, &schedule_.backward})
+      for (const Step& step : *steps)
+        floats[step.stream] = std::max(floats[step.stream], std::visit(Workspace{}, step.work));
+    for (const std::size_t needed : floats)
+      workspaces_.push_back(arithmetic_.allocate_bytes(std::max(Products::kWorkspace, needed * sizeof(float)),
+                                                       "the work of products and sums"));
+  }
+
+  void begin(const Microbatch& microbatch, bool training, float* out) {
+    real_rows_ = static_cast<std::size_t>(microbatch.samples) * program_.sample.targets;
+    key_ = microbatch.key;
+    training_ = training;
+    out_ = out;
+    there_ = upload_.upload(microbatch);
+    if constexpr (kBf16) {
+      if (samples_) {
+        to_bf16(stream_.handle(), capacity_ * program_.sample.shape.size(), there_.values,
+                reinterpret_cast<T*>(samples_.data()));
+        check_launch("to_bf16");
+      }
+    }
+    run(schedule_.forward);
+  }
+
+  void run(const std::vector<Step>& steps) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      CudaStream& on = step.stream == 0 ? stream_ : *side_streams_[step.stream - 1];
+      const NodeTime::Clock::time_point begin = begin_time();
+      for (const int before : step.after) on.after(done_[before]);
+      step_ = &step;
+      workspace_ = workspaces_[step.stream].data();
+      std::visit([&](const auto& work) { enqueue(work, on.handle()); }, step.work);
+      if (step.awaited) done_[i] = on.record();
+      end_time(step, on, begin);
+    }
+  }
+
+  // Whoever wants to know when each node ran gets it alone: nothing runs beside it.
+  NodeTime::Clock::time_point begin_time() const {
+    return times_ == nullptr ? NodeTime::Clock::time_point{} : NodeTime::Clock::now();
+  }
+  void end_time(const Step& step, CudaStream& on, NodeTime::Clock::time_point begin) const {
+    if (times_ == nullptr) return;
+    on.wait();
+    times_->push_back(
+        {.node = step.node, .backward = step.backward, .begin = begin, .end = NodeTime::Clock::now()});
+  }
+
+  // ---- where things lie
+
+  std::byte* bytes(const Place& place) const {
+    switch (place.space) {
+      case Space::kNone:
+        return nullptr;
+      case Space::kArena:
+        return as_bytes(arena_.data()) + place.offset;
+      case Space::kSamples:
+        return as_bytes(kBf16 ? samples_.data() : there_.values) + place.offset;
+      case Space::kTokens:
+        return as_bytes(there_.tokens) + place.offset;
+      case Space::kTargets:
+        return as_bytes(there_.targets) + place.offset;
+      case Space::kParameters:
+        return as_bytes(parameters_) + place.offset;
+      case Space::kMatrices:
+        return as_bytes(matrices_) + place.offset;
+      case Space::kGradient:
+        return as_bytes(out_ + kStatisticsFloats) + place.offset;
+      case Space::kStatistics:
+        return as_bytes(out_) + place.offset;
+    }
+    return nullptr;
+  }
+  // A step only writes what its schedule says.
+  static std::byte* as_bytes(const void* memory) {
+    return static_cast<std::byte*>(const_cast<void*>(memory));
+  }
+  T* values(const Place& place) const { return reinterpret_cast<T*>(bytes(place)); }
+  float* floats(const Place& place) const { return reinterpret_cast<float*>(bytes(place)); }
+
+  // ---- steps
+
+  void enqueue(const Multiply& w, cudaStream_t on) {
+    products_.multiply(
+        w.shape,
+        {.a = bytes(w.a), .b = bytes(w.b), .c = bytes(w.c), .bias = bytes(w.bias), .aux = bytes(w.aux)},
+        workspace_, on);
+  }
+  void enqueue(const SumRows& w, cudaStream_t on) {
+    sum_rows(on, w.rows, w.width, w.stride, values(w.in), w.add, floats(w.out), workspace_);
+    check_launch("sum_rows");
+  }
+  void enqueue(const AddRow& w, cudaStream_t on) {
+    add_row(on, w.rows, w.width, w.stride, values(w.row), values(w.values));
+    check_launch("add_row");
+  }
+  void enqueue(const Normalize& w, cudaStream_t on) {
+    if (w.right)
+      residual_layer_norm(on, w.rows, w.width, w.epsilon, values(w.left), values(w.right), floats(w.weight),
+                          floats(w.bias), values(w.in), floats(w.moments), values(w.out));
+    else
+      layer_norm(on, w.rows, w.width, w.epsilon, values(w.in), floats(w.weight), floats(w.bias),
+                 floats(w.moments), values(w.out));
+    check_launch("layer_norm");
+  }
+  void enqueue(const NormalizeBackward& w, cudaStream_t on) {
+    layer_norm_backward(on, w.rows, w.width, values(w.in), floats(w.weight), floats(w.moments),
+                        values(w.out_gradient), w.add, values(w.in_gradient), w.add_parameters,
+                        floats(w.weight_gradient), floats(w.bias_gradient), workspace_);
+    check_launch("layer_norm_backward");
+  }
+  void enqueue(const Embed& w, cudaStream_t on) {
+    embedding(on, w.rows, w.width, there_.tokens, values(w.weight), values(w.position), w.positions,
+              values(w.out));
+    check_launch("embedding");
+  }
+  void enqueue(const EmbedBackward& w, cudaStream_t on) {
+    embedding_backward(on, w.width, there_.runs, values(w.out_gradient), w.add, floats(w.weight_gradient));
+    check_launch("embedding_backward");
+  }
+  void enqueue(const Attend& w, cudaStream_t on) {
+    attention(on, shape_of(w), values(w.qkv), values(w.out), floats(w.sums));
+    check_launch("attention");
+  }
+  void enqueue(const AttendBackward& w, cudaStream_t on) {
+    attention_backward(on, shape_of(w), values(w.qkv), values(w.out), values(w.out_gradient), floats(w.sums),
+                       values(w.qkv_gradient), workspace_);
+    check_launch("attention_backward");
+  }
+  void enqueue(const Classify& w, cudaStream_t on) {
+    float *const loss = of_rows_.data(), *const correct = loss + rows_;
+    classify(on, w.rows, real_rows_, w.classes, w.stride, there_.targets, program_.label_smoothing,
+             w.gradient, values(w.logits), loss, correct);
+    statistics(on, w.rows, loss, correct, static_cast<float>(real_rows_), out_);
+    check_launch("classify");
+  }
+  void enqueue(const Elementwise& w, cudaStream_t on) {
+    const T *const first = values(w.first), *const second = values(w.second);
+    T* const out = values(w.out);
+    using Kind = Elementwise::Kind;
+    switch (w.kind) {
+      case Kind::kRelu:
+        relu(on, w.count, first, out);
+        break;
+      case Kind::kReluGradient:
+        relu_backward(on, w.count, second, first, w.add, out);
+        break;
+      case Kind::kGelu:
+        gelu(on, w.count, first, out);
+        break;
+      case Kind::kGeluGradient:
+        gelu_backward(on, w.count, second, first, w.add, out);
+        break;
+      case Kind::kAdd:
+        add(on, w.count, first, second, out);
+        break;
+      case Kind::kCopy:
+        copy(w, first, out, on);
+        break;
+      case Kind::kDropout:
+        if (training_)
+          dropout(on, w.count, dropout_stream(key_, step_->node).words(), w.probability, first, w.add, out);
+        else if (first != out)
+          copy(w, first, out, on);
+        break;
+    }
+    check_launch("an operation on each element");
+  }
+  static void copy(const Elementwise& w, const T* from, T* to, cudaStream_t on) {
+    if (w.add)
+      accumulate(on, w.count, from, to);
+    else
+      check(cudaMemcpyAsync(to, from, w.count * sizeof(T), cudaMemcpyDeviceToDevice, on), "copying");
+  }
+  void enqueue(const Convolve& w, cudaStream_t on) {
+    conv2d(on, convolution_of(w.shape), values(w.in), values(w.weight), floats(w.bias), w.relu,
+           values(w.out));
+    check_launch("conv2d");
+  }
+  void enqueue(const ConvolveInGradient& w, cudaStream_t on) {
+    conv2d_backward_input(on, convolution_of(w.shape), values(w.weight), values(w.out_gradient), w.add,
+                          values(w.in_gradient));
+    check_launch("conv2d_backward_input");
+  }
+  void enqueue(const ConvolveWeightGradient& w, cudaStream_t on) {
+    conv2d_backward_parameters(on, convolution_of(w.shape), values(w.in), values(w.out_gradient), w.add,
+                               floats(w.weight_gradient), floats(w.bias_gradient), workspace_);
+    check_launch("conv2d_backward_parameters");
+  }
+  void enqueue(const Pool& w, cudaStream_t on) {
+    max_pool(on, pool_of(w.shape), values(w.in), values(w.out));
+    check_launch("max_pool");
+  }
+  void enqueue(const PoolBackward& w, cudaStream_t on) {
+    max_pool_backward(on, pool_of(w.shape), values(w.in), values(w.out_gradient), w.add,
+                      values(w.in_gradient));
+    check_launch("max_pool_backward");
+  }
+  void enqueue(const Clear& w, cudaStream_t on) {
+    check(cudaMemsetAsync(bytes(w.out), 0, w.bytes, on), "clearing memory");
+  }
+  void enqueue(const Ready& w, cudaStream_t) {
+    for (int bucket = w.first_bucket; bucket < w.end_bucket; ++bucket) (*ready_)(bucket);
+  }
+
+  const Program program_;
+  CudaArithmetic& arithmetic_;
+  CudaStream stream_;
+  std::vector<std::unique_ptr<CudaStream>> side_streams_;
+  Products products_;
+  const int capacity_;
+  const Schedule schedule_;
+  const Buffer arena_;
+  MicrobatchUpload upload_;
+  const std::size_t rows_;          // with a target each
+  const Buffer of_rows_;            // losses, hits
+  const Buffer results_;            // of an evaluation
+  const Buffer host_results_;       // likewise
+  Buffer samples_;                  // as bf16
+  std::vector<Buffer> workspaces_;  // of each stream
+
+  const float* parameters_ = nullptr;  // flat; the caller's
+  const void* matrices_ = nullptr;     // the same as T
+
+  // The microbatch in hand.
+  MicrobatchUpload::OnDevice there_;
+  std::size_t real_rows_ = 0;
+  MicrobatchKey key_;
+  bool training_ = false;
+  float* out_ = nullptr;  // statistics and gradient; the caller's
+  const std::function<void(int bucket)>* ready_ = nullptr;
+  std::vector<Event> done_;  // of steps that are awaited
+  const Step* step_ = nullptr;
+  float* workspace_ = nullptr;
+  std::vector<NodeTime>* times_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
+                                     CudaArithmetic& arithmetic) {
+  if (program.bf16) return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic);
+  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic);
+}
+
+}  // namespace dtrun::worker::cuda

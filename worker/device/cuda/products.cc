@@ -1,0 +1,149 @@
+#include "worker/device/cuda/products.h"
+
+#include <string>
+
+#include "proto/core/exit_codes.h"
+#include "worker/base/error.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+void check(const CublasLt& library, cublasStatus_t status, const char* doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw WorkerError(kExitOsError, std::string("cuBLASLt failed while ") + doing + ": " +
+                                      library.get_status_string(status) + " (" +
+                                      library.get_status_name(status) + ")");
+}
+
+std::string name(const MatmulShape& shape) {
+  return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) +
+         (shape.bf16 ? " in bf16" : " in fp32");
+}
+
+// The library sees matrices column by column: our rows are its columns, so it computes c^T = b^T a^T.
+cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kBias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::kBiasRelu:
+      return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::kBiasGelu:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kRowSums:
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case Epilogue::kColumnSums:
+      return CUBLASLT_EPILOGUE_BGRADA;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool has_bias(Epilogue epilogue) {
+  return epilogue != Epilogue::kNone && epilogue != Epilogue::kGeluGradient;
+}
+bool has_aux(Epilogue epilogue) {
+  return epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluGradient;
+}
+
+}  // namespace
+
+Products::Products() { check(library_, library_.create(&handle_), "starting"); }
+
+Products::~Products() {
+  for (auto& [shape, objects] : prepared_) {
+    library_.matrix_layout_destroy(objects.left);
+    library_.matrix_layout_destroy(objects.right);
+    library_.matrix_layout_destroy(objects.out);
+    library_.matmul_desc_destroy(objects.product);
+  }
+  library_.destroy(handle_);
+}
+
+Products::Prepared& Products::prepared(const MatmulShape& shape) {
+  const auto found = prepared_.find(shape);
+  return found != prepared_.end() ? found->second : prepared_.emplace(shape, prepare(shape)).first->second;
+}
+
+bool Products::can(const MatmulShape& shape) { return prepared(shape).algorithm.has_value(); }
+
+Products::Prepared Products::prepare(const MatmulShape& shape) {
+  Prepared objects;
+  const cudaDataType_t element = shape.bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType_t wide = shape.bf16 && !shape.wide ? CUDA_R_16BF : CUDA_R_32F;
+  check(library_, library_.matmul_desc_create(&objects.product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describing a product");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check(library_, library_.matmul_desc_set_attribute(objects.product, attribute, &value, sizeof value),
+          "describing a product");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape.epilogue));
+  if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, wide);
+  if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.c_stride);
+
+  const auto layout = [&](cublasLtMatrixLayout_t& of, cudaDataType_t type, std::int64_t rows,
+                          std::int64_t columns, std::int64_t stride) {
+    check(library_,
+          library_.matrix_layout_create(&of, type, static_cast<std::uint64_t>(rows),
+                                        static_cast<std::uint64_t>(columns), stride),
+          "describing a matrix");
+  };
+  layout(objects.left, element, shape.b_transposed ? shape.k : shape.n,
+         shape.b_transposed ? shape.n : shape.k, shape.b_stride);
+  layout(objects.right, element, shape.a_transposed ? shape.m : shape.k,
+         shape.a_transposed ? shape.k : shape.m, shape.a_stride);
+  layout(objects.out, wide, shape.n, shape.m, shape.c_stride);
+  objects.algorithm = choose(shape, objects);
+  return objects;
+}
+
+std::optional<cublasLtMatmulAlgo_t> Products::choose(const MatmulShape& shape, const Prepared& objects) {
+  cublasLtMatmulPreference_t limits = nullptr;
+  check(library_, library_.matmul_preference_create(&limits), "choosing an algorithm");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    check(library_, library_.matmul_preference_set_attribute(limits, attribute, &value, sizeof value),
+          "choosing an algorithm");
+  };
+  const std::uint64_t workspace = kWorkspace;
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  // Partial sums of a split product stay fp32: what is added up in c's own type would round between.
+  const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(shape.b_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(shape.a_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(shape.c_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(shape.c_alignment));
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const cublasStatus_t status =
+      library_.matmul_algo_get_heuristic(handle_, objects.product, objects.left, objects.right, objects.out,
+                                         objects.out, limits, 1, &best, &found);
+  library_.matmul_preference_destroy(limits);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS) return {};
+  return best.algo;
+}
+
+void Products::multiply(const MatmulShape& shape, const Operands& operands, void* workspace,
+                        cudaStream_t stream) {
+  Prepared& objects = prepared(shape);
+  if (!objects.algorithm)
+    throw WorkerError(kExitSoftware, "cuBLASLt has no algorithm for a product of " + name(shape));
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
+    check(library_, library_.matmul_desc_set_attribute(objects.product, attribute, &pointer, sizeof pointer),
+          "describing a product");
+  };
+  if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  const float one = 1, beta = shape.add ? 1 : 0;
+  check(library_,
+        library_.matmul(handle_, objects.product, &one, operands.b, objects.left, operands.a, objects.right,
+                        &beta, operands.c, objects.out, operands.c, objects.out, &*objects.algorithm,
+                        workspace, kWorkspace, stream),
+        ("multiplying " + name(shape)).c_str());
+}
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,55 @@
+// Products of matrices by cuBLASLt. Which algorithm computes a shape follows from the shape, the GPU and the
+// library's version: the library's own first choice under limits that are always the same, never a
+// measurement. So a product has the same bits in every job on such GPUs.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <map>
+#include <optional>
+
+#include "worker/device/cuda/libraries/cublaslt.h"
+#include "worker/device/cuda/matmul_shape.h"
+
+namespace dtrun::worker::cuda {
+
+struct Operands {
+  const void *a, *b;
+  void* c;
+  void *bias, *aux;  // of shapes whose epilogue has them
+};
+
+// Used by one thread at a time, on the GPU on which it was made.
+class Products {
+ public:
+  // What the library may use of a stream's memory, at multiples of 256 bytes. On Hopper it asks for 32 MiB.
+  static constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+
+  Products();
+  ~Products();
+  Products(const Products&) = delete;
+
+  // Whether the library has an algorithm for it. Slow the first time.
+  bool can(const MatmulShape& shape);
+
+  // Enqueues. `workspace`: kWorkspace bytes that are the stream's own. Throws WorkerError if there is no
+  // algorithm.
+  void multiply(const MatmulShape& shape, const Operands& operands, void* workspace, cudaStream_t stream);
+
+ private:
+  // The library's objects for a shape.
+  struct Prepared {
+    cublasLtMatmulDesc_t product = nullptr;
+    cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // column by column
+    std::optional<cublasLtMatmulAlgo_t> algorithm;
+  };
+  Prepared& prepared(const MatmulShape& shape);
+  Prepared prepare(const MatmulShape& shape);
+  std::optional<cublasLtMatmulAlgo_t> choose(const MatmulShape& shape, const Prepared& objects);
+
+  const CublasLt& library_ = cublas_lt();
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<MatmulShape, Prepared> prepared_;
+};
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,16 @@
+// The GPUs of this process. Defined by cuda/cuda_device.cc, or where the build has no CUDA by
+// cuda_unavailable.cc.
+#pragma once
+
+#include <memory>
+
+#include "worker/device/device.h"
+
+namespace dtrun::worker {
+
+// GPU number `gpu` of those that CUDA_VISIBLE_DEVICES leaves. Throws WorkerError: EX_CONFIG if there is no
+// such GPU here, no driver, a library is missing, or the environment has a variable that changes results;
+// EX_OSERR if the GPU does not answer.
+std::unique_ptr<Device> make_cuda_device(int gpu);
+
+}  // namespace dtrun::worker
