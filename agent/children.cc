@@ -69,6 +69,7 @@ void Children::reap() {
       continue;
     }
     waitpid(pid, nullptr, 0);
+    std::erase(spared_, pid);
     if (pid == guardian_.pid()) {
       guardian_.forget();
       if (++guardian_restarts_ < 100) guardian_.start();
@@ -95,7 +96,8 @@ void Children::sweep_strangers() {
 }
 
 std::vector<pid_t> Children::known() const {
-  std::vector<pid_t> known = {guardian_.pid()};
+  std::vector<pid_t> known = spared_;
+  known.push_back(guardian_.pid());
   for (const auto& [serial, worker] : workers_) known.push_back(worker->pid());
   return known;
 }

@@ -32,6 +32,9 @@ class Children {
   void forget_ended();
   bool empty() const { return workers_.empty(); }
 
+  // A child of ours that is no worker and belongs to no job: it is left alone.
+  void spare(pid_t pid) { spared_.push_back(pid); }
+
   void signal_groups(int number);
   void send(const control::FromAgent& message);
   void pause_output(bool paused);
@@ -58,6 +61,7 @@ class Children {
   int guardian_restarts_ = 0;
   const bool outsiders_;                                   // this process had children before the job began
   std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial
+  std::vector<pid_t> spared_;
 };
 
 }  // namespace dtrun::agent

@@ -77,7 +77,9 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
       hang_guard_(
           loop_,
           {.heartbeat_timeout = spec.heartbeat_timeout.count(), .stall_timeout = spec.stall_timeout.count()},
-          own_environment(), hang_view()) {
+          own_environment(), hang_view()),
+      gpu_guard_(loop_, spec.gpu_reader, own_environment(), "/dev/kmsg",
+                 [this](pid_t pid) { children_.spare(pid); }) {
   identity_.member_id = random_id();
   identity_.host = host_name();
 }
@@ -120,6 +122,7 @@ Status Driver::prepare() {
                        {"endpoint", link_->endpoint()},
                        {"device", spec_.device},
                        {"gpus", gpus_text(spec_.gpus)}});
+  gpu_guard_.begin();
   return {};
 }
 
@@ -166,6 +169,7 @@ void Driver::arm_timer() {
 void Driver::finish() {
   view_.clear();
   hang_guard_.rest();
+  gpu_guard_.rest();
   children_.clear();
   children_.sweep();
   children_.sweep_strangers();
@@ -302,9 +306,38 @@ void Driver::act(const action::WarmUp& a) {
 
 void Driver::spawn(const std::vector<action::Spawn>& workers) {
   if (!std::exchange(started_, true)) reporter_.remove_earlier();
+  if (workers.empty() || !gpu_guard_.must_wait()) return start(workers);
+  held_.insert(held_.end(), workers.begin(), workers.end());
+  if (gpu_guard_.waiting()) return;
+  gpu_guard_.when_free([this](const std::string& note) {
+    if (!note.empty()) act(action::Print{.text = note});
+    if (!held_.empty()) start(std::exchange(held_, {}));
+  });
+}
+
+void Driver::start(const std::vector<action::Spawn>& workers) {
   for (const action::Spawn& one : workers)
     start_worker(one.serial, planner_.plan(console_, state_.group.assignment, one.local_rank, one.rank));
   hang_guard_.watch();
+}
+
+// Workers that have not been started yet end by what would have ended them.
+void Driver::drop_held(int signal, std::optional<int> only) {
+  std::erase_if(held_, [&](const action::Spawn& one) {
+    if (only && *only != one.serial) return false;
+    WorkerOutcome outcome;
+    outcome.rank = one.rank;
+    outcome.local_rank = one.local_rank;
+    outcome.signal = signal;
+    events_.push_back(event::WorkerExited{.serial = one.serial, .outcome = std::move(outcome)});
+    return true;
+  });
+}
+
+// The PCI address of the worker's GPU; empty if it is not known.
+std::string Driver::gpu_of(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  return index < spec_.gpus.size() ? spec_.gpus[index].pci : "";
 }
 
 // A worker keeps the number before its lines while its node has fewer workers, and so others, than usual.
@@ -349,6 +382,7 @@ HangGuard::View Driver::hang_view() {
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)
       log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
+    for (WorkerOutcome& outcome : hung) outcome.gpu = gpu_guard_.known_trouble(gpu_of(outcome.local_rank));
     events_.push_back(event::HangFound{.generation = state_.group.generation(), .hung = std::move(hung)});
   };
   return view;
@@ -373,13 +407,20 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
   callbacks.exited = [this, serial] { children_.sweep(*children_.find(serial)); };
   callbacks.ended = [this, serial](WorkerOutcome outcome, bool never_ran) {
     note_cause(&outcome);
-    log_.write("worker_ended", {{"generation", children_.find(serial)->generation()},
-                                {"rank", outcome.rank},
-                                {"pid", outcome.pid},
-                                {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
-                                {"error", outcome.error}});
-    events_.push_back(
-        event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
+    gpu_guard_.ended(outcome.pid);
+    const std::int64_t in = children_.find(serial)->generation();
+    // Who was told to end, or lost a peer, has not failed.
+    const bool followed =
+        trainer_ != nullptr && outcome.signal == 0 &&
+        (outcome.exit_code == kExitWorkerStopped || outcome.exit_code == kExitWorkerPeerLost);
+    const bool explained = outcome.ok() || never_ran || followed || state_.group.stopping;
+    if (explained) return worker_ended(serial, in, std::move(outcome), never_ran);
+    const std::string gpu = gpu_of(outcome.local_rank);
+    gpu_guard_.explain(gpu, [this, serial, in, outcome = std::move(outcome), never_ran](std::string trouble) {
+      WorkerOutcome told = outcome;
+      told.gpu = std::move(trouble);
+      worker_ended(serial, in, std::move(told), never_ran);
+    });
   };
   WorkerProcess& worker = children_.add(
       serial, std::make_unique<WorkerProcess>(loop_, console_, std::move(plan), std::move(callbacks)));
@@ -389,10 +430,22 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
   }
 }
 
+void Driver::worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran) {
+  log_.write("worker_ended", {{"generation", generation},
+                              {"rank", outcome.rank},
+                              {"pid", outcome.pid},
+                              {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
+                              {"error", outcome.error},
+                              {"gpu", outcome.gpu}});
+  events_.push_back(
+      event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
+}
+
 void Driver::act(const action::SignalWorkers& a) {
   log_.write("signal_workers", {{"signal", describe_signal(a.number)}});
   hang_guard_.rest();
   killed_ = killed_ || a.number == SIGKILL;
+  drop_held(a.number, a.only);
   if (!a.only) return children_.signal_groups(a.number);
   if (WorkerProcess* worker = children_.find(*a.only)) worker->signal_group(a.number);
 }

@@ -12,6 +12,7 @@
 #include "agent/children.h"
 #include "agent/core/decide.h"
 #include "agent/core/job_spec.h"
+#include "agent/health/gpu_guard.h"
 #include "agent/health/hang_guard.h"
 #include "agent/health/oom.h"
 #include "agent/job_registry.h"
@@ -77,7 +78,11 @@ class Driver {
   void act(const action::End& a);
 
   void spawn(const std::vector<action::Spawn>& workers);
+  void start(const std::vector<action::Spawn>& workers);
+  void drop_held(int signal, std::optional<int> only);
   void start_worker(int serial, WorkerPlan plan);
+  void worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran);
+  std::string gpu_of(int local_rank) const;
   HangGuard::View hang_view();
   void note_cause(WorkerOutcome* outcome);
   void leave_word(const JobEnd& run);
@@ -108,7 +113,9 @@ class Driver {
   bool killed_ = false;   // we sent SIGKILL to this generation's workers
   OomWatch oom_ = OomWatch::of_this_process();
   HangGuard hang_guard_;
-  std::unique_ptr<Link> link_;  // destroyed first: its events come here
+  GpuGuard gpu_guard_;
+  std::vector<action::Spawn> held_;  // to be started once the GPUs are free
+  std::unique_ptr<Link> link_;       // destroyed first: its events come here
 };
 
 }  // namespace dtrun::agent

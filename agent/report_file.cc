@@ -72,6 +72,7 @@ Json to_json(const WorkerOutcome& worker) {
   json["signal_name"] = worker.signal != 0 ? Json(describe_signal(worker.signal)) : Json(nullptr);
   json["cause"] = cause_of(worker);
   json["where"] = worker.where.empty() ? Json(nullptr) : Json(worker.where);
+  json["gpu"] = worker.gpu.empty() ? Json(nullptr) : Json(worker.gpu);
   json["ended_at"] = time_of(worker.ended_at);
   json["uptime_seconds"] = worker.uptime_s;
   json["collateral"] = worker.collateral;

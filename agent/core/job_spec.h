@@ -107,7 +107,9 @@ struct JobSpec {
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, and CUDA_VISIBLE_DEVICES the worker's own GPU
   std::vector<std::vector<int>> worker_cpus;  // by local rank; empty: no binding
   std::vector<Gpu> gpus;  // by local rank, one each; empty: none, or it is not known which
-  std::string device;     // "cuda, 8 GPUs (NVIDIA H200)", and why; empty: a program's affair
+  std::vector<std::string>
+      gpu_reader;      // command that tells how the GPUs are; empty: they are not looked after
+  std::string device;  // "cuda, 8 GPUs (NVIDIA H200)", and why; empty: a program's affair
   std::variant<BuiltinTrainer, ExternalProgram> program;
 
   // How the run's job text differs from ours, for the message when the coordinator refuses us because of it;

@@ -74,6 +74,7 @@ std::string first_failure_text(const WorkerOutcome& first) {
   if (first.ended_at > 0) text += ", at " + utc_text(first.ended_at);
   text += "; local rank " + std::to_string(first.local_rank);
   if (first.pid > 0) text += ", pid " + std::to_string(first.pid);  // else it never ran
+  for (const std::string& line : lines_of(first.gpu)) text += "\n  " + line;
   return text + last_words(first);
 }
 

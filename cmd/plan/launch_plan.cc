@@ -168,6 +168,7 @@ Status read_device(Draft& draft) {
     const bool counted = nproc && (nproc->value == "gpu" || nproc->value == "auto");
     if (counted && draft.gpus().gpus.size() == static_cast<std::size_t>(spec.nproc))
       spec.gpus = draft.gpus().gpus;
+    if (!spec.gpus.empty() || draft.machine.has_driver) spec.gpu_reader = draft.machine.gpu_reader;
     return {};
   }
   const worker::JobConfig& config = *draft.config;
@@ -176,6 +177,7 @@ Status read_device(Draft& draft) {
   if (!choice.ok()) return choice.status().within(draft.options.program[0]);
   spec.gpus = choice.value().gpus;
   spec.device = choice.value().why;
+  if (!spec.gpus.empty()) spec.gpu_reader = draft.machine.gpu_reader;
   if (spec.gpus.empty() && config.train.bf16 && !draft.machine.bf16)
     return Status(kExitConfig, draft.options.program[0] + ": " + worker::bf16_refusal());
   return {};

@@ -186,6 +186,8 @@ Machine this_machine() {
     const GpuReading reading = agent::ask_gpus({self.string(), "gpus", "--json"}, kDriverPatience);
     return sight_of(reading, std::getenv("CUDA_VISIBLE_DEVICES"));
   };
+  machine.has_driver = agent::driver_may_be_here();
+  machine.gpu_reader = {self.string(), "gpus", "--on_request"};
   machine.worker_cuda = worker::cuda_of_this_build();
   machine.bf16 = worker::processor_has_bf16();
   machine.worker_binary = (self.parent_path() / "dtrun-worker").string();

@@ -23,6 +23,8 @@ struct Machine {
   std::function<GpuSight(bool asked_for)> gpus = [](bool) {
     return GpuSight{.why_none = "no NVIDIA driver"};
   };
+  bool has_driver = false;                   // that of GPUs may be here, so a program may use some
+  std::vector<std::string> gpu_reader = {};  // see JobSpec
   std::string worker_binary = {};
   int worker_cuda = 0;             // the version that dtrun-worker was built for, 13000; 0: without CUDA
   bool bf16 = true;                // the built-in trainer can multiply bfloat16 on these CPUs

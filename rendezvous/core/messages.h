@@ -47,6 +47,7 @@ struct WorkerOutcome {
   EndCause cause = EndCause::kUnknown;
   std::string where;  // it stood as the job hung, "all_reduce at train.py:88"; empty: nobody looked
   Stand stand = Stand::kUnseen;
+  std::string gpu = {};  // what its GPU had to do with it, lines for people; empty: nothing is known
 
   bool ok() const { return exit_code == 0 && signal == 0; }
   bool operator==(const WorkerOutcome&) const = default;

@@ -21,7 +21,8 @@ WorkerOutcome from_wire(const v1::WorkerOutcome& wire) {
           .ended_at = wire.ended_at(),
           .cause = static_cast<EndCause>(wire.cause()),
           .where = wire.where(),
-          .stand = static_cast<Stand>(wire.stand())};
+          .stand = static_cast<Stand>(wire.stand()),
+          .gpu = wire.gpu()};
 }
 
 void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
@@ -42,6 +43,7 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_cause(static_cast<v1::EndCause>(outcome.cause));
   wire->set_where(outcome.where);
   wire->set_stand(static_cast<v1::Stand>(outcome.stand));
+  wire->set_gpu(outcome.gpu);
 }
 
 CrashHistory from_wire(const v1::CrashHistory& wire) {

@@ -1,6 +1,8 @@
 // GPUs as the launcher sees them: the real dtrun, and a made-up management library of the driver.
 #include <doctest/doctest.h>
+#include <signal.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/fake_gpus.h"
@@ -72,6 +74,114 @@ TEST_CASE("dtrun gpus shows what is there, and what programs see of it") {
   CHECK(with(nothing, {"gpus"}).out ==
         "driver 580.65.06, for CUDA 13.0 and older\n"
         "no GPU for programs that start here: the NVIDIA driver shows none\n");
+}
+
+// Runs `script` on each of the GPUs; a worker that does "wait_for NAME" goes on once the test has made that
+// file.
+class Job {
+ public:
+  Job(const FakeGpus& gpus, const Words& options, const std::string& script)
+      : process_(argv(options, script), variables(gpus)) {}
+  Process& process() { return process_; }
+  void let(const std::string& name) { std::ofstream(folder_ / name).close(); }
+
+ private:
+  Words argv(const Words& options, const std::string& script) const {
+    Words words{kDtrun, "--nproc_per_node", "gpu"};
+    words.insert(words.end(), options.begin(), options.end());
+    const std::string wait =
+        "wait_for() { while [ ! -e " + folder_.path().string() + "/$1 ]; do sleep 0.02; done; }; ";
+    words.insert(words.end(), {"--", "/bin/sh", "-c", wait + script});
+    return words;
+  }
+  static Words variables(const FakeGpus& gpus) {
+    Words all = gpus.environment();
+    all.emplace_back("OMP_NUM_THREADS=1");
+    return all;
+  }
+
+  Folder folder_;
+  Process process_;
+};
+
+// Of four dollar signs a program gets two.
+constexpr char kFailOnce[] =
+    "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { echo again; exit 0; }; echo pid $$$$ up; wait_for failure; "
+    "exit "
+    "1";
+
+// Of a worker that said "pid N up".
+std::string pid_in(const std::string& out) {
+  const std::size_t at = out.find("pid ") + 4;
+  return out.substr(at, out.find(' ', at) - at);
+}
+
+TEST_CASE("a worker that takes a dead one's place starts once the GPU has let go of it") {
+  FakeGpus gpus(alike(1));
+  Job job(gpus, {"--max_restarts", "1"}, kFailOnce);
+  REQUIRE(job.process().wait_for_out(" up"));
+  gpus.tell(alike(1, R"(, "processes": [)" + pid_in(job.process().out()) + "]"));
+  job.let("failure");
+  const auto looks = gpus.looks();
+  REQUIRE(eventually([&] { return gpus.looks() >= looks + 4; }));  // it is looked at again and again
+  CHECK(job.process().out().find("again") == std::string::npos);
+  gpus.tell(alike(1));
+  CHECK(job.process().wait_for_out("again"));
+  CHECK(job.process().wait() == 0);
+  CHECK_MESSAGE(job.process().err().find("still has memory") == std::string::npos, job.process().err());
+}
+
+TEST_CASE("a GPU that does not let go is named, and waited for no longer than 5 s") {
+  FakeGpus gpus(alike(1));
+  Job job(gpus, {"--max_restarts", "1"}, kFailOnce);
+  REQUIRE(job.process().wait_for_out(" up"));
+  const std::string pid = pid_in(job.process().out());
+  gpus.tell(alike(1, R"(, "processes": [)" + pid + "]"));
+  job.let("failure");
+  CHECK(job.process().wait() == 0);
+  CHECK(job.process().out().find("again") != std::string::npos);
+  CHECK_MESSAGE(job.process().err().find("GPU 0 (0000:10:00.0) still has memory of process " + pid +
+                                         ", which ended 5 s ago") != std::string::npos,
+                job.process().err());
+}
+
+TEST_CASE("a job that is told to end does not wait for a GPU") {
+  FakeGpus gpus(alike(1));
+  Job job(gpus, {"--max_restarts", "1"}, kFailOnce);
+  REQUIRE(job.process().wait_for_out(" up"));
+  gpus.tell(alike(1, R"(, "processes": [)" + pid_in(job.process().out()) + "]"));
+  job.let("failure");
+  const auto looks = gpus.looks();
+  REQUIRE(eventually([&] { return gpus.looks() >= looks + 4; }));
+  job.process().signal(SIGTERM);
+  CHECK(job.process().wait(std::chrono::seconds(4)) == 143);
+}
+
+TEST_CASE("the report says what the driver knows of a failed worker's GPU") {
+  FakeGpus gpus(alike(2, R"(, "ecc": 1)"));
+  Job job(gpus, {}, "echo up; [ $RANK = 1 ] && wait_for failure && exit 1; sleep 60");
+  REQUIRE(job.process().wait_for_out("up"));
+  REQUIRE(eventually([&] { return gpus.looks() >= 2; }));  // before the workers, and as the job began
+  gpus.tell(alike(2, R"(, "ecc": 4, "lost": true)"));
+  job.let("failure");
+  CHECK(job.process().wait() == 1);
+  const std::string told = job.process().err();
+  CHECK_MESSAGE(
+      told.find("\n  GPU 1 (0000:20:00.0): it is lost, says the driver; drain this node and power-cycle it\n"
+                "  GPU 1 (0000:20:00.0): 3 memory errors that ECC could not correct") != std::string::npos,
+      told);
+  CHECK(told.find("GPU 0 (") == std::string::npos);
+}
+
+TEST_CASE("a driver that stops answering keeps nobody from starting again") {
+  FakeGpus gpus(alike(1));
+  Job job(gpus, {"--max_restarts", "1"}, kFailOnce);
+  REQUIRE(job.process().wait_for_out(" up"));
+  REQUIRE(eventually([&] { return gpus.looks() >= 2; }));
+  for (pid_t observer : children_of(job.process().pid(), "dtrun")) kill(observer, SIGSTOP);
+  job.let("failure");
+  CHECK(job.process().wait() == 0);
+  CHECK(job.process().out().find("again") != std::string::npos);
 }
 
 // A build without CUDA, or a driver that is too old for it: no build can train here.

@@ -21,6 +21,12 @@ class FakeGpus {
     std::ofstream(folder_ / "new") << json;
     std::filesystem::rename(folder_ / "new", folder_ / "gpus.json");
   }
+  // How often they were read.
+  std::uintmax_t looks() const {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / "gpus.json.looks", error);
+    return error ? 0 : size;
+  }
   std::vector<std::string> environment() const {
     return {"DTRUN_CUDA_LIBRARY_PATH=" + std::string(DTRUN_FAKE_NVML_DIR),
             "DTRUN_FAKE_GPUS=" + (folder_ / "gpus.json").string()};

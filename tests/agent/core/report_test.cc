@@ -47,6 +47,20 @@ TEST_CASE("the report names the culprit, its last words, the restarts, and who f
         "  followed: rank 2 on node-b, signal 11 (SIGSEGV) of its own");
 }
 
+TEST_CASE("what the GPU had to do with a failure stands before the worker's own words") {
+  JobEnd end;
+  end.first_failure = worker(3, "node-b", 0, SIGABRT, false);
+  end.first_failure->stderr_tail = {"CUDA error"};
+  end.first_failure->gpu = "GPU 3 (0000:5e:00.0): Xid 79\nGPU 3 (0000:5e:00.0): Xid 74";
+  CHECK(failure_report(end, 0) ==
+        "the job failed: rank 3 on node-b failed first: signal 6 (SIGABRT)\n"
+        "  after 12.3 s; local rank 1, pid 4711\n"
+        "  GPU 3 (0000:5e:00.0): Xid 79\n"
+        "  GPU 3 (0000:5e:00.0): Xid 74\n"
+        "  last lines of its stderr:\n"
+        "    CUDA error");
+}
+
 TEST_CASE("a failure that would come back says why no restart was tried") {
   JobEnd end;
   end.first_failure = worker(0, "a", 66, 0, false);

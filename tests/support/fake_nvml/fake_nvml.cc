@@ -4,7 +4,8 @@
 //    "gpus": [{"uuid": "GPU-…", "name": "…", "bus": 94, "memory": 1, "used": 0, "ecc": 0, "lost": false,
 //              "processes": [1234], "instances": [{"uuid": "MIG-…", "name": "…", "memory": 1, "gi": 7, "ci":
 //              0}]}]}
-// All but uuid and name may be left out; a GPU with instances is in MIG mode. "hang": it never starts.
+// Each count adds a byte to the file of that name with ".looks". All but uuid and name may be left out; a GPU
+// with instances is in MIG mode. "hang": it never starts.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using Json = nlohmann::json;
 
 constexpr int kSuccess = 0, kInvalid = 2, kNotSupported = 3, kNotFound = 6, kTooSmall = 7, kLost = 15;
 
-Json told;
+Json told = Json::object();
 
 // As nvml.h has them.
 struct PciInfo {
@@ -75,6 +76,8 @@ int nvmlSystemGetCudaDriverVersion_v2(int* version) {
 }
 int nvmlDeviceGetCount_v2(unsigned* count) {
   look();
+  if (const char* path = std::getenv("DTRUN_FAKE_GPUS"))
+    std::ofstream(path + std::string(".looks"), std::ios::app) << '.';
   *count = told.contains("gpus") ? static_cast<unsigned>(told["gpus"].size()) : 0;
   return kSuccess;
 }

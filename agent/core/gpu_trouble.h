@@ -1,0 +1,32 @@
+// What the kernel's log and the driver say of a GPU whose worker failed, and what to do about it. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/core/gpu.h"
+
+namespace dtrun {
+
+// An error that NVIDIA's kernel module has reported.
+struct Xid {
+  std::string pci;  // "0000:5e:00", without the function
+  int number = 0;
+};
+
+// Of a line of the kernel's log: "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus."
+std::optional<Xid> xid_in(std::string_view line);
+
+// "Xid 79, the GPU has fallen off the bus; drain this node and power-cycle it"; of one that is not in the
+// table the number alone, and where NVIDIA tells of it.
+std::string xid_text(int number);
+
+// Lines such as "GPU 3 (0000:5e:00.0): Xid 79, …", each once, without a final newline; empty if nothing is
+// known. `xids` since the job began. `before`: as the job began; `now`: no answer if there is none. `pci`: of
+// the worker's GPU; empty: not known, so those of all are told.
+std::string gpu_trouble(const std::vector<Xid>& xids, const GpuReading& before,
+                        const std::optional<GpuReading>& now, const std::string& pci);
+
+}  // namespace dtrun

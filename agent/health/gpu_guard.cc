@@ -1,0 +1,78 @@
+#include "agent/health/gpu_guard.h"
+
+#include <utility>
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kFirstAnswer = 60s;  // a driver that is not in persistence mode starts every GPU anew
+constexpr auto kAnswer = 1s;        // a failure must not wait longer to be told
+constexpr auto kAgain = 20ms;       // until the next look at a GPU that is not free
+
+}  // namespace
+
+GpuGuard::GpuGuard(Loop& loop, std::vector<std::string> command, std::vector<std::string> environment,
+                   const std::filesystem::path& kernel_log, std::function<void(pid_t)> started)
+    : loop_(loop),
+      watches_(!command.empty()),
+      observer_(loop, std::move(command), std::move(environment), std::move(started)),
+      xids_(watches_ ? kernel_log : std::filesystem::path()) {}
+
+void GpuGuard::begin() {
+  if (!watches_) return;
+  observer_.ask(kFirstAnswer, [this](std::optional<GpuReading> reading) {
+    if (reading) before_ = *std::move(reading);
+  });
+}
+
+std::string GpuGuard::known_trouble(const std::string& pci) {
+  return watches_ ? gpu_trouble(xids_.read(), before_, std::nullopt, pci) : "";
+}
+
+void GpuGuard::explain(const std::string& pci, std::function<void(std::string)> done) {
+  std::string known = known_trouble(pci);
+  if (!watches_ || before_.gpus.empty() || !known.empty()) return done(std::move(known));
+  observer_.ask(kAnswer, [this, pci, done = std::move(done)](const std::optional<GpuReading>& reading) {
+    done(gpu_trouble(xids_.read(), before_, reading, pci));  // the log may have come to it meanwhile
+  });
+}
+
+void GpuGuard::ended(pid_t pid) {
+  if (watches_ && pid > 0) release_.ended(pid, millis_now());
+}
+
+void GpuGuard::when_free(std::function<void(const std::string&)> start) {
+  start_ = std::move(start);
+  if (!looking_) look();
+}
+
+void GpuGuard::look() {
+  looking_ = true;
+  observer_.ask(kAnswer, [this](const std::optional<GpuReading>& reading) { looked(reading); });
+}
+
+void GpuGuard::looked(const std::optional<GpuReading>& reading) {
+  looking_ = false;
+  const GpuRelease::Verdict verdict = release_.look(reading, millis_now());
+  if (verdict.start) {
+    if (auto start = std::exchange(start_, nullptr)) start(verdict.note);
+    return;
+  }
+  if (start_ == nullptr) return;
+  looking_ = true;
+  timer_ = loop_.call_at(Loop::Clock::now() + kAgain, [this] {
+    timer_.reset();
+    look();
+  });
+}
+
+void GpuGuard::rest() {
+  if (timer_) loop_.cancel(*timer_);
+  timer_.reset();
+  start_ = nullptr;
+  observer_.stop();
+}
+
+}  // namespace dtrun::agent

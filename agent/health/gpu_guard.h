@@ -1,0 +1,64 @@
+// Looks after the GPUs of this node's workers: what they have to do with a worker's failure, and whether they
+// have let go of workers that ended before others take their places.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/gpu_release.h"
+#include "agent/core/gpu_trouble.h"
+#include "agent/health/gpu_observer.h"
+#include "agent/health/xid_log.h"
+#include "agent/system/loop.h"
+
+namespace dtrun::agent {
+
+class GpuGuard {
+ public:
+  // `command`, `started`: see GpuObserver. Without a command it does nothing, and nothing waits for it.
+  GpuGuard(Loop& loop, std::vector<std::string> command, std::vector<std::string> environment,
+           const std::filesystem::path& kernel_log, std::function<void(pid_t)> started);
+  ~GpuGuard() { rest(); }
+  GpuGuard(const GpuGuard&) = delete;
+
+  // The job begins: takes down how the GPUs are.
+  void begin();
+
+  // What the kernel's log says of the GPU at this PCI address (empty: of any), see gpu_trouble().
+  std::string known_trouble(const std::string& pci);
+  // The same once the driver was asked as well, if the log says nothing. Calls `done` soon, or at once.
+  void explain(const std::string& pci, std::function<void(std::string trouble)> done);
+
+  // A worker that ran has ended.
+  void ended(pid_t pid);
+  // Whether a GPU may still have memory of a worker that ended.
+  bool must_wait() const { return watches_ && release_.waits(); }
+  // Calls `start` when there is nothing to wait for any more. `note`: for people, may be empty. At most one
+  // at a time.
+  void when_free(std::function<void(const std::string& note)> start);
+  bool waiting() const { return start_ != nullptr; }
+
+  // The job ends.
+  void rest();
+
+ private:
+  void look();
+  void looked(const std::optional<GpuReading>& reading);
+
+  Loop& loop_;
+  const bool watches_;
+  GpuObserver observer_;
+  XidLog xids_;
+  GpuReading before_;  // as the job began
+  GpuRelease release_;
+  std::function<void(const std::string&)> start_;
+  bool looking_ = false;
+  std::optional<Loop::TimerId> timer_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,25 @@
+// What NVIDIA's kernel module has reported since the job began, from the kernel's log.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "agent/core/gpu_trouble.h"
+#include "agent/system/descriptor.h"
+
+namespace dtrun::agent {
+
+class XidLog {
+ public:
+  // From now on. `kernel_log`: /dev/kmsg; often only root may read it, and then nothing is ever found.
+  explicit XidLog(const std::filesystem::path& kernel_log);
+
+  // All so far, oldest first.
+  const std::vector<Xid>& read();
+
+ private:
+  Descriptor log_;
+  std::vector<Xid> found_;
+};
+
+}  // namespace dtrun::agent
