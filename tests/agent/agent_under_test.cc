@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   spec.run_id = "test";
   spec.rendezvous.standalone = true;
   spec.rendezvous.last_call = std::chrono::milliseconds(200);
-  std::string config;
+  std::string config, gpu;
   int i = 1;
   for (; i + 1 < argc && std::string(argv[i]).starts_with("--") && std::string(argv[i]) != "--"; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
     if (name == "--nodes") spec.nodes = {number, number};
     if (name == "--min_nodes") spec.nodes.min = number;
     if (name == "--config") config = value;
+    if (name == "--gpu") gpu = value;
     if (name == "--port") {
       spec.rendezvous.standalone = false;
       if (spec.rendezvous.host.empty()) spec.rendezvous.host = "127.0.0.1";
@@ -39,7 +40,9 @@ int main(int argc, char** argv) {
   if (config.empty()) {
     spec.program = dtrun::ExternalProgram{std::vector<std::string>(argv + i, argv + argc)};
   } else {
-    spec.program = dtrun::BuiltinTrainer{argv[i], config, "", 3};
+    spec.program = dtrun::BuiltinTrainer{argv[i], config, "", 3, true, !gpu.empty()};
+    for (int rank = 0; rank < spec.nproc && !gpu.empty(); ++rank)
+      spec.gpus.push_back({.index = rank, .number = rank, .name = gpu});
     spec.describe_difference = [=](const std::string& theirs) {
       return config + " here, " + theirs + " there";
     };

@@ -123,6 +123,22 @@ TEST_CASE("another config under the same run id is refused with the difference")
   CHECK(first.wait() == 143);
 }
 
+TEST_CASE("a node with another device than the first one's is refused") {
+  const std::string port = free_port();
+  Process first(trainer_agent({"--nodes", "2", "--port", port, "--gpu", "NVIDIA H200"}), mode("train"));
+  REQUIRE(first.wait_for_err("joined 1 of 2"));
+  Process second(trainer_agent({"--nodes", "2", "--port", port}), mode("train"));
+  CHECK(second.wait() == 78);
+  const std::string told = second.err();
+  CHECK_MESSAGE(told.find(" would compute on cpu, but ") != std::string::npos, told);
+  CHECK_MESSAGE(
+      told.find(" first, computes on cuda (NVIDIA H200): other devices give other bits") != std::string::npos,
+      told);
+  CHECK(first.wait_for_err("it would compute on cpu, and this run computes on cuda (NVIDIA H200)"));
+  first.signal(SIGTERM);
+  CHECK(first.wait() == 143);
+}
+
 TEST_CASE("too few nodes within the join timeout is exit code 69") {
   Process job(agent({"--nodes", "2", "--join_ms", "600", "--port", free_port(), "--", "/bin/true"}));
   CHECK(job.wait() == 69);
