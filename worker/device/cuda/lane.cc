@@ -152,13 +152,17 @@ class CudaLane final : public Lane {
   }
 
   void make_workspaces() {
-    std::vector<std::size_t> floats(1 + kSideStreams, 0);
-    for (const auto* const steps : {&schedule_.forward, &schedule_.evaluate, &schedule_.backward})
-      for (const Step& step : *steps)
-        floats[step.stream] = std::max(floats[step.stream], std::visit(Workspace{}, step.work));
-    for (const std::size_t needed : floats)
-      workspaces_.push_back(arithmetic_.allocate_bytes(std::max(Products::kWorkspace, needed * sizeof(float)),
-                                                       "the work of products and sums"));
+    std::vector<std::size_t> bytes(1 + kSideStreams, 0);
+    for (const auto* const steps : {&schedule_.forward, &schedule_.evaluate, &schedule_.backward}) {
+      for (const Step& step : *steps) {
+        const auto* const product = std::get_if<Multiply>(&step.work);
+        const std::size_t needed = product != nullptr ? products_.workspace(product->shape)
+                                                      : std::visit(Workspace{}, step.work) * sizeof(float);
+        bytes[step.stream] = std::max(bytes[step.stream], needed);
+      }
+    }
+    for (const std::size_t needed : bytes)
+      workspaces_.push_back(arithmetic_.allocate_bytes(needed, "the work of products and sums"));
   }
 
   void begin(const Microbatch& microbatch, bool training, float* out) {

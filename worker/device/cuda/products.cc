@@ -67,7 +67,12 @@ Products::Prepared& Products::prepared(const MatmulShape& shape) {
   return found != prepared_.end() ? found->second : prepared_.emplace(shape, prepare(shape)).first->second;
 }
 
-bool Products::can(const MatmulShape& shape) { return prepared(shape).algorithm.has_value(); }
+bool Products::can(const MatmulShape& shape) { return prepared(shape).chosen.has_value(); }
+
+std::size_t Products::workspace(const MatmulShape& shape) {
+  const Prepared& objects = prepared(shape);
+  return objects.chosen ? objects.chosen->workspaceSize : 0;
+}
 
 Products::Prepared Products::prepare(const MatmulShape& shape) {
   Prepared objects;
@@ -97,18 +102,20 @@ Products::Prepared Products::prepare(const MatmulShape& shape) {
   layout(objects.right, element, shape.a_transposed ? shape.m : shape.k,
          shape.a_transposed ? shape.k : shape.m, shape.a_stride);
   layout(objects.out, wide, shape.n, shape.m, shape.c_stride);
-  objects.algorithm = choose(shape, objects);
+  objects.chosen = choose(shape, objects);
   return objects;
 }
 
-std::optional<cublasLtMatmulAlgo_t> Products::choose(const MatmulShape& shape, const Prepared& objects) {
+std::optional<cublasLtMatmulHeuristicResult_t> Products::choose(const MatmulShape& shape,
+                                                                const Prepared& objects) {
   cublasLtMatmulPreference_t limits = nullptr;
   check(library_, library_.matmul_preference_create(&limits), "choosing an algorithm");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     check(library_, library_.matmul_preference_set_attribute(limits, attribute, &value, sizeof value),
           "choosing an algorithm");
   };
-  const std::uint64_t workspace = kWorkspace;
+  // What NVIDIA recommends for Hopper.
+  const std::uint64_t workspace = std::uint64_t{32} << 20;
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
   // Partial sums of a split product stay fp32: what is added up in c's own type would round between.
   const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -124,13 +131,13 @@ std::optional<cublasLtMatmulAlgo_t> Products::choose(const MatmulShape& shape, c
                                          objects.out, limits, 1, &best, &found);
   library_.matmul_preference_destroy(limits);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS) return {};
-  return best.algo;
+  return best;
 }
 
-void Products::multiply(const MatmulShape& shape, const Operands& operands, void* workspace,
+void Products::multiply(const MatmulShape& shape, const Operands& operands, void* memory,
                         cudaStream_t stream) {
   Prepared& objects = prepared(shape);
-  if (!objects.algorithm)
+  if (!objects.chosen)
     throw WorkerError(kExitSoftware, "cuBLASLt has no algorithm for a product of " + name(shape));
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
     check(library_, library_.matmul_desc_set_attribute(objects.product, attribute, &pointer, sizeof pointer),
@@ -141,8 +148,8 @@ void Products::multiply(const MatmulShape& shape, const Operands& operands, void
   const float one = 1, beta = shape.add ? 1 : 0;
   check(library_,
         library_.matmul(handle_, objects.product, &one, operands.b, objects.left, operands.a, objects.right,
-                        &beta, operands.c, objects.out, operands.c, objects.out, &*objects.algorithm,
-                        workspace, kWorkspace, stream),
+                        &beta, operands.c, objects.out, operands.c, objects.out, &objects.chosen->algo,
+                        memory, objects.chosen->workspaceSize, stream),
         ("multiplying " + name(shape)).c_str());
 }
 

@@ -22,30 +22,29 @@ struct Operands {
 // Used by one thread at a time, on the GPU on which it was made.
 class Products {
  public:
-  // What the library may use of a stream's memory, at multiples of 256 bytes. On Hopper it asks for 32 MiB.
-  static constexpr std::size_t kWorkspace = std::size_t{32} << 20;
-
   Products();
   ~Products();
   Products(const Products&) = delete;
 
   // Whether the library has an algorithm for it. Slow the first time.
   bool can(const MatmulShape& shape);
+  // Bytes of memory that the algorithm uses besides.
+  std::size_t workspace(const MatmulShape& shape);
 
-  // Enqueues. `workspace`: kWorkspace bytes that are the stream's own. Throws WorkerError if there is no
-  // algorithm.
-  void multiply(const MatmulShape& shape, const Operands& operands, void* workspace, cudaStream_t stream);
+  // Enqueues. `memory`: workspace() bytes, at a multiple of 256, that are the stream's own. Throws
+  // WorkerError if there is no algorithm.
+  void multiply(const MatmulShape& shape, const Operands& operands, void* memory, cudaStream_t stream);
 
  private:
   // The library's objects for a shape.
   struct Prepared {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // column by column
-    std::optional<cublasLtMatmulAlgo_t> algorithm;
+    std::optional<cublasLtMatmulHeuristicResult_t> chosen;
   };
   Prepared& prepared(const MatmulShape& shape);
   Prepared prepare(const MatmulShape& shape);
-  std::optional<cublasLtMatmulAlgo_t> choose(const MatmulShape& shape, const Prepared& objects);
+  std::optional<cublasLtMatmulHeuristicResult_t> choose(const MatmulShape& shape, const Prepared& objects);
 
   const CublasLt& library_ = cublas_lt();
   cublasLtHandle_t handle_ = nullptr;
