@@ -98,7 +98,6 @@ class Trainer {
   void report_drift(const ResumePoint& start);
   void report_device(const ResumePoint& start);
   Vote one_step();
-  Vote wish() const;
   void log_step(double learning_rate, double norm);
   bool evaluation_is_missing() const;
   Vote evaluate_now();
@@ -116,6 +115,9 @@ class Trainer {
   void complete(const std::optional<std::vector<float>>& best, double seconds);
   void report(Phase phase);
 
+  Vote wish() const {
+    return agent_.stop_requested() ? Vote::kStop : agent_.pause_requested() ? Vote::kPause : Vote::kGoOn;
+  }
   double samples_of(const StepStats& stats) const { return stats.targets / replica_.program.sample.targets; }
   bool trains_on_tokens() const { return replica_.program.sample.input == SampleSpec::Input::kTokens; }
   bool is_writer() const { return place_.rank == 0; }
@@ -316,11 +318,6 @@ void Trainer::report_drift(const ResumePoint& start) {
         "with another seed, global_batch_size or dataloader_drop_last the epoch in hand goes on with other "
         "samples: it uses some twice and some not at all");
   }
-}
-
-Vote Trainer::wish() const {
-  if (agent_.stop_requested()) return Vote::kStop;
-  return agent_.pause_requested() ? Vote::kPause : Vote::kGoOn;
 }
 
 // Returns what all ranks are to do after this step.
