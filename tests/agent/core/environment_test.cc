@@ -90,6 +90,20 @@ TEST_CASE("a worker of an inner job carries the outer job's token too") {
   CHECK(environment({"DTRUN_AGENT_TOKEN=outer.0;"}).at("DTRUN_AGENT_TOKEN") == "outer.0;abc.1;");
 }
 
+TEST_CASE("workers that are told a GPU's number count GPUs as dtrun does, whatever the user's shell says") {
+  WorkerSetting setting = kSetting;
+  const auto order = [&] {
+    std::string found;
+    for (const auto& entry :
+         worker_environment({"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, setting, two_nodes(), 0, -1, ""))
+      if (entry.starts_with("CUDA_DEVICE_ORDER=")) found += entry;
+    return found;
+  };
+  CHECK(order() == "CUDA_DEVICE_ORDER=FASTEST_FIRST");
+  setting.gpus_by_address = true;
+  CHECK(order() == "CUDA_DEVICE_ORDER=PCI_BUS_ID");
+}
+
 TEST_CASE("with virtual local ranks each worker has its own GPU as device 0") {
   WorkerSetting setting = kSetting;
   setting.virtual_local_rank = true;
