@@ -89,12 +89,12 @@ TEST_CASE_TEMPLATE("logits that are not finite", T, DTRUN_ACTIVATIONS) {
   const LogitsShape s{.rows = 5, .real = 5, .classes = 40, .padded = 40};
   std::vector<T> logits = random_values<T>(2, s.rows * s.padded);
   const auto row = [&](int r) { return logits.data() + r * s.padded; };
-  row(0)[7] = T(-INFINITY);                                          // impossible: as if it were not there
-  row(1)[7] = T(NAN);                                                // spoils the row
-  std::fill_n(row(2), 32, T(-INFINITY));                             // whole packs of a lane
-  row(3)[7] = T(INFINITY);                                           // infinity - infinity
-  std::fill_n(row(4), s.classes, T(-INFINITY)), row(4)[8] = T(NAN);  // NaN where nothing is larger
-  const auto [gradient, loss, correct] = run_classify(s, logits, {0, 0, 35, 0, 3}, 0, true);
+  row(0)[7] = T(-INFINITY);                                   // impossible: as if it were not there
+  row(1)[7] = T(NAN);                                         // spoils the row
+  std::fill_n(row(2), 32, T(-INFINITY));                      // whole packs of a lane
+  row(3)[7] = T(INFINITY);                                    // infinity - infinity
+  std::fill_n(row(4), 32, T(-INFINITY)), row(4)[8] = T(NAN);  // NaN among what a lane passes over
+  const auto [gradient, loss, correct] = run_classify(s, logits, {0, 0, 35, 0, 36}, 0, true);
   CHECK(std::isfinite(loss[0]));
   CHECK(gradient[7] == 0);
   CHECK(std::isnan(loss[1]));

@@ -39,7 +39,7 @@ Memory<T> result(std::size_t count, std::size_t shift, bool add, const std::vect
 TEST_CASE_TEMPLATE("ReLU, GELU and their gradients, written and added, on 16 bytes and off them", T,
                    DTRUN_ACTIVATIONS) {
   for (const std::size_t count : kCounts)
-    for (const std::size_t shift : {0, 1})
+    for (const std::size_t shift : {0, 1, 2})
       for (const bool add : {false, true}) {
         CAPTURE(count);
         CAPTURE(shift);

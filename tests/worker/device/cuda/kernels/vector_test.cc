@@ -80,6 +80,26 @@ TEST_CASE("the tree's sum of any leaves and ranks has the CPU's bits") {
     }
 }
 
+TEST_CASE("a chain of ever smaller blocks is summed, though all but the last two wait for their neighbour") {
+  const std::int64_t leaves = 1 << 14;
+  const std::size_t size = 9;
+  std::vector<Block> blocks = blocks_of(0, leaves - 1, leaves);
+  blocks.push_back({leaves - 1, 0});
+  const TreeSum sum = plan_sum(blocks, leaves);
+  REQUIRE(sum.temporaries == 14);
+  std::vector<std::vector<float>> values;
+  std::vector<const float*> inputs;
+  for (int i = 0; i < sum.inputs; ++i) values.push_back(random_values<float>(i, size));
+  for (const std::vector<float>& one : values) inputs.push_back(one.data());
+  std::vector<float> wanted(size);
+  const std::unique_ptr<Arithmetic> cpu = make_cpu_arithmetic();
+  cpu->sum(*cpu->make_stream(), sum, inputs, wanted.data(), size);
+  Memory<float> out(size);
+  cuda::tree_sum(nullptr, sum, inputs, out.data(), size);
+  cuda_on_cpu::synchronize();
+  CHECK(bits_are(out, wanted));
+}
+
 TEST_CASE("as many single leaves as one launch takes are summed") {
   const std::size_t leaves = cuda::kTreeInputs, size = 8;
   std::vector<Block> blocks;
