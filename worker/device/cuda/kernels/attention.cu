@@ -3,6 +3,7 @@
 // of scores columns x, x + 16, …, of outputs columns 4 * x .. 4 * x + 3. Nothing is added up across threads,
 // so the order of every sum is the tiles' order.
 #include <cmath>
+#include <type_traits>
 
 #include "worker/device/cuda/kernels/attention.h"
 #include "worker/device/cuda/kernels/pack.cuh"
@@ -119,7 +120,7 @@ __device__ inline void store_scores(const Block4& scores, float* tile) {
     for (int j = 0; j < 4; ++j) tile[(4 * at.y + i) * kPitch + at.x + kAcross * j] = scores[i][j];
 }
 
-// The thread's numbers of one chunk, divided by or multiplied with nothing: where they exist.
+// The thread's numbers of one chunk, where there are such rows and columns.
 template <typename T>
 __device__ void store_out(const Block4& out, int rows, int columns, int stride, T* to) {
   const Place at;

@@ -1,6 +1,7 @@
 // A warp has a row, a lane every 32nd pack of it. Packs that a lane needs again stay in its registers if the
 // row is short enough, else it reads them again.
 #include <algorithm>
+#include <type_traits>
 
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/kernels/pack.cuh"
@@ -82,15 +83,18 @@ __global__ void __launch_bounds__(kWarp* kWarps)
   });
 }
 
-// The packs that a lane may keep: few instances of a kernel, of which each takes registers for its most.
-template <typename Pick>
-auto by_kept(std::size_t width, bool packs, std::size_t pack_size, const Pick& pick) {
-  const std::size_t a_lane = (width / pack_size + kWarp - 1) / kWarp;
-  if (!packs) return pick(std::integral_constant<int, 1>{}, std::integral_constant<int, 0>{});
-  constexpr std::integral_constant<int, -1> kPacks{};  // as many elements as a pack has
-  if (a_lane <= 4) return pick(kPacks, std::integral_constant<int, 4>{});
-  if (a_lane <= 8) return pick(kPacks, std::integral_constant<int, 8>{});
-  return pick(kPacks, std::integral_constant<int, 0>{});
+template <int kValue>
+using Constant = std::integral_constant<int, kValue>;
+
+// The kernel for rows of this width: pick(elements of a pack, packs that a lane keeps), as constants. Few
+// instances, of which each takes registers for its most.
+template <typename T, typename Pick>
+auto by_width(std::size_t width, bool packs, const Pick& pick) {
+  const std::size_t a_lane = (width / kWide<T> + kWarp - 1) / kWarp;
+  if (!packs) return pick(Constant<1>{}, Constant<0>{});
+  if (a_lane <= 4) return pick(Constant<kWide<T>>{}, Constant<4>{});
+  if (a_lane <= 8) return pick(Constant<kWide<T>>{}, Constant<8>{});
+  return pick(Constant<kWide<T>>{}, Constant<0>{});
 }
 
 template <typename T>
@@ -98,9 +102,8 @@ void norm(cudaStream_t stream, std::size_t rows, std::size_t width, float epsilo
           const T* right, const float* weight, const float* bias, T* sum, float* moments, T* out) {
   if (rows == 0) return;
   const bool packs = width % kWide<T> == 0 && wide({left, right, weight, bias, sum, out});
-  const auto kernel = by_kept(width, packs, kWide<T>, [](auto count, auto kept) {
-    return layer_norm_kernel<(count > 0 ? 1 : kWide<T>), kept, T>;
-  });
+  const auto kernel =
+      by_width<T>(width, packs, [](auto count, auto kept) { return layer_norm_kernel<count, kept, T>; });
   launch(kernel, blocks_of(rows, kWarps), dim3(kWarp, kWarps), 0, stream, rows, static_cast<int>(width),
          epsilon, left, right, weight, bias, sum, moments, out);
 }
@@ -226,9 +229,8 @@ void layer_norm_backward(cudaStream_t stream, std::size_t rows, std::size_t widt
   const Backward shape(rows, width);
   if (shape.blocks > 0) {
     const bool packs = width % kWide<T> == 0 && wide({in, weight, out_gradient, in_gradient});
-    const auto kernel = by_kept(width, packs, kWide<T>, [](auto count, auto kept) {
-      return layer_norm_backward_kernel<(count > 0 ? 1 : kWide<T>), kept, T>;
-    });
+    const auto kernel = by_width<T>(
+        width, packs, [](auto count, auto kept) { return layer_norm_backward_kernel<count, kept, T>; });
     launch(kernel, static_cast<unsigned>(shape.blocks), dim3(kWarp, std::max(shape.warps, 1)),
            shape.shared_bytes, stream, rows, static_cast<int>(width), shape.warps, in, weight, moments,
            out_gradient, add, in_gradient, workspace);

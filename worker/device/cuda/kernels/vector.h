@@ -19,8 +19,8 @@ namespace dtrun::worker::cuda {
 // left[i] = left[i] + right[i].
 void add_right(cudaStream_t stream, float* left, const float* right, std::size_t floats);
 
-// Of one launch: the sums that wait for their right neighbour, and the inputs, lie in its arguments.
-inline constexpr int kTreeInputs = 256, kTreeDepth = 32;
+// Limits of one launch: inputs, and sums that wait for their right neighbour.
+inline constexpr int kTreeInputs = 256, kTreeDepth = 24;
 
 // out[i] = the sum over inputs[0 .. sum.inputs)[i], in the plan's order. `out` may be one of the inputs.
 // `sum` and `inputs` are read before this returns. REQUIRES: `sum` is of plan_sum(), with at most kTreeInputs
