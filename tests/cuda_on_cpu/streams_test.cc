@@ -227,6 +227,8 @@ TEST_CASE("a host function runs in its place of the stream, though nobody waits,
   CHECK(seen.kernels == 1);
   CHECK(seen.error == cudaErrorNotPermitted);
   CHECK(counters().kernels == 1);
+  OK(cudaStreamSynchronize(stream));
+  CHECK(x.get()[0] == 3);
 }
 
 TEST_CASE("time passes between two events") {
