@@ -46,6 +46,9 @@ CUDA_ON_CPU_UNSEEN void Block::run(dim3 grid, dim3 block, uint3 index, std::size
 #if defined(CUDA_ON_CPU_TSAN)
   if (!home_.tsan) home_.tsan = __tsan_get_current_fiber();
 #endif
+  // What a fiber did so far comes before all that the fibers do which it made. So none of the block's may
+  // make one.
+  while (kOneThreadEach && idle_.size() < threads_) idle_.push(make_fiber());
   released(this);
   current_ = &home_;
   resume(idle());

@@ -1,0 +1,246 @@
+// Kernels and hosts with faults, one per run: faulty NAME [forward|reverse|random]. planted_test.cc looks at
+// what becomes of each. NAME without its last word is the same without the fault.
+#include <cuda_on_cpu.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_on_cpu/faults.h"
+#include "tests/cuda_on_cpu/machine.h"
+
+namespace {
+
+constexpr unsigned kThreads = 64;
+
+void must(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorName(error));
+  std::exit(3);
+}
+
+float* device_floats(std::size_t count) {
+  float* data = nullptr;
+  must(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(float)));
+  must(cudaMemset(data, 0, count * sizeof(float)));
+  must(cudaDeviceSynchronize());
+  return data;
+}
+
+// Prints the bits of a sum that depends on each place.
+void print(const float* device, std::size_t count) {
+  std::vector<float> host(count);
+  must(cudaDeviceSynchronize());
+  must(cudaMemcpy(host.data(), device, count * sizeof(float), cudaMemcpyDeviceToHost));
+  float sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum = sum * 1.5f + host[i];
+  std::printf("%a\n", static_cast<double>(sum));
+}
+
+__global__ void turn_around(float* out, bool waits) {
+  SHARED_ARRAY(float, all, kThreads);
+  all[threadIdx.x] = static_cast<float>(threadIdx.x);
+  if (waits) __syncthreads();
+  out[threadIdx.x] = all[kThreads - 1 - threadIdx.x];
+}
+
+__global__ void neighbours(float* out, bool fenced) {
+  SHARED_ARRAY(float, all, 32);
+  all[threadIdx.x] = static_cast<float>(threadIdx.x);
+  __shfl_xor_sync(~0u, 0, 1);  // all are here, but nothing is ordered
+  if (fenced) __syncwarp();
+  out[threadIdx.x] = all[threadIdx.x ^ 1];
+}
+
+__global__ void some_leave(float* out, unsigned first) {
+  if (threadIdx.x >= first) return;
+  __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+__global__ void shuffled(float* out, unsigned lanes, unsigned mask) {
+  if (threadIdx.x < lanes) out[threadIdx.x] = __shfl_xor_sync(mask, 1.0f, 1);
+}
+
+__global__ void two_masks(float* out) {
+  out[threadIdx.x] = __shfl_xor_sync(threadIdx.x == 0 ? ~0u : 0xffffu, 1.0f, 1);
+}
+
+__global__ void reads_dynamic(float* out, unsigned index) {
+  DYNAMIC_SHARED(float, all);
+  all[threadIdx.x] = 1;
+  __syncthreads();
+  if (threadIdx.x == 0) out[0] = all[index];
+}
+
+__global__ void reads_static(float* out, unsigned index) {
+  SHARED_ARRAY(float, all, kThreads);
+  all[threadIdx.x] = 1;
+  __syncthreads();
+  if (threadIdx.x == 0) out[0] = all[index];
+}
+
+__global__ void fill(float* out) { out[threadIdx.x] = 1; }
+
+__global__ void load_four(float* out, const float* in) { *out = reinterpret_cast<const float4*>(in)->w; }
+
+__global__ void too_much_shared(float* out) {
+  SHARED_ARRAY(float, all, 60000);
+  out[0] = all[0];
+}
+
+// In a race of blocks the last one wins.
+__global__ void blocks_race(float* out, bool races) {
+  out[races ? 0 : blockIdx.x] = static_cast<float>(blockIdx.x);
+}
+
+void turn(bool waits) {
+  float* const out = device_floats(kThreads);
+  launch(turn_around, 1, kThreads, 0, nullptr, out, waits);
+  print(out, kThreads);
+}
+
+void exchange(bool fenced) {
+  float* const out = device_floats(32);
+  launch(neighbours, 1, 32, 0, nullptr, out, fenced);
+  print(out, 32);
+}
+
+void race(bool races) {
+  float* const out = device_floats(3);
+  launch(blocks_race, 3, 1, 0, nullptr, out, races);
+  print(out, 3);
+}
+
+void leave(unsigned first) {
+  float* const out = device_floats(kThreads);
+  launch(some_leave, 1, kThreads, 0, nullptr, out, first);
+  print(out, kThreads);
+}
+
+void shuffle(unsigned lanes, unsigned mask) {
+  float* const out = device_floats(32);
+  launch(shuffled, 1, 32, 0, nullptr, out, lanes, mask);
+  print(out, 32);
+}
+
+void read_shared(bool dynamic, unsigned index) {
+  float* const out = device_floats(1);
+  launch(dynamic ? reads_dynamic : reads_static, 1, kThreads, dynamic ? kThreads * sizeof(float) : 0, nullptr,
+         out, index);
+  print(out, 1);
+}
+
+void fill_from(int offset) {
+  float* const out = device_floats(kThreads);
+  device_floats(kThreads);  // a neighbour
+  launch(fill, 1, kThreads, 0, nullptr, out + offset);
+  print(out, kThreads);
+}
+
+void free_before(bool synchronised) {
+  float* const out = device_floats(kThreads);
+  launch(fill, 1, kThreads, 0, nullptr, out);
+  if (synchronised) must(cudaDeviceSynchronize());
+  must(cudaFree(out));
+  must(cudaDeviceSynchronize());
+}
+
+void free_pinned_before(bool synchronised) {
+  float *const out = device_floats(kThreads), *pinned = nullptr;
+  must(cudaMallocHost(reinterpret_cast<void**>(&pinned), kThreads * sizeof(float)));
+  must(cudaMemcpyAsync(out, pinned, kThreads * sizeof(float), cudaMemcpyHostToDevice, nullptr));
+  if (synchronised) must(cudaDeviceSynchronize());
+  must(cudaFreeHost(pinned));
+  must(cudaDeviceSynchronize());
+}
+
+void load_from(int offset) {
+  float *const out = device_floats(1), *const in = device_floats(8);
+  launch(load_four, 1, 1, 0, nullptr, out, in + offset);
+  print(out, 1);
+}
+
+void look(bool behind) {
+  float* const out = device_floats(1);
+  must(cudaDeviceSynchronize());
+  if (behind) std::printf("%f\n", static_cast<double>(*static_cast<volatile float*>(out)));
+}
+
+// Says what the environment made of the machine, and launches twice.
+void say() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  std::printf("%s, %d devices of %zu bytes\n", cudaGetErrorName(error), count,
+              cuda_on_cpu::machine.memory_bytes);
+  std::printf("threads %d, blocks %d, streams %d, seed %d\n", static_cast<int>(cuda_on_cpu::settings.threads),
+              static_cast<int>(cuda_on_cpu::settings.blocks), static_cast<int>(cuda_on_cpu::settings.streams),
+              static_cast<int>(cuda_on_cpu::settings.seed));
+  if (error != cudaSuccess) return;
+  char id[16];
+  must(cudaDeviceGetPCIBusId(id, sizeof id, 0));
+  std::printf("the first is %s\n", id);
+  float* const out = device_floats(kThreads);
+  for (int i = 0; i < 2; ++i) {
+    launch(fill, 1, kThreads, 0, nullptr, out);
+    std::printf("launch: %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+  }
+}
+
+const std::map<std::string, std::function<void()>> kFaults = {
+    {"barrier", [] { turn(true); }},
+    {"barrier missing", [] { turn(false); }},
+    {"fence", [] { exchange(true); }},
+    {"fence missing", [] { exchange(false); }},
+    {"blocks", [] { race(false); }},
+    {"blocks race", [] { race(true); }},
+    {"all", [] { leave(kThreads); }},
+    {"all left", [] { leave(40); }},
+    {"mask", [] { shuffle(32, ~0u); }},
+    {"mask absent", [] { shuffle(16, ~0u); }},
+    {"mask without-me", [] { shuffle(32, ~1u); }},
+    {"mask two",
+     [] { launch(two_masks, 1, 32, 0, nullptr, device_floats(32)), must(cudaDeviceSynchronize()); }},
+    {"dynamic", [] { read_shared(true, kThreads - 1); }},
+    {"dynamic overrun", [] { read_shared(true, kThreads); }},
+    {"static", [] { read_shared(false, kThreads - 1); }},
+    {"static overrun", [] { read_shared(false, kThreads); }},
+    {"static too-much",
+     [] { launch(too_much_shared, 1, 1, 0, nullptr, device_floats(1)), must(cudaDeviceSynchronize()); }},
+    {"global", [] { fill_from(0); }},
+    {"global overrun", [] { fill_from(1); }},
+    {"global underrun", [] { fill_from(-1); }},
+    {"free", [] { free_before(true); }},
+    {"free early", [] { free_before(false); }},
+    {"pinned", [] { free_pinned_before(true); }},
+    {"pinned early", [] { free_pinned_before(false); }},
+    {"load", [] { load_from(4); }},
+    {"load misaligned", [] { load_from(1); }},
+    {"look", [] { look(false); }},
+    {"look behind", [] { look(true); }},
+    {"say", say},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3) {
+    const std::string order = argv[2];
+    cuda_on_cpu::settings.threads = cuda_on_cpu::settings.blocks =
+        order == "forward"   ? cuda_on_cpu::Order::kForward
+        : order == "reverse" ? cuda_on_cpu::Order::kReverse
+                             : cuda_on_cpu::Order::kRandom;
+  }
+  const auto found = argc < 2 ? kFaults.end() : kFaults.find(argv[1]);
+  if (found == kFaults.end()) {
+    std::fprintf(stderr, "faulty: no such fault\n");
+    return 2;
+  }
+  found->second();
+  std::printf("done\n");
+}
