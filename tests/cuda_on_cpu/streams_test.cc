@@ -150,6 +150,21 @@ TEST_CASE("a copy reads pageable memory before it returns, and pinned memory whe
   CHECK(x.get()[0] == 3);
 }
 
+TEST_CASE("a pinned buffer that is overwritten too early is copied as it is then") {
+  const Restored restored;
+  const TestStream stream;
+  const OnDevice<int> x(kCount);
+  const Pinned<int> pinned(kCount);
+  for (const bool waits : {true, false}) {
+    std::fill_n(pinned.data(), kCount, 3);
+    OK(cudaMemcpyAsync(x.data(), pinned.data(), pinned.bytes(), cudaMemcpyHostToDevice, stream));
+    if (waits) OK(cudaStreamSynchronize(stream));
+    std::fill_n(pinned.data(), kCount, 4);
+    OK(cudaStreamSynchronize(stream));
+    CHECK(x.get()[0] == (waits ? 3 : 4));
+  }
+}
+
 TEST_CASE("a copy to pageable memory is done when it returns, one to pinned memory later") {
   const Restored restored;
   const TestStream stream;
