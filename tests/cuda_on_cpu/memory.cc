@@ -17,11 +17,13 @@ namespace cuda_on_cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 256, kRedZone = 256, kPageBytes = 4096;
+// Protecting memory takes as long as it has pages: 0.2 ms for each MiB of small ones, 0.2 us of large ones.
+constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
 // Addresses beyond what a device has: freed ones come back late, so a late use is seen, and there is room
 // though red zones and gaps take some.
 constexpr std::size_t kAddressesPerByte = 4;
 // Of a larger allocation only the beginning is filled, so that nobody pays for memory that he does not use.
-constexpr std::size_t kFilledBytes = std::size_t{64} << 20;
+constexpr std::size_t kFilledBytes = std::size_t{8} << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -142,28 +144,40 @@ class Heap {
     const std::size_t size = round_up(found->second.bytes, kAlignment);
     devices_[found->second.device].used -= size;
     poison(found->first, size);
-    // Whole pages go back to the system; neighbours keep those that they share.
-    char* const begin =
-        reinterpret_cast<char*>(round_up(reinterpret_cast<std::size_t>(found->first), kPageBytes));
-    char* const end = found->first + size;
-    if (end > begin)
-      madvise(begin, static_cast<std::size_t>(end - begin) / kPageBytes * kPageBytes, MADV_DONTNEED);
+    give_back(found, size);
     allocations_.erase(found);
+  }
+
+  // To the system, the pages that held it, but those that its neighbours are on, too.
+  void give_back(std::map<char*, Allocation>::iterator allocation, std::size_t size) const {
+    const auto address = [](const char* p) { return reinterpret_cast<std::size_t>(p); };
+    std::size_t begin = address(region_), end = begin + region_bytes_;
+    if (allocation != allocations_.begin()) {
+      const auto before = std::prev(allocation);
+      begin = address(before->first) + before->second.bytes;
+    }
+    if (std::next(allocation) != allocations_.end()) end = address(std::next(allocation)->first);
+    const std::size_t place = address(allocation->first);
+    begin = std::max(round_up(begin, kLargePageBytes), place / kLargePageBytes * kLargePageBytes);
+    end = std::min(end / kLargePageBytes * kLargePageBytes, round_up(place + size, kLargePageBytes));
+    if (begin < end) madvise(reinterpret_cast<char*>(begin), end - begin, MADV_DONTNEED);
   }
 
   // Addresses for what `machine` says; again, once nothing of an older machine is left. The old ones stay
   // taken: they may be poisoned.
   void reserve() {
-    const std::size_t each = round_up(machine.memory_bytes * kAddressesPerByte, kPageBytes);
+    const std::size_t each = round_up(machine.memory_bytes * kAddressesPerByte, kLargePageBytes);
     const std::size_t bytes = each * machine.gpus.size();
     if (bytes == region_bytes_ && devices_.size() == machine.gpus.size()) return;
     if (!allocations_.empty()) die("the machine changed while device memory is allocated");
     const std::lock_guard lock(open_mutex_);
-    void* const region = mmap(nullptr, bytes, opened_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const region =
+        mmap(nullptr, bytes + kLargePageBytes, opened_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region == MAP_FAILED) die("no addresses for device memory");
-    madvise(region, bytes, MADV_DONTDUMP);
-    region_ = static_cast<char*>(region);
+    region_ = reinterpret_cast<char*>(round_up(reinterpret_cast<std::size_t>(region), kLargePageBytes));
+    madvise(region_, bytes, MADV_DONTDUMP);
+    madvise(region_, bytes, MADV_HUGEPAGE);  // a system without is slower
     region_bytes_ = bytes;
     devices_.clear();
     for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
