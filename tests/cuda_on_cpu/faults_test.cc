@@ -102,6 +102,22 @@ TEST_CASE("a launch that no GPU takes is refused, and the device goes on") {
   CHECK(x.get()[0] == 3);
 }
 
+TEST_CASE("a kernel that is given pageable memory breaks the device, if that is not allowed") {
+  const Restored restored;
+  settings.pageable_memory = false;
+  std::vector<int> host(4, 1);
+  const OnDevice<int> x(host);
+  const Pinned<int> pinned(4);
+  launch(count_up, 1, 4, 0, nullptr, x.data());
+  launch(count_up, 1, 4, 0, nullptr, pinned.data());
+  OK(cudaDeviceSynchronize());
+  launch(count_up, 1, 4, 0, nullptr, host.data());
+  CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+  CHECK(host[0] == 1);
+  plan_faults({});
+  CHECK(x.get()[0] == 2);
+}
+
 TEST_CASE("a device says what it is") {
   const Restored restored;
   machine.gpus = {0, 3};

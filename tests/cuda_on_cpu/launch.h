@@ -7,14 +7,27 @@
 #include <cstddef>
 #include <functional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tests/cuda_on_cpu/grid.h"
 
 namespace cuda_on_cpu {
 
-// Enqueues a grid whose every thread calls `thread`. An error stays in cudaGetLastError(), too.
-cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, std::function<void()> thread);
+// Enqueues a grid whose every thread calls `thread`. `pointers` are the kernel's arguments, null where they
+// are something else. An error stays in cudaGetLastError(), too.
+cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, const std::vector<const void*>& pointers,
+                           std::function<void()> thread);
+
+template <typename T>
+const void* pointer_of([[maybe_unused]] const T& argument) {
+  if constexpr (std::is_pointer_v<T>) {
+    return argument;
+  } else {
+    return nullptr;
+  }
+}
 
 }  // namespace cuda_on_cpu
 
@@ -24,8 +37,11 @@ template <typename... P, typename... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             A&&... arguments) {
   std::tuple<P...> values(std::forward<A>(arguments)...);
+  const auto pointers = std::apply(
+      [](const auto&... value) { return std::vector<const void*>{cuda_on_cpu::pointer_of(value)...}; },
+      values);
   cuda_on_cpu::enqueue_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes}, stream,
-                              [kernel, values = std::move(values)] { std::apply(kernel, values); });
+                              pointers, [kernel, values = std::move(values)] { std::apply(kernel, values); });
 }
 
 // As cuda_runtime.h has it for C++.

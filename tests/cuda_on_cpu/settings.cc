@@ -43,6 +43,10 @@ Settings settings_of_environment() {
       refuse("DTRUN_TEST_GPU_STREAMS", streams);
     }
   }
+  if (const char* const text = std::getenv("DTRUN_TEST_GPU_PAGEABLE")) {
+    if (std::string(text) != "no") refuse("DTRUN_TEST_GPU_PAGEABLE", text);
+    settings.pageable_memory = false;
+  }
   return settings;
 }
 

@@ -18,11 +18,16 @@ struct Settings {
   Order blocks = Order::kForward;   // of a grid
   Policy streams = Policy::kAsLateAsPossible;
   std::uint64_t seed = 1;
+  // Whether kernels may be given pointers to pageable memory of the host, as tests of kernels do. If not,
+  // such a kernel breaks the device with cudaErrorIllegalAddress, as on a GPU. Pointers within structs are
+  // not looked at.
+  bool pageable_memory = true;
 };
 
 // Those of the environment. A value that is none of these ends the process.
 //   DTRUN_TEST_GPU_ORDER    forward (if unset), reverse or random:SEED: threads and blocks; random:SEED
 //   streams, too DTRUN_TEST_GPU_STREAMS  at-once, late or random: streams, whatever the order is
+//   DTRUN_TEST_GPU_PAGEABLE no: no pageable memory for kernels
 Settings settings_of_environment();
 
 // For all that follows. To be changed only while all that was enqueued is done.

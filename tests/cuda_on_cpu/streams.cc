@@ -6,9 +6,12 @@
 #include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/errors.h"
 #include "tests/cuda_on_cpu/faults.h"
+#include "tests/cuda_on_cpu/kernel_names.h"
 #include "tests/cuda_on_cpu/launch.h"
 #include "tests/cuda_on_cpu/machine.h"
+#include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/scheduler.h"
+#include "tests/cuda_on_cpu/settings.h"
 
 namespace cuda_on_cpu {
 
@@ -31,12 +34,31 @@ void synchronize(cudaStream_t stream) {
   std::abort();
 }
 
-cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, std::function<void()> thread) {
+namespace {
+
+// A GPU cannot see pageable memory.
+bool is_out_of_sight(const Grid& grid, const std::vector<const void*>& pointers) {
+  if (settings.pageable_memory) return false;
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    if (!pointers[i] || memory_of(pointers[i]) != Memory::kPageable) continue;
+    std::fprintf(stderr, "cuda_on_cpu: argument %zu of %s points to pageable memory of the host\n", i,
+                 function_name(grid.kernel).c_str());
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, const std::vector<const void*>& pointers,
+                           std::function<void()> thread) {
   cudaError_t error = check_grid(grid);
   if (error == cudaSuccess) {
-    Operation operation{[grid, thread = std::move(thread)] {
+    const cudaError_t wrong = is_out_of_sight(grid, pointers) ? cudaErrorIllegalAddress : cudaSuccess;
+    Operation operation{[grid, wrong, thread = std::move(thread)] {
       count_kernel(grid.kernel);
-      if (const cudaError_t fault = fault_of_launch(); fault != cudaSuccess) {
+      const cudaError_t planned = fault_of_launch();
+      if (const cudaError_t fault = planned != cudaSuccess ? planned : wrong; fault != cudaSuccess) {
         break_device(fault);
       } else {
         run_grid(grid, thread);
