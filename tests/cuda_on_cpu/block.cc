@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 
@@ -84,13 +83,15 @@ CUDA_ON_CPU_UNSEEN Exchanged Block::meet(unsigned mask, Slot slot, bool fence) {
   const int lane = current_->thread % warpSize;
   Warp& warp = warps_[current_->thread / warpSize];
   if (!(mask >> lane & 1)) fail("a lane that is not in the mask of its warp operation");
-  if (warp.waiting.empty()) warp.mask = mask;
+  if (warp.here == 0) warp.mask = mask;
   if (warp.mask != mask) fail("lanes of a warp name different masks");
   Slot* const slots = warp.slots[warp.round & 1];
   slots[lane] = slot;
   if (fence) released(&warp);
   warp.waiting.push(current_);
-  if (warp.waiting.size() == std::popcount(mask)) {
+  warp.here |= 1u << lane;
+  if (warp.here == mask) {
+    warp.here = 0;
     ++warp.round;
     wake(warp.waiting);
   }
@@ -175,15 +176,16 @@ CUDA_ON_CPU_UNSEEN void Block::wait(const char* nobody) {
   } else {
     fail(nobody);
   }
-  set_thread(self->thread);
+  threadIdx = self->index;
 }
 
-CUDA_ON_CPU_UNSEEN void Block::set_thread(int thread) {
+CUDA_ON_CPU_UNSEEN void Block::set_thread(Fiber& fiber, int thread) {
+  fiber.thread = thread;
   const unsigned t = static_cast<unsigned>(thread);
   if (t < blockDim.x) {
-    threadIdx = {t, 0, 0};
+    fiber.index = {t, 0, 0};
   } else {
-    threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+    fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
   }
 }
 
@@ -238,11 +240,11 @@ CUDA_ON_CPU_UNSEEN void Block::live() {
   arrived(self);
   for (;;) {
     do {
-      self->thread = settings.threads == Order::kForward   ? started_
-                     : settings.threads == Order::kReverse ? threads_ - 1 - started_
-                                                           : order_[started_];
+      set_thread(*self, settings.threads == Order::kForward   ? started_
+                        : settings.threads == Order::kReverse ? threads_ - 1 - started_
+                                                              : order_[started_]);
       ++started_;
-      set_thread(self->thread);
+      threadIdx = self->index;
       acquired(this);
       (*thread_)();
       released(&home_);

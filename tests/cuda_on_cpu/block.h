@@ -76,7 +76,7 @@ class Block {
 
  private:
   struct Warp {
-    unsigned mask = 0;
+    unsigned mask = 0, here = 0;  // lanes that are to come, and that have
     unsigned round = 0;
     FiberList waiting;
     Slot slots[2][warpSize];
@@ -93,7 +93,7 @@ class Block {
   void shuffle_order();
   void wake(FiberList& fibers);
   void wait(const char* nobody);
-  void set_thread(int thread);
+  void set_thread(Fiber& fiber, int thread);
   Fiber* idle();
   Fiber* make_fiber();
   void resume(Fiber* next);

@@ -2,6 +2,8 @@
 // for others is one.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 
 #include "tests/cuda_on_cpu/sanitizer.h"
@@ -58,6 +60,7 @@ class Context {
 struct Fiber {
   Context context;
   int thread = -1;        // of the block
+  uint3 index{};          // the same as threadIdx
   Fiber* next = nullptr;  // in the list that it is in
   // What sanitizers know it by.
   void* fake_stack = nullptr;
