@@ -25,8 +25,8 @@ Result<std::vector<float>> parameter_values(const Safetensors& file, const Progr
 Result<std::vector<float>> model_values(const Safetensors& file, const Program& program);
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program);
 
-// trainer_state.json: {"format_version", "step", "device", "evaluations", "config"}; without evaluations there
-// were none.
+// trainer_state.json: {"format_version", "step", "device", "evaluations", "config"}; without evaluations
+// there were none.
 struct StateText {
   std::int64_t step = 0;
   std::string config_json;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "worker/config/config.h"
 #include "worker/data/dataset.h"
 #include "worker/device/device.h"
+#include "worker/memory/need.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
@@ -37,6 +39,11 @@ struct ReplicaState {
   std::vector<Slot> slots;  // the optimizer's
   std::string config_json;
 };
+
+struct Replica;
+// Of the host's memory, of each worker at its peak. Nothing if the data cannot be looked at any more, or
+// where the vectors are in a device's own memory.
+std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size);
 
 struct Replica {
   // config and data must outlive this. The state is that before the first step, without values yet. Throws

@@ -138,6 +138,13 @@ void check_slots(const TrainState& state, const std::vector<std::string>& wanted
 
 }  // namespace
 
+std::string device_drift(const ResumePoint& start, const std::string& now) {
+  const std::string before = start.state ? start.state->device : "";
+  if (before.empty() || before == now) return "";
+  return "the checkpoint of step " + std::to_string(start.state->step) + " was computed on " + before +
+         ", this is " + now + ": what follows can differ in its last bits from what it would have been there";
+}
+
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config) {
   const Result<JobConfig> then = parse_config(checkpoint_config, "the checkpoint's config", {});
   if (!then.ok()) {

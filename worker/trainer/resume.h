@@ -58,6 +58,10 @@ struct ConfigDrift {
   // The best model so far was the best by another metric.
   bool other_best = false;
 };
+// What is to be told where the checkpoint was computed on something else than `now` (Device::fingerprint());
+// empty: nothing. Known to the rank that read it.
+std::string device_drift(const ResumePoint& start, const std::string& now);
+
 ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config);
 
 }  // namespace dtrun::worker

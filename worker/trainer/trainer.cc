@@ -92,11 +92,9 @@ class Trainer {
  private:
   void begin();
   void begin_writing(const ResumePoint& start);
-  std::optional<MemoryNeed> memory_of_worker() const;
   void tell_recovery(const ResumePoint& start);
   bool has_own_disk();
   void report_drift(const ResumePoint& start);
-  void report_device(const ResumePoint& start);
   Vote one_step();
   void log_step(double learning_rate, double norm);
   bool evaluation_is_missing() const;
@@ -207,7 +205,8 @@ void Trainer::begin() {
   if (start.state) replica_.restore(*start.state);
   if (start.from == ResumePoint::kCheckpoint) {
     report_drift(start);
-    report_device(start);
+    const std::string other_device = device_drift(start, replica_.device->fingerprint());
+    if (place_.rank == start.source_rank && !other_device.empty()) log_info(other_device);
   }
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
@@ -250,7 +249,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
   metrics_ = open_metrics(config_.output_dir, state_.step, log_warn);
   // The rank that wrote before may have been lost between this step and its line.
   if (replica_.log.newest.step == state_.step && state_.step > 0) metrics_->write(replica_.log.newest);
-  const std::optional<MemoryNeed> memory = memory_of_worker();
+  const std::optional<MemoryNeed> memory = memory_of(replica_, place_.world_size);
   metrics_->write(StartMetrics{.step = state_.step,
                                .parameters = replica_.program.size,
                                .world_size = place_.world_size,
@@ -264,6 +263,9 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
+  if (const auto gpu = replica_.device->memory())
+    log_info("GPU memory of each worker before the first gradient: " + in_gigabytes(gpu->used) + " of " +
+             in_gigabytes(gpu->total));
   if (!resumed_ && place_.generation > 1) log_warn("no node holds a checkpoint of this run; it begins again");
   if (!resumed_) return;
   progress_.note = "resumed from step " + std::to_string(state_.step);
@@ -273,28 +275,11 @@ void Trainer::begin_writing(const ResumePoint& start) {
   log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + from + beyond);
 }
 
-// Nothing if the data cannot be looked at any more.
-std::optional<MemoryNeed> Trainer::memory_of_worker() const {
-  const Result<DatasetFacts> data = check_dataset(config_.data);
-  if (!data.ok()) return std::nullopt;
-  const Spread spread{.lanes = replica_.lanes.size(), .world_size = place_.world_size};
-  return memory_need(config_, replica_.program, data.value(), spread, true);
-}
-
 void Trainer::tell_recovery(const ResumePoint& start) {
   progress_.note = "going on at step " + std::to_string(state_.step);
   log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + " with " +
            counted(place_.world_size, "worker") +
            (start.source_rank == 0 ? "" : ", from the memory of rank " + std::to_string(start.source_rank)));
-}
-
-// Told by the rank that read it.
-void Trainer::report_device(const ResumePoint& start) {
-  if (place_.rank != start.source_rank || !start.state) return;
-  const std::string now = replica_.device->fingerprint(), before = start.state->device;
-  if (before.empty() || before == now) return;
-  log_info("the checkpoint of step " + std::to_string(state_.step) + " was computed on " + before + ", this is " +
-           now + ": what follows can differ in its last bits from what it would have been there");
 }
 
 void Trainer::report_drift(const ResumePoint& start) {

@@ -60,7 +60,9 @@ class CpuLane : public Lane {
 
 class CpuDevice : public Device {
  public:
-  std::string fingerprint() const override { return std::string("cpu, ") + planned::kernels().instruction_set; }
+  std::string fingerprint() const override {
+    return std::string("cpu, ") + planned::kernels().instruction_set;
+  }
   Arithmetic& arithmetic() override { return *arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     const CpuLayout layout = cpu_layout(program, capacity);

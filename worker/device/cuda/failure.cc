@@ -8,9 +8,12 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-std::string gigabytes(std::size_t bytes) {
+std::string in_words(std::size_t bytes) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) / 1e9);
+  if (bytes < 1000000000)
+    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  else
+    std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) / 1e9);
   return text;
 }
 
@@ -38,8 +41,8 @@ void out_of_memory(const std::string& what, std::size_t bytes, const std::string
   const bool known = cudaMemGetInfo(&free, &total) == cudaSuccess;
   throw WorkerError(
       kExitConfig,
-      "the GPU has no room for " + what + ": " + gigabytes(bytes) + " asked" +
-          (known ? ", " + gigabytes(free) + " of " + gigabytes(total) + " free" : "") + "; " +
+      "the GPU has no room for " + what + ": " + in_words(bytes) + " asked" +
+          (known ? ", " + in_words(free) + " of " + in_words(total) + " free" : "") + "; " +
           (advice.empty() ? "set a smaller train.micro_batch_size or model.gradient_checkpointing" : advice) +
           ", or see who else uses the GPU: nvidia-smi");
 }

@@ -2,27 +2,24 @@
 // linear and GELU or ReLU, addition and norm, embedding and positions; backward, a linear layer's input
 // gradient and GELU's.
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
+#include "worker/device/cuda/places.h"
 #include "worker/device/cuda/schedule.h"
-#include "worker/vector/update.h"
 
 namespace dtrun::worker::cuda {
 namespace {
 
-constexpr std::size_t kFloat = sizeof(float);
-
-class Lowering {
+class Lowering : Places {
  public:
   Lowering(const Program& program, const Plan& plan, int samples, const Abilities& abilities)
-      : program_(program),
+      : Places(program, plan, static_cast<std::size_t>(samples), abilities.bf16),
+        program_(program),
         plan_(plan),
         samples_(static_cast<std::size_t>(samples)),
-        abilities_(abilities),
-        element_(abilities.bf16 ? 2 : kFloat) {}
+        abilities_(abilities) {}
 
   Schedule run() {
     forward_calls(plan_.forward, plan_.value, plan_.aux);
@@ -47,44 +44,13 @@ class Lowering {
       }
     }
     finish(schedule_.backward);
-    schedule_.arena = plan_.arena * element_;
+    schedule_.arena = plan_.arena * element();
     schedule_.streams = 1 + abilities_.side_streams;
     return std::move(schedule_);
   }
 
  private:
-  // ---- where things lie
-
   const Node& node(int n) const { return program_.nodes[n]; }
-  std::size_t rows(Value value) const { return samples_ * program_.values[value].rows; }
-  std::size_t width(Value value) const { return program_.values[value].row.size(); }
-  std::size_t count(Value value) const { return rows(value) * width(value); }
-  Place at(std::size_t offset) const {
-    if (offset == kInput) return {Space::kSamples, 0};
-    return {Space::kArena, offset * element_};
-  }
-  Place value(Value value) const { return at((*value_)[value]); }
-  Place kept(Value value) const { return at(plan_.value_again[value]); }
-  Place gradient(Value value) const { return at(plan_.gradient[value]); }
-  Place parameter(std::size_t index) const {
-    return {Space::kParameters, program_.parameters[index].offset * kFloat};
-  }
-  // The same in the lane's elements.
-  Place matrix(std::size_t index) const {
-    return {Space::kMatrices, program_.parameters[index].offset * element_};
-  }
-  Place parameter_gradient(std::size_t index) const {
-    return {Space::kGradient, program_.parameters[index].offset * kFloat};
-  }
-  Extent values(const Place& place, std::size_t elements) const { return {place, elements * element_}; }
-  static Extent floats(const Place& place, std::size_t count) { return {place, count * kFloat}; }
-
-  // Vectors begin at multiples of 256 bytes, but for the gradient, which follows the statistics.
-  static int alignment(const Place& place) {
-    const std::size_t from =
-        place.offset + (place.space == Space::kGradient ? kStatisticsFloats * kFloat : 0);
-    return from == 0 ? 256 : std::min(256, 1 << std::countr_zero(from));
-  }
 
   void add(Work work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
     const auto nothing = [](const Extent& extent) { return !extent.place || extent.bytes == 0; };
@@ -113,7 +79,8 @@ class Lowering {
 
   void forward_calls(const std::vector<Call>& calls, const std::vector<std::size_t>& values,
                      const std::vector<std::size_t>& aux) {
-    value_ = &values, aux_ = &aux;
+    look_at(values);
+    aux_ = &aux;
     backward_ = false;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       node_ = calls[i].node;
@@ -124,7 +91,8 @@ class Lowering {
       const Node& here = node(calls[i].node);
       std::visit([&](const auto& op) { forward(op, here); }, here.op);
     }
-    value_ = &plan_.value_again, aux_ = &plan_.aux_again;
+    look_at(plan_.value_again);
+    aux_ = &plan_.aux_again;
   }
 
   // Whether it has enqueued `first` and the node after it as one.
@@ -133,7 +101,7 @@ class Lowering {
     if (second.in[0] != first.out) return false;
     const auto* const linear = std::get_if<Linear>(&first.op);
     if (linear != nullptr && linear->bias && std::holds_alternative<Gelu>(second.op)) {
-      MatmulShape shape = forward_shape(*linear, first);
+      MatmulShape shape = forward_product(*linear, rows(first.out), linear->out_features);
       shape.epilogue = Epilogue::kBiasGelu;
       if (!abilities_.multiplies(shape)) return false;
       multiply_forward(*linear, first, shape, value(second.out), value(first.out));
@@ -141,7 +109,7 @@ class Lowering {
     }
     if (linear != nullptr && linear->bias && std::holds_alternative<Relu>(second.op) &&
         only_reader(first.out)) {
-      MatmulShape shape = forward_shape(*linear, first);
+      MatmulShape shape = forward_product(*linear, rows(first.out), linear->out_features);
       shape.epilogue = Epilogue::kBiasRelu;
       if (!abilities_.multiplies(shape)) return false;
       multiply_forward(*linear, first, shape, value(second.out), {});
@@ -171,26 +139,6 @@ class Lowering {
     return readers == 1;
   }
 
-  MatmulShape shape_of(std::size_t m, std::size_t n, std::size_t k) const {
-    return {.m = static_cast<std::int64_t>(m),
-            .n = static_cast<std::int64_t>(n),
-            .k = static_cast<std::int64_t>(k),
-            .bf16 = abilities_.bf16};
-  }
-  MatmulShape forward_shape(const Linear& l, const Node& at) const {
-    return forward_shape(l, rows(at.out), static_cast<std::size_t>(l.out_features));
-  }
-  // y[rows] = x W^T + bias, rows of y `stride` apart.
-  MatmulShape forward_shape(const Linear& l, std::size_t rows, std::size_t stride) const {
-    MatmulShape shape = shape_of(rows, l.out_features, l.in_features);
-    shape.b_transposed = !l.in_first;
-    shape.a_stride = l.in_features;
-    shape.b_stride = l.in_first ? l.out_features : l.in_features;
-    shape.c_stride = static_cast<std::int64_t>(stride);
-    shape.b_alignment = alignment(matrix(l.weight));
-    if (l.bias) shape.epilogue = Epilogue::kBias;
-    return shape;
-  }
   void multiply_forward(const Linear& l, const Node& at, const MatmulShape& shape, const Place& out,
                         const Place& aux) {
     multiply_forward(l, value(at.in[0]), shape, out, aux);
@@ -214,18 +162,8 @@ class Lowering {
       add(AddRow{.rows = rows, .width = width, .stride = stride, .row = row.place, .values = out}, {row, all},
           {all});
   }
-  Extent matrix_extent(std::size_t index) const {
-    return values(matrix(index), program_.parameters[index].size);
-  }
-  Extent gradient_extent(std::size_t index) const {
-    return floats(parameter_gradient(index), program_.parameters[index].size);
-  }
-  Extent parameter_extent(std::size_t index) const {
-    return floats(parameter(index), program_.parameters[index].size);
-  }
-
   void forward(const Linear& l, const Node& at) {
-    multiply_forward(l, at, forward_shape(l, at), value(at.out), {});
+    multiply_forward(l, at, forward_product(l, rows(at.out), l.out_features), value(at.out), {});
   }
 
   void elementwise(Elementwise work) {
@@ -267,7 +205,7 @@ class Lowering {
     node_ = n;
     const Node& at = node(n);
     const Place in = value(at.in[0]), out = value(at.out);
-    const Place moments = this->at((*aux_)[n]);
+    const Place moments = Places::at((*aux_)[n]);
     const std::size_t size = count(at.out);
     std::vector<Extent> writes{values(out, size), floats(moments, 2 * rows(at.out))};
     if (right) writes.push_back(values(in, size));
@@ -310,13 +248,8 @@ class Lowering {
                    .second = matrix(l.weight),
                    .out = moved(value(at.out), sample * size)});
   }
-  Place moved(Place place, std::size_t elements) const {
-    place.offset += elements * element_;
-    return place;
-  }
-
   void forward(const Attention& l, const Node& at) {
-    const Place sums = this->at((*aux_)[node_]);
+    const Place sums = Places::at((*aux_)[node_]);
     add(Attend{.samples = samples_,
                .tokens = static_cast<std::size_t>(program_.values[at.out].rows),
                .heads = static_cast<std::size_t>(l.heads),
@@ -328,10 +261,6 @@ class Lowering {
         {values(value(at.out), count(at.out)), floats(sums, rows(at.out) * l.heads)});
   }
 
-  ImageShape image(Value in, Value out, int kernel) const {
-    const SampleShape &from = program_.values[in].row, &to = program_.values[out].row;
-    return {static_cast<int>(samples_), from.channels, from.height, from.width, to.channels, kernel};
-  }
   void forward(const Conv2d& l, const Node& at) { convolve(l, at, value(at.out), false); }
   void convolve(const Conv2d& l, const Node& at, const Place& out, bool relu) {
     add(Convolve{.shape = image(at.in[0], at.out, l.kernel),
@@ -358,8 +287,8 @@ class Lowering {
     const Call& call = plan_.backward.front();
     const auto classes = static_cast<std::size_t>(l.out_features);
     const std::size_t m = rows(at.in[0]), stride = padded_classes(classes);
-    const Place logits = this->at(plan_.logits), x = kept(at.in[0]);
-    multiply_forward(l, x, forward_shape(l, m, stride), logits, {});
+    const Place logits = Places::at(plan_.logits), x = kept(at.in[0]);
+    multiply_forward(l, x, forward_product(l, m, stride), logits, {});
     std::vector<Extent> writes{floats({Space::kStatistics, 0}, kStatisticsFloats)};
     if (training) writes.push_back(values(logits, m * stride));
     add(Classify{.rows = m, .classes = classes, .stride = stride, .logits = logits, .gradient = training},
@@ -378,7 +307,7 @@ class Lowering {
                       lower.out == upper.in[0] && first.in[0] == Into::kWrite && second.in[0] == Into::kShare;
     if (!fits) return false;
     const std::size_t m = rows(upper.out);
-    MatmulShape shape = in_gradient_shape(*linear, m, linear->out_features, Into::kWrite);
+    MatmulShape shape = in_gradient_product(*linear, m, linear->out_features, Into::kWrite);
     shape.epilogue = Epilogue::kGeluGradient;
     if (!abilities_.multiplies(shape)) return false;
     node_ = first.node;
@@ -405,20 +334,9 @@ class Lowering {
     if (begin == next_bucket_) return;
     std::vector<Extent> reads;
     for (int bucket = begin; bucket < next_bucket_; ++bucket)
-      reads.push_back(floats({Space::kGradient, program_.buckets[bucket].begin * kFloat},
+      reads.push_back(floats({Space::kGradient, program_.buckets[bucket].begin * sizeof(float)},
                              program_.buckets[bucket].size()));
     add(Ready{begin, next_bucket_}, std::move(reads), {});
-  }
-
-  MatmulShape in_gradient_shape(const Linear& l, std::size_t m, std::size_t stride, Into into) const {
-    MatmulShape shape = shape_of(m, l.in_features, l.out_features);
-    shape.b_transposed = l.in_first;
-    shape.a_stride = static_cast<std::int64_t>(stride);
-    shape.b_stride = l.in_first ? l.out_features : l.in_features;
-    shape.c_stride = l.in_features;
-    shape.b_alignment = alignment(matrix(l.weight));
-    shape.add = into == Into::kAdd;
-    return shape;
   }
 
   // All of backward, for m rows. `slope`: GELU's input, if its backward is to be done as well.
@@ -426,7 +344,7 @@ class Lowering {
                        bool add_parameters, Into into, const Place& d_in, const Place& slope) {
     weight_gradient(l, m, x, d, stride, add_parameters);
     if (into == Into::kNone) return;
-    MatmulShape shape = in_gradient_shape(l, m, stride, into);
+    MatmulShape shape = in_gradient_product(l, m, stride, into);
     if (slope) shape.epilogue = Epilogue::kGeluGradient;
     const Extent out = values(d_in, m * l.in_features);
     std::vector<Extent> reads{values(d, m * stride), matrix_extent(l.weight),
@@ -440,17 +358,8 @@ class Lowering {
   void weight_gradient(const Linear& l, std::size_t m, const Place& x, const Place& d, std::size_t stride,
                        bool add_to) {
     const int stream = side_stream();
-    const std::size_t height = l.in_first ? l.in_features : l.out_features,
-                      width = l.in_first ? l.out_features : l.in_features;
     const Place to = parameter_gradient(l.weight);
-    MatmulShape shape = shape_of(height, width, m);
-    shape.a_transposed = true;
-    shape.a_stride = l.in_first ? l.in_features : static_cast<std::int64_t>(stride);
-    shape.b_stride = l.in_first ? static_cast<std::int64_t>(stride) : l.in_features;
-    shape.c_stride = static_cast<std::int64_t>(width);
-    shape.wide = abilities_.bf16;
-    shape.add = add_to;
-    shape.c_alignment = alignment(to);
+    MatmulShape shape = weight_gradient_product(l, m, stride, add_to);
     const Extent x_read = values(x, m * l.in_features), d_read = values(d, m * stride);
     const Place sums = l.bias ? parameter_gradient(*l.bias) : Place{};
     bool sums_too = false;
@@ -528,7 +437,7 @@ class Lowering {
     const std::size_t size = count(at.out);
     const bool adds = call.in[0] == Into::kAdd, add_parameters = call.parameters == Into::kAdd;
     const Place in_gradient = call.in[0] == Into::kNone ? Place{} : gradient(at.in[0]);
-    const Place moments = this->at(plan_.aux_again[call.node]);
+    const Place moments = Places::at(plan_.aux_again[call.node]);
     std::vector<Extent> reads{values(kept(at.in[0]), size), parameter_extent(l.weight),
                               floats(moments, 2 * rows(at.out)), values(gradient(at.out), size)};
     if (adds) reads.push_back(values(in_gradient, size));
@@ -583,7 +492,7 @@ class Lowering {
   }
 
   void backward(const Attention& l, const Node& at, const Call& call) {
-    const Place sums = this->at(plan_.aux_again[call.node]);
+    const Place sums = Places::at(plan_.aux_again[call.node]);
     if (call.in[0] == Into::kAdd)
       throw WorkerError(kExitSoftware,
                         "this program cannot run on a GPU: attention's input has other readers");
@@ -646,12 +555,11 @@ class Lowering {
   const Plan& plan_;
   const std::size_t samples_;
   const Abilities& abilities_;
-  const std::size_t element_;  // bytes
   Schedule schedule_;
   std::vector<Step> steps_;
   int node_ = 0;  // of the step that is made
   bool backward_ = false;
-  const std::vector<std::size_t>*value_ = nullptr, *aux_ = nullptr;
+  const std::vector<std::size_t>* aux_ = nullptr;
   int next_bucket_ = 0;
   int side_ = 0;
 };

@@ -174,16 +174,19 @@ TEST_CASE("the same bits in every order of threads, blocks and streams, and in e
 }
 
 TEST_CASE("recomputing what a block needs gives the bits of keeping it") {
-  ModelConfig config = tiny_gpt2();
-  config.dropout = 0.25;
-  const Program keeping = gpt2_program(config, 7, 13);
-  config.gradient_checkpointing = true;
-  const Program again = gpt2_program(config, 7, 13);
-  const Problem problem(keeping, 3);
-  OnGpu kept(keeping, 3), recomputed(again, 3);
-  kept.load(problem.parameters);
-  recomputed.load(problem.parameters);
-  CHECK(same_bits(kept.train(problem.microbatch(3)), recomputed.train(problem.microbatch(3))));
+  for (const bool bf16 : {false, true}) {
+    ModelConfig config = tiny_gpt2();
+    config.dropout = 0.25;
+    Program keeping = gpt2_program(config, 7, 13);
+    config.gradient_checkpointing = true;
+    Program again = gpt2_program(config, 7, 13);
+    keeping.bf16 = again.bf16 = bf16;
+    const Problem problem(keeping, 3);
+    OnGpu kept(keeping, 3), recomputed(again, 3);
+    kept.load(problem.parameters);
+    recomputed.load(problem.parameters);
+    CHECK(same_bits(kept.train(problem.microbatch(3)), recomputed.train(problem.microbatch(3))));
+  }
 }
 
 TEST_CASE("a lane is blind to what it computed before, and to how far the host is ahead") {

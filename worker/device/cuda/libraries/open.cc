@@ -96,9 +96,9 @@ std::string open_library(const Library& library, const std::function<void(Symbol
   if (packages.empty()) tried += "no python3 on PATH that answers";
   for (const std::string& folder : packages) tried += (&folder == packages.data() ? "" : ":") + folder;
   throw WorkerError(kExitConfig, library.name + " " + library.versions +
-                                          " is needed on a GPU and not found. Tried " + tried +
-                                          "). Install it (pip: " + library.wheel +
-                                          "), or name its folder in DTRUN_CUDA_LIBRARY_PATH");
+                                     " is needed on a GPU and not found. Tried " + tried +
+                                     "). Install it (pip: " + library.wheel +
+                                     "), or name its folder in DTRUN_CUDA_LIBRARY_PATH");
 }
 
 std::string version_text(std::size_t number) {

@@ -1,0 +1,241 @@
+// The built-in trainer on GPUs, end to end: the real dtrun and the real worker, linked with stand-ins for
+// CUDA (tests/cuda_on_cpu) in which every kernel runs on the processor, as late and in as odd an order as
+// streams and events allow.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/training.h"
+#include "tests/support/fake_gpus.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr int kGpus = 4;
+
+// The programs side by side, in a folder of the build's file system.
+class Site {
+ public:
+  Site() {
+    fs::create_directories(path());
+    fs::create_hard_link(kDtrun, path() / "dtrun");
+    fs::create_hard_link(DTRUN_BIN_DIR "/../tests/gpu_worker", path() / "dtrun-worker");
+  }
+  ~Site() {
+    std::error_code ignored;
+    fs::remove_all(path(), ignored);
+  }
+  Site(const Site&) = delete;
+  fs::path path() const { return path_; }
+
+ private:
+  const fs::path path_ = fs::path(DTRUN_BIN_DIR) / ("gpu_test." + std::to_string(getpid()));
+};
+
+struct Model {
+  std::string name;
+  Json model, data;
+  bool bf16 = true;
+};
+
+std::vector<Model> models() {
+  const Json text{{"type", "text"},
+                  {"path", DTRUN_SOURCE_DIR "/docs"},
+                  {"files", "*.md"},
+                  {"sequence_length", 16},
+                  {"test_fraction", 0.01}};
+  const Json images{{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 12, 12}}};
+  const Json gpt2{{"type", "gpt2"}, {"n_layer", 2},      {"n_head", 2},
+                  {"n_embd", 64},   {"n_positions", 16}, {"dropout", 0.1}};
+  const Json mlp{{"type", "mlp"}, {"hidden_sizes", {64, 24}}, {"activation", "gelu"}, {"dropout", 0.1}};
+  return {{"gpt2", gpt2, text},
+          {"gpt2 in fp32", gpt2, text, false},
+          {"mlp", mlp, images},
+          {"convnet", {{"type", "convnet"}, {"channels", {6, 8}}, {"kernel_size", 3}}, images, false}};
+}
+
+// GPUs that there are not, and jobs on them.
+class Lab {
+ public:
+  Words job(const Model& model, int workers, const std::string& output, int steps,
+            const Words& overrides = {}, const Words& options = {}) const {
+    const Json config{{"output_dir", (folder_ / output).string()},
+                      {"device", "cuda"},
+                      {"model", model.model},
+                      {"data", model.data},
+                      {"train",
+                       {{"max_steps", steps},
+                        {"global_batch_size", 16},
+                        {"micro_batch_size", 2},
+                        {"optim", "adamw"},
+                        {"learning_rate", 0.003},
+                        {"weight_decay", 0.1},
+                        {"max_grad_norm", 1.0},
+                        {"bf16", model.bf16},
+                        {"eval_steps", 0},
+                        {"save_steps", 3},
+                        {"logging_steps", 1}}}};
+    const std::string file = (folder_ / (output + ".json")).string();
+    write_text(file, config.dump());
+    Words argv{(site_.path() / "dtrun").string(), "--standalone", "--nproc_per_node",
+               std::to_string(workers)};
+    argv.insert(argv.end(), options.begin(), options.end());
+    argv.push_back(file);
+    argv.insert(argv.end(), overrides.begin(), overrides.end());
+    return argv;
+  }
+  Words variables(Words more = {}) const {
+    for (const std::string& entry : gpus_.environment()) more.push_back(entry);
+    more.push_back("DTRUN_TEST_GPUS=" + std::to_string(kGpus));
+    return more;
+  }
+  Ended run(const Words& argv, const Words& more = {}) const { return Process(argv, variables(more)).end(); }
+  fs::path output(const std::string& name) const { return folder_ / name; }
+  std::string model(const std::string& name) const {
+    return read_if_there(output(name) / "model.safetensors");
+  }
+
+ private:
+  const Site site_;
+  const FakeGpus gpus_{alike(kGpus)};
+  const Folder folder_;
+};
+
+bool says(const Ended& ended, const std::string& text) { return ended.err.find(text) != std::string::npos; }
+
+Json last_train_line(const fs::path& output) {
+  Json last;
+  std::istringstream lines(read_if_there(output / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line);
+    if (entry["event"] == "train") last = entry;
+  }
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("the same bytes on 1, 2 and 4 GPUs, and in every order that CUDA leaves open") {
+  const Lab lab;
+  for (const Model& one : models()) {
+    CAPTURE(one.name);
+    const Ended alone = lab.run(lab.job(one, 1, one.name, 4));
+    REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
+    CHECK(says(alone, "device: cuda, "));
+    CHECK(says(alone, "GPU memory: peak "));
+    const Json line = last_train_line(lab.output(one.name));
+    CHECK(line["gpu_memory_peak"].get<double>() >= line["gpu_memory_used"].get<double>());
+    CHECK(line["gpu_memory_used"].get<double>() > 0);
+    for (const int workers : {2, 4}) {
+      CAPTURE(workers);
+      const std::string name = one.name + " on " + std::to_string(workers);
+      const Ended ended =
+          lab.run(lab.job(one, workers, name, 4), {"DTRUN_TEST_GPU_ORDER=random:" + std::to_string(workers)});
+      REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK(!lab.model(name).empty());
+      CHECK(lab.model(name) == lab.model(one.name));
+    }
+  }
+}
+
+TEST_CASE("a kill, and a stop with a resume on another number of GPUs, change no byte") {
+  const Lab lab;
+  constexpr int kSteps = 12;
+  for (const Model& one : models()) {
+    if (one.name == "gpt2 in fp32") continue;
+    CAPTURE(one.name);
+    Process killed(lab.job(one, 2, one.name + " killed", kSteps, {}, {"--max_restarts", "1"}),
+                   lab.variables());
+    REQUIRE(eventually([&] { return metrics_lines(lab.output(one.name + " killed")) >= 2; }));
+    const std::vector<pid_t> workers = children_of(killed.pid(), "dtrun-worker");
+    REQUIRE(workers.size() == 2);
+    kill(workers[1], SIGKILL);
+    const Ended a = killed.end();
+    CHECK_MESSAGE(a.exit_code == 0, a.err);
+
+    Process stopped(lab.job(one, 2, one.name + " stopped", kSteps), lab.variables());
+    REQUIRE(eventually([&] { return metrics_lines(lab.output(one.name + " stopped")) >= 2; }));
+    stopped.signal(SIGTERM);
+    CHECK(stopped.end().exit_code == 143);
+    const Ended b = lab.run(lab.job(one, 3, one.name + " stopped", kSteps));
+    CHECK_MESSAGE(b.exit_code == 0, b.err);
+    CHECK(says(b, "resumed from step "));
+
+    const Ended calm = lab.run(lab.job(one, 1, one.name, kSteps));
+    REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+    CHECK(lab.model(one.name + " killed") == lab.model(one.name));
+    CHECK(lab.model(one.name + " stopped") == lab.model(one.name));
+  }
+}
+
+TEST_CASE("a checkpoint goes from the GPU to the CPU and back, and the change is told") {
+  const Lab lab;
+  Model one = models()[0];
+  one.bf16 = false;
+  REQUIRE(lab.run(lab.job(one, 2, "out", 3)).exit_code == 0);
+  const Ended cpu = lab.run(lab.job(one, 2, "out", 6, {"device=cpu"}));
+  CHECK_MESSAGE(cpu.exit_code == 0, cpu.err);
+  CHECK_MESSAGE(says(cpu, "the checkpoint of step 3 was computed on NVIDIA "), cpu.err);
+  const Ended back = lab.run(lab.job(one, 2, "out", 9));
+  CHECK_MESSAGE(back.exit_code == 0, back.err);
+  CHECK_MESSAGE(says(back, "the checkpoint of step 6 was computed on cpu, "), back.err);
+  REQUIRE(lab.run(lab.job(one, 1, "calm", 9, {"device=cpu"})).exit_code == 0);
+  const double moved = last_train_line(lab.output("out"))["loss"],
+               stayed = last_train_line(lab.output("calm"))["loss"];
+  CHECK(moved == doctest::Approx(stayed).epsilon(1e-3));
+}
+
+TEST_CASE("where there is no room, it says for what, how much, and what would fit") {
+  const Lab lab;
+  const Model one = models()[0];
+  const Ended ended = lab.run(lab.job(one, 1, "out", 4, {"train.micro_batch_size=16", "model.n_embd=128"}),
+                              {"DTRUN_TEST_GPU_MEMORY=2000000"});
+  CHECK(ended.exit_code == 78);
+  CHECK_MESSAGE(
+      says(ended, "the GPU has no room for the activations of 16 samples (train.micro_batch_size): "),
+      ended.err);
+  CHECK_MESSAGE(says(ended, " asked, "), ended.err);
+  CHECK_MESSAGE(says(ended, "a train.micro_batch_size of "), ended.err);
+}
+
+TEST_CASE("a GPU that fails ends its worker, the job goes on with a new one, and no byte changes") {
+  const Lab lab;
+  const Model one = models()[0];
+  REQUIRE(lab.run(lab.job(one, 2, "calm", 6)).exit_code == 0);
+  // Illegal address, and an error of its memory, in the middle of a step.
+  for (const char* error : {"700", "214"}) {
+    const std::string name = std::string("failed by ") + error;
+    const Ended ended = lab.run(lab.job(one, 2, name, 6, {}, {"--max_restarts", "1"}),
+                                {std::string("DTRUN_TEST_GPU_FAULT=launch:300:") + error,
+                                 "DTRUN_TEST_GPU_FAULT_ONCE=" + lab.output(name + ".once").string()});
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+    CHECK(fs::exists(lab.output(name + ".once")));
+    CHECK_MESSAGE(says(ended, "the GPU failed while "), ended.err);
+    CHECK(lab.model(name) == lab.model("calm"));
+  }
+  // Without a restart left it is the job's exit code.
+  const Ended ended = lab.run(lab.job(one, 1, "out", 6), {"DTRUN_TEST_GPU_FAULT=launch:300:700"});
+  CHECK_MESSAGE(ended.exit_code == 71, ended.err);
+  CHECK_MESSAGE(says(ended, "cudaErrorIllegalAddress"), ended.err);
+}
+
+TEST_CASE("what a worker finds wrong with its GPU is one line") {
+  const Lab lab;
+  const Model one = models()[0];
+  const auto fault = [&](const Words& variables) {
+    const Ended ended = lab.run(lab.job(one, 1, "out", 2), variables);
+    CHECK(ended.exit_code == 78);
+    return ended.err;
+  };
+  CHECK(fault({"DTRUN_TEST_GPU_FAULT=every-call:35"}).find("NVIDIA driver") != std::string::npos);
+  CHECK(fault({"DTRUN_TEST_GPU_FAULT=every-call:100"}).find("there is no GPU for this worker") !=
+        std::string::npos);
+  CHECK(fault({"NVIDIA_TF32_OVERRIDE=1"}).find("NVIDIA_TF32_OVERRIDE=1 is set") != std::string::npos);
+}
