@@ -26,7 +26,6 @@ constexpr Text kTexts[] = {
     ERROR_TEXT(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
     ERROR_TEXT(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
     ERROR_TEXT(cudaErrorNvlinkUncorrectable, "uncorrectable NVLink error detected during the execution"),
-    ERROR_TEXT(cudaErrorContained, "Invalid access of peer GPU memory over nvlink or a hardware error"),
     ERROR_TEXT(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     ERROR_TEXT(cudaErrorIllegalState,
                "the operation cannot be performed in the present state of the object it was called on"),
