@@ -1,5 +1,7 @@
 // Stream capture and graphs.
+#include <atomic>
 #include <string>
+#include <thread>
 
 #include "tests/cuda_on_cpu/device_test.h"
 
@@ -165,6 +167,22 @@ TEST_CASE("what would wait for the device is not allowed while a stream is captu
   CHECK(cudaEventSynchronize(within) == cudaErrorCapturedEvent);
   CHECK(cudaStreamWaitEvent(outside, within) == cudaErrorCapturedEvent);
   OK(cudaFree(pointer));
+}
+
+TEST_CASE("a host function in a graph runs at each launch, though nobody waits") {
+  const Restored restored;
+  const TestStream stream;
+  std::atomic<int> calls = 0;
+  OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  OK(cudaLaunchHostFunc(
+      stream, [](void* to) { ++*static_cast<std::atomic<int>*>(to); }, &calls));
+  cudaGraph_t graph = nullptr;
+  OK(cudaStreamEndCapture(stream, &graph));
+  const Captured captured(graph);
+  for (int launches = 1; launches <= 2; ++launches) {
+    OK(cudaGraphLaunch(captured, stream));
+    while (calls != launches) std::this_thread::yield();
+  }
 }
 
 TEST_CASE("a graph's copy from pageable memory reads it at each launch") {

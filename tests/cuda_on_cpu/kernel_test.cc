@@ -61,10 +61,12 @@ __global__ void shuffles(int* out) {
 __global__ void votes(int* out) {
   const int count = __syncthreads_count(threadIdx.x < 5);
   const int any = __syncthreads_or(threadIdx.x == 1), all = __syncthreads_and(threadIdx.x == 1);
+  const int again = __syncthreads_count(threadIdx.x < 7);
   if (threadIdx.x == 0) {
     out[0] = count;
     out[1] = any;
     out[2] = all;
+    out[3] = again;
   }
 }
 
@@ -191,9 +193,9 @@ TEST_CASE("shuffles and votes are CUDA's") {
 
 TEST_CASE("a barrier counts votes") {
   const Restored restored;
-  const OnDevice<int> out(3);
+  const OnDevice<int> out(4);
   launch(votes, 1, 100, 0, nullptr, out.data());
-  CHECK(out.get() == std::vector<int>{5, 1, 0});
+  CHECK(out.get() == std::vector<int>{5, 1, 0, 7});
 }
 
 TEST_CASE("shared memory is NaN until it is written, in each block") {

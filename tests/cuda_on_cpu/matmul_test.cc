@@ -338,9 +338,18 @@ TEST_CASE("an algorithm carries its shape, and a split changes the order of the 
   CHECK(c.on_d.get() != split);
   check_plain(c);
 
-  Case other({16, 32, 256});
-  CHECK(other.matmul(&found.algo, workspace.data(), found.workspaceSize) == CUBLAS_STATUS_INVALID_VALUE);
-  CHECK(matmul_refusal() == "an algorithm that was found for another product");
+  std::vector<Setup> others(6, setup);
+  others[0].m = 8;
+  others[1].n = 8;
+  others[2].k = 128;
+  others[3].transposed_a = true;
+  others[4].out = CUDA_R_16BF;
+  others[5].epilogue = CUBLASLT_EPILOGUE_RELU;
+  for (const Setup& changed : others) {
+    Case other(changed);
+    CHECK(other.matmul(&found.algo, workspace.data(), found.workspaceSize) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(matmul_refusal() == "an algorithm that was found for another product");
+  }
 
   cublasLtMatmulAlgo_t algo;
   LT(cublasLtMatmulAlgoInit(c.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F,

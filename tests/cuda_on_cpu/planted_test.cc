@@ -102,6 +102,7 @@ TEST_CASE("the environment says how many devices there are, which are seen, and 
   CHECK(two.out.starts_with("cudaSuccess, 2 devices of 1000000 bytes\n"));
   CHECK(contains(two.out, "the first is 0000:3D:00.0"));
   CHECK(contains(faulty("say", "forward", {"DTRUN_TEST_GPUS=0"}).out, "cudaErrorNoDevice, 0 devices"));
+  CHECK(contains(faulty("say", "forward", {"CUDA_VISIBLE_DEVICES=0,0"}).out, "cudaErrorNoDevice, 0 devices"));
   const auto run = [](const std::vector<std::string>& environment) {
     return dtrun::test::run({DTRUN_FAULTY, "say"}, environment);
   };

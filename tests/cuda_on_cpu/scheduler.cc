@@ -134,7 +134,6 @@ cudaError_t Scheduler::wait_in_stream(cudaStream_t handle, cudaEvent_t of) {
   const StreamPtr stream = find(handle);
   if (!event || !stream) return cudaErrorInvalidResourceHandle;
   if (stream->capture || event->capture) return capture_wait(stream, *event);
-  if (!event->point.stream) return cudaSuccess;  // never recorded
   return put(lock, stream, {{}, {event->point}}, false);
 }
 
