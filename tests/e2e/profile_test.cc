@@ -94,6 +94,7 @@ TEST_CASE("the table fits a terminal, the trace is written, and faults are told 
   };
   CHECK(refused({(folder / "none.json").string()}).exit_code == 66);
   CHECK(refused({config, "train.lanes=3"}).exit_code == 78);
+  CHECK(refused({config, "device=cuda"}).err.find("measures the CPU only") != std::string::npos);
   const Ended wider =
       refused({config, "--steps", "1", "model.hidden_sizes=[48]", "train.micro_batch_size=8"});
   CHECK_MESSAGE(wider.exit_code == 0, wider.err);

@@ -41,6 +41,10 @@ JobConfig read_config(const std::string& path, std::span<const std::string> over
   if (!file) throw WorkerError(kExitNoInput, path + ": " + std::strerror(errno));
   Result<JobConfig> config = parse_config(text.str(), path, overrides);
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
+  if (config.value().device == "cuda")
+    throw WorkerError(
+        kExitConfig,
+        path + ": dtrun profile measures the CPU only so far; add device=cpu to the command line");
   return std::move(config).value();
 }
 

@@ -96,6 +96,16 @@ TEST_CASE("what the evaluations have shown comes back to the last bit, and need 
     CHECK(with(bad).status().exit_code() == kExitNoInput);
 }
 
+TEST_CASE("what computed it comes back, and need not be there") {
+  Output output;
+  TrainState state = example_state(500);
+  state.device = "NVIDIA \"H200\", 132 SMs";
+  CHECK(load_checkpoint(save_checkpoint(output.path(), kProgram, state, 0), kProgram).device == state.device);
+  CHECK(load_checkpoint(output.save(600), kProgram).device.empty());
+  CHECK(parse_state(R"({"format_version": 1, "step": 5, "config": {}, "device": 3})").status().exit_code() ==
+        kExitNoInput);
+}
+
 TEST_CASE("the best checkpoint stays whatever the limit, and counts as one of it") {
   for (const int keep : {1, 2, 3}) {
     CAPTURE(keep);

@@ -46,6 +46,7 @@ class OnGpu {
     // Each number must be written.
     std::vector<float> host(size, std::numeric_limits<float>::quiet_NaN());
     arithmetic().copy(lane_->stream(), out.data(), host.data(), size);
+    lane_->stream().wait();  // train() may throw
     Outcome outcome;
     lane_->train(microbatch, out.data(), [&](int bucket) { outcome.buckets.push_back(bucket); });
     arithmetic().copy(lane_->stream(), host.data(), out.data(), size);
