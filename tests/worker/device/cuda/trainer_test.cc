@@ -1,0 +1,82 @@
+// The trainer on GPUs that are stood in for, several ranks in one process: each with streams of its own that
+// nobody waits for without need, next to the threads that exchange gradients and write checkpoints.
+#include "worker/trainer/trainer.h"
+
+#include "tests/cuda_on_cpu/settings.h"
+#include "tests/worker/trainer/jobs.h"
+#include "worker/device/cuda_device.h"
+
+namespace dtrun::worker {
+namespace {
+
+JobConfig small_job(const Job& job, const std::string& output) {
+  JobConfig config = job.config(output);
+  config.model.type = "mlp";
+  config.model.hidden_sizes = {24, 8};
+  config.model.activation = "gelu";
+  config.model.dropout = 0.1;
+  config.train.optim = "adamw";
+  config.train.learning_rate = 0.002;
+  config.train.max_grad_norm = 0.5;
+  config.train.max_steps = 6;
+  config.train.save_steps = 2;
+  config.train.bf16 = true;
+  return config;
+}
+
+void train_on_gpus(const JobConfig& config, int world) {
+  run_as_threads(world, [&](Collective& collective) {
+    const Datasets data = load_datasets(config);
+    Replica replica(config, data, 1, make_cuda_device(0));
+    TestLink link;
+    const Place place{collective.rank(), collective.size(), collective.rank(), 1};
+    REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
+    REQUIRE(replica.device->memory()->peak > 0);
+  });
+}
+
+std::string bytes_of_model(const JobConfig& config) {
+  return read_text(fs::path(config.output_dir) / "model.safetensors");
+}
+
+TEST_CASE("any number of ranks trains to the same bytes, in any order that streams allow") {
+  const Job job;
+  const JobConfig alone = small_job(job, "alone");
+  train_on_gpus(alone, 1);
+  for (const int world : {2, 3}) {
+    CAPTURE(world);
+    cuda_on_cpu::settings = {.streams = cuda_on_cpu::Policy::kRandom, .seed = static_cast<unsigned>(world)};
+    const JobConfig config = small_job(job, std::to_string(world));
+    train_on_gpus(config, world);
+    CHECK(bytes_of_model(config) == bytes_of_model(alone));
+  }
+  cuda_on_cpu::settings = {};
+}
+
+TEST_CASE("what it computes is what the CPU computes, but for rounding") {
+  const Job job;
+  JobConfig gpu = small_job(job, "gpu"), cpu = small_job(job, "cpu");
+  gpu.train.bf16 = cpu.train.bf16 = false;
+  gpu.train.logging_steps = cpu.train.logging_steps = 1;
+  train_on_gpus(gpu, 2);
+  run_job(cpu, 1);
+  const auto there = losses(job.metrics("gpu")), here = losses(job.metrics("cpu"));
+  REQUIRE(there.size() == here.size());
+  REQUIRE(there.size() >= 6);
+  const auto loss = [](const std::array<std::string, 3>& line) {
+    return line[1].empty() ? 0 : std::stod(line[1].substr(line[1].find(':') + 1));
+  };
+  for (std::size_t i = 0; i < there.size(); ++i)
+    CHECK(loss(there[i]) == doctest::Approx(loss(here[i])).epsilon(1e-5));
+}
+
+TEST_CASE("the ring exchanges a GPU's gradients too") {
+  const Job job;
+  JobConfig config = small_job(job, "ring");
+  config.train.reduction = "ring";
+  train_on_gpus(config, 2);
+  CHECK(!bytes_of_model(config).empty());
+}
+
+}  // namespace
+}  // namespace dtrun::worker
