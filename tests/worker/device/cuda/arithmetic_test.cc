@@ -1,5 +1,5 @@
-// Whole vectors on the stand-in for a GPU against the CPU's: equal bits, but for the order in which a norm is
-// summed.
+// Whole vectors on the stand-in for a GPU, and on one, against the CPU's: equal bits, but for the order in
+// which a norm is summed.
 #include "worker/device/cuda/arithmetic.h"
 
 #include <doctest/doctest.h>

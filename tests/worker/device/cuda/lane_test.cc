@@ -1,5 +1,5 @@
-// The GPU's lane against the reference and the CPU's, on the stand-in for a GPU: right, and the same bits
-// however streams, blocks and threads are interleaved.
+// The GPU's lane against the reference and the CPU's, on the stand-in for a GPU and on one: right, and the
+// same bits however streams, blocks and threads are interleaved.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/worker/device/cuda/orders.h"
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
@@ -66,18 +66,6 @@ class OnGpu {
   const Program program_;
   const Buffer parameters_;
   const std::unique_ptr<Lane> lane_;
-};
-
-// As long as it lives.
-class WithRandomOrder {
- public:
-  explicit WithRandomOrder(unsigned seed) {
-    cuda_on_cpu::settings = {.threads = cuda_on_cpu::Order::kRandom,
-                             .blocks = cuda_on_cpu::Order::kRandom,
-                             .streams = cuda_on_cpu::Policy::kRandom,
-                             .seed = seed};
-  }
-  ~WithRandomOrder() { cuda_on_cpu::settings = {}; }
 };
 
 bool same_bits(const Outcome& a, const Outcome& b) {
@@ -168,7 +156,7 @@ TEST_CASE("the same bits in every order of threads, blocks and streams, and in e
     };
     const Outcome wanted = outcome();
     for (unsigned seed = 1; seed <= 3; ++seed) {
-      const WithRandomOrder order(seed);
+      const cuda::testing::OtherOrderOfStreams order(seed);
       CHECK(same_bits(wanted, outcome()));
     }
   }

@@ -18,10 +18,11 @@ template <typename T>
 auto run_classify(const LogitsShape& s, const std::vector<T>& logits,
                   const std::vector<std::int32_t>& targets, float smoothing, bool gradient) {
   return in_all_orders([&] {
+    const Memory<std::int32_t> classes(targets);
     std::tuple all{Memory<T>(logits), Memory<float>(s.rows), Memory<float>(s.rows)};
-    cuda::classify<T>(nullptr, s.rows, s.real, s.classes, s.padded, targets.data(), smoothing, gradient,
+    cuda::classify<T>(nullptr, s.rows, s.real, s.classes, s.padded, classes.data(), smoothing, gradient,
                       std::get<0>(all).data(), std::get<1>(all).data(), std::get<2>(all).data());
-    cuda_on_cpu::synchronize();
+    synchronize();
     return all;
   });
 }
@@ -113,9 +114,10 @@ TEST_CASE("statistics are sums over rows") {
     double wanted = 0, hits = 0;
     for (std::size_t r = 0; r < rows; ++r) wanted += loss[r], hits += correct[r] = r % 3 == 0;
     const auto [out] = in_all_orders([&] {
+      const Memory<float> losses(loss), hits(correct);
       std::tuple all{Memory<float>(kStatisticsFloats, 1)};
-      cuda::statistics(nullptr, rows, loss.data(), correct.data(), 12345, std::get<0>(all).data());
-      cuda_on_cpu::synchronize();
+      cuda::statistics(nullptr, rows, losses.data(), hits.data(), 12345, std::get<0>(all).data());
+      synchronize();
       return all;
     });
     CHECK(out[0] == doctest::Approx(wanted).epsilon(1e-7).scale(1));

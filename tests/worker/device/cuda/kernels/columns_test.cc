@@ -37,7 +37,7 @@ TEST_CASE_TEMPLATE("columns are summed: of few rows and of many, narrow and wide
                        Memory<float>(cuda::sum_rows_workspace(s.rows, s.width))};
         cuda::sum_rows<T>(nullptr, s.rows, s.width, s.width, in.data(), add, std::get<0>(all).data(),
                           std::get<1>(all).data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         return all;
       });
       check_near(sum, wanted, 1e-6, std::sqrt(static_cast<double>(s.rows)));

@@ -29,7 +29,7 @@ Memory<T> result(std::size_t count, std::size_t shift, bool add, const std::vect
     Memory<T> out(count, shift);
     if (add) out = Memory<T>(old, shift);
     op(out.data());
-    cuda_on_cpu::synchronize();
+    synchronize();
     return std::tuple(out);
   }));
 }
@@ -73,11 +73,12 @@ TEST_CASE_TEMPLATE("ReLU, GELU and their gradients, written and added, on 16 byt
 
 TEST_CASE("ReLU keeps NaN and passes no gradient to it, GELU ends at 0 and at x, as on the CPU") {
   const std::vector<float> x{NAN, INFINITY, -INFINITY, -0.0f, 30, -30}, d(6, 2.0f);
+  const Memory<float> in(x), out_gradient(d);
   Memory<float> out(6), gradient(6), gelu(6);
-  cuda::relu<float>(nullptr, 6, x.data(), out.data());
-  cuda::relu_backward<float>(nullptr, 6, out.data(), d.data(), false, gradient.data());
-  cuda::gelu<float>(nullptr, 6, x.data(), gelu.data());
-  cuda_on_cpu::synchronize();
+  cuda::relu<float>(nullptr, 6, in.data(), out.data());
+  cuda::relu_backward<float>(nullptr, 6, out.data(), out_gradient.data(), false, gradient.data());
+  cuda::gelu<float>(nullptr, 6, in.data(), gelu.data());
+  synchronize();
   std::vector<float> of_cpu(6);
   planned::kernels().relu(6, x.data(), of_cpu.data());
   for (int i = 1; i < 6; ++i) CHECK(out[i] == of_cpu[i]);
@@ -93,12 +94,13 @@ TEST_CASE_TEMPLATE("sums of two, also in place, and filling", T, DTRUN_ACTIVATIO
     CAPTURE(count);
     const std::vector<T> a = random_values<T>(4, count), b = random_values<T>(5, count);
     const auto [sum, left, filled, shifted] = in_all_orders([&] {
+      const Memory<T> left(a), right(b);
       std::tuple out{Memory<T>(count), Memory<T>(a), Memory<T>(count), Memory<T>(count, 1)};
-      cuda::add<T>(nullptr, count, a.data(), b.data(), std::get<0>(out).data());
-      cuda::accumulate<T>(nullptr, count, b.data(), std::get<1>(out).data());
+      cuda::add<T>(nullptr, count, left.data(), right.data(), std::get<0>(out).data());
+      cuda::accumulate<T>(nullptr, count, right.data(), std::get<1>(out).data());
       cuda::fill<T>(nullptr, count, 1.5f, std::get<2>(out).data());
       cuda::fill<T>(nullptr, count, 0, std::get<3>(out).data());
-      cuda_on_cpu::synchronize();
+      synchronize();
       return out;
     });
     for (std::size_t i = 0; i < count; ++i) {
@@ -143,7 +145,7 @@ TEST_CASE("fp32 becomes the nearest bf16, the even one of two, and bf16 becomes 
       std::tuple out{Memory<bf16>(in.size(), shift), Memory<float>(in.size(), shift)};
       cuda::to_bf16(nullptr, in.size(), from.data(), std::get<0>(out).data());
       cuda::to_fp32(nullptr, in.size(), std::get<0>(out).data(), std::get<1>(out).data());
-      cuda_on_cpu::synchronize();
+      synchronize();
       return out;
     });
     for (std::size_t i = 0; i < in.size(); ++i) {

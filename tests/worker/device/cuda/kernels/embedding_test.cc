@@ -71,10 +71,11 @@ TEST_CASE_TEMPLATE("a token becomes its row, with its position's added or alone"
       CAPTURE(with);
       const auto [out] = in_all_orders([&] {
         const Memory<T> w(weight), p(positions);
+        const Memory<std::int32_t> t(tokens);
         std::tuple all{Memory<T>(rows * width)};
-        cuda::embedding<T>(nullptr, rows, width, tokens.data(), w.data(), with ? p.data() : nullptr, length,
+        cuda::embedding<T>(nullptr, rows, width, t.data(), w.data(), with ? p.data() : nullptr, length,
                            std::get<0>(all).data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         return all;
       });
       std::size_t wrong = 0;
@@ -110,10 +111,11 @@ TEST_CASE_TEMPLATE("a token's gradient is the sum of its rows; what no token has
         const auto [gradient] = in_all_orders([&] {
           const Memory<T> out_gradient(d);
           std::tuple all{Memory<float>(old, 1)};
-          const cuda::TokenRuns runs{s.order.data(), s.begins.data(), s.ids.data(), s.ids.size()};
+          const Memory<std::int32_t> order(s.order), begins(s.begins), ids(s.ids);
+          const cuda::TokenRuns runs{order.data(), begins.data(), ids.data(), ids.size()};
           cuda::embedding_backward<T>(nullptr, width, runs, out_gradient.data(), add,
                                       std::get<0>(all).data());
-          cuda_on_cpu::synchronize();
+          synchronize();
           return all;
         });
         check_near(gradient, wanted, 2e-6, 10);

@@ -78,16 +78,17 @@ TEST_CASE_TEMPLATE("convolutions and their gradients", T, DTRUN_ACTIVATIONS) {
         for (double& value : out) value = std::max(value, 0.0);
       const auto [got, got_in, got_weight, got_bias, workspace] = in_all_orders([&] {
         const Memory<T> input(in), w(weight, 1), gradient(d);
+        const Memory<float> offset(bias);
         std::tuple all{Memory<T>(outputs(s)), flag ? Memory<T>(old_in) : Memory<T>(inputs(s)),
                        flag ? Memory<float>(old_weight, 1) : Memory<float>(weights(s), 1),
                        flag ? Memory<float>(old_bias, 1) : Memory<float>(s.out_channels, 1),
                        Memory<float>(cuda::conv2d_backward_parameters_workspace(s))};
         auto& [got, got_in, got_weight, got_bias, workspace] = all;
-        cuda::conv2d<T>(nullptr, s, input.data(), w.data(), bias.data(), flag, got.data());
+        cuda::conv2d<T>(nullptr, s, input.data(), w.data(), offset.data(), flag, got.data());
         cuda::conv2d_backward_input<T>(nullptr, s, w.data(), gradient.data(), flag, got_in.data());
         cuda::conv2d_backward_parameters<T>(nullptr, s, input.data(), gradient.data(), flag,
                                             got_weight.data(), got_bias.data(), workspace.data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         return all;
       });
       check_near(got, out, 2e-6, 10);
@@ -128,7 +129,7 @@ TEST_CASE_TEMPLATE("pooling takes a window's first largest element, and its grad
         cuda::max_pool<T>(nullptr, s, input.data(), std::get<0>(all).data());
         cuda::max_pool_backward<T>(nullptr, s, input.data(), out_gradient.data(), add,
                                    std::get<1>(all).data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         return all;
       });
       check_near(got, out, 0);

@@ -57,10 +57,11 @@ TEST_CASE_TEMPLATE("a row is normalised, alone and after a residual addition", T
                              bias = random_values<float>(4, s.width);
     const auto [moments, out] = in_all_orders([&] {
       const Memory<T> in(left, s.shift);
+      const Memory<float> w(weight), b(bias);
       std::tuple all{Memory<float>(2 * s.rows), Memory<T>(count, s.shift)};
-      cuda::layer_norm<T>(nullptr, s.rows, s.width, kEpsilon, in.data(), weight.data(), bias.data(),
+      cuda::layer_norm<T>(nullptr, s.rows, s.width, kEpsilon, in.data(), w.data(), b.data(),
                           std::get<0>(all).data(), std::get<1>(all).data());
-      cuda_on_cpu::synchronize();
+      synchronize();
       return all;
     });
     const WantedNorm alone = normalised<T>(s, left, nullptr, weight, bias);
@@ -76,11 +77,12 @@ TEST_CASE_TEMPLATE("a row is normalised, alone and after a residual addition", T
         Memory<T>& to = place == 0 ? own : place == 1 ? a : b;
         Memory<T>& normal = place == 1 ? b : place == 2 ? a : own;
         Memory<T> separate(count, s.shift);
+        const Memory<float> scale(weight), offset(bias);
         std::tuple all{Memory<T>(0), Memory<float>(2 * s.rows), Memory<T>(0)};
-        cuda::residual_layer_norm<T>(nullptr, s.rows, s.width, kEpsilon, a.data(), b.data(), weight.data(),
-                                     bias.data(), to.data(), std::get<1>(all).data(),
+        cuda::residual_layer_norm<T>(nullptr, s.rows, s.width, kEpsilon, a.data(), b.data(), scale.data(),
+                                     offset.data(), to.data(), std::get<1>(all).data(),
                                      place == 0 ? separate.data() : normal.data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         std::get<0>(all) = to, std::get<2>(all) = place == 0 ? separate : normal;
         return all;
       });
@@ -123,15 +125,15 @@ TEST_CASE_TEMPLATE("the gradients of a normalisation, written and added", T, DTR
       const std::size_t floats = cuda::layer_norm_backward_workspace(s.rows, s.width);
       const auto [in_gradient, weight_gradient, bias_gradient, workspace] = in_all_orders([&] {
         const Memory<T> in(x, s.shift), gradient(d, s.shift);
+        const Memory<float> w(weight), m(moments);
         std::tuple all{add ? Memory<T>(old, s.shift) : Memory<T>(count, s.shift),
                        add ? Memory<float>(old_parameters, 1) : Memory<float>(s.width, 1),
                        add ? Memory<float>(old_parameters, 1) : Memory<float>(s.width, 1),
                        Memory<float>(floats)};
-        cuda::layer_norm_backward<T>(nullptr, s.rows, s.width, in.data(), weight.data(), moments.data(),
-                                     gradient.data(), add, std::get<0>(all).data(), add,
-                                     std::get<1>(all).data(), std::get<2>(all).data(),
-                                     std::get<3>(all).data());
-        cuda_on_cpu::synchronize();
+        cuda::layer_norm_backward<T>(nullptr, s.rows, s.width, in.data(), w.data(), m.data(), gradient.data(),
+                                     add, std::get<0>(all).data(), add, std::get<1>(all).data(),
+                                     std::get<2>(all).data(), std::get<3>(all).data());
+        synchronize();
         return all;
       });
       const double scale = moments[1];  // of width 1 it is 1 / sqrt(epsilon)
@@ -147,12 +149,13 @@ TEST_CASE("without an input's gradient those of the parameters are the same, and
                            d = random_values<float>(2, rows * width), weight(width, 1.0f),
                            moments = random_values<float>(3, 2 * rows);
   const auto gradients = [&](std::size_t some, bool in_too) {
+    const Memory<float> in(x), scale(weight), m(moments), out_gradient(d);
     Memory<float> in_gradient(rows * width), w(width), b(width);
     Memory<float> workspace(cuda::layer_norm_backward_workspace(some, width));
-    cuda::layer_norm_backward<float>(nullptr, some, width, x.data(), weight.data(), moments.data(), d.data(),
-                                     false, in_too ? in_gradient.data() : nullptr, false, w.data(), b.data(),
-                                     workspace.data());
-    cuda_on_cpu::synchronize();
+    cuda::layer_norm_backward<float>(nullptr, some, width, in.data(), scale.data(), m.data(),
+                                     out_gradient.data(), false, in_too ? in_gradient.data() : nullptr, false,
+                                     w.data(), b.data(), workspace.data());
+    synchronize();
     return std::tuple(w.values(), b.values());
   };
   CHECK(gradients(rows, true) == gradients(rows, false));

@@ -1,42 +1,70 @@
-// Runs kernels on the CPU as every test of them does: under several orders of threads and blocks, which must
-// all give the same bits, and in memory that tells if somebody writes beside it.
+// Runs kernels as every test of them does: under several orders of threads and blocks, which must all give
+// the same bits, and in device memory that tells if somebody writes beside it. On the stand-in for a GPU, and
+// on one.
 #pragma once
 
-#include <cuda_on_cpu.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#include "tests/worker/device/cuda/orders.h"
 
 namespace dtrun::worker::cuda::testing {
 
 using bf16 = __nv_bfloat16;
 
 inline float value_of(float value) { return value; }
+inline float value_of(double value) { return static_cast<float>(value); }
 inline float value_of(bf16 value) { return __bfloat162float(value); }
 inline float value_of(std::int32_t value) { return static_cast<float>(value); }
 
-// `count` elements on 64 bytes, or `shift` elements behind; around them 64 bytes that stay as they are. All
-// bits are ones at first: NaN.
+// Until all that was enqueued is done.
+inline void synchronize() {
+  REQUIRE(cudaGetLastError() == cudaSuccess);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+// Device memory: `count` elements on 64 bytes, or `shift` elements behind; around them 64 bytes that stay as
+// they are. All bits are ones at first: NaN. What is read of it is read after synchronize().
 template <typename T>
 class Memory {
  public:
-  explicit Memory(std::size_t count, std::size_t shift = 0)
-      : count_(count), shift_(shift), chunks_((count + shift) * sizeof(T) / 64 + 3) {
-    std::memset(static_cast<void*>(chunks_.data()), 0xFF, chunks_.size() * sizeof(Chunk));
+  explicit Memory(std::size_t count, std::size_t shift = 0) : Memory(std::vector<T>(), count, shift) {}
+  explicit Memory(const std::vector<T>& values, std::size_t shift = 0)
+      : Memory(values, values.size(), shift) {}
+  Memory(const Memory& other) : count_(other.count_), shift_(other.shift_), host_(other.fetched()) {
+    upload();
   }
-  Memory(const std::vector<T>& values, std::size_t shift = 0) : Memory(values.size(), shift) {
-    std::copy(values.begin(), values.end(), data());
+  Memory(Memory&&) noexcept = default;
+  Memory& operator=(Memory other) noexcept {
+    count_ = other.count_, shift_ = other.shift_;
+    host_ = std::move(other.host_), device_ = std::move(other.device_);
+    stale_ = other.stale_;
+    return *this;
   }
-  T* data() { return reinterpret_cast<T*>(chunks_.data() + 1) + shift_; }
-  const T* data() const { return const_cast<Memory*>(this)->data(); }
+  ~Memory() = default;
+
+  // For kernels.
+  T* data() {
+    stale_ = true;
+    return reinterpret_cast<T*>(device_.get() + kMargin) + shift_;
+  }
+  const T* data() const { return reinterpret_cast<const T*>(device_.get() + kMargin) + shift_; }
+
   std::size_t size() const { return count_; }
-  float operator[](std::size_t i) const { return value_of(data()[i]); }
+  // A copy in host memory, until data() is asked for again.
+  const T* host() const { return reinterpret_cast<const T*>(fetched().data() + kMargin) + shift_; }
+  float operator[](std::size_t i) const { return value_of(host()[i]); }
   std::vector<float> values() const {
     std::vector<float> all(count_);
     for (std::size_t i = 0; i < count_; ++i) all[i] = (*this)[i];
@@ -44,43 +72,59 @@ class Memory {
   }
   // What lies around the elements is as it was.
   bool intact() const {
-    const auto* const all = reinterpret_cast<const unsigned char*>(chunks_.data());
-    const auto* const begin = reinterpret_cast<const unsigned char*>(data());
+    const std::span<const unsigned char> all = fetched();
     const auto untouched = [](unsigned char byte) { return byte == 0xFF; };
-    return std::all_of(all, begin, untouched) &&
-           std::all_of(begin + count_ * sizeof(T), all + chunks_.size() * sizeof(Chunk), untouched);
+    const std::size_t begin = kMargin + shift_ * sizeof(T);
+    return std::ranges::all_of(all.first(begin), untouched) &&
+           std::ranges::all_of(all.subspan(begin + count_ * sizeof(T)), untouched);
   }
   bool same_bits(const Memory& other) const {
-    return count_ == other.count_ && std::memcmp(data(), other.data(), count_ * sizeof(T)) == 0;
+    return count_ == other.count_ && std::memcmp(host(), other.host(), count_ * sizeof(T)) == 0;
   }
 
  private:
-  struct alignas(64) Chunk {
-    unsigned char bytes[64];
+  struct Free {
+    void operator()(unsigned char* pointer) const { cudaFree(pointer); }
   };
+  static constexpr std::size_t kMargin = 64;
+
+  Memory(const std::vector<T>& values, std::size_t count, std::size_t shift)
+      : count_(count), shift_(shift), host_((count + shift) * sizeof(T) + 2 * kMargin, 0xFF) {
+    if (!values.empty())
+      std::memcpy(host_.data() + kMargin + shift * sizeof(T), values.data(), count * sizeof(T));
+    upload();
+  }
+  void upload() {
+    void* pointer = nullptr;
+    REQUIRE(cudaMalloc(&pointer, host_.size()) == cudaSuccess);
+    device_.reset(static_cast<unsigned char*>(pointer));
+    REQUIRE(cudaMemcpy(pointer, host_.data(), host_.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  const std::vector<unsigned char>& fetched() const {
+    if (stale_) {
+      REQUIRE(cudaMemcpy(host_.data(), device_.get(), host_.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+      stale_ = false;
+    }
+    return host_;
+  }
+
   std::size_t count_, shift_;
-  std::vector<Chunk> chunks_;
+  mutable std::vector<unsigned char> host_;
+  mutable bool stale_ = false;  // kernels may have written since host_ was fetched
+  std::unique_ptr<unsigned char, Free> device_;
 };
 
 // run() enqueues on the default stream, on memory of its own, and returns a tuple of what was written.
 // Returns the first order's.
 template <typename Run>
 auto in_all_orders(const Run& run) {
-  using cuda_on_cpu::Order;
-  const cuda_on_cpu::Settings before = cuda_on_cpu::settings;
-  struct Orders {
-    Order order;
-    std::uint64_t seed;
-  };
-  const auto once = [&](Orders orders) {
-    cuda_on_cpu::settings.threads = cuda_on_cpu::settings.blocks = orders.order;
-    cuda_on_cpu::settings.seed = orders.seed;
+  const auto once = [&](unsigned number) {
+    const OtherOrder order(number);
     return run();
   };
-  const auto first = once({Order::kForward, 1});
-  for (const Orders orders :
-       {Orders{Order::kReverse, 1}, Orders{Order::kRandom, 1}, Orders{Order::kRandom, 2}}) {
-    const auto again = once(orders);
+  const auto first = once(0);
+  for (const unsigned number : {1, 2, 3}) {
+    const auto again = once(number);
     const bool same = [&]<std::size_t... kAt>(std::index_sequence<kAt...>) {
       return (std::get<kAt>(first).same_bits(std::get<kAt>(again)) && ...);
     }
@@ -89,7 +133,6 @@ auto in_all_orders(const Run& run) {
   }
   CHECK_MESSAGE(std::apply([](const auto&... all) { return (all.intact() && ...); }, first),
                 "something beside the output was written");
-  cuda_on_cpu::settings = before;
   return first;
 }
 

@@ -14,7 +14,7 @@ constexpr std::size_t kSizes[] = {1, 3, 7, 64, 100, 257, 5001};
 
 bool bits_are(const Memory<float>& got, const std::vector<float>& wanted) {
   return got.size() == wanted.size() &&
-         std::memcmp(got.data(), wanted.data(), wanted.size() * sizeof(float)) == 0;
+         std::memcmp(got.host(), wanted.data(), wanted.size() * sizeof(float)) == 0;
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ TEST_CASE("adding and dividing give the CPU's bits") {
           const Memory<float> other(right, shift);
           cuda::add_right(nullptr, std::get<0>(all).data(), other.data(), size);
           cuda::mean(nullptr, std::get<1>(all).data(), size, count);
-          cuda_on_cpu::synchronize();
+          synchronize();
           return all;
         });
         std::vector<float> wanted(size), divided = right;
@@ -65,14 +65,15 @@ TEST_CASE("the tree's sum of any leaves and ranks has the CPU's bits") {
       for (const std::size_t shift : {0, 1}) {
         std::vector<Memory<float>> held;
         for (const std::vector<float>& one : values) held.emplace_back(one, shift);
-        std::vector<const float*> inputs;
-        for (const Memory<float>& one : held) inputs.push_back(one.data());
+        std::vector<const float*> inputs, inputs_there;
+        for (const std::vector<float>& one : values) inputs.push_back(one.data());
+        for (const Memory<float>& one : held) inputs_there.push_back(one.data());
         std::vector<float> wanted(size);
         cpu->sum(*stream, sum, inputs, wanted.data(), size);
         const auto [out] = in_all_orders([&] {
           std::tuple all{Memory<float>(size, shift)};
-          cuda::tree_sum(nullptr, sum, inputs, std::get<0>(all).data(), size);
-          cuda_on_cpu::synchronize();
+          cuda::tree_sum(nullptr, sum, inputs_there, std::get<0>(all).data(), size);
+          synchronize();
           return all;
         });
         CHECK(bits_are(out, wanted));
@@ -88,15 +89,17 @@ TEST_CASE("a chain of ever smaller blocks is summed, though all but the last two
   const TreeSum sum = plan_sum(blocks, leaves);
   REQUIRE(sum.temporaries == 14);
   std::vector<std::vector<float>> values;
-  std::vector<const float*> inputs;
+  std::vector<Memory<float>> held;
+  std::vector<const float*> inputs, inputs_there;
   for (int i = 0; i < sum.inputs; ++i) values.push_back(random_values<float>(i, size));
-  for (const std::vector<float>& one : values) inputs.push_back(one.data());
+  for (const std::vector<float>& one : values) inputs.push_back(one.data()), held.emplace_back(one);
+  for (const Memory<float>& one : held) inputs_there.push_back(one.data());
   std::vector<float> wanted(size);
   const std::unique_ptr<Arithmetic> cpu = make_cpu_arithmetic();
   cpu->sum(*cpu->make_stream(), sum, inputs, wanted.data(), size);
   Memory<float> out(size);
-  cuda::tree_sum(nullptr, sum, inputs, out.data(), size);
-  cuda_on_cpu::synchronize();
+  cuda::tree_sum(nullptr, sum, inputs_there, out.data(), size);
+  synchronize();
   CHECK(bits_are(out, wanted));
 }
 
@@ -104,11 +107,11 @@ TEST_CASE("as many single leaves as one launch takes are summed") {
   const std::size_t leaves = cuda::kTreeInputs, size = 8;
   std::vector<Block> blocks;
   for (std::size_t i = 0; i < leaves; ++i) blocks.push_back({static_cast<std::int64_t>(i), 0});
-  const std::vector<float> ones(size, 1.0f);
+  const Memory<float> ones(std::vector<float>(size, 1.0f));
   const std::vector<const float*> inputs(leaves, ones.data());
   Memory<float> out(size);
   cuda::tree_sum(nullptr, plan_sum(blocks, static_cast<std::int64_t>(leaves)), inputs, out.data(), size);
-  cuda_on_cpu::synchronize();
+  synchronize();
   CHECK(out.values() == std::vector<float>(size, static_cast<float>(leaves)));
 }
 
@@ -124,11 +127,11 @@ TEST_CASE("the norm is the root of the means' squares, the same in every order")
         const Memory<float> in(x, shift);
         std::tuple all{Memory<double>(cuda::kSquareNormWorkspace), Memory<double>(1)};
         cuda::square_norm(nullptr, in.data(), size, count, std::get<0>(all).data(), std::get<1>(all).data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         return all;
       };
       const auto all = size > 100000 ? once() : in_all_orders(once);
-      CHECK(*std::get<1>(all).data() == doctest::Approx(wanted).epsilon(1e-12));
+      CHECK(*std::get<1>(all).host() == doctest::Approx(wanted).epsilon(1e-12));
     }
 }
 
@@ -158,7 +161,7 @@ TEST_CASE("an optimizer's pass has the bits of the CPU's mean, clipping and step
                                Memory<float>(second, shift), Memory<bf16>(size, shift)};
                 run(std::get<0>(all).data(), std::get<1>(all).data(), std::get<2>(all).data(),
                     copied ? std::get<3>(all).data() : nullptr);
-                cuda_on_cpu::synchronize();
+                synchronize();
                 return all;
               });
               std::vector<float> wanted = old, wanted_a = first, wanted_b = second;
@@ -196,11 +199,12 @@ TEST_CASE("an optimizer's pass has the bits of the CPU's mean, clipping and step
             // Ranges that begin and end anywhere, touch, and are empty.
             const std::vector<std::uint64_t> boundaries{0,        size / 5,     size / 5,        size / 3,
                                                         size / 2, size / 2 + 1, size - size / 8, size};
+            const Memory<std::uint64_t> boundaries_there(boundaries);
             for (const std::size_t ranges : {std::size_t{0}, std::size_t{4}})
               check(
                   [&](float* p, float* a, float* b, bf16* copy) {
-                    cuda::adamw(nullptr, rule, scale, boundaries.data(), ranges, in.data(), p, a, b, copy,
-                                size);
+                    cuda::adamw(nullptr, rule, scale, boundaries_there.data(), ranges, in.data(), p, a, b,
+                                copy, size);
                   },
                   [&](float* p, float* a, float* b) {
                     for (std::size_t i = 0; i < size; ++i) {
