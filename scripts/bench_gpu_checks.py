@@ -1,0 +1,160 @@
+"""What the parts of scripts/bench_gpu share: checks that fail alone, the time that is left, programs of the build."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import textwrap
+import time
+import traceback
+
+from bench_common import ROOT, BenchError, note
+from bench_processes import Program
+
+MIN_LEFT_S = 5
+LAST_LINES = 15
+REASON_WIDTH = 110
+EXIT_SKIPPED = 77
+
+
+class Skip(Exception):
+    """A check that cannot be made here, and why."""
+
+
+class Bench:
+    """The rows of the table, each {"part", "what", "status": "ok", "failed" or "skipped", "text", "numbers"}, and a folder
+    for what is trained, gone at the end."""
+
+    def __init__(self, build, quick, limit_s):
+        self.build, self.quick = build, quick
+        self.deadline = time.monotonic() + limit_s
+        self.rows = []
+        self.part = ""
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-gpu-"))
+        self.no_gpu = None  # why, once it was asked; "" if there is one
+        self.made = {}  # what parts share
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def any_failed(self):
+        return any(row["status"] == "failed" for row in self.rows)
+
+    def add(self, what, status, text, numbers=None):
+        self.rows.append({"part": self.part, "what": what, "status": status, "text": text, "numbers": numbers})
+        note(f"{self.part}: {what}: {status}{': ' if text else ''}{text}")
+
+    def check(self, what, make, *arguments):
+        """make() returns a text, or a text and numbers; raises Skip, or anything else where it fails. Returns the numbers."""
+        note(f"{self.part}: {what} …")
+        try:
+            made = make(*arguments)
+            text, numbers = made if isinstance(made, tuple) else (made, None)
+            self.add(what, "ok", text, numbers)
+            return numbers
+        except Skip as reason:
+            self.add(what, "skipped", str(reason))
+        except BenchError as failure:
+            self.fail(what, str(failure), failure.output)
+        except Exception as failure:
+            self.fail(what, f"{type(failure).__name__}: {failure}", traceback.format_exc())
+        return None
+
+    def fail(self, what, why, output):
+        lines = output.rstrip().splitlines()[-LAST_LINES:]
+        self.add(what, "failed", textwrap.shorten(why, REASON_WIDTH, placeholder=" …"))
+        if lines:
+            note("its last lines:\n" + textwrap.indent("\n".join(lines), "  | "))
+
+    def run_part(self, name, part, needs_gpu):
+        self.part = name
+        if needs_gpu and self.why_no_gpu():
+            self.add("all of it", "skipped", self.why_no_gpu())
+            return
+        part(self)
+
+    def print_table(self):
+        part = None
+        for row in self.rows:
+            if row["part"] != part:
+                part = row["part"]
+                print(part)
+            print(f"  {row['what']:<46} {row['status']:<8} {row['text']}".rstrip())
+        count = {status: sum(row["status"] == status for row in self.rows) for status in ("ok", "failed", "skipped")}
+        print(", ".join(f"{number} {status}" for status, number in count.items()))
+
+    def why_no_gpu(self):
+        """"" where there is a GPU, or where dtrun cannot tell: then the parts shall show it."""
+        if self.no_gpu is None:
+            try:
+                said = re.search(r"^no GPU.*", self.program(["bin/dtrun", "gpus"], 90), re.MULTILINE)
+                self.no_gpu = said.group().replace("no GPU for programs that start here", "no GPU") if said else ""
+            except (BenchError, Skip, OSError):
+                self.no_gpu = ""
+        return self.no_gpu
+
+    def limit(self, limit_s):
+        left = self.deadline - time.monotonic()
+        if left < MIN_LEFT_S:
+            raise Skip("no time was left")
+        return min(limit_s, left)
+
+    def environment(self):
+        """For programs of the build: a packed one brings its libraries."""
+        libraries = ROOT / "lib"
+        if not libraries.is_dir():
+            return {}
+        already = os.environ.get("LD_LIBRARY_PATH")
+        return {"LD_LIBRARY_PATH": str(libraries) + (f":{already}" if already else "")}
+
+    def command(self, argv, limit_s, environment=None):
+        """What a program said on both streams; Skip if it ends with 77, BenchError if with another code but 0 or late."""
+        program = Program(argv, self.limit(limit_s), environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        late = f"no end within {program.limit_s:.0f} s"
+        out = ""
+        try:
+            with program:
+                out = program.process.communicate()[0].decode(errors="replace")
+        except BenchError:
+            raise BenchError(late, out) from None
+        if program.process.returncode == EXIT_SKIPPED:
+            raise Skip(out.strip().splitlines()[-1] if out.strip() else "the program says so")
+        if program.process.returncode != 0:
+            raise BenchError(f"{pathlib.Path(argv[0]).name}: {program.ending()}", out)
+        return out
+
+    def program(self, argv, limit_s, environment=None):
+        """Likewise of the build; the first of `argv` is its path there."""
+        path = self.build / argv[0]
+        if not path.exists():
+            raise Skip(f"{path} was not built")
+        return self.command([path, *argv[1:]], limit_s, {**self.environment(), **(environment or {})})
+
+    def folder(self):
+        return pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
+
+    def train(self, config, limit_s, environment=None, options=()):
+        """Trains with one worker in a folder of its own; the lines of metrics.jsonl. Checkpoints are removed."""
+        output = self.folder()
+        job = output / "job.json"
+        job.write_text(json.dumps({**config, "output_dir": str(output / "run")}))
+        try:
+            self.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", *options, str(job)], limit_s, environment)
+            return read_metrics(output)
+        finally:
+            shutil.rmtree(output, ignore_errors=True)
+
+
+def read_metrics(output):
+    path = output / "run/metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def events(metrics, name):
+    return [line for line in metrics if line["event"] == name]
