@@ -1,0 +1,129 @@
+"""scripts/bench_gpu where there is no GPU, where something goes wrong, and packed.
+
+  gpu_test.py BUILD [unittest options…]
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+LIMIT_S = 100
+NEED_GPU = ("tests", "cudnn", "determinism", "gpt2", "models", "times")
+
+
+def run(script, *options, **how):
+    done = subprocess.run([script, *options], capture_output=True, text=True, timeout=LIMIT_S, **how)
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows(table):
+    """{(part, what): (status, text)}"""
+    found, part = {}, None
+    for line in table.splitlines():
+        row = re.match(r"^  (.+?) +(ok|failed|skipped)(?: +(.*))?$", line)
+        if row:
+            found[part, row.group(1)] = (row.group(2), row.group(3) or "")
+        else:
+            part = line
+    return found
+
+
+class GpuTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-gpu-test-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def build_of(self, dtrun):
+        """A build whose dtrun is a shell script."""
+        program = self.folder / "build/bin/dtrun"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\n{dtrun}\n")
+        program.chmod(0o755)
+        return program.parent.parent
+
+    def test_without_a_gpu_what_needs_one_is_skipped(self):
+        if "no GPU" not in subprocess.run([BUILD / "bin/dtrun", "gpus"], capture_output=True, text=True).stdout:
+            self.skipTest("there is a GPU")
+        file = self.folder / "numbers.json"
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--quick", "--build", BUILD, "--json", file)
+        self.assertEqual(code, 0, notes)
+        found = rows(table)
+        for part in NEED_GPU:
+            status, text = found[part, "all of it"]
+            self.assertEqual(status, "skipped")
+            self.assertRegex(text, "^no GPU: ")
+        self.assertEqual(found["cpu", "a tiny GPT-2 on the CPU"][0], "ok")
+        self.assertEqual(len(json.loads(file.read_text())["rows"]), len(found))
+
+    def test_what_fails_is_shown_with_its_last_words_and_the_rest_goes_on(self):
+        build = self.build_of('[ "$1" = gpus ] && { echo "no GPU for programs that start here: a test"; exit 0; }\n'
+                              "echo out of order; exit 3")
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--build", build, "--part", "cpu", "gpus", "gpt2")
+        self.assertEqual(code, 1, notes)
+        self.assertEqual(rows(table), {("cpu", "a tiny GPT-2 on the CPU"): ("failed", "dtrun: exit code 3"),
+                                       ("gpus", "dtrun gpus"): ("ok", "no GPU for programs that start here: a test"),
+                                       ("gpt2", "all of it"): ("skipped", "no GPU: a test")})
+        self.assertIn("  | out of order", notes)
+
+    def test_a_gpu_that_no_program_finds_makes_each_check_fail(self):
+        build = self.build_of('[ "$1" = gpus ] && { echo "GPU  CUDA  name"; exit 0; }\necho no such device; exit 78')
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--quick", "--build", build, "--part", "tests", "determinism", "times")
+        self.assertEqual(code, 1, notes)
+        found = rows(table)
+        self.assertEqual(found["determinism", "bf16, a run"], ("failed", "dtrun: exit code 78"))
+        self.assertEqual(found["determinism", "bf16, after kill -9"], ("skipped", "there is nothing to compare with"))
+        self.assertEqual(found["times", "launch to first step"], ("failed", "dtrun: exit code 78"))
+        self.assertRegex(found["tests", "lane"][1], "was not built$")
+
+    def test_what_hangs_is_ended_and_what_has_no_time_left_is_skipped(self):
+        build = self.build_of('[ "$1" = gpus ] && exit 0\necho waiting; sleep 1000')
+        begin = time.monotonic()
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--build", build, "--limit", "6", "--part", "cpu", "gpus", "times")
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(code, 1, notes)
+        found = rows(table)
+        self.assertEqual(found["cpu", "a tiny GPT-2 on the CPU"], ("failed", "no end within 6 s"))
+        self.assertEqual(found["gpus", "dtrun gpus"], ("skipped", "no time was left"))
+        self.assertIn("  | waiting", notes)
+
+    def test_it_finds_what_is_not_deterministic(self):
+        """A dtrun whose parameters are another's each time."""
+        build = self.build_of(
+            '[ "$1" = gpus ] && { echo "GPU  CUDA  name"; exit 0; }\n'
+            'for job; do :; done; run=$(dirname "$job")/run; mkdir -p "$run"\n'
+            'printf \'{"event":"end","params_sha256":"%s"}\\n\' "$(od -An -N8 -tx8 /dev/urandom | tr -d " ")" '
+            '>"$run/metrics.jsonl"')
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--build", build, "--part", "determinism")
+        self.assertEqual(code, 1, notes)
+        found = rows(table)
+        self.assertEqual(found["determinism", "fp32, a run"][0], "ok")
+        self.assertRegex(found["determinism", "fp32, again"][1], "^params_sha256 is [0-9a-f]{12}, not [0-9a-f]{12}$")
+        self.assertEqual(found["determinism", "fp32, after kill -9"],
+                         ("failed", "the worker was gone before it could be killed"))
+
+    def test_a_packed_folder_runs_elsewhere_with_an_empty_environment(self):
+        packed, moved = self.folder / "packed", self.folder / "elsewhere"
+        code, _, notes = run(SCRIPTS / "bench_gpu", "--build", BUILD, "--pack", packed)
+        self.assertEqual(code, 0, notes)
+        size = sum(path.stat().st_size for path in packed.rglob("*") if path.is_file())
+        self.assertLess(size, 64 << 20)
+        packed.rename(moved)
+        code, table, notes = run(moved / "scripts/bench_gpu", "--quick", "--part", "gpus", "cpu",
+                                 cwd="/", env={"PATH": "/usr/bin:/bin"})
+        self.assertEqual(code, 0, notes)
+        self.assertEqual(rows(table)["cpu", "a tiny GPT-2 on the CPU"][0], "ok")
+        code, _, notes = run(SCRIPTS / "bench_gpu", "--build", BUILD, "--pack", moved)
+        self.assertEqual(code, 1)
+        self.assertIn("is not empty", notes)
+
+
+if __name__ == "__main__":
+    unittest.main()
