@@ -30,7 +30,7 @@ class Bench:
 
     def __init__(self, build, quick, limit_s):
         self.build, self.quick = build, quick
-        self.deadline = time.monotonic() + limit_s
+        self.deadline = self.part_deadline = time.monotonic() + limit_s
         self.rows = []
         self.part = ""
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-gpu-"))
@@ -72,8 +72,9 @@ class Bench:
         if lines:
             note("its last lines:\n" + textwrap.indent("\n".join(lines), "  | "))
 
-    def run_part(self, name, part, needs_gpu):
+    def run_part(self, name, part, needs_gpu, limit_s):
         self.part = name
+        self.part_deadline = min(self.deadline, time.monotonic() + limit_s)
         if needs_gpu and self.why_no_gpu():
             self.add("all of it", "skipped", self.why_no_gpu())
             return
@@ -89,8 +90,13 @@ class Bench:
         count = {status: sum(row["status"] == status for row in self.rows) for status in ("ok", "failed", "skipped")}
         print(", ".join(f"{number} {status}" for status, number in count.items()))
 
+    def sees_device(self):
+        return any(pathlib.Path("/dev").glob("nvidia[0-9]*"))
+
     def why_no_gpu(self):
-        """"" where there is a GPU, or where dtrun cannot tell: then the parts shall show it."""
+        """"" where there is a GPU, or where dtrun cannot tell or is mistaken: then the parts shall show it."""
+        if self.no_gpu is None and self.sees_device():
+            self.no_gpu = ""
         if self.no_gpu is None:
             try:
                 said = re.search(r"^no GPU.*", self.program(["bin/dtrun", "gpus"], 90), re.MULTILINE)
@@ -100,7 +106,7 @@ class Bench:
         return self.no_gpu
 
     def limit(self, limit_s):
-        left = self.deadline - time.monotonic()
+        left = self.part_deadline - time.monotonic()
         if left < MIN_LEFT_S:
             raise Skip("no time was left")
         return min(limit_s, left)
