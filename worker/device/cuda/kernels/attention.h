@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
+#include <compare>
 #include <cstddef>
 
 namespace dtrun::worker::cuda {
@@ -16,6 +17,7 @@ struct AttentionShape {
   int samples = 0, tokens = 0, heads = 0;
   int head_size = 0;  // 1..kLargestHead
   int width() const { return heads * head_size; }
+  auto operator<=>(const AttentionShape&) const = default;
 };
 
 // out: [samples * tokens][width] = softmax(query key^T / sqrt(head_size)) value, each token seeing itself and

@@ -141,6 +141,31 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    conv2d_bias_kernel(std::size_t count, std::size_t pixels, int channels, const float* bias, bool relu,
+                       T* out) {
+  const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= count) return;
+  const float value = to_float(out[at]) + bias[at / pixels % channels];
+  out[at] = from_float<T>(relu && value < 0 ? 0.0f : value);
+}
+
+// A warp sums channel blockIdx.x of part blockIdx.y of the samples.
+template <typename T>
+__global__ void __launch_bounds__(kWarp)
+    conv2d_backward_bias_kernel(int samples, int channels, std::size_t pixels, int samples_a_part,
+                                const T* out_gradient, float* partials) {
+  const int begin = blockIdx.y * samples_a_part, end = least(begin + samples_a_part, samples);
+  float sum = 0;
+  for (int n = begin; n < end; ++n) {
+    const T* const plane = out_gradient + (static_cast<std::size_t>(n) * channels + blockIdx.x) * pixels;
+    for (std::size_t i = threadIdx.x; i < pixels; i += kWarp) sum += to_float(plane[i]);
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) partials[static_cast<std::size_t>(blockIdx.y) * channels + blockIdx.x] = sum;
+}
+
 // The first of a window's largest elements, `at` its corner.
 template <typename T>
 __device__ const T* largest_of(const T* at, int kernel, int width) {
@@ -222,6 +247,32 @@ void conv2d_backward_parameters(cudaStream_t stream, const ConvShape& shape, con
 }
 
 template <typename T>
+void conv2d_bias(cudaStream_t stream, const ConvShape& shape, const float* bias, bool relu, T* out) {
+  const std::size_t pixels = static_cast<std::size_t>(shape.out_height()) * shape.out_width(),
+                    count = pixels * shape.samples * shape.out_channels;
+  if (count == 0) return;
+  launch(conv2d_bias_kernel<T>, blocks_of(count, kThreads), kThreads, 0, stream, count, pixels,
+         shape.out_channels, bias, relu, out);
+}
+
+std::size_t conv2d_backward_bias_workspace(const ConvShape& shape) {
+  return static_cast<std::size_t>(parts_of(shape)) * shape.out_channels;
+}
+
+template <typename T>
+void conv2d_backward_bias(cudaStream_t stream, const ConvShape& shape, const T* out_gradient, bool add,
+                          float* bias_gradient, float* workspace) {
+  const int parts = parts_of(shape);
+  if (parts > 0)
+    launch(conv2d_backward_bias_kernel<T>,
+           dim3(static_cast<unsigned>(shape.out_channels), static_cast<unsigned>(parts)), kWarp, 0, stream,
+           shape.samples, shape.out_channels,
+           static_cast<std::size_t>(shape.out_height()) * shape.out_width(),
+           (shape.samples + parts - 1) / parts, out_gradient, workspace);
+  sum_partials(stream, parts, workspace, add, bias_gradient, shape.out_channels);
+}
+
+template <typename T>
 void max_pool(cudaStream_t stream, const PoolShape& shape, const T* in, T* out) {
   const std::size_t count =
       static_cast<std::size_t>(shape.samples) * shape.channels * shape.out_height() * shape.out_width();
@@ -244,6 +295,8 @@ void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in,
   template void conv2d_backward_input(cudaStream_t, const ConvShape&, const T*, const T*, bool, T*);         \
   template void conv2d_backward_parameters(cudaStream_t, const ConvShape&, const T*, const T*, bool, float*, \
                                            float*, float*);                                                  \
+  template void conv2d_bias(cudaStream_t, const ConvShape&, const float*, bool, T*);                         \
+  template void conv2d_backward_bias(cudaStream_t, const ConvShape&, const T*, bool, float*, float*);        \
   template void max_pool(cudaStream_t, const PoolShape&, const T*, T*);                                      \
   template void max_pool_backward(cudaStream_t, const PoolShape&, const T*, const T*, bool, T*);
 DTRUN_IMAGES(float)

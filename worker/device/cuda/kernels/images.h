@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
+#include <compare>
 #include <cstddef>
 
 namespace dtrun::worker::cuda {
@@ -17,6 +18,7 @@ struct ConvShape {
   int kernel = 0;             // square
   int out_height() const { return height - kernel + 1; }
   int out_width() const { return width - kernel + 1; }
+  auto operator<=>(const ConvShape&) const = default;
 };
 
 // weight: [out][in][kernel][kernel] as T, any alignment; bias: [out] of the flat parameters. relu: of the
@@ -34,6 +36,16 @@ void conv2d_backward_parameters(cudaStream_t stream, const ConvShape& shape, con
                                 const T* out_gradient, bool add, float* weight_gradient, float* bias_gradient,
                                 float* workspace);
 std::size_t conv2d_backward_parameters_workspace(const ConvShape& shape);
+
+// The parts of conv2d() and conv2d_backward_parameters() that are left where a library convolves.
+// out[sample][o][y][x] += bias[o], then `relu`.
+template <typename T>
+void conv2d_bias(cudaStream_t stream, const ConvShape& shape, const float* bias, bool relu, T* out);
+// `workspace`: so many floats, overwritten.
+template <typename T>
+void conv2d_backward_bias(cudaStream_t stream, const ConvShape& shape, const T* out_gradient, bool add,
+                          float* bias_gradient, float* workspace);
+std::size_t conv2d_backward_bias_workspace(const ConvShape& shape);
 
 // The stride is the kernel; rows and columns that fill no window are dropped.
 struct PoolShape {

@@ -98,6 +98,38 @@ TEST_CASE_TEMPLATE("convolutions and their gradients", T, DTRUN_ACTIVATIONS) {
     }
 }
 
+TEST_CASE_TEMPLATE("a convolution's bias and ReLU by themselves, and the bias' gradient", T, DTRUN_ACTIVATIONS) {
+  for (const ConvShape& s : {ConvShape{1, 1, 1, 1, 1, 1}, {40, 1, 9, 10, 9, 5}, {3, 2, 5, 9, 40, 3}})
+    for (const bool flag : {false, true}) {  // ReLU, and adding
+      CAPTURE(s.samples);
+      CAPTURE(flag);
+      const std::vector<T> without = random_values<T>(1, outputs(s)), d = random_values<T>(2, outputs(s));
+      const std::vector<float> bias = random_values<float>(3, s.out_channels),
+                               old_bias = random_values<float>(4, s.out_channels);
+      std::vector<double> out(outputs(s)), d_bias = onto(flag, old_bias);
+      const std::size_t pixels = static_cast<std::size_t>(s.out_height()) * s.out_width();
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const std::size_t channel = i / pixels % s.out_channels;
+        out[i] = value_of(without[i]) + bias[channel];
+        if (flag) out[i] = std::max(out[i], 0.0);
+        d_bias[channel] += value_of(d[i]);
+      }
+      const auto [got, got_bias, workspace] = in_all_orders([&] {
+        const Memory<T> gradient(d);
+        std::tuple all{Memory<T>(without),
+                       flag ? Memory<float>(old_bias, 1) : Memory<float>(s.out_channels, 1),
+                       Memory<float>(cuda::conv2d_backward_bias_workspace(s))};
+        auto& [got, got_bias, workspace] = all;
+        cuda::conv2d_bias<T>(nullptr, s, bias.data(), flag, got.data());
+        cuda::conv2d_backward_bias<T>(nullptr, s, gradient.data(), flag, got_bias.data(), workspace.data());
+        cuda_on_cpu::synchronize();
+        return all;
+      });
+      check_near(got, out, 2e-6, 1);
+      check_near(got_bias, d_bias, 2e-6, 50);
+    }
+}
+
 TEST_CASE_TEMPLATE("pooling takes a window's first largest element, and its gradient goes there", T,
                    DTRUN_ACTIVATIONS) {
   for (const PoolShape& s : {PoolShape{1, 1, 1, 1, 1}, {2, 3, 7, 5, 2}, {1, 2, 9, 10, 3}, {1, 1, 4, 4, 4}})
