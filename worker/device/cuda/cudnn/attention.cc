@@ -29,7 +29,7 @@ enum AttentionUid : std::int64_t {
 
 // Layouts as cuDNN sees them: [batch, heads, positions, head_size], or positions twice for scores.
 struct Layouts {
-  explicit Layouts(const AttentionShape& s)
+  explicit Layouts(const AttentionSizes& s)
       : packed{.sizes = {s.batch, s.heads, s.positions, s.head_size},
                .strides = {3 * s.width() * s.positions, s.head_size, 3 * s.width(), 1}},
         rows{.sizes = packed.sizes, .strides = {s.width() * s.positions, s.head_size, s.width(), 1}},
@@ -39,7 +39,7 @@ struct Layouts {
   TensorLayout packed, rows, scores, statistics;
 };
 
-std::string attention_title(const AttentionShape& s, const std::string& which) {
+std::string attention_title(const AttentionSizes& s, const std::string& which) {
   return "attention " + which + " B=" + std::to_string(s.batch) + " H=" + std::to_string(s.heads) +
          " T=" + std::to_string(s.positions) + " d=" + std::to_string(s.head_size) + " bf16";
 }
@@ -48,7 +48,7 @@ std::string attention_title(const AttentionShape& s, const std::string& which) {
 // library writes them.
 class AttentionGraph {
  public:
-  AttentionGraph(const Cudnn& cudnn, const AttentionShape& shape, const std::string& which)
+  AttentionGraph(const Cudnn& cudnn, const AttentionSizes& shape, const std::string& which)
       : layout_(shape), graph_(cudnn, attention_title(shape, which)) {}
 
   Graph forward() {
@@ -150,7 +150,7 @@ class AttentionGraph {
 };
 
 // "" or why this shape is not for cuDNN, where cuDNN itself would not say so.
-std::string objection_to(const Planner& planner, const AttentionShape& shape) {
+std::string objection_to(const Planner& planner, const AttentionSizes& shape) {
   const std::size_t version = planner.cudnn().get_version();
   if (planner.device().compute_capability >= 100)
     return "on this GPU its attention is deterministic only with settings of its own";
@@ -166,7 +166,7 @@ std::pair<std::int64_t, void*> argument(AttentionUid uid, const void* memory, st
 }
 
 // Of the row sums, which lie before cuDNN's own workspace.
-std::int64_t row_sum_bytes(const AttentionShape& shape) {
+std::int64_t row_sum_bytes(const AttentionSizes& shape) {
   constexpr std::int64_t kAlignment = 256;
   const auto bytes = shape.rows() * shape.heads * static_cast<std::int64_t>(sizeof(float));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -174,7 +174,7 @@ std::int64_t row_sum_bytes(const AttentionShape& shape) {
 
 }  // namespace
 
-Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionShape& shape) {
+Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionSizes& shape) {
   const std::string against = objection_to(planner, shape);
   if (!against.empty())
     return Status(kExitUnavailable, "cuDNN " + planner.cudnn().version + " does no " +

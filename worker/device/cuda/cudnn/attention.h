@@ -9,7 +9,7 @@
 
 namespace dtrun::worker::cuda {
 
-struct AttentionShape {
+struct AttentionSizes {
   std::int64_t batch, heads, positions, head_size;  // width = heads * head_size
 
   std::int64_t rows() const { return batch * positions; }
@@ -21,7 +21,7 @@ class AttentionGraphs {
  public:
   // Not ok: cuDNN has nothing for this shape on this GPU, or nothing whose gradients are the same each time;
   // the message says why.
-  static Result<AttentionGraphs> plan(Planner& planner, const AttentionShape& shape);
+  static Result<AttentionGraphs> plan(Planner& planner, const AttentionSizes& shape);
 
   // All memory is the device's, aligned to 16 bytes. `qkv`: bf16 [rows, 3 * width], each row query, key,
   // value; head h has elements h * head_size … of each. `out`: bf16 [rows, width]. `statistics`: fp32 [batch,
@@ -39,10 +39,10 @@ class AttentionGraphs {
   const Plan& backward_plan() const { return backward_; }
 
  private:
-  AttentionGraphs(const AttentionShape& shape, float masked, Plan forward, Plan backward)
+  AttentionGraphs(const AttentionSizes& shape, float masked, Plan forward, Plan backward)
       : shape_(shape), masked_(masked), forward_(std::move(forward)), backward_(std::move(backward)) {}
 
-  AttentionShape shape_;
+  AttentionSizes shape_;
   float masked_;  // the score of a position that comes later
   Plan forward_, backward_;
 };

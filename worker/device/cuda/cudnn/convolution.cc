@@ -7,7 +7,7 @@ namespace {
 
 enum ConvUid : std::int64_t { kImages = 1, kWeight, kOutputs };
 
-std::string conv_title(const ConvShape& s, ConvType type, const std::string& which) {
+std::string conv_title(const ConvSizes& s, ConvType type, const std::string& which) {
   const auto n = [](std::int64_t number) { return std::to_string(number); };
   return "convolution " + which + " N=" + n(s.batch) + " " + n(s.in_channels) + "x" + n(s.height) + "x" +
          n(s.width) + " to " + n(s.out_channels) + ", kernel " + n(s.kernel) +
@@ -16,7 +16,7 @@ std::string conv_title(const ConvShape& s, ConvType type, const std::string& whi
 
 // A graph of one operation and its three tensors: the same for a value and for its gradient.
 struct ConvGraph {
-  ConvGraph(const Cudnn& cudnn, const ConvShape& s, ConvType type, const std::string& which)
+  ConvGraph(const Cudnn& cudnn, const ConvSizes& s, ConvType type, const std::string& which)
       : graph(cudnn, conv_title(s, type, which)),
         images(graph.memory(kImages, TensorLayout::dense({s.batch, s.in_channels, s.height, s.width}),
                             of(type))),
@@ -45,7 +45,7 @@ void execute(const Plan& plan, cudnnHandle_t handle, const void* images, const v
 
 }  // namespace
 
-Result<ConvGraphs> ConvGraphs::plan(Planner& planner, const ConvShape& shape, ConvType type,
+Result<ConvGraphs> ConvGraphs::plan(Planner& planner, const ConvSizes& shape, ConvType type,
                                     bool with_input_gradient) {
   const EngineRules rules{.deterministic = true, .full_fp32 = type == ConvType::kFp32};
   try {

@@ -9,7 +9,7 @@
 
 namespace dtrun::worker::cuda {
 
-struct ConvShape {
+struct ConvSizes {
   std::int64_t batch, in_channels, height, width, out_channels, kernel;
 
   std::int64_t out_height() const { return height - kernel + 1; }
@@ -26,7 +26,7 @@ class ConvGraphs {
  public:
   // A first layer needs no input gradient. Not ok: cuDNN has nothing for this on this GPU that gives the same
   // bits each time; the message says why.
-  static Result<ConvGraphs> plan(Planner& planner, const ConvShape& shape, ConvType type,
+  static Result<ConvGraphs> plan(Planner& planner, const ConvSizes& shape, ConvType type,
                                  bool with_input_gradient = true);
 
   // All memory is the device's, dense and aligned to 16 bytes: x [batch, in_channels, height, width], weight

@@ -51,7 +51,7 @@ void Plan::execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_
     check_cudnn(plan_.cudnn(), plan_.cudnn().execute(handle, plan_.object(), pack.object()),
                 "running a plan");
   } catch (const CudnnRefusal& refusal) {
-    throw WorkerError(kExitSoftware, refusal.what());
+    throw WorkerError(kExitOsError, refusal.what());
   }
 }
 
@@ -122,13 +122,23 @@ Descriptor Planner::new_plan() const {
   return plan;
 }
 
-CudnnHandle::CudnnHandle(const Cudnn& cudnn, cudaStream_t stream) : cudnn_(cudnn) {
+CudnnHandle::CudnnHandle(const Cudnn& cudnn, cudaStream_t stream) : cudnn_(cudnn), stream_(stream) {
   try {
     check_cudnn(cudnn, cudnn.create(&handle_), "cudnnCreate");
     check_cudnn(cudnn, cudnn.set_stream(handle_, stream), "cudnnSetStream");
   } catch (const CudnnRefusal& refusal) {
-    throw WorkerError(kExitSoftware, refusal.what());
+    throw WorkerError(kExitOsError, refusal.what());
   }
+}
+
+void CudnnHandle::use(cudaStream_t stream) {
+  if (stream == stream_) return;
+  try {
+    check_cudnn(cudnn_, cudnn_.set_stream(handle_, stream), "cudnnSetStream");
+  } catch (const CudnnRefusal& refusal) {
+    throw WorkerError(kExitOsError, refusal.what());
+  }
+  stream_ = stream;
 }
 
 }  // namespace dtrun::worker::cuda

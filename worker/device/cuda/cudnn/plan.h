@@ -23,7 +23,7 @@ class Plan {
 
   // Enqueues on the handle's stream. `memory`: for each uid of the graph device memory, or for a number the
   // address of a float on the host, which is read before this returns. `workspace`: workspace_size() bytes of
-  // the device that nothing else uses meanwhile. Throws WorkerError.
+  // the device that nothing else uses meanwhile. Throws WorkerError with EX_OSERR.
   void execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_t, void*>>& memory,
                void* workspace) const;
 
@@ -76,20 +76,23 @@ class Planner {
   StoredPlans stored_;
 };
 
-// cuDNN's state for one stream; used by one thread at a time.
+// cuDNN's state; used by one thread at a time.
 class CudnnHandle {
  public:
-  // Of the current device. Throws WorkerError.
+  // Of the current device. Throws WorkerError with EX_OSERR.
   CudnnHandle(const Cudnn& cudnn, cudaStream_t stream);
   ~CudnnHandle() { cudnn_.destroy(handle_); }
   CudnnHandle(const CudnnHandle&) = delete;
   CudnnHandle& operator=(const CudnnHandle&) = delete;
 
   operator cudnnHandle_t() const { return handle_; }  // NOLINT: it is one
+  // Of what is run from now on. Throws WorkerError with EX_OSERR.
+  void use(cudaStream_t stream);
 
  private:
   const Cudnn& cudnn_;
   cudnnHandle_t handle_ = nullptr;
+  cudaStream_t stream_ = nullptr;
 };
 
 }  // namespace dtrun::worker::cuda

@@ -127,7 +127,7 @@ struct AttentionNumbers {
 };
 
 // The textbook's formulas on the packed rows.
-AttentionNumbers reference(const AttentionShape& s, const std::vector<double>& qkv,
+AttentionNumbers reference(const AttentionSizes& s, const std::vector<double>& qkv,
                            const std::vector<double>& d_out) {
   const auto count = [](std::int64_t number) { return static_cast<std::size_t>(number); };
   AttentionNumbers r{.out = std::vector<double>(count(s.rows() * s.width())),
@@ -175,7 +175,7 @@ AttentionNumbers reference(const AttentionShape& s, const std::vector<double>& q
 // One attention on the GPU, forward and backward.
 class RunAttention {
  public:
-  RunAttention(const AttentionShape& shape, const std::vector<Bf16>& qkv, const std::vector<Bf16>& d_out)
+  RunAttention(const AttentionSizes& shape, const std::vector<Bf16>& qkv, const std::vector<Bf16>& d_out)
       : qkv_(qkv),
         d_out_(d_out),
         out_(d_out.size()),
@@ -203,7 +203,7 @@ class RunAttention {
 TEST_CASE("attention gives the reference's numbers, with a plan that was made and one that was loaded") {
   if (const std::string why = why_no_gpu(); !why.empty()) return test::skip(why);
   Gpu gpu(*cudnn());
-  constexpr AttentionShape kShape{.batch = 2, .heads = 3, .positions = 256, .head_size = 64};
+  constexpr AttentionSizes kShape{.batch = 2, .heads = 3, .positions = 256, .head_size = 64};
   const auto rows = static_cast<std::size_t>(kShape.rows() * kShape.width());
   const std::vector<Bf16> qkv = rounded(random_values(3 * rows, 1)), d_out = rounded(random_values(rows, 2));
   const AttentionNumbers expected = reference(kShape, widened(qkv), widened(d_out));
@@ -230,7 +230,7 @@ TEST_CASE("attention's gradients have the same bits each time") {
   if (const std::string why = why_no_gpu(); !why.empty()) return test::skip(why);
   Gpu gpu(*cudnn());
   // Many blocks: with few, additions in any order may happen to come in one.
-  constexpr AttentionShape kShape{.batch = 64, .heads = 12, .positions = 1024, .head_size = 64};
+  constexpr AttentionSizes kShape{.batch = 64, .heads = 12, .positions = 1024, .head_size = 64};
   const auto rows = static_cast<std::size_t>(kShape.rows() * kShape.width());
   Planner planner(gpu.cudnn, gpu.device, "");
   const Result<AttentionGraphs> graphs = AttentionGraphs::plan(planner, kShape);
@@ -249,7 +249,7 @@ TEST_CASE("convolutions give the reference's numbers, and the same bits each tim
   if (const std::string why = why_no_gpu(); !why.empty()) return test::skip(why);
   Gpu gpu(*cudnn());
   Planner planner(gpu.cudnn, gpu.device, "");
-  for (const ConvShape& s : {ConvShape{16, 1, 28, 28, 20, 5}, ConvShape{16, 20, 12, 12, 20, 5}}) {
+  for (const ConvSizes& s : {ConvSizes{16, 1, 28, 28, 20, 5}, ConvSizes{16, 20, 12, 12, 20, 5}}) {
     const Result<ConvGraphs> graphs = ConvGraphs::plan(planner, s, ConvType::kFp32);
     REQUIRE_MESSAGE(graphs.ok(), graphs.status().message());
     const auto count = [](std::int64_t number) { return static_cast<std::size_t>(number); };

@@ -15,8 +15,8 @@ using test::contains;
 
 namespace {
 
-constexpr AttentionShape kAttention{.batch = 2, .heads = 4, .positions = 128, .head_size = 64};
-constexpr ConvShape kConvolution{
+constexpr AttentionSizes kAttention{.batch = 2, .heads = 4, .positions = 128, .head_size = 64};
+constexpr ConvSizes kConvolution{
     .batch = 16, .in_channels = 20, .height = 12, .width = 12, .out_channels = 20, .kernel = 5};
 
 // Every stored plan's text gone through `change`, which gets its graph's identity and the text.

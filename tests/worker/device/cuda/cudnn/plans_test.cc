@@ -34,9 +34,9 @@ std::string cell(const Plan& plan, std::int64_t workspace) {
 // The rows of one GPU; `add(graph, cell)` is called in the same order for each.
 template <class Add>
 void plan_attention(Planner& planner, Add add) {
-  for (const AttentionShape& shape :
-       {AttentionShape{1, 12, 1024, 64}, AttentionShape{4, 12, 1024, 64}, AttentionShape{16, 12, 1024, 64},
-        AttentionShape{64, 12, 1024, 64}, AttentionShape{16, 4, 128, 64}}) {
+  for (const AttentionSizes& shape :
+       {AttentionSizes{1, 12, 1024, 64}, AttentionSizes{4, 12, 1024, 64}, AttentionSizes{16, 12, 1024, 64},
+        AttentionSizes{64, 12, 1024, 64}, AttentionSizes{16, 4, 128, 64}}) {
     const std::string name = "attention B=" + std::to_string(shape.batch) +
                              " H=" + std::to_string(shape.heads) + " T=" + std::to_string(shape.positions) +
                              " d=" + std::to_string(shape.head_size) + " bf16 | ";
@@ -51,8 +51,8 @@ void plan_attention(Planner& planner, Add add) {
 template <class Add>
 void plan_convolutions(Planner& planner, Add add) {
   for (const ConvType type : {ConvType::kFp32, ConvType::kBf16})
-    for (const ConvShape& shape : {ConvShape{16, 1, 28, 28, 20, 5}, ConvShape{16, 20, 12, 12, 20, 5},
-                                   ConvShape{16, 3, 32, 32, 20, 5}, ConvShape{16, 20, 14, 14, 20, 5}}) {
+    for (const ConvSizes& shape : {ConvSizes{16, 1, 28, 28, 20, 5}, ConvSizes{16, 20, 12, 12, 20, 5},
+                                   ConvSizes{16, 3, 32, 32, 20, 5}, ConvSizes{16, 20, 14, 14, 20, 5}}) {
       const std::string name = "convolution N=" + std::to_string(shape.batch) + " " +
                                std::to_string(shape.in_channels) + "×" + std::to_string(shape.height) + "×" +
                                std::to_string(shape.width) + " to " + std::to_string(shape.out_channels) +
