@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -102,8 +103,10 @@ int train_for(ControlClient& agent) {
   TrainingProgress loading;
   agent.report(loading);
   const Datasets data = load_datasets(config.value());
+  const std::string& folder = config.value().output_dir;
+  const std::filesystem::path plans = folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
   Replica replica(config.value(), data, job.lanes(),
-                  job.device() == "cuda" ? make_cuda_device(job.gpu()) : make_cpu_device());
+                  job.device() == "cuda" ? make_cuda_device(job.gpu(), plans) : make_cpu_device());
   control::Ready ready;
   for (;;) {
     stop_point(StopPoint::kReady);

@@ -22,6 +22,8 @@ struct Settings {
   // such a kernel breaks the device with cudaErrorIllegalAddress, as on a GPU. Pointers within structs are
   // not looked at.
   bool pageable_memory = true;
+  // So many of the last terms of each product's sums are left out, as a release of cuBLASLt did.
+  unsigned lost_terms = 0;
 };
 
 // Those of the environment. A value that is none of these ends the process.

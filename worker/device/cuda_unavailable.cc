@@ -4,7 +4,7 @@
 
 namespace dtrun::worker {
 
-std::unique_ptr<Device> make_cuda_device(int) {
+std::unique_ptr<Device> make_cuda_device(int, std::filesystem::path) {
   throw WorkerError(
       kExitConfig,
       "this dtrun was built without CUDA: build it where the CUDA toolkit is installed (nvcc in "

@@ -4,11 +4,14 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/lane.h"
 #include "worker/device/cuda/libraries/cublaslt.h"
@@ -65,8 +68,12 @@ void refuse_missing(int gpu) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int gpu, std::string fingerprint, std::size_t memory)
-      : gpu_(gpu), fingerprint_(std::move(fingerprint)), memory_(memory), arithmetic_(gpu) {}
+  CudaDevice(int gpu, std::string fingerprint, std::size_t memory, std::filesystem::path plans)
+      : gpu_(gpu),
+        fingerprint_(std::move(fingerprint)),
+        memory_(memory),
+        plans_(std::move(plans)),
+        arithmetic_(gpu) {}
   std::string name() const override { return "cuda"; }
   std::string fingerprint() const override { return fingerprint_; }
   std::optional<DeviceMemory> memory() const override {
@@ -75,19 +82,20 @@ class CudaDevice final : public Device {
   Arithmetic& arithmetic() override { return arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
-    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, plans_);
   }
 
  private:
   const int gpu_;
   const std::string fingerprint_;
   const std::size_t memory_;  // bytes
+  const std::filesystem::path plans_;
   cuda::CudaArithmetic arithmetic_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(int gpu) {
+std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
   refuse_variables();
   refuse_missing(gpu);
   cuda::use_gpu(gpu);
@@ -96,11 +104,13 @@ std::unique_ptr<Device> make_cuda_device(int gpu) {
   if (properties.major < kOldestMajor)
     no_gpu(std::string(properties.name) +
            " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
+  const std::string cudnn = cuda::cudnn_version();
   const std::string fingerprint = std::string(properties.name) + ", compute capability " +
                                   std::to_string(properties.major) + "." + std::to_string(properties.minor) +
                                   ", " + std::to_string(properties.multiProcessorCount) + " SMs, cuBLASLt " +
-                                  cuda::cublas_lt().version;
-  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem);
+                                  cuda::cublas_lt().version + ", " +
+                                  (cudnn.empty() ? "own attention" : "cuDNN " + cudnn);
+  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(plans));
 }
 
 }  // namespace dtrun::worker

@@ -4,15 +4,22 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
+#include "worker/device/cuda/attention.h"
+#include "worker/device/cuda/convolution.h"
+#include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/kernels/attention.h"
 #include "worker/device/cuda/kernels/classifier.h"
 #include "worker/device/cuda/kernels/columns.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -20,26 +27,14 @@
 #include "worker/device/cuda/kernels/images.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/microbatch_upload.h"
+#include "worker/device/cuda/plan_file.h"
+#include "worker/device/cuda/product_check.h"
 #include "worker/device/cuda/products.h"
 #include "worker/device/cuda/schedule.h"
 
 namespace dtrun::worker::cuda {
 namespace {
 
-AttentionShape shape_of(const auto& work) {
-  return {.samples = static_cast<int>(work.samples),
-          .tokens = static_cast<int>(work.tokens),
-          .heads = static_cast<int>(work.heads),
-          .head_size = static_cast<int>(work.width / work.heads)};
-}
-ConvShape convolution_of(const ImageShape& image) {
-  return {.samples = image.samples,
-          .in_channels = image.in_channels,
-          .out_channels = image.out_channels,
-          .height = image.height,
-          .width = image.width,
-          .kernel = image.kernel};
-}
 PoolShape pool_of(const ImageShape& image) {
   return {.samples = image.samples,
           .channels = image.in_channels,
@@ -48,25 +43,20 @@ PoolShape pool_of(const ImageShape& image) {
           .kernel = image.kernel};
 }
 
-// Floats that a step's kernels need besides.
-struct Workspace {
-  std::size_t operator()(const SumRows& w) const { return sum_rows_workspace(w.rows, w.width); }
-  std::size_t operator()(const NormalizeBackward& w) const {
-    return layer_norm_backward_workspace(w.rows, w.width);
-  }
-  std::size_t operator()(const AttendBackward& w) const { return attention_statistics(shape_of(w)); }
-  std::size_t operator()(const ConvolveWeightGradient& w) const {
-    return conv2d_backward_parameters_workspace(convolution_of(w.shape));
-  }
-  std::size_t operator()(const auto&) const { return 0; }
-};
+void log_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;  // guarded by it
+  std::lock_guard lock(mutex);
+  if (said.insert(text).second) log_warn(text);
+}
 
 template <typename T>
 class CudaLane final : public Lane {
  public:
   static constexpr bool kBf16 = sizeof(T) == 2;
 
-  CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic)
+  CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
+           const std::filesystem::path& plans)
       : program_(program),
         arithmetic_(arithmetic),
         stream_(gpu),
@@ -83,7 +73,12 @@ class CudaLane final : public Lane {
         results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
         host_results_(arithmetic.allocate(Where::kHost, kStatisticsFloats)) {
     for (int i = 0; i < kSideStreams; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
+    Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
+    choose_cudnn(gpu, plans, trial);
     make_workspaces();
+    const Buffer& largest =
+        *std::ranges::max_element(workspaces_, {}, [](const Buffer& buffer) { return buffer.size(); });
+    check_products(schedule_, products_, trial, largest.data());
     if (kBf16 && program_.sample.input == SampleSpec::Input::kValues)
       samples_ =
           arithmetic.allocate_bytes(capacity * program_.sample.shape.size() * sizeof(T), "a microbatch");
@@ -151,16 +146,59 @@ class CudaLane final : public Lane {
     return fits;
   }
 
+  void each_step(const auto& visit) const {
+    for (const auto* const steps : {&schedule_.forward, &schedule_.evaluate, &schedule_.backward})
+      for (const Step& step : *steps) visit(step);
+  }
+
+  // Which shapes cuDNN computes. Where it has none, the own kernels are slower, and as right.
+  void choose_cudnn(int gpu, const std::filesystem::path& plans, Trial& trial) {
+    std::set<AttentionShape> attention;
+    std::map<ConvShape, bool> convolutions;  // and whether the input's gradient is asked for
+    each_step([&](const Step& step) {
+      if (const auto* const attend = std::get_if<Attend>(&step.work); attend != nullptr && kBf16)
+        attention.insert(shape_of(*attend));
+      if (const auto* const convolve = std::get_if<Convolve>(&step.work))
+        convolutions.try_emplace(convolution_of(convolve->shape), false);
+      if (const auto* const convolve = std::get_if<ConvolveInGradient>(&step.work))
+        convolutions[convolution_of(convolve->shape)] |= !convolve->add;
+    });
+    if (attention.empty() && convolutions.empty()) return;
+    const auto own = [&](const std::string& what, const std::string& why) {
+      // All GPUs of a job are alike.
+      if (gpu == 0 && !why.empty()) log_once(what + " is computed by own kernels, not by cuDNN: " + why);
+    };
+    const std::string before = read_plans(plans);
+    cudnn_ = make_cudnn_ops(gpu, before);
+    if (!cudnn_) return own(attention.empty() ? "convolution" : "attention", why_no_cudnn_ops());
+    for (const AttentionShape& shape : attention) own("attention", attention_.use(*cudnn_, shape, trial));
+    for (const auto& [shape, with_input_gradient] : convolutions)
+      own("a convolution", convolutions_.use(*cudnn_, shape, with_input_gradient, trial));
+    const std::string now = cudnn_->stored();
+    if (!now.empty() && now != before) keep_plans(plans, now);
+  }
+
+  // Bytes that a step needs besides.
+  std::size_t workspace(const Multiply& w) { return products_.workspace(w.shape); }
+  std::size_t workspace(const SumRows& w) const {
+    return sum_rows_workspace(w.rows, w.width) * sizeof(float);
+  }
+  std::size_t workspace(const NormalizeBackward& w) const {
+    return layer_norm_backward_workspace(w.rows, w.width) * sizeof(float);
+  }
+  std::size_t workspace(const Attend& w) const { return attention_.workspace(w); }
+  std::size_t workspace(const AttendBackward& w) const { return attention_.workspace(w); }
+  std::size_t workspace(const Convolve& w) const { return convolutions_.workspace(w); }
+  std::size_t workspace(const ConvolveInGradient& w) const { return convolutions_.workspace(w); }
+  std::size_t workspace(const ConvolveWeightGradient& w) const { return convolutions_.workspace(w); }
+  std::size_t workspace(const auto&) const { return 0; }
+
   void make_workspaces() {
     std::vector<std::size_t> bytes(1 + kSideStreams, 0);
-    for (const auto* const steps : {&schedule_.forward, &schedule_.evaluate, &schedule_.backward}) {
-      for (const Step& step : *steps) {
-        const auto* const product = std::get_if<Multiply>(&step.work);
-        const std::size_t needed = product != nullptr ? products_.workspace(product->shape)
-                                                      : std::visit(Workspace{}, step.work) * sizeof(float);
-        bytes[step.stream] = std::max(bytes[step.stream], needed);
-      }
-    }
+    each_step([&](const Step& step) {
+      const std::size_t needed = std::visit([this](const auto& work) { return workspace(work); }, step.work);
+      bytes[step.stream] = std::max(bytes[step.stream], needed);
+    });
     for (const std::size_t needed : bytes)
       workspaces_.push_back(arithmetic_.allocate_bytes(needed, "the work of products and sums"));
   }
@@ -279,13 +317,11 @@ class CudaLane final : public Lane {
     check_launch("embedding_backward");
   }
   void enqueue(const Attend& w, cudaStream_t on) {
-    attention(on, shape_of(w), values(w.qkv), values(w.out), floats(w.sums));
-    check_launch("attention");
+    attention_.forward(on, shape_of(w), values(w.qkv), values(w.out), floats(w.sums), workspace_);
   }
   void enqueue(const AttendBackward& w, cudaStream_t on) {
-    attention_backward(on, shape_of(w), values(w.qkv), values(w.out), values(w.out_gradient), floats(w.sums),
-                       values(w.qkv_gradient), workspace_);
-    check_launch("attention_backward");
+    attention_.backward(on, shape_of(w), values(w.qkv), values(w.out), values(w.out_gradient), floats(w.sums),
+                        values(w.qkv_gradient), workspace_);
   }
   void enqueue(const Classify& w, cudaStream_t on) {
     float *const loss = of_rows_.data(), *const correct = loss + rows_;
@@ -333,19 +369,15 @@ class CudaLane final : public Lane {
       check(cudaMemcpyAsync(to, from, w.count * sizeof(T), cudaMemcpyDeviceToDevice, on), "copying");
   }
   void enqueue(const Convolve& w, cudaStream_t on) {
-    conv2d(on, convolution_of(w.shape), values(w.in), values(w.weight), floats(w.bias), w.relu,
-           values(w.out));
-    check_launch("conv2d");
+    convolutions_.forward(on, w, values(w.in), values(w.weight), floats(w.bias), values(w.out), workspace_);
   }
   void enqueue(const ConvolveInGradient& w, cudaStream_t on) {
-    conv2d_backward_input(on, convolution_of(w.shape), values(w.weight), values(w.out_gradient), w.add,
-                          values(w.in_gradient));
-    check_launch("conv2d_backward_input");
+    convolutions_.backward_input(on, w, values(w.weight), values(w.out_gradient), values(w.in_gradient),
+                                 workspace_);
   }
   void enqueue(const ConvolveWeightGradient& w, cudaStream_t on) {
-    conv2d_backward_parameters(on, convolution_of(w.shape), values(w.in), values(w.out_gradient), w.add,
-                               floats(w.weight_gradient), floats(w.bias_gradient), workspace_);
-    check_launch("conv2d_backward_parameters");
+    convolutions_.backward_parameters(on, w, values(w.in), values(w.out_gradient), floats(w.weight_gradient),
+                                      floats(w.bias_gradient), workspace_);
   }
   void enqueue(const Pool& w, cudaStream_t on) {
     max_pool(on, pool_of(w.shape), values(w.in), values(w.out));
@@ -368,6 +400,9 @@ class CudaLane final : public Lane {
   CudaStream stream_;
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
   Products products_;
+  std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not there
+  AttentionOps<T> attention_;
+  ConvolutionOps<T> convolutions_;
   const int capacity_;
   const Schedule schedule_;
   const Buffer arena_;
@@ -398,9 +433,10 @@ class CudaLane final : public Lane {
 }  // namespace
 
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
-                                     CudaArithmetic& arithmetic) {
-  if (program.bf16) return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic);
-  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic);
+                                     CudaArithmetic& arithmetic, const std::filesystem::path& plans) {
+  if (program.bf16)
+    return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, plans);
+  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, plans);
 }
 
 }  // namespace dtrun::worker::cuda

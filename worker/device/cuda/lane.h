@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "worker/device/cuda/arithmetic.h"
@@ -7,9 +8,11 @@
 
 namespace dtrun::worker::cuda {
 
-// `arithmetic` is of GPU number `gpu`, and outlives the lane. Throws WorkerError with EX_CONFIG if there is
-// no room for the lane's memory.
+// `arithmetic` is of GPU number `gpu`, and outlives the lane. `plans`: the file that keeps cuDNN's plans, or
+// "". Attention in bf16 and convolutions are cuDNN's where it is there and computes the same as the own
+// kernels; if not, GPU 0's lane logs why. Throws WorkerError with EX_CONFIG if there is no room for the
+// lane's memory, or cuBLASLt multiplies wrong.
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
-                                     CudaArithmetic& arithmetic);
+                                     CudaArithmetic& arithmetic, const std::filesystem::path& plans);
 
 }  // namespace dtrun::worker::cuda

@@ -8,16 +8,11 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-void check(const CublasLt& library, cublasStatus_t status, const char* doing) {
+void check_status(const CublasLt& library, cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw WorkerError(kExitOsError, std::string("cuBLASLt failed while ") + doing + ": " +
                                       library.get_status_string(status) + " (" +
                                       library.get_status_name(status) + ")");
-}
-
-std::string name(const MatmulShape& shape) {
-  return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) +
-         (shape.bf16 ? " in bf16" : " in fp32");
 }
 
 // The library sees matrices column by column: our rows are its columns, so it computes c^T = b^T a^T.
@@ -50,7 +45,12 @@ bool has_aux(Epilogue epilogue) {
 
 }  // namespace
 
-Products::Products() { check(library_, library_.create(&handle_), "starting"); }
+std::string name_of(const MatmulShape& shape) {
+  return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) +
+         (shape.bf16 ? " in bf16" : " in fp32");
+}
+
+Products::Products() { check_status(library_, library_.create(&handle_), "starting"); }
 
 Products::~Products() {
   for (auto& [shape, objects] : prepared_) {
@@ -78,11 +78,12 @@ Products::Prepared Products::prepare(const MatmulShape& shape) {
   Prepared objects;
   const cudaDataType_t element = shape.bf16 ? CUDA_R_16BF : CUDA_R_32F;
   const cudaDataType_t wide = shape.bf16 && !shape.wide ? CUDA_R_16BF : CUDA_R_32F;
-  check(library_, library_.matmul_desc_create(&objects.product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "describing a product");
+  check_status(library_, library_.matmul_desc_create(&objects.product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "describing a product");
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    check(library_, library_.matmul_desc_set_attribute(objects.product, attribute, &value, sizeof value),
-          "describing a product");
+    check_status(library_,
+                 library_.matmul_desc_set_attribute(objects.product, attribute, &value, sizeof value),
+                 "describing a product");
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -92,10 +93,10 @@ Products::Prepared Products::prepare(const MatmulShape& shape) {
 
   const auto layout = [&](cublasLtMatrixLayout_t& of, cudaDataType_t type, std::int64_t rows,
                           std::int64_t columns, std::int64_t stride) {
-    check(library_,
-          library_.matrix_layout_create(&of, type, static_cast<std::uint64_t>(rows),
-                                        static_cast<std::uint64_t>(columns), stride),
-          "describing a matrix");
+    check_status(library_,
+                 library_.matrix_layout_create(&of, type, static_cast<std::uint64_t>(rows),
+                                               static_cast<std::uint64_t>(columns), stride),
+                 "describing a matrix");
   };
   layout(objects.left, element, shape.b_transposed ? shape.k : shape.n,
          shape.b_transposed ? shape.n : shape.k, shape.b_stride);
@@ -109,10 +110,10 @@ Products::Prepared Products::prepare(const MatmulShape& shape) {
 std::optional<cublasLtMatmulHeuristicResult_t> Products::choose(const MatmulShape& shape,
                                                                 const Prepared& objects) {
   cublasLtMatmulPreference_t limits = nullptr;
-  check(library_, library_.matmul_preference_create(&limits), "choosing an algorithm");
+  check_status(library_, library_.matmul_preference_create(&limits), "choosing an algorithm");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    check(library_, library_.matmul_preference_set_attribute(limits, attribute, &value, sizeof value),
-          "choosing an algorithm");
+    check_status(library_, library_.matmul_preference_set_attribute(limits, attribute, &value, sizeof value),
+                 "choosing an algorithm");
   };
   // What NVIDIA recommends for Hopper.
   const std::uint64_t workspace = std::uint64_t{32} << 20;
@@ -138,19 +139,20 @@ void Products::multiply(const MatmulShape& shape, const Operands& operands, void
                         cudaStream_t stream) {
   Prepared& objects = prepared(shape);
   if (!objects.chosen)
-    throw WorkerError(kExitSoftware, "cuBLASLt has no algorithm for a product of " + name(shape));
+    throw WorkerError(kExitSoftware, "cuBLASLt has no algorithm for a product of " + name_of(shape));
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
-    check(library_, library_.matmul_desc_set_attribute(objects.product, attribute, &pointer, sizeof pointer),
-          "describing a product");
+    check_status(library_,
+                 library_.matmul_desc_set_attribute(objects.product, attribute, &pointer, sizeof pointer),
+                 "describing a product");
   };
   if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
   const float one = 1, beta = shape.add ? 1 : 0;
-  check(library_,
-        library_.matmul(handle_, objects.product, &one, operands.b, objects.left, operands.a, objects.right,
-                        &beta, operands.c, objects.out, operands.c, objects.out, &objects.chosen->algo,
-                        memory, objects.chosen->workspaceSize, stream),
-        ("multiplying " + name(shape)).c_str());
+  check_status(library_,
+               library_.matmul(handle_, objects.product, &one, operands.b, objects.left, operands.a,
+                               objects.right, &beta, operands.c, objects.out, operands.c, objects.out,
+                               &objects.chosen->algo, memory, objects.chosen->workspaceSize, stream),
+               ("multiplying " + name_of(shape)).c_str());
 }
 
 }  // namespace dtrun::worker::cuda

@@ -7,11 +7,15 @@
 
 #include <map>
 #include <optional>
+#include <string>
 
 #include "worker/device/cuda/libraries/cublaslt.h"
 #include "worker/device/cuda/matmul_shape.h"
 
 namespace dtrun::worker::cuda {
+
+// "64 x 768 x 3072 in bf16": m, n and k.
+std::string name_of(const MatmulShape& shape);
 
 struct Operands {
   const void *a, *b;

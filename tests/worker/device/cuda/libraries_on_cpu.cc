@@ -1,8 +1,7 @@
-// The tables of CUDA's libraries, filled with the stand-ins of tests/cuda_on_cpu. There is none for cuDNN.
+// cuBLASLt's table, filled with the stand-in of tests/cuda_on_cpu.
 #include "tests/cuda_on_cpu/cublaslt.h"
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #include "worker/device/cuda/libraries/cublaslt.h"
-#include "worker/device/cuda/libraries/cudnn.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -42,13 +41,6 @@ const CublasLt& cublas_lt() {
       .file = "tests/cuda_on_cpu",
   };
   return table;
-}
-
-const Cudnn* cudnn() { return nullptr; }
-
-const std::string& why_no_cudnn() {
-  static const std::string reason = "the stand-in for a GPU has no cuDNN";
-  return reason;
 }
 
 }  // namespace dtrun::worker::cuda

@@ -58,7 +58,7 @@ void compare(cudaStream_t stream, std::size_t count, const T* left, const T* rig
          right, apart);
 }
 
-#define DTRUN_TRIAL(T)                                                    \
+#define DTRUN_TRIAL(T)                                                   \
   template void scatter(cudaStream_t, std::size_t, unsigned, float, T*); \
   template void compare(cudaStream_t, std::size_t, const T*, const T*, float*);
 DTRUN_TRIAL(float)

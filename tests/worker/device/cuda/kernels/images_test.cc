@@ -98,7 +98,8 @@ TEST_CASE_TEMPLATE("convolutions and their gradients", T, DTRUN_ACTIVATIONS) {
     }
 }
 
-TEST_CASE_TEMPLATE("a convolution's bias and ReLU by themselves, and the bias' gradient", T, DTRUN_ACTIVATIONS) {
+TEST_CASE_TEMPLATE("a convolution's bias and ReLU by themselves, and the bias' gradient", T,
+                   DTRUN_ACTIVATIONS) {
   for (const ConvShape& s : {ConvShape{1, 1, 1, 1, 1, 1}, {40, 1, 9, 10, 9, 5}, {3, 2, 5, 9, 40, 3}})
     for (const bool flag : {false, true}) {  // ReLU, and adding
       CAPTURE(s.samples);

@@ -30,7 +30,8 @@ TEST_CASE_TEMPLATE("numbers are scattered evenly, each seed's own", T, DTRUN_ACT
   CHECK(std::abs(mean_of_products(first, second)) < 0.3);
 }
 
-TEST_CASE_TEMPLATE("the largest difference is found wherever it is, and NaN is the largest", T, DTRUN_ACTIVATIONS) {
+TEST_CASE_TEMPLATE("the largest difference is found wherever it is, and NaN is the largest", T,
+                   DTRUN_ACTIVATIONS) {
   constexpr std::size_t kCount = 1000;
   const std::vector<T> left(kCount, T(-2.0f));
   const auto apart = [&](const std::vector<T>& right) {

@@ -1,0 +1,196 @@
+#include "worker/device/cuda/product_check.h"
+
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "proto/core/exit_codes.h"
+#include "worker/base/error.h"
+#include "worker/device/cuda/failure.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+// Elements of a matrix as they lie in memory.
+using Bytes = std::vector<std::byte>;
+
+void append(Bytes& to, std::size_t count, float value, bool bf16) {
+  std::byte element[sizeof(float)];
+  const __nv_bfloat16 rounded = __float2bfloat16_rn(value);
+  std::memcpy(element, bf16 ? static_cast<const void*>(&rounded) : &value, bf16 ? 2 : 4);
+  for (std::size_t i = 0; i < count; ++i) to.insert(to.end(), element, element + (bf16 ? 2 : 4));
+}
+
+std::vector<float> read(const Bytes& from, bool bf16) {
+  std::vector<float> values(from.size() / (bf16 ? 2 : 4));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (bf16) {
+      __nv_bfloat16 value;
+      std::memcpy(&value, &from[2 * i], 2);
+      values[i] = __bfloat162float(value);
+    } else {
+      std::memcpy(&values[i], &from[4 * i], 4);
+    }
+  }
+  return values;
+}
+
+// One product of ones. Where a lost term would be a small part of the sum, and the sum is rounded to bf16 or
+// goes through GELU's slope, only the first and last kEnd terms are 1 and the others 0: bf16 has every whole
+// number up to 256.
+class OnesProduct {
+ public:
+  OnesProduct(const MatmulShape& shape, CudaStream& stream)
+      : s_(shape),
+        stream_(stream),
+        narrow_(shape.bf16 && !shape.wide),
+        few_(narrow_ || shape.epilogue == Epilogue::kGeluGradient) {}
+
+  // Of device memory.
+  std::size_t bytes() const {
+    return a_bytes() + b_bytes() + c_bytes() + bias_bytes() + aux_bytes() + 5 * Cut::kAlignment;
+  }
+
+  // `memory`: bytes() of it.
+  void multiply(Products& products, Cut memory, void* workspace) {
+    auto* const a = memory.next<std::byte>(a_bytes());
+    auto* const b = memory.next<std::byte>(b_bytes());
+    c_ = memory.next<std::byte>(c_bytes());
+    bias_ = memory.next<std::byte>(bias_bytes());
+    aux_ = memory.next<std::byte>(aux_bytes());
+    Bytes a_row, b_row, aux_row;
+    if (s_.a_transposed)
+      append(a_row, count(s_.a_stride), 1, s_.bf16);
+    else
+      for (std::size_t k = 0; k < count(s_.a_stride); ++k) append(a_row, 1, counts(k) ? 1 : 0, s_.bf16);
+    append(b_row, count(s_.b_stride), 1, s_.bf16);
+    // GELU's slope there is 1.
+    append(aux_row, count(s_.c_stride), 20, narrow_);
+    fill(a, a_row, a_bytes() / a_row.size());
+    if (s_.a_transposed && few_ && count(s_.k) > 2 * kEnd)
+      clear(a + kEnd * a_row.size(), (count(s_.k) - 2 * kEnd) * a_row.size());
+    fill(b, b_row, b_bytes() / b_row.size());
+    clear(c_, c_bytes());
+    clear(bias_, bias_bytes());
+    if (has_aux()) fill(aux_, aux_row, count(s_.m));
+    products.multiply(s_, {.a = a, .b = b, .c = c_, .bias = bias_, .aux = aux_}, workspace, stream_.handle());
+  }
+
+  // "" or what is wrong.
+  std::string fault() const {
+    const bool gelu = s_.epilogue == Epilogue::kBiasGelu;
+    for (const std::int64_t row : {std::int64_t{0}, s_.m - 1}) {
+      // What GELU gets tells more than what it makes of it.
+      const std::string wrong = differing((gelu ? aux_ : c_) + count(row * s_.c_stride) * wide(), s_.n,
+                                          terms(), s_.epilogue == Epilogue::kGeluGradient ? kSlope : 0);
+      if (!wrong.empty()) return "row " + std::to_string(row) + ", " + wrong;
+    }
+    if (s_.epilogue == Epilogue::kRowSums)
+      return within("the sums of rows", differing(bias_, s_.m, terms(), 0));
+    if (s_.epilogue == Epilogue::kColumnSums)
+      return within("the sums of columns", differing(bias_, s_.n, rounded(s_.k), 0));
+    return "";
+  }
+
+ private:
+  static constexpr std::size_t kEnd = 128;
+  static constexpr float kSlope = 1.0f / 128;  // a GPU's tanh may be that far off
+
+  std::size_t element() const { return s_.bf16 ? 2 : 4; }
+  std::size_t wide() const { return narrow_ ? 2 : 4; }
+  std::size_t a_bytes() const {
+    return count(s_.a_transposed ? s_.k : s_.m) * count(s_.a_stride) * element();
+  }
+  std::size_t b_bytes() const {
+    return count(s_.b_transposed ? s_.n : s_.k) * count(s_.b_stride) * element();
+  }
+  std::size_t c_bytes() const { return count(s_.m) * count(s_.c_stride) * wide(); }
+  std::size_t bias_bytes() const { return count(std::max(s_.m, s_.n)) * wide(); }
+  std::size_t aux_bytes() const { return has_aux() ? c_bytes() : 0; }
+  bool has_aux() const {
+    return s_.epilogue == Epilogue::kBiasGelu || s_.epilogue == Epilogue::kGeluGradient;
+  }
+
+  static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
+  static std::string within(const char* what, const std::string& wrong) {
+    return wrong.empty() ? "" : std::string(what) + ", " + wrong;
+  }
+  bool counts(std::size_t k) const { return !few_ || k < kEnd || k + kEnd >= count(s_.k); }
+  float terms() const { return static_cast<float>(few_ ? std::min<std::int64_t>(s_.k, 2 * kEnd) : s_.k); }
+  float rounded(std::int64_t number) const {
+    const auto value = static_cast<float>(number);
+    return narrow_ ? __bfloat162float(__float2bfloat16_rn(value)) : value;
+  }
+
+  // By copying what is there already: fast on a GPU, and needs no kernel.
+  void fill(std::byte* to, const Bytes& row, std::size_t rows) const {
+    const cudaStream_t on = stream_.handle();
+    check(cudaMemcpyAsync(to, row.data(), row.size(), cudaMemcpyHostToDevice, on), "copying");
+    stream_.wait();
+    for (std::size_t done = 1; done < rows;) {
+      const std::size_t more = std::min(done, rows - done);
+      check(cudaMemcpyAsync(to + done * row.size(), to, more * row.size(), cudaMemcpyDeviceToDevice, on),
+            "copying");
+      done += more;
+    }
+  }
+  void clear(std::byte* to, std::size_t bytes) const {
+    check(cudaMemsetAsync(to, 0, bytes, stream_.handle()), "clearing memory");
+  }
+
+  std::string differing(const std::byte* from, std::int64_t size, float wanted, float tolerance) const {
+    Bytes there(count(size) * wide());
+    check(cudaMemcpyAsync(there.data(), from, there.size(), cudaMemcpyDeviceToHost, stream_.handle()),
+          "copying");
+    stream_.wait();
+    const std::vector<float> values = read(there, narrow_);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!(std::abs(values[i] - wanted) <= tolerance * wanted))
+        return "element " + std::to_string(i) + " is " + std::to_string(values[i]) + ", not " +
+               std::to_string(wanted);
+    return "";
+  }
+
+  const MatmulShape s_;
+  CudaStream& stream_;
+  const bool narrow_;  // what is written is bf16
+  const bool few_;     // of the terms are 1
+  std::byte *c_ = nullptr, *bias_ = nullptr, *aux_ = nullptr;
+};
+
+std::string versions() {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  return "cuBLASLt " + cublas_lt().version + " (" + cublas_lt().file + ") and a driver for CUDA " +
+         std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10);
+}
+
+}  // namespace
+
+void check_products(const Schedule& schedule, Products& products, Trial& trial, void* workspace) {
+  std::set<MatmulShape> shapes;
+  for (const auto* const steps : {&schedule.forward, &schedule.evaluate, &schedule.backward})
+    for (const Step& step : *steps)
+      if (const auto* const product = std::get_if<Multiply>(&step.work)) shapes.insert(product->shape);
+  for (const MatmulShape& shape : shapes) {
+    OnesProduct product(shape, trial.stream());
+    const std::optional<Cut> memory = trial.memory(product.bytes());
+    if (!memory) continue;
+    product.multiply(products, *memory, workspace);
+    const std::string fault = product.fault();
+    if (!fault.empty())
+      throw WorkerError(kExitConfig, "matrices are multiplied wrong by " + versions() + ": of ones, " +
+                                         name_of(shape) + ", " + fault +
+                                         "; install another version of cuBLASLt, or name its folder in "
+                                         "DTRUN_CUDA_LIBRARY_PATH");
+  }
+}
+
+}  // namespace dtrun::worker::cuda
