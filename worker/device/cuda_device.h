@@ -12,7 +12,8 @@ namespace dtrun::worker {
 // GPU number `gpu` of those that CUDA_VISIBLE_DEVICES leaves. Throws WorkerError: EX_CONFIG if there is no
 // such GPU here, no driver, a library is missing, or the environment has a variable that changes results;
 // EX_OSERR if the GPU does not answer. `plans`: the file in which cuDNN's plans are kept for the next start,
-// which any worker of this kind of GPU may read and write at any time; none is made where nothing was planned.
+// which any worker of this kind of GPU may read and write at any time; none is made where nothing was
+// planned.
 std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans = {});
 
 }  // namespace dtrun::worker
