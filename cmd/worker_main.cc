@@ -104,7 +104,8 @@ int train_for(ControlClient& agent) {
   agent.report(loading);
   const Datasets data = load_datasets(config.value());
   const std::string& folder = config.value().output_dir;
-  const std::filesystem::path plans = folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
+  const std::filesystem::path plans =
+      folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
   Replica replica(config.value(), data, job.lanes(),
                   job.device() == "cuda" ? make_cuda_device(job.gpu(), plans) : make_cpu_device());
   control::Ready ready;

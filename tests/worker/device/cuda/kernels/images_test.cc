@@ -117,13 +117,14 @@ TEST_CASE_TEMPLATE("a convolution's bias and ReLU by themselves, and the bias' g
       }
       const auto [got, got_bias, workspace] = in_all_orders([&] {
         const Memory<T> gradient(d);
+        const Memory<float> row(bias);
         std::tuple all{Memory<T>(without),
                        flag ? Memory<float>(old_bias, 1) : Memory<float>(s.out_channels, 1),
                        Memory<float>(cuda::conv2d_backward_bias_workspace(s))};
         auto& [got, got_bias, workspace] = all;
-        cuda::conv2d_bias<T>(nullptr, s, bias.data(), flag, got.data());
+        cuda::conv2d_bias<T>(nullptr, s, row.data(), flag, got.data());
         cuda::conv2d_backward_bias<T>(nullptr, s, gradient.data(), flag, got_bias.data(), workspace.data());
-        cuda_on_cpu::synchronize();
+        synchronize();
         return all;
       });
       check_near(got, out, 2e-6, 1);

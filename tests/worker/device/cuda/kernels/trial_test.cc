@@ -15,7 +15,7 @@ TEST_CASE_TEMPLATE("numbers are scattered evenly, each seed's own", T, DTRUN_ACT
     return std::get<0>(in_all_orders([&] {
       std::tuple all{Memory<T>(kCount)};
       cuda::scatter<T>(nullptr, kCount, seed, 4, std::get<0>(all).data());
-      cuda_on_cpu::synchronize();
+      synchronize();
       return all;
     }));
   };
@@ -39,7 +39,7 @@ TEST_CASE_TEMPLATE("the largest difference is found wherever it is, and NaN is t
       const Memory<T> a(left), b(right);
       std::tuple all{Memory<float>(std::vector<float>(2))};
       cuda::compare<T>(nullptr, kCount, a.data(), b.data(), std::get<0>(all).data());
-      cuda_on_cpu::synchronize();
+      synchronize();
       return all;
     });
     return result.values();
