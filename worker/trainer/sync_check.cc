@@ -1,8 +1,10 @@
 #include "worker/trainer/sync_check.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
+#include "proto/base/log.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
@@ -34,6 +36,21 @@ void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std:
             " of rank " + others + " differs from rank " + std::to_string(usual) +
             "'s. A memory or processor may be broken; go on from a checkpoint of a step at which "
             "train.verify_sync_steps found no difference");
+  }
+}
+
+void warn_of_other_devices(const std::string& fingerprint, Collective& collective) {
+  using Record = std::array<char, 256>;
+  const auto rank = static_cast<std::size_t>(collective.rank());
+  std::vector<Record> all(static_cast<std::size_t>(collective.size()));
+  fingerprint.copy(all[rank].data(), all[rank].size() - 1);
+  collective.all_gather(bytes_of(all));
+  if (rank != 0) return;
+  for (std::size_t other = 1; other < all.size(); ++other) {
+    if (all[other] == all[0]) continue;
+    log_warn("rank " + std::to_string(other) + " computes on " + all[other].data() + ", rank 0 on " +
+             all[0].data() + ": the result has not the bits that either would give alone");
+    return;
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "worker/collective/collective.h"
@@ -15,5 +16,9 @@ namespace dtrun::worker {
 // where none are the most.
 void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
                  Collective& collective);
+
+// `fingerprint`: of this rank's device. Warns on rank 0 if other ranks' are others: their microbatches have
+// other last bits, so the result is that of no one kind of device. Called by all ranks alike.
+void warn_of_other_devices(const std::string& fingerprint, Collective& collective);
 
 }  // namespace dtrun::worker

@@ -208,6 +208,7 @@ void Trainer::begin() {
     const std::string other_device = device_drift(start, replica_.device->fingerprint());
     if (place_.rank == start.source_rank && !other_device.empty()) log_info(other_device);
   }
+  warn_of_other_devices(replica_.device->fingerprint(), collective_);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;

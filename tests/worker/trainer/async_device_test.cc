@@ -131,5 +131,40 @@ TEST_CASE("a replica's state goes to the device and back, and what was not there
   CHECK(after.optimizer[0].values == state.optimizer[0].values);
 }
 
+// The CPU by another name.
+class OtherCpu final : public Device {
+ public:
+  std::string fingerprint() const override { return "another processor"; }
+  Arithmetic& arithmetic() override { return cpu_->arithmetic(); }
+  std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
+    return cpu_->make_lane(program, capacity);
+  }
+
+ private:
+  const std::unique_ptr<Device> cpu_ = make_cpu_device();
+};
+
+TEST_CASE("ranks that compute on different devices are told of, and only those") {
+  for (const bool mixed : {false, true}) {
+    const Job job;
+    JobConfig config = job.config("out");
+    config.train.max_steps = 1;
+    std::string said;
+    set_log_reader([&](const std::string& text) { said += text + '\n'; });
+    run_as_threads(3, [&](Collective& collective) {
+      const Datasets data = load_datasets(config);
+      Replica replica(
+          config, data, 1,
+          mixed && collective.rank() == 2 ? std::unique_ptr<Device>(new OtherCpu) : make_cpu_device());
+      TestLink link;
+      const Place place{collective.rank(), collective.size(), collective.rank(), 1};
+      REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
+    });
+    set_log_reader([](const std::string&) {});
+    CHECK(contains(said, "rank 2 computes on another processor, rank 0 on cpu, ") == mixed);
+    CHECK(contains(said, "computes on") == mixed);
+  }
+}
+
 }  // namespace
 }  // namespace dtrun::worker

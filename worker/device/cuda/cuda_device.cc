@@ -75,20 +75,23 @@ class CudaDevice final : public Device {
         plans_(std::move(plans)),
         arithmetic_(gpu) {}
   std::string name() const override { return "cuda"; }
-  std::string fingerprint() const override { return fingerprint_; }
+  std::string fingerprint() const override {
+    return own_.empty() ? fingerprint_ : fingerprint_ + ", own kernels for " + own_;
+  }
   std::optional<DeviceMemory> memory() const override {
     return DeviceMemory{.used = arithmetic_.used(), .peak = arithmetic_.peak(), .total = memory_};
   }
   Arithmetic& arithmetic() override { return arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
-    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, plans_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, plans_, &own_);
   }
 
  private:
   const int gpu_;
-  const std::string fingerprint_;
-  const std::size_t memory_;  // bytes
+  const std::string fingerprint_;  // but for what follows from the program
+  std::string own_;                // of its lane: a worker has one on a GPU
+  const std::size_t memory_;       // bytes
   const std::filesystem::path plans_;
   cuda::CudaArithmetic arithmetic_;
 };
@@ -108,8 +111,7 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
   const std::string fingerprint = std::string(properties.name) + ", compute capability " +
                                   std::to_string(properties.major) + "." + std::to_string(properties.minor) +
                                   ", " + std::to_string(properties.multiProcessorCount) + " SMs, cuBLASLt " +
-                                  cuda::cublas_lt().version + ", " +
-                                  (cudnn.empty() ? "own attention" : "cuDNN " + cudnn);
+                                  cuda::cublas_lt().version + (cudnn.empty() ? "" : ", cuDNN " + cudnn);
   return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(plans));
 }
 

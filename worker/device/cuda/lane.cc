@@ -121,6 +121,9 @@ class CudaLane final : public Lane {
 
   void record(std::vector<NodeTime>* times) override { times_ = times; }
 
+  // What cuDNN could compute and does not.
+  const std::string& own() const { return own_; }
+
  private:
   static constexpr int kSideStreams = 1;
 
@@ -165,15 +168,17 @@ class CudaLane final : public Lane {
     });
     if (attention.empty() && convolutions.empty()) return;
     const auto own = [&](const std::string& what, const std::string& why) {
+      if (why.empty()) return;
+      if (own_.find(what) == std::string::npos) own_ += (own_.empty() ? "" : " and ") + what;
       // All GPUs of a job are alike.
-      if (gpu == 0 && !why.empty()) log_once(what + " is computed by own kernels, not by cuDNN: " + why);
+      if (gpu == 0) log_once(what + " is computed by own kernels, not by cuDNN: " + why);
     };
     const std::string before = read_plans(plans);
     cudnn_ = make_cudnn_ops(gpu, before);
     if (!cudnn_) return own(attention.empty() ? "convolution" : "attention", why_no_cudnn_ops());
     for (const AttentionShape& shape : attention) own("attention", attention_.use(*cudnn_, shape, trial));
     for (const auto& [shape, with_input_gradient] : convolutions)
-      own("a convolution", convolutions_.use(*cudnn_, shape, with_input_gradient, trial));
+      own("convolution", convolutions_.use(*cudnn_, shape, with_input_gradient, trial));
     const std::string now = cudnn_->stored();
     if (!now.empty() && now != before) keep_plans(plans, now);
   }
@@ -401,6 +406,7 @@ class CudaLane final : public Lane {
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
   Products products_;
   std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not there
+  std::string own_;                  // what it does not compute although it could be asked to
   AttentionOps<T> attention_;
   ConvolutionOps<T> convolutions_;
   const int capacity_;
@@ -430,13 +436,21 @@ class CudaLane final : public Lane {
   std::vector<NodeTime>* times_ = nullptr;
 };
 
+template <typename T>
+std::unique_ptr<Lane> make_lane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
+                                const std::filesystem::path& plans, std::string* own) {
+  auto lane = std::make_unique<CudaLane<T>>(program, capacity, gpu, arithmetic, plans);
+  *own = lane->own();
+  return lane;
+}
+
 }  // namespace
 
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
-                                     CudaArithmetic& arithmetic, const std::filesystem::path& plans) {
-  if (program.bf16)
-    return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, plans);
-  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, plans);
+                                     CudaArithmetic& arithmetic, const std::filesystem::path& plans,
+                                     std::string* own) {
+  return program.bf16 ? make_lane<__nv_bfloat16>(program, capacity, gpu, arithmetic, plans, own)
+                      : make_lane<float>(program, capacity, gpu, arithmetic, plans, own);
 }
 
 }  // namespace dtrun::worker::cuda
