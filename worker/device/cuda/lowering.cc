@@ -366,6 +366,7 @@ class Lowering : Places {
     if (l.bias && !add_to) {
       MatmulShape with_sums = shape;
       with_sums.epilogue = l.in_first ? Epilogue::kColumnSums : Epilogue::kRowSums;
+      with_sums.bias_alignment = alignment(sums);
       sums_too = abilities_.multiplies(with_sums);
       if (sums_too) shape = with_sums;
     }

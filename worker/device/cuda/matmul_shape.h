@@ -27,8 +27,8 @@ struct MatmulShape {
   bool wide = false;  // c is fp32 although a and b are bf16, and so are sums that the epilogue writes
   bool add = false;
   Epilogue epilogue = Epilogue::kNone;
-  // That a, b and c have at least, in bytes: a power of two of at most 256.
-  int a_alignment = 256, b_alignment = 256, c_alignment = 256;
+  // That a, b, c and `bias` have at least, in bytes: a power of two of at most 256.
+  int a_alignment = 256, b_alignment = 256, c_alignment = 256, bias_alignment = 256;
 
   auto operator<=>(const MatmulShape&) const = default;
 };

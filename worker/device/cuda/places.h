@@ -75,7 +75,10 @@ class Places {
     shape.b_stride = l.in_first ? l.out_features : l.in_features;
     shape.c_stride = static_cast<std::int64_t>(stride);
     shape.b_alignment = alignment(matrix(l.weight));
-    if (l.bias) shape.epilogue = Epilogue::kBias;
+    if (l.bias) {
+      shape.epilogue = Epilogue::kBias;
+      shape.bias_alignment = alignment(matrix(*l.bias));
+    }
     return shape;
   }
   // The gradient of x from that of y, whose m rows are `stride` apart.

@@ -91,6 +91,14 @@ Products::Prepared Products::prepare(const MatmulShape& shape) {
   if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, wide);
   if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.c_stride);
 
+  // The library looks at their alignment when it chooses. multiply() says where they are.
+  const auto address = [](std::uintptr_t alignment) {
+    return reinterpret_cast<const void*>(4096 + alignment);
+  };
+  if (has_bias(shape.epilogue))
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, address(static_cast<std::uintptr_t>(shape.bias_alignment)));
+  if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address(256));
+
   const auto layout = [&](cublasLtMatrixLayout_t& of, cudaDataType_t type, std::int64_t rows,
                           std::int64_t columns, std::int64_t stride) {
     check_status(library_,

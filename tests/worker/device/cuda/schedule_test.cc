@@ -266,6 +266,7 @@ TEST_CASE("products are told how their operands are aligned") {
           CHECK(offset(multiply->a) % multiply->shape.a_alignment == 0);
           CHECK(offset(multiply->b) % multiply->shape.b_alignment == 0);
           CHECK(offset(multiply->c) % multiply->shape.c_alignment == 0);
+          if (multiply->bias) CHECK(offset(multiply->bias) % multiply->shape.bias_alignment == 0);
         }
       }
     }
