@@ -15,7 +15,7 @@ std::string AttentionOps<T>::use(CudnnOps& cudnn, const AttentionShape& shape, T
   const Status planned = cudnn.plan(shape);
   if (!planned.ok()) return planned.message();
   cudnn_ = &cudnn;
-  const std::string fault = try_out(shape, trial);
+  std::string fault = try_out(shape, trial);
   if (fault.empty()) cudnns_.insert(shape);
   return fault;
 }
@@ -41,7 +41,7 @@ std::string AttentionOps<T>::try_out(const AttentionShape& shape, Trial& trial) 
   auto* const workspace =
       memory->template next<float>(std::max(sums, cudnn_->workspace(shape) / sizeof(float) + 1));
 
-  const cudaStream_t on = trial.stream().handle();
+  auto* const on = trial.stream().handle();
   scatter(on, 3 * rows, 1, kLargest, qkv);
   scatter(on, rows, 2, 1, d_out);
   check_launch("scatter");

@@ -44,7 +44,7 @@ std::string ConvolutionOps<T>::use(CudnnOps& cudnn, const ConvShape& shape, bool
   const Status planned = cudnn.plan(shape, sizeof(T) == 2, with_input_gradient);
   if (!planned.ok()) return planned.message();
   cudnn_ = &cudnn;
-  const std::string fault = try_out(shape, with_input_gradient, trial);
+  std::string fault = try_out(shape, with_input_gradient, trial);
   if (fault.empty()) cudnns_.insert(shape);
   return fault;
 }
@@ -75,7 +75,7 @@ std::string ConvolutionOps<T>::try_out(const ConvShape& shape, bool with_input_g
   auto* const workspace =
       memory->template next<float>(std::max(own_workspace, cudnn_->workspace(shape) / sizeof(float) + 1));
 
-  const cudaStream_t on = trial.stream().handle();
+  auto* const on = trial.stream().handle();
   scatter(on, ins, 1, 1, in);
   scatter(on, weights, 2, 1, weight);
   scatter(on, outs, 3, 1, d_out);

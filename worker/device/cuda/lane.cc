@@ -201,7 +201,8 @@ class CudaLane final : public Lane {
   void make_workspaces() {
     std::vector<std::size_t> bytes(1 + kSideStreams, 0);
     each_step([&](const Step& step) {
-      const std::size_t needed = std::visit([this](const auto& work) { return workspace(work); }, step.work);
+      const std::size_t needed =
+          std::visit([this](const auto& work) { return this->workspace(work); }, step.work);
       bytes[step.stream] = std::max(bytes[step.stream], needed);
     });
     for (const std::size_t needed : bytes)

@@ -52,11 +52,11 @@ class Lowering : Places {
  private:
   const Node& node(int n) const { return program_.nodes[n]; }
 
-  void add(Work work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
+  void add(const Work& work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
     const auto nothing = [](const Extent& extent) { return !extent.place || extent.bytes == 0; };
     std::erase_if(reads, nothing);
     std::erase_if(writes, nothing);
-    steps_.push_back({.work = std::move(work),
+    steps_.push_back({.work = work,
                       .node = node_,
                       .backward = backward_,
                       .reads = std::move(reads),

@@ -55,7 +55,9 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, CudaAri
           arithmetic.allocate_bytes(Parts(targets_, values_, tokens_).end * sizeof(float), "a microbatch")) {
   for (Slot& slot : slots_) {
     slot.host = arithmetic.allocate(Where::kHost, device_.size());
-    cuda::check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "making an event");
+    // Who waits for a microbatch's turn sleeps: it is long.
+    cuda::check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming | cudaEventBlockingSync),
+                "making an event");
   }
 }
 

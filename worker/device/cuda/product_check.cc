@@ -131,7 +131,7 @@ class OnesProduct {
 
   // By copying what is there already: fast on a GPU, and needs no kernel.
   void fill(std::byte* to, const Bytes& row, std::size_t rows) const {
-    const cudaStream_t on = stream_.handle();
+    auto* const on = stream_.handle();
     check(cudaMemcpyAsync(to, row.data(), row.size(), cudaMemcpyHostToDevice, on), "copying");
     stream_.wait();
     for (std::size_t done = 1; done < rows;) {

@@ -20,7 +20,7 @@ CudaStream::CudaStream(int gpu) : gpu_(gpu) {
 
 // A GPU that failed takes nothing more.
 CudaStream::~CudaStream() {
-  for (const cudaEvent_t event : events_) cudaEventDestroy(event);
+  for (auto* const event : events_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
 }
 

@@ -82,8 +82,9 @@ class LoadedCudnnOps final : public CudnnOps {
  private:
   template <typename Shape, typename Graphs>
   static Status keep(std::map<Shape, Graphs>& all, const Shape& shape, Result<Graphs> planned) {
-    if (planned.ok()) all.insert_or_assign(shape, std::move(planned).value());
-    return planned.status();
+    if (!planned.ok()) return planned.status();
+    all.insert_or_assign(shape, std::move(planned).value());
+    return {};
   }
   // Plans are run with the handle that they were made for.
   cudnnHandle_t handle(cudaStream_t on) {
