@@ -99,6 +99,8 @@ class Memory {
     REQUIRE(cudaMalloc(&pointer, host_.size()) == cudaSuccess);
     device_.reset(static_cast<unsigned char*>(pointer));
     REQUIRE(cudaMemcpy(pointer, host_.data(), host_.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    // From the host's memory it may be under way when the call returns, and this may be freed at once.
+    REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
   }
   const std::vector<unsigned char>& fetched() const {
     if (stale_) {
