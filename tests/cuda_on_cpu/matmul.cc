@@ -105,7 +105,8 @@ class Operands {
     std::vector<float> result(p_.m * p_.n);
     for (std::size_t j = 0; j < p_.n; j += kColumns) {
       for (std::size_t i = 0; i < p_.m; i += kRows) {
-        float block[kColumns * kRows] = {};
+        // Clang 14 stores to it as if it were aligned like Lanes, whatever LanesInMemory says.
+        alignas(Lanes) float block[kColumns * kRows] = {};
         for (std::size_t part = 0; part < p_.splits; ++part) {
           add(&a_[i], rows_, &b_[j], columns_, part * p_.k / p_.splits, (part + 1) * p_.k / p_.splits, block);
         }
