@@ -193,7 +193,9 @@ std::string gpu_count_text(const std::vector<Gpu>& gpus) {
 std::string gibibytes_text(std::uint64_t bytes) { return gibibytes(bytes) + " GiB"; }
 
 std::string gpu_memory_text(std::uint64_t part, std::uint64_t total) {
-  return gibibytes(part) + " of " + gibibytes_text(total);
+  const std::uint64_t mebibytes = part >> 20;
+  return (mebibytes < 1024 ? std::to_string(mebibytes) + " MiB" : gibibytes(part)) + " of " +
+         gibibytes_text(total);
 }
 
 std::string cuda_version_text(int version) {

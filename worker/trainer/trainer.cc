@@ -265,8 +265,8 @@ void Trainer::begin_writing(const ResumePoint& start) {
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
   if (const auto gpu = replica_.device->memory())
-    log_info("GPU memory of each worker before the first gradient: " + in_gigabytes(gpu->used) + " of " +
-             in_gigabytes(gpu->total));
+    log_info("GPU memory of each worker before the first gradient: " + in_gibibytes(gpu->used) + " of " +
+             in_gibibytes(gpu->total));
   if (!resumed_ && place_.generation > 1) log_warn("no node holds a checkpoint of this run; it begins again");
   if (!resumed_) return;
   progress_.note = "resumed from step " + std::to_string(state_.step);

@@ -6,16 +6,13 @@
 #include "worker/base/error.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/trial.h"
-#include "worker/vector/update.h"
+#include "worker/device/cuda/places.h"
 
 namespace dtrun::worker::cuda {
 namespace {
 
-// What cuDNN's plans ask for. Vectors begin at multiples of 256 bytes, but for the gradient, which follows
-// the statistics.
-bool on_16_bytes(const Place& place) {
-  return (place.offset + (place.space == Space::kGradient ? kStatisticsFloats * sizeof(float) : 0)) % 16 == 0;
-}
+// What cuDNN's plans ask for.
+bool on_16_bytes(const Place& place) { return Places::alignment(place) >= 16; }
 
 std::size_t inputs_of(const ConvShape& s) {
   return static_cast<std::size_t>(s.samples) * s.in_channels * s.height * s.width;

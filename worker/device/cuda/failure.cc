@@ -1,23 +1,10 @@
 #include "worker/device/cuda/failure.h"
 
-#include <cstdio>
-
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
+#include "worker/core/device_memory.h"
 
 namespace dtrun::worker::cuda {
-namespace {
-
-std::string in_words(std::size_t bytes) {
-  char text[32];
-  if (bytes < 1000000000)
-    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  else
-    std::snprintf(text, sizeof text, "%.2f GB", static_cast<double>(bytes) / 1e9);
-  return text;
-}
-
-}  // namespace
 
 void check(cudaError_t result, const char* doing) {
   if (result == cudaSuccess) return;
@@ -41,8 +28,8 @@ void out_of_memory(const std::string& what, std::size_t bytes, const std::string
   const bool known = cudaMemGetInfo(&free, &total) == cudaSuccess;
   throw WorkerError(
       kExitConfig,
-      "the GPU has no room for " + what + ": " + in_words(bytes) + " asked" +
-          (known ? ", " + in_words(free) + " of " + in_words(total) + " free" : "") + "; " +
+      "the GPU has no room for " + what + ": " + in_gibibytes(bytes) + " asked" +
+          (known ? ", " + in_gibibytes(free) + " of " + in_gibibytes(total) + " free" : "") + "; " +
           (advice.empty() ? "set a smaller train.micro_batch_size or model.gradient_checkpointing" : advice) +
           ", or see who else uses the GPU: nvidia-smi");
 }
