@@ -57,6 +57,8 @@ Faults faults_of(const std::string& text) {
     } else if (parts.size() == 3 && parts[0] == "launch" && number(1) > 0 && number(2) > 0) {
       faults.launch = number(1);
       faults.launch_error = static_cast<cudaError_t>(number(2));
+    } else if (parts.size() == 2 && parts[0] == "capture" && number(1) > 0) {
+      faults.capture = static_cast<cudaError_t>(number(1));
     } else if (parts.size() == 2 && parts[0] == "every-call" && number(1) > 0) {
       faults.every_call = static_cast<cudaError_t>(number(1));
     } else {
@@ -77,6 +79,11 @@ void plan_faults(const Faults& faults) {
 cudaError_t fault_of_call() {
   const std::lock_guard lock(plan().mutex);
   return plan().faults.every_call;
+}
+
+cudaError_t fault_of_capture() {
+  const std::lock_guard lock(plan().mutex);
+  return plan().faults.capture;
 }
 
 cudaError_t fault_of_allocation() {

@@ -14,6 +14,7 @@ struct Faults {
   std::uint64_t launch =
       0;  // this kernel or matrix product does not run, and the device is broken from then on
   cudaError_t launch_error = cudaErrorIllegalAddress;
+  cudaError_t capture = cudaSuccess;  // what every capture ends with
   cudaError_t every_call =
       cudaSuccess;  // cudaErrorInsufficientDriver, say, from every function that can fail
 };
@@ -21,10 +22,10 @@ struct Faults {
 // Counting begins anew. Also mends the device.
 void plan_faults(const Faults& faults);
 
-// Of "allocation:N", "host-allocation:N", "launch:N:ERROR" and "every-call:ERROR", separated by commas;
-// errors by their numbers. Anything else ends the process. DTRUN_TEST_GPU_FAULT is this, planned at the first
-// call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only the process that can create it has the faults: one
-// worker of a job, and not the one that takes its place.
+// Of "allocation:N", "host-allocation:N", "launch:N:ERROR", "capture:ERROR" and "every-call:ERROR", separated
+// by commas; errors by their numbers. Anything else ends the process. DTRUN_TEST_GPU_FAULT is this, planned
+// at the first call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only the process that can create it has the
+// faults: one worker of a job, and not the one that takes its place.
 Faults faults_of(const std::string& text);
 
 // The error for the call that asks.
@@ -32,5 +33,6 @@ cudaError_t fault_of_call();
 cudaError_t fault_of_allocation();
 cudaError_t fault_of_host_allocation();
 cudaError_t fault_of_launch();
+cudaError_t fault_of_capture();
 
 }  // namespace cuda_on_cpu

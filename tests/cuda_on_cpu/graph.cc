@@ -4,8 +4,6 @@
 #include <random>
 #include <utility>
 
-#include "tests/cuda_on_cpu/counters.h"
-#include "tests/cuda_on_cpu/errors.h"
 #include "tests/cuda_on_cpu/scheduler.h"
 #include "tests/cuda_on_cpu/settings.h"
 
@@ -74,10 +72,10 @@ cudaError_t end_capture(const std::shared_ptr<CUstream_st>& stream, Nodes* nodes
   return cudaSuccess;
 }
 
-cudaError_t capture(CUstream_st& stream, Operation operation) {
+cudaError_t capture(CUstream_st& stream, Operation operation, std::shared_ptr<CUevent_st> event) {
   Capture& capture = *stream.capture;
   if (capture.invalid) return cudaErrorStreamCaptureInvalidated;
-  capture.nodes.push_back({std::move(operation), stream.last_nodes});
+  capture.nodes.push_back({std::move(operation), stream.last_nodes, std::move(event)});
   stream.last_nodes = {capture.nodes.size() - 1};
   return cudaSuccess;
 }
@@ -95,10 +93,11 @@ cudaError_t capture_wait(const std::shared_ptr<CUstream_st>& stream, const CUeve
   return cudaSuccess;
 }
 
-void replay(const Nodes& nodes, std::uint64_t seed) {
+std::vector<std::size_t> order_of(const Nodes& nodes, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<bool> done(nodes.size());
-  for (std::size_t count = 0; count < nodes.size() && broken() == cudaSuccess; ++count) {
+  std::vector<std::size_t> order;
+  while (order.size() < nodes.size()) {
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const auto& after = nodes[i].after;
@@ -109,10 +108,10 @@ void replay(const Nodes& nodes, std::uint64_t seed) {
     const std::size_t node = settings.streams == Policy::kAtOnce             ? ready.front()
                              : settings.streams == Policy::kAsLateAsPossible ? ready.back()
                                                                              : ready[random() % ready.size()];
-    if (nodes[node].operation.run) nodes[node].operation.run();
-    count_operation();
+    order.push_back(node);
     done[node] = true;
   }
+  return order;
 }
 
 }  // namespace cuda_on_cpu

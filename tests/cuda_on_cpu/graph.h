@@ -1,5 +1,5 @@
-// Stream capture: what would have been enqueued becomes the nodes of a graph, which is launched as one
-// operation.
+// Stream capture: what would have been enqueued becomes the nodes of a graph. A launch of it enqueues them
+// one behind the other, in an order that their edges allow.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,8 @@ namespace cuda_on_cpu {
 // Arguments of captured kernels and copies are in their operations, by value.
 struct Node {
   Operation operation;
-  std::vector<std::size_t> after;  // nodes before it
+  std::vector<std::size_t> after{};        // nodes before it
+  std::shared_ptr<CUevent_st> event = {};  // that it records, for streams outside
 };
 using Nodes = std::vector<Node>;
 
@@ -33,14 +34,13 @@ struct Capture {
 void begin_capture(const std::shared_ptr<CUstream_st>& stream, cudaStreamCaptureMode mode);
 cudaError_t end_capture(const std::shared_ptr<CUstream_st>& stream, Nodes* nodes);
 // Instead of putting it into the stream's queue.
-cudaError_t capture(CUstream_st& stream, Operation operation);
+cudaError_t capture(CUstream_st& stream, Operation operation, std::shared_ptr<CUevent_st> event = {});
 // What cudaStreamWaitEvent does where the stream or the event takes part in a capture.
 cudaError_t capture_wait(const std::shared_ptr<CUstream_st>& stream, const CUevent_st& event);
 
-// Runs the nodes one after another, in an order that their edges allow: under Policy::kAtOnce as they were
-// captured, under kAsLateAsPossible the last that may begin, else at random by `seed`. On the devices'
-// thread.
-void replay(const Nodes& nodes, std::uint64_t seed);
+// The nodes in an order that their edges allow: under Policy::kAtOnce as they were captured, under
+// kAsLateAsPossible the last first that may begin, else at random by `seed`.
+std::vector<std::size_t> order_of(const Nodes& nodes, std::uint64_t seed);
 
 }  // namespace cuda_on_cpu
 
@@ -48,5 +48,5 @@ struct CUgraph_st {
   cuda_on_cpu::Nodes nodes;
 };
 struct CUgraphExec_st {
-  std::shared_ptr<const cuda_on_cpu::Nodes> nodes;  // of each launch that has not run yet, too
+  std::shared_ptr<const cuda_on_cpu::Nodes> nodes;
 };

@@ -110,6 +110,34 @@ TEST_CASE("a missing wait within a graph gives wrong numbers") {
   CHECK(x.get()[0] == 16);
 }
 
+TEST_CASE("an event that a graph records for the outside is there before the graph is done, at each launch") {
+  const Restored restored;
+  const TestStream stream, outside;
+  const TestEvent half;
+  const OnDevice<int> x(kValues), y(kValues);
+  OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  launch(plus, 1, kValues, 0, stream, x.data(), 1);
+  OK(cudaEventRecordWithFlags(half, stream, cudaEventRecordExternal));
+  launch(plus, 1, kValues, 0, stream, x.data(), 10);
+  cudaGraph_t graph = nullptr;
+  OK(cudaStreamEndCapture(stream, &graph));
+  const Captured captured(graph);
+  x.put(std::vector<int>(kValues, 5));
+  OK(cudaStreamWaitEvent(outside, half));  // it was never recorded: nothing to wait for
+  OK(cudaStreamSynchronize(outside));
+  CHECK(x.get()[0] == 5);
+  for (int launches = 1; launches <= 2; ++launches) {
+    x.put(std::vector<int>(kValues, 5));
+    OK(cudaGraphLaunch(captured, stream));
+    OK(cudaStreamWaitEvent(outside, half));
+    launch(doubled, 1, kValues, 0, outside, y.data(), x.data());
+    OK(cudaStreamSynchronize(outside));
+    CHECK(y.get()[0] == 12);  // what follows in the graph is late, as it may be
+    OK(cudaStreamSynchronize(stream));
+    CHECK(x.get()[0] == 16);
+  }
+}
+
 TEST_CASE("a stream that was forked must be joined") {
   const Restored restored;
   const TestStream first, second;

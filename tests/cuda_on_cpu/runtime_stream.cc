@@ -69,7 +69,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return guarded([&] { return scheduler().record(event, stream); });
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  return guarded([&] {
+    if (flags != cudaEventRecordDefault && flags != cudaEventRecordExternal) return cudaErrorInvalidValue;
+    return scheduler().record(event, stream, flags == cudaEventRecordExternal);
+  });
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/cuda_on_cpu/errors.h"
+#include "tests/cuda_on_cpu/faults.h"
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/settings.h"
@@ -111,21 +112,26 @@ cudaError_t Scheduler::destroy_event(cudaEvent_t handle) {
   return events_.erase(handle) == 1 ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
-cudaError_t Scheduler::record(cudaEvent_t handle, cudaStream_t to) {
+cudaError_t Scheduler::record(cudaEvent_t handle, cudaStream_t to, bool external) {
   Lock lock(mutex_);
   const EventPtr event = find(handle);
   const StreamPtr stream = find(to);
   if (!event || !stream || event->device != stream->device) return cudaErrorInvalidResourceHandle;
+  if (stream->capture && external) return capture(*stream, {}, event);
   if (stream->capture) {
     event->capture = stream->capture;
     event->nodes = stream->last_nodes;
     event->point = {};
     return cudaSuccess;
   }
-  event->capture = nullptr;
-  event->point = {stream, stream->enqueued + 1};
-  event->time = std::make_shared<CUevent_st::Time>();
-  return put(lock, stream, {[time = event->time] { *time = std::chrono::steady_clock::now(); }}, false);
+  return put_record(lock, stream, *event);
+}
+
+cudaError_t Scheduler::put_record(Lock& lock, const StreamPtr& stream, CUevent_st& event) {
+  event.capture = nullptr;
+  event.point = {stream, stream->enqueued + 1};
+  event.time = std::make_shared<CUevent_st::Time>();
+  return put(lock, stream, {[time = event.time] { *time = std::chrono::steady_clock::now(); }}, false);
 }
 
 cudaError_t Scheduler::wait_in_stream(cudaStream_t handle, cudaEvent_t of) {
@@ -189,6 +195,7 @@ cudaError_t Scheduler::end_capture(cudaStream_t handle, cudaGraph_t* graph) {
     return !capture || capture->ended;
   });
   if (error != cudaSuccess) return error;
+  if (const cudaError_t fault = fault_of_capture(); fault != cudaSuccess) return fault;
   *graph = result.get();
   graphs_[*graph] = std::move(result);
   return cudaSuccess;
@@ -237,13 +244,13 @@ cudaError_t Scheduler::launch(cudaGraphExec_t exec, cudaStream_t handle) {
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (stream->capture) return cudaErrorStreamCaptureUnsupported;  // CUDA would nest it
   const auto nodes = found->second->nodes;
-  Operation operation{[nodes, seed = random_()] {
-    count_graph();
-    replay(*nodes, seed);
-  }};
-  operation.host_function = std::any_of(nodes->begin(), nodes->end(),
-                                        [](const Node& node) { return node.operation.host_function; });
-  return put(lock, stream, std::move(operation), false);
+  cudaError_t error = put(lock, stream, {count_graph}, false);
+  for (const std::size_t i : order_of(*nodes, random_())) {
+    const Node& node = (*nodes)[i];
+    if (error != cudaSuccess) return error;
+    error = node.event ? put_record(lock, stream, *node.event) : put(lock, stream, node.operation, false);
+  }
+  return error;
 }
 
 cudaError_t Scheduler::destroy(cudaGraph_t graph) {

@@ -58,7 +58,8 @@ class Scheduler {
 
   cudaEvent_t create_event(int device, bool timing);
   cudaError_t destroy_event(cudaEvent_t event);
-  cudaError_t record(cudaEvent_t event, cudaStream_t stream);
+  // `external`: in a capture, a node of the graph that records the event each time that it runs.
+  cudaError_t record(cudaEvent_t event, cudaStream_t stream, bool external);
   cudaError_t wait_in_stream(cudaStream_t stream, cudaEvent_t event);
   cudaError_t wait_for_event(cudaEvent_t event);
   cudaError_t query_event(cudaEvent_t event);
@@ -97,6 +98,7 @@ class Scheduler {
   EventPtr find(cudaEvent_t event);
   const StreamPtr& legacy(int device);
   cudaError_t put(Lock& lock, const StreamPtr& stream, Operation operation, bool blocks);
+  cudaError_t put_record(Lock& lock, const StreamPtr& stream, CUevent_st& event);
   void order_with_legacy(const StreamPtr& stream, Operation& operation);
   cudaError_t meet(Lock& lock, std::vector<Point> points, int most_operations = -1);
   cudaError_t query(Lock& lock, const Point& point);

@@ -39,8 +39,11 @@ class Lane {
  public:
   virtual ~Lane() = default;
 
-  // Where train() enqueues. Used by the lane's thread, also for what follows its gradients.
+  // Where train() enqueues. Used by the lane's thread.
   virtual Stream& stream() = 0;
+  // Where what makes a bucket is enqueued when train() calls ready() with it: for what follows. The rest of
+  // backward does not wait for that, if the device can do both at once.
+  virtual Stream& gradients() { return stream(); }
 
   // `weights` (device memory, Program::size floats) has new values. Must be called before the first
   // microbatch and after each optimizer step. The lane reads them in place, as long as it is used; it may
@@ -49,8 +52,8 @@ class Lane {
 
   // Enqueues forward and backward. Overwrites `out` (device memory, kStatisticsFloats + Program::size floats)
   // with the microbatch's statistics and the gradient of the SUM of its targets' losses. Calls ready(bucket)
-  // from this thread, in bucket order, as soon as all that makes a bucket of the gradient is enqueued, and
-  // with the last one all that makes the statistics. The microbatch is free for other use when this returns.
+  // from this thread, in bucket order, once all that makes a bucket of the gradient is enqueued, and with the
+  // last one all that makes the statistics. The microbatch is free for other use when this returns.
   virtual void train(const Microbatch& microbatch, float* out,
                      const std::function<void(int bucket)>& ready) = 0;
 

@@ -42,7 +42,10 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
 // now.
 GradientStep::~GradientStep() {
   try {
-    lanes_.run([](int, Lane& lane) { lane.stream().wait(); });
+    lanes_.run([](int, Lane& lane) {
+      lane.stream().wait();
+      lane.gradients().wait();
+    });
   } catch (const WorkerError&) {
     // The device failed: it does nothing more, and whoever uses it next is told.
   }
@@ -88,10 +91,10 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   if (measured) timed.emplace(clock_, StepClock::kMath);
   const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
-    if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.stream());
+    if (bucket != last_bucket) accumulator_->complete(leaf, bucket, lane.gradients());
   });
   timed.reset();
-  accumulator_->complete(leaf, last_bucket, lane.stream());
+  accumulator_->complete(leaf, last_bucket, lane.gradients());
   Pulse::beat();
 }
 

@@ -18,12 +18,17 @@ class AsyncLane final : public Lane {
         program_(program),
         capacity_(capacity),
         result_(kStatisticsFloats + program.size),
-        stream_(device.make_stream()) {
+        stream_(device.make_stream()),
+        gradients_(device.make_stream()) {
     do_now([&] { lane_ = cpu.make_lane(program, capacity); });
   }
-  ~AsyncLane() override { stream_->wait(); }
+  ~AsyncLane() override {
+    stream_->wait();
+    gradients_->wait();
+  }
 
   Stream& stream() override { return *stream_; }
+  Stream& gradients() override { return *gradients_; }
 
   void weights_changed(const float* weights) override {
     device_.enqueue(*stream_, [=, this] { lane_->weights_changed(device_.behind(weights)); });
@@ -38,6 +43,7 @@ class AsyncLane final : public Lane {
       const VectorRange& range = program_.buckets[bucket];
       give(kStatisticsFloats + range.begin, range.size(), out);
       if (bucket + 1 == program_.buckets.size()) give(0, kStatisticsFloats, out);
+      gradients_->after(stream_->record());
       ready(static_cast<int>(bucket));
     }
   }
@@ -89,7 +95,7 @@ class AsyncLane final : public Lane {
   const int capacity_;
   std::unique_ptr<Lane> lane_;  // the stream's thread's
   std::vector<float> result_;   // likewise; as Lane::train's `out`
-  const std::unique_ptr<Stream> stream_;
+  const std::unique_ptr<Stream> stream_, gradients_;
 };
 
 class AsyncDevice final : public Device {

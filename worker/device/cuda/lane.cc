@@ -1,9 +1,11 @@
-// A lane on a GPU: carries out a schedule, step by step. Everything is enqueued and nothing waited for, but
-// for an evaluation's result.
+// A lane on a GPU: carries out a schedule. Everything is enqueued and nothing waited for, but for an
+// evaluation's result. A microbatch is enqueued step by step the first time that its results go to some
+// memory; the second time that is recorded as a graph, which is launched from then on.
 #include "worker/device/cuda/lane.h"
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -20,6 +22,7 @@
 #include "worker/device/cuda/convolution.h"
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/graph.h"
 #include "worker/device/cuda/kernels/classifier.h"
 #include "worker/device/cuda/kernels/columns.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -50,6 +53,11 @@ void log_once(const std::string& text) {
   if (said.insert(text).second) log_warn(text);
 }
 
+bool graphs_wanted() {
+  const char* const value = std::getenv("DTRUN_CUDA_GRAPHS");
+  return value == nullptr || std::string(value) != "0";
+}
+
 template <typename T>
 class CudaLane final : public Lane {
  public:
@@ -60,6 +68,7 @@ class CudaLane final : public Lane {
       : program_(program),
         arithmetic_(arithmetic),
         stream_(gpu),
+        gradients_(gpu),
         capacity_(capacity),
         schedule_(
             make_schedule(program_, make_plan(program_, capacity, plan_for_gpu(kBf16)), capacity,
@@ -68,6 +77,7 @@ class CudaLane final : public Lane {
                            .side_streams = kSideStreams})),
         arena_(make_arena()),
         upload_(program_, capacity, arithmetic, stream_),
+        there_(upload_.there()),
         rows_(static_cast<std::size_t>(capacity) * program_.sample.targets),
         of_rows_(arithmetic.allocate_bytes(2 * rows_ * sizeof(float), "the losses of a microbatch")),
         results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
@@ -82,38 +92,44 @@ class CudaLane final : public Lane {
     if (kBf16 && program_.sample.input == SampleSpec::Input::kValues)
       samples_ =
           arithmetic.allocate_bytes(capacity * program_.sample.shape.size() * sizeof(T), "a microbatch");
-    done_.resize(std::max(schedule_.backward.size(), schedule_.forward.size()));
+    each_step([this](const Step& step) {
+      if (step.awaited) done_.try_emplace(&step);
+      if (std::holds_alternative<Ready>(step.work)) told_.try_emplace(&step);
+    });
   }
   // What is enqueued uses the memory that is freed here.
   ~CudaLane() override {
     try {
       stream_.wait();
       for (const auto& stream : side_streams_) stream->wait();
+      gradients_.wait();
     } catch (const WorkerError&) {
       // The GPU failed: it does nothing more.
     }
   }
 
   Stream& stream() override { return stream_; }
+  Stream& gradients() override { return gradients_; }
 
   void weights_changed(const float* weights) override {
-    parameters_ = weights;
-    if constexpr (kBf16)
-      matrices_ = arithmetic_.rounded(weights, program_.size, stream_);
-    else
-      matrices_ = weights;
+    const void* matrices = weights;
+    if constexpr (kBf16) matrices = arithmetic_.rounded(weights, program_.size, stream_);
+    if (parameters_ == weights && matrices_ == matrices) return;
+    stream_.wait();
+    graphs_.clear();
+    parameters_ = weights, matrices_ = matrices;
   }
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
-    begin(microbatch, true, out);
     ready_ = &ready;
-    run(schedule_.backward);
+    training_ = true;
+    run(microbatch, schedule_.backward, out);
   }
 
   MicrobatchStats evaluate(const Microbatch& microbatch) override {
-    begin(microbatch, false, results_.data());
-    run(schedule_.evaluate);
+    training_ = false;
+    run(microbatch, schedule_.evaluate, results_.data());
     arithmetic_.copy(stream_, host_results_.data(), results_.data(), kStatisticsFloats);
     stream_.wait();
     return {.loss = host_results_.data()[0], .correct = host_results_.data()[1]};
@@ -126,6 +142,8 @@ class CudaLane final : public Lane {
 
  private:
   static constexpr int kSideStreams = 1;
+  // Results go to some buffers in turn: more than the levels of any tree of leaves.
+  static constexpr std::size_t kMostGraphs = 64;
 
   Buffer make_arena() {
     Buffer arena = arithmetic_.try_allocate_bytes(schedule_.arena);
@@ -203,18 +221,47 @@ class CudaLane final : public Lane {
     each_step([&](const Step& step) {
       const std::size_t needed =
           std::visit([this](const auto& work) { return this->workspace(work); }, step.work);
-      bytes[step.stream] = std::max(bytes[step.stream], needed);
+      if (needed > 0) bytes[step.stream] = std::max(bytes[step.stream], needed);
     });
     for (const std::size_t needed : bytes)
       workspaces_.push_back(arithmetic_.allocate_bytes(needed, "the work of products and sums"));
   }
 
-  void begin(const Microbatch& microbatch, bool training, float* out) {
-    real_rows_ = static_cast<std::size_t>(microbatch.samples) * program_.sample.targets;
-    key_ = microbatch.key;
-    training_ = training;
+  // `rest`: what follows forward.
+  void run(const Microbatch& microbatch, const std::vector<Step>& rest, float* out) {
+    upload_.upload(microbatch);
     out_ = out;
-    there_ = upload_.upload(microbatch);
+    const Graph* const graph = times_ == nullptr && graphs_wanted_ ? graph_of(rest) : nullptr;
+    if (graph == nullptr) return enqueue_all(rest);
+    graph->launch(stream_);
+    for (const Step& step : rest) {
+      const auto* const ready = std::get_if<Ready>(&step.work);
+      if (ready == nullptr) continue;
+      told_.at(&step).make_wait(gradients_.handle());
+      tell(*ready);
+    }
+  }
+
+  // What to launch for results that go to `out_`, if it is known.
+  const Graph* graph_of(const std::vector<Step>& rest) {
+    const auto found = graphs_.find(out_);
+    if (found == graphs_.end()) {
+      if (graphs_.size() < kMostGraphs) graphs_.try_emplace(out_);
+      return nullptr;
+    }
+    if (found->second) return &found->second;
+    std::string why;
+    recording_ = true;
+    found->second = Graph::record(
+        stream_, [&] { enqueue_all(rest); }, &why);
+    recording_ = false;
+    if (found->second) return &found->second;
+    graphs_wanted_ = false;
+    log_once("microbatches are launched kernel by kernel, since they cannot be recorded as a graph: " + why);
+    return nullptr;
+  }
+
+  void enqueue_all(const std::vector<Step>& rest) {
     if constexpr (kBf16) {
       if (samples_) {
         to_bf16(stream_.handle(), capacity_ * program_.sample.shape.size(), there_.values,
@@ -222,21 +269,30 @@ class CudaLane final : public Lane {
         check_launch("to_bf16");
       }
     }
-    run(schedule_.forward);
+    enqueue_steps(schedule_.forward);
+    enqueue_steps(rest);
   }
 
-  void run(const std::vector<Step>& steps) {
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const Step& step = steps[i];
-      CudaStream& on = step.stream == 0 ? stream_ : *side_streams_[step.stream - 1];
+  CudaStream& stream_of(const Step& step) {
+    if (step.stream == 0) return stream_;
+    return step.stream <= kSideStreams ? *side_streams_[step.stream - 1] : gradients_;
+  }
+
+  void enqueue_steps(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      CudaStream& on = stream_of(step);
       const NodeTime::Clock::time_point begin = begin_time();
-      for (const int before : step.after) on.after(done_[before]);
+      for (const int before : step.after) done_.at(&steps[before]).make_wait(on.handle());
       step_ = &step;
-      workspace_ = workspaces_[step.stream].data();
+      workspace_ = step.stream <= kSideStreams ? workspaces_[step.stream].data() : nullptr;
       std::visit([&](const auto& work) { enqueue(work, on.handle()); }, step.work);
-      if (step.awaited) done_[i] = on.record();
+      if (step.awaited) done_.at(&step).record(on.handle());
       end_time(step, on, begin);
     }
+  }
+
+  void tell(const Ready& ready) {
+    for (int bucket = ready.first_bucket; bucket < ready.end_bucket; ++bucket) (*ready_)(bucket);
   }
 
   // Whoever wants to know when each node ran gets it alone: nothing runs beside it.
@@ -331,9 +387,9 @@ class CudaLane final : public Lane {
   }
   void enqueue(const Classify& w, cudaStream_t on) {
     float *const loss = of_rows_.data(), *const correct = loss + rows_;
-    classify(on, w.rows, real_rows_, w.classes, w.stride, there_.targets, program_.label_smoothing,
+    classify(on, w.rows, there_.real_rows, w.classes, w.stride, there_.targets, program_.label_smoothing,
              w.gradient, values(w.logits), loss, correct);
-    statistics(on, w.rows, loss, correct, static_cast<float>(real_rows_), out_);
+    statistics(on, w.rows, there_.real_rows, loss, correct, out_);
     check_launch("classify");
   }
   void enqueue(const Elementwise& w, cudaStream_t on) {
@@ -361,7 +417,7 @@ class CudaLane final : public Lane {
         break;
       case Kind::kDropout:
         if (training_)
-          dropout(on, w.count, dropout_stream(key_, step_->node).words(), w.probability, first, w.add, out);
+          dropout(on, w.count, there_.dropout + step_->node, w.probability, first, w.add, out);
         else if (first != out)
           copy(w, first, out, on);
         break;
@@ -397,14 +453,19 @@ class CudaLane final : public Lane {
   void enqueue(const Clear& w, cudaStream_t on) {
     check(cudaMemsetAsync(bytes(w.out), 0, w.bytes, on), "clearing memory");
   }
-  void enqueue(const Ready& w, cudaStream_t) {
-    for (int bucket = w.first_bucket; bucket < w.end_bucket; ++bucket) (*ready_)(bucket);
+  void enqueue(const Ready& w, cudaStream_t on) {
+    if (recording_)
+      told_.at(step_).record_outside(on);
+    else
+      tell(w);
   }
+  static void enqueue(const Join&, cudaStream_t) {}
 
   const Program program_;
   CudaArithmetic& arithmetic_;
   CudaStream stream_;
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
+  CudaStream gradients_;  // waits for what makes a bucket; then the caller's
   Products products_;
   std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not there
   std::string own_;                  // what it does not compute although it could be asked to
@@ -414,6 +475,7 @@ class CudaLane final : public Lane {
   const Schedule schedule_;
   const Buffer arena_;
   MicrobatchUpload upload_;
+  const MicrobatchUpload::OnDevice there_;
   const std::size_t rows_;          // with a target each
   const Buffer of_rows_;            // losses, hits
   const Buffer results_;            // of an evaluation
@@ -425,16 +487,18 @@ class CudaLane final : public Lane {
   const void* matrices_ = nullptr;     // the same as T
 
   // The microbatch in hand.
-  MicrobatchUpload::OnDevice there_;
-  std::size_t real_rows_ = 0;
-  MicrobatchKey key_;
   bool training_ = false;
   float* out_ = nullptr;  // statistics and gradient; the caller's
   const std::function<void(int bucket)>* ready_ = nullptr;
-  std::vector<Event> done_;  // of steps that are awaited
   const Step* step_ = nullptr;
   float* workspace_ = nullptr;
   std::vector<NodeTime>* times_ = nullptr;
+
+  std::map<const Step*, CudaEvent> done_;  // of steps that are awaited
+  std::map<const Step*, CudaEvent> told_;  // of each Ready, when a graph gets there
+  std::map<const float*, Graph> graphs_;   // by where results go; none yet of memory that was used once
+  bool graphs_wanted_ = graphs_wanted();
+  bool recording_ = false;  // what is enqueued
 };
 
 template <typename T>

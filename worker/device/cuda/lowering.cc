@@ -43,9 +43,9 @@ class Lowering : Places {
         i = end;
       }
     }
+    add(Join{}, {}, {});
     finish(schedule_.backward);
     schedule_.arena = plan_.arena * element();
-    schedule_.streams = 1 + abilities_.side_streams;
     return std::move(schedule_);
   }
 
@@ -66,8 +66,9 @@ class Lowering : Places {
   }
   void finish(std::vector<Step>& to) {
     to = std::exchange(steps_, {});
-    order(to, 1 + abilities_.side_streams);
+    order(to, ready_stream() + 1);
   }
+  int ready_stream() const { return 1 + abilities_.side_streams; }
   // Where something runs for which nobody waits soon.
   int side_stream() {
     if (abilities_.side_streams == 0) return 0;
@@ -336,7 +337,9 @@ class Lowering : Places {
     for (int bucket = begin; bucket < next_bucket_; ++bucket)
       reads.push_back(floats({Space::kGradient, program_.buckets[bucket].begin * sizeof(float)},
                              program_.buckets[bucket].size()));
-    add(Ready{begin, next_bucket_}, std::move(reads), {});
+    if (next_bucket_ == static_cast<int>(program_.buckets.size()))
+      reads.push_back(floats({Space::kStatistics, 0}, kStatisticsFloats));
+    add(Ready{begin, next_bucket_}, std::move(reads), {}, ready_stream());
   }
 
   // All of backward, for m rows. `slope`: GELU's input, if its backward is to be done as well.

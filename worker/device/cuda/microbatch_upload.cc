@@ -27,16 +27,26 @@ std::size_t values_of(const Program& program, int capacity, SampleSpec::Input in
   return program.sample.input == input ? capacity * program.sample.shape.size() : 0;
 }
 
-// Where the parts of a microbatch lie, in words.
+std::size_t dropout_nodes(const Program& program) {
+  const bool any = std::ranges::any_of(
+      program.nodes, [](const Node& node) { return std::holds_alternative<Dropout>(node.op); });
+  return any ? program.nodes.size() : 0;
+}
+
+constexpr std::size_t kDropoutWords = sizeof(RandomStream::Words) / sizeof(std::uint32_t);
+
+// Where the parts of a microbatch lie, in words; real rows and runs at 0 and 1.
 struct Parts {
-  Parts(std::size_t targets, std::size_t values, std::size_t tokens)
-      : values(aligned(targets)),
+  Parts(std::size_t targets, std::size_t dropout, std::size_t values, std::size_t tokens)
+      : targets(aligned(2)),
+        dropout(this->targets + aligned(targets)),
+        values(this->dropout + aligned(dropout * kDropoutWords)),
         tokens(this->values + aligned(values)),
         order(this->tokens + aligned(tokens)),
         begins(order + aligned(tokens)),
         ids(begins + aligned(tokens + 1)),
         end(ids + aligned(tokens)) {}
-  std::size_t values, tokens, order, begins, ids, end;
+  std::size_t targets, dropout, values, tokens, order, begins, ids, end;
 };
 
 }  // namespace
@@ -49,10 +59,11 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, CudaAri
       targets_(static_cast<std::size_t>(capacity) * program.sample.targets),
       classes_(target_classes(program)),
       token_classes_(token_classes(program)),
+      dropout_(dropout_nodes(program)),
       stream_(stream),
       sorter_(static_cast<std::size_t>(token_classes_)),
-      device_(
-          arithmetic.allocate_bytes(Parts(targets_, values_, tokens_).end * sizeof(float), "a microbatch")) {
+      device_(arithmetic.allocate_bytes(Parts(targets_, dropout_, values_, tokens_).end * sizeof(float),
+                                        "a microbatch")) {
   for (Slot& slot : slots_) {
     slot.host = arithmetic.allocate(Where::kHost, device_.size());
     // Who waits for a microbatch's turn sleeps: it is long.
@@ -77,34 +88,46 @@ void MicrobatchUpload::check(const Microbatch& microbatch) const {
     if (target < 0 || target >= classes_) throw wrong_target(target, classes_);
 }
 
-MicrobatchUpload::OnDevice MicrobatchUpload::upload(const Microbatch& microbatch) {
+void MicrobatchUpload::upload(const Microbatch& microbatch) {
   check(microbatch);
   Slot& slot = slots_[next_++ % kSlots];
   if (slot.used) cuda::check(cudaEventSynchronize(slot.copied), "copying a microbatch");
-  const Parts parts(targets_, values_, tokens_);
+  const Parts parts(targets_, dropout_, values_, tokens_);
   float* const host = slot.host.data();
   auto* const words = reinterpret_cast<std::int32_t*>(host);
-  std::copy_n(microbatch.targets, targets_, words);
+  words[0] = static_cast<std::int32_t>(targets_ / capacity_) * microbatch.samples;
+  std::copy_n(microbatch.targets, targets_, words + parts.targets);
+  for (std::size_t node = 0; node < dropout_; ++node) {
+    const RandomStream::Words random = dropout_stream(microbatch.key, static_cast<int>(node)).words();
+    std::memcpy(words + parts.dropout + node * kDropoutWords, &random, sizeof random);
+  }
   if (values_ > 0) std::copy_n(microbatch.values, values_, host + parts.values);
-  std::size_t different = 0;
   if (tokens_ > 0) {
     std::copy_n(microbatch.tokens, tokens_, words + parts.tokens);
-    different = sorter_.sort({microbatch.tokens, tokens_}, words + parts.order, words + parts.begins,
-                             words + parts.ids);
+    const std::size_t runs = sorter_.sort({microbatch.tokens, tokens_}, words + parts.order,
+                                          words + parts.begins, words + parts.ids);
+    words[1] = static_cast<std::int32_t>(runs);
   }
   cuda::check(cudaMemcpyAsync(device_.data(), host, parts.end * sizeof(float), cudaMemcpyHostToDevice,
                               stream_.handle()),
               "copying a microbatch");
   cuda::check(cudaEventRecord(slot.copied, stream_.handle()), "recording an event");
   slot.used = true;
-  const auto* const there = reinterpret_cast<const std::int32_t*>(device_.data());
+}
+
+MicrobatchUpload::OnDevice MicrobatchUpload::there() const {
+  const Parts parts(targets_, dropout_, values_, tokens_);
+  const auto* const words = reinterpret_cast<const std::int32_t*>(device_.data());
   return {.values = device_.data() + parts.values,
-          .tokens = there + parts.tokens,
-          .targets = there,
-          .runs = {.order = there + parts.order,
-                   .begins = there + parts.begins,
-                   .ids = there + parts.ids,
-                   .count = different}};
+          .tokens = words + parts.tokens,
+          .targets = words + parts.targets,
+          .real_rows = reinterpret_cast<const std::uint32_t*>(words),
+          .dropout = reinterpret_cast<const RandomStream::Words*>(words + parts.dropout),
+          .runs = {.order = words + parts.order,
+                   .begins = words + parts.begins,
+                   .ids = words + parts.ids,
+                   .count = words + 1,
+                   .most = std::min(tokens_, static_cast<std::size_t>(token_classes_))}};
 }
 
 }  // namespace dtrun::worker::cuda

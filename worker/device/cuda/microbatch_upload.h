@@ -1,5 +1,7 @@
 // A microbatch on its way to the GPU: what the host hands in is checked, copied to pinned memory, and from
 // there by the GPU when its stream gets there. There is room for several, so that the host may be ahead.
+// Whatever differs from one microbatch to the next goes this way, so that what is launched for one can be
+// launched again for the next (graph.h).
 #pragma once
 
 #include <array>
@@ -23,16 +25,21 @@ class MicrobatchUpload {
   ~MicrobatchUpload();
   MicrobatchUpload(const MicrobatchUpload&) = delete;
 
-  // The microbatch in device memory: good for what is enqueued on the stream before the next call. Throws
-  // WorkerError with EX_NOINPUT if a token or target is none of the model's. Blocks while the GPU is kSlots
-  // microbatches behind.
+  // Throws WorkerError with EX_NOINPUT if a token or target is none of the model's. Blocks while the GPU is
+  // kSlots microbatches behind.
+  void upload(const Microbatch& microbatch);
+
+  // Where the microbatch lies in device memory, always the same: it is there for what is enqueued on the
+  // stream between two calls of upload().
   struct OnDevice {
     const float* values = nullptr;
     const std::int32_t* tokens = nullptr;
     const std::int32_t* targets = nullptr;
+    const std::uint32_t* real_rows = nullptr;      // one number: of the targets
+    const RandomStream::Words* dropout = nullptr;  // of each node of the program
     TokenRuns runs;
   };
-  OnDevice upload(const Microbatch& microbatch);
+  OnDevice there() const;
 
  private:
   static constexpr std::size_t kSlots = 2;
@@ -46,9 +53,11 @@ class MicrobatchUpload {
   const std::size_t capacity_;                   // samples
   const std::size_t values_, tokens_, targets_;  // numbers of a whole microbatch
   const int classes_, token_classes_;            // of targets; of tokens
+  const std::size_t dropout_;                    // nodes with random numbers of their own; 0: no dropout
   CudaStream& stream_;
   TokenSorter sorter_;
-  // Of 32-bit words: targets, then values, or tokens and their runs.
+  // Of 32-bit words: numbers of rows and runs, targets, random numbers, then values, or tokens and their
+  // runs.
   const Buffer device_;
   std::array<Slot, kSlots> slots_;
   std::size_t next_ = 0;

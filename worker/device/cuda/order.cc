@@ -16,8 +16,9 @@ bool any_overlap(const std::vector<Extent>& some, const std::vector<Extent>& oth
   });
 }
 
-bool conflict(const Step& a, const Step& b) {
-  return any_overlap(a.writes, b.writes) || any_overlap(a.writes, b.reads) || any_overlap(a.reads, b.writes);
+bool waits_for(const Step& a, const Step& b) {
+  return std::holds_alternative<Join>(a.work) || any_overlap(a.writes, b.writes) ||
+         any_overlap(a.writes, b.reads) || any_overlap(a.reads, b.writes);
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ void order(std::vector<Step>& steps, int streams) {
     for (int other = 0; other < streams; ++other) {
       if (other == step.stream) continue;
       for (int j = i - 1; j > known[other]; --j) {
-        if (steps[j].stream != other || !conflict(step, steps[j])) continue;
+        if (steps[j].stream != other || !waits_for(step, steps[j])) continue;
         step.after.push_back(j);
         steps[j].awaited = true;
         known[other] = j;

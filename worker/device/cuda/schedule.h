@@ -131,14 +131,17 @@ struct Clear {
   Place out;
   std::size_t bytes;
 };
-// All that makes these buckets of the gradient is enqueued; with the last of them, the statistics too.
+// All that makes these buckets of the gradient is enqueued; with the last of them, the statistics too. On a
+// stream of its own, which runs nothing else: so neither products nor the exchange wait for each other.
 struct Ready {
   int first_bucket, end_bucket;
 };
+// All that any stream does in these steps is done.
+struct Join {};
 
 using Work = std::variant<Multiply, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
                           Attend, AttendBackward, Classify, Elementwise, Convolve, ConvolveInGradient,
-                          ConvolveWeightGradient, Pool, PoolBackward, Clear, Ready>;
+                          ConvolveWeightGradient, Pool, PoolBackward, Clear, Ready, Join>;
 
 // Bytes that a step reads or writes.
 struct Extent {
@@ -151,7 +154,7 @@ struct Step {
   int node = 0;  // of the program
   bool backward = false;
   std::vector<Extent> reads, writes;
-  int stream = 0;  // 0: the lane's own
+  int stream = 0;  // 0: the lane's own; the last: that of Ready; others: side streams
   // The steps of other streams that must be done first: their indices in the same list.
   std::vector<int> after;
   bool awaited = false;  // some step is after this one
@@ -162,7 +165,6 @@ struct Schedule {
   std::vector<Step> evaluate;  // the classifier alone
   std::vector<Step> backward;  // the classifier, and all that follows
   std::size_t arena = 0;       // bytes
-  int streams = 1;
 };
 
 // What the device's libraries can do.
@@ -180,7 +182,7 @@ PlanFor plan_for_gpu(bool bf16);
 Schedule make_schedule(const Program& program, const Plan& plan, int samples, const Abilities& abilities);
 
 // Fills in `after` and `awaited`: a step waits for the last one of each other stream that writes what it
-// reads or writes, or reads what it writes, unless its stream has waited already.
+// reads or writes, or reads what it writes, unless its stream has waited already; Join for all.
 void order(std::vector<Step>& steps, int streams);
 
 }  // namespace dtrun::worker::cuda

@@ -41,6 +41,22 @@ void CudaStream::after(const Event& event) {
   check(cudaStreamWaitEvent(handle(), other.events_[event.ticket % kEvents], 0), "waiting for a stream");
 }
 
+CudaEvent::CudaEvent() {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+}
+
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+void CudaEvent::record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
+
+void CudaEvent::record_outside(cudaStream_t stream) {
+  check(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "recording an event");
+}
+
+void CudaEvent::make_wait(cudaStream_t stream) const {
+  check(cudaStreamWaitEvent(stream, event_, 0), "waiting for a stream");
+}
+
 void CudaStream::wait() { check(cudaStreamSynchronize(handle()), "computing"); }
 
 }  // namespace dtrun::worker::cuda

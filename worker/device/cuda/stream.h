@@ -35,6 +35,23 @@ class CudaStream final : public Stream {
   std::uint64_t recorded_ = 0;
 };
 
+// An event of CUDA's own, of which no time is asked. Recorded again, it stands for the last time alone: who
+// waited before waits for what it stood for then.
+class CudaEvent {
+ public:
+  CudaEvent();  // on the GPU on which the calling thread works
+  ~CudaEvent();
+  CudaEvent(const CudaEvent&) = delete;
+
+  void record(cudaStream_t stream);
+  // Within a graph: each launch of it records the event, for streams outside of it.
+  void record_outside(cudaStream_t stream);
+  void make_wait(cudaStream_t stream) const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 // Makes `gpu` the one on which the calling thread works.
 void use_gpu(int gpu);
 

@@ -4,74 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
-#include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/device/cuda/orders.h"
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda_device.h"
 
 namespace dtrun::worker {
 namespace {
-
-struct Outcome {
-  MicrobatchStats stats;
-  std::vector<float> gradient;
-  std::vector<int> buckets;  // as they were told of
-};
-
-// A lane, and what it works on in device memory.
-class OnGpu {
- public:
-  OnGpu(const Program& program, int capacity)
-      : program_(program),
-        parameters_(arithmetic().allocate(Where::kDevice, program.size)),
-        lane_(device_->make_lane(program, capacity)) {}
-
-  void load(const std::vector<float>& parameters) {
-    arithmetic().copy(lane_->stream(), parameters_.data(), parameters.data(), parameters.size());
-    lane_->stream().wait();
-    lane_->weights_changed(parameters_.data());
-  }
-
-  Outcome train(const Microbatch& microbatch) {
-    const std::size_t size = kStatisticsFloats + program_.size;
-    const Buffer out = arithmetic().allocate(Where::kDevice, size);
-    // Each number must be written.
-    std::vector<float> host(size, std::numeric_limits<float>::quiet_NaN());
-    arithmetic().copy(lane_->stream(), out.data(), host.data(), size);
-    lane_->stream().wait();  // train() may throw
-    Outcome outcome;
-    lane_->train(microbatch, out.data(), [&](int bucket) { outcome.buckets.push_back(bucket); });
-    arithmetic().copy(lane_->stream(), host.data(), out.data(), size);
-    lane_->stream().wait();
-    CHECK(host[2] == microbatch.samples * program_.sample.targets);
-    CHECK(std::all_of(host.begin() + 3, host.begin() + kStatisticsFloats, [](float v) { return v == 0; }));
-    outcome.stats = {.loss = host[0], .correct = host[1]};
-    outcome.gradient.assign(host.begin() + kStatisticsFloats, host.end());
-    return outcome;
-  }
-
-  Lane& lane() { return *lane_; }
-  Arithmetic& arithmetic() { return device_->arithmetic(); }
-
- private:
-  const std::unique_ptr<Device> device_ = make_cuda_device(0);
-  const Program program_;
-  const Buffer parameters_;
-  const std::unique_ptr<Lane> lane_;
-};
-
-bool same_bits(const Outcome& a, const Outcome& b) {
-  return std::memcmp(&a.stats, &b.stats, sizeof a.stats) == 0 && a.gradient.size() == b.gradient.size() &&
-         std::memcmp(a.gradient.data(), b.gradient.data(), a.gradient.size() * sizeof(float)) == 0;
-}
 
 reference::Result expected(const Program& program, const Problem& problem, int samples,
                            bool training = true) {
@@ -204,6 +148,34 @@ TEST_CASE("a lane is blind to what it computed before, and to how far the host i
                         .gradient = {host.begin() + kStatisticsFloats, host.end()},
                         .buckets = {}};
     CHECK(same_bits(there, fresh.train(problems[i].microbatch(3))));
+  }
+}
+
+TEST_CASE("microbatches launched as a graph are those launched kernel by kernel") {
+  for (NamedProgram& named : all_programs()) {
+    for (const bool bf16 : {false, true}) {
+      CAPTURE(named.name);
+      CAPTURE(bf16);
+      named.program.bf16 = bf16;
+      constexpr int kCapacity = 3;
+      OnGpu as_graph(named.program, kCapacity);
+      setenv("DTRUN_CUDA_GRAPHS", "0", 1);
+      OnGpu one_by_one(named.program, kCapacity);
+      unsetenv("DTRUN_CUDA_GRAPHS");
+      for (std::uint64_t i = 1; i <= 5; ++i) {
+        CAPTURE(i);
+        // Other samples, other parameters in the same place, another number of real rows.
+        const Problem problem(named.program, kCapacity, i);
+        as_graph.load(problem.parameters);
+        one_by_one.load(problem.parameters);
+        const Microbatch microbatch = problem.microbatch(i % 2 == 0 ? 2 : kCapacity);
+        const cuda::testing::OtherOrderOfStreams order(static_cast<unsigned>(i));
+        CHECK(same_bits(as_graph.train(microbatch), one_by_one.train(microbatch)));
+        const MicrobatchStats graph = as_graph.lane().evaluate(microbatch),
+                              plain = one_by_one.lane().evaluate(microbatch);
+        CHECK(std::memcmp(&graph, &plain, sizeof graph) == 0);
+      }
+    }
   }
 }
 

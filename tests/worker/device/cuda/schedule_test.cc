@@ -167,8 +167,9 @@ TEST_CASE("steps of different streams that touch the same bytes are ordered") {
         int side = 0;
         for (std::size_t i = 0; i < steps->size(); ++i) {
           const Step& step = (*steps)[i];
-          CHECK(step.stream <= side_streams);
-          side += step.stream > 0;
+          const bool ready = std::holds_alternative<Ready>(step.work);
+          CHECK((ready ? step.stream == side_streams + 1 : step.stream <= side_streams));
+          side += step.stream > 0 && !ready;
           for (std::size_t j = 0; j < i; ++j) {
             const Step& earlier = (*steps)[j];
             if (any_overlap(step.writes, earlier.writes) || any_overlap(step.writes, earlier.reads) ||
@@ -191,9 +192,31 @@ TEST_CASE("at the end of backward the lane's own stream is behind all others") {
     CAPTURE(named.name);
     const std::vector<Step> steps = make(named.program, 3, true, 2).schedule.backward;
     const std::vector<std::vector<bool>> before = happens_before(steps);
-    REQUIRE(std::holds_alternative<Ready>(steps.back().work));
+    REQUIRE(std::holds_alternative<Join>(steps.back().work));
     CHECK(steps.back().stream == 0);
     for (std::size_t j = 0; j + 1 < steps.size(); ++j) CHECK(before.back()[j]);
+  }
+}
+
+// As a graph they begin with the lane's own stream.
+TEST_CASE("no other stream begins before the lane's own, and none but that one goes forward") {
+  for (const NamedProgram& named : all_programs()) {
+    CAPTURE(named.name);
+    const Schedule schedule = make(named.program, 3, true, 2).schedule;
+    const std::vector<std::vector<bool>> before = happens_before(schedule.backward);
+    for (std::size_t i = 0; i < schedule.backward.size(); ++i)
+      if (schedule.backward[i].stream > 0) CHECK(before[i][0]);
+    for (const auto* const steps : {&schedule.forward, &schedule.evaluate})
+      for (const Step& step : *steps) CHECK(step.stream == 0);
+  }
+}
+
+TEST_CASE("nothing but the end waits for a bucket to be told of") {
+  for (const NamedProgram& named : all_programs()) {
+    CAPTURE(named.name);
+    const std::vector<Step> steps = make(named.program, 3, true, 2).schedule.backward;
+    for (std::size_t i = 0; i + 1 < steps.size(); ++i)
+      for (const int before : steps[i].after) CHECK_FALSE(std::holds_alternative<Ready>(steps[before].work));
   }
 }
 
@@ -203,6 +226,7 @@ TEST_CASE("each bucket is told of once, in order, when all of it is written") {
     const Made made = make(named.program, 2, true);
     const std::vector<Step>& steps = made.schedule.backward;
     int next = 0;
+    std::size_t last = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const auto* const ready = std::get_if<Ready>(&steps[i].work);
       if (ready == nullptr) continue;
@@ -210,8 +234,10 @@ TEST_CASE("each bucket is told of once, in order, when all of it is written") {
       next = ready->end_bucket;
       for (std::size_t later = i + 1; later < steps.size(); ++later)
         CHECK_FALSE(any_overlap(steps[later].writes, steps[i].reads));
+      last = i;
     }
     CHECK(next == static_cast<int>(named.program.buckets.size()));
+    CHECK(any_overlap(steps[last].reads, {{{Space::kStatistics, 0}, kStatisticsFloats * sizeof(float)}}));
   }
 }
 
@@ -229,12 +255,12 @@ TEST_CASE("a GPT-2 is as few steps as its kernels allow") {
   CHECK(count(schedule.forward, Epilogue::kBiasGelu) == 12);
   CHECK(count(schedule.forward, Epilogue::kBias) == 36);
   // Backward of a layer: eight products, attention, two norms. The classifier: three products and the loss.
-  // At the end embedding and positions; notices besides.
+  // At the end embedding and positions, and the join; notices besides.
   CHECK(count<Multiply>(schedule.backward) == 12 * 8 + 3);
   CHECK(count(schedule.backward, Epilogue::kGeluGradient) == 12);
   CHECK(count(schedule.backward, Epilogue::kColumnSums) == 48);
   CHECK(count<Elementwise>(schedule.backward) == 0);
-  CHECK(schedule.backward.size() - count<Ready>(schedule.backward) == 12 * 11 + 4 + 3);
+  CHECK(schedule.backward.size() - count<Ready>(schedule.backward) == 12 * 11 + 4 + 3 + 1);
 }
 
 TEST_CASE("what the library cannot do in one goes one by one") {

@@ -82,13 +82,13 @@ __device__ Part part_of(const T* row, int classes) {
 // A block has a row. What it read last it overwrites first: that is still in the cache.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
-    classify_kernel(std::size_t real_rows, int classes, int padded, const std::int32_t* targets,
+    classify_kernel(const std::uint32_t* real_rows, int classes, int padded, const std::int32_t* targets,
                     float smoothing, bool gradient, T* logits, float* losses, float* corrects) {
   SHARED_ARRAY(Part, parts, kThreads / kWarp);
   const std::size_t row = blockIdx.x;
   T* const x = logits + row * padded;
   const int packs = padded / kCount, threads = blockDim.x;
-  if (row >= real_rows) {
+  if (row >= *real_rows) {
     if (threadIdx.x == 0) losses[row] = corrects[row] = 0;
     Pack<T, kCount> zeros;
     for (int e = 0; e < kCount; ++e) zeros.v[e] = T(0.0f);
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // Thread t has rows t, t + threads, …; then their sums are added in pairs.
 __global__ void __launch_bounds__(kThreads)
-    statistics_kernel(std::size_t rows, const float* losses, const float* corrects, float targets,
-                      float* out) {
+    statistics_kernel(std::size_t rows, const std::uint32_t* real_rows, const float* losses,
+                      const float* corrects, float* out) {
   SHARED_ARRAY(double, loss, kThreads);
   SHARED_ARRAY(double, correct, kThreads);
   const int t = threadIdx.x;
@@ -141,13 +141,14 @@ __global__ void __launch_bounds__(kThreads)
   }
   // The sums are thread 0's.
   if (t == 0) out[0] = static_cast<float>(loss[0]), out[1] = static_cast<float>(correct[0]);
-  if (t >= 2 && t < static_cast<int>(kStatisticsFloats)) out[t] = t == 2 ? targets : 0.0f;
+  if (t >= 2 && t < static_cast<int>(kStatisticsFloats))
+    out[t] = t == 2 ? static_cast<float>(*real_rows) : 0.0f;
 }
 
 }  // namespace
 
 template <typename T>
-void classify(cudaStream_t stream, std::size_t rows, std::size_t real_rows, std::size_t classes,
+void classify(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, std::size_t classes,
               std::size_t padded, const std::int32_t* targets, float smoothing, bool gradient, T* logits,
               float* loss, float* correct) {
   if (rows == 0) return;
@@ -158,14 +159,14 @@ void classify(cudaStream_t stream, std::size_t rows, std::size_t real_rows, std:
          gradient, logits, loss, correct);
 }
 
-void statistics(cudaStream_t stream, std::size_t rows, const float* loss, const float* correct, float targets,
-                float* out) {
+void statistics(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, const float* loss,
+                const float* correct, float* out) {
   const unsigned threads = rows >= 4096 ? kThreads : rows >= 256 ? 128 : kWarp;
-  launch(statistics_kernel, 1, threads, 0, stream, rows, loss, correct, targets, out);
+  launch(statistics_kernel, 1, threads, 0, stream, rows, real_rows, loss, correct, out);
 }
 
-#define DTRUN_CLASSIFIER(T)                                                                \
-  template void classify(cudaStream_t, std::size_t, std::size_t, std::size_t, std::size_t, \
+#define DTRUN_CLASSIFIER(T)                                                                         \
+  template void classify(cudaStream_t, std::size_t, const std::uint32_t*, std::size_t, std::size_t, \
                          const std::int32_t*, float, bool, T*, float*, float*);
 DTRUN_CLASSIFIER(float)
 DTRUN_CLASSIFIER(__nv_bfloat16)

@@ -90,8 +90,9 @@ __device__ inline Words4 philox(const RandomStream::Words& words, std::uint32_t 
 
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
-    dropout_kernel(std::size_t count, RandomStream::Words words, float probability, float factor, const T* in,
-                   bool add, T* out) {
+    dropout_kernel(std::size_t count, const RandomStream::Words* stream, float probability, float factor,
+                   const T* in, bool add, T* out) {
+  const RandomStream::Words words = *stream;
   const std::size_t at = (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (at >= count) return;
   Pack<T, kCount> x = load<kCount>(in + at, count - at), old;
@@ -173,7 +174,7 @@ void accumulate(cudaStream_t stream, std::size_t count, const T* from, T* to) {
 }
 
 template <typename T>
-void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words& words, float probability,
+void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words* words, float probability,
              const T* in, bool add, T* out) {
   if (count == 0) return;
   const float factor = 1.0f / (1.0f - probability);
@@ -210,7 +211,7 @@ void fill(cudaStream_t stream, std::size_t count, float value, T* out) {
   template void gelu_backward(cudaStream_t, std::size_t, const T*, const T*, bool, T*);                    \
   template void add(cudaStream_t, std::size_t, const T*, const T*, T*);                                    \
   template void accumulate(cudaStream_t, std::size_t, const T*, T*);                                       \
-  template void dropout(cudaStream_t, std::size_t, const RandomStream::Words&, float, const T*, bool, T*); \
+  template void dropout(cudaStream_t, std::size_t, const RandomStream::Words*, float, const T*, bool, T*); \
   template void fill(cudaStream_t, std::size_t, float, T*);
 DTRUN_ELEMENTWISE(float)
 DTRUN_ELEMENTWISE(__nv_bfloat16)

@@ -41,10 +41,10 @@ template <typename T>
 void accumulate(cudaStream_t stream, std::size_t count, const T* from, T* to);
 
 // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0: the same elements
-// as on the CPU. Element i of the microbatch is the stream's number i. `out` may be `in` if add is false.
-// REQUIRES: count <= 2^34.
+// as on the CPU. Element i of the microbatch is number i of the stream of random numbers that `words`, one
+// of them, names. `out` may be `in` if add is false. REQUIRES: count <= 2^34.
 template <typename T>
-void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words& words, float probability,
+void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words* words, float probability,
              const T* in, bool add, T* out);
 
 // The nearest bf16, of two equally near ones the even one; NaN stays NaN. Numbers too small for a normal one

@@ -28,13 +28,15 @@ __global__ void __launch_bounds__(kWarp* kRows)
 constexpr int kWarps = 4;  // of a block of embedding_backward(): they share a run
 
 // Run blockIdx.x, kWarp * kCount columns: warp w sums rows w, w + kWarps, … of the run, then the warps' sums
-// are added in order. Most runs are short: then the other warps have nothing to do.
+// are added in order. Most runs are short: then the other warps have nothing to do. Blocks without a run,
+// too: how many runs there are stands in device memory, so that a launch is the same for each microbatch.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     embedding_backward_kernel(std::size_t width, TokenRuns runs, const T* out_gradient, bool add,
                               float* weight_gradient) {
   constexpr int kColumns = kWarp * kCount;
   SHARED_ARRAY(float, sums, kWarps* kColumns);
+  if (static_cast<std::int32_t>(blockIdx.x) >= *runs.count) return;
   const std::int32_t begin = runs.begins[blockIdx.x], end = runs.begins[blockIdx.x + 1];
   const std::size_t first = static_cast<std::size_t>(blockIdx.y) * kColumns;
   const std::size_t column = first + threadIdx.x * kCount;
@@ -76,9 +78,9 @@ void embedding(cudaStream_t stream, std::size_t rows, std::size_t width, const s
 template <typename T>
 void embedding_backward(cudaStream_t stream, std::size_t width, const TokenRuns& runs, const T* out_gradient,
                         bool add, float* weight_gradient) {
-  if (runs.count == 0) return;
+  if (runs.most == 0) return;
   const bool packs = width % kWide<T> == 0 && wide({out_gradient});
-  const dim3 grid(static_cast<unsigned>(runs.count), blocks_of(width, kWarp * (packs ? kWide<T> : 1)));
+  const dim3 grid(static_cast<unsigned>(runs.most), blocks_of(width, kWarp * (packs ? kWide<T> : 1)));
   launch(packs ? embedding_backward_kernel<kWide<T>, T> : embedding_backward_kernel<1, T>, grid,
          dim3(kWarp, kWarps), 0, stream, width, runs, out_gradient, add, weight_gradient);
 }

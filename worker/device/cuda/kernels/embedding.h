@@ -20,9 +20,10 @@ void embedding(cudaStream_t stream, std::size_t rows, std::size_t width, const s
 // has token ids[k] and rows order[begins[k]] .. order[begins[k + 1] - 1].
 struct TokenRuns {
   const std::int32_t* order = nullptr;   // [rows]
-  const std::int32_t* begins = nullptr;  // [count + 1]
-  const std::int32_t* ids = nullptr;     // [count]
-  std::size_t count = 0;                 // different tokens
+  const std::int32_t* begins = nullptr;  // [*count + 1]
+  const std::int32_t* ids = nullptr;     // [*count]
+  const std::int32_t* count = nullptr;   // different tokens
+  std::size_t most = 0;                  // *count is never larger; the host's
 };
 
 // weight_gradient[ids[k]] = or += the sum of out_gradient's rows of run k, in an order that the run's length

@@ -19,8 +19,9 @@ auto run_classify(const LogitsShape& s, const std::vector<T>& logits,
                   const std::vector<std::int32_t>& targets, float smoothing, bool gradient) {
   return in_all_orders([&] {
     const Memory<std::int32_t> classes(targets);
+    const Memory<std::uint32_t> real(std::vector<std::uint32_t>{static_cast<std::uint32_t>(s.real)});
     std::tuple all{Memory<T>(logits), Memory<float>(s.rows), Memory<float>(s.rows)};
-    cuda::classify<T>(nullptr, s.rows, s.real, s.classes, s.padded, classes.data(), smoothing, gradient,
+    cuda::classify<T>(nullptr, s.rows, real.data(), s.classes, s.padded, classes.data(), smoothing, gradient,
                       std::get<0>(all).data(), std::get<1>(all).data(), std::get<2>(all).data());
     synchronize();
     return all;
@@ -115,8 +116,9 @@ TEST_CASE("statistics are sums over rows") {
     for (std::size_t r = 0; r < rows; ++r) wanted += loss[r], hits += correct[r] = r % 3 == 0;
     const auto [out] = in_all_orders([&] {
       const Memory<float> losses(loss), hits(correct);
+      const Memory<std::uint32_t> real(std::vector<std::uint32_t>{12345});
       std::tuple all{Memory<float>(kStatisticsFloats, 1)};
-      cuda::statistics(nullptr, rows, losses.data(), hits.data(), 12345, std::get<0>(all).data());
+      cuda::statistics(nullptr, rows, real.data(), losses.data(), hits.data(), std::get<0>(all).data());
       synchronize();
       return all;
     });

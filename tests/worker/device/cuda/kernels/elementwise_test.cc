@@ -122,8 +122,9 @@ TEST_CASE_TEMPLATE("dropout keeps the elements that the CPU keeps", T, DTRUN_ACT
         CAPTURE(add);
         const std::vector<T> x = random_values<T>(6, count), old = random_values<T>(7, count);
         const Memory<T> in(x, shift);
+        const Memory<RandomStream::Words> words(std::vector<RandomStream::Words>{stream.words()});
         const Memory<T> out = result(count, shift, add, old, [&](T* to) {
-          cuda::dropout<T>(nullptr, count, stream.words(), probability, in.data(), add, to);
+          cuda::dropout<T>(nullptr, count, words.data(), probability, in.data(), add, to);
         });
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < count; ++i) {

@@ -112,7 +112,9 @@ TEST_CASE_TEMPLATE("a token's gradient is the sum of its rows; what no token has
           const Memory<T> out_gradient(d);
           std::tuple all{Memory<float>(old, 1)};
           const Memory<std::int32_t> order(s.order), begins(s.begins), ids(s.ids);
-          const cuda::TokenRuns runs{order.data(), begins.data(), ids.data(), ids.size()};
+          const Memory<std::int32_t> count(std::vector<std::int32_t>{static_cast<std::int32_t>(ids.size())});
+          // More blocks than runs, as for microbatches of other tokens.
+          const cuda::TokenRuns runs{order.data(), begins.data(), ids.data(), count.data(), ids.size() + 2};
           cuda::embedding_backward<T>(nullptr, width, runs, out_gradient.data(), add,
                                       std::get<0>(all).data());
           synchronize();

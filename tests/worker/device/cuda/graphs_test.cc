@@ -1,0 +1,85 @@
+// What the stand-in alone can tell of a lane's graphs: how many were launched, and what happens where none
+// can be recorded.
+#include <cuda_on_cpu.h>
+#include <doctest/doctest.h>
+
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/faults.h"
+#include "tests/worker/device/cuda/on_gpu.h"
+#include "tests/worker/model/programs.h"
+
+namespace dtrun::worker {
+namespace {
+
+using cuda_on_cpu::counters;
+
+Program small_gpt2() {
+  ModelConfig config = tiny_gpt2();
+  config.dropout = 0.25;
+  Program program = gpt2_program(config, 7, 13);
+  program.bf16 = true;
+  return program;
+}
+
+TEST_CASE("memory that comes back gets a graph, which does what the steps do") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  std::vector<cuda_on_cpu::Counters> seen;
+  for (int i = 0; i < 4; ++i) {
+    cuda_on_cpu::reset_counters();
+    gpu.train(problem.microbatch(2));
+    seen.push_back(counters());
+  }
+  CHECK(seen[0].graphs == 0);
+  for (int i = 1; i < 4; ++i) {
+    CHECK(seen[i].graphs == 1);
+    CHECK(seen[i].kernels_by_name == seen[0].kernels_by_name);
+    CHECK(seen[i].products == seen[0].products);
+  }
+}
+
+TEST_CASE("parameters elsewhere are used, not those of the graph") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2), other(program, 2, 7);
+  OnGpu gpu(program, 2), fresh(program, 2);
+  gpu.load(problem.parameters);
+  for (int i = 0; i < 3; ++i) gpu.train(problem.microbatch(2));
+  const Buffer elsewhere = gpu.arithmetic().allocate(Where::kDevice, program.size);
+  gpu.arithmetic().copy(gpu.lane().stream(), elsewhere.data(), other.parameters.data(), program.size);
+  gpu.lane().stream().wait();
+  gpu.lane().weights_changed(elsewhere.data());
+  fresh.load(other.parameters);
+  const Outcome wanted = fresh.train(other.microbatch(2));
+  for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(other.microbatch(2)), wanted));
+}
+
+TEST_CASE("what cannot be recorded is launched kernel by kernel, with the same bits") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  const Outcome wanted = gpu.train(problem.microbatch(2));
+  cuda_on_cpu::plan_faults({.capture = cudaErrorStreamCaptureUnsupported});
+  cuda_on_cpu::reset_counters();
+  for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(problem.microbatch(2)), wanted));
+  CHECK(counters().graphs == 0);
+  cuda_on_cpu::plan_faults({});
+}
+
+TEST_CASE("a lane gives back what its graphs took") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  const cuda_on_cpu::Alive before = cuda_on_cpu::alive();
+  {
+    OnGpu gpu(program, 2);
+    gpu.load(problem.parameters);
+    for (int i = 0; i < 3; ++i) gpu.train(problem.microbatch(2));
+    CHECK(cuda_on_cpu::alive().graphs > before.graphs);
+  }
+  CHECK(cuda_on_cpu::alive() == before);
+}
+
+}  // namespace
+}  // namespace dtrun::worker
