@@ -3,7 +3,11 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "tests/e2e/training.h"
 #include "worker/config/bf16.h"
@@ -21,12 +25,24 @@ struct Model {
   bool bf16 = false;
 };
 
-std::vector<Model> models() {
+// Sentences that are always the same.
+std::string sentences() {
+  const std::array words{"worker", "agent", "node", "rank", "step", "bucket", "gradient", "checkpoint"};
+  const std::array verbs{"waits for", "sends", "loses", "finds", "adds", "reads"};
+  std::mt19937 random(1);
+  std::string text;
+  while (text.size() < 60000)
+    text += std::string("the ") + words[random() % words.size()] + " " + verbs[random() % verbs.size()] +
+            " the " + words[random() % words.size()] + ".\n";
+  return text;
+}
+
+std::vector<Model> models(const Folder& folder) {
+  write_text(folder / "sentences.txt", sentences());
   const Json text{{"type", "text"},
-                  {"path", DTRUN_SOURCE_DIR "/docs"},
-                  {"files", "*.md"},
+                  {"path", (folder / "sentences.txt").string()},
                   {"sequence_length", 24},
-                  {"test_fraction", 0.01}};
+                  {"test_fraction", 0.1}};
   const Json synthetic{{"type", "synthetic"}, {"samples", 600}, {"shape", {1, 8, 8}}};
   const Json colour{{"type", "synthetic"}, {"samples", 600}, {"shape", {3, 32, 32}}};
   std::vector<Model> all{
@@ -83,7 +99,8 @@ std::vector<std::string> job(const Model& model, const std::vector<std::string>&
 }  // namespace
 
 TEST_CASE("the same bytes for any number of workers and lanes, and with what is computed again") {
-  for (const Model& one : models()) {
+  const Folder texts;
+  for (const Model& one : models(texts)) {
     CAPTURE(one.name);
     const Folder folder;
     const Ended alone = run(job(one, standalone(1), folder / "1", 12));
@@ -102,7 +119,8 @@ TEST_CASE("the same bytes for any number of workers and lanes, and with what is 
 
 TEST_CASE("a kill, and a stop with a resume by another number of workers, change no byte") {
   constexpr int kSteps = 120;
-  for (const Model& one : models()) {
+  const Folder texts;
+  for (const Model& one : models(texts)) {
     CAPTURE(one.name);
     const Folder folder;
     std::vector<std::string> options = standalone(2);
@@ -134,7 +152,7 @@ TEST_CASE("a kill, and a stop with a resume by another number of workers, change
 TEST_CASE(
     "bf16 learns as fp32 does, goes on from its checkpoint, and is refused where it cannot be computed") {
   const Folder folder;
-  for (const Model& one : models()) {
+  for (const Model& one : models(folder)) {
     if (!one.bf16) continue;
     CAPTURE(one.name);
     const auto output = folder / one.name;
@@ -158,7 +176,7 @@ TEST_CASE(
   }
   // oneDNN can be told to leave a set out that the processor has.
   std::vector<std::string> words =
-      job(models()[1], standalone(1), folder / "refused", 4, {"train.bf16=true"});
+      job(models(folder)[1], standalone(1), folder / "refused", 4, {"train.bf16=true"});
   words.insert(words.begin(), {"/usr/bin/env", "ONEDNN_MAX_CPU_ISA=AVX2"});
   const Ended refused = run(words);
   CHECK(refused.exit_code == 78);
@@ -169,7 +187,7 @@ TEST_CASE(
 
 TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models are not") {
   const Folder folder;
-  const std::vector<Model> all = models();
+  const std::vector<Model> all = models(folder);
   const Ended ended = run(job(all[0], standalone(2), folder / "gpt2", 60, {"model.dropout=0"}));
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK(ended.err.find(", perplexity ") != std::string::npos);

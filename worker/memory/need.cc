@@ -9,6 +9,7 @@
 #include "worker/core/tree.h"
 #include "worker/device/cpu/footprint.h"
 #include "worker/optim/optimizer.h"
+#include "worker/reduction/accumulator.h"
 #include "worker/reduction/exchange_plan.h"
 
 namespace dtrun::worker {
@@ -23,23 +24,6 @@ Program program_of(const JobConfig& config, const DatasetFacts& data) {
   Program program = make_program(config.model, data.spec);
   program.bf16 = config.train.bf16;
   return program;
-}
-
-// Vectors of partial sums that a worker holds while its lanes go through its leaves: one for each lane, one
-// for each block that is done, and with several lanes one that waits for a slower lane's.
-std::uint64_t vectors_in_tree(const LeafRange& own, std::int64_t lanes) {
-  std::uint64_t most = 0;
-  for (std::int64_t done = own.begin; done < own.end; done += lanes) {
-    std::uint64_t blocks = 0;
-    for (std::int64_t at = own.begin; at < done; ++blocks) {
-      std::int64_t width = 1;
-      while (at % (2 * width) == 0 && at + 2 * width <= done) width *= 2;
-      at += width;
-    }
-    most = std::max(most, blocks + static_cast<std::uint64_t>(std::min(lanes, own.end - done)));
-  }
-  if (lanes > 1) most = std::min(most + 1, static_cast<std::uint64_t>(own.end - own.begin));
-  return most;
 }
 
 // Floats that peers send to this rank in a step.
@@ -62,7 +46,7 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
   for (int i = 0; i < looked_at; ++i) {
     const int rank = static_cast<int>(std::int64_t{spread.world_size} * i / looked_at);
     std::uint64_t floats =
-        program.size * vectors_in_tree(leaves_of_rank(leaves, rank, spread.world_size), spread.lanes);
+        program.size * most_partial_sums(leaves_of_rank(leaves, rank, spread.world_size), spread.lanes);
     if (train.reduction == "tree") floats += inbox(program, leaves, rank, spread.world_size);
     most = std::max(most, floats);
   }

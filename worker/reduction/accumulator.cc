@@ -1,13 +1,30 @@
 #include "worker/reduction/accumulator.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace dtrun::worker {
 
+std::size_t most_partial_sums(const LeafRange& own, std::int64_t lanes) {
+  std::size_t most = 0;
+  for (std::int64_t done = own.begin; done < own.end; done += lanes) {
+    std::size_t blocks = 0;
+    for (std::int64_t at = own.begin; at < done; ++blocks) {
+      std::int64_t width = 1;
+      while (at % (2 * width) == 0 && at + 2 * width <= done) width *= 2;
+      at += width;
+    }
+    most = std::max(most, blocks + static_cast<std::size_t>(std::min(lanes, own.end - done)));
+  }
+  if (lanes > 1) most = std::min(most + 1, static_cast<std::size_t>(own.end - own.begin));
+  return most;
+}
+
 TreeAccumulator::TreeAccumulator(Arithmetic& arithmetic, std::function<Buffer()> make_buffer,
-                                 std::vector<VectorRange> buckets, BucketDone done)
+                                 std::vector<VectorRange> buckets, int lanes, BucketDone done)
     : arithmetic_(arithmetic),
       buckets_(std::move(buckets)),
+      lanes_(lanes),
       done_(std::move(done)),
       pool_(std::move(make_buffer)),
       blocks_left_(std::make_unique<std::atomic<int>[]>(buckets_.size())) {}
@@ -16,6 +33,7 @@ void TreeAccumulator::begin(std::int64_t begin, std::int64_t end, std::int64_t l
   for (std::int64_t i = 0; i < end_ - begin_; ++i) {
     if (own_[i].buffer) pool_.give(std::move(own_[i].buffer), {});
   }
+  if (begin != begin_ || end != end_) pool_.reserve(most_partial_sums({begin, end}, lanes_));
   begin_ = begin, end_ = end, leaves_ = leaves;
   height_ = tree_height(leaves);
   blocks_ = blocks_of(begin, end, leaves);

@@ -2,7 +2,7 @@
 // order, merges siblings as soon as both are there, and says when all blocks that this worker can finish
 // alone are done. The order in which leaves arrive changes who adds, never what is added to what.
 //
-// A leaf is complete when the work that makes it is enqueued, not when it is done: each lane hands in its
+// A leaf is complete when the work that makes it is enqueued, not when it is done: each lane hands in a
 // stream, the one that completes a pair enqueues the addition there, behind the event that its sibling left.
 #pragma once
 
@@ -20,6 +20,10 @@
 
 namespace dtrun::worker {
 
+// Vectors of partial sums that a worker holds at most while `lanes` lanes go through its leaves: one for each
+// lane, one for each block that is done, and with several lanes one that waits for a slower lane's.
+std::size_t most_partial_sums(const LeafRange& own, std::int64_t lanes);
+
 class TreeAccumulator {
  public:
   // Called once per bucket and step, by the thread that finished the bucket's last block; partials[i] is the
@@ -28,20 +32,21 @@ class TreeAccumulator {
   using BucketDone = std::function<void(int bucket, std::span<const float* const> partials, Stream& stream)>;
 
   // make_buffer: of the whole vector, in device memory; any thread calls it. buckets: disjoint ranges of the
-  // vector. `arithmetic` and the streams must outlive this.
+  // vector. `lanes` work at once. `arithmetic` and the streams must outlive this.
   TreeAccumulator(Arithmetic& arithmetic, std::function<Buffer()> make_buffer,
-                  std::vector<VectorRange> buckets, BucketDone done);
+                  std::vector<VectorRange> buckets, int lanes, BucketDone done);
 
-  // Starts a step: this worker has leaves [begin, end) of 0..leaves-1. Not concurrent with anything else
-  // here. REQUIRES: all that was enqueued on the buffers of the step before is done.
+  // Starts a step: this worker has leaves [begin, end) of 0..leaves-1. Makes the buffers that it will take,
+  // so that memory is short now or never. Not concurrent with anything else here. REQUIRES: all that was
+  // enqueued on the buffers of the step before is done.
   void begin(std::int64_t begin, std::int64_t end, std::int64_t leaves);
 
   // The device memory into which work on `stream` is to write `leaf`: call once per leaf and step, from any
   // thread.
   float* take(std::int64_t leaf, Stream& stream);
 
-  // All that makes the range `bucket` of the leaf's buffer is enqueued on `stream`, the one of take(). From
-  // any thread.
+  // All that makes the range `bucket` of the leaf's buffer is done before what is enqueued on `stream` from
+  // now on. From any thread.
   void complete(std::int64_t leaf, int bucket, Stream& stream);
 
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -58,6 +63,7 @@ class TreeAccumulator {
 
   Arithmetic& arithmetic_;
   const std::vector<VectorRange> buckets_;
+  const int lanes_;
   const BucketDone done_;
   BufferPool pool_;
 

@@ -17,6 +17,11 @@ class BufferPool {
   // `make` makes one more; any thread calls it.
   explicit BufferPool(std::function<Buffer()> make) : make_(std::move(make)) {}
 
+  // Makes buffers until there are `count` of them. REQUIRES: none is out.
+  void reserve(std::size_t count) {
+    std::lock_guard lock(mutex_);
+    while (free_.size() < count) free_.push_back({.buffer = make_(), .used = {}});
+  }
   // For use on `stream`, which waits for those who used the buffer before.
   Buffer take(Stream& stream) {
     {

@@ -31,7 +31,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
         return neighbours_ ? neighbours_->memory().allocate(sum_.size())
                            : arithmetic_.allocate(Where::kDevice, sum_.size());
       },
-      ranges,
+      ranges, lanes.size(),
       [this](int bucket, std::span<const float* const> partials, Stream& stream) {
         exchange_->send(bucket, partials, stream);
         stop_point(StopPoint::kBucketSent);

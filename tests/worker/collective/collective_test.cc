@@ -71,7 +71,7 @@ class Exchanging {
         neighbours_(share ? std::make_unique<Neighbours>(collective, size_, buckets.size()) : nullptr),
         exchange_(make(collective, *arithmetic_, buckets, neighbours_.get())),
         accumulator_(
-            *arithmetic_, [this] { return new_buffer(); }, buckets,
+            *arithmetic_, [this] { return new_buffer(); }, buckets, 1,
             [this](int bucket, std::span<const float* const> partials, Stream& stream) {
               exchange_->send(bucket, partials, stream);
             }) {}

@@ -7,6 +7,7 @@
 #include <latch>
 #include <memory>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct WorkerSum {
       : arithmetic(arithmetic),
         buckets(buckets),
         accumulator(
-            arithmetic, [&arithmetic, size] { return arithmetic.allocate(Where::kDevice, size); }, buckets,
+            arithmetic, [&arithmetic, size] { return arithmetic.allocate(Where::kDevice, size); }, buckets, 1,
             [this](int bucket, std::span<const float* const> partials, Stream& stream) {
               const VectorRange range = this->buckets[bucket];
               for (std::size_t i = 0; i < partials.size(); ++i)
@@ -125,6 +126,32 @@ TEST_CASE("an accumulator serves steps of different sizes one after the other") 
   check_steps(*make_cpu_arithmetic(), {8, 3, 8, 1, 16}, 2);
 }
 
+TEST_CASE("all buffers of a step are made before it, and no more than it takes") {
+  const auto device = make_cpu_arithmetic();
+  const auto stream = device->make_stream();
+  for (std::int64_t begin = 0; begin < 20; ++begin) {
+    for (std::int64_t end = begin + 1; end <= 33; ++end) {
+      std::size_t made = 0;
+      TreeAccumulator accumulator(
+          *device,
+          [&] {
+            ++made;
+            return device->allocate(Where::kDevice, 4);
+          },
+          {{0, 4}}, 1, [](int, std::span<const float* const>, Stream&) {});
+      accumulator.begin(begin, end, 33);
+      const std::size_t before = made;
+      std::set<float*> used;
+      for (std::int64_t leaf = begin; leaf < end; ++leaf) {
+        used.insert(accumulator.take(leaf, *stream));
+        accumulator.complete(leaf, 0, *stream);
+      }
+      CHECK(made == before);
+      CHECK(used.size() == before);
+    }
+  }
+}
+
 TEST_CASE("a buffer is used again while the addition of what was in it is still to be done") {
   AsyncArithmetic device(13);
   check_steps(device, {32, 13, 64, 1, 64, 40}, 3);
@@ -136,7 +163,7 @@ TEST_CASE("a buffer whose buckets were added on several streams is used again af
   const auto a = device.make_stream(), b = device.make_stream(), c = device.make_stream();
   Vector total(kSize);
   TreeAccumulator accumulator(
-      device, [&] { return device.allocate(Where::kDevice, kSize); }, {{kHalf, kSize}, {0, kHalf}},
+      device, [&] { return device.allocate(Where::kDevice, kSize); }, {{kHalf, kSize}, {0, kHalf}}, 1,
       [&](int bucket, std::span<const float* const> partials, Stream& stream) {
         const std::size_t begin = bucket == 0 ? kHalf : 0;
         device.copy(stream, total.data() + begin, partials[0] + begin, kHalf);
