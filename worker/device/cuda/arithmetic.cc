@@ -14,6 +14,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
+constexpr std::size_t kTargets = 2;                                // its place among the statistics
 constexpr std::size_t kNormWork = 2 * (kSquareNormWorkspace + 1);  // floats: doubles, and the result
 
 CudaStream& of(Stream& stream) { return dynamic_cast<CudaStream&>(stream); }
@@ -92,26 +93,28 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
   std::lock_guard one_at_a_time(update_mutex_);
   CudaStream& on = of(stream);
   if (!results_) {
-    results_ = allocate(Where::kHost, kStatisticsFloats);
+    results_ = allocate(Where::kHost, kStatisticsFloats + sizeof(double) / sizeof(float));
     work_ = allocate(Where::kDevice, kNormWork);
   }
-  const auto read = [&](const void* from, std::size_t bytes) {
-    check(cudaMemcpyAsync(results_.data(), from, bytes, cudaMemcpyDeviceToHost, on.handle()), "copying");
-    on.wait();
+  const auto read = [&](float* to, const void* from, std::size_t bytes) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, on.handle()), "copying");
   };
-  read(sum, kStatisticsFloats * sizeof(float));
-  const float targets = results_.data()[2];
-  StepResult result{.stats = {.loss = results_.data()[0], .correct = results_.data()[1], .targets = targets}};
-
-  float* const gradient = sum + kStatisticsFloats;
-  if (rule.max_norm > 0 || rule.norm_wanted || rule.finite_only) {
+  float *const gradient = sum + kStatisticsFloats, *const squares_there = results_.data() + kStatisticsFloats;
+  const bool with_norm = rule.max_norm > 0 || rule.norm_wanted || rule.finite_only;
+  read(results_.data(), sum, kStatisticsFloats * sizeof(float));
+  if (with_norm) {
     auto* const work = reinterpret_cast<double*>(work_.data());
     double* const norm = work + kSquareNormWorkspace;
-    square_norm(on.handle(), gradient, vectors.size, targets, work, norm);
+    square_norm(on.handle(), gradient, vectors.size, sum + kTargets, work, norm);
     check_launch("square_norm");
-    read(norm, sizeof(double));
+    read(squares_there, norm, sizeof(double));
+  }
+  on.wait();
+  const float targets = results_.data()[kTargets];
+  StepResult result{.stats = {.loss = results_.data()[0], .correct = results_.data()[1], .targets = targets}};
+  if (with_norm) {
     double squares = 0;
-    std::memcpy(&squares, results_.data(), sizeof squares);
+    std::memcpy(&squares, squares_there, sizeof squares);
     result.norm = std::sqrt(squares);
   }
   if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {

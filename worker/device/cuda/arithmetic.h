@@ -60,7 +60,7 @@ class CudaArithmetic final : public Arithmetic {
   Rounded rounded_;
   // An update's: one at a time.
   std::mutex update_mutex_;  // guards what follows
-  Buffer results_;           // of the host: the statistics; the squared norm
+  Buffer results_;           // of the host: the statistics, then the squared norm
   Buffer work_;              // of the device: kernels' workspace and result
   Buffer boundaries_;        // of the device: of the ranges below, as 64-bit numbers
   std::vector<VectorRange> decaying_;

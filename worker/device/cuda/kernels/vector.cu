@@ -80,9 +80,9 @@ StackProgram stack_program(const TreeSum& sum, std::span<const float* const> inp
 struct Division {
   float count, inverse;
   bool by_inverse;
-  explicit Division(float count) : count(count), inverse(1 / count) {
+  __host__ __device__ explicit Division(float count) : count(count), inverse(1 / count) {
     int exponent = 0;
-    by_inverse = std::frexp(count, &exponent) == 0.5f;
+    by_inverse = frexpf(count, &exponent) == 0.5f;
   }
 };
 __device__ inline float divided(float x, const Division& by) {
@@ -113,7 +113,8 @@ __device__ inline double block_sum(double value) {
 // A thread has elements 4 * t .. 4 * t + 3 of every gridDim.x * kThreads * 4.
 template <int kCount>
 __global__ void __launch_bounds__(kThreads)
-    square_norm_kernel(std::size_t count, const float* values, Division division, double* partials) {
+    square_norm_kernel(std::size_t count, const float* values, const float* divisor, double* partials) {
+  const Division division(*divisor);
   double sums[4] = {};
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * kThreads * 4;
   for (std::size_t at = place<4>(); at < count; at += step) {
@@ -278,13 +279,13 @@ void mean(cudaStream_t stream, float* values, std::size_t floats, float count) {
     launch(mean_kernel<1>, blocks_of(floats, kThreads), kThreads, 0, stream, floats, values, Division(count));
 }
 
-void square_norm(cudaStream_t stream, const float* values, std::size_t floats, float count, double* workspace,
-                 double* result) {
+void square_norm(cudaStream_t stream, const float* values, std::size_t floats, const float* count,
+                 double* workspace, double* result) {
   const std::size_t wanted = (floats + kThreads * 4 - 1) / (kThreads * 4);
   const auto blocks = static_cast<unsigned>(wanted < kSquareNormWorkspace ? wanted : kSquareNormWorkspace);
   if (blocks > 0)
     launch(wide({values}) ? square_norm_kernel<4> : square_norm_kernel<1>, blocks, kThreads, 0, stream,
-           floats, values, Division(count), workspace);
+           floats, values, count, workspace);
   launch(square_norm_total_kernel, 1, kThreads, 0, stream, static_cast<int>(blocks), workspace, result);
 }
 

@@ -31,12 +31,12 @@ void tree_sum(cudaStream_t stream, const TreeSum& sum, std::span<const float* co
 // values[i] /= count.
 void mean(cudaStream_t stream, float* values, std::size_t floats, float count);
 
-// *result (fp64) = the sum of (values[i] / count)^2, the quotient rounded to fp32 as mean() would leave it.
+// *result (fp64) = the sum of (values[i] / *count)^2, the quotient rounded to fp32 as mean() would leave it.
 // `workspace`: kSquareNormWorkspace doubles, overwritten. The order follows from `floats` alone and is not
 // that of the CPU.
 inline constexpr std::size_t kSquareNormWorkspace = 1024;
-void square_norm(cudaStream_t stream, const float* values, std::size_t floats, float count, double* workspace,
-                 double* result);
+void square_norm(cudaStream_t stream, const float* values, std::size_t floats, const float* count,
+                 double* workspace, double* result);
 
 // What an optimizer's pass does on the fly: gradient = sum / count, then * clip unless that is 1.
 struct GradientScale {

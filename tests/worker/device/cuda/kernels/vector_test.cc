@@ -124,9 +124,10 @@ TEST_CASE("the norm is the root of the means' squares, the same in every order")
       double wanted = 0;
       for (const float value : x) wanted += static_cast<double>(value / count) * (value / count);
       const auto once = [&] {
-        const Memory<float> in(x, shift);
+        const Memory<float> in(x, shift), divisor(std::vector<float>{count});
         std::tuple all{Memory<double>(cuda::kSquareNormWorkspace), Memory<double>(1)};
-        cuda::square_norm(nullptr, in.data(), size, count, std::get<0>(all).data(), std::get<1>(all).data());
+        cuda::square_norm(nullptr, in.data(), size, divisor.data(), std::get<0>(all).data(),
+                          std::get<1>(all).data());
         synchronize();
         return all;
       };
