@@ -42,8 +42,8 @@ class SumPlanner {
     sum_.inputs = static_cast<int>(blocks.size());
   }
 
-  TreeSum run() {
-    add_up({0, tree_height(leaves_)}, 0);
+  TreeSum run(const Block& node) {
+    add_up(node, 0);
     return std::move(sum_);
   }
 
@@ -73,7 +73,11 @@ class SumPlanner {
 }  // namespace
 
 TreeSum plan_sum(std::span<const Block> blocks, std::int64_t leaves) {
-  return SumPlanner(blocks, leaves).run();
+  return plan_sum_of({0, tree_height(leaves)}, blocks, leaves);
+}
+
+TreeSum plan_sum_of(const Block& node, std::span<const Block> blocks, std::int64_t leaves) {
+  return SumPlanner(blocks, leaves).run(node);
 }
 
 }  // namespace dtrun::worker

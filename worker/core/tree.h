@@ -53,5 +53,7 @@ struct TreeSum {
 
 // REQUIRES: `blocks` tile 0..leaves-1 in ascending order, each a node of the tree. They are the inputs.
 TreeSum plan_sum(std::span<const Block> blocks, std::int64_t leaves);
+// Likewise of one node, whose present leaves `blocks` tile.
+TreeSum plan_sum_of(const Block& node, std::span<const Block> blocks, std::int64_t leaves);
 
 }  // namespace dtrun::worker
