@@ -14,9 +14,13 @@
 namespace cuda_on_cpu {
 namespace {
 
+using std::chrono::microseconds, std::chrono::milliseconds;
+
 // A host function runs after this long though nobody waits for it: it may be how the host learns that its
-// stream got there.
-constexpr std::chrono::milliseconds kPatience{2};
+// stream got there. So does what another process may wait for; but later, or too little would be late.
+constexpr milliseconds kPatience{2}, kPatienceToAsk{20};
+// An operation that waits for another process is asked again after this long, the longer the longer it waits.
+constexpr microseconds kAskAgain{50}, kAskAgainAtMost{1000};
 
 thread_local bool is_device_thread = false;
 
@@ -52,12 +56,18 @@ cudaError_t Scheduler::destroy_stream(cudaStream_t handle) {
   return cudaSuccess;
 }
 
-cudaError_t Scheduler::enqueue(cudaStream_t handle, Operation operation, bool blocks) {
+cudaError_t Scheduler::enqueue(cudaStream_t handle, Operation operation, bool blocks, Point* point) {
   Lock lock(mutex_);
   const StreamPtr stream = find(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (operation.launch && stream->device != current_device()) return cudaErrorInvalidResourceHandle;
+  if (point) *point = {stream, stream->enqueued + 1};
   return put(lock, stream, std::move(operation), blocks);
+}
+
+cudaError_t Scheduler::wait_for(const Point& point) {
+  Lock lock(mutex_);
+  return meet(lock, {point});
 }
 
 cudaError_t Scheduler::wait_for_stream(cudaStream_t handle) {
@@ -317,15 +327,16 @@ cudaError_t Scheduler::put(Lock& lock, const StreamPtr& stream, Operation operat
   }
   order_with_legacy(stream, operation);
   host_functions_ += operation.host_function;
+  to_ask_ += operation.ask != nullptr;
   if (stream->operations.empty()) busy_.push_back(stream);
   stream->operations.push_back(std::move(operation));
   const Point point = {stream, ++stream->enqueued};
-  if (blocks || settings.streams == Policy::kAtOnce) return meet(lock, {point});
+  if (blocks || settings.streams == Policy::kAtOnce) return meet(lock, {point}, blocks);
   if (settings.streams == Policy::kRandom && random(4) == 0) {
     const StreamPtr some = busy_[random(busy_.size())];
-    return meet(lock, {{some, some->enqueued - random(some->operations.size())}});
+    return meet(lock, {{some, some->enqueued - random(some->operations.size())}}, false);
   }
-  if (host_functions_ > 0) wake_device();
+  if (host_functions_ + to_ask_ > 0) wake_device();
   return cudaSuccess;
 }
 
@@ -343,9 +354,9 @@ void Scheduler::order_with_legacy(const StreamPtr& stream, Operation& operation)
 }
 
 // Has the devices' thread do what `points` need, or so much of it.
-cudaError_t Scheduler::meet(Lock& lock, std::vector<Point> points, int most_operations) {
+cudaError_t Scheduler::meet(Lock& lock, std::vector<Point> points, bool waits, int most_operations) {
   if (unmet(points) && broken() == cudaSuccess) {
-    Demand demand{std::move(points), most_operations};
+    Demand demand{std::move(points), waits, most_operations};
     demands_.push_back(&demand);
     wake_device();
     met_.wait(lock, [&] { return demand.met; });
@@ -355,7 +366,7 @@ cudaError_t Scheduler::meet(Lock& lock, std::vector<Point> points, int most_oper
 
 cudaError_t Scheduler::query(Lock& lock, const Point& point) {
   if (is_done(point)) return broken();
-  const cudaError_t error = meet(lock, {point}, 1);
+  const cudaError_t error = meet(lock, {point}, false, 1);
   return error != cudaSuccess ? error : cudaErrorNotReady;
 }
 
@@ -373,74 +384,139 @@ void Scheduler::live() {
   pthread_setname_np(pthread_self(), "cuda_on_cpu");
   is_device_thread = true;
   Lock lock(mutex_);
-  for (;;) {
-    if (!demands_.empty()) {
-      Demand* const demand = demands_.front();
-      demands_.pop_front();
-      carry_out(lock, demand->points, demand->most_operations);
-      demand->met = true;
-      met_.notify_all();
-    } else if (host_functions_ == 0) {
+  for (microseconds ask_again = kAskAgain;;) {
+    ++round_;
+    const bool served = serve_demands(lock);
+    const bool asked = ask_begun(lock);
+    if (served || asked) {
+      ask_again = kAskAgain;
+    } else if (std::any_of(busy_.begin(), busy_.end(), [](const StreamPtr& s) { return s->begun; })) {
+      work_.wait_for(lock, ask_again);
+      ask_again = std::min(2 * ask_again, kAskAgainAtMost);
+    } else if (!demands_.empty()) {  // a new one
+    } else if (host_functions_ + to_ask_ == 0) {
       work_.wait(lock);
-    } else if (work_.wait_for(lock, kPatience) == std::cv_status::timeout && demands_.empty()) {
-      carry_out(lock, {first_host_function()}, -1);
+    } else if (work_.wait_for(lock, host_functions_ > 0 ? kPatience : kPatienceToAsk) ==
+                   std::cv_status::timeout &&
+               demands_.empty()) {
+      begin_unasked(lock);
     }
   }
 }
 
-void Scheduler::carry_out(Lock& lock, const std::vector<Point>& points, int most_operations) {
-  const DeviceMemoryOpen open;  // once for all of them: it is a system call
+// Returns whether it got anywhere.
+bool Scheduler::serve_demands(Lock& lock) {
+  bool served = false;
+  for (std::size_t i = 0; i < demands_.size();) {  // more come meanwhile, behind it
+    Demand& demand = *demands_[i];
+    served |= carry_out(lock, demand.points, demand.most_operations);
+    if (demand.waits && unmet(demand.points)) {
+      ++i;
+      continue;
+    }
+    demands_.erase(demands_.begin() + static_cast<std::ptrdiff_t>(i));
+    demand.met = served = true;
+    met_.notify_all();
+  }
+  return served;
+}
+
+// Until all of `points` are done, so many operations are, or what is left waits for another process. Returns
+// whether anything was done.
+bool Scheduler::carry_out(Lock& lock, const std::vector<Point>& points, int most_operations) {
+  std::optional<DeviceMemoryOpen> open;  // once for all of them: it is a system call
+  bool done = false;
   const Point* wanted = nullptr;
   for (int count = 0; count != most_operations && (wanted = unmet(points)); ++count) {
     const StreamPtr stream = pick(*wanted);
-    Operation& operation = stream->operations.front();  // a deque: stays in place while more is enqueued
-    if (operation.run) {
-      lock.unlock();
-      operation.run();
-      count_operation();
-      lock.lock();
-    }
-    host_functions_ -= operation.host_function;
-    stream->operations.pop_front();
-    ++stream->done;
+    if (!stream) break;
+    if (stream->operations.front().run && !open) open.emplace();
+    done |= do_first(lock, *stream) != Progress::kNone;
     if (stream->operations.empty()) std::erase(busy_, stream);
     if (broken() != cudaSuccess) drop_all();
   }
+  return done;
 }
 
-// A stream whose first operation can begin.
+// Of a stream whose first operation can begin.
+Progress Scheduler::do_first(Lock& lock, CUstream_st& stream) {
+  Operation& operation = stream.operations.front();  // a deque: stays in place while more is enqueued
+  if (operation.ask) {
+    stream.begun = true;
+    stream.asked = round_;
+  }
+  if (operation.run || operation.ask) {
+    lock.unlock();
+    const Progress progress = operation.ask ? operation.ask() : (operation.run(), Progress::kDone);
+    if (progress == Progress::kDone) count_operation();
+    lock.lock();
+    if (progress != Progress::kDone) return progress;
+  }
+  host_functions_ -= operation.host_function;
+  to_ask_ -= operation.ask != nullptr;
+  stream.operations.pop_front();
+  stream.begun = false;
+  ++stream.done;
+  return Progress::kDone;
+}
+
+// A stream whose first operation can begin; none if all that is left waits for another process.
 Scheduler::StreamPtr Scheduler::pick(Point wanted) {
   if (settings.streams == Policy::kRandom) {
     std::vector<StreamPtr> choices;
     for (const StreamPtr& stream : busy_) {
-      const Operation& first = stream->operations.front();
-      if (!unmet(first.after) && !first.host_function) choices.push_back(stream);
+      if (can_begin(*stream) && !stream->operations.front().host_function) choices.push_back(stream);
     }
     if (!choices.empty()) return choices[random(choices.size())];
   }
   // What is waited for had been enqueued before the wait, so this ends.
   while (const Point* const before = unmet(wanted.stream->operations.front().after)) wanted = Point(*before);
-  return wanted.stream;
+  return can_begin(*wanted.stream) ? wanted.stream : nullptr;
 }
 
-Point Scheduler::first_host_function() const {
+bool Scheduler::can_begin(const CUstream_st& stream) const {
+  const Operation& first = stream.operations.front();
+  return !unmet(first.after) && (!first.ask || stream.asked != round_);
+}
+
+// Operations that began wait for nobody here. Returns whether one got anywhere.
+bool Scheduler::ask_begun(Lock& lock) {
+  bool done = false;
+  const std::vector<StreamPtr> busy = busy_;
+  for (const StreamPtr& stream : busy) {
+    if (!stream->begun || !can_begin(*stream)) continue;
+    done |= do_first(lock, *stream) != Progress::kNone;
+    if (stream->operations.empty()) std::erase(busy_, stream);
+    if (broken() != cudaSuccess) drop_all();
+  }
+  return done;
+}
+
+// Carries out all that nobody waits for and that others may wait for.
+void Scheduler::begin_unasked(Lock& lock) {
+  std::vector<Point> points;
   for (const StreamPtr& stream : busy_) {
     std::uint64_t position = stream->done;
     for (const Operation& operation : stream->operations) {
       ++position;
-      if (operation.host_function) return {stream, position};
+      if (operation.host_function || operation.ask) {
+        points.push_back({stream, position});
+        break;
+      }
     }
   }
-  return {};
+  ++round_;
+  for (const Point& point : points) carry_out(lock, {point}, -1);
 }
 
 void Scheduler::drop_all() {
   for (const StreamPtr& stream : busy_) {
     stream->operations.clear();
+    stream->begun = false;
     stream->done = stream->enqueued;
   }
   busy_.clear();
-  host_functions_ = 0;
+  host_functions_ = to_ask_ = 0;
 }
 
 std::uint64_t Scheduler::random(std::uint64_t below) {

@@ -26,6 +26,9 @@ struct CUstream_st {
   bool blocking = true;
   std::deque<cuda_on_cpu::Operation> operations;  // that are not done
   std::uint64_t enqueued = 0, done = 0;
+  // Of the first operation, if it is one to ask: whether it has begun, and in which round it was asked last.
+  bool begun = false;
+  std::uint64_t asked = 0;
   std::shared_ptr<cuda_on_cpu::Capture> capture;  // that it takes part in
   std::vector<std::size_t> last_nodes;            // of the capture, that its next one begins behind
 };
@@ -47,7 +50,8 @@ class Scheduler {
  public:
   cudaStream_t create_stream(int device, bool blocking);
   cudaError_t destroy_stream(cudaStream_t stream);  // what it holds runs nonetheless
-  cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks);
+  cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks, Point* point);
+  cudaError_t wait_for(const Point& point);
   cudaError_t wait_for_stream(cudaStream_t stream);
   cudaError_t wait_for_device(int device);
   // As cudaStreamQuery. One operation runs at each call that says cudaErrorNotReady, so that he who polls
@@ -90,7 +94,9 @@ class Scheduler {
   // What a host thread waits for.
   struct Demand {
     std::vector<Point> points;
-    int most_operations;
+    // Others give up once all that is left waits for another process, or after so many operations.
+    bool waits = true;
+    int most_operations = -1;
     bool met = false;
   };
 
@@ -100,13 +106,17 @@ class Scheduler {
   cudaError_t put(Lock& lock, const StreamPtr& stream, Operation operation, bool blocks);
   cudaError_t put_record(Lock& lock, const StreamPtr& stream, CUevent_st& event);
   void order_with_legacy(const StreamPtr& stream, Operation& operation);
-  cudaError_t meet(Lock& lock, std::vector<Point> points, int most_operations = -1);
+  cudaError_t meet(Lock& lock, std::vector<Point> points, bool waits = true, int most_operations = -1);
   cudaError_t query(Lock& lock, const Point& point);
   void wake_device();
   [[noreturn]] void live();
-  void carry_out(Lock& lock, const std::vector<Point>& points, int most_operations);
+  bool serve_demands(Lock& lock);
+  bool carry_out(Lock& lock, const std::vector<Point>& points, int most_operations);
+  Progress do_first(Lock& lock, CUstream_st& stream);
   StreamPtr pick(Point wanted);
-  Point first_host_function() const;
+  bool can_begin(const CUstream_st& stream) const;
+  bool ask_begun(Lock& lock);
+  void begin_unasked(Lock& lock);
   void drop_all();
   std::uint64_t random(std::uint64_t below);
 
@@ -122,6 +132,8 @@ class Scheduler {
   std::vector<std::weak_ptr<Capture>> captures_;
   std::vector<StreamPtr> busy_;  // those with operations
   int host_functions_ = 0;       // enqueued
+  int to_ask_ = 0;               // operations enqueued that wait for another process
+  std::uint64_t round_ = 0;      // of the devices' thread: in each it asks an operation once
   bool started_ = false;
   std::uint64_t seed_ = 0;
   std::mt19937_64 random_;

@@ -21,10 +21,12 @@ cudaError_t usable() {
   return Scheduler::on_device_thread() ? cudaErrorNotPermitted : broken();
 }
 
-cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks) {
+cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks, Point* point) {
   const cudaError_t error = usable();
-  return error != cudaSuccess ? error : scheduler().enqueue(stream, std::move(operation), blocks);
+  return error != cudaSuccess ? error : scheduler().enqueue(stream, std::move(operation), blocks, point);
 }
+
+cudaError_t wait_for(const Point& point) { return scheduler().wait_for(point); }
 
 void synchronize(cudaStream_t stream) {
   cudaError_t error = scheduler().wait_for_stream(stream);

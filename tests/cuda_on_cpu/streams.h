@@ -19,16 +19,27 @@ struct Point {
   std::uint64_t position = 0;
 };
 
+// What an operation came to that waits for somebody outside the devices.
+enum class Progress { kNone, kSome, kDone };
+
 struct Operation {
   std::function<void()> run{};  // on the devices' thread; none for a wait
   std::vector<Point> after{};   // begins when all of these are done
   bool host_function = false;
   bool launch = false;  // a kernel's or product's, which needs a stream of the current device
+  // Instead of `run`, for what waits for another process: asked on the devices' thread until it is done, and
+  // must not wait itself. Other streams go on meanwhile. It opens device memory itself. Since that process
+  // may be waiting for it, it begins soon though nobody here waits for its stream.
+  std::function<Progress()> ask{};
 };
 
 // From any thread. Errors: cudaErrorInvalidResourceHandle for a stream that does not exist, those of stream
-// capture, and the device's own once it is broken. `blocks`: returns when the operation is done.
-cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks = false);
+// capture, and the device's own once it is broken. `blocks`: returns when the operation is done. `point`, if
+// given, is where it stands in its stream.
+cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks = false, Point* point = nullptr);
+
+// Returns when what was enqueued up to `point` is done, or the device is broken, which it returns.
+cudaError_t wait_for(const Point& point);
 
 // cudaSuccess, or what every function returns that can fail: a planned fault, cudaErrorNoDevice, the error of
 // a broken device, cudaErrorNotPermitted in a host function.

@@ -334,4 +334,57 @@ TEST_CASE("host threads drive streams of their own") {
   }
 }
 
+// Stands for another process: done once `open`.
+struct Gate {
+  std::atomic<bool> open = false;
+  std::atomic<int> asked = 0;
+  cudaError_t put_into(cudaStream_t stream) {
+    Operation operation;
+    operation.ask = [this] {
+      ++asked;
+      return open ? Progress::kDone : Progress::kNone;
+    };
+    return enqueue(stream, std::move(operation));
+  }
+};
+
+TEST_CASE("what waits for another process holds up its stream and no other, under every policy") {
+  const Restored restored;
+  for (const Policy policy : kPolicies) {
+    settings.streams = policy;
+    const TestStream held_up, other;
+    const OnDevice<int> x(std::vector<int>(kCount, 1)), y(std::vector<int>(kCount, 1));
+    Gate gate;
+    OK(gate.put_into(held_up));
+    launch(add, 1, kCount, 0, held_up, x.data(), 1);
+    launch(add, 1, kCount, 0, other, y.data(), 1);
+    std::thread waits([&] { CHECK(cudaStreamSynchronize(held_up) == cudaSuccess); });
+    while (gate.asked < 3) std::this_thread::yield();
+    OK(cudaStreamSynchronize(other));
+    CHECK(y.get()[0] == 2);
+    CHECK(cudaStreamQuery(held_up) == cudaErrorNotReady);
+    gate.open = true;
+    waits.join();
+    CHECK(x.get()[0] == 2);
+  }
+}
+
+TEST_CASE("what another process may wait for begins though nobody waits for it here") {
+  const Restored restored;
+  const TestStream first, second;
+  const TestEvent event;
+  const OnDevice<int> x(std::vector<int>(kCount, 1));
+  Gate gate;
+  gate.open = true;
+  launch(add, 1, kCount, 0, first, x.data(), 1);
+  OK(cudaEventRecord(event, first));
+  OK(cudaStreamWaitEvent(second, event));
+  OK(gate.put_into(second));
+  launch(add, 1, kCount, 0, second, x.data(), 1);
+  while (gate.asked == 0) std::this_thread::yield();
+  CHECK(x.get()[0] == 2);  // with what it waits for, and not what is behind it
+  OK(cudaDeviceSynchronize());
+  CHECK(x.get()[0] == 3);
+}
+
 }  // namespace
