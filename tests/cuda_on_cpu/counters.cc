@@ -13,7 +13,7 @@ struct Counted {
   std::mutex mutex;  // guards all below
   Counters counters;
   std::map<const void*, std::uint64_t> kernels;
-  std::size_t matmul_objects = 0;
+  std::size_t matmul_objects = 0, communicators = 0;
 };
 
 Counted& counted() {
@@ -71,6 +71,11 @@ void count_matmul_object(int change) {
   counted().matmul_objects += static_cast<std::size_t>(change);
 }
 
+void count_communicator(int change) {
+  const std::lock_guard lock(counted().mutex);
+  counted().communicators += static_cast<std::size_t>(change);
+}
+
 Alive alive() {
   Alive alive = scheduler().alive();
   const Allocated memory = allocated();
@@ -78,6 +83,7 @@ Alive alive() {
   alive.pinned_allocations = memory.pinned;
   const std::lock_guard lock(counted().mutex);
   alive.matmul_objects = counted().matmul_objects;
+  alive.communicators = counted().communicators;
   return alive;
 }
 

@@ -34,11 +34,13 @@ struct Alive {
   std::size_t streams = 0, events = 0, graphs = 0;  // graphs: of both kinds
   std::size_t device_allocations = 0, pinned_allocations = 0;
   std::size_t matmul_objects = 0;  // handles, descriptors, layouts and preferences of cuBLASLt
+  std::size_t communicators = 0;   // of NCCL
   bool operator==(const Alive&) const = default;
 };
 Alive alive();
 
-// cuBLASLt's objects: one more, or one less.
+// cuBLASLt's objects, and NCCL's communicators: one more, or one less.
 void count_matmul_object(int change);
+void count_communicator(int change);
 
 }  // namespace cuda_on_cpu

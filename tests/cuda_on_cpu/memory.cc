@@ -110,6 +110,14 @@ class Heap {
     return p + bytes <= after->first + after->second.bytes && p + bytes >= p;
   }
 
+  int device_of(const void* pointer) {
+    const std::lock_guard lock(mutex_);
+    const auto* const p = static_cast<const char*>(pointer);
+    const auto owner =
+        std::find_if(devices_.begin(), devices_.end(), [&](const Device& device) { return p < device.end; });
+    return static_cast<int>(owner - devices_.begin());
+  }
+
   std::size_t free_bytes(int device) {
     const std::lock_guard lock(mutex_);
     reserve();
@@ -248,6 +256,7 @@ cudaError_t allocate_pinned(std::size_t bytes, void** pointer) {
 cudaError_t release_pinned(void* pointer) { return heap().release_pinned(pointer); }
 Memory memory_of(const void* pointer) { return heap().memory_of(pointer); }
 bool is_allocated(const void* pointer, std::size_t bytes) { return heap().is_allocated(pointer, bytes); }
+int device_of(const void* pointer) { return heap().device_of(pointer); }
 std::size_t free_bytes(int device) { return heap().free_bytes(device); }
 Allocated allocated() { return heap().allocated(); }
 

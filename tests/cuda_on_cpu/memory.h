@@ -26,6 +26,8 @@ cudaError_t release_pinned(void* pointer);
 Memory memory_of(const void* pointer);
 // Whether [pointer, pointer + bytes) lies within one allocation of a device.
 bool is_allocated(const void* pointer, std::size_t bytes);
+// Of device memory: whose it is.
+int device_of(const void* pointer);
 
 std::size_t free_bytes(int device);
 struct Allocated {
