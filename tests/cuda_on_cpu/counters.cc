@@ -48,9 +48,10 @@ void count_kernel(const void* kernel) {
   ++counted().kernels[kernel];
 }
 
-void count_product() {
+void count_product(const std::string& algorithm) {
   const std::lock_guard lock(counted().mutex);
   ++counted().counters.products;
+  ++counted().counters.products_by_algorithm[algorithm];
 }
 
 void count_graph() {

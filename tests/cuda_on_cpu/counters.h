@@ -12,7 +12,8 @@ struct Counters {
   std::uint64_t operations =
       0;  // of all kinds that ran: kernels, products, copies, fills, events, host functions
   std::uint64_t kernels = 0;
-  std::uint64_t products = 0;  // cublasLtMatmul
+  std::uint64_t products = 0;                                  // cublasLtMatmul
+  std::map<std::string, std::uint64_t> products_by_algorithm;  // "tile 20, split 4"
   std::uint64_t graphs = 0;
   std::uint64_t copied_to_device = 0, copied_to_host = 0, copied_on_device = 0;  // bytes
   std::map<std::string, std::uint64_t> kernels_by_name;  // as in the source, with arguments of templates only
@@ -24,7 +25,7 @@ void reset_counters();
 
 void count_operation();
 void count_kernel(const void* kernel);
-void count_product();
+void count_product(const std::string& algorithm);
 void count_graph();
 enum class Direction { kToDevice, kToHost, kOnDevice };
 void count_copy(Direction direction, std::size_t bytes);

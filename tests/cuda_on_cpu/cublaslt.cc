@@ -7,11 +7,14 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/errors.h"
 #include "tests/cuda_on_cpu/faults.h"
 #include "tests/cuda_on_cpu/matmul_problem.h"
+#include "tests/cuda_on_cpu/settings.h"
 #include "tests/cuda_on_cpu/streams.h"
 
 struct cublasLtContext {};
@@ -114,9 +117,36 @@ std::uint8_t logarithm(std::uint32_t alignment) {
   return log;
 }
 
-cublasStatus_t enqueue_product(const Product& product, cudaStream_t stream) {
-  Operation operation{[product] {
-    count_product();
+// What the library might propose for a product that `asked` describes, the best first. Tiles change no bits,
+// splits do.
+std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const Preference& wanted) {
+  std::vector<Algorithm> proposed;
+  const auto propose = [&](std::int32_t splits, std::uint32_t tile, std::uint32_t custom = kSound) {
+    Algorithm algorithm = asked;
+    algorithm.splits = splits;
+    algorithm.scheme = splits > 1 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+    algorithm.tile = tile;
+    algorithm.custom = custom;
+    const bool fits =
+        static_cast<std::uint64_t>(splits) <= p.k && workspace_of(algorithm, p) <= wanted.workspace;
+    if (fits && (algorithm.scheme & ~wanted.schemes) == 0) proposed.push_back(algorithm);
+  };
+  // A small D of a long sum is split.
+  if (p.k >= 4 * std::max(p.m, p.n)) propose(4, CUBLASLT_MATMUL_TILE_128x128);
+  propose(1, CUBLASLT_MATMUL_TILE_128x128);
+  if (settings.faulty_algorithms && p.k >= 16) {
+    propose(1, CUBLASLT_MATMUL_TILE_32x32, kLosesTerms);
+    propose(4, CUBLASLT_MATMUL_TILE_32x32, kUnsteady);
+  }
+  propose(1, CUBLASLT_MATMUL_TILE_64x64);
+  propose(2, CUBLASLT_MATMUL_TILE_64x64);
+  propose(4, CUBLASLT_MATMUL_TILE_64x64);
+  return proposed;
+}
+
+cublasStatus_t enqueue_product(const Product& product, const std::string& algorithm, cudaStream_t stream) {
+  Operation operation{[product, algorithm] {
+    count_product(algorithm);
     if (const cudaError_t fault = fault_of_launch(); fault != cudaSuccess) {
       break_device(fault);
     } else {
@@ -330,22 +360,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   algorithm.k = static_cast<std::uint32_t>(p.k);
   algorithm.epilogue = p.description.epilogue;
   algorithm.transposed = static_cast<std::uint8_t>(p.description.trans_a * 2 + p.description.trans_b);
-  // A small D of a long sum is split, as the library would, if it may.
-  if (p.k >= 4 * std::max(p.m, p.n) && (wanted.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0) {
-    algorithm.splits = 4;
-    algorithm.scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    if (workspace_of(algorithm, p) > wanted.workspace) {
-      algorithm.splits = 1;
-      algorithm.scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
-    }
+  const std::vector<Algorithm> proposed = proposals(algorithm, p, wanted);
+  while (*returned < requested && static_cast<std::size_t>(*returned) < proposed.size()) {
+    cublasLtMatmulHeuristicResult_t& result = results[*returned];
+    const Algorithm& best = proposed[static_cast<std::size_t>((*returned)++)];
+    std::memset(&result, 0, sizeof result);
+    hold(&result.algo, best);
+    result.workspaceSize = workspace_of(best, p);
+    result.state = CUBLAS_STATUS_SUCCESS;
+    result.wavesCount = 1;
   }
-  cublasLtMatmulHeuristicResult_t& result = results[0];
-  std::memset(&result, 0, sizeof result);
-  hold(&result.algo, algorithm);
-  result.workspaceSize = workspace_of(algorithm, p);
-  result.state = CUBLAS_STATUS_SUCCESS;
-  result.wavesCount = 1;
-  *returned = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -465,5 +489,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Pointers pointers = {a, b, c, d, workspace, workspace_bytes};
   status = check_pointers(p, algorithm, beta_value, pointers);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  return enqueue_product(product_of(p, algorithm, alpha_value, beta_value, pointers), stream);
+  return enqueue_product(product_of(p, algorithm, alpha_value, beta_value, pointers), name_of(algorithm),
+                         stream);
 }

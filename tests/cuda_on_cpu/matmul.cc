@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -89,8 +90,10 @@ std::size_t padded(std::size_t count, std::size_t to) { return (count + to - 1) 
 // op(A) as [k][m] and op(B) as [k][n] in fp32, zeros up to whole blocks; and D's sums as [n][m].
 class Operands {
  public:
-  Operands(const Product& p, std::size_t batch)
+  // `first`: the part of k that is summed first.
+  Operands(const Product& p, std::size_t batch, std::size_t first)
       : p_(p),
+        first_(first),
         rows_(padded(p.m, kRows)),
         columns_(padded(p.n, kColumns)),
         a_(p.k * rows_),
@@ -107,7 +110,8 @@ class Operands {
       for (std::size_t i = 0; i < p_.m; i += kRows) {
         // Clang 14 stores to it as if it were aligned like Lanes, whatever LanesInMemory says.
         alignas(Lanes) float block[kColumns * kRows] = {};
-        for (std::size_t part = 0; part < p_.splits; ++part) {
+        for (std::size_t next = first_; next < first_ + p_.splits; ++next) {
+          const std::size_t part = next % p_.splits;
           add(&a_[i], rows_, &b_[j], columns_, part * p_.k / p_.splits, (part + 1) * p_.k / p_.splits, block);
         }
         for (std::size_t column = 0; column < kColumns && j + column < p_.n; ++column) {
@@ -144,9 +148,17 @@ class Operands {
   }
 
   const Product& p_;
+  const std::size_t first_;
   std::size_t rows_, columns_;
   std::vector<float> a_, b_;
 };
+
+// The part that an unsteady product sums first.
+std::size_t first_part(const Product& p) {
+  static std::atomic<unsigned> times = 0;
+  constexpr unsigned kSteadyTimes = 7;
+  return p.unsteady && times++ % (kSteadyTimes + 1) == kSteadyTimes ? p.splits / 2 : 0;
+}
 
 void store_all(const Product& p, const std::vector<float>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) store(p.bias, p.bias_type, i, values[i]);
@@ -172,10 +184,11 @@ std::size_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
 void multiply(const Product& whole) {
   Product p = whole;
-  p.k -= std::min<std::size_t>(p.k, settings.lost_terms);
+  p.k -= std::min<std::size_t>(p.k, settings.lost_terms + p.lost_terms);
+  const std::size_t first = first_part(p);
   if (p.workspace_bytes > 0) std::memset(p.workspace, 0xff, p.workspace_bytes);
   for (std::size_t batch = 0; batch < p.batches; ++batch) {
-    const Operands operands(p, batch);
+    const Operands operands(p, batch, first);
     const std::vector<float> sums = operands.sums();
     std::vector<float> bias_gradient(p.m);
     for (std::size_t j = 0; j < p.n; ++j) {

@@ -29,12 +29,15 @@ struct Product {
   Matrix aux;  // GELU's input, m x n
   // k is cut into so many parts; each is summed in fp32, and then the parts.
   std::size_t splits = 1;
+  std::size_t lost_terms = 0;  // the last ones of each sum
+  bool unsteady = false;       // every eighth time the parts are added up in another order
   // That much of it is overwritten.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };
 
-// Sums are fp32, over k upwards within a part, so bits depend on the shape and `splits` alone.
+// Sums are fp32, over k upwards within a part, so bits depend on the shape and `splits` alone, unless it is
+// unsteady.
 // Multiplications and additions are rounded apart.
 void multiply(const Product& product);
 

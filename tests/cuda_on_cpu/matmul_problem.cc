@@ -11,6 +11,8 @@
 namespace cuda_on_cpu {
 namespace {
 
+constexpr std::size_t kTermsLost = 8;  // by kLosesTerms
+
 thread_local std::string refusal;
 
 bool has(std::uint32_t epilogue, std::uint32_t part) { return (epilogue & part) == part; }
@@ -110,6 +112,9 @@ cublasStatus_t refuse(cublasStatus_t status, const std::string& why) {
 cublasStatus_t invalid(const std::string& why) { return refuse(CUBLAS_STATUS_INVALID_VALUE, why); }
 cublasStatus_t unsupported(const std::string& why) { return refuse(CUBLAS_STATUS_NOT_SUPPORTED, why); }
 
+std::string name_of(const Algorithm& algorithm) {
+  return "tile " + std::to_string(algorithm.tile) + ", split " + std::to_string(algorithm.splits);
+}
 bool is_known_type(std::uint32_t type) { return type == CUDA_R_32F || type == CUDA_R_16BF; }
 // As if in parts of k: each has its own D in fp32.
 std::size_t workspace_of(const Algorithm& algorithm, const Problem& p) {
@@ -161,6 +166,7 @@ cublasStatus_t check_algorithm(const Algorithm& algorithm, const Problem& p) {
   if (reduces && algorithm.scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) {
     return unsupported("a reduction in another type than fp32");
   }
+  if (algorithm.custom > kUnsteady) return unsupported("no such custom option");
   if (algorithm.m == 0) return CUBLAS_STATUS_SUCCESS;
   const Description& t = p.description;
   const std::uint32_t types[] = {p.a.type, p.b.type, p.c.type, p.d.type};
@@ -240,6 +246,8 @@ Product product_of(const Problem& p, const Algorithm& algorithm, float alpha, fl
     product.aux = {t.aux, static_cast<cudaDataType_t>(p.aux_type()), static_cast<std::size_t>(t.aux_ld), 0};
   }
   product.splits = static_cast<std::size_t>(algorithm.splits);
+  product.lost_terms = algorithm.custom == kLosesTerms ? kTermsLost : 0;
+  product.unsteady = algorithm.custom == kUnsteady;
   product.workspace = o.workspace;
   product.workspace_bytes = workspace_of(algorithm, p);
   return product;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "tests/cuda_on_cpu/matmul.h"
 
@@ -46,6 +47,8 @@ struct Preference {
 };
 
 constexpr std::int32_t kAlgorithm = 1;  // the only one
+// Its custom options: what Settings::faulty_algorithms tells of.
+constexpr std::uint32_t kSound = 0, kLosesTerms = 1, kUnsteady = 2;
 
 struct Algorithm {
   std::int32_t id = 0;
@@ -53,10 +56,14 @@ struct Algorithm {
   std::uint32_t m = 0, n = 0, k = 0, epilogue = 0;
   std::uint8_t types[4] = {0, 0, 0, 0}, transposed = 0;
   std::uint8_t alignment[4] = {0, 0, 0, 0};  // logarithms
+  std::uint8_t unused[3] = {0, 0, 0};
   std::int32_t splits = 1;
-  std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE, tile = 0, swizzling = 0, custom = 0, stages = 0;
+  std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE, tile = 0, swizzling = 0, custom = kSound, stages = 0;
   std::uint16_t inner_shape = 0, cluster_shape = 0;
 };
+
+// Whoever stores one finds the same bytes each time.
+static_assert(std::has_unique_object_representations_v<Algorithm>);
 
 // What a product is asked for, as far as it can be checked without its operands.
 struct Problem {
@@ -79,6 +86,8 @@ struct Pointers {
   std::size_t workspace_bytes;
 };
 
+// "tile 20, split 4".
+std::string name_of(const Algorithm& algorithm);
 bool is_known_type(std::uint32_t type);
 // Bytes that a product with this algorithm needs.
 std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);

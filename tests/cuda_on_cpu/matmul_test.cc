@@ -2,9 +2,12 @@
 #include <cublasLt.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/cuda_on_cpu/cublaslt.h"
 #include "tests/cuda_on_cpu/device_test.h"
@@ -455,6 +458,77 @@ TEST_CASE("operands that overlap D, lie elsewhere or are less aligned than said 
   CHECK(matmul(c.on_a.data(), large.data(), large.data(), one) == CUBLAS_STATUS_SUCCESS);
   CHECK(matmul(c.on_a.data(), large.data(), large.data() + 1024, one) == CUBLAS_STATUS_SUCCESS);
   OK(cudaDeviceSynchronize());
+}
+
+// Up to 16 of them, and D of each.
+struct Proposals {
+  explicit Proposals(Case* c) : found(16) {
+    int count = 0;
+    LT(cublasLtMatmulAlgoGetHeuristic(c->handle, c->description, c->layout_a, c->layout_b, c->layout_d,
+                                      c->layout_d, c->preference, 16, found.data(), &count));
+    found.resize(static_cast<std::size_t>(count));
+    for (const auto& each : found) results.push_back(multiplied(c, each));
+  }
+  static std::vector<char> multiplied(Case* c, const cublasLtMatmulHeuristicResult_t& by) {
+    const OnDevice<char> workspace(std::max<std::size_t>(by.workspaceSize, 256));
+    LT(c->matmul(&by.algo, workspace.data(), by.workspaceSize));
+    OK(cudaDeviceSynchronize());
+    return c->on_d.get();
+  }
+  std::int32_t splits(std::size_t of) const {
+    std::int32_t splits = 0;
+    LT(cublasLtMatmulAlgoConfigGetAttribute(&found[of].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
+                                            sizeof splits, nullptr));
+    return splits;
+  }
+
+  std::vector<cublasLtMatmulHeuristicResult_t> found;
+  std::vector<std::vector<char>> results;
+};
+
+Setup long_sum() {
+  Setup setup{24, 20, 400};
+  setup.out = CUDA_R_32F;
+  return setup;
+}
+
+TEST_CASE("several algorithms are proposed: tiles have the same bits, and splits others") {
+  const Restored restored;
+  Case c(long_sum());
+  reset_counters();
+  const Proposals proposals(&c);
+  REQUIRE(proposals.found.size() == 5);
+  CHECK(counters().products_by_algorithm == std::map<std::string, std::uint64_t>{{"tile 20, split 4", 1},
+                                                                                 {"tile 20, split 1", 1},
+                                                                                 {"tile 15, split 1", 1},
+                                                                                 {"tile 15, split 2", 1},
+                                                                                 {"tile 15, split 4", 1}});
+  for (std::size_t i = 0; i < proposals.found.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      CAPTURE(i);
+      CAPTURE(j);
+      CHECK((proposals.results[i] == proposals.results[j]) == (proposals.splits(i) == proposals.splits(j)));
+    }
+  cublasLtMatmulHeuristicResult_t first;
+  LT(c.heuristic(&first));
+  CHECK(std::memcmp(&first.algo, &proposals.found[0].algo, sizeof first.algo) == 0);
+  const std::uint32_t none = CUBLASLT_REDUCTION_SCHEME_NONE;
+  LT(cublasLtMatmulPreferenceSetAttribute(c.preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none,
+                                          sizeof none));
+  CHECK(Proposals(&c).found.size() == 2);
+}
+
+TEST_CASE("faulty algorithms are proposed where a test asks for them: one is wrong, one differs at times") {
+  const Restored restored;
+  Case c(long_sum());
+  settings.faulty_algorithms = true;
+  const Proposals proposals(&c);
+  REQUIRE(proposals.found.size() == 7);
+  CHECK(proposals.results[2] != proposals.results[1]);
+  int others = 0;
+  for (int i = 0; i < 16; ++i)
+    others += static_cast<int>(Proposals::multiplied(&c, proposals.found[3]) != proposals.results[3]);
+  CHECK(others == 2);
 }
 
 TEST_CASE("a planned fault hits a product as it does a kernel") {

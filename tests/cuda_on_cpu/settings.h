@@ -24,6 +24,9 @@ struct Settings {
   bool pageable_memory = true;
   // So many of the last terms of each product's sums are left out, as a release of cuBLASLt did.
   unsigned lost_terms = 0;
+  // cuBLASLt's heuristics propose two more algorithms: one leaves out the last 8 terms of sums, and one adds
+  // parts of them up in another order every eighth time. Where sums have enough terms for that.
+  bool faulty_algorithms = false;
 };
 
 // Those of the environment. A value that is none of these ends the process.
