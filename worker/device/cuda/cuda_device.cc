@@ -10,11 +10,12 @@
 
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
+#include "worker/device/cuda/algorithms.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/lane.h"
-#include "worker/device/cuda/libraries/cublaslt.h"
+#include "worker/device/cuda/products.h"
 
 namespace dtrun::worker {
 namespace {
@@ -68,10 +69,12 @@ void refuse_missing(int gpu) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int gpu, std::string fingerprint, std::size_t memory, std::filesystem::path plans)
+  CudaDevice(int gpu, std::string fingerprint, std::size_t memory, cuda::Algorithms algorithms,
+             std::filesystem::path plans)
       : gpu_(gpu),
         fingerprint_(std::move(fingerprint)),
         memory_(memory),
+        algorithms_(std::move(algorithms)),
         plans_(std::move(plans)),
         arithmetic_(gpu) {}
   std::string name() const override { return "cuda"; }
@@ -84,7 +87,7 @@ class CudaDevice final : public Device {
   Arithmetic& arithmetic() override { return arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
-    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, plans_, &own_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, &own_);
   }
 
  private:
@@ -92,6 +95,7 @@ class CudaDevice final : public Device {
   const std::string fingerprint_;  // but for what follows from the program
   std::string own_;                // of its lane: a worker has one on a GPU
   const std::size_t memory_;       // bytes
+  const cuda::Algorithms algorithms_;
   const std::filesystem::path plans_;
   cuda::CudaArithmetic arithmetic_;
 };
@@ -107,12 +111,13 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
   if (properties.major < kOldestMajor)
     no_gpu(std::string(properties.name) +
            " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
-  const std::string cudnn = cuda::cudnn_version();
-  const std::string fingerprint = std::string(properties.name) + ", compute capability " +
-                                  std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-                                  ", " + std::to_string(properties.multiProcessorCount) + " SMs, cuBLASLt " +
-                                  cuda::cublas_lt().version + (cudnn.empty() ? "" : ", cuDNN " + cudnn);
-  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(plans));
+  const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version();
+  cuda::Algorithms algorithms =
+      cuda::parse_algorithms(cuda::committed_algorithms(), cuda::kAlgorithmsFile)[platform];
+  const std::string fingerprint = platform + (cudnn.empty() ? "" : ", cuDNN " + cudnn) +
+                                  (algorithms.empty() ? "" : ", algorithms " + hash_of(algorithms));
+  return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(algorithms),
+                                      std::move(plans));
 }
 
 }  // namespace dtrun::worker

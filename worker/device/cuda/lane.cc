@@ -64,11 +64,12 @@ class CudaLane final : public Lane {
   static constexpr bool kBf16 = sizeof(T) == 2;
 
   CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
-           const std::filesystem::path& plans)
+           const Algorithms& algorithms, const std::filesystem::path& plans)
       : program_(program),
         arithmetic_(arithmetic),
         stream_(gpu),
         gradients_(gpu),
+        products_(algorithms),
         capacity_(capacity),
         schedule_(
             make_schedule(program_, make_plan(program_, capacity, plan_for_gpu(kBf16)), capacity,
@@ -503,8 +504,9 @@ class CudaLane final : public Lane {
 
 template <typename T>
 std::unique_ptr<Lane> make_lane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
-                                const std::filesystem::path& plans, std::string* own) {
-  auto lane = std::make_unique<CudaLane<T>>(program, capacity, gpu, arithmetic, plans);
+                                const Algorithms& algorithms, const std::filesystem::path& plans,
+                                std::string* own) {
+  auto lane = std::make_unique<CudaLane<T>>(program, capacity, gpu, arithmetic, algorithms, plans);
   *own = lane->own();
   return lane;
 }
@@ -512,10 +514,10 @@ std::unique_ptr<Lane> make_lane(const Program& program, int capacity, int gpu, C
 }  // namespace
 
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
-                                     CudaArithmetic& arithmetic, const std::filesystem::path& plans,
-                                     std::string* own) {
-  return program.bf16 ? make_lane<__nv_bfloat16>(program, capacity, gpu, arithmetic, plans, own)
-                      : make_lane<float>(program, capacity, gpu, arithmetic, plans, own);
+                                     CudaArithmetic& arithmetic, const Algorithms& algorithms,
+                                     const std::filesystem::path& plans, std::string* own) {
+  return program.bf16 ? make_lane<__nv_bfloat16>(program, capacity, gpu, arithmetic, algorithms, plans, own)
+                      : make_lane<float>(program, capacity, gpu, arithmetic, algorithms, plans, own);
 }
 
 }  // namespace dtrun::worker::cuda

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -174,17 +172,26 @@ std::string versions() {
 
 }  // namespace
 
-void check_products(const Schedule& schedule, Products& products, Trial& trial, void* workspace) {
+std::set<MatmulShape> shapes_of(const Schedule& schedule) {
   std::set<MatmulShape> shapes;
   for (const auto* const steps : {&schedule.forward, &schedule.evaluate, &schedule.backward})
     for (const Step& step : *steps)
       if (const auto* const product = std::get_if<Multiply>(&step.work)) shapes.insert(product->shape);
-  for (const MatmulShape& shape : shapes) {
-    OnesProduct product(shape, trial.stream());
-    const std::optional<Cut> memory = trial.memory(product.bytes());
-    if (!memory) continue;
-    product.multiply(products, *memory, workspace);
-    const std::string fault = product.fault();
+  return shapes;
+}
+
+std::optional<std::string> fault_of(const MatmulShape& shape, Products& products, Trial& trial,
+                                    void* workspace) {
+  OnesProduct product(shape, trial.stream());
+  const std::optional<Cut> memory = trial.memory(product.bytes());
+  if (!memory) return {};
+  product.multiply(products, *memory, workspace);
+  return product.fault();
+}
+
+void check_products(const Schedule& schedule, Products& products, Trial& trial, void* workspace) {
+  for (const MatmulShape& shape : shapes_of(schedule)) {
+    const std::string fault = fault_of(shape, products, trial, workspace).value_or("");
     if (!fault.empty())
       throw WorkerError(kExitConfig, "matrices are multiplied wrong by " + versions() + ": of ones, " +
                                          name_of(shape) + ", " + fault +

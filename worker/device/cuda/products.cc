@@ -1,12 +1,20 @@
 #include "worker/device/cuda/products.h"
 
+#include <bit>
 #include <string>
+#include <utility>
 
+#include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker::cuda {
 namespace {
+
+// What NVIDIA recommends for Hopper.
+constexpr std::uint64_t kLargestWorkspace = std::uint64_t{32} << 20;
+// Partial sums of a split product stay fp32: what is added up in c's own type would round between.
+constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 void check_status(const CublasLt& library, cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -50,7 +58,13 @@ std::string name_of(const MatmulShape& shape) {
          (shape.bf16 ? " in bf16" : " in fp32");
 }
 
-Products::Products() { check_status(library_, library_.create(&handle_), "starting"); }
+std::string platform_of(const cudaDeviceProp& gpu) {
+  return platform_name(gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount, cublas_lt().version);
+}
+
+Products::Products(Algorithms algorithms) : algorithms_(std::move(algorithms)) {
+  check_status(library_, library_.create(&handle_), "starting");
+}
 
 Products::~Products() {
   for (auto& [shape, objects] : prepared_) {
@@ -64,7 +78,17 @@ Products::~Products() {
 
 Products::Prepared& Products::prepared(const MatmulShape& shape) {
   const auto found = prepared_.find(shape);
-  return found != prepared_.end() ? found->second : prepared_.emplace(shape, prepare(shape)).first->second;
+  if (found != prepared_.end()) return found->second;
+  Prepared& objects = prepared_.emplace(shape, describe(shape)).first->second;
+  if (const auto row = algorithms_.find(shape); row != algorithms_.end()) {
+    const std::string why = use(row->second, objects);
+    if (why.empty()) return objects;
+    log_warn("cuBLASLt " + library_.version + " refuses the algorithm that " + kAlgorithmsFile +
+             " has for a product of " + name_of(shape) + " (" + why + "): its first choice is used instead");
+  }
+  const auto proposed = ask(shape, objects, 1);
+  if (!proposed.empty()) objects.chosen = proposed.front();
+  return objects;
 }
 
 bool Products::can(const MatmulShape& shape) { return prepared(shape).chosen.has_value(); }
@@ -74,7 +98,38 @@ std::size_t Products::workspace(const MatmulShape& shape) {
   return objects.chosen ? objects.chosen->workspaceSize : 0;
 }
 
-Products::Prepared Products::prepare(const MatmulShape& shape) {
+std::vector<AlgorithmWords> Products::proposals(const MatmulShape& shape, int most) {
+  std::vector<AlgorithmWords> words;
+  for (const auto& proposed : ask(shape, prepared(shape), most))
+    words.push_back(std::bit_cast<AlgorithmWords>(proposed.algo));
+  return words;
+}
+
+std::string Products::use(const MatmulShape& shape, const AlgorithmWords& algorithm) {
+  return use(algorithm, prepared(shape));
+}
+
+std::string Products::use(const AlgorithmWords& algorithm, Prepared& objects) {
+  const auto algo = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+  std::uint32_t scheme = 0;
+  cublasLtMatmulHeuristicResult_t checked{};
+  cublasStatus_t status = library_.matmul_algo_config_get_attribute(
+      &algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, nullptr);
+  if (status == CUBLAS_STATUS_SUCCESS && (scheme & ~kSchemes) != 0)
+    return "it adds partial sums up in another type than fp32";
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = library_.matmul_algo_check(handle_, objects.product, objects.left, objects.right, objects.out,
+                                        objects.out, &algo, &checked);
+  if (status == CUBLAS_STATUS_SUCCESS) status = checked.state;
+  if (status != CUBLAS_STATUS_SUCCESS) return library_.get_status_string(status);
+  if (checked.workspaceSize > kLargestWorkspace)
+    return "it needs " + std::to_string(checked.workspaceSize >> 20) + " MiB of workspace";
+  checked.algo = algo;  // which a check leaves as it was
+  objects.chosen = checked;
+  return "";
+}
+
+Products::Prepared Products::describe(const MatmulShape& shape) {
   Prepared objects;
   const cudaDataType_t element = shape.bf16 ? CUDA_R_16BF : CUDA_R_32F;
   const cudaDataType_t wide = shape.bf16 && !shape.wide ? CUDA_R_16BF : CUDA_R_32F;
@@ -111,36 +166,32 @@ Products::Prepared Products::prepare(const MatmulShape& shape) {
   layout(objects.right, element, shape.a_transposed ? shape.m : shape.k,
          shape.a_transposed ? shape.k : shape.m, shape.a_stride);
   layout(objects.out, wide, shape.n, shape.m, shape.c_stride);
-  objects.chosen = choose(shape, objects);
   return objects;
 }
 
-std::optional<cublasLtMatmulHeuristicResult_t> Products::choose(const MatmulShape& shape,
-                                                                const Prepared& objects) {
+std::vector<cublasLtMatmulHeuristicResult_t> Products::ask(const MatmulShape& shape, const Prepared& objects,
+                                                           int most) {
   cublasLtMatmulPreference_t limits = nullptr;
   check_status(library_, library_.matmul_preference_create(&limits), "choosing an algorithm");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     check_status(library_, library_.matmul_preference_set_attribute(limits, attribute, &value, sizeof value),
                  "choosing an algorithm");
   };
-  // What NVIDIA recommends for Hopper.
-  const std::uint64_t workspace = std::uint64_t{32} << 20;
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-  // Partial sums of a split product stay fp32: what is added up in c's own type would round between.
-  const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLargestWorkspace);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kSchemes);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(shape.b_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(shape.a_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(shape.c_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(shape.c_alignment));
-  cublasLtMatmulHeuristicResult_t best{};
+  std::vector<cublasLtMatmulHeuristicResult_t> proposed(static_cast<std::size_t>(most));
   int found = 0;
   const cublasStatus_t status =
       library_.matmul_algo_get_heuristic(handle_, objects.product, objects.left, objects.right, objects.out,
-                                         objects.out, limits, 1, &best, &found);
+                                         objects.out, limits, most, proposed.data(), &found);
   library_.matmul_preference_destroy(limits);
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS) return {};
-  return best;
+  proposed.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(found) : 0);
+  std::erase_if(proposed, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
+  return proposed;
 }
 
 void Products::multiply(const MatmulShape& shape, const Operands& operands, void* memory,

@@ -1,6 +1,6 @@
 // Products of matrices by cuBLASLt. Which algorithm computes a shape follows from the shape, the GPU and the
-// library's version: the library's own first choice under limits that are always the same, never a
-// measurement. So a product has the same bits in every job on such GPUs.
+// library's version: the committed table's, or else the library's own first choice under limits that are
+// always the same; never a measurement. So a product has the same bits in every job on such GPUs.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,7 +8,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "worker/device/cuda/algorithms.h"
 #include "worker/device/cuda/libraries/cublaslt.h"
 #include "worker/device/cuda/matmul_shape.h"
 
@@ -23,10 +25,14 @@ struct Operands {
   void *bias, *aux;  // of shapes whose epilogue has them
 };
 
+// A GPU with the library that is in use, as platform_name() has it.
+std::string platform_of(const cudaDeviceProp& gpu);
+
 // Used by one thread at a time, on the GPU on which it was made.
 class Products {
  public:
-  Products();
+  // `algorithms`: of this platform. One that the library refuses is told of in a warning, and not used.
+  explicit Products(Algorithms algorithms = {});
   ~Products();
   Products(const Products&) = delete;
 
@@ -34,6 +40,12 @@ class Products {
   bool can(const MatmulShape& shape);
   // Bytes of memory that the algorithm uses besides.
   std::size_t workspace(const MatmulShape& shape);
+
+  // For those who fill the table. What the library proposes under our limits, its first choice first: `most`
+  // at most, none where there is no algorithm.
+  std::vector<AlgorithmWords> proposals(const MatmulShape& shape, int most);
+  // `algorithm` computes the shape from now on. "" or why it cannot; then nothing has changed.
+  std::string use(const MatmulShape& shape, const AlgorithmWords& algorithm);
 
   // Enqueues. `memory`: workspace() bytes, at a multiple of 256, that are the stream's own. Throws
   // WorkerError if there is no algorithm.
@@ -47,10 +59,13 @@ class Products {
     std::optional<cublasLtMatmulHeuristicResult_t> chosen;
   };
   Prepared& prepared(const MatmulShape& shape);
-  Prepared prepare(const MatmulShape& shape);
-  std::optional<cublasLtMatmulHeuristicResult_t> choose(const MatmulShape& shape, const Prepared& objects);
+  Prepared describe(const MatmulShape& shape);
+  std::vector<cublasLtMatmulHeuristicResult_t> ask(const MatmulShape& shape, const Prepared& objects,
+                                                   int most);
+  std::string use(const AlgorithmWords& algorithm, Prepared& objects);
 
   const CublasLt& library_ = cublas_lt();
+  const Algorithms algorithms_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<MatmulShape, Prepared> prepared_;
 };

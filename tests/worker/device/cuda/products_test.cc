@@ -1,0 +1,247 @@
+// Which algorithm computes a product: the table's, or else the library's first choice.
+#include "worker/device/cuda/products.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/base/log.h"
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/cuda_on_cpu.h"
+#include "tests/worker/device/cuda/algorithms_on_cpu.h"
+#include "tests/worker/model/programs.h"
+#include "worker/base/error.h"
+#include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda_device.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+using Counted = std::map<std::string, std::uint64_t>;
+
+const std::string kPlatform = "NVIDIA H100 (simulated), compute capability 9.0, 132 SMs, cuBLASLt 13.1.0";
+
+MatmulShape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {.m = m, .n = n, .k = k, .a_stride = k, .b_stride = n, .c_stride = n};
+}
+
+// What the stand-in proposes by this name.
+AlgorithmWords proposal(const MatmulShape& shape, std::size_t number) {
+  return Products().proposals(shape, 16).at(number);
+}
+// A proposal for `shape`, changed.
+template <typename T>
+AlgorithmWords with(const MatmulShape& shape, cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
+  auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(proposal(shape, 0));
+  REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof value) ==
+          CUBLAS_STATUS_SUCCESS);
+  return std::bit_cast<AlgorithmWords>(algorithm);
+}
+
+// c of operands that are always the same.
+class Multiplied {
+ public:
+  std::vector<float> operator()(const MatmulShape& shape, const Algorithms& algorithms) {
+    Products products(algorithms);
+    const Buffer a = filled(shape.m * shape.k), b = filled(shape.k * shape.n);
+    std::vector<float> result(static_cast<std::size_t>(shape.m * shape.n));
+    const Buffer c = arithmetic_.allocate(Where::kDevice, result.size());
+    const Buffer workspace = arithmetic_.allocate_bytes(products.workspace(shape) + 256, "products");
+    cuda_on_cpu::reset_counters();
+    products.multiply(shape, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = nullptr, .aux = nullptr},
+                      workspace.data(), stream_.handle());
+    arithmetic_.copy(stream_, result.data(), c.data(), result.size());
+    stream_.wait();
+    return result;
+  }
+
+ private:
+  Buffer filled(std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+    Buffer buffer = arithmetic_.allocate(Where::kDevice, values.size());
+    arithmetic_.copy(stream_, buffer.data(), values.data(), values.size());
+    stream_.wait();
+    return buffer;
+  }
+
+  CudaArithmetic arithmetic_{0};
+  CudaStream stream_{0};
+};
+
+// Lines of the log while it exists.
+class Log {
+ public:
+  Log() {
+    set_log_reader([this](const std::string& line) { lines_.push_back(line); });
+  }
+  ~Log() {
+    set_log_reader([](const std::string&) {});
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+TEST_CASE("a shape with a row is computed by the row's algorithm, others by the library's first choice") {
+  Multiplied multiplied;
+  const MatmulShape shape = shape_of(24, 20, 400), other = shape_of(24, 20, 408);
+  const std::vector<float> first = multiplied(shape, {});
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
+  const Algorithms rows{{shape, proposal(shape, 3)}};
+  const std::vector<float> by_row = multiplied(shape, rows);
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 15, split 2", 1}});
+  CHECK(by_row != first);
+  const std::vector<float> left_alone = multiplied(other, rows);
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
+  CHECK(left_alone == multiplied(other, {}));
+}
+
+TEST_CASE("a row that the library refuses is told of once, and the first choice computes the shape") {
+  Multiplied multiplied;
+  const MatmulShape shape = shape_of(24, 20, 400), large = shape_of(2048, 2048, 64);
+  const auto refused = [&](const MatmulShape& of, const AlgorithmWords& words) {
+    const Log log;
+    Products products({{of, words}});
+    CHECK(products.can(of));
+    CHECK(products.can(of));
+    CHECK(products.workspace(of) == Products().workspace(of));
+    REQUIRE(log.lines().size() == 1);
+    const std::string& line = log.lines()[0];
+    const std::string begin =
+        "cuBLASLt 13.1.0 refuses the algorithm that worker/device/cuda/algorithms.txt has for a product of " +
+        name_of(of) + " (";
+    const std::string end = "): its first choice is used instead";
+    CHECK(line.starts_with(begin));
+    CHECK(line.ends_with(end));
+    return line.substr(begin.size(), line.size() - begin.size() - end.size());
+  };
+  CHECK(refused(shape, proposal(shape_of(24, 20, 408), 0)) ==
+        "an algorithm that was found for another product");
+  CHECK(refused(shape, {}) == "an algorithm that is not initialised");
+  CHECK(refused(shape, with(shape, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 3U)) == "no such custom option");
+  CHECK(refused(shape, with(shape, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                            std::uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE})) ==
+        "it adds partial sums up in another type than fp32");
+  auto split = std::bit_cast<cublasLtMatmulAlgo_t>(with(
+      large, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
+  const std::int32_t parts = 4;
+  REQUIRE(cublasLtMatmulAlgoConfigSetAttribute(&split, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
+                                               sizeof parts) == CUBLAS_STATUS_SUCCESS);
+  CHECK(refused(large, std::bit_cast<AlgorithmWords>(split)) == "it needs 64 MiB of workspace");
+
+  const Log log;
+  const std::vector<float> computed = multiplied(shape, {{shape, {}}});
+  CHECK(cuda_on_cpu::counters().products_by_algorithm == Counted{{"tile 20, split 4", 1}});
+  CHECK(computed == multiplied(shape, {}));
+}
+
+template <typename T>
+T attribute(const AlgorithmWords& words, cublasLtMatmulAlgoConfigAttributes_t name) {
+  const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
+  T value{};
+  REQUIRE(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, name, &value, sizeof value, nullptr) ==
+          CUBLAS_STATUS_SUCCESS);
+  return value;
+}
+
+// A section for the stand-in's GPU. A product has a row if one of its proposals is `wanted`: the first such.
+std::string table_for(const std::set<MatmulShape>& shapes, const auto& wanted) {
+  Products products;
+  std::string text = section_of(kPlatform) + "\n";
+  for (const MatmulShape& shape : shapes) {
+    const std::vector<AlgorithmWords> proposed = products.proposals(shape, 16);
+    const auto found = std::ranges::find_if(proposed, wanted);
+    if (found != proposed.end()) text += row_of(shape, *found) + "\n";
+  }
+  return text;
+}
+
+std::set<MatmulShape> shapes_of(const Program& program, int capacity) {
+  Products products;
+  return shapes_of(make_schedule(
+      program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
+      {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return products.can(shape); }}));
+}
+
+// The stand-in's table is empty again at the end.
+struct TableRestored {
+  ~TableRestored() { table_on_cpu.clear(); }
+};
+
+Counted products_of_a_step(const Program& program, int capacity) {
+  const auto device = make_cuda_device(0);
+  const auto lane = device->make_lane(program, capacity);
+  const Problem problem(program, capacity);
+  const Buffer parameters = device->arithmetic().allocate(Where::kDevice, program.size);
+  const Buffer out = device->arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size);
+  device->arithmetic().copy(lane->stream(), parameters.data(), problem.parameters.data(), program.size);
+  lane->stream().wait();
+  lane->weights_changed(parameters.data());
+  cuda_on_cpu::reset_counters();
+  lane->train(problem.microbatch(capacity), out.data(), [](int) {});
+  lane->stream().wait();
+  return cuda_on_cpu::counters().products_by_algorithm;
+}
+
+TEST_CASE("a lane computes by the table, and the fingerprint has the table's hash") {
+  const TableRestored restored;
+  Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  program.bf16 = true;
+  const std::string plain = make_cuda_device(0)->fingerprint();
+  CHECK(plain == kPlatform);
+  CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
+
+  table_on_cpu = table_for(shapes_of(program, 2), [](const AlgorithmWords& words) {
+    return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_TILE_ID) == CUBLASLT_MATMUL_TILE_64x64 &&
+           attribute<std::int32_t>(words, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1;
+  });
+  const Algorithms rows = parse_algorithms(table_on_cpu, "table").at(kPlatform);
+  CHECK(make_cuda_device(0)->fingerprint() == plain + ", algorithms " + hash_of(rows));
+  const Log log;
+  const Counted counted = products_of_a_step(program, 2);
+  CHECK(counted.size() == 1);
+  CHECK(counted.contains("tile 15, split 1"));
+  for (const std::string& line : log.lines()) CHECK(line.find("refuses") == std::string::npos);
+
+  // Another platform's rows are none of this one's.
+  table_on_cpu.replace(table_on_cpu.find("13.1.0"), 6, "13.1.1");
+  CHECK(make_cuda_device(0)->fingerprint() == plain);
+  CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
+}
+
+TEST_CASE("a table that cannot be read is refused with its line, before anything is computed") {
+  const TableRestored restored;
+  table_on_cpu = "# one\n" + section_of(kPlatform) + "\n1 2 3\n";
+  CHECK_THROWS_WITH_AS(make_cuda_device(0), "worker/device/cuda/algorithms.txt:3: a row has 3 words, not 17",
+                       WorkerError);
+}
+
+TEST_CASE("a row whose algorithm loses terms is found before it trains anything") {
+  const TableRestored restored;
+  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  cuda_on_cpu::settings.faulty_algorithms = true;
+  table_on_cpu = table_for(shapes_of(program, 2), [](const AlgorithmWords& words) {
+    return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) == 1;  // it loses terms
+  });
+  cuda_on_cpu::settings.faulty_algorithms = false;
+  const auto device = make_cuda_device(0);
+  try {
+    device->make_lane(program, 2);
+    FAIL("it was made");
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitConfig);
+    CHECK(std::string(error.what()).find("matrices are multiplied wrong") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace dtrun::worker::cuda
