@@ -2,6 +2,8 @@
 // else.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace dtrun::worker::cuda {
@@ -32,5 +34,26 @@ struct MatmulShape {
 
   auto operator<=>(const MatmulShape&) const = default;
 };
+
+// Whether c and what else is written is bf16.
+inline bool narrow(const MatmulShape& shape) { return shape.bf16 && !shape.wide; }
+inline bool has_aux(const MatmulShape& shape) {
+  return shape.epilogue == Epilogue::kBiasGelu || shape.epilogue == Epilogue::kGeluGradient;
+}
+
+// Bytes of whole rows, up to the next one's begin. `bias` is large enough for every epilogue.
+struct OperandBytes {
+  std::size_t a, b, c, bias, aux;
+};
+inline OperandBytes bytes_of(const MatmulShape& s) {
+  const auto bytes = [](std::int64_t rows, std::int64_t stride, bool bf16) {
+    return static_cast<std::size_t>(rows * stride) * (bf16 ? 2 : 4);
+  };
+  return {.a = bytes(s.a_transposed ? s.k : s.m, s.a_stride, s.bf16),
+          .b = bytes(s.b_transposed ? s.n : s.k, s.b_stride, s.bf16),
+          .c = bytes(s.m, s.c_stride, narrow(s)),
+          .bias = bytes(1, std::max(s.m, s.n), narrow(s)),
+          .aux = has_aux(s) ? bytes(s.m, s.c_stride, narrow(s)) : 0};
+}
 
 }  // namespace dtrun::worker::cuda

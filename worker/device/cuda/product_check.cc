@@ -48,21 +48,22 @@ class OnesProduct {
   OnesProduct(const MatmulShape& shape, CudaStream& stream)
       : s_(shape),
         stream_(stream),
-        narrow_(shape.bf16 && !shape.wide),
+        bytes_(bytes_of(shape)),
+        narrow_(narrow(shape)),
         few_(narrow_ || shape.epilogue == Epilogue::kGeluGradient) {}
 
   // Of device memory.
   std::size_t bytes() const {
-    return a_bytes() + b_bytes() + c_bytes() + bias_bytes() + aux_bytes() + 5 * Cut::kAlignment;
+    return bytes_.a + bytes_.b + bytes_.c + bytes_.bias + bytes_.aux + 5 * Cut::kAlignment;
   }
 
   // `memory`: bytes() of it.
   void multiply(Products& products, Cut memory, void* workspace) {
-    auto* const a = memory.next<std::byte>(a_bytes());
-    auto* const b = memory.next<std::byte>(b_bytes());
-    c_ = memory.next<std::byte>(c_bytes());
-    bias_ = memory.next<std::byte>(bias_bytes());
-    aux_ = memory.next<std::byte>(aux_bytes());
+    auto* const a = memory.next<std::byte>(bytes_.a);
+    auto* const b = memory.next<std::byte>(bytes_.b);
+    c_ = memory.next<std::byte>(bytes_.c);
+    bias_ = memory.next<std::byte>(bytes_.bias);
+    aux_ = memory.next<std::byte>(bytes_.aux);
     Bytes a_row, b_row, aux_row;
     if (s_.a_transposed)
       append(a_row, count(s_.a_stride), 1, s_.bf16);
@@ -71,13 +72,13 @@ class OnesProduct {
     append(b_row, count(s_.b_stride), 1, s_.bf16);
     // GELU's slope there is 1.
     append(aux_row, count(s_.c_stride), 20, narrow_);
-    fill(a, a_row, a_bytes() / a_row.size());
+    fill(a, a_row, bytes_.a / a_row.size());
     if (s_.a_transposed && few_ && count(s_.k) > 2 * kEnd)
       clear(a + kEnd * a_row.size(), (count(s_.k) - 2 * kEnd) * a_row.size());
-    fill(b, b_row, b_bytes() / b_row.size());
-    clear(c_, c_bytes());
-    clear(bias_, bias_bytes());
-    if (has_aux()) fill(aux_, aux_row, count(s_.m));
+    fill(b, b_row, bytes_.b / b_row.size());
+    clear(c_, bytes_.c);
+    clear(bias_, bytes_.bias);
+    if (has_aux(s_)) fill(aux_, aux_row, count(s_.m));
     products.multiply(s_, {.a = a, .b = b, .c = c_, .bias = bias_, .aux = aux_}, workspace, stream_.handle());
   }
 
@@ -101,20 +102,7 @@ class OnesProduct {
   static constexpr std::size_t kEnd = 128;
   static constexpr float kSlope = 1.0f / 128;  // a GPU's tanh may be that far off
 
-  std::size_t element() const { return s_.bf16 ? 2 : 4; }
   std::size_t wide() const { return narrow_ ? 2 : 4; }
-  std::size_t a_bytes() const {
-    return count(s_.a_transposed ? s_.k : s_.m) * count(s_.a_stride) * element();
-  }
-  std::size_t b_bytes() const {
-    return count(s_.b_transposed ? s_.n : s_.k) * count(s_.b_stride) * element();
-  }
-  std::size_t c_bytes() const { return count(s_.m) * count(s_.c_stride) * wide(); }
-  std::size_t bias_bytes() const { return count(std::max(s_.m, s_.n)) * wide(); }
-  std::size_t aux_bytes() const { return has_aux() ? c_bytes() : 0; }
-  bool has_aux() const {
-    return s_.epilogue == Epilogue::kBiasGelu || s_.epilogue == Epilogue::kGeluGradient;
-  }
 
   static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
   static std::string within(const char* what, const std::string& wrong) {
@@ -158,6 +146,7 @@ class OnesProduct {
 
   const MatmulShape s_;
   CudaStream& stream_;
+  const OperandBytes bytes_;
   const bool narrow_;  // what is written is bf16
   const bool few_;     // of the terms are 1
   std::byte *c_ = nullptr, *bias_ = nullptr, *aux_ = nullptr;
@@ -172,12 +161,12 @@ std::string versions() {
 
 }  // namespace
 
-std::set<MatmulShape> shapes_of(const Schedule& schedule) {
-  std::set<MatmulShape> shapes;
+std::map<MatmulShape, int> products_of(const Schedule& schedule) {
+  std::map<MatmulShape, int> products;
   for (const auto* const steps : {&schedule.forward, &schedule.evaluate, &schedule.backward})
     for (const Step& step : *steps)
-      if (const auto* const product = std::get_if<Multiply>(&step.work)) shapes.insert(product->shape);
-  return shapes;
+      if (const auto* const product = std::get_if<Multiply>(&step.work)) ++products[product->shape];
+  return products;
 }
 
 std::optional<std::string> fault_of(const MatmulShape& shape, Products& products, Trial& trial,
@@ -190,7 +179,7 @@ std::optional<std::string> fault_of(const MatmulShape& shape, Products& products
 }
 
 void check_products(const Schedule& schedule, Products& products, Trial& trial, void* workspace) {
-  for (const MatmulShape& shape : shapes_of(schedule)) {
+  for (const auto& [shape, times] : products_of(schedule)) {
     const std::string fault = fault_of(shape, products, trial, workspace).value_or("");
     if (!fault.empty())
       throw WorkerError(kExitConfig, "matrices are multiplied wrong by " + versions() + ": of ones, " +

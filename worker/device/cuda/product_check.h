@@ -2,8 +2,8 @@
 // some shapes).
 #pragma once
 
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "worker/device/cuda/products.h"
@@ -12,8 +12,8 @@
 
 namespace dtrun::worker::cuda {
 
-// Those of a schedule.
-std::set<MatmulShape> shapes_of(const Schedule& schedule);
+// Which products a schedule has, and how often each.
+std::map<MatmulShape, int> products_of(const Schedule& schedule);
 
 // A product of ones: the first and the last row must be the number of terms. "" or what is wrong; none if
 // there is no room. `workspace`: what the product needs. Waits.

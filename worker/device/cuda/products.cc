@@ -47,9 +47,6 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
 bool has_bias(Epilogue epilogue) {
   return epilogue != Epilogue::kNone && epilogue != Epilogue::kGeluGradient;
 }
-bool has_aux(Epilogue epilogue) {
-  return epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluGradient;
-}
 
 }  // namespace
 
@@ -132,7 +129,7 @@ std::string Products::use(const AlgorithmWords& algorithm, Prepared& objects) {
 Products::Prepared Products::describe(const MatmulShape& shape) {
   Prepared objects;
   const cudaDataType_t element = shape.bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  const cudaDataType_t wide = shape.bf16 && !shape.wide ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType_t wide = narrow(shape) ? CUDA_R_16BF : CUDA_R_32F;
   check_status(library_, library_.matmul_desc_create(&objects.product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "describing a product");
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
@@ -144,7 +141,7 @@ Products::Prepared Products::describe(const MatmulShape& shape) {
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape.epilogue));
   if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, wide);
-  if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.c_stride);
+  if (has_aux(shape)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.c_stride);
 
   // The library looks at their alignment when it chooses. multiply() says where they are.
   const auto address = [](std::uintptr_t alignment) {
@@ -152,7 +149,7 @@ Products::Prepared Products::describe(const MatmulShape& shape) {
   };
   if (has_bias(shape.epilogue))
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, address(static_cast<std::uintptr_t>(shape.bias_alignment)));
-  if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address(256));
+  if (has_aux(shape)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address(256));
 
   const auto layout = [&](cublasLtMatrixLayout_t& of, cudaDataType_t type, std::int64_t rows,
                           std::int64_t columns, std::int64_t stride) {
@@ -205,7 +202,7 @@ void Products::multiply(const MatmulShape& shape, const Operands& operands, void
                  "describing a product");
   };
   if (has_bias(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
-  if (has_aux(shape.epilogue)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  if (has_aux(shape)) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
   const float one = 1, beta = shape.add ? 1 : 0;
   check_status(library_,
                library_.matmul(handle_, objects.product, &one, operands.b, objects.left, operands.a,

@@ -1,11 +1,40 @@
-// The table of algorithms, as a test wants it: by itself it is empty.
+// The table of algorithms as a test wants it, and what a lane on the stand-in computes by.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
+
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/worker/model/programs.h"
+#include "worker/device/cuda_device.h"
 
 namespace dtrun::worker::cuda {
 
-// What committed_algorithms() gives in a program with the stand-ins. Not while a device is made.
+// What committed_algorithms() gives in a program with the stand-ins; by itself it is empty. Not to be changed
+// while a device is made.
 inline std::string table_on_cpu;
+
+// The stand-ins' section of it.
+inline const std::string kPlatformOnCpu =
+    "NVIDIA H100 (simulated), compute capability 9.0, 132 SMs, cuBLASLt 13.1.0";
+
+using ProductsByAlgorithm = std::map<std::string, std::uint64_t>;
+
+// Of one microbatch of training.
+inline ProductsByAlgorithm products_of_a_step(const Program& program, int capacity) {
+  const auto device = make_cuda_device(0);
+  const auto lane = device->make_lane(program, capacity);
+  const Problem problem(program, capacity);
+  const Buffer parameters = device->arithmetic().allocate(Where::kDevice, program.size);
+  const Buffer out = device->arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size);
+  device->arithmetic().copy(lane->stream(), parameters.data(), problem.parameters.data(), program.size);
+  lane->stream().wait();
+  lane->weights_changed(parameters.data());
+  cuda_on_cpu::reset_counters();
+  lane->train(problem.microbatch(capacity), out.data(), [](int) {});
+  lane->stream().wait();
+  return cuda_on_cpu::counters().products_by_algorithm;
+}
 
 }  // namespace dtrun::worker::cuda

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +23,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-using Counted = std::map<std::string, std::uint64_t>;
-
-const std::string kPlatform = "NVIDIA H100 (simulated), compute capability 9.0, 132 SMs, cuBLASLt 13.1.0";
+using Counted = ProductsByAlgorithm;
 
 MatmulShape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
   return {.m = m, .n = n, .k = k, .a_stride = k, .b_stride = n, .c_stride = n};
@@ -154,10 +151,10 @@ T attribute(const AlgorithmWords& words, cublasLtMatmulAlgoConfigAttributes_t na
 }
 
 // A section for the stand-in's GPU. A product has a row if one of its proposals is `wanted`: the first such.
-std::string table_for(const std::set<MatmulShape>& shapes, const auto& wanted) {
+std::string table_for(const std::map<MatmulShape, int>& shapes, const auto& wanted) {
   Products products;
-  std::string text = section_of(kPlatform) + "\n";
-  for (const MatmulShape& shape : shapes) {
+  std::string text = section_of(kPlatformOnCpu) + "\n";
+  for (const auto& [shape, times] : shapes) {
     const std::vector<AlgorithmWords> proposed = products.proposals(shape, 16);
     const auto found = std::ranges::find_if(proposed, wanted);
     if (found != proposed.end()) text += row_of(shape, *found) + "\n";
@@ -165,9 +162,9 @@ std::string table_for(const std::set<MatmulShape>& shapes, const auto& wanted) {
   return text;
 }
 
-std::set<MatmulShape> shapes_of(const Program& program, int capacity) {
+std::map<MatmulShape, int> products_of(const Program& program, int capacity) {
   Products products;
-  return shapes_of(make_schedule(
+  return products_of(make_schedule(
       program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
       {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return products.can(shape); }}));
 }
@@ -177,34 +174,19 @@ struct TableRestored {
   ~TableRestored() { table_on_cpu.clear(); }
 };
 
-Counted products_of_a_step(const Program& program, int capacity) {
-  const auto device = make_cuda_device(0);
-  const auto lane = device->make_lane(program, capacity);
-  const Problem problem(program, capacity);
-  const Buffer parameters = device->arithmetic().allocate(Where::kDevice, program.size);
-  const Buffer out = device->arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size);
-  device->arithmetic().copy(lane->stream(), parameters.data(), problem.parameters.data(), program.size);
-  lane->stream().wait();
-  lane->weights_changed(parameters.data());
-  cuda_on_cpu::reset_counters();
-  lane->train(problem.microbatch(capacity), out.data(), [](int) {});
-  lane->stream().wait();
-  return cuda_on_cpu::counters().products_by_algorithm;
-}
-
 TEST_CASE("a lane computes by the table, and the fingerprint has the table's hash") {
   const TableRestored restored;
   Program program = gpt2_program(tiny_gpt2(), 7, 13);
   program.bf16 = true;
   const std::string plain = make_cuda_device(0)->fingerprint();
-  CHECK(plain == kPlatform);
+  CHECK(plain == kPlatformOnCpu);
   CHECK(!products_of_a_step(program, 2).contains("tile 15, split 1"));
 
-  table_on_cpu = table_for(shapes_of(program, 2), [](const AlgorithmWords& words) {
+  table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
     return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_TILE_ID) == CUBLASLT_MATMUL_TILE_64x64 &&
            attribute<std::int32_t>(words, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) == 1;
   });
-  const Algorithms rows = parse_algorithms(table_on_cpu, "table").at(kPlatform);
+  const Algorithms rows = parse_algorithms(table_on_cpu, "table").at(kPlatformOnCpu);
   CHECK(make_cuda_device(0)->fingerprint() == plain + ", algorithms " + hash_of(rows));
   const Log log;
   const Counted counted = products_of_a_step(program, 2);
@@ -220,7 +202,7 @@ TEST_CASE("a lane computes by the table, and the fingerprint has the table's has
 
 TEST_CASE("a table that cannot be read is refused with its line, before anything is computed") {
   const TableRestored restored;
-  table_on_cpu = "# one\n" + section_of(kPlatform) + "\n1 2 3\n";
+  table_on_cpu = "# one\n" + section_of(kPlatformOnCpu) + "\n1 2 3\n";
   CHECK_THROWS_WITH_AS(make_cuda_device(0), "worker/device/cuda/algorithms.txt:3: a row has 3 words, not 17",
                        WorkerError);
 }
@@ -229,7 +211,7 @@ TEST_CASE("a row whose algorithm loses terms is found before it trains anything"
   const TableRestored restored;
   const Program program = gpt2_program(tiny_gpt2(), 7, 13);
   cuda_on_cpu::settings.faulty_algorithms = true;
-  table_on_cpu = table_for(shapes_of(program, 2), [](const AlgorithmWords& words) {
+  table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
     return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) == 1;  // it loses terms
   });
   cuda_on_cpu::settings.faulty_algorithms = false;

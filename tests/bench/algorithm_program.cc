@@ -1,0 +1,177 @@
+// Which products jobs have, what the search says of each, and the table that comes of it.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <ostream>
+
+#include "proto/core/exit_codes.h"
+#include "tests/bench/algorithm_search.h"
+#include "worker/base/error.h"
+#include "worker/config/config.h"
+#include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/schedule.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+constexpr int kSkipped = 77;
+
+struct Job {
+  std::string name;  // its file
+  Program program;
+  int samples;  // of a microbatch
+};
+
+Job job_of(const std::string& file) {
+  std::ifstream stream(file);
+  if (!stream) throw WorkerError(kExitNoInput, file + ": cannot be read");
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const Result<JobConfig> config = parse_config(text, file, {});
+  if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
+  const Result<DatasetFacts> data = check_dataset(config.value().data);
+  if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
+  Program program = make_program(config.value().model, data.value().spec);
+  program.bf16 = config.value().train.bf16;
+  return {file.substr(file.rfind('/') + 1), std::move(program), config.value().train.micro_batch_size};
+}
+
+std::map<MatmulShape, int> products_of(const Job& job, AlgorithmSearch& search) {
+  const Plan plan = make_plan(job.program, job.samples, plan_for_gpu(job.program.bf16));
+  return products_of(make_schedule(
+      job.program, plan, job.samples,
+      {.bf16 = job.program.bf16, .multiplies = [&](const MatmulShape& shape) { return search.can(shape); }}));
+}
+
+std::string decimal(double number, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, number);
+  return text;
+}
+
+std::string milliseconds(double microseconds) { return decimal(microseconds / 1000, 3) + " ms"; }
+
+// Of the first choice; that of the best where it has a fault, so that sums are fair.
+double first_microseconds(const Search& search) {
+  const Candidate& first = search.candidates.front();
+  return first.fault.empty() ? first.microseconds : search.candidates[*search.best].microseconds;
+}
+
+void print_row(const MatmulShape& shape, const Search& search, std::ostream& out) {
+  const auto bad = std::ranges::count_if(search.candidates,
+                                         [](const Candidate& candidate) { return !candidate.fault.empty(); });
+  out << "# " << name_of(shape) << ": " << search.candidates.size() << " algorithms, " << bad
+      << " of them bad; " << search.unsplit_alike << " of " << search.unsplit
+      << " with split 1 have the same bits\n";
+  for (const Candidate& candidate : search.candidates)
+    if (!candidate.fault.empty()) out << "#   " << candidate.name << ": " << candidate.fault << "\n";
+  if (!search.best) {
+    out << "#   no algorithm can be taken\n";
+    return;
+  }
+  const Candidate& best = search.candidates[*search.best];
+  const Candidate& first = search.candidates.front();
+  out << row_of(shape, best.words) << "  # " << best.name << ": " << decimal(best.microseconds, 1) << " us; "
+      << (*search.best == 0 ? "the first choice"
+                            : "the first choice, " + first.name + ": " +
+                                  (first.fault.empty() ? decimal(first.microseconds, 1) + " us" : "bad"))
+      << "\n";
+}
+
+struct Request {
+  double seconds = std::numeric_limits<double>::infinity();
+  std::vector<std::string> files;
+};
+
+Request request_of(const std::vector<std::string>& arguments) {
+  Request request;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--seconds" && i + 1 < arguments.size())
+      request.seconds = std::atof(arguments[++i].c_str());
+    else
+      request.files.push_back(arguments[i]);
+  }
+  if (request.files.empty() || request.seconds <= 0)
+    throw WorkerError(kExitUsage, "usage: gpu_algorithms [--seconds S] CONFIG.json...");
+  return request;
+}
+
+int search_all(const Request& request, std::ostream& out, const AlgorithmSearch::Timer& timer) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0), "asking what it is");
+  const std::string platform = platform_of(properties);
+  AlgorithmSearch search(0, parse_algorithms(committed_algorithms(), kAlgorithmsFile)[platform], timer);
+
+  // In the order of the jobs: what comes first matters more where time runs out.
+  std::map<std::string, std::map<MatmulShape, int>> by_job;
+  std::map<MatmulShape, Search> found;
+  int without_time = 0;
+  for (const std::string& file : request.files) {
+    const Job job = job_of(file);
+    const auto& products = by_job[job.name] = products_of(job, search);
+    for (const auto& [shape, times] : products) {
+      if (found.contains(shape)) continue;
+      if (std::chrono::duration<double>(Clock::now() - begin).count() > request.seconds)
+        ++without_time;
+      else
+        found.emplace(shape, search.search(shape));
+    }
+  }
+
+  out << section_of(platform) << "\n";
+  int rows = 0, faster = 0, bad = 0, skipped = 0, unlike = 0;
+  for (const auto& [shape, result] : found) {
+    if (!result.skipped.empty()) {
+      out << "# " << name_of(shape) << ": left out: " << result.skipped << "\n";
+      ++skipped;
+      continue;
+    }
+    print_row(shape, result, out);
+    (result.best ? rows : bad) += 1;
+    faster += static_cast<int>(result.best.value_or(0) != 0);
+    unlike += static_cast<int>(result.unsplit_alike != result.unsplit);
+  }
+  for (const auto& [job, products] : by_job) {
+    double by_table = 0, by_first = 0;
+    for (const auto& [shape, times] : products) {
+      const auto result = found.find(shape);
+      if (result == found.end() || !result->second.best) continue;
+      by_table += times * result->second.candidates[*result->second.best].microseconds;
+      by_first += times * first_microseconds(result->second);
+    }
+    out << "# " << job << ": a microbatch's products take " << milliseconds(by_table)
+        << ", by the first choices " << milliseconds(by_first) << "\n";
+  }
+  out << "# with split 1, tiles change bits of " << unlike << " of " << found.size() << " products\n";
+  out << "# " << rows << " rows, " << faster << " of them not of the first choice; " << bad
+      << " products without a good algorithm, " << skipped << " without room, " << without_time
+      << " without time\n";
+  return 0;
+}
+
+}  // namespace
+
+int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
+                      const AlgorithmSearch::Timer& timer) {
+  try {
+    const Request request = request_of(arguments);
+    int gpus = 0;
+    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
+      out << "skipped: no GPU\n";
+      return kSkipped;
+    }
+    return search_all(request, out, timer);
+  } catch (const WorkerError& error) {
+    out << error.what() << "\n";
+    return error.exit_code();
+  }
+}
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,70 @@
+// Finds the fastest of cuBLASLt's algorithms for a product on the GPU at hand, among those that multiply
+// right and give the same bits each time. What it finds becomes a row of worker/device/cuda/algorithms.txt;
+// no job asks it.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/products.h"
+
+namespace dtrun::worker::cuda {
+
+struct Candidate {
+  AlgorithmWords words{};
+  std::string name;          // "tile 20, stages 36, split 1"
+  std::optional<int> split;  // of k; none: the library does not say
+  bool from_table = false;
+  std::string fault;        // "" or why it must not be taken
+  double microseconds = 0;  // the median, of one without a fault
+};
+
+struct Search {
+  std::vector<Candidate> candidates;  // the library's first choice first; none: it has no algorithm
+  // The one to take: the fastest, unless the table's or else the first choice is hardly slower. None if each
+  // has a fault.
+  std::optional<std::size_t> best;
+  // Of those without a fault and with split 1: how many there are, and how many of them have the same bits.
+  int unsplit = 0, unsplit_alike = 0;
+  std::string skipped;  // "" or why it was not searched
+};
+
+class AlgorithmSearch {
+ public:
+  // Microseconds that one call takes on the stream, if `times` of them are enqueued one after another.
+  using Timer = std::function<double(CudaStream& stream, int times, const std::function<void()>& enqueue)>;
+
+  // On this process' GPU number `gpu`. `table`: what is committed for it.
+  AlgorithmSearch(int gpu, Algorithms table, Timer timer = by_events);
+
+  Search search(const MatmulShape& shape);
+  // What can be multiplied here.
+  bool can(const MatmulShape& shape) { return products_.can(shape); }
+
+  static double by_events(CudaStream& stream, int times, const std::function<void()>& enqueue);
+
+ private:
+  std::vector<Candidate> candidates(const MatmulShape& shape);
+  void find_wrong(const MatmulShape& shape, Search& search);
+  void find_unsteady(class Multiplication& product, Search& search);
+  void measure(class Multiplication& product, Search& search);
+
+  CudaArithmetic arithmetic_;
+  CudaStream stream_;
+  Products products_;
+  const Algorithms table_;
+  const Timer timer_;
+  const Buffer workspace_;
+};
+
+// The program: [--seconds S] CONFIG.json… What it prints is a section of the table with what it found as
+// comments; after S seconds no further product is begun. Exit code: 0, 77 where there is no GPU, or the
+// error's.
+int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
+                      const AlgorithmSearch::Timer& timer = AlgorithmSearch::by_events);
+
+}  // namespace dtrun::worker::cuda
