@@ -12,7 +12,7 @@ from bench_common import ROOT, BenchError, note
 ARCHIVE = ROOT / "programs.tar.gz"  # of a packed folder: programs and libraries, smaller by half
 
 PROGRAMS = ("bin/dtrun", "bin/dtrun-worker")
-TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test")  # not built without CUDA
+TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test", "tests/gpu_algorithms")  # not built without CUDA
 # Every distribution has these, and its newer ones serve older programs.
 EVERYWHERE = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libstdc\+\+|libgcc_s)\.so")
 

@@ -14,11 +14,12 @@ import sys
 import threading
 import time
 
-from bench_common import ROOT, BenchError
+from bench_common import ROOT, BenchError, note
 from bench_gpu_checks import Skip, events, read_metrics
 from bench_processes import processes_with
 
 GPU_TESTS = "tests/gpu_device_tests"
+ALGORITHMS = "tests/gpu_algorithms"
 CUDNN_TESTS = "tests/worker_device_cuda_cudnn_on_gpu_test"
 TOPICS = ("arithmetic", "lane", "attention", "classifier", "columns", "elementwise", "embedding", "images", "norm", "vector")
 SHARED_MEMORY_TOPICS = ("attention", "classifier", "columns", "norm")  # kernels whose threads meet in it
@@ -358,16 +359,19 @@ MODELS = {
 }
 
 
+def model_config(model, bf16, steps):
+    return {"device": "cuda", "model": model["model"],
+            "data": {"type": "synthetic", "samples": 20000, "shape": [1, 28, 28], "classes": 10},
+            "train": {"max_steps": steps, "global_batch_size": model["batch"], "micro_batch_size": model["batch"],
+                      "optim": "sgd", "learning_rate": 0.01, "momentum": 0.9, "bf16": bf16, "logging_steps": steps // 6,
+                      "eval_steps": 0, "save_steps": 0}}
+
+
 def models(bench):
     steps = 300 if bench.quick else 2000
 
     def with_dtrun(model, bf16):
-        config = {"device": "cuda", "model": model["model"],
-                  "data": {"type": "synthetic", "samples": 20000, "shape": [1, 28, 28], "classes": 10},
-                  "train": {"max_steps": steps, "global_batch_size": model["batch"], "micro_batch_size": model["batch"],
-                            "optim": "sgd", "learning_rate": 0.01, "momentum": 0.9, "bf16": bf16, "logging_steps": steps // 6,
-                            "eval_steps": 0, "save_steps": 0}}
-        rate = rate_of(bench.train(config, 60), "samples_per_second")
+        rate = rate_of(bench.train(model_config(model, bf16, steps), 60), "samples_per_second")
         return f"{rate:,.0f} samples/s", rate
 
     for name, model in MODELS.items():
@@ -410,8 +414,49 @@ def times(bench):
     bench.check("graphs", graphs)
 
 
+def algorithms(bench):
+    """The table that is found is the numbers of the first row."""
+    # What matters most comes first: time may run out.
+    jobs = {f"GPT-2 124M, B={batch} bf16": gpt2_config(bench, batch, True, 6) for batch in ((4,) if bench.quick else (64, 16, 4))}
+    for name, model in MODELS.items():
+        jobs.update({f"{name} {'bf16' if bf16 else 'fp32'}": model_config(model, bf16, 6) for bf16 in (True, False)})
+
+    def search():
+        folder, files = bench.folder(), []
+        for number, config in enumerate(jobs.values()):
+            files.append(folder / f"{number}.json")
+            files[-1].write_text(json.dumps({**config, "output_dir": "run"}))
+        limit_s = bench.limit(300)
+        # A product of GPT-2's head at B=64 takes some seconds.
+        out = bench.program([ALGORITHMS, "--seconds", f"{max(1, limit_s - 15):.0f}", *map(str, files)], limit_s)
+        table = "".join(line + "\n" for line in out.splitlines() if re.match(r"[\[#0-9]", line))
+        note(table)
+        return table.splitlines()[-1].removeprefix("# "), table
+
+    table = bench.check("rows", search)
+    if not table:
+        return
+    times = r"^# (\d+)\.json: a microbatch's products take ([\d.]+) ms, by the first choices ([\d.]+) ms$"
+    for job, takes, first in re.findall(times, table, re.MULTILINE):
+        takes, first = float(takes), float(first)
+        share = f", {takes / first:.3f} of that" if first else ""
+        bench.add(list(jobs)[int(job)], "ok", f"{first:.3f} ms by the first choices, {takes:.3f} ms by the rows{share}",
+                  {"milliseconds": takes, "by_first_choices": first})
+    bench.add("tiles with split 1", "ok", re.search(r"^# with split 1, tiles (.*)", table, re.MULTILINE).group(1))
+
+    def each_has_one():
+        without = re.search(r"; (\d+) products without a good algorithm", table).group(1)
+        if without != "0":
+            bad = "\n".join(re.findall(r"^#   .*", table, re.MULTILINE))
+            raise BenchError(f"{without} products without a good algorithm", bad)
+        return "right, and the same bits each time"
+
+    bench.check("an algorithm for each product", each_has_one)
+
+
 PARTS = {"machine": machine, "gpus": gpus, "cpu": cpu, "tests": tests, "cudnn": cudnn, "determinism": determinism,
-         "gpt2": gpt2, "times": times, "models": models, "sanitizer": sanitizer}
-NEED_GPU = {"tests", "cudnn", "determinism", "gpt2", "times", "models", "sanitizer"}
+         "gpt2": gpt2, "times": times, "models": models, "algorithms": algorithms,
+         "sanitizer": sanitizer}
+NEED_GPU = {"tests", "cudnn", "determinism", "gpt2", "times", "models", "algorithms", "sanitizer"}
 # So that no part takes the others' time. What is asked for by name may take all.
-LIMITS_S = {"machine": 60, "tests": 90, "cudnn": 60, "determinism": 90, "gpt2": 260, "times": 90, "models": 90}
+LIMITS_S = {"machine": 60, "tests": 90, "cudnn": 60, "determinism": 90, "gpt2": 260, "times": 90, "models": 90, "algorithms": 90}

@@ -16,7 +16,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 100
-NEED_GPU = ("tests", "cudnn", "determinism", "gpt2", "times", "models", "sanitizer")
+NEED_GPU = ("tests", "cudnn", "determinism", "gpt2", "times", "models", "algorithms", "sanitizer")
 
 
 def run(script, *options, **how):
@@ -110,6 +110,44 @@ class GpuTest(unittest.TestCase):
         self.assertRegex(found["determinism", "fp32, again"][1], "^params_sha256 is [0-9a-f]{12}, not [0-9a-f]{12}$")
         self.assertEqual(found["determinism", "fp32, after kill -9"],
                          ("failed", "the worker was gone before it could be killed"))
+
+    def algorithms_of(self, program):
+        """The part's rows and numbers where a shell script is the program that measures."""
+        build = self.build_of('echo "GPU  CUDA  name"')
+        (build / "tests").mkdir()
+        script = build / "tests/gpu_algorithms"
+        script.write_text(f"#!/bin/sh\n{program}\n")
+        script.chmod(0o755)
+        file = self.folder / "numbers.json"
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--quick", "--build", build, "--part", "algorithms", "--json", file)
+        return code, {what: row for (_, what), row in rows(table).items()}, json.loads(file.read_text())["rows"], notes
+
+    def test_the_table_of_algorithms_is_told_and_compared_with_the_first_choices(self):
+        """On the stand-ins for a GPU, and of the last job alone: a convnet."""
+        program = BUILD / "tests/algorithms_on_cpu"
+        if not program.exists():
+            self.skipTest("built without CUDA's headers")
+        code, found, numbers, notes = self.algorithms_of(f'for job; do :; done; exec {program} "$1" "$2" "$job"')
+        self.assertEqual(code, 0, notes)
+        self.assertRegex(found["rows"][1], r"^\d+ rows, \d+ of them not of the first choice; 0 products without a good "
+                                           r"algorithm, 0 without room, 0 without time$")
+        self.assertRegex(found["convnet fp32"][1], r"^[0-9.]+ ms by the first choices, [0-9.]+ ms by the rows, [0-9.]+ of that$")
+        self.assertRegex(found["tiles with split 1"][1], r"^change bits of 0 of \d+ products$")
+        self.assertEqual(found["an algorithm for each product"][0], "ok")
+        table = numbers[0]["numbers"].splitlines()
+        self.assertEqual(table[0], "[NVIDIA H100 (simulated), compute capability 9.0, 132 SMs, cuBLASLt 13.1.0]")
+        self.assertEqual(sum(line[0].isdigit() for line in table), int(found["rows"][1].split()[0]))
+
+    def test_a_product_without_a_good_algorithm_fails_and_keeps_the_table(self):
+        program = BUILD / "tests/algorithms_on_cpu"
+        if not program.exists():
+            self.skipTest("built without CUDA's headers")
+        code, found, numbers, notes = self.algorithms_of(
+            f'for job; do :; done; {program} "$1" "$2" "$job" | sed "s/; 0 products without/; 2 products without/"')
+        self.assertEqual(code, 1, notes)
+        self.assertEqual(found["an algorithm for each product"], ("failed", "2 products without a good algorithm"))
+        self.assertEqual(found["rows"][0], "ok")
+        self.assertGreater(len(numbers[0]["numbers"].splitlines()), 3)
 
     def test_a_packed_folder_runs_elsewhere_with_an_empty_environment(self):
         packed, moved = self.folder / "packed", self.folder / "elsewhere"
