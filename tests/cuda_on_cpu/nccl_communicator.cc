@@ -67,26 +67,26 @@ void Communicator::fail(ncclResult_t error, const std::string& why) {
   if (state_ == ncclSuccess || state_ == ncclInProgress) state_ = error;
 }
 
-ncclResult_t Communicator::begin_init(std::vector<ncclUniqueId> ids, std::string gpu) {
-  return begin([this, ids = std::move(ids), gpu = std::move(gpu)] { return init(ids, gpu); });
+void Communicator::begin_init(std::vector<ncclUniqueId> ids, std::string gpu) {
+  begin([this, ids = std::move(ids), gpu = std::move(gpu)] { return init(ids, gpu); });
 }
 
-ncclResult_t Communicator::begin_launch(Work work) {
-  return begin([this, work = std::move(work)] { return launch(work); });
+void Communicator::begin_launch(Work work) {
+  begin([this, work = std::move(work)] { return launch(work); });
 }
 
-ncclResult_t Communicator::begin_finalize() {
+void Communicator::begin_finalize() {
   {
     const std::lock_guard lock(mutex_);
     finalized_ = true;
   }
-  return begin([this] {
+  begin([this] {
     wait_for_operations();
     return ncclSuccess;
   });
 }
 
-ncclResult_t Communicator::begin(std::function<ncclResult_t()> job) {
+void Communicator::begin(std::function<ncclResult_t()> job) {
   {
     const std::lock_guard lock(mutex_);
     state_ = ncclInProgress;
@@ -100,7 +100,6 @@ ncclResult_t Communicator::begin(std::function<ncclResult_t()> job) {
     self->job_runs_ = false;
     self->changed_.notify_all();
   }).detach();
-  return ncclInProgress;
 }
 
 ncclResult_t Communicator::wait_for_job() {

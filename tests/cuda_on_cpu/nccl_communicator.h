@@ -43,16 +43,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   Communicator(int rank, int size, int device, bool blocking);
 
-  // As ncclCommGetAsyncError has it; `poll`: by which a launch gets on.
+  // What ncclCommGetAsyncError gives. `poll`: that is who asks, which a launch waits for.
   ncclResult_t state(bool poll = false);
+  // From any thread: the state from now on, unless it is an error already.
   void fail(ncclResult_t error, const std::string& why);
 
-  // Each goes on in a thread of its own, during which the state is ncclInProgress. Returns that, or what it
-  // came to if this communicator is blocking. One at a time.
-  ncclResult_t begin_init(std::vector<ncclUniqueId> ids, std::string gpu);
-  ncclResult_t begin_launch(Work work);
-  ncclResult_t begin_finalize();
-  ncclResult_t wait_for_job();
+  // Each goes on in a thread of its own, during which the state is ncclInProgress. One at a time.
+  void begin_init(std::vector<ncclUniqueId> ids, std::string gpu);
+  void begin_launch(Work work);
+  void begin_finalize();
+  ncclResult_t wait_for_job();  // gives the state then
   bool finalized();
   bool aborted() const { return aborted_; }
 
@@ -66,7 +66,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   friend class Transfer;
-  ncclResult_t begin(std::function<ncclResult_t()> job);
+  void begin(std::function<ncclResult_t()> job);
   ncclResult_t init(const std::vector<ncclUniqueId>& ids, const std::string& gpu);
   ncclResult_t launch(Work work);
   ncclResult_t connect(const Work& work);

@@ -123,7 +123,7 @@ void exchange(Rank& me) {
 void exchange_until_silence(Rank& me) {
   for (int round = 0;; ++round) {
     me.begin_exchange(round);
-    const auto end = std::chrono::steady_clock::now() + 1s;
+    const auto end = std::chrono::steady_clock::now() + 2s;
     bool done = false;
     while (!done && std::chrono::steady_clock::now() < end) {
       done = me.settled(1s) == ncclSuccess && cudaStreamQuery(me.stream) == cudaSuccess;

@@ -478,7 +478,7 @@ TEST_CASE("planned faults of the init concern the rank that they name, or all") 
       OK(cudaSetDevice(rank));
       REQUIRE(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config) == ncclInProgress);
     }
-    for (ncclComm_t const comm : comms) states.push_back(settled(comm, 200ms));
+    for (ncclComm_t const comm : comms) states.push_back(settled(comm, 500ms));
     for (ncclComm_t const comm : comms) CHECK(ncclCommAbort(comm) == ncclSuccess);
     return states;
   };
@@ -505,9 +505,9 @@ TEST_CASE("planned faults of a group come with the group that they name") {
         ncclSend(x.data(), 1, ncclFloat, 1 - me.rank, me.comm, me.stream);
         ncclRecv(y.data(), 1, ncclFloat, 1 - me.rank, me.comm, me.stream);
         ncclGroupEnd();
-        states[me.rank] = settled(me.comm, 200ms);
+        states[me.rank] = settled(me.comm, 500ms);
         if (states[me.rank] != ncclSuccess) break;
-        const auto end = std::chrono::steady_clock::now() + 200ms;
+        const auto end = std::chrono::steady_clock::now() + 500ms;
         cudaError_t query = cudaErrorNotReady;
         while (query == cudaErrorNotReady && std::chrono::steady_clock::now() < end) {
           query = cudaStreamQuery(me.stream);
