@@ -14,7 +14,7 @@ namespace {
 
 // A launch comes when somebody looks whether it has come, or this late: whoever takes it for done before has
 // his events recorded in front of it.
-constexpr std::chrono::milliseconds kLaunchLatest{5};
+constexpr std::chrono::milliseconds kLaunchLatest{20};
 constexpr std::uint64_t kRandomLaunchLatestUs = 3000;
 
 struct LastError {
