@@ -36,7 +36,6 @@ static_assert(sizeof(Maker) == sizeof(ncclUniqueId));
 
 // What a rank says first on each connection.
 struct Hello {
-  std::uint64_t nonce;
   int rank, size, ids;
   int control;  // whether it is that connection
   char gpu[80];
@@ -132,7 +131,7 @@ void receive_ranks(Socket listener, Maker maker) {
   for (std::size_t expected = 1; ranks.size() < expected;) {
     Socket rank = accept_at(listener, never);
     Hello hello{};
-    if (!receive_all(rank.fd(), &hello, sizeof hello, never) || hello.nonce != maker.nonce) continue;
+    if (!receive_all(rank.fd(), &hello, sizeof hello, never)) continue;
     if (ranks.empty()) first = hello;
     const bool fits = hello.size == first.size && hello.ids == first.ids;
     if (!fits || !seen.insert(hello.rank).second) {
@@ -175,9 +174,8 @@ std::uint64_t key_of(const std::vector<ncclUniqueId>& ids) {
   return key;
 }
 
-Hello hello_of(const Newcomer& newcomer, std::uint64_t nonce) {
+Hello hello_of(const Newcomer& newcomer) {
   Hello hello{};
-  hello.nonce = nonce;
   hello.rank = newcomer.rank;
   hello.size = newcomer.size;
   hello.ids = static_cast<int>(newcomer.ids.size());
@@ -275,7 +273,7 @@ Met meet(const Newcomer& newcomer, const Stop& stop) {
   }
   const Maker maker =
       maker_of(newcomer.ids[maker_for(newcomer.rank, newcomer.size, static_cast<int>(newcomer.ids.size()))]);
-  const Hello hello = hello_of(newcomer, maker.nonce);
+  const Hello hello = hello_of(newcomer);
   std::vector<Link> links(size);
   std::vector<std::string> gpus(size);
   const std::string why = come_to(maker, hello, stop);

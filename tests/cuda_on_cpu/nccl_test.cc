@@ -120,13 +120,14 @@ Floats copied_behind_receive(bool looks_for_launch) {
     const std::size_t bytes = kCount * sizeof(float);
     cudaEvent_t received = nullptr;
     me.must(cudaEventCreateWithFlags(&received, cudaEventDisableTiming) == cudaSuccess);
-    ncclGroupStart();
-    if (me.rank == 0) {
-      ncclSend(x.data(), kCount, ncclFloat, 1, me.comm, me.stream);
-    } else {
-      ncclRecv(x.data(), kCount, ncclFloat, 0, me.comm, me.stream);
-    }
-    me.must(ncclGroupEnd() == ncclInProgress);
+    const auto begin = [&](std::size_t count) {
+      return me.rank == 0 ? ncclSend(x.data(), count, ncclFloat, 1, me.comm, me.stream)
+                          : ncclRecv(x.data(), count, ncclFloat, 0, me.comm, me.stream);
+    };
+    me.must(begin(0) == ncclInProgress);  // they connect
+    me.must(settled(me.comm) == ncclSuccess);
+    me.sync();
+    me.must(begin(kCount) == ncclInProgress);
     if (looks_for_launch) me.must(settled(me.comm) == ncclSuccess);
     if (!looks_for_launch) std::this_thread::sleep_for(1ms);
     me.must(cudaEventRecord(received, me.stream) == cudaSuccess);
@@ -150,7 +151,7 @@ TEST_CASE("a group is launched after ncclGroupEnd: an event recorded before the 
   settings.streams = Policy::kAsLateAsPossible;
   int old = 0;  // on a busy machine not each time
   for (int i = 0; i < 10; ++i) old += copied_behind_receive(false) == Floats(64, 0);
-  CHECK(old > 0);
+  CHECK(old > 5);
 }
 
 TEST_CASE("a communicator's groups are one after another, in whichever streams they are") {
@@ -237,6 +238,7 @@ TEST_CASE("sizes that differ are an error that names both, and the operation doe
 TEST_CASE("what the real library refuses is refused, with its error") {
   const Gpus gpus(2);
   run_ranks(2, [](Rank& me) {
+    if (me.rank == 1) return;  // the last error is one for all ranks of a process
     const OnDevice<float> x(4);
     const auto send = [&](const void* data, std::size_t count, int peer) {
       return ncclSend(data, count, ncclFloat, peer, me.comm, me.stream);
