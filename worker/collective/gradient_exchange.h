@@ -36,6 +36,10 @@ class GradientExchange {
   // when it has returned the parameters may be changed (Arithmetic::update): so a replica that loses a peer
   // is always at a whole step.
   virtual void finish() = 0;
+
+  // After the last step of a generation that ends as planned, called by all ranks alike: when it returns, no
+  // peer needs this rank for any step of it.
+  virtual void end() {}
 };
 
 // Both carry messages over the host's network: where device memory is not the host's

@@ -9,7 +9,6 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <new>
 #include <random>
 #include <string>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "worker/base/error.h"
+#include "worker/base/host_identity.h"
 #include "worker/collective/tags.h"
 
 namespace dtrun::worker {
@@ -42,20 +42,6 @@ constexpr int kLooksBeforeSleep = 50;
 void sleep_for_news(const Word& news, std::uint32_t seen) {
   const timespec nap{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kNap).count()};
   syscall(SYS_futex, &news, FUTEX_WAIT, seen, &nap, nullptr, 0);
-}
-
-// The same for processes that know each other by the same numbers and have no network between them. Empty if
-// the system does not say.
-std::string host_identity() {
-  std::string identity;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  if (!std::getline(boot, identity)) return "";
-  for (const char* space : {"/proc/self/ns/pid", "/proc/self/ns/net"}) {
-    std::error_code failed;
-    identity += " " + std::filesystem::read_symlink(space, failed).string();
-    if (failed) return "";
-  }
-  return identity;
 }
 
 bool ended(int process) {

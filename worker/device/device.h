@@ -16,6 +16,7 @@
 #include "worker/device/node_clock.h"
 #include "worker/model/program.h"
 #include "worker/vector/arithmetic.h"
+#include "worker/vector/device_links.h"
 
 namespace dtrun::worker {
 
@@ -76,6 +77,11 @@ class Device {
   virtual Arithmetic& arithmetic() = 0;
   // Call on the thread that will run the lane. `capacity`: rows of every microbatch, micro_batch_size.
   virtual std::unique_ptr<Lane> make_lane(const Program& program, int capacity) = 0;
+
+  // Between the devices of these ranks; null where they have no links of their own, so that vectors go
+  // through the hosts' memory. Called by all ranks alike, of which all get some or none. Blocks. Throws what
+  // the links throw, and WorkerError with the device's exit code if it is at fault.
+  virtual std::unique_ptr<DeviceLinks> make_links(const LinkPeers&) { return nullptr; }
 
   // For people and metrics.jsonl: "cpu", "cuda".
   virtual std::string name() const { return "cpu"; }

@@ -58,7 +58,7 @@ class Job {
         schedule_(data_.train->size(), config_.train.global_batch_size, config_.train.micro_batch_size,
                   config_.train.num_train_epochs, config_.train.max_steps,
                   config_.train.dataloader_drop_last),
-        gradient_step_(config_.train, replica_.program, *data_.train, *alone_, replica_.device->arithmetic(),
+        gradient_step_(config_.train, replica_.program, *data_.train, *alone_, *replica_.device,
                        replica_.lanes, clock_),
         order_(config_.train.seed, 0, data_.train->size()) {
     TrainState start = replica_.snapshot();

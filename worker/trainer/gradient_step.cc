@@ -2,31 +2,29 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
+#include "worker/collective/device_exchange.h"
 
 namespace dtrun::worker {
 
 GradientStep::GradientStep(const TrainConfig& config, const Program& program, const Dataset& data,
-                           Collective& collective, Arithmetic& arithmetic, LaneTeam& lanes, StepClock& clock)
+                           Collective& collective, Device& device, LaneTeam& lanes, StepClock& clock)
     : config_(config),
       program_(program),
       collective_(collective),
-      arithmetic_(arithmetic),
+      arithmetic_(device.arithmetic()),
       lanes_(lanes),
       clock_(clock),
-      sum_(arithmetic.allocate(Where::kDevice, kStatisticsFloats + program.size)),
+      sum_(arithmetic_.allocate(Where::kDevice, kStatisticsFloats + program.size)),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
   const std::vector<VectorRange> ranges = ranges_of(program);
-  if (collective.size() > 1 && config.reduction == "tree" && arithmetic.device_is_host())
-    neighbours_ = std::make_unique<Neighbours>(collective, sum_.size(), ranges.size());
-  exchange_ = config.reduction == "ring"
-                  ? make_ring_exchange(collective, arithmetic, ranges)
-                  : make_tree_exchange(collective, arithmetic, ranges, neighbours_.get());
+  exchange_ = make_exchange(device, ranges);
   accumulator_ = std::make_unique<TreeAccumulator>(
-      arithmetic,
+      arithmetic_,
       [this] {
         return neighbours_ ? neighbours_->memory().allocate(sum_.size())
                            : arithmetic_.allocate(Where::kDevice, sum_.size());
@@ -36,6 +34,27 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
         exchange_->send(bucket, partials, stream);
         stop_point(StopPoint::kBucketSent);
       });
+}
+
+std::unique_ptr<GradientExchange> GradientStep::make_exchange(Device& device,
+                                                              const std::vector<VectorRange>& ranges) {
+  const bool ring = config_.reduction == "ring";
+  if (!arithmetic_.device_is_host()) {
+    std::unique_ptr<DeviceLinks> links;
+    if (collective_.size() > 1)
+      links =
+          device.make_links({.rank = collective_.rank(),
+                             .size = collective_.size(),
+                             .all_gather = [this](std::span<std::byte> all) { collective_.all_gather(all); },
+                             .check = [this] { collective_.check(); },
+                             .patience = kPeerPatience});
+    if (links || collective_.size() == 1)
+      return make_device_exchange(collective_, arithmetic_, ranges, ring, std::move(links));
+  } else if (collective_.size() > 1 && !ring) {
+    neighbours_ = std::make_unique<Neighbours>(collective_, sum_.size(), ranges.size());
+  }
+  return ring ? make_ring_exchange(collective_, arithmetic_, ranges)
+              : make_tree_exchange(collective_, arithmetic_, ranges, neighbours_.get());
 }
 
 // After a step that failed lanes may still compute on memory that is freed here, or with weights that change

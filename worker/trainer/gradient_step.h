@@ -18,6 +18,7 @@
 #include "worker/config/config.h"
 #include "worker/core/sampler.h"
 #include "worker/data/dataset.h"
+#include "worker/device/device.h"
 #include "worker/model/program.h"
 #include "worker/reduction/accumulator.h"
 #include "worker/trainer/lane_team.h"
@@ -34,9 +35,10 @@ inline double mean(double sum, double count) {
 
 class GradientStep {
  public:
-  // All references must outlive this. `lanes` work on the memory of `arithmetic`.
+  // All references must outlive this. `lanes` are of `device`. Called by all ranks alike: they find each
+  // other.
   GradientStep(const TrainConfig& config, const Program& program, const Dataset& data, Collective& collective,
-               Arithmetic& arithmetic, LaneTeam& lanes, StepClock& clock);
+               Device& device, LaneTeam& lanes, StepClock& clock);
   // Nothing is left to do on the lanes' streams.
   ~GradientStep();
 
@@ -45,6 +47,9 @@ class GradientStep {
   // until the next call. Throws what the exchange throws.
   float* run(const StepPlan& plan, const EpochOrder& order, const float* weights);
 
+  // GradientExchange::end().
+  void end() { exchange_->end(); }
+
   // Computes the step's microbatches again, with the same weights: the first whose loss or gradient is not
   // finite, the same on every rank; nothing if each by itself is. Called by all ranks alike, after run().
   std::optional<std::int64_t> first_not_finite(const float* weights);
@@ -52,6 +57,7 @@ class GradientStep {
  private:
   // The statistics are part of the last bucket.
   static std::vector<VectorRange> ranges_of(const Program& program);
+  std::unique_ptr<GradientExchange> make_exchange(Device& device, const std::vector<VectorRange>& ranges);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   Microbatch microbatch_of(std::int64_t leaf, int lane_index);
   std::vector<std::uint32_t> samples_of(std::int64_t leaf) const;

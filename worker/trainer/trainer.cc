@@ -219,7 +219,7 @@ void Trainer::begin() {
   }
   start.state.reset();
   gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_,
-                         replica_.device->arithmetic(), replica_.lanes, clock_);
+                         *replica_.device, replica_.lanes, clock_);
   // Its writer may have been lost while the others were told already that it is the best.
   if (start.from == ResumePoint::kReplica && is_best()) save_best();
 }
@@ -525,6 +525,7 @@ bool Trainer::save_last() {
 // worker's end for the whole group's.
 Outcome Trainer::leave(Vote vote) {
   stop_point(StopPoint::kLeaving);
+  gradient_step_->end();
   if (vote == Vote::kPause) return Outcome::kPaused;
   report(Phase::kSaving);
   const bool saved = save_last();
@@ -542,6 +543,7 @@ void Trainer::finish() {
   stop_point(StopPoint::kFinishing);
   report(Phase::kSaving);
   save_last();
+  gradient_step_->end();
   gradient_step_.reset();  // its memory is what the best model is read into
   const std::optional<std::vector<float>> best = best_parameters();
   if (is_writer()) complete(best, seconds);

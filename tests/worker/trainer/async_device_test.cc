@@ -53,7 +53,7 @@ TEST_CASE("so it does with the ring, whose bytes depend on the number of workers
   check_same_bytes(config, job, "ring", 2, 2, 2);
 }
 
-// Loses its peers at the n-th message that is started, counted from 0: in the middle of a step.
+// Loses its peers when it is asked for the n-th time whether it has, counted from 0: before some microbatch.
 class Breaking final : public Collective {
  public:
   explicit Breaking(int breaks_at) : left_(breaks_at) {}
@@ -61,16 +61,17 @@ class Breaking final : public Collective {
   int size() const override { return 1; }
   std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
                                  std::span<const InMessage> receives) override {
-    if (left_-- <= 0) throw WorkerError(kExitWorkerPeerLost, "broken for the test");
     return inner_->start(sends, receives);
   }
   void all_reduce_sum(std::span<float> values) override { inner_->all_reduce_sum(values); }
-  void check() const override {}
+  void check() const override {
+    if (left_-- <= 0) throw WorkerError(kExitWorkerPeerLost, "broken for the test");
+  }
   void abort() noexcept override { inner_->abort(); }
 
  private:
   const std::unique_ptr<Collective> inner_ = make_single_process_collective();
-  std::atomic<int> left_;
+  mutable std::atomic<int> left_;
 };
 
 TEST_CASE("a step that failed frees no memory on which lanes still compute") {
@@ -81,9 +82,9 @@ TEST_CASE("a step that failed frees no memory on which lanes still compute") {
   const EpochOrder order(42, 0, 32);
   StepClock clock;
   for (int round = 0; round < 30; ++round) {
-    Breaking at_first_send(static_cast<int>(replica.program.buckets.size()));
-    GradientStep step(config.train, replica.program, *data.train, at_first_send, replica.device->arithmetic(),
-                      replica.lanes, clock);
+    Breaking in_mid_step(3);
+    GradientStep step(config.train, replica.program, *data.train, in_mid_step, *replica.device, replica.lanes,
+                      clock);
     CHECK_THROWS_AS(step.run({0, 0, 32, 8}, order, replica.state.parameters.data()), WorkerError);
   }
 }

@@ -56,8 +56,7 @@ TEST_CASE("a step of training is a sign of life per microbatch") {
   Alone alone;
   const Watched data(*alone.data, 32);
   StepClock clock;
-  GradientStep step(alone.config, alone.program, data, *alone.collective, alone.device->arithmetic(),
-                    alone.lanes, clock);
+  GradientStep step(alone.config, alone.program, data, *alone.collective, *alone.device, alone.lanes, clock);
   const EpochOrder order(42, 0, 32);
   const std::uint64_t before = Pulse::read();
   step.run({0, 0, 32, 8}, order, alone.parameters.data());

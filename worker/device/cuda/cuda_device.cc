@@ -15,6 +15,7 @@
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/lane.h"
+#include "worker/device/cuda/nccl_links.h"
 #include "worker/device/cuda/products.h"
 
 namespace dtrun::worker {
@@ -89,6 +90,9 @@ class CudaDevice final : public Device {
     cuda::use_gpu(gpu_);
     return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, &own_);
   }
+  std::unique_ptr<DeviceLinks> make_links(const LinkPeers& peers) override {
+    return cuda::make_nccl_links(gpu_, peers);
+  }
 
  private:
   const int gpu_;
@@ -104,6 +108,7 @@ class CudaDevice final : public Device {
 
 std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
   refuse_variables();
+  cuda::check_nccl_environment();
   refuse_missing(gpu);
   cuda::use_gpu(gpu);
   cudaDeviceProp properties{};

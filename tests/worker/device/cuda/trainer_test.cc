@@ -2,6 +2,7 @@
 // nobody waits for without need, next to the threads that exchange gradients and write checkpoints.
 #include "worker/trainer/trainer.h"
 
+#include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/settings.h"
 #include "tests/worker/trainer/jobs.h"
 #include "worker/device/cuda_device.h"
@@ -25,9 +26,10 @@ JobConfig small_job(const Job& job, const std::string& output) {
 }
 
 void train_on_gpus(const JobConfig& config, int world) {
+  cuda_on_cpu::machine.gpus = {0, 1, 2};
   run_as_threads(world, [&](Collective& collective) {
     const Datasets data = load_datasets(config);
-    Replica replica(config, data, 1, make_cuda_device(0));
+    Replica replica(config, data, 1, make_cuda_device(collective.rank()));
     TestLink link;
     const Place place{collective.rank(), collective.size(), collective.rank(), 1};
     REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);

@@ -1,0 +1,294 @@
+// The exchange of gradients between GPUs, on the stand-ins for CUDA and for NCCL, ranks being threads with a
+// GPU each: the tree's sums in any order that streams and messages take, and whatever goes wrong, a step's
+// sum is whole or the step has failed.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/cuda_on_cpu/machine.h"
+#include "tests/cuda_on_cpu/nccl_plan.h"
+#include "tests/cuda_on_cpu/settings.h"
+#include "tests/worker/reduction/plain_sum.h"
+#include "worker/base/error.h"
+#include "worker/collective/device_exchange.h"
+#include "worker/device/cuda_device.h"
+#include "worker/reduction/accumulator.h"
+
+namespace dtrun::worker {
+namespace {
+
+using cuda_on_cpu::nccl_plan;
+using std::chrono::milliseconds;
+
+// What ranks that are threads have between them besides NCCL: one generation.
+struct Generation {
+  explicit Generation(int world, std::vector<std::string> hosts = {})
+      : world(world), hosts(std::move(hosts)), everybody(world) {}
+  const int world;
+  const std::vector<std::string> hosts;  // [rank]; empty: as NCCL has it
+  std::barrier<> everybody;
+  std::mutex mutex;
+  std::vector<std::byte> records;
+  std::atomic<bool> given_up = false;
+  milliseconds patience{400};
+};
+
+class OnlyRank final : public Collective {
+ public:
+  OnlyRank(int rank, int world) : rank_(rank), world_(world) {}
+  int rank() const override { return rank_; }
+  int size() const override { return world_; }
+  std::unique_ptr<Pending> start(std::span<const OutMessage>, std::span<const InMessage>) override {
+    throw WorkerError(kExitSoftware, "nothing goes through the host");
+  }
+  void all_reduce_sum(std::span<float>) override {
+    throw WorkerError(kExitSoftware, "nothing goes through the host");
+  }
+  void abort() noexcept override {}
+  void check() const override {}
+
+ private:
+  const int rank_, world_;
+};
+
+class ElsewhereLinks final : public DeviceLinks {
+ public:
+  ElsewhereLinks(std::unique_ptr<DeviceLinks> links, std::vector<std::string> hosts)
+      : links_(std::move(links)), hosts_(std::move(hosts)) {}
+  const std::vector<std::string>& hosts() const override { return hosts_; }
+  void exchange(Stream& stream, std::span<const OutFloats> out, std::span<const InFloats> in) override {
+    links_->exchange(stream, out, in);
+  }
+  void all_reduce_sum(Stream& stream, float* values, std::size_t count) override {
+    links_->all_reduce_sum(stream, values, count);
+  }
+  void wait(Stream& stream) override { links_->wait(stream); }
+
+ private:
+  const std::unique_ptr<DeviceLinks> links_;
+  const std::vector<std::string> hosts_;
+};
+
+constexpr std::size_t kSize = 90000;  // the first bucket goes by slices from three ranks on
+const std::vector<VectorRange> kBuckets{{1000, 90000}, {9, 1000}, {0, 9}};
+
+std::unique_ptr<DeviceLinks> links_of(Generation& generation, Device& device, int rank) {
+  if (generation.world == 1) return nullptr;
+  const auto all_gather = [&generation, rank](std::span<std::byte> all) {
+    const std::size_t record = all.size() / static_cast<std::size_t>(generation.world);
+    {
+      std::lock_guard lock(generation.mutex);
+      generation.records.resize(all.size());
+      std::memcpy(generation.records.data() + record * static_cast<std::size_t>(rank),
+                  all.data() + record * static_cast<std::size_t>(rank), record);
+    }
+    generation.everybody.arrive_and_wait();
+    std::memcpy(all.data(), generation.records.data(), all.size());
+  };
+  const auto check = [&generation] {
+    if (generation.given_up) throw WorkerError(kExitWorkerPeerLost, "given up");
+  };
+  std::unique_ptr<DeviceLinks> links = device.make_links({.rank = rank,
+                                                          .size = generation.world,
+                                                          .all_gather = all_gather,
+                                                          .check = check,
+                                                          .meeting = generation.patience,
+                                                          .patience = generation.patience});
+  if (generation.hosts.empty()) return links;
+  return std::make_unique<ElsewhereLinks>(std::move(links), generation.hosts);
+}
+
+// One rank's part in a generation: the sum of each step that was whole.
+std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
+                              const std::vector<std::vector<Vector>>& steps) {
+  OnlyRank collective(rank, generation.world);
+  const std::unique_ptr<Device> device = make_cuda_device(rank);
+  Arithmetic& arithmetic = device->arithmetic();
+  const auto lane = arithmetic.make_stream();
+  const Buffer sum = arithmetic.allocate(Where::kDevice, kSize);
+  std::vector<Vector> sums;
+  const std::unique_ptr<GradientExchange> exchange =
+      make_device_exchange(collective, arithmetic, kBuckets, ring, links_of(generation, *device, rank));
+  TreeAccumulator accumulator(
+      arithmetic, [&] { return arithmetic.allocate(Where::kDevice, kSize); }, kBuckets, 1,
+      [&](int bucket, std::span<const float* const> partials, Stream& stream) {
+        exchange->send(bucket, partials, stream);
+      });
+  try {
+    for (const std::vector<Vector>& leaves : steps) {
+      const auto count = static_cast<std::int64_t>(leaves.size());
+      const LeafRange own = leaves_of_rank(count, rank, generation.world);
+      accumulator.begin(own.begin, own.end, count);
+      exchange->begin(count, sum.data());
+      for (std::int64_t leaf = own.begin; leaf < own.end; ++leaf) {
+        arithmetic.copy(*lane, accumulator.take(leaf, *lane), leaves[static_cast<std::size_t>(leaf)].data(),
+                        kSize);
+        for (int bucket = 0; bucket < static_cast<int>(kBuckets.size()); ++bucket)
+          accumulator.complete(leaf, bucket, *lane);
+      }
+      exchange->finish();
+      Vector whole(kSize);
+      arithmetic.copy(*lane, whole.data(), sum.data(), kSize);
+      lane->wait();
+      sums.push_back(std::move(whole));
+    }
+  } catch (const WorkerError& error) {
+    CHECK(error.exit_code() == kExitWorkerPeerLost);
+    generation.given_up = true;  // as the agents tell the others
+  }
+  lane->wait();
+  return sums;
+}
+
+// Of each rank.
+std::vector<std::vector<Vector>> run(Generation& generation, const std::vector<std::vector<Vector>>& steps,
+                                     bool ring = false) {
+  cuda_on_cpu::machine.gpus = {0, 1, 2, 3, 4, 5, 6, 7};
+  std::vector<std::vector<Vector>> sums(static_cast<std::size_t>(generation.world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < generation.world; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        sums[static_cast<std::size_t>(rank)] = take_part(generation, rank, ring, steps);
+      } catch (const WorkerError& error) {
+        CHECK(error.exit_code() == kExitWorkerPeerLost);
+        generation.given_up = true;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return sums;
+}
+
+std::vector<std::vector<Vector>> some_steps(unsigned seed, std::initializer_list<int> counts) {
+  std::mt19937 random(seed);
+  std::vector<std::vector<Vector>> steps;
+  for (const int count : counts) steps.push_back(random_leaves(random, count, kSize));
+  return steps;
+}
+
+Vector tree_sum_of(const std::vector<Vector>& leaves) {
+  return recursive_sum(
+      leaves, 0,
+      std::size_t{1} << static_cast<unsigned>(tree_height(static_cast<std::int64_t>(leaves.size()))));
+}
+
+struct OtherOrders {
+  explicit OtherOrders(unsigned seed) {
+    cuda_on_cpu::settings = {.streams = cuda_on_cpu::Policy::kRandom, .seed = seed};
+    nccl_plan.seed = seed;
+  }
+  ~OtherOrders() {
+    cuda_on_cpu::settings = {};
+    nccl_plan = {};
+  }
+};
+
+void check_sums(Generation& generation, const std::vector<std::vector<Vector>>& steps) {
+  const auto sums = run(generation, steps);
+  for (const auto& of_rank : sums) {
+    REQUIRE(of_rank.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) CHECK(same_bits(of_rank[i], tree_sum_of(steps[i])));
+  }
+}
+
+TEST_CASE("any number of ranks, on one host or some, gets the tree's sums to the last bit") {
+  const auto steps = some_steps(1, {8, 3, 16, 1});
+  for (const int world : {1, 2, 3, 4, 8}) {
+    for (const int of_host : {1, 2, 4}) {
+      if (world % of_host != 0) continue;
+      CAPTURE(world);
+      CAPTURE(of_host);
+      std::vector<std::string> hosts;
+      for (int rank = 0; rank < world; ++rank) hosts.push_back("host" + std::to_string(rank / of_host));
+      const OtherOrders orders(static_cast<unsigned>(world * 10 + of_host));
+      Generation generation(world, hosts);
+      generation.patience = milliseconds(20000);
+      check_sums(generation, steps);
+    }
+  }
+}
+
+TEST_CASE("in every order of messages and streams") {
+  const auto steps = some_steps(2, {5, 6});
+  const char* const more = std::getenv("DTRUN_TEST_SCHEDULES");
+  const unsigned schedules = more == nullptr ? 40 : static_cast<unsigned>(std::atoi(more));
+  for (unsigned seed = 1; seed <= schedules; ++seed) {
+    CAPTURE(seed);
+    const OtherOrders orders(seed);
+    const int world = 2 + static_cast<int>(seed % 3);
+    Generation generation(
+        world, world == 4 ? std::vector<std::string>{"a", "a", "b", "b"} : std::vector<std::string>());
+    generation.patience = milliseconds(20000);
+    check_sums(generation, steps);
+  }
+}
+
+TEST_CASE("NCCL's own sum is the same on all ranks") {
+  const auto steps = some_steps(3, {7, 2});
+  Generation generation(3);
+  generation.patience = milliseconds(20000);
+  const auto sums = run(generation, steps, true);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Vector right = tree_sum_of(steps[i]);
+    for (const auto& of_rank : sums) {
+      REQUIRE(of_rank.size() == steps.size());
+      CHECK(same_bits(of_rank[i], sums[0][i]));
+    }
+    for (std::size_t at = 0; at < kSize; at += 97)
+      CHECK(sums[0][i][at] == doctest::Approx(right[at]).epsilon(1e-3).scale(1000));
+  }
+}
+
+// A fault, then a generation of those that are left, then one of all again: whatever a rank takes for a
+// step's sum is that. What NCCL leaves in memory when it is aborted is NaN here.
+void check_fault(const std::string& fault, std::size_t most_whole) {
+  CAPTURE(fault);
+  const auto steps = some_steps(4, {8, 5, 8, 8});
+  std::vector<Vector> right;
+  for (const auto& leaves : steps) right.push_back(tree_sum_of(leaves));
+  for (const unsigned seed : {0U, 7U}) {
+    CAPTURE(seed);
+    if (seed > 0) nccl_plan.seed = seed;
+    nccl_plan.faults = cuda_on_cpu::nccl_faults_of(fault);
+    Generation broken(4);
+    const auto begun = std::chrono::steady_clock::now();
+    const auto sums = run(broken, steps);
+    CHECK(std::chrono::steady_clock::now() - begun < milliseconds(8000));
+    CHECK(broken.given_up);
+    for (const auto& of_rank : sums) {
+      CHECK(of_rank.size() <= most_whole);
+      for (std::size_t i = 0; i < of_rank.size(); ++i) CHECK(same_bits(of_rank[i], right[i]));
+    }
+    nccl_plan = {};
+    for (const int world : {3, 4}) {
+      Generation next(world);
+      next.patience = milliseconds(20000);
+      check_sums(next, steps);
+    }
+  }
+}
+
+TEST_CASE("an init that is stuck, fails or is without a peer is given up") {
+  for (const char* const fault : {"init-absent:1", "init-stuck:2", "init-fails:1:6"}) check_fault(fault, 0);
+}
+
+TEST_CASE("a rank that is silent, has an error, or never launches loses no step and spoils none") {
+  for (const char* const fault : {"silent:1@3", "async-error:2@3:6", "group-stuck:0@3", "silent:3@7"})
+    check_fault(fault, 3);
+}
+
+}  // namespace
+}  // namespace dtrun::worker

@@ -1,0 +1,163 @@
+#include "worker/collective/device_exchange.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "worker/base/error.h"
+#include "worker/core/tree.h"
+#include "worker/reduction/exchange_plan.h"
+#include "worker/reduction/exchange_rounds.h"
+
+namespace dtrun::worker {
+namespace {
+
+class DeviceExchange final : public GradientExchange {
+ public:
+  DeviceExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> buckets, bool ring,
+                 std::unique_ptr<DeviceLinks> links)
+      : collective_(collective),
+        arithmetic_(arithmetic),
+        ranges_(std::move(buckets)),
+        ring_(ring),
+        stream_(arithmetic.make_stream()),
+        links_(std::move(links)),
+        ranks_of_host_(links_ ? ranks_of_each_host(links_->hosts()) : 0) {}
+
+  // What is enqueued works on memory that is freed next.
+  ~DeviceExchange() override {
+    links_.reset();
+    try {
+      stream_->wait();
+    } catch (const WorkerError&) {
+      // The device failed: it does nothing more.
+    }
+  }
+
+  void begin(std::int64_t leaves, float* sum) override {
+    std::lock_guard lock(mutex_);
+    plan_ = &plan_of(leaves);
+    sum_ = sum;
+    if (inbox_.size() < plan_->inbox) inbox_ = arithmetic_.allocate(Where::kDevice, plan_->inbox);
+    next_ = 0;
+    ready_.assign(ranges_.size(), std::nullopt);
+    if (plan_->own_blocks > 0) return;
+    for (std::optional<Ready>& bucket : ready_) bucket.emplace();
+    enqueue_ready();
+  }
+
+  void send(int bucket, std::span<const float* const> partials, Stream& stream) override {
+    std::lock_guard lock(mutex_);
+    ready_[static_cast<std::size_t>(bucket)] = {.partials = {partials.begin(), partials.end()},
+                                                .made = stream.record()};
+    enqueue_ready();
+  }
+
+  void finish() override {
+    std::lock_guard lock(mutex_);
+    if (links_)
+      links_->wait(*stream_);
+    else
+      stream_->wait();
+  }
+
+  void end() override {
+    if (links_) collective_.barrier();
+  }
+
+ private:
+  struct Ready {
+    std::vector<const float*> partials;
+    Event made;
+  };
+
+  const ExchangeRounds& plan_of(std::int64_t leaves) {
+    const auto known = plans_.find(leaves);
+    if (known != plans_.end()) return known->second;
+    return plans_
+        .emplace(leaves, plan_rounds(leaves, collective_.rank(), collective_.size(), ranks_of_host_, ranges_,
+                                     kDirectBytes))
+        .first->second;
+  }
+
+  // In ascending order, as on all ranks: a device carries them out one by one.
+  void enqueue_ready() {
+    for (; next_ < ready_.size() && ready_[next_]; ++next_) {
+      stream_->after(ready_[next_]->made);
+      if (ring_)
+        reduce(next_);
+      else
+        for (const ExchangeRound& round : plan_->buckets[next_]) carry_out(round);
+    }
+  }
+
+  float* at(const Piece& piece) {
+    float* const vector = piece.kind == Piece::kSum ? sum_
+                          : piece.kind == Piece::kInbox
+                              ? inbox_.data()
+                              : const_cast<float*>(ready_[next_]->partials[piece.block]);
+    return vector + piece.range.begin;
+  }
+
+  void carry_out(const ExchangeRound& round) {
+    std::vector<OutFloats> out;
+    std::vector<InFloats> in;
+    for (const Move& move : round.out)
+      out.push_back({.peer = move.peer, .floats = at(move.piece), .count = move.piece.range.size()});
+    for (const Move& move : round.in)
+      in.push_back({.peer = move.peer, .floats = at(move.piece), .count = move.piece.range.size()});
+    if (!out.empty() || !in.empty()) links_->exchange(*stream_, out, in);
+    for (const PieceSum& sum : round.sums) {
+      std::vector<const float*> inputs;
+      for (const Piece& piece : sum.inputs) inputs.push_back(at(piece));
+      arithmetic_.sum(*stream_, sum.sum, inputs, at(sum.out), sum.out.range.size());
+    }
+  }
+
+  void reduce(std::size_t bucket) {
+    const VectorRange& range = ranges_[bucket];
+    const std::vector<const float*>& partials = ready_[bucket]->partials;
+    float* const sum = sum_ + range.begin;
+    if (partials.empty()) {  // adds nothing
+      if (zeros_.size() < range.size()) zeros_ = arithmetic_.allocate(Where::kDevice, range.size());
+      arithmetic_.copy(*stream_, sum, zeros_.data(), range.size());
+    }
+    for (std::size_t i = 0; i < partials.size(); ++i) {
+      const float* const partial = partials[i] + range.begin;
+      if (i == 0)
+        arithmetic_.copy(*stream_, sum, partial, range.size());
+      else
+        arithmetic_.add_right(*stream_, sum, partial, range.size());
+    }
+    if (links_) links_->all_reduce_sum(*stream_, sum, range.size());
+  }
+
+  Collective& collective_;
+  Arithmetic& arithmetic_;
+  const std::vector<VectorRange> ranges_;
+  const bool ring_;
+  std::map<std::int64_t, ExchangeRounds> plans_;  // by leaves
+
+  std::mutex
+      mutex_;  // guards what follows; held while something is enqueued, so that buckets keep their order
+  Buffer inbox_, zeros_;
+  const ExchangeRounds* plan_ = nullptr;
+  float* sum_ = nullptr;
+  std::vector<std::optional<Ready>> ready_;  // [bucket]
+  std::size_t next_ = 0;                     // bucket to enqueue
+  const std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DeviceLinks> links_;
+  const int ranks_of_host_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradientExchange> make_device_exchange(Collective& collective, Arithmetic& arithmetic,
+                                                       std::vector<VectorRange> buckets, bool ring,
+                                                       std::unique_ptr<DeviceLinks> links) {
+  return std::make_unique<DeviceExchange>(collective, arithmetic, std::move(buckets), ring, std::move(links));
+}
+
+}  // namespace dtrun::worker

@@ -1,0 +1,16 @@
+// Where the build has no nccl.h.
+#include "worker/device/cuda/link_cards.h"
+#include "worker/device/cuda/nccl_links.h"
+
+namespace dtrun::worker::cuda {
+
+std::unique_ptr<DeviceLinks> make_nccl_links(int, const LinkPeers& peers) {
+  LinkCard own;
+  own.set_why_not("dtrun was built without it");
+  show_cards(peers, own);
+  return nullptr;
+}
+
+void check_nccl_environment() {}
+
+}  // namespace dtrun::worker::cuda
