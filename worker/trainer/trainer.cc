@@ -218,8 +218,8 @@ void Trainer::begin() {
     copy_ = start.state ? *std::move(start.state) : replica_.snapshot();
   }
   start.state.reset();
-  gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_,
-                         *replica_.device, replica_.lanes, clock_);
+  gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_, *replica_.device,
+                         replica_.lanes, clock_);
   // Its writer may have been lost while the others were told already that it is the best.
   if (start.from == ResumePoint::kReplica && is_best()) save_best();
 }
