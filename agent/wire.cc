@@ -65,6 +65,7 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
   join.address = identity.address;
   join.nproc = spec.nproc;
   join.node_rank = spec.node_rank.value_or(-1);
+  join.topology = spec.topology;
   join.min_nodes = spec.nodes.min;
   join.max_nodes = spec.nodes.max;
   join.max_restarts = spec.max_restarts;

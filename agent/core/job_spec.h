@@ -91,6 +91,7 @@ struct JobSpec {
   NodeCount nodes;
   int nproc = 1;                 // workers on this node
   std::optional<int> node_rank;  // --node_rank
+  std::string topology;          // --topology; empty: not known
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
   // Exit codes of other programs after which a restart would not help: inclusive ranges. The built-in trainer

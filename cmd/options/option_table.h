@@ -52,6 +52,11 @@ inline constexpr OptionEntry kOptions[] = {
      .help = "Rank of this node among the nodes [given by the coordinator]",
      .group = group::kJob,
      .in_torchrun = true},
+    {.name = "topology",
+     .placeholder = "PLACE",
+     .help = "Where this node is in the network, from the outside in, such as pod2.rack7: nodes of one place "
+             "get neighbouring ranks, which exchange most [$SLURM_TOPOLOGY_ADDR, else not known]",
+     .group = group::kJob},
     {.name = "role",
      .placeholder = "NAME",
      .help = "Name of the workers' role, shown before their output [default]",

@@ -150,6 +150,19 @@ Status read_workers(Draft& draft) {
   });
 }
 
+Status read_topology(Draft& draft) {
+  constexpr std::size_t kLongest = 256;
+  const char* const of_slurm = draft.environment("SLURM_TOPOLOGY_ADDR");
+  if (of_slurm != nullptr && std::string_view(of_slurm).size() <= kLongest) draft.spec.topology = of_slurm;
+  const auto given = draft.options.given("topology");
+  if (!given) return {};
+  if (given->value.size() > kLongest)
+    return usage(quoted(*given) + ": expected at most " + std::to_string(kLongest) + " characters");
+  draft.spec.topology = given->value;
+  if (draft.spec.nodes.max == 1) draft.no_effect("topology", " on a single node");
+  return {};
+}
+
 // With the env backend each worker has an agent of its own, and LOCAL_RANK tells them apart.
 std::vector<Gpu> gpus_for_workers(Draft& draft) {
   std::vector<Gpu> gpus = draft.sight.value_or(GpuSight()).gpus;
@@ -343,9 +356,9 @@ Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, co
   }
   Draft draft{
       .typed = options, .options = options, .machine = machine, .environment = environment, .notice = notice};
-  const Status status = run_parts(
-      draft, {read_program, read_workers, read_rendezvous_options, read_device, read_trainer, read_policy,
-              read_times, read_accepted, read_virtual_local_rank, read_cpus, read_output_options});
+  const Status status = run_parts(draft, {read_program, read_workers, read_rendezvous_options, read_topology,
+                                          read_device, read_trainer, read_policy, read_times, read_accepted,
+                                          read_virtual_local_rank, read_cpus, read_output_options});
   if (!status.ok()) return status;
   return std::move(draft.spec);
 }

@@ -93,6 +93,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["nnodes"] = {{"min", spec.nodes.min}, {"max", spec.nodes.max}};
   plan["nproc_per_node"] = spec.nproc;
   plan["node_rank"] = spec.node_rank ? Json(*spec.node_rank) : Json(nullptr);
+  plan["topology"] = spec.topology.empty() ? Json(nullptr) : Json(spec.topology);
   plan["role"] = spec.role;
   plan["rendezvous"] = rendezvous_json(spec.rendezvous);
   plan["max_restarts"] = spec.max_restarts;

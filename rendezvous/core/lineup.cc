@@ -35,7 +35,10 @@ std::vector<ConnectionId> choose(const Members& members, int max_nodes, bool war
 }
 
 RankRequest request_of(const Member& member, int nproc) {
-  RankRequest request{.host = member.join.host, .nproc = nproc, .previous_rank = member.previous_rank};
+  RankRequest request{.host = member.join.host,
+                      .nproc = nproc,
+                      .previous_rank = member.previous_rank,
+                      .topology = member.join.topology};
   if (member.join.node_rank >= 0) request.node_rank = member.join.node_rank;
   return request;
 }

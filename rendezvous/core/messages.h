@@ -100,6 +100,7 @@ struct Join {
       {};                // of the built-in trainer's workers, "cpu" or "cuda"; all nodes compute on the same
   std::string gpu = {};  // the kind of its GPUs, likewise; empty: none, or not known
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
+  std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
 
   bool operator==(const Join&) const = default;
 };

@@ -47,6 +47,8 @@ std::vector<int> preferred_order(const std::vector<RankRequest>& nodes, Slots sl
   }
   for (std::size_t i = 0; i < nodes.size(); ++i)
     if (!nodes[i].node_rank && !nodes[i].previous_rank) homeless.push_back(static_cast<int>(i));
+  std::stable_sort(homeless.begin(), homeless.end(),
+                   [&](int a, int b) { return nodes[a].topology < nodes[b].topology; });
 
   std::vector<int> order;
   auto next = homeless.begin();

@@ -13,6 +13,7 @@ struct RankRequest {
   int nproc = 1;
   std::optional<int> node_rank = {};      // --node_rank; distinct among the requests where given
   std::optional<int> previous_rank = {};  // group rank that the node had before
+  std::string topology = {};              // where it is in the network, "pod2.rack7"; empty: not known
 };
 
 struct Rank {
@@ -22,7 +23,8 @@ struct Rank {
 
 // Ranks for `nodes`, which come in join order; same order in the result. Group ranks are 0 … n-1. In order of
 // precedence: given node ranks (exact where below n, else in their order), agents of one host side by side,
-// the rank that a node had, join order. So a replacement takes the rank of the node that is gone.
+// the rank that a node had, nodes of one place in the network side by side, join order. So a replacement
+// takes the rank of the node that is gone.
 std::vector<Rank> assign_ranks(const std::vector<RankRequest>& nodes);
 
 }  // namespace dtrun::rendezvous

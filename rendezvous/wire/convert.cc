@@ -117,7 +117,8 @@ Join from_wire(const v1::Join& wire) {
           .warms_up = wire.warms_up(),
           .device = wire.device(),
           .gpu = wire.gpu(),
-          .gpus = {wire.gpus().begin(), wire.gpus().end()}};
+          .gpus = {wire.gpus().begin(), wire.gpus().end()},
+          .topology = wire.topology()};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -150,6 +151,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_device(join.device);
   wire->set_gpu(join.gpu);
   for (int gpu : join.gpus) wire->add_gpus(gpu);
+  wire->set_topology(join.topology);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {

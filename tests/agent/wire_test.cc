@@ -22,6 +22,7 @@ JobSpec spec() {
   spec.nodes = {.min = 2, .max = 4};
   spec.nproc = 3;
   spec.node_rank = 1;
+  spec.topology = "pod2.rack7";
   spec.max_restarts = 5;
   spec.rendezvous.last_call = milliseconds(1001);
   spec.rendezvous.join_timeout = milliseconds(1002);
@@ -90,6 +91,7 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.address() == "10.0.0.2");
   CHECK(join.nproc() == 3);
   CHECK(join.node_rank() == 1);
+  CHECK(join.topology() == "pod2.rack7");
   CHECK(join.min_nodes() == 2);
   CHECK(join.max_nodes() == 4);
   CHECK(join.max_restarts() == 5);

@@ -62,6 +62,23 @@ TEST_CASE("two nodes that had the same rank don't collide") {
   CHECK(group_ranks({{.host = "a", .previous_rank = 0}, {.host = "b", .previous_rank = 0}}) == Ranks{0, 1});
 }
 
+TEST_CASE(
+    "nodes of one place in the network are neighbours, in join order, and later ones take what is free") {
+  CHECK(group_ranks({{.host = "a", .topology = "pod2.rack1"},
+                     {.host = "b", .topology = "pod1.rack2"},
+                     {.host = "c", .topology = "pod2.rack1"},
+                     {.host = "d", .topology = "pod1.rack1"},
+                     {.host = "e"}}) == Ranks{3, 2, 4, 1, 0});
+  // A host's agents stay together, and nobody who had a rank moves.
+  CHECK(group_ranks({{.host = "a", .topology = "2"}, {.host = "b", .topology = "1"}, {.host = "a"}}) ==
+        Ranks{1, 2, 0});
+  CHECK(group_ranks({{.host = "a", .previous_rank = 0, .topology = "2"},
+                     {.host = "b", .previous_rank = 2, .topology = "1"},
+                     {.host = "new", .topology = "1"}}) == Ranks{0, 2, 1});
+  CHECK(group_ranks({{.host = "a", .node_rank = 0, .topology = "2"}, {.host = "b", .topology = "1"}}) ==
+        Ranks{0, 1});
+}
+
 TEST_CASE("agents of one host are neighbours") {
   CHECK(group_ranks({{.host = "a"}, {.host = "b"}, {.host = "a"}, {.host = "b"}}) == Ranks{0, 2, 1, 3});
 }
