@@ -250,7 +250,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
   switch (message.body_case()) {
     case Body::kHello:
       if (message.hello().protocol() == kControlProtocol)
-        return worker.send(job_message(*trainer_, spec_.gpus, worker.local_rank()));
+        return worker.send(job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_host_copy()));
       return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");
@@ -261,8 +261,9 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       if (worker.generation() != state_.group.generation()) return;
       if (worker.leads()) events_.push_back(to_event(message.progress()));
       if (worker.leads() && message.progress().has_first_step()) {
-        events_.push_back(
-            event::Trained{.first_step = message.progress().first_step(), .step = message.progress().step()});
+        events_.push_back(event::Trained{.first_step = message.progress().first_step(),
+                                         .step = message.progress().step(),
+                                         .from_host_copy = message.progress().from_host_copy()});
       }
       if (worker.rank() == 0) view_.update(message.progress());
       return;
@@ -360,6 +361,7 @@ void Driver::act(const action::Recovered& a) {
                            {"first_step", a.first_step},
                            {"kept", a.kept},
                            {"replaced", a.replaced},
+                           {"from_host_copy", a.from_host_copy},
                            {"milliseconds", a.took}});
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "agent/core/utf8.h"
+#include "agent/process/spawn.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/wire/convert.h"
 
@@ -200,11 +201,13 @@ event::WorkerReady to_event(int serial, const control::Ready& message) {
   return ready;
 }
 
-control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank) {
+control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
+                               bool host_copy) {
   control::FromAgent message;
   control::Job* job = message.mutable_job();
   job->set_config_json(trainer.config_json);
   job->set_lanes(trainer.lanes);
+  if (host_copy) job->set_host_copy_fd(kHostCopyFd);
   job->set_device(trainer.cuda ? "cuda" : "cpu");
   if (!trainer.cuda) return message;
   const Gpu& gpu = gpus[static_cast<std::size_t>(local_rank)];

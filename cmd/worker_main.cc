@@ -93,6 +93,15 @@ Part take_part(Replica& replica, const ControlClient::Start& start, ControlClien
   }
 }
 
+// What an earlier process of this worker left there is taken over.
+void keep_host_copy(Replica& replica, int descriptor) {
+  try {
+    replica.host_copy = std::make_unique<HostCopy>(replica, descriptor);
+  } catch (const WorkerError& error) {
+    log_warn(std::string("this worker keeps no copy of its state in the host's memory: ") + error.what());
+  }
+}
+
 int train_for(ControlClient& agent) {
   stop_point(StopPoint::kHello);
   const control::Job job = agent.hello();
@@ -108,6 +117,7 @@ int train_for(ControlClient& agent) {
       folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
   Replica replica(config.value(), data, job.lanes(),
                   job.device() == "cuda" ? make_cuda_device(job.gpu(), plans) : make_cpu_device());
+  if (job.host_copy_fd() > 0) keep_host_copy(replica, job.host_copy_fd());
   control::Ready ready;
   for (;;) {
     stop_point(StopPoint::kReady);
@@ -158,6 +168,7 @@ int worker_main(int argc, char** argv) {
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // gloo writes to sockets whose peer may be gone
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error of writing
   set_up_log("");
   auto* agent = new ControlClient(std::atoi(fd), end_process);
   watch_signals(*agent);

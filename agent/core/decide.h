@@ -72,6 +72,7 @@ struct Progressed {  // of the built-in trainer, as local rank 0 reports it
 struct Trained {                // by the built-in trainer's workers of this node, in their generation
   std::int64_t first_step = 0;  // done before it
   std::int64_t step = 0;
+  bool from_host_copy = false;  // first_step's state is what a worker left in its host's memory
 };
 struct Signal {
   int number = 0;
@@ -114,6 +115,7 @@ struct Recovered {              // the first step after a generation that ended 
   int kept = 0;                 // workers of this node that went on with what they had
   int replaced = 0;             // that were started
   Millis took = 0;              // from the news that the generation ends
+  bool from_host_copy = false;  // as event::Trained has it
 };
 struct PauseWorkers {  // those at work
   bool after_step = false;

@@ -76,9 +76,10 @@ struct BuiltinTrainer {
   std::filesystem::path worker_binary;
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
-  int lanes = 1;         // per worker
-  bool recovers = true;  // workers outlive generations and keep what they have trained
-  bool cuda = false;     // its workers compute on JobSpec::gpus; else on the CPU
+  int lanes = 1;             // per worker
+  bool recovers = true;      // workers outlive generations and keep what they have trained
+  bool cuda = false;         // its workers compute on JobSpec::gpus; else on the CPU
+  bool host_copies = false;  // each has memory that outlives it, for copies of what it has trained
 };
 
 // Any other program.

@@ -129,8 +129,11 @@ void Step::on(const event::Trained& e) {
   s.steps_redone.progressed(e.first_step, e.step);
   const bool broken = s.group.stopping || s.group.broken_at;  // an older report
   if (!s.paused_since || broken || e.step <= e.first_step) return;
-  emit(action::Recovered{
-      .first_step = e.first_step, .kept = s.kept, .replaced = s.replaced, .took = now_ - *s.paused_since});
+  emit(action::Recovered{.first_step = e.first_step,
+                         .kept = s.kept,
+                         .replaced = s.replaced,
+                         .took = now_ - *s.paused_since,
+                         .from_host_copy = e.from_host_copy});
   s.paused_since.reset();
 }
 

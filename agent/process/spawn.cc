@@ -20,9 +20,6 @@
 namespace dtrun::agent {
 namespace {
 
-// Above every number that the child's own descriptors take.
-constexpr int kFirstSpareFd = 16;
-
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> out;
   for (const std::string& string : strings) out.push_back(const_cast<char*>(string.c_str()));
@@ -67,9 +64,9 @@ void close_others_on_exec() {
 bool install_descriptors(const SpawnPlan& plan) {
   close_others_on_exec();
   if (dup2(plan.stdin_fd, 0) < 0 || dup2(plan.stdout_fd, 1) < 0 || dup2(plan.stderr_fd, 2) < 0) return false;
-  if (plan.control_fd < 0) return true;
-  if (plan.control_fd == kControlFd) return fcntl(kControlFd, F_SETFD, 0) == 0;
-  return dup2(plan.control_fd, kControlFd) == kControlFd;
+  if (plan.control_fd == kControlFd && fcntl(kControlFd, F_SETFD, 0) != 0) return false;
+  if (plan.control_fd >= 0 && dup2(plan.control_fd, kControlFd) < 0) return false;
+  return plan.host_copy_fd < 0 || dup2(plan.host_copy_fd, kHostCopyFd) == kHostCopyFd;
 }
 
 bool bind_to(const CpuMask& cpus) {

@@ -1,5 +1,5 @@
 // Starts one process the way a worker needs it: own session and process group, death signal, clean signal
-// mask and dispositions, and no descriptor but the four that it is given.
+// mask and dispositions, and no descriptor but the five that it may be given.
 #pragma once
 
 #include <sys/types.h>
@@ -14,6 +14,10 @@ namespace dtrun::agent {
 
 // The control socket's number in a worker.
 inline constexpr int kControlFd = 3;
+// Likewise of its file in the host's memory (agent/process/host_memory.h).
+inline constexpr int kHostCopyFd = 4;
+// Above every number that the child's own descriptors take.
+inline constexpr int kFirstSpareFd = 16;
 
 struct SpawnPlan {
   std::vector<std::string> argv;         // argv[0] is looked up in PATH
@@ -22,6 +26,7 @@ struct SpawnPlan {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int control_fd = -1;    // becomes kControlFd; -1: none
+  int host_copy_fd = -1;  // becomes kHostCopyFd, and is at least kFirstSpareFd here; -1: none
   std::vector<int> cpus;  // that it may use; empty: those of this process
   LimitMark mark;         // that it and all it starts will carry
 };

@@ -63,6 +63,7 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
                   ? std::vector<std::string>{trainer_->worker_binary.string()}
                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
   plan_hang_files(&plan);
+  if (trainer_ != nullptr && trainer_->host_copies) plan_host_copy(console, &plan);
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }
@@ -104,6 +105,15 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   plan->heartbeat_file = dir / ("heartbeat-" + std::to_string(plan->generation));
   std::ofstream(plan->heartbeat_file).close();
   plan->environment.push_back(name + plan->heartbeat_file.string());
+}
+
+// The run can do without.
+void WorkerPlanner::plan_host_copy(Console& console, WorkerPlan* plan) {
+  const Result<int> file = host_memory_.of(plan->local_rank);
+  if (file.ok())
+    plan->host_copy_fd = file.value();
+  else if (!std::exchange(host_memory_told_, true))
+    console.notice("workers keep no copies in this host's memory: " + file.status().message());
 }
 
 // A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it

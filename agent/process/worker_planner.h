@@ -11,6 +11,7 @@
 #include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
 #include "agent/output/output_plan.h"
+#include "agent/process/host_memory.h"
 #include "agent/process/worker_process.h"
 
 namespace dtrun::agent {
@@ -31,6 +32,7 @@ class WorkerPlanner {
   void plan_output(Console& console, WorkerPlan* plan);
   void plan_error_file(WorkerPlan* plan);
   void plan_hang_files(WorkerPlan* plan);
+  void plan_host_copy(Console& console, WorkerPlan* plan);
   std::filesystem::path scratch_dir(int rank);
 
   const JobSpec& spec_;
@@ -42,6 +44,8 @@ class WorkerPlanner {
   bool scratch_made_ = false;
   std::string scratch_error_;  // why there is no scratch folder
   bool scratch_told_ = false;
+  HostMemory host_memory_;
+  bool host_memory_told_ = false;  // likewise
 };
 
 }  // namespace dtrun::agent

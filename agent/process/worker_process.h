@@ -29,7 +29,8 @@ struct WorkerPlan {
   int rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  bool control = false;  // give it a control socket
+  bool control = false;   // give it a control socket
+  int host_copy_fd = -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
   LimitMark mark;                        // of this agent and local rank
@@ -58,6 +59,7 @@ class WorkerProcess {
   pid_t pid() const { return pid_; }     // -1 before its start and after its end
   bool ended() const { return ended_; }  // also its output
   int local_rank() const { return plan_.local_rank; }
+  bool has_host_copy() const { return plan_.host_copy_fd >= 0; }
   // Where it is in the newest generation that it has, or had, a part in; before that what its plan says.
   int rank() const { return rank_; }
   std::int64_t generation() const { return generation_; }

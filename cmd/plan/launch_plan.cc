@@ -333,6 +333,11 @@ Status read_trainer(Draft& draft) {
   read_threads(draft);
   if (!draft.config) return {};
   if (!draft.options.has("role")) draft.spec.role = "trainer";
+  const bool host_copies = draft.config->recovery.host_copy_steps > 0;
+  if (host_copies && !recovers)
+    return Status(kExitConfig, quoted(*draft.options.given("recovery")) +
+                                   " begins again from checkpoints, so it has no use for the copies that "
+                                   "/recovery/host_copy_steps asks for; leave out one of them");
   const std::string text = worker::to_canonical_json(*draft.config);
   draft.spec.describe_difference = [text](const std::string& theirs) {
     return worker::first_difference(text, theirs);
@@ -342,7 +347,8 @@ Status read_trainer(Draft& draft) {
                                       .output_dir = draft.config->output_dir,
                                       .lanes = lanes,
                                       .recovers = recovers,
-                                      .cuda = !draft.spec.gpus.empty()};
+                                      .cuda = !draft.spec.gpus.empty(),
+                                      .host_copies = host_copies};
   return {};
 }
 

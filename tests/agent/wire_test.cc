@@ -261,6 +261,8 @@ TEST_CASE("what a worker is told") {
   CHECK(on_gpu.device() == "cuda");
   CHECK(on_gpu.gpu() == 1);
   CHECK(on_gpu.gpu_uuid() == "GPU-6");
+  CHECK(on_gpu.host_copy_fd() == 0);
+  CHECK(job_message(trainer, spec().gpus, 1, true).job().host_copy_fd() == 4);
   trainer.cuda = false;
   CHECK(job_message(trainer, {}, 1).job().device() == "cpu");
   const auto start = start_message(running(), 5, 2).start();

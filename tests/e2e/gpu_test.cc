@@ -62,6 +62,29 @@ TEST_CASE("a kill, and a stop with a resume on another number of GPUs, change no
   }
 }
 
+TEST_CASE(
+    "all workers killed at once go on from the host's memory, without a checkpoint and to the same bytes") {
+  const Lab lab;
+  constexpr int kSteps = 12;
+  for (const Model& one : models()) {
+    if (one.name == "gpt2 in fp32") continue;
+    CAPTURE(one.name);
+    const std::string name = one.name + " copied";
+    Process killed(lab.job(one, 2, name, kSteps, {"train.save_strategy=no", "recovery.host_copy_steps=2"},
+                           {"--max_restarts", "1"}),
+                   lab.variables());
+    REQUIRE(eventually([&] { return metrics_lines(lab.output(name)) >= 4; }));
+    for (const pid_t worker : children_of(killed.pid(), "dtrun-worker")) kill(worker, SIGKILL);
+    const Ended ended = killed.end();
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+    CHECK_MESSAGE(says(ended, " workers, from the host's memory"), ended.err);
+    CHECK_FALSE(says(ended, "begins again"));
+    const Ended calm = lab.run(lab.job(one, 1, one.name, kSteps));
+    REQUIRE_MESSAGE(calm.exit_code == 0, calm.err);
+    CHECK(lab.model(name) == lab.model(one.name));
+  }
+}
+
 TEST_CASE("a checkpoint goes from the GPU to the CPU and back, and the change is told") {
   const Lab lab;
   Model one = models()[0];

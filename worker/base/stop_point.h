@@ -19,6 +19,8 @@ enum class StopPoint : std::uint8_t {
   kBucketSent,      // its part of a bucket's gradients is on its way
   kExchanged,       // it has the step's gradient, and not yet changed its parameters
   kUpdated,         // it has, and told nobody
+  kHostCopying,     // its copy in the host's memory has the new parameters, and the rest not yet
+  kHostCopied,      // it is whole
   kEvaluating,      // before each microbatch of an evaluation
   kSaving,          // a checkpoint is about to be handed to the thread that writes it
   kWriting,         // its files are written, under another name

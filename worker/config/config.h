@@ -96,6 +96,10 @@ struct TrainConfig {
   SchedulerKwargs lr_scheduler_kwargs;
 };
 
+struct RecoveryConfig {
+  std::int64_t host_copy_steps = 0;  // 0: never
+};
+
 // Defaults of the command line's options; not part of what is computed.
 struct LaunchConfig {
   std::optional<std::string> nproc_per_node;  // "2", "auto", "cpu", "gpu"
@@ -112,6 +116,7 @@ struct JobConfig {
   ModelConfig model;
   DataConfig data;
   TrainConfig train;
+  RecoveryConfig recovery;
   LaunchConfig launch;
 };
 

@@ -21,6 +21,7 @@ FieldRef in(JobConfig& config) {
 constexpr auto kModel = &JobConfig::model;
 constexpr auto kData = &JobConfig::data;
 constexpr auto kTrain = &JobConfig::train;
+constexpr auto kRecovery = &JobConfig::recovery;
 constexpr auto kLaunch = &JobConfig::launch;
 
 template <auto Member>
@@ -445,6 +446,16 @@ const std::vector<Option>& table() {
        .description = "How it falls; cosine unless given.",
        .of = {"warmup_stable_decay"},
        .choices = {"linear", "cosine", "1-sqrt"}},
+
+      {.pointer = "/recovery/host_copy_steps",
+       .field = in<kRecovery, &RecoveryConfig::host_copy_steps>,
+       .description =
+           "Every so many steps each worker copies parameters and optimizer state into memory that "
+           "its agent holds, while the next gradient is computed. Where all workers die at once, "
+           "the run goes on from there and reads no checkpoint. Takes twice the memory of "
+           "parameters and optimizer state in each worker, of the host's also where they lie on a "
+           "GPU. 0: never.",
+       .range = kZeroOrMore},
 
       {.pointer = "/launch/nproc_per_node",
        .field = in<kLaunch, &LaunchConfig::nproc_per_node>,

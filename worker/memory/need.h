@@ -32,6 +32,7 @@ struct MemoryNeed {
   std::uint64_t evaluation = 0;   // beyond that of training: its own batches, and each microbatch's sums
   std::uint64_t data = 0;         // what the data sets hold, and the epoch's order
   std::uint64_t checkpoint = 0;   // the copy of parameters and slots that a save or the start is made from
+  std::uint64_t host_copy = 0;    // both halves of what outlives the worker
   std::uint64_t process = 0;      // code, libraries, stacks
 
   std::uint64_t total() const;
@@ -45,6 +46,9 @@ std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& ne
 MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                        const Spread& spread, bool saves);
 
+// Of the host, where the workers compute on GPUs: what outlives a worker, both halves.
+std::uint64_t host_copy_bytes(const JobConfig& config, const Program& program);
+
 // "1.3 GB": two digits are enough to act on.
 std::string in_gigabytes(std::uint64_t bytes);
 
@@ -57,8 +61,13 @@ struct Available {
   std::string by;  // what says so, for people: "MemAvailable of /proc/meminfo"
 };
 
+// EX_CONFIG if the copies that a node's workers keep in the host's memory need more than there is, whatever
+// they compute on. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
+Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,
+                         const Available& available);
+
 // EX_CONFIG if the workers of a node need more than there is: with the parts, and with what to change. Throws
-// WorkerError (EX_CONFIG) if the data does not fit the model.
+// likewise.
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                     const Available& available);
 

@@ -57,6 +57,7 @@ class FileMetrics : public MetricsWriter {
   void write(const StartMetrics& m) override {
     Json line = {{"event", "start"},           {"step", m.step},   {"parameters", m.parameters},
                  {"world_size", m.world_size}, {"lanes", m.lanes}, {"generation", m.generation}};
+    line["from"] = m.from;
     line["device"] = m.device;
     std::uint64_t total = 0;
     for (const auto& [name, bytes] : m.memory) line["memory"][name] = bytes, total += bytes;

@@ -40,7 +40,8 @@ struct StartMetrics {
   std::uint64_t parameters = 0;
   int world_size = 1, lanes = 1;
   std::int64_t generation = 0;
-  MemoryParts memory;          // of one worker at its peak; empty: not known
+  const char* from = "";  // where the state was: initial values, a checkpoint, a worker, the host's memory
+  MemoryParts memory;     // of one worker at its peak; empty: not known
   std::string device = "cpu";  // what the workers compute on
 };
 struct SaveMetrics {

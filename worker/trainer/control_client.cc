@@ -44,6 +44,7 @@ control::Progress to_message(const TrainingProgress& progress) {
   message.set_note(progress.note);
   if (progress.first_step) message.set_first_step(*progress.first_step);
   if (progress.memory) set_memory(*progress.memory, message.mutable_gpu_memory());
+  message.set_from_host_copy(progress.from_host_copy);
   return message;
 }
 static_assert(static_cast<int>(Phase::kLoading) == control::Progress::LOADING);

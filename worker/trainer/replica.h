@@ -16,6 +16,7 @@
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
+#include "worker/trainer/host_copy.h"
 #include "worker/trainer/lane_team.h"
 #include "worker/vector/arithmetic.h"
 
@@ -35,6 +36,8 @@ struct ReplicaState {
   };
   std::int64_t step = 0;    // optimizer steps done
   bool has_values = false;  // false until the run's first state was put here
+  // Not 0: they are a copy of that generation, which outlived another process; no generation began with them.
+  std::int64_t copied_in = 0;
   Buffer parameters;        // flat
   std::vector<Slot> slots;  // the optimizer's
   std::string config_json;
@@ -57,12 +60,14 @@ struct Replica {
   // The same into a copy that is as large already. Blocks for as long as the copy takes.
   void snapshot_into(TrainState& copy) const;
   // Takes over a state whose vectors are as long as these, and its slots those of this optimizer.
+  // REQUIRES: no copy is being made in the host's memory.
   void restore(const TrainState& from);
 
   // Of each parameter's tensor, in the program's order; equal on ranks whose bits are.
   std::vector<std::uint64_t> parameter_hashes() const;
 
-  // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts it.
+  // One optimizer step with a step's sum (Arithmetic::update). Blocks. The caller counts it. REQUIRES
+  // likewise.
   StepResult update(const UpdateRule& rule, float* sum);
 
   const JobConfig& config;
@@ -74,7 +79,8 @@ struct Replica {
   // Changes only between the end of a gradient's exchange and the next step: so it is always that of a whole
   // step, also when a peer was lost in the middle of one.
   ReplicaState state;
-  MetricsLog log;  // likewise
+  MetricsLog log;                       // likewise
+  std::unique_ptr<HostCopy> host_copy;  // null: none is made
 
  private:
   std::vector<float> on_host(const Buffer& values) const;

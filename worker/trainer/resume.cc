@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -161,6 +162,7 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
   if (now.data.type == "tokens" || moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
     moved.data.tokenizer = now.data.tokenizer;
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
+  moved.recovery = now.recovery;
   JobConfig identity = moved;
   identity.train = now.train;
   identity.device = now.device;  // its bits are others, not its meaning
@@ -176,11 +178,26 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
 namespace {
 
 // What one number each tells of all ranks.
-std::vector<std::int64_t> gathered(Collective& collective, std::int64_t mine) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(collective.size()));
+template <typename Number>
+std::vector<Number> gathered(Collective& collective, Number mine) {
+  std::vector<Number> all(static_cast<std::size_t>(collective.size()));
   all[static_cast<std::size_t>(collective.rank())] = mine;
   collective.all_gather(bytes_of(all));
   return all;
+}
+
+// What a rank holds, as it tells the others.
+struct HeldStep {
+  // Of a copy: the generation that computed it. A later one may have gone back, and gone on from there.
+  std::int64_t generation = 0;
+  std::int64_t step = -1;  // -1: nothing
+  auto operator<=>(const HeldStep&) const = default;
+};
+constexpr std::int64_t kLives = std::numeric_limits<std::int64_t>::max();  // instead of a copy's generation
+
+HeldStep told(const Held& held) {
+  if (!held.step) return {};
+  return {.generation = held.copied_in > 0 ? held.copied_in : kLives, .step = *held.step};
 }
 
 // The first of those that are furthest.
@@ -189,13 +206,17 @@ int newest_of(const std::vector<std::int64_t>& steps) {
 }
 
 // Survivors of one generation are at the same step, or one apart: a rank can be lost between two ranks'
-// updates.
-ResumePoint go_on(const std::vector<std::int64_t>& steps, const Program& program, const Held& held,
+// updates. Copies in the memory of hosts count only where no replica is left: the steps that one of them is
+// ahead may stand in no metrics, and with another sum than the tree's be others by now.
+ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, const Held& held,
                   Collective& collective) {
-  ResumePoint point{
-      .from = ResumePoint::kReplica, .source_rank = newest_of(steps), .config_json = {}, .state = {}};
+  const auto newest = std::ranges::max_element(all);
+  ResumePoint point{.from = newest->generation == kLives ? ResumePoint::kReplica : ResumePoint::kHostCopy,
+                    .source_rank = static_cast<int>(newest - all.begin()),
+                    .config_json = {},
+                    .state = {}};
   std::vector<bool> lacks;
-  for (const std::int64_t step : steps) lacks.push_back(step < steps[point.source_rank]);
+  for (const HeldStep& one : all) lacks.push_back(one != *newest);
   const bool sends = collective.rank() == point.source_rank && std::ranges::count(lacks, true) > 0;
   const bool receives = lacks[collective.rank()];
   if (!sends && !receives) return point;
@@ -203,6 +224,18 @@ ResumePoint go_on(const std::vector<std::int64_t>& steps, const Program& program
   broadcast_state(collective, point.source_rank, lacks, program.size, state);
   if (receives) point.state = std::move(state);
   return point;
+}
+
+// Whether any node has a good checkpoint of a later step. Where no name says so, nothing is read.
+bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& place, Collective& collective,
+                      const Notice& notice) {
+  std::int64_t mine = -1;
+  if (place.local_rank == 0) {
+    const auto there = list_checkpoints(config.output_dir);
+    if (!there.empty() && there.rbegin()->first > step)
+      mine = newest_step(config.output_dir, notice).value_or(-1);
+  }
+  return std::ranges::max(gathered(collective, mine)) > step;
 }
 
 ResumePoint begin_anew(const JobConfig& config, const Place& place, const Program& program, const Held& held,
@@ -251,8 +284,11 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
                          const Held& held, Collective& collective, const Notice& notice) {
   stop_point(StopPoint::kChoosingStart);
-  const std::vector<std::int64_t> steps = gathered(collective, held.step.value_or(-1));
-  if (std::ranges::max(steps) >= 0) return go_on(steps, program, held, collective);
+  const std::vector<HeldStep> all = gathered(collective, told(held));
+  const HeldStep newest = std::ranges::max(all);
+  const bool lives = newest.generation == kLives;
+  if (newest.step >= 0 && (lives || !is_on_disk_after(newest.step, config, place, collective, notice)))
+    return go_on(all, program, held, collective);
   return begin_anew(config, place, program, held, collective, notice);
 }
 
@@ -282,7 +318,7 @@ std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, cons
                                                    Collective& collective) {
   std::optional<std::vector<float>> found;
   if (place.rank == 0 || place.local_rank == 0) found = parameters_on_disk(config, program, step);
-  const std::vector<std::int64_t> holders = gathered(collective, found ? 1 : 0);
+  const std::vector<std::int64_t> holders = gathered(collective, std::int64_t{found ? 1 : 0});
   const int source = newest_of(holders);
   if (holders[static_cast<std::size_t>(source)] == 0) return std::nullopt;
   if (source != 0 && (place.rank == 0 || place.rank == source)) {

@@ -22,23 +22,32 @@ struct Place {
 
 // What a rank's replica holds.
 struct Held {
-  std::optional<std::int64_t> step;      // a whole one; none: no values yet
+  std::optional<std::int64_t> step;  // a whole one; none: no values yet
+  std::int64_t copied_in = 0;        // of a copy in the host's memory, where no replica lived on: generation
   std::function<TrainState()> snapshot;  // a copy; without values it has no parameters, and slots of zeros
 };
 
 // The same on every rank, but for `state`.
 struct ResumePoint {
-  enum From { kInitialValues, kCheckpoint, kReplica };
+  enum From { kInitialValues, kCheckpoint, kReplica, kHostCopy };
   From from = kInitialValues;
   int source_rank = 0;              // the rank that had it
   std::string config_json;          // of a checkpoint: the config that wrote it
   std::optional<TrainState> state;  // which this rank has to take over; none: its replica is there already
+
+  bool from_memory() const { return from == kReplica || from == kHostCopy; }
+  // For metrics.
+  const char* name() const {
+    constexpr const char* kNames[] = {"initial_values", "checkpoint", "workers", "host_copy"};
+    return kNames[from];
+  }
 };
 
 // Where the generation begins. Called by all ranks alike. If any of them holds values, no disk is looked at,
-// and only those that are behind are sent any. Throws WorkerError: EX_CONFIG if the checkpoint does not fit
-// this job, or if the job is to begin afresh where another one's results lie; EX_NOINPUT if there are
-// checkpoints, but no good one.
+// and only those that are behind are sent any; where these are copies in
+// the memory of hosts alone, a checkpoint of a later step is preferred. Throws WorkerError: EX_CONFIG if the
+// checkpoint does not fit this job, or if the job is to begin afresh where another one's results lie;
+// EX_NOINPUT if there are checkpoints, but no good one.
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
                          const Held& held, Collective& collective, const Notice& notice);
 

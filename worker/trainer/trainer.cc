@@ -71,7 +71,7 @@ std::string decimal(double value, int digits) {
 }
 
 // "1 lane", "2 lanes"
-std::string counted(int count, const std::string& thing) {
+std::string counted(std::int64_t count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
@@ -193,16 +193,19 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
+  if (replica_.host_copy) replica_.host_copy->wait();
   const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
+                  .copied_in = state_.copied_in,
                   .snapshot = [this] { return replica_.snapshot(); }};
   ResumePoint start = choose_start(config_, place_, replica_.program, held, collective_, log_warn);
   // Before the state: what is logged belongs to it.
-  MetricsLog log = start.from == ResumePoint::kReplica ? replica_.log : MetricsLog();
+  MetricsLog log = start.from_memory() ? replica_.log : MetricsLog();
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
   collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
   progress_.accuracy = log.accuracy;
   if (start.state) replica_.restore(*start.state);
+  state_.copied_in = 0;
   if (start.from == ResumePoint::kCheckpoint) {
     report_drift(start);
     const std::string other_device = device_drift(start, replica_.device->fingerprint());
@@ -212,6 +215,7 @@ void Trainer::begin() {
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
+  progress_.from_host_copy = start.from == ResumePoint::kHostCopy;
   if (is_writer()) begin_writing(start);
   if (has_own_disk()) {
     saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
@@ -221,7 +225,7 @@ void Trainer::begin() {
   gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_, *replica_.device,
                          replica_.lanes, clock_);
   // Its writer may have been lost while the others were told already that it is the best.
-  if (start.from == ResumePoint::kReplica && is_best()) save_best();
+  if (start.from_memory() && is_best()) save_best();
 }
 
 // Whether this rank is rank 0 or speaks for a node that does not share its file system. Such a node keeps
@@ -256,14 +260,18 @@ void Trainer::begin_writing(const ResumePoint& start) {
                                .world_size = place_.world_size,
                                .lanes = replica_.lanes.size(),
                                .generation = place_.generation,
+                               .from = start.name(),
                                .memory = memory ? parts_of(*memory) : MemoryParts(),
                                .device = replica_.device->name()});
-  if (start.from == ResumePoint::kReplica) return tell_recovery(start);
+  if (start.from_memory()) return tell_recovery(start);
   log_info(config_.model.type + ": " + std::to_string(replica_.program.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
+  if (replica_.host_copy)
+    log_info("copies in the host's memory, every " + counted(config_.recovery.host_copy_steps, "step") +
+             ": " + in_gigabytes(replica_.host_copy->bytes()) + " for each worker");
   if (const auto gpu = replica_.device->memory())
     log_info("GPU memory of each worker before the first gradient: " + in_gibibytes(gpu->used) + " of " +
              in_gibibytes(gpu->total));
@@ -277,10 +285,13 @@ void Trainer::begin_writing(const ResumePoint& start) {
 }
 
 void Trainer::tell_recovery(const ResumePoint& start) {
-  progress_.note = "going on at step " + std::to_string(state_.step);
-  log_info(progress_.note + " of " + std::to_string(schedule_.total_steps()) + " with " +
-           counted(place_.world_size, "worker") +
-           (start.source_rank == 0 ? "" : ", from the memory of rank " + std::to_string(start.source_rank)));
+  const bool copied = start.from == ResumePoint::kHostCopy;
+  std::string where = copied ? ", from the host's memory" : "";
+  progress_.note = "going on at step " + std::to_string(state_.step) + where;
+  if (!copied && start.source_rank != 0)
+    where = ", from the memory of rank " + std::to_string(start.source_rank);
+  log_info("going on at step " + std::to_string(state_.step) + " of " +
+           std::to_string(schedule_.total_steps()) + " with " + counted(place_.world_size, "worker") + where);
 }
 
 void Trainer::report_drift(const ResumePoint& start) {
@@ -318,6 +329,7 @@ Vote Trainer::one_step() {
   float* const sum = gradient_step_->run(plan, order_, state_.parameters.data());
   stop_point(StopPoint::kExchanged);
 
+  if (replica_.host_copy) replica_.host_copy->wait();
   const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
   const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
                    state_.step + 1 == schedule_.total_steps();
@@ -344,6 +356,8 @@ Vote Trainer::one_step() {
   progress_.learning_rate = learning_rate;
   report(Phase::kTraining);
   if (log) log_step(learning_rate, step.norm);
+  if (replica_.host_copy && state_.step % config_.recovery.host_copy_steps == 0)
+    replica_.host_copy->start(place_.generation);
   const Vote vote = stop_vote_.result();
   if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
     verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, collective_);

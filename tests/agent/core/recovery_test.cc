@@ -100,6 +100,16 @@ TEST_CASE("what a recovery kept and how long it took is told once its first step
   CHECK(s.happens(event::Trained{.first_step = 41, .step = 43}).empty());
 }
 
+TEST_CASE("a recovery from a copy that outlived all workers is told as such") {
+  AtWork s;
+  s.now = 1000;
+  for (const int worker : {0, 1}) s.exits(worker, 0, SIGKILL);
+  s.gets(2, 1, 1);
+  s.now = 1500;
+  CHECK(s.happens(event::Trained{.first_step = 40, .step = 41, .from_host_copy = true}) ==
+        Trace{"recovered at 40, kept 0, replaced 2, took 500, from the host's memory"});
+}
+
 TEST_CASE("how far the survivors are is told before the coordinator judges the failure") {
   AtWork s;
   s.happens(event::Progressed{{.step = 30, .total_steps = 100}});

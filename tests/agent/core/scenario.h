@@ -96,7 +96,8 @@ struct Describe {
   }
   std::string operator()(const action::Recovered& a) const {
     return "recovered at " + std::to_string(a.first_step) + ", kept " + std::to_string(a.kept) +
-           ", replaced " + std::to_string(a.replaced) + ", took " + std::to_string(a.took);
+           ", replaced " + std::to_string(a.replaced) + ", took " + std::to_string(a.took) +
+           (a.from_host_copy ? ", from the host's memory" : "");
   }
   std::string operator()(const action::PauseWorkers& a) const {
     return a.after_step ? "pause after step" : "pause";

@@ -57,7 +57,9 @@ TEST_CASE(
 }
 
 TEST_CASE("the parts make the whole") {
-  const MemoryNeed need = Question().need();
+  Question question;
+  question.config.recovery.host_copy_steps = 1;
+  const MemoryNeed need = question.need();
   std::uint64_t sum = 0;
   for (const auto& part : parts_of(need)) {
     CHECK_MESSAGE(part.second > 0, part.first);
@@ -96,6 +98,26 @@ TEST_CASE("who does not save has given back what it started from") {
   question.config.train.micro_batch_size = 32;  // two vectors of gradients, where the copy took three
   const MemoryNeed need = question.need(false);
   CHECK(need.checkpoint == need.parameters);
+}
+
+TEST_CASE("what outlives a worker is two copies of parameters and slots, and none unless it is asked for") {
+  Question question;
+  const MemoryNeed without = question.need();
+  CHECK(without.host_copy == 0);
+  question.config.recovery.host_copy_steps = 100;
+  const MemoryNeed need = question.need(false);
+  CHECK(need.host_copy == 2 * (need.parameters + need.optimizer));
+  CHECK(question.need().total() == without.total() + need.host_copy);
+  const std::string way_out = question.with(without.total()).message();
+  CHECK_MESSAGE(contains(way_out, " recovery.host_copy_steps=0"), way_out);
+  const auto refused = [&](std::uint64_t bytes) {
+    return check_host_copies(question.config, question.data, 3, {.bytes = bytes, .by = "the test"});
+  };
+  CHECK(refused(3 * need.host_copy).ok());
+  const Status status = refused(3 * need.host_copy - 1);
+  CHECK(status.exit_code() == kExitConfig);
+  CHECK_MESSAGE(contains(status.message(), "keeps 3.0 GB in the host's memory for each of 3 workers"),
+                status.message());
 }
 
 TEST_CASE("a job is refused from one byte less than it needs") {

@@ -49,13 +49,14 @@ TEST_CASE("a beginning has what a worker needs of memory, and a save for how lon
                              .world_size = 2,
                              .lanes = 3,
                              .generation = 1,
+                             .from = "checkpoint",
                              .memory = {{"parameters", 87360}, {"process", 1000}}});
   writer->write(SaveMetrics{.step = 50, .stall_milliseconds = 1.5});
   const auto lines = metrics.lines();
   REQUIRE(lines.size() == 2);
   CHECK(lines[0].dump().starts_with(
-      R"({"event":"start","step":0,"parameters":21840,"world_size":2,"lanes":3,"generation":1,"device":"cpu",)"
-      R"("memory":{"parameters":87360,"process":1000,"total":88360},"time":)"));
+      R"({"event":"start","step":0,"parameters":21840,"world_size":2,"lanes":3,"generation":1,)"
+      R"("from":"checkpoint","device":"cpu","memory":{"parameters":87360,"process":1000,"total":88360},"time":)"));
   CHECK(lines[1].dump().starts_with(R"({"event":"save","step":50,"stall_milliseconds":1.5,"time":)"));
 }
 

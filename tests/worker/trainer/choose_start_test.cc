@@ -60,13 +60,17 @@ struct Start : ResumePoint {
 };
 
 // What ranks with these configs choose, each the only one of its node. `replicas`: what each of them has.
-Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replicas, std::int64_t generation) {
+// `copied_in`: the generations of those that are copies from their host's memory.
+Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replicas, std::int64_t generation,
+             std::vector<std::int64_t> copied_in = {}) {
+  copied_in.resize(nodes.size());
   std::vector<Start> chosen(nodes.size());
   run_as_threads(static_cast<int>(nodes.size()), [&](Collective& collective) {
     const int rank = collective.rank();
     const Place place{rank, collective.size(), 0, generation};
     TrainState& own = replicas[rank];
     const Held held{.step = own.parameters.empty() ? std::nullopt : std::optional(own.step),
+                    .copied_in = copied_in[rank],
                     .snapshot = [&own] { return own; }};
     chosen[rank] = {choose_start(nodes[rank], place, kNetwork, held, collective, [](const std::string&) {}),
                     own};
@@ -118,17 +122,21 @@ TEST_CASE("where no node holds a checkpoint a run begins with its initial values
   }
 }
 
+// Values that tell step and replica apart.
+TrainState replica(std::int64_t step, const std::string& of = "r") {
+  JobConfig config;
+  config.model.type = "convnet";
+  TrainState state{.step = step, .parameters = {}, .optimizer = slots_of(config), .config_json = "{}"};
+  state.parameters.assign(kNetwork.size, Disks::value(of, step));
+  for (OptimizerSlot& slot : state.optimizer) slot.values.assign(kNetwork.size, -Disks::value(of, step));
+  return state;
+}
+
 TEST_CASE("where a replica is left, the furthest one is where all go on, and no disk is looked at") {
   const Disks disks;
   const auto a = disks.config("a"), b = disks.config("b"), c = disks.config("c"), d = disks.config("d");
   disks.save("a", 50);
   disks.damage("a", 50);
-  const auto replica = [&](std::int64_t step) {
-    TrainState state{.step = step, .parameters = {}, .optimizer = slots_of(a), .config_json = "{}"};
-    state.parameters.assign(kNetwork.size, Disks::value("r", step));
-    for (OptimizerSlot& slot : state.optimizer) slot.values.assign(kNetwork.size, -Disks::value("r", step));
-    return state;
-  };
   const TrainState none{.step = 0, .parameters = {}, .optimizer = slots_of(a), .config_json = {}};
   const Start start = choose({a, b, c, d}, {none, replica(7), replica(8), replica(8)}, 2);
   CHECK(start.from == ResumePoint::kReplica);
@@ -139,6 +147,47 @@ TEST_CASE("where a replica is left, the furthest one is where all go on, and no 
   const Start alone = choose({a, b}, {replica(0), none}, 2);  // before its first step it is a replica too
   CHECK(alone.from == ResumePoint::kReplica);
   CHECK(alone.state.parameters == replica(0).parameters);
+}
+
+TEST_CASE("copies of the last generation count, and nothing else of them where a replica is left") {
+  const Disks disks;
+  const auto a = disks.config("a"), b = disks.config("b"), c = disks.config("c");
+  const TrainState none{.step = 0, .parameters = {}, .optimizer = slots_of(a), .config_json = {}};
+  const auto from_copy = [&](const Start& start, int rank, const TrainState& wanted) {
+    CHECK(start.from == ResumePoint::kHostCopy);
+    CHECK(start.source_rank == rank);
+    CHECK(start.state.step == wanted.step);
+    CHECK(start.state.parameters == wanted.parameters);
+    CHECK(start.state.optimizer.at(0).values == wanted.optimizer.at(0).values);
+  };
+  from_copy(choose({a, b, c}, {none, replica(7), replica(8)}, 2, {0, 1, 1}), 2, replica(8));
+  from_copy(choose({a, b}, {replica(8, "x"), replica(8, "x")}, 2, {1, 1}), 0, replica(8, "x"));
+  // The second generation had gone back, and came by another way to where it is.
+  from_copy(choose({a, b, c}, {replica(9, "x"), replica(7, "y"), none}, 3, {1, 2, 0}), 1, replica(7, "y"));
+  from_copy(choose({a, b}, {replica(9, "x"), replica(9, "y")}, 3, {1, 2}), 1, replica(9, "y"));
+
+  for (const std::int64_t step : {6, 7, 8}) {
+    const Start start = choose({a, b}, {replica(step, "x"), replica(7, "y")}, 3, {2, 0});
+    CHECK(start.from == ResumePoint::kReplica);
+    CHECK(start.source_rank == 1);
+    CHECK(start.state.parameters == replica(7, "y").parameters);
+  }
+}
+
+TEST_CASE("a checkpoint of a later step is preferred to copies, if it is good") {
+  const Disks disks;
+  const auto a = disks.config("a"), b = disks.config("b");
+  const auto at = [&](std::int64_t step) {
+    return choose({a, b}, {replica(step), replica(step)}, 2, {1, 1});
+  };
+  disks.save("b", 8);
+  CHECK(at(8).from == ResumePoint::kHostCopy);
+  CHECK(at(9).from == ResumePoint::kHostCopy);
+  check_from(at(7), 1, "b", 8);
+  disks.save("a", 6);
+  disks.damage("b", 8);
+  CHECK(at(7).from == ResumePoint::kHostCopy);
+  check_from(at(5), 0, "a", 6);
 }
 
 TEST_CASE("the newest checkpoint of any node is where all begin, in every generation") {

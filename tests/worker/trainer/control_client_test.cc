@@ -258,6 +258,11 @@ TEST_CASE("where a generation began is told once it is known, with the progress"
   const control::FromWorker message = agent.next();
   CHECK(message.progress().has_first_step());
   CHECK(message.progress().first_step() == 0);
+  CHECK_FALSE(message.progress().from_host_copy());
+  progress.from_host_copy = true;
+  progress.note = "at once";
+  agent.client->report(progress);
+  CHECK(agent.next().progress().from_host_copy());
 }
 
 TEST_CASE("a worker that waits for a place no longer says where its last generation began") {
