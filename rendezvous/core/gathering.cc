@@ -131,6 +131,7 @@ void Stepper::announce() {
   if (now_ < s_.deadlines.announce) return;
   s_.deadlines.announce = kNever;
   if (s_.phase == Phase::kOver || !s_.settings) return;
+  if (in_generation() && !somebody_waits()) return;
   Waiting waiting{.joined = s_.members.size(),
                   .min_nodes = s_.settings->min_nodes,
                   .max_nodes = s_.settings->max_nodes,

@@ -24,6 +24,7 @@ void Seats::count(const Seat& seat, int by) {
   if (seat.open()) open_ += by;
   if (seat.finished) finished_ += by;
   if (seat.away) away_ += by;
+  if (seat.member) taken_ += by;
 }
 
 template <typename Change>

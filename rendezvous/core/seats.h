@@ -48,6 +48,7 @@ class Seats {
   int open() const { return open_; }
   int finished() const { return finished_; }
   int away() const { return away_; }
+  int taken() const { return taken_; }  // by members that are in touch
   bool all_finished() const { return finished_ == size(); }
 
   void set_finished(int rank);
@@ -79,6 +80,7 @@ class Seats {
   int open_ = 0;
   int finished_ = 0;
   int away_ = 0;
+  int taken_ = 0;
   std::map<MemberId, int> away_by_id_;  // where the id is known
   Millis deadline_ = kNever;
 };

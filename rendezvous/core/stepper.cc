@@ -45,7 +45,8 @@ void Stepper::note(News::Kind kind, const std::string& host, const std::string& 
   const auto is_here = [&](const auto& member) {
     return member.second.join.host == host && !member.second.seat;
   };
-  if (in_generation() && std::any_of(s_.members.begin(), s_.members.end(), is_here)) s_.news.came(host);
+  if (in_generation() && somebody_waits() && std::any_of(s_.members.begin(), s_.members.end(), is_here))
+    s_.news.came(host);
 }
 
 void Stepper::tell_news() {

@@ -95,6 +95,9 @@ class Stepper {
            s_.current.seats.away() > 0;
   }
   bool in_generation() const { return s_.phase == Phase::kRunning || s_.phase == Phase::kStopping; }
+  // REQUIRES: in_generation(). Whether some members have no seat; told without a look at each, since all may
+  // come or go at once.
+  bool somebody_waits() const { return s_.members.size() > s_.current.seats.taken(); }
   Millis hear_out() const { return std::min(kHearOut, s_.settings->heartbeat_timeout / 2); }
   // When a member that was heard at `last_seen` is taken for silent, but not given up yet.
   Millis overdue_at(Millis last_seen) const {

@@ -32,12 +32,14 @@ std::string check_seats(const State& state) {
   int open = 0;
   int finished = 0;
   int away = 0;
+  int taken = 0;
   const bool in_generation = state.phase == Phase::kRunning || state.phase == Phase::kStopping;
   for (int rank = 0; rank < seats.size(); ++rank) {
     const Seat& seat = seats[rank];
     open += seat.open();
     finished += seat.finished;
     away += seat.away.has_value();
+    taken += seat.member.has_value();
     if (seat.away && seat.away->until < seats.deadline()) return "an away seat's end is overslept";
     if (seat.away && !seat.away->member_id.empty() && seats.away_seat_of(seat.away->member_id) != rank)
       return "an away seat is not where its member's id says";
@@ -48,7 +50,7 @@ std::string check_seats(const State& state) {
       return "a seat's member is gone unnoticed";
   }
   if (away == 0 && seats.deadline() != kNever) return "nobody is away, but somebody is waited for";
-  if (open != seats.open() || finished != seats.finished() || away != seats.away())
+  if (open != seats.open() || finished != seats.finished() || away != seats.away() || taken != seats.taken())
     return "the seats are miscounted";
   return "";
 }
