@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "proto/core/exit_codes.h"
+#include "worker/base/error.h"
 #include "worker/base/overloaded.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/elementwise.h"
@@ -83,6 +86,10 @@ void CudaArithmetic::add_right(Stream& stream, float* left, const float* right, 
 
 void CudaArithmetic::sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
                          std::size_t floats) {
+  if (sum.inputs > kTreeInputs || sum.temporaries >= kTreeDepth)
+    throw WorkerError(kExitConfig, "a sum has " + std::to_string(sum.inputs) + " parts, and a GPU adds up " +
+                                       std::to_string(kTreeInputs) +
+                                       " at once: start as many workers on each host, or fewer in all");
   written(out, floats);
   tree_sum(of(stream).handle(), sum, inputs, out, floats);
   check_launch("tree_sum");

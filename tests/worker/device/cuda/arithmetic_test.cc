@@ -10,6 +10,8 @@
 #include <limits>
 #include <random>
 
+#include "worker/base/error.h"
+
 namespace dtrun::worker::cuda {
 namespace {
 
@@ -229,6 +231,18 @@ TEST_CASE("the copy in bf16 is that of the newest values, whoever wrote them") {
   Vector changed = updated;
   changed[500] = first[0];
   CHECK(is_rounded(copy(), changed));
+}
+
+TEST_CASE("a sum of more parts than one launch takes is refused") {
+  CudaArithmetic gpu(0);
+  const There there{gpu};
+  std::vector<Block> blocks;
+  for (int leaf = 0; leaf < 300; ++leaf) blocks.push_back({leaf, 0});
+  const Buffer part = there.put(Vector(4, 1));
+  const std::vector<const float*> inputs(blocks.size(), part.data());
+  const Buffer total = there.put(Vector(4, 0));
+  CHECK_THROWS_AS(there.arithmetic.sum(*there.stream, plan_sum(blocks, 300), inputs, total.data(), 4),
+                  WorkerError);
 }
 
 }  // namespace
