@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -16,7 +17,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 100
-NEED_GPU = ("tests", "cudnn", "determinism", "gpt2", "times", "models", "algorithms", "sanitizer")
+NEED_GPU = ("tests", "cudnn", "determinism", "ranks", "gpt2", "times", "models", "algorithms", "sanitizer")
 
 
 def run(script, *options, **how):
@@ -121,6 +122,26 @@ class GpuTest(unittest.TestCase):
         file = self.folder / "numbers.json"
         code, table, notes = run(SCRIPTS / "bench_gpu", "--quick", "--build", build, "--part", "algorithms", "--json", file)
         return code, {what: row for (_, what), row in rows(table).items()}, json.loads(file.read_text())["rows"], notes
+
+    def test_several_ranks_on_one_gpu_that_is_stood_in_for(self):
+        worker, nvml = BUILD / "tests/gpu_worker", BUILD / "tests/fake_nvml"
+        if not worker.exists():
+            self.skipTest("built without CUDA")
+        build = self.folder / "build"
+        (build / "bin").mkdir(parents=True)
+        shutil.copy(BUILD / "bin/dtrun", build / "bin/dtrun")
+        shutil.copy(worker, build / "bin/dtrun-worker")
+        gpus = self.folder / "gpus.json"
+        gpus.write_text(json.dumps({"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-0", "bus": 16}]}))
+        code, table, notes = run(SCRIPTS / "bench_gpu", "--quick", "--part", "ranks", "--build", build,
+                                 env={**os.environ, "DTRUN_CUDA_LIBRARY_PATH": str(nvml), "DTRUN_FAKE_GPUS": str(gpus)})
+        self.assertEqual(code, 0, table + notes)
+        found = rows(table)
+        for what in ("fp32, 2 ranks on one GPU", "fp32, 4 ranks on one GPU", "bf16, 4 ranks on one GPU"):
+            self.assertEqual(found["ranks", what], ("ok", "the same"))
+        status, text = found["ranks", "2 times SIGKILL in mid-training"]
+        self.assertEqual(status, "ok")
+        self.assertRegex(text, r"^the same; [12] kills, 0 of the survivors' contexts lost with them; \d+ aborts")
 
     def test_the_table_of_algorithms_is_told_and_compared_with_the_first_choices(self):
         """On the stand-ins for a GPU, and of the last job alone: a convnet."""

@@ -18,7 +18,7 @@ namespace dtrun::test {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-inline constexpr int kGpus = 4;
+inline constexpr int kGpus = 8;
 
 // The programs side by side, in a folder of the build's file system.
 class Site {

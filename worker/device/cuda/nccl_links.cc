@@ -193,11 +193,14 @@ class NcclLinks final : public DeviceLinks {
         given_up->set_value();
       }).detach();
       communicator_ = nullptr;
+      const Clock::time_point begun = Clock::now();
       if (future.wait_for(kAbortPatience) != std::future_status::ready) {
         log_warn("NCCL did not give up its connections within " + std::to_string(kAbortPatience.count()) +
                  " s; this worker ends, and a new one takes its place");
         _exit(kExitOsError);
       }
+      const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun);
+      log_debug("gave up NCCL's connections in " + std::to_string(took.count()) + " ms");
     }
     if (done_ != nullptr) cudaEventDestroy(done_);
   }
