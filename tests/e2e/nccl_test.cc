@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "tests/e2e/gpu_lab.h"
@@ -40,6 +41,29 @@ TEST_CASE("a worker that dies in the middle of an exchange, whoever notices, cos
     CHECK(std::filesystem::exists(lab.output(name + ".once")));
     CHECK_MESSAGE(says(ended, "SIGKILL"), ended.err);
     CHECK(lab.model(name) == lab.model("calm"));
+  }
+}
+
+TEST_CASE(
+    "a worker that dies between exchange and update, or between two ranks' updates, leaves whole steps") {
+  const Lab lab;
+  REQUIRE(lab.run(lab.job(small_model(), 1, "calm", kSteps)).exit_code == 0);
+  // The last two: before there are links, and while the others wait for it in the middle of a step.
+  for (const char* const stop : {"exchanged:count=4", "updated:count=4", "bucket_sent:count=5",
+                                 "choosing_start:count=1", "microbatch:count=9"}) {
+    for (const char* const rank : {"0", "2"}) {
+      CAPTURE(stop);
+      CAPTURE(rank);
+      std::string name = std::string(stop) + " of " + rank;
+      std::ranges::replace(name, ':', ' ');  // a stop's fields have it between them
+      const std::string once = lab.output(name + ".once").string();
+      const Ended ended =
+          lab.run(lab.job(small_model(), 3, name, kSteps, {}, {"--max_restarts", "2"}),
+                  {"DTRUN_TEST_STOP=" + std::string(stop) + ":rank=" + rank + ":signal=9:once=" + once});
+      CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+      CHECK(std::filesystem::exists(once));
+      CHECK(lab.model(name) == lab.model("calm"));
+    }
   }
 }
 
