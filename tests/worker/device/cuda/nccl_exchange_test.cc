@@ -42,6 +42,7 @@ struct Generation {
   std::mutex mutex;
   std::vector<std::byte> records;
   std::atomic<bool> given_up = false;
+  bool healthy = false;  // nothing is to go wrong
   milliseconds patience{400};
 };
 
@@ -119,13 +120,16 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
   const auto lane = arithmetic.make_stream();
   const Buffer sum = arithmetic.allocate(Where::kDevice, kSize);
   std::vector<Vector> sums;
-  const std::unique_ptr<GradientExchange> exchange =
-      make_device_exchange(collective, arithmetic, kBuckets, ring, links_of(generation, *device, rank));
+  GradientExchange* to = nullptr;
   TreeAccumulator accumulator(
       arithmetic, [&] { return arithmetic.allocate(Where::kDevice, kSize); }, kBuckets, 1,
       [&](int bucket, std::span<const float* const> partials, Stream& stream) {
-        exchange->send(bucket, partials, stream);
+        to->send(bucket, partials, stream);
       });
+  // It is given up before the memory on which it works.
+  const std::unique_ptr<GradientExchange> exchange =
+      make_device_exchange(collective, arithmetic, kBuckets, ring, links_of(generation, *device, rank));
+  to = exchange.get();
   try {
     for (const std::vector<Vector>& leaves : steps) {
       const auto count = static_cast<std::int64_t>(leaves.size());
@@ -144,8 +148,14 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
       lane->wait();
       sums.push_back(std::move(whole));
     }
+    // As GradientExchange::end(): who aborts now may take along what others have not read yet.
+    if (generation.healthy) generation.everybody.arrive_and_wait();
   } catch (const WorkerError& error) {
-    CHECK(error.exit_code() == kExitWorkerPeerLost);
+    CHECK_MESSAGE(error.exit_code() == kExitWorkerPeerLost, error.what());
+    if (generation.healthy) {
+      MESSAGE("rank " << rank << ": " << error.what());
+      generation.everybody.arrive_and_drop();
+    }
     generation.given_up = true;  // as the agents tell the others
   }
   lane->wait();
@@ -163,7 +173,8 @@ std::vector<std::vector<Vector>> run(Generation& generation, const std::vector<s
       try {
         sums[static_cast<std::size_t>(rank)] = take_part(generation, rank, ring, steps);
       } catch (const WorkerError& error) {
-        CHECK(error.exit_code() == kExitWorkerPeerLost);
+        CHECK_MESSAGE(error.exit_code() == kExitWorkerPeerLost, error.what());
+        if (generation.healthy) MESSAGE("rank " << rank << ": " << error.what());
         generation.given_up = true;
       }
     });
@@ -197,6 +208,7 @@ struct OtherOrders {
 };
 
 void check_sums(Generation& generation, const std::vector<std::vector<Vector>>& steps) {
+  generation.healthy = true;
   const auto sums = run(generation, steps);
   for (const auto& of_rank : sums) {
     REQUIRE(of_rank.size() == steps.size());
@@ -240,6 +252,7 @@ TEST_CASE("NCCL's own sum is the same on all ranks") {
   const auto steps = some_steps(3, {7, 2});
   Generation generation(3);
   generation.patience = milliseconds(20000);
+  generation.healthy = true;
   const auto sums = run(generation, steps, true);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Vector right = tree_sum_of(steps[i]);
