@@ -227,7 +227,7 @@ TEST_CASE("any number of ranks, on one host or some, gets the tree's sums to the
       for (int rank = 0; rank < world; ++rank) hosts.push_back("host" + std::to_string(rank / of_host));
       const OtherOrders orders(static_cast<unsigned>(world * 10 + of_host));
       Generation generation(world, hosts);
-      generation.patience = milliseconds(20000);
+      generation.patience = milliseconds(60000);
       check_sums(generation, steps);
     }
   }
@@ -243,7 +243,7 @@ TEST_CASE("in every order of messages and streams") {
     const int world = 2 + static_cast<int>(seed % 3);
     Generation generation(
         world, world == 4 ? std::vector<std::string>{"a", "a", "b", "b"} : std::vector<std::string>());
-    generation.patience = milliseconds(20000);
+    generation.patience = milliseconds(60000);
     check_sums(generation, steps);
   }
 }
@@ -251,7 +251,7 @@ TEST_CASE("in every order of messages and streams") {
 TEST_CASE("NCCL's own sum is the same on all ranks") {
   const auto steps = some_steps(3, {7, 2});
   Generation generation(3);
-  generation.patience = milliseconds(20000);
+  generation.patience = milliseconds(60000);
   generation.healthy = true;
   const auto sums = run(generation, steps, true);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -288,7 +288,7 @@ void check_fault(const std::string& fault, std::size_t most_whole) {
     nccl_plan = {};
     for (const int world : {3, 4}) {
       Generation next(world);
-      next.patience = milliseconds(20000);
+      next.patience = milliseconds(60000);
       check_sums(next, steps);
     }
   }
