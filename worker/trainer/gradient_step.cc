@@ -91,6 +91,11 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
     for (; leaf < own.end; leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed))
       run_leaf(lane, lane_index, leaf);
   });
+  if (!arithmetic_.device_is_host()) {
+    // What the device still computes is no wait for peers.
+    StepClock::Scope computing(clock_, StepClock::kMath);
+    lanes_.run([](int, Lane& lane) { lane.stream().wait(); });
+  }
   {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
     const Pulse::WaitsForPeers alive;
