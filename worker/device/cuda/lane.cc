@@ -77,7 +77,7 @@ class CudaLane final : public Lane {
                            .multiplies = [this](const MatmulShape& shape) { return products_.can(shape); },
                            .side_streams = kSideStreams})),
         arena_(make_arena()),
-        upload_(program_, capacity, arithmetic, stream_),
+        upload_(program_, capacity, gpu, arithmetic, stream_),
         there_(upload_.there()),
         rows_(static_cast<std::size_t>(capacity) * program_.sample.targets),
         of_rows_(arithmetic.allocate_bytes(2 * rows_ * sizeof(float), "the losses of a microbatch")),

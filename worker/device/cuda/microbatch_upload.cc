@@ -51,7 +51,7 @@ struct Parts {
 
 }  // namespace
 
-MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, CudaArithmetic& arithmetic,
+MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
                                    CudaStream& stream)
     : capacity_(static_cast<std::size_t>(capacity)),
       values_(values_of(program, capacity, SampleSpec::Input::kValues)),
@@ -61,11 +61,13 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, CudaAri
       token_classes_(token_classes(program)),
       dropout_(dropout_nodes(program)),
       stream_(stream),
+      copies_(gpu),
       sorter_(static_cast<std::size_t>(token_classes_)),
       device_(arithmetic.allocate_bytes(Parts(targets_, dropout_, values_, tokens_).end * sizeof(float),
                                         "a microbatch")) {
   for (Slot& slot : slots_) {
     slot.host = arithmetic.allocate(Where::kHost, device_.size());
+    slot.device = arithmetic.allocate_bytes(device_.size() * sizeof(float), "the next microbatch");
     // Who waits for a microbatch's turn sleeps: it is long.
     cuda::check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming | cudaEventBlockingSync),
                 "making an event");
@@ -108,10 +110,16 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
                                           words + parts.begins, words + parts.ids);
     words[1] = static_cast<std::int32_t>(runs);
   }
-  cuda::check(cudaMemcpyAsync(device_.data(), host, parts.end * sizeof(float), cudaMemcpyHostToDevice,
-                              stream_.handle()),
+  const std::size_t bytes = parts.end * sizeof(float);
+  if (slot.used) slot.taken.make_wait(copies_.handle());
+  cuda::check(cudaMemcpyAsync(slot.device.data(), host, bytes, cudaMemcpyHostToDevice, copies_.handle()),
               "copying a microbatch");
-  cuda::check(cudaEventRecord(slot.copied, stream_.handle()), "recording an event");
+  cuda::check(cudaEventRecord(slot.copied, copies_.handle()), "recording an event");
+  cuda::check(cudaStreamWaitEvent(stream_.handle(), slot.copied, 0), "waiting for a stream");
+  cuda::check(
+      cudaMemcpyAsync(device_.data(), slot.device.data(), bytes, cudaMemcpyDeviceToDevice, stream_.handle()),
+      "copying a microbatch");
+  slot.taken.record(stream_.handle());
   slot.used = true;
 }
 

@@ -1,5 +1,7 @@
-// A microbatch on its way to the GPU: what the host hands in is checked, copied to pinned memory, and from
-// there by the GPU when its stream gets there. There is room for several, so that the host may be ahead.
+// A microbatch on its way to the GPU: what the host hands in is checked and copied to pinned memory; a stream
+// of its own takes it from there to the GPU, beside the microbatch that is computed; the lane's stream, when
+// it gets there, copies it to where the kernels look. There is room for several, so that the host may be
+// ahead.
 // Whatever differs from one microbatch to the next goes this way, so that what is launched for one can be
 // launched again for the next (graph.h).
 #pragma once
@@ -20,13 +22,14 @@ namespace dtrun::worker::cuda {
 
 class MicrobatchUpload {
  public:
-  // `stream`: on which all work with the microbatch is enqueued.
-  MicrobatchUpload(const Program& program, int capacity, CudaArithmetic& arithmetic, CudaStream& stream);
+  // `stream`: on which all work with the microbatch is enqueued, of GPU number `gpu`.
+  MicrobatchUpload(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
+                   CudaStream& stream);
   ~MicrobatchUpload();
   MicrobatchUpload(const MicrobatchUpload&) = delete;
 
   // Throws WorkerError with EX_NOINPUT if a token or target is none of the model's. Blocks while the GPU is
-  // kSlots microbatches behind.
+  // more than kSlots microbatches behind.
   void upload(const Microbatch& microbatch);
 
   // Where the microbatch lies in device memory, always the same: it is there for what is enqueued on the
@@ -44,8 +47,9 @@ class MicrobatchUpload {
  private:
   static constexpr std::size_t kSlots = 2;
   struct Slot {
-    Buffer host;
-    cudaEvent_t copied = nullptr;
+    Buffer host, device;
+    cudaEvent_t copied = nullptr;  // from one to the other
+    CudaEvent taken;               // from there, by the lane's stream
     bool used = false;
   };
   void check(const Microbatch& microbatch) const;
@@ -55,6 +59,7 @@ class MicrobatchUpload {
   const int classes_, token_classes_;            // of targets; of tokens
   const std::size_t dropout_;                    // nodes with random numbers of their own; 0: no dropout
   CudaStream& stream_;
+  CudaStream copies_;
   TokenSorter sorter_;
   // Of 32-bit words: numbers of rows and runs, targets, random numbers, then values, or tokens and their
   // runs.

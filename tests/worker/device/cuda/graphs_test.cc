@@ -1,5 +1,5 @@
-// What the stand-in alone can tell of a lane's graphs: how many were launched, and what happens where none
-// can be recorded.
+// What the stand-in alone can tell of how a lane enqueues: how many graphs were launched, what happens where
+// none can be recorded, and what runs before what.
 #include <cuda_on_cpu.h>
 #include <doctest/doctest.h>
 
@@ -79,6 +79,29 @@ TEST_CASE("a lane gives back what its graphs took") {
     CHECK(cuda_on_cpu::alive().graphs > before.graphs);
   }
   CHECK(cuda_on_cpu::alive() == before);
+}
+
+TEST_CASE("the next microbatch is copied to the GPU before the one in front of it is computed") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  gpu.lane().stream().wait();
+  std::vector<Buffer> outs;
+  std::vector<cuda_on_cpu::Counters> seen;
+  cuda_on_cpu::reset_counters();
+  // What nobody waits for does not run here. From the third on the host waits for pinned memory to be free.
+  for (int i = 0; i < 4; ++i) {
+    outs.push_back(gpu.arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size));
+    gpu.lane().train(problem.microbatch(2), outs.back().data(), [](int) {});
+    seen.push_back(counters());
+  }
+  CHECK(seen[1].copied_to_device == 0);
+  CHECK(seen[2].copied_to_device > 0);
+  CHECK(seen[3].copied_to_device == 2 * seen[2].copied_to_device);
+  CHECK(seen[3].kernels == 0);
+  gpu.lane().stream().wait();
+  CHECK(counters().copied_to_device == 4 * seen[2].copied_to_device);
 }
 
 }  // namespace
