@@ -136,6 +136,7 @@ __device__ void store_out(const Block4& out, int rows, int columns, int stride, 
 template <int kChunks, typename T>
 __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
     attention_kernel(int tokens, int heads, int size, const T* qkv, T* out, float* statistics) {
+  wait_for_previous();
   SHARED_ARRAY(Float4, left_tile, kTile * kPitch / 4);
   SHARED_ARRAY(Float4, right_tile, kTile * kPitch / 4);
   SHARED_ARRAY(float, factors,
@@ -223,6 +224,7 @@ template <int kChunks, typename T>
 __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
     query_gradient_kernel(int tokens, int heads, int size, const T* qkv, const T* out, const T* out_gradient,
                           const float* statistics, float* deltas, T* qkv_gradient) {
+  wait_for_previous();
   SHARED_ARRAY(Float4, left_tile, kTile * kPitch / 4);
   SHARED_ARRAY(Float4, right_tile, kTile * kPitch / 4);
   SHARED_ARRAY(float, delta, kTile);
@@ -303,6 +305,7 @@ template <int kChunks, typename T>
 __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
     key_value_gradient_kernel(int tokens, int heads, int size, const T* qkv, const T* out_gradient,
                               const float* statistics, const float* deltas, T* qkv_gradient) {
+  wait_for_previous();
   SHARED_ARRAY(Float4, left_tile, kTile * kPitch / 4);
   SHARED_ARRAY(Float4, right_tile, kTile * kPitch / 4);
   SHARED_ARRAY(float, delta, kTile);

@@ -84,6 +84,7 @@ template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
     classify_kernel(const std::uint32_t* real_rows, int classes, int padded, const std::int32_t* targets,
                     float smoothing, bool gradient, T* logits, float* losses, float* corrects) {
+  wait_for_previous();
   SHARED_ARRAY(Part, parts, kThreads / kWarp);
   const std::size_t row = blockIdx.x;
   T* const x = logits + row * padded;
@@ -128,6 +129,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     statistics_kernel(std::size_t rows, const std::uint32_t* real_rows, const float* losses,
                       const float* corrects, float* out) {
+  wait_for_previous();
   SHARED_ARRAY(double, loss, kThreads);
   SHARED_ARRAY(double, correct, kThreads);
   const int t = threadIdx.x;

@@ -22,6 +22,7 @@ template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     sum_rows_kernel(std::size_t rows, std::size_t width, std::size_t stride, std::size_t rows_a_part,
                     const T* in, bool add, float* sum) {
+  wait_for_previous();
   SHARED_ARRAY(float, sums, kWarps* kWarp* kCount);
   constexpr int kColumns = kWarp * kCount;
   const std::size_t first = static_cast<std::size_t>(blockIdx.x) * kColumns;
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
 template <int kCount, typename T>
 __global__ void add_row_kernel(std::size_t packs, std::size_t packs_a_row, std::size_t stride, const T* row,
                                T* values) {
+  wait_for_previous();
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= packs) return;
   const std::size_t column = i % packs_a_row * kCount;

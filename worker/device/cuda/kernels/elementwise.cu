@@ -39,6 +39,7 @@ struct Sum {
 template <int kCount, typename T, typename Op>
 __global__ void __launch_bounds__(kThreads)
     map_kernel(std::size_t count, Op op, const T* left, const T* right, bool add, T* out) {
+  wait_for_previous();
   const std::size_t at = (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (at >= count) return;
   Pack<T, kCount> x = load<kCount>(left + at, count - at), y, old;
@@ -92,6 +93,7 @@ template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(std::size_t count, const RandomStream::Words* stream, float probability, float factor,
                    const T* in, bool add, T* out) {
+  wait_for_previous();
   const RandomStream::Words words = *stream;
   const std::size_t at = (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (at >= count) return;
@@ -112,6 +114,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kCount, typename From, typename To>
 __global__ void __launch_bounds__(kThreads) convert_kernel(std::size_t count, const From* in, To* out) {
+  wait_for_previous();
   const std::size_t at = (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (at >= count) return;
   const Pack<From, kCount> x = load<kCount>(in + at, count - at);
@@ -134,6 +137,7 @@ void convert(cudaStream_t stream, std::size_t count, const From* in, To* out) {
 
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads) fill_kernel(std::size_t count, T value, T* out) {
+  wait_for_previous();
   const std::size_t at = (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (at >= count) return;
   Pack<T, kCount> pack;

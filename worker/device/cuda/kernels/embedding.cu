@@ -10,6 +10,7 @@ template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kRows)
     embedding_kernel(std::size_t rows, std::size_t width, const std::int32_t* tokens, const T* weight,
                      const T* positions, std::size_t length, T* out) {
+  wait_for_previous();
   const std::size_t row = static_cast<std::size_t>(blockIdx.x) * kRows + threadIdx.y;
   if (row >= rows) return;
   const T* const from = weight + tokens[row] * width;
@@ -34,6 +35,7 @@ template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     embedding_backward_kernel(std::size_t width, TokenRuns runs, const T* out_gradient, bool add,
                               float* weight_gradient) {
+  wait_for_previous();
   constexpr int kColumns = kWarp * kCount;
   SHARED_ARRAY(float, sums, kWarps* kColumns);
   if (static_cast<std::int32_t>(blockIdx.x) >= *runs.count) return;

@@ -8,6 +8,8 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -17,18 +19,51 @@
   T* const name = reinterpret_cast<T*>(dtrun_dynamic_shared)
 #define SHARED_ARRAY(T, name, n) __shared__ T name[n]
 
+// Each kernel's first statement. From then on all that was enqueued before it on its stream is done, and the
+// next kernel of the stream may be launched: its blocks take the places that this one's leave, and wait here
+// (programmatic dependent launch, from compute capability 9.0 on).
+__device__ inline void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// Whether this process launches kernels so. All its GPUs are alike.
+inline bool programmatic_launches() {
+  static const bool wanted = [] {
+    const char* const value = std::getenv("DTRUN_CUDA_PROGRAMMATIC");
+    int gpu = 0, major = 0;
+    return (value == nullptr || std::strcmp(value, "0") != 0) && cudaGetDevice(&gpu) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
+           major >= 9;
+  }();
+  return wanted;
+}
+
 // Enqueues kernel(arguments...) on `stream`. Faults of the launch stay in cudaGetLastError().
 template <typename... P, typename... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             A&&... arguments) {
   std::tuple<P...> values(std::forward<A>(arguments)...);
+  cudaLaunchAttribute programmatic{};
+  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  programmatic.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t how{.gridDim = grid,
+                               .blockDim = block,
+                               .dynamicSmemBytes = shared_bytes,
+                               .stream = stream,
+                               .attrs = &programmatic,
+                               .numAttrs = programmatic_launches() ? 1u : 0u};
   std::apply(
       [&](auto&... value) {
         void* pointers[] = {&value...};
-        cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers, shared_bytes, stream);
+        cudaLaunchKernelExC(&how, reinterpret_cast<const void*>(kernel), pointers);
       },
       values);
 }
 #else
 #include <cuda_on_cpu.h>
+// There kernels run one after the other.
+inline void wait_for_previous() {}
 #endif

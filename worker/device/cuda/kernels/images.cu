@@ -43,6 +43,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     conv2d_kernel(Conv s, std::size_t pixels, const T* in, const T* weight, const float* bias, bool relu,
                   T* out) {
+  wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= pixels) return;
   const Pixel p = pixel(at, s.out_rows, s.out_columns);
@@ -73,6 +74,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     conv2d_backward_input_kernel(Conv s, std::size_t pixels, const T* weight, const T* out_gradient, bool add,
                                  T* in_gradient) {
+  wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= pixels) return;
   const Pixel p = pixel(at, s.height, s.width);
@@ -111,6 +113,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     conv2d_backward_parameters_kernel(Conv s, int samples_a_part, const T* in, const T* out_gradient,
                                       float* partials) {
+  wait_for_previous();
   const int taps = s.in_channels * s.kernel * s.kernel, tap = blockIdx.x * kThreads + threadIdx.x;
   if (tap > taps) return;
   const bool bias = tap == taps;
@@ -145,6 +148,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     conv2d_bias_kernel(std::size_t count, std::size_t pixels, int channels, const float* bias, bool relu,
                        T* out) {
+  wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const float value = to_float(out[at]) + bias[at / pixels % channels];
@@ -156,6 +160,7 @@ template <typename T>
 __global__ void __launch_bounds__(kWarp)
     conv2d_backward_bias_kernel(int samples, int channels, std::size_t pixels, int samples_a_part,
                                 const T* out_gradient, float* partials) {
+  wait_for_previous();
   const int begin = blockIdx.y * samples_a_part, end = least(begin + samples_a_part, samples);
   float sum = 0;
   for (int n = begin; n < end; ++n) {
@@ -178,6 +183,7 @@ __device__ const T* largest_of(const T* at, int kernel, int width) {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) max_pool_kernel(Pool s, std::size_t count, const T* in, T* out) {
+  wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const Pixel p = pixel(at, s.out_rows, s.out_columns);  // its sample: of samples and channels
@@ -190,6 +196,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     max_pool_backward_kernel(Pool s, std::size_t count, const T* in, const T* out_gradient, bool add,
                              T* in_gradient) {
+  wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const Pixel p = pixel(at, s.height, s.width);

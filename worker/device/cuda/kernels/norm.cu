@@ -46,6 +46,7 @@ template <int kCount, int kKept, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     layer_norm_kernel(std::size_t rows, int width, float epsilon, const T* left, const T* right,
                       const float* weight, const float* bias, T* sum, float* moments, T* out) {
+  wait_for_previous();
   const std::size_t row = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y, at = row * width;
   if (row >= rows) return;
   const int packs = width / kCount;
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
     layer_norm_backward_kernel(std::size_t rows, int width, int warps, const T* in, const float* weight,
                                const float* moments, const T* out_gradient, bool add, T* in_gradient,
                                float* partials) {
+  wait_for_previous();
   DYNAMIC_SHARED(float, shared);
   const int packs = width / kCount;
   // Element e of the lane's pack k is at (k * kCount + e) * kWarp + lane, so that no two lanes fight for a

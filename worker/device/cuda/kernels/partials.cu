@@ -10,6 +10,7 @@ constexpr int kRows = 8;
 __global__ void __launch_bounds__(kWarp* kRows)
     sum_partials_kernel(std::size_t parts, std::size_t width, const float* partials, bool add, float* first,
                         std::size_t first_width, float* second) {
+  wait_for_previous();
   SHARED_ARRAY(float, sums, kRows* kWarp);
   const std::size_t column = static_cast<std::size_t>(blockIdx.x) * kWarp + threadIdx.x;
   float sum = 0;

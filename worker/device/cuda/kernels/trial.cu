@@ -18,6 +18,7 @@ __device__ inline unsigned mixed(unsigned x) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     scatter_kernel(std::size_t count, unsigned seed, float largest, T* out) {
+  wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
   const unsigned bits = mixed(static_cast<unsigned>(at) ^ mixed(seed + static_cast<unsigned>(at >> 32)));
@@ -32,6 +33,7 @@ __device__ inline void raise(float* to, float value) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     compare_kernel(std::size_t count, const T* left, const T* right, float* apart) {
+  wait_for_previous();
   float most = 0, largest = 0;
   for (std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x; at < count;
        at += static_cast<std::size_t>(gridDim.x) * kThreads) {

@@ -20,6 +20,7 @@ __device__ std::size_t place() {
 template <int kCount>
 __global__ void __launch_bounds__(kThreads)
     add_right_kernel(std::size_t count, float* left, const float* right) {
+  wait_for_previous();
   const std::size_t at = place<kCount>();
   if (at >= count) return;
   Pack<float, kCount> x = load<kCount>(left + at, count - at);
@@ -40,6 +41,7 @@ struct StackProgram {
 template <int kCount, int kDepth>
 __global__ void __launch_bounds__(kThreads)
     tree_sum_kernel(std::size_t count, StackProgram program, float* out) {
+  wait_for_previous();
   const std::size_t at = place<kCount>();
   if (at >= count) return;
   const std::size_t left = count - at;
@@ -91,6 +93,7 @@ __device__ inline float divided(float x, const Division& by) {
 
 template <int kCount>
 __global__ void __launch_bounds__(kThreads) mean_kernel(std::size_t count, float* values, Division division) {
+  wait_for_previous();
   const std::size_t at = place<kCount>();
   if (at >= count) return;
   Pack<float, kCount> x = load<kCount>(values + at, count - at);
@@ -114,6 +117,7 @@ __device__ inline double block_sum(double value) {
 template <int kCount>
 __global__ void __launch_bounds__(kThreads)
     square_norm_kernel(std::size_t count, const float* values, const float* divisor, double* partials) {
+  wait_for_previous();
   const Division division(*divisor);
   double sums[4] = {};
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * kThreads * 4;
@@ -135,6 +139,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     square_norm_total_kernel(int partial_count, const double* partials, double* result) {
+  wait_for_previous();
   double own = 0;
   for (int i = threadIdx.x; i < partial_count; i += kThreads) own += partials[i];
   const double sum = block_sum(own);
@@ -210,6 +215,7 @@ template <int kCount, typename Rule>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(std::size_t count, Rule rule, Gradient gradient, const float* sum, float* parameters,
                   float* first, float* second, __nv_bfloat16* copy) {
+  wait_for_previous();
   const std::size_t at = place<kCount>();
   if (at >= count) return;
   const std::size_t left = count - at;
