@@ -24,7 +24,7 @@ class DeviceExchange final : public GradientExchange {
         ring_(ring),
         stream_(arithmetic.make_stream()),
         links_(std::move(links)),
-        ranks_of_host_(links_ ? ranks_of_each_host(links_->hosts()) : 0) {}
+        ranks_of_host_(ranks_of_each_host(links_->hosts())) {}
 
   // What is enqueued works on memory that is freed next.
   ~DeviceExchange() override {
@@ -57,15 +57,10 @@ class DeviceExchange final : public GradientExchange {
 
   void finish() override {
     std::lock_guard lock(mutex_);
-    if (links_)
-      links_->wait(*stream_);
-    else
-      stream_->wait();
+    links_->wait(*stream_);
   }
 
-  void end() override {
-    if (links_) collective_.barrier();
-  }
+  void end() override { collective_.barrier(); }
 
  private:
   struct Ready {
@@ -131,7 +126,7 @@ class DeviceExchange final : public GradientExchange {
       else
         arithmetic_.add_right(*stream_, sum, partial, range.size());
     }
-    if (links_) links_->all_reduce_sum(*stream_, sum, range.size());
+    links_->all_reduce_sum(*stream_, sum, range.size());
   }
 
   Collective& collective_;

@@ -11,7 +11,7 @@
 
 namespace dtrun::worker {
 
-// `links`: between the ranks of `collective`; null if there is one rank. `ring`: the links' own sum, other
+// `links`: between the ranks of `collective`. `ring`: the links' own sum, other
 // bits for each number of ranks; else the tree's. REQUIRES: as make_tree_exchange().
 std::unique_ptr<GradientExchange> make_device_exchange(Collective& collective, Arithmetic& arithmetic,
                                                        std::vector<VectorRange> buckets, bool ring,

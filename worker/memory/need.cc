@@ -35,7 +35,8 @@ std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, int w
   return floats;
 }
 
-// The sum, and the most of any rank: those in the middle of the tree have more blocks than the first.
+// The sum of all ranks, if there are several, and the most of any rank: those in the middle of the tree have
+// more blocks than the first.
 std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
                              const Spread& spread) {
   const std::int64_t batch =
@@ -50,7 +51,7 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
     if (train.reduction == "tree") floats += inbox(program, leaves, rank, spread.world_size);
     most = std::max(most, floats);
   }
-  return kFloat * (program.size + most);
+  return kFloat * ((spread.world_size > 1 ? program.size : 0) + most);
 }
 
 std::string number(double value, int digits) {

@@ -51,6 +51,10 @@ class TreeAccumulator {
 
   const std::vector<Block>& blocks() const { return blocks_; }
 
+  // The sum of all leaves, once all that makes it is done; good until the next begin(). REQUIRES: they all
+  // are this worker's.
+  float* root() { return own_[0].buffer.data(); }
+
  private:
   struct Leaf {
     Buffer buffer;

@@ -19,19 +19,22 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       arithmetic_(device.arithmetic()),
       lanes_(lanes),
       clock_(clock),
-      sum_(arithmetic_.allocate(Where::kDevice, kStatisticsFloats + program.size)),
+      size_(kStatisticsFloats + program.size),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
   const std::vector<VectorRange> ranges = ranges_of(program);
-  exchange_ = make_exchange(device, ranges);
+  if (collective.size() > 1) {
+    sum_ = arithmetic_.allocate(Where::kDevice, size_);
+    exchange_ = make_exchange(device, ranges);
+  }
   accumulator_ = std::make_unique<TreeAccumulator>(
       arithmetic_,
       [this] {
-        return neighbours_ ? neighbours_->memory().allocate(sum_.size())
-                           : arithmetic_.allocate(Where::kDevice, sum_.size());
+        return neighbours_ ? neighbours_->memory().allocate(size_)
+                           : arithmetic_.allocate(Where::kDevice, size_);
       },
       ranges, lanes.size(),
       [this](int bucket, std::span<const float* const> partials, Stream& stream) {
-        exchange_->send(bucket, partials, stream);
+        if (exchange_) exchange_->send(bucket, partials, stream);
         stop_point(StopPoint::kBucketSent);
       });
 }
@@ -40,18 +43,15 @@ std::unique_ptr<GradientExchange> GradientStep::make_exchange(Device& device,
                                                               const std::vector<VectorRange>& ranges) {
   const bool ring = config_.reduction == "ring";
   if (!arithmetic_.device_is_host()) {
-    std::unique_ptr<DeviceLinks> links;
-    if (collective_.size() > 1)
-      links =
-          device.make_links({.rank = collective_.rank(),
-                             .size = collective_.size(),
-                             .all_gather = [this](std::span<std::byte> all) { collective_.all_gather(all); },
-                             .check = [this] { collective_.check(); },
-                             .patience = kPeerPatience});
-    if (links || collective_.size() == 1)
-      return make_device_exchange(collective_, arithmetic_, ranges, ring, std::move(links));
-  } else if (collective_.size() > 1 && !ring) {
-    neighbours_ = std::make_unique<Neighbours>(collective_, sum_.size(), ranges.size());
+    std::unique_ptr<DeviceLinks> links =
+        device.make_links({.rank = collective_.rank(),
+                           .size = collective_.size(),
+                           .all_gather = [this](std::span<std::byte> all) { collective_.all_gather(all); },
+                           .check = [this] { collective_.check(); },
+                           .patience = kPeerPatience});
+    if (links) return make_device_exchange(collective_, arithmetic_, ranges, ring, std::move(links));
+  } else if (!ring) {
+    neighbours_ = std::make_unique<Neighbours>(collective_, size_, ranges.size());
   }
   return ring ? make_ring_exchange(collective_, arithmetic_, ranges)
               : make_tree_exchange(collective_, arithmetic_, ranges, neighbours_.get());
@@ -82,7 +82,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   plan_ = plan, order_ = &order;
   const LeafRange own = leaves_of_rank(plan.leaves, collective_.rank(), collective_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
-  exchange_->begin(plan.leaves, sum_.data());
+  if (exchange_) exchange_->begin(plan.leaves, sum_.data());
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
     std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
@@ -94,8 +94,12 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   if (!arithmetic_.device_is_host()) {
     // What the device still computes is no wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
-    lanes_.run([](int, Lane& lane) { lane.stream().wait(); });
+    lanes_.run([this](int, Lane& lane) {
+      lane.stream().wait();
+      if (!exchange_) lane.gradients().wait();
+    });
   }
+  if (!exchange_) return accumulator_->root();
   {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
     const Pulse::WaitsForPeers alive;
@@ -128,8 +132,8 @@ std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights)
   std::vector<std::int64_t> firsts(static_cast<std::size_t>(lanes_.size()), kNone);
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
-    const Buffer out = arithmetic_.allocate(Where::kDevice, sum_.size());
-    std::vector<float> values(sum_.size());
+    const Buffer out = arithmetic_.allocate(Where::kDevice, size_);
+    std::vector<float> values(size_);
     lane.weights_changed(weights);
     std::int64_t& first = firsts[lane_index];
     while (first == kNone) {

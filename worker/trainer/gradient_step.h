@@ -48,7 +48,9 @@ class GradientStep {
   float* run(const StepPlan& plan, const EpochOrder& order, const float* weights);
 
   // GradientExchange::end().
-  void end() { exchange_->end(); }
+  void end() {
+    if (exchange_) exchange_->end();
+  }
 
   // Computes the step's microbatches again, with the same weights: the first whose loss or gradient is not
   // finite, the same on every rank; nothing if each by itself is. Called by all ranks alike, after run().
@@ -68,13 +70,14 @@ class GradientStep {
   Arithmetic& arithmetic_;
   LaneTeam& lanes_;
   StepClock& clock_;
+  const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
 
   // Declared in this order because what is in flight must be given up before the memory it points to.
-  Buffer sum_;                              // [kStatisticsFloats + program.size]
+  Buffer sum_;                              // the job's; nothing without peers: then it is the accumulator's
   std::unique_ptr<Neighbours> neighbours_;  // nothing without peers whose memory could be read
   std::unique_ptr<TreeAccumulator> accumulator_;
-  std::unique_ptr<GradientExchange> exchange_;
-  std::vector<MicrobatchInput> inputs_;  // [lane]
+  std::unique_ptr<GradientExchange> exchange_;  // nothing without peers
+  std::vector<MicrobatchInput> inputs_;         // [lane]
 
   StepPlan plan_;
   const EpochOrder* order_ = nullptr;

@@ -52,8 +52,8 @@ TEST_CASE(
   CHECK(need.parameters == 124'439'808 * 4ULL);
   CHECK(need.optimizer == 2 * need.parameters);
   CHECK(need.checkpoint == 3 * need.parameters);
-  // The sum, and of four microbatches one after the other at most three partial sums: 0+1, 2, 3.
-  CHECK(need.gradients == 4 * need.parameters);
+  // Of four microbatches one after the other at most three partial sums: 0+1, 2, 3.
+  CHECK(need.gradients == 3 * need.parameters);
 }
 
 TEST_CASE("the parts make the whole") {
@@ -84,10 +84,10 @@ TEST_CASE("lanes have activations of their own, recomputation saves most of them
 TEST_CASE("peers send their partial sums, and fewer microbatches of one's own make fewer") {
   Question question;
   question.config.train.micro_batch_size = 32;
-  CHECK(question.need().gradients == 2 * question.need().parameters);  // the sum and the only microbatch
+  CHECK(question.need().gradients == question.need().parameters);  // the only microbatch
   question.config.train.micro_batch_size = 16;
   question.spread.world_size = 2;
-  CHECK(question.need().gradients == 3 * question.need().parameters);  // and the peer's
+  CHECK(question.need().gradients == 3 * question.need().parameters);  // and the peer's, and the sum
   question.config.train.reduction = "ring";
   CHECK(question.need().gradients == 2 * question.need().parameters);
 }
@@ -95,9 +95,9 @@ TEST_CASE("peers send their partial sums, and fewer microbatches of one's own ma
 TEST_CASE("who does not save has given back what it started from") {
   Question question;
   CHECK(question.need(false).checkpoint == 0);
-  question.config.train.micro_batch_size = 32;  // two vectors of gradients, where the copy took three
+  question.config.train.micro_batch_size = 32;  // one vector of gradients, where the copy took three
   const MemoryNeed need = question.need(false);
-  CHECK(need.checkpoint == need.parameters);
+  CHECK(need.checkpoint == 2 * need.parameters);
 }
 
 TEST_CASE("what outlives a worker is two copies of parameters and slots, and none unless it is asked for") {
