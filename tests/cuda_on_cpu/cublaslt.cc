@@ -16,6 +16,7 @@
 #include "tests/cuda_on_cpu/matmul_problem.h"
 #include "tests/cuda_on_cpu/settings.h"
 #include "tests/cuda_on_cpu/streams.h"
+#include "tests/cuda_on_cpu/traffic.h"
 
 struct cublasLtContext {};
 
@@ -145,6 +146,7 @@ std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const
 }
 
 cublasStatus_t enqueue_product(const Product& product, const std::string& algorithm, cudaStream_t stream) {
+  list(launch_of(product));
   Operation operation{[product, algorithm] {
     count_product(algorithm);
     if (const cudaError_t fault = fault_of_launch(); fault != cudaSuccess) {

@@ -253,4 +253,21 @@ Product product_of(const Problem& p, const Algorithm& algorithm, float alpha, fl
   return product;
 }
 
+Launch launch_of(const Product& p) {
+  const auto bytes = [](const Matrix& matrix, std::size_t columns) {
+    return matrix.ld * columns * bytes_of(matrix.type);
+  };
+  Launch launch{.name = "product",
+                .flops = 2 * static_cast<double>(p.m * p.n * p.k * p.batches),
+                .read = bytes(p.a, p.transposed_a ? p.m : p.k) + bytes(p.b, p.transposed_b ? p.k : p.n),
+                .written = bytes(p.d, p.n)};
+  if (p.beta != 0) launch.read += bytes(p.c, p.n);
+  if (reads_bias(p.epilogue)) launch.read += p.m * bytes_of(p.bias_type);
+  if (writes_bias(p.epilogue))
+    launch.written += (p.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m) * bytes_of(p.bias_type);
+  if (uses_aux(p.epilogue))
+    (has(p.epilogue, CUBLASLT_EPILOGUE_DGELU) ? launch.read : launch.written) += bytes(p.aux, p.n);
+  return launch;
+}
+
 }  // namespace cuda_on_cpu

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "tests/cuda_on_cpu/matmul.h"
+#include "tests/cuda_on_cpu/traffic.h"
 
 namespace cuda_on_cpu {
 
@@ -102,5 +103,8 @@ cublasStatus_t check_pointers(const Problem& problem, const Algorithm& algorithm
 
 Product product_of(const Problem& problem, const Algorithm& algorithm, float alpha, float beta,
                    const Pointers& pointers);
+
+// As traffic.h lists it: operands in whole columns, up to the next one's begin.
+Launch launch_of(const Product& product);
 
 }  // namespace cuda_on_cpu

@@ -11,6 +11,7 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/scheduler.h"
+#include "tests/cuda_on_cpu/traffic.h"
 
 using cuda_on_cpu::Direction;
 using cuda_on_cpu::Memory;
@@ -66,6 +67,8 @@ struct Copy {
 
   // From pageable memory through a buffer of CUDA's own: then `from` is read before this returns.
   Operation operation(bool buffered) const {
+    cuda_on_cpu::list(
+        {.name = "copy", .read = from_device() ? bytes : 0, .written = to_device() ? bytes : 0});
     if (!buffered) {
       return {[copy = *this] {
         std::memmove(copy.to, copy.from, copy.bytes);
@@ -98,6 +101,7 @@ cudaError_t check_set(void* to, std::size_t bytes) {
 }
 
 Operation set(void* to, int value, std::size_t bytes) {
+  cuda_on_cpu::list({.name = "fill", .written = bytes});
   return {[=] { std::memset(to, value, bytes); }};
 }
 

@@ -12,6 +12,7 @@
 #include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/scheduler.h"
 #include "tests/cuda_on_cpu/settings.h"
+#include "tests/cuda_on_cpu/traffic.h"
 
 namespace cuda_on_cpu {
 
@@ -57,12 +58,14 @@ cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, const std::vec
   cudaError_t error = check_grid(grid);
   if (error == cudaSuccess) {
     const cudaError_t wrong = is_out_of_sight(grid, pointers) ? cudaErrorIllegalAddress : cudaSuccess;
-    Operation operation{[grid, wrong, thread = std::move(thread)] {
+    const std::size_t listed = list({.name = function_name(grid.kernel)});
+    Operation operation{[grid, wrong, listed, thread = std::move(thread)] {
       count_kernel(grid.kernel);
       const cudaError_t planned = fault_of_launch();
       if (const cudaError_t fault = planned != cudaSuccess ? planned : wrong; fault != cudaSuccess) {
         break_device(fault);
       } else {
+        const Watched watched(listed);
         run_grid(grid, thread);
       }
     }};

@@ -1,0 +1,130 @@
+#include "tests/cuda_on_cpu/traffic.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "tests/cuda_on_cpu/memory.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+struct Listed {
+  std::mutex mutex;  // guards what follows
+  bool listing = false;
+  std::vector<Launch> launches;
+};
+
+Listed& listed() {
+  static Listed& listed = *new Listed;
+  return listed;
+}
+
+// How often each byte of a page was loaded and stored; more than twice is twice.
+struct Page {
+  static constexpr std::size_t kBytes = 4096;
+  std::array<std::uint8_t, kBytes> loads{}, stores{};
+};
+
+// Of one launch.
+class Touched {
+ public:
+  explicit Touched(std::size_t launch) : launch_(launch) {}
+
+  template <typename Count>
+  void add(std::uintptr_t at, std::size_t bytes, const Count& count) {
+    for (; bytes > 0; ++at, --bytes) {
+      Page* const page = page_of(at / Page::kBytes);
+      if (page == nullptr) continue;
+      std::uint8_t& times = count(*page)[at % Page::kBytes];
+      if (times < 2) ++times;
+    }
+  }
+
+  void tell() const {
+    const std::lock_guard lock(listed().mutex);
+    Launch& launch = listed().launches.at(launch_ - 1);
+    for (const auto& [number, page] : pages_) {
+      if (page == nullptr) continue;
+      for (const std::uint8_t times : page->loads) launch.read += times > 0, launch.read_again += times > 1;
+      for (const std::uint8_t times : page->stores)
+        launch.written += times > 0, launch.written_again += times > 1;
+    }
+  }
+
+ private:
+  // Null for the host's memory.
+  Page* page_of(std::uintptr_t number) {
+    if (number == last_ && last_page_ != nullptr) return last_page_;
+    auto found = pages_.find(number);
+    if (found == pages_.end()) {
+      const auto* const begin = reinterpret_cast<const void*>(number * Page::kBytes);
+      found = pages_.emplace(number, memory_of(begin) == Memory::kDevice ? std::make_unique<Page>() : nullptr)
+                  .first;
+    }
+    last_ = number, last_page_ = found->second.get();
+    return last_page_;
+  }
+
+  const std::size_t launch_;
+  std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
+  std::uintptr_t last_ = 0;
+  Page* last_page_ = nullptr;
+};
+
+// Of the launch that the thread runs; null while nobody looks. What is called here may be compiled to be
+// looked at, too.
+thread_local Touched* watched = nullptr;
+
+template <typename Count>
+void touch(const void* at, std::size_t bytes, const Count& count) {
+  Touched* const touched = std::exchange(watched, nullptr);
+  if (touched == nullptr) return;
+  touched->add(reinterpret_cast<std::uintptr_t>(at), bytes, count);
+  watched = touched;
+}
+
+}  // namespace
+
+void list_launches() {
+  const std::lock_guard lock(listed().mutex);
+  listed().launches.clear();
+  listed().listing = true;
+}
+
+std::vector<Launch> listed_launches() {
+  const std::lock_guard lock(listed().mutex);
+  listed().listing = false;
+  return std::exchange(listed().launches, {});
+}
+
+std::size_t list(Launch launch) {
+  const std::lock_guard lock(listed().mutex);
+  if (!listed().listing) return 0;
+  listed().launches.push_back(std::move(launch));
+  return listed().launches.size();
+}
+
+Watched::Watched(std::size_t launch) {
+  if (launch > 0) watched = new Touched(launch);
+}
+
+Watched::~Watched() {
+  const std::unique_ptr<const Touched> touched(std::exchange(watched, nullptr));
+  if (touched) touched->tell();
+}
+
+void loaded(const void* from, std::size_t bytes) {
+  touch(
+      from, bytes, [](Page & page) -> auto& { return page.loads; });
+}
+
+void stored(const void* to, std::size_t bytes) {
+  touch(
+      to, bytes, [](Page & page) -> auto& { return page.stores; });
+}
+
+}  // namespace cuda_on_cpu

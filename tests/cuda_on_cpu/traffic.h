@@ -1,0 +1,41 @@
+// What each launch reads and writes of device memory, so that a test can compare it with what it should. Of
+// products, copies and fills that follows from what they were told. Of kernels every load and store is looked
+// at, if their files were compiled with -fsanitize=thread and linked with loads_and_stores.cc instead of that
+// sanitizer's library.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace cuda_on_cpu {
+
+struct Launch {
+  std::string name;                   // a kernel's as in the source; "product", "copy" or "fill"
+  double flops = 0;                   // a product's
+  std::size_t read = 0, written = 0;  // bytes of device memory, each counted once
+  std::size_t read_again = 0,
+              written_again = 0;  // those of them that a kernel read, or wrote, more than once
+};
+
+// From now on launches are listed, in the order in which they are enqueued.
+void list_launches();
+// Those listed since. All that was enqueued must be done. Lists no more.
+std::vector<Launch> listed_launches();
+
+// For the stand-in: the number of a new entry, 0 if none is kept.
+std::size_t list(Launch launch);
+
+// While one of these lives, loads and stores of the calling thread are those of this entry.
+class Watched {
+ public:
+  explicit Watched(std::size_t launch);
+  ~Watched();
+  Watched(const Watched&) = delete;
+};
+
+// What loads_and_stores.cc calls for each.
+void loaded(const void* from, std::size_t bytes);
+void stored(const void* to, std::size_t bytes);
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,72 @@
+#include "worker/device/cuda/cost.h"
+
+#include <algorithm>
+#include <span>
+
+#include "worker/base/overloaded.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+// Of so many products of which each has a term for each pair of a token and one before it, or itself.
+double attention_flops(std::size_t samples, std::size_t tokens, std::size_t width, int products) {
+  const auto t = static_cast<double>(tokens);
+  return 2.0 * products * static_cast<double>(samples * width) * t * (t + 1) / 2;
+}
+
+double convolution_flops(const ImageShape& s) {
+  const double pixels = static_cast<double>(s.height - s.kernel + 1) * (s.width - s.kernel + 1);
+  return 2.0 * s.samples * s.in_channels * s.out_channels * s.kernel * s.kernel * pixels;
+}
+
+double flops_of(const Work& work) {
+  return std::visit(
+      Overloaded{
+          [](const Multiply& w) { return 2.0 * static_cast<double>(w.shape.m * w.shape.n * w.shape.k); },
+          // Scores and sums of values; backward: the scores, and the gradients of all four factors.
+          [](const Attend& w) { return attention_flops(w.samples, w.tokens, w.width, 2); },
+          [](const AttendBackward& w) { return attention_flops(w.samples, w.tokens, w.width, 5); },
+          [](const Convolve& w) { return convolution_flops(w.shape); },
+          [](const ConvolveInGradient& w) { return convolution_flops(w.shape); },
+          [](const ConvolveWeightGradient& w) { return convolution_flops(w.shape); },
+          [](const auto&) { return 0.0; },
+      },
+      work);
+}
+
+// What is named twice is there once.
+double bytes_of(std::span<const Extent> extents) {
+  double bytes = 0;
+  for (auto extent = extents.begin(); extent != extents.end(); ++extent) {
+    const bool again = std::any_of(extents.begin(), extent, [&](const Extent& before) {
+      return before.place == extent->place && before.bytes == extent->bytes;
+    });
+    if (!again) bytes += static_cast<double>(extent->bytes);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+StepCost cost_of(const Step& step) {
+  StepCost cost{.flops = flops_of(step.work), .read = bytes_of(step.reads), .written = bytes_of(step.writes)};
+  if (std::holds_alternative<Ready>(step.work)) return {};
+  if (const auto* const embed = std::get_if<Embed>(&step.work)) {
+    // A row of the matrix for each of the result, not the whole matrix.
+    const auto in_weight = [&](const Extent& extent) { return extent.place == embed->weight; };
+    cost.read -= static_cast<double>(std::ranges::find_if(step.reads, in_weight)->bytes) - cost.written;
+  }
+  if (const auto* const embed = std::get_if<EmbedBackward>(&step.work)) {
+    const auto d = std::ranges::find_if(
+        step.reads, [&](const Extent& extent) { return extent.place == embed->out_gradient; });
+    // Which rows have which token, in three lists; the sum of rows is added to the token's.
+    const auto rows = static_cast<double>(embed->rows);
+    const double sums =
+        static_cast<double>(std::min(embed->rows, embed->classes) * embed->width) * sizeof(float);
+    cost.read = static_cast<double>(d->bytes) + 3 * rows * sizeof(std::int32_t) + (embed->add ? sums : 0);
+    cost.written = sums;
+  }
+  return cost;
+}
+
+}  // namespace dtrun::worker::cuda
