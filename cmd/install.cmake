@@ -1,4 +1,6 @@
-# What `cmake --install` brings: the programs, and the man pages and completions that dtrun itself prints.
+# What `cmake --install` brings: the programs, and the man pages and completions that dtrun itself prints. The component
+# `libraries`, which is brought by name alone, is the shared libraries that not every distribution has: with them the
+# folder runs anywhere. package/ makes packages of it.
 include(GNUInstallDirs)
 
 set(printed_files)
@@ -17,12 +19,32 @@ dtrun_prints(_dtrun completion zsh)
 dtrun_prints(dtrun.fish completion fish)
 add_custom_target(dtrun_manual ALL DEPENDS ${printed_files})
 
+# dtrun_runs_elsewhere(dtrun): looks for libraries in lib/ beside its own folder, before anywhere else. As DT_RPATH, since
+# the younger DT_RUNPATH would not hold for the libraries' own libraries, and LD_LIBRARY_PATH would come first: it often
+# names another program's. In a build there is no lib/; it has the path so that installing changes no bytes of a program.
+function(dtrun_runs_elsewhere)
+  foreach(target ${ARGN})
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
+      INSTALL_RPATH "$ORIGIN/../lib")
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
+endfunction()
+dtrun_runs_elsewhere(dtrun dtrun-worker)
+
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
 set(printed ${CMAKE_BINARY_DIR}/manual)
-install(TARGETS dtrun dtrun-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS dtrun dtrun-worker RUNTIME_DEPENDENCY_SET shared_libraries RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${printed}/dtrun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${printed}/dtrun-config.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
 install(FILES ${printed}/dtrun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME dtrun)
 install(FILES ${printed}/_dtrun DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES ${printed}/dtrun.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dtrun)
+
+# Without those that every distribution has, and whose newer versions serve older programs.
+install(RUNTIME_DEPENDENCY_SET shared_libraries
+  PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|pthread|rt|resolv|stdc\\+\\+|gcc_s)\\.so"
+  LIBRARY DESTINATION lib COMPONENT libraries EXCLUDE_FROM_ALL)
+install(SCRIPT ${CMAKE_SOURCE_DIR}/package/notices.cmake COMPONENT libraries EXCLUDE_FROM_ALL)

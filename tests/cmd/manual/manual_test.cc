@@ -174,5 +174,5 @@ TEST_CASE("cmake --install brings programs that run, man pages, completions and 
   CHECK(slurp(share / "zsh/site-functions/_dtrun") == printed({"completion", "zsh"}));
   CHECK(slurp(share / "fish/vendor_completions.d/dtrun.fish") == printed({"completion", "fish"}));
   CHECK(std::filesystem::exists(share / "doc/dtrun/docs/cli.md"));
-  CHECK(std::filesystem::exists(share / "doc/dtrun/configs/job.schema.json"));
+  CHECK(std::filesystem::exists(share / "dtrun/configs/job.schema.json"));
 }
