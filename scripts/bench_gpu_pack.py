@@ -1,7 +1,7 @@
-"""scripts/bench_gpu --pack: a folder that runs on a machine with a GPU and with nothing that a build needs."""
+"""scripts/bench_gpu --pack: a folder that runs on a machine with a GPU and with nothing that a build needs. It is what
+`cmake --install` brings, with libraries and tests, programs and libraries compressed: the folder is smaller by two thirds."""
 
 import pathlib
-import re
 import shutil
 import subprocess
 import tarfile
@@ -9,33 +9,24 @@ import tempfile
 
 from bench_common import ROOT, BenchError, note
 
-ARCHIVE = ROOT / "programs.tar.gz"  # of a packed folder: programs and libraries, smaller by half
+ARCHIVE = ROOT / "programs.tar.gz"  # of a packed folder
 
 PROGRAMS = ("bin/dtrun", "bin/dtrun-worker")
 TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test", "tests/gpu_algorithms")  # not built without CUDA
-# Every distribution has these, and its newer ones serve older programs.
-EVERYWHERE = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libstdc\+\+|libgcc_s)\.so")
+COMPONENTS = ("runtime", "libraries", "tests")
 
 
-def libraries_of(program):
-    """Name and path of each shared library that the loader would take."""
-    said = subprocess.run(["ldd", program], capture_output=True, text=True)
-    if said.returncode != 0 or "not found" in said.stdout:
-        raise BenchError(f"ldd {program} fails", said.stdout + said.stderr)
-    return dict(re.findall(r"(\S+) => (/\S+)", said.stdout))
+def default_build():
+    """Where the programs are: in a checkout's build, or beside scripts/ where both were installed or packed."""
+    return ROOT / "build/release" if (ROOT / "CMakeLists.txt").exists() else ROOT
 
 
-def copy_programs(build, there, folder):
-    libraries = {}
-    for name in there:
-        target = folder / "build/release" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["strip", "-o", target, build / name], check=True)
-        libraries.update(libraries_of(build / name))
-    (folder / "lib").mkdir()
-    for name, path in libraries.items():
-        if not EVERYWHERE.match(name):
-            shutil.copy2(path, folder / "lib" / name)
+def install(build, folder):
+    for component in COMPONENTS:
+        done = subprocess.run(["cmake", "--install", build, "--prefix", folder, "--component", component, "--strip"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            raise BenchError(f"cmake --install {build} fails", done.stdout)
 
 
 def pack(build, folder):
@@ -44,24 +35,27 @@ def pack(build, folder):
     for name in PROGRAMS:
         if not (build / name).exists():
             raise BenchError(f"{build / name} was not built")
-    there = [name for name in PROGRAMS + TESTS if (build / name).exists()]
-    (folder / "scripts").mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as scratch, tarfile.open(folder / ARCHIVE.name, "w:gz", compresslevel=6) as archive:
-        copy_programs(build, there, pathlib.Path(scratch))
-        for name in ("build", "lib"):
-            archive.add(pathlib.Path(scratch) / name, name)
-    for script in [ROOT / "scripts/bench_gpu", *(ROOT / "scripts").glob("bench_*.py")]:
-        shutil.copy2(script, folder / "scripts")
-    shutil.copytree(ROOT / "configs", folder / "configs")
+    with tempfile.TemporaryDirectory() as scratch:
+        installed = pathlib.Path(scratch)
+        install(build, installed)
+        missing = [name for name in TESTS if not (installed / name).exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.move(installed / "scripts", folder / "scripts")
+        with tarfile.open(folder / ARCHIVE.name, "w:gz", compresslevel=6) as archive:
+            for path in sorted(installed.iterdir()):
+                archive.add(path, path.name)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     note(f"{folder}: {size / (1 << 20):.0f} MiB; run {folder}/scripts/bench_gpu")
-    for name in TESTS:
-        if name not in there:
-            note(f"without {name}, which was not built")
+    for name in missing:
+        note(f"without {name}, which was not built")
 
 
 def unpack():
     """In a packed folder that runs for the first time; elsewhere nothing."""
-    if ARCHIVE.exists() and not (ROOT / "build").exists():
-        with tarfile.open(ARCHIVE) as archive:
-            archive.extractall(ROOT)
+    if default_build() != ROOT or not ARCHIVE.exists() or (ROOT / "bin").exists():
+        return
+    with tempfile.TemporaryDirectory(dir=ROOT) as scratch, tarfile.open(ARCHIVE) as archive:
+        archive.extractall(scratch)
+        for path in sorted(pathlib.Path(scratch).iterdir(), reverse=True):  # bin last: only then it counts as done
+            if not (ROOT / path.name).exists():
+                path.rename(ROOT / path.name)
