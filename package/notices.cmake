@@ -9,8 +9,8 @@ set(prefix $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX})
 # Linked as archives, or all in headers.
 set(packages libabsl-dev libc-ares-dev libcli11-dev libgrpc-dev libpcre2-dev libprotobuf-dev libre2-dev libspdlog-dev
   nlohmann-json3-dev)
-file(GLOB libraries RELATIVE ${prefix}/lib ${prefix}/lib/*)
-foreach(library ${libraries})
+foreach(library ${CMAKE_INSTALL_MANIFEST_FILES})
+  get_filename_component(library ${library} NAME)
   execute_process(COMMAND ${dpkg_query} --search */${library} OUTPUT_VARIABLE owners ERROR_QUIET)
   string(REGEX MATCHALL "[^\n]+" owners "${owners}")
   foreach(owner ${owners})
