@@ -24,7 +24,9 @@ class DeviceExchange final : public GradientExchange {
         ring_(ring),
         stream_(arithmetic.make_stream()),
         links_(std::move(links)),
-        ranks_of_host_(ranks_of_each_host(links_->hosts())) {}
+        ranks_of_host_(ranks_of_each_host(links_->hosts())) {
+    stream_->set_name("exchange");
+  }
 
   // What is enqueued works on memory that is freed next.
   ~DeviceExchange() override {

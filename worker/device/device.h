@@ -14,6 +14,7 @@
 #include "worker/core/device_memory.h"
 #include "worker/core/dropout.h"
 #include "worker/device/node_clock.h"
+#include "worker/device/op_timer.h"
 #include "worker/model/program.h"
 #include "worker/vector/arithmetic.h"
 #include "worker/vector/device_links.h"
@@ -63,7 +64,7 @@ class Lane {
 
   // From now on train() adds to `times` when each node ran; nullptr: no more. Nodes that run as one are told
   // as the one with the parameters; the loss with its linear layer, forward and backward, as the loss'
-  // backward.
+  // backward. Nothing where the device has a timer().
   virtual void record(std::vector<NodeTime>* times) = 0;
 };
 
@@ -82,6 +83,13 @@ class Device {
   // through the hosts' memory. Called by all ranks alike, of which all get some or none. Blocks. Throws what
   // the links throw, and WorkerError with the device's exit code if it is at fault.
   virtual std::unique_ptr<DeviceLinks> make_links(const LinkPeers&) { return nullptr; }
+
+  // Of all that is enqueued on the device. Null where lanes compute on their own threads, and tell of it
+  // themselves: Lane::record(). Lives as long as the device.
+  virtual OpTimer* timer() { return nullptr; }
+  // range.h. Any thread; ranges of a thread lie within each other.
+  virtual void enter_range(const char*) {}
+  virtual void leave_range() {}
 
   // For people and metrics.jsonl: "cpu", "cuda".
   virtual std::string name() const { return "cpu"; }

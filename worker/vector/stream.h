@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace dtrun::worker {
 
@@ -25,6 +26,8 @@ class Stream {
   // What is enqueued here from now on begins once `event` is done. `event` may be of any stream of the same
   // device. Does not block.
   virtual void after(const Event& event) = 0;
+  // What people call it who look at a profile.
+  virtual void set_name(const std::string&) {}
   // Blocks until all that is enqueued here is done. Throws WorkerError if the device failed.
   virtual void wait() = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,18 @@ constexpr std::size_t kTargets = 2;                                // its place 
 constexpr std::size_t kNormWork = 2 * (kSquareNormWorkspace + 1);  // floats: doubles, and the result
 
 CudaStream& of(Stream& stream) { return dynamic_cast<CudaStream&>(stream); }
+
+// What people call operations.
+constexpr const char* kAddingUp = "adding microbatches up";
+constexpr const char* kCopying = "copying";
+
+// Reads the gradient, and reads and writes the parameters and the optimizer's own vectors.
+TimedOp optimizer_op(const UpdateRule& rule, const UpdatedVectors& vectors, bool with_copy) {
+  const bool adamw = std::holds_alternative<AdamWRule>(rule.optimizer);
+  const std::size_t bytes = vectors.size * sizeof(float), kept = 1 + vectors.slots.size();
+  return vector_op(adamw ? "AdamW" : "SGD", (1 + kept) * bytes,
+                   kept * bytes + (with_copy ? vectors.size * sizeof(__nv_bfloat16) : 0));
+}
 
 }  // namespace
 
@@ -75,11 +88,15 @@ Buffer CudaArithmetic::allocate(Where where, std::size_t floats) {
 void CudaArithmetic::copy(Stream& stream, float* to, const float* from, std::size_t floats) {
   if (floats == 0) return;
   written(to, floats);
+  const std::size_t bytes = floats * sizeof(float);
+  const EventTimer::Scope timed(timer_, of(stream), [&] { return vector_op(kCopying, bytes, bytes); });
   check(cudaMemcpyAsync(to, from, floats * sizeof(float), cudaMemcpyDefault, of(stream).handle()), "copying");
 }
 
 void CudaArithmetic::add_right(Stream& stream, float* left, const float* right, std::size_t floats) {
   written(left, floats);
+  const std::size_t bytes = floats * sizeof(float);
+  const EventTimer::Scope timed(timer_, of(stream), [&] { return vector_op(kAddingUp, 2 * bytes, bytes); });
   cuda::add_right(of(stream).handle(), left, right, floats);
   check_launch("add_right");
 }
@@ -91,6 +108,10 @@ void CudaArithmetic::sum(Stream& stream, const TreeSum& sum, std::span<const flo
                                        std::to_string(kTreeInputs) +
                                        " at once: start as many workers on each host, or fewer in all");
   written(out, floats);
+  const std::size_t bytes = floats * sizeof(float);
+  const EventTimer::Scope timed(timer_, of(stream), [&] {
+    return vector_op(inputs.size() == 1 ? kCopying : kAddingUp, inputs.size() * bytes, bytes);
+  });
   tree_sum(of(stream).handle(), sum, inputs, out, floats);
   check_launch("tree_sum");
 }
@@ -112,6 +133,8 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
   if (with_norm) {
     auto* const work = reinterpret_cast<double*>(work_.data());
     double* const norm = work + kSquareNormWorkspace;
+    const EventTimer::Scope timed(timer_, on,
+                                  [&] { return vector_op("norm", vectors.size * sizeof(float), 0); });
     square_norm(on.handle(), gradient, vectors.size, sum + kTargets, work, norm);
     check_launch("square_norm");
     read(squares_there, norm, sizeof(double));
@@ -126,6 +149,9 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
   }
   if (rule.finite_only && !(std::isfinite(result.stats.loss) && std::isfinite(result.norm))) {
     result.applied = false;
+    const EventTimer::Scope timed(timer_, on, [&] {
+      return vector_op("mean", vectors.size * sizeof(float), vectors.size * sizeof(float));
+    });
     mean(on.handle(), gradient, vectors.size, targets);
     check_launch("mean");
     on.wait();
@@ -140,22 +166,25 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
     std::lock_guard lock(mutex_);
     if (rounded_.of == vectors.parameters) copy = reinterpret_cast<__nv_bfloat16*>(rounded_.copy.data());
   }
-  std::visit(
-      Overloaded{[&](const SgdRule& sgd_rule) {
-                   if (vectors.slots.empty())
-                     sgd(on.handle(), sgd_rule, scale, gradient, vectors.parameters, copy, vectors.size);
-                   else
-                     sgd_momentum(on.handle(), sgd_rule, scale, gradient, vectors.parameters,
-                                  vectors.slots[0], copy, vectors.size);
-                 },
-                 [&](const AdamWRule& adamw_rule) {
-                   const std::size_t ranges = adamw_rule.keep == 1 ? 0 : decaying(on, vectors.decaying);
-                   adamw(on.handle(), adamw_rule, scale,
-                         reinterpret_cast<const std::uint64_t*>(boundaries_.data()), ranges, gradient,
-                         vectors.parameters, vectors.slots[0], vectors.slots[1], copy, vectors.size);
-                 }},
-      rule.optimizer);
+  const std::size_t ranges = decaying(on, rule, vectors.decaying);
+  std::optional<EventTimer::Scope> timed;
+  timed.emplace(timer_, on, [&] { return optimizer_op(rule, vectors, copy != nullptr); });
+  std::visit(Overloaded{[&](const SgdRule& sgd_rule) {
+                          if (vectors.slots.empty())
+                            sgd(on.handle(), sgd_rule, scale, gradient, vectors.parameters, copy,
+                                vectors.size);
+                          else
+                            sgd_momentum(on.handle(), sgd_rule, scale, gradient, vectors.parameters,
+                                         vectors.slots[0], copy, vectors.size);
+                        },
+                        [&](const AdamWRule& adamw_rule) {
+                          adamw(on.handle(), adamw_rule, scale,
+                                reinterpret_cast<const std::uint64_t*>(boundaries_.data()), ranges, gradient,
+                                vectors.parameters, vectors.slots[0], vectors.slots[1], copy, vectors.size);
+                        }},
+             rule.optimizer);
   check_launch("the optimizer");
+  timed.reset();
   on.wait();
   if (copy != nullptr) {
     std::lock_guard lock(mutex_);
@@ -165,8 +194,11 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
   return result;
 }
 
-// How many: they lie in boundaries_. Those of a run never change.
-std::size_t CudaArithmetic::decaying(CudaStream& stream, std::span<const VectorRange> ranges) {
+// How many of them the rule needs: they lie in boundaries_. Those of a run never change.
+std::size_t CudaArithmetic::decaying(CudaStream& stream, const UpdateRule& rule,
+                                     std::span<const VectorRange> ranges) {
+  const auto* const adamw_rule = std::get_if<AdamWRule>(&rule.optimizer);
+  if (adamw_rule == nullptr || adamw_rule->keep == 1) return 0;
   const auto same = [](const VectorRange& a, const VectorRange& b) {
     return a.begin == b.begin && a.end == b.end;
   };
@@ -203,6 +235,9 @@ const __nv_bfloat16* CudaArithmetic::rounded(const float* parameters, std::size_
   }
   auto* const copy = reinterpret_cast<__nv_bfloat16*>(rounded_.copy.data());
   if (!rounded_.true_copy) {
+    const EventTimer::Scope timed(timer_, of(stream), [&] {
+      return vector_op("parameters in bf16", size * sizeof(float), size * sizeof(__nv_bfloat16));
+    });
     to_bf16(of(stream).handle(), size, parameters, copy);
     check_launch("to_bf16");
     rounded_.true_copy = true;

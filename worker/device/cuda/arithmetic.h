@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "worker/device/cuda/event_timer.h"
 #include "worker/device/cuda/stream.h"
 #include "worker/vector/arithmetic.h"
 
@@ -16,7 +17,7 @@ namespace dtrun::worker::cuda {
 
 class CudaArithmetic final : public Arithmetic {
  public:
-  explicit CudaArithmetic(int gpu) : gpu_(gpu) {}
+  explicit CudaArithmetic(int gpu) : gpu_(gpu), timer_(gpu) {}
 
   Buffer allocate(Where where, std::size_t floats) override;
   // `bytes` of the GPU's memory, with anything in it, at a multiple of 256 bytes. `what`: for who is told
@@ -28,6 +29,9 @@ class CudaArithmetic final : public Arithmetic {
   // Bytes of the GPU's memory that were allocated here and not freed; the most there ever were. Any thread.
   std::size_t used() const { return used_; }
   std::size_t peak() const { return peak_; }
+
+  // Of all that is enqueued on the GPU.
+  EventTimer& timer() { return timer_; }
 
   bool device_is_host() const override { return false; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(gpu_); }
@@ -52,9 +56,10 @@ class CudaArithmetic final : public Arithmetic {
     Event made;
   };
   void written(const float* to, std::size_t floats);
-  std::size_t decaying(CudaStream& stream, std::span<const VectorRange> ranges);
+  std::size_t decaying(CudaStream& stream, const UpdateRule& rule, std::span<const VectorRange> ranges);
 
   const int gpu_;
+  EventTimer timer_;
   std::atomic<std::size_t> used_{0}, peak_{0};
   std::mutex mutex_;  // guards rounded_
   Rounded rounded_;

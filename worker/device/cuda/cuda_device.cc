@@ -16,6 +16,7 @@
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/lane.h"
 #include "worker/device/cuda/nccl_links.h"
+#include "worker/device/cuda/nvtx.h"
 #include "worker/device/cuda/products.h"
 
 namespace dtrun::worker {
@@ -86,6 +87,9 @@ class CudaDevice final : public Device {
     return DeviceMemory{.used = arithmetic_.used(), .peak = arithmetic_.peak(), .total = memory_};
   }
   Arithmetic& arithmetic() override { return arithmetic_; }
+  OpTimer* timer() override { return &arithmetic_.timer(); }
+  void enter_range(const char* name) override { cuda::nvtx::push(name); }
+  void leave_range() override { cuda::nvtx::pop(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
     return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, &own_);

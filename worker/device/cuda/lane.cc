@@ -30,10 +30,12 @@
 #include "worker/device/cuda/kernels/images.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/microbatch_upload.h"
+#include "worker/device/cuda/nvtx.h"
 #include "worker/device/cuda/plan_file.h"
 #include "worker/device/cuda/product_check.h"
 #include "worker/device/cuda/products.h"
 #include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/step_watch.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -76,6 +78,7 @@ class CudaLane final : public Lane {
                           {.bf16 = kBf16,
                            .multiplies = [this](const MatmulShape& shape) { return products_.can(shape); },
                            .side_streams = kSideStreams})),
+        watch_(program_, schedule_, arithmetic.timer()),
         arena_(make_arena()),
         upload_(program_, capacity, gpu, arithmetic, stream_),
         there_(upload_.there()),
@@ -84,6 +87,7 @@ class CudaLane final : public Lane {
         results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
         host_results_(arithmetic.allocate(Where::kHost, kStatisticsFloats)) {
     for (int i = 0; i < kSideStreams; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
+    name_streams();
     Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
     choose_cudnn(gpu, plans, trial);
     make_workspaces();
@@ -136,7 +140,8 @@ class CudaLane final : public Lane {
     return {.loss = host_results_.data()[0], .correct = host_results_.data()[1]};
   }
 
-  void record(std::vector<NodeTime>* times) override { times_ = times; }
+  // The device's timer tells more.
+  void record(std::vector<NodeTime>*) override {}
 
   // What cuDNN could compute and does not.
   const std::string& own() const { return own_; }
@@ -145,6 +150,12 @@ class CudaLane final : public Lane {
   static constexpr int kSideStreams = 1;
   // Results go to some buffers in turn: more than the levels of any tree of leaves.
   static constexpr std::size_t kMostGraphs = 64;
+
+  void name_streams() {
+    stream_.set_name("lane");
+    gradients_.set_name("buckets");
+    for (int i = 0; i < kSideStreams; ++i) side_streams_[i]->set_name("side " + std::to_string(i + 1));
+  }
 
   Buffer make_arena() {
     Buffer arena = arithmetic_.try_allocate_bytes(schedule_.arena);
@@ -230,9 +241,11 @@ class CudaLane final : public Lane {
 
   // `rest`: what follows forward.
   void run(const Microbatch& microbatch, const std::vector<Step>& rest, float* out) {
+    const nvtx::Range range("microbatch");
     upload_.upload(microbatch);
     out_ = out;
-    const Graph* const graph = times_ == nullptr && graphs_wanted_ ? graph_of(rest) : nullptr;
+    // Each operation is timed by itself.
+    const Graph* const graph = !arithmetic_.timer().on() && graphs_wanted_ ? graph_of(rest) : nullptr;
     if (graph == nullptr) return enqueue_all(rest);
     graph->launch(stream_);
     for (const Step& step : rest) {
@@ -265,12 +278,19 @@ class CudaLane final : public Lane {
   void enqueue_all(const std::vector<Step>& rest) {
     if constexpr (kBf16) {
       if (samples_) {
-        to_bf16(stream_.handle(), capacity_ * program_.sample.shape.size(), there_.values,
-                reinterpret_cast<T*>(samples_.data()));
+        const std::size_t count = capacity_ * program_.sample.shape.size();
+        const EventTimer::Scope timed(arithmetic_.timer(), stream_, [&] {
+          return vector_op("samples in bf16", count * sizeof(float), count * sizeof(T));
+        });
+        to_bf16(stream_.handle(), count, there_.values, reinterpret_cast<T*>(samples_.data()));
         check_launch("to_bf16");
       }
     }
-    enqueue_steps(schedule_.forward);
+    {
+      const nvtx::Range range("forward");
+      enqueue_steps(schedule_.forward);
+    }
+    const nvtx::Range range(training_ ? "backward" : "loss");
     enqueue_steps(rest);
   }
 
@@ -282,29 +302,19 @@ class CudaLane final : public Lane {
   void enqueue_steps(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       CudaStream& on = stream_of(step);
-      const NodeTime::Clock::time_point begin = begin_time();
       for (const int before : step.after) done_.at(&steps[before]).make_wait(on.handle());
       step_ = &step;
       workspace_ = step.stream <= kSideStreams ? workspaces_[step.stream].data() : nullptr;
-      std::visit([&](const auto& work) { enqueue(work, on.handle()); }, step.work);
+      {
+        const StepWatch::Scope watched(watch_, step, on);
+        std::visit([&](const auto& work) { enqueue(work, on.handle()); }, step.work);
+      }
       if (step.awaited) done_.at(&step).record(on.handle());
-      end_time(step, on, begin);
     }
   }
 
   void tell(const Ready& ready) {
     for (int bucket = ready.first_bucket; bucket < ready.end_bucket; ++bucket) (*ready_)(bucket);
-  }
-
-  // Whoever wants to know when each node ran gets it alone: nothing runs beside it.
-  NodeTime::Clock::time_point begin_time() const {
-    return times_ == nullptr ? NodeTime::Clock::time_point{} : NodeTime::Clock::now();
-  }
-  void end_time(const Step& step, CudaStream& on, NodeTime::Clock::time_point begin) const {
-    if (times_ == nullptr) return;
-    on.wait();
-    times_->push_back(
-        {.node = step.node, .backward = step.backward, .begin = begin, .end = NodeTime::Clock::now()});
   }
 
   // ---- where things lie
@@ -474,6 +484,7 @@ class CudaLane final : public Lane {
   ConvolutionOps<T> convolutions_;
   const int capacity_;
   const Schedule schedule_;
+  StepWatch watch_;
   const Buffer arena_;
   MicrobatchUpload upload_;
   const MicrobatchUpload::OnDevice there_;
@@ -493,7 +504,6 @@ class CudaLane final : public Lane {
   const std::function<void(int bucket)>* ready_ = nullptr;
   const Step* step_ = nullptr;
   float* workspace_ = nullptr;
-  std::vector<NodeTime>* times_ = nullptr;
 
   std::map<const Step*, CudaEvent> done_;  // of steps that are awaited
   std::map<const Step*, CudaEvent> told_;  // of each Ready, when a graph gets there

@@ -62,9 +62,11 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu
       dropout_(dropout_nodes(program)),
       stream_(stream),
       copies_(gpu),
+      timer_(arithmetic.timer()),
       sorter_(static_cast<std::size_t>(token_classes_)),
       device_(arithmetic.allocate_bytes(Parts(targets_, dropout_, values_, tokens_).end * sizeof(float),
                                         "a microbatch")) {
+  copies_.set_name("copies");
   for (Slot& slot : slots_) {
     slot.host = arithmetic.allocate(Where::kHost, device_.size());
     slot.device = arithmetic.allocate_bytes(device_.size() * sizeof(float), "the next microbatch");
@@ -112,13 +114,21 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
   }
   const std::size_t bytes = parts.end * sizeof(float);
   if (slot.used) slot.taken.make_wait(copies_.handle());
-  cuda::check(cudaMemcpyAsync(slot.device.data(), host, bytes, cudaMemcpyHostToDevice, copies_.handle()),
-              "copying a microbatch");
+  {
+    const EventTimer::Scope timed(timer_, copies_,
+                                  [&] { return vector_op("uploading microbatches", 0, bytes); });
+    cuda::check(cudaMemcpyAsync(slot.device.data(), host, bytes, cudaMemcpyHostToDevice, copies_.handle()),
+                "copying a microbatch");
+  }
   cuda::check(cudaEventRecord(slot.copied, copies_.handle()), "recording an event");
   cuda::check(cudaStreamWaitEvent(stream_.handle(), slot.copied, 0), "waiting for a stream");
-  cuda::check(
-      cudaMemcpyAsync(device_.data(), slot.device.data(), bytes, cudaMemcpyDeviceToDevice, stream_.handle()),
-      "copying a microbatch");
+  {
+    const EventTimer::Scope timed(timer_, stream_,
+                                  [&] { return vector_op("uploading microbatches", bytes, bytes); });
+    cuda::check(cudaMemcpyAsync(device_.data(), slot.device.data(), bytes, cudaMemcpyDeviceToDevice,
+                                stream_.handle()),
+                "copying a microbatch");
+  }
   slot.taken.record(stream_.handle());
   slot.used = true;
 }

@@ -60,6 +60,7 @@ class MicrobatchUpload {
   const std::size_t dropout_;                    // nodes with random numbers of their own; 0: no dropout
   CudaStream& stream_;
   CudaStream copies_;
+  EventTimer& timer_;
   TokenSorter sorter_;
   // Of 32-bit words: numbers of rows and runs, targets, random numbers, then values, or tokens and their
   // runs.

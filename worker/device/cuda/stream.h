@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <string>
 
 #include "worker/vector/stream.h"
 
@@ -15,6 +16,10 @@ class CudaStream final : public Stream {
   explicit CudaStream(int gpu);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
+
+  void set_name(const std::string& name) override { name_ = name; }
+  // Empty if it has none.
+  const std::string& name() const { return name_; }
 
   Event record() override;
   void after(const Event& event) override;
@@ -30,6 +35,7 @@ class CudaStream final : public Stream {
   static constexpr std::size_t kEvents = 64;
 
   const int gpu_;
+  std::string name_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, kEvents> events_{};
   std::uint64_t recorded_ = 0;

@@ -40,6 +40,23 @@ TEST_CASE("memory that comes back gets a graph, which does what the steps do") {
   }
 }
 
+TEST_CASE("no graph is launched while operations are timed, and the known ones are again behind that") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  for (int i = 0; i < 3; ++i) gpu.train(problem.microbatch(2));
+  cuda_on_cpu::reset_counters();
+  gpu.timer().start();
+  gpu.train(problem.microbatch(2));
+  gpu.timer().read();
+  CHECK(counters().graphs == 0);
+  gpu.timer().stop();
+  cuda_on_cpu::reset_counters();
+  gpu.train(problem.microbatch(2));
+  CHECK(counters().graphs == 1);
+}
+
 TEST_CASE("parameters elsewhere are used, not those of the graph") {
   const Program program = small_gpt2();
   const Problem problem(program, 2), other(program, 2, 7);

@@ -65,6 +65,7 @@ class OnGpu {
 
   Lane& lane() { return *lane_; }
   Arithmetic& arithmetic() { return device_->arithmetic(); }
+  OpTimer& timer() { return *device_->timer(); }
 
  private:
   const std::unique_ptr<Device> device_ = make_cuda_device(0);

@@ -1,0 +1,100 @@
+// Times what is enqueued on a GPU: an event before it and one behind it, on its own stream. The events are
+// read once all is done, so nothing waits for the host meanwhile.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "worker/device/cuda/stream.h"
+#include "worker/device/op_timer.h"
+
+namespace dtrun::worker::cuda {
+
+// That of this process' GPU number `gpu`. on() and Scope: any thread.
+class EventTimer final : public OpTimer {
+ public:
+  explicit EventTimer(int gpu) : gpu_(gpu) {}
+  ~EventTimer() override;
+  EventTimer(const EventTimer&) = delete;
+
+  void start() override;
+  void read() override;
+  void stop() override { on_ = false; }
+  const OpTimes& times() const override { return times_; }
+
+  bool on() const { return on_.load(std::memory_order_relaxed); }
+  // Times what is enqueued on `stream` until the end of the scope, if anybody wants that: then describe()
+  // says what it is, a TimedOp.
+  class Scope {
+   public:
+    template <typename Describe>
+    Scope(EventTimer& timer, const CudaStream& stream, const Describe& describe) {
+      if (!timer.on()) return;
+      timer_ = &timer, stream_ = &stream;
+      begin_ = timer.begin(stream, describe());
+    }
+    ~Scope() {
+      if (timer_ != nullptr) timer_->end(begin_, *stream_);
+    }
+    Scope(const Scope&) = delete;
+
+   private:
+    EventTimer* timer_ = nullptr;
+    const CudaStream* stream_ = nullptr;
+    std::size_t begin_ = 0;
+  };
+
+ private:
+  // Of an operation: the events are a pair of events_.
+  struct Pending {
+    int op, stream;
+  };
+  struct Less {
+    bool operator()(const TimedOp& a, const TimedOp& b) const {
+      const auto key = [](const TimedOp& op) {
+        return std::tie(op.node, op.cost.flops, op.cost.read_bytes, op.cost.written_bytes, op.kind.part,
+                        op.kind.what);
+      };
+      return key(a) < key(b);
+    }
+  };
+
+  std::size_t begin(const CudaStream& stream, const TimedOp& op);
+  void end(std::size_t pending, const CudaStream& stream);
+  void make_events(std::size_t count);
+  int number_of(const CudaStream& stream);
+  int number_of(const TimedOp& op);
+  double since_base(cudaEvent_t event) const;
+  void move_base();
+
+  const int gpu_;
+  std::atomic<bool> on_{false};
+  std::mutex mutex_;  // guards what follows
+  OpTimes times_;
+  std::map<const CudaStream*, int> streams_;
+  std::map<TimedOp, int, Less> ops_;
+  std::vector<Pending> pending_;
+  std::vector<cudaEvent_t> events_;  // two of each operation, used again after each read()
+  // Times are floats of milliseconds, so they are taken from an event nearby.
+  cudaStream_t clock_ = nullptr;
+  std::array<cudaEvent_t, 2> bases_{};  // the one in use, and the next one
+  double base_ = 0;                     // seconds, of the one in use
+};
+
+// Work on whole vectors. Bytes of the GPU's memory.
+inline TimedOp vector_op(const char* what, std::size_t read, std::size_t written) {
+  return {.kind = {what, ""},
+          .node = -1,
+          .cost = {.flops = 0,
+                   .read_bytes = static_cast<double>(read),
+                   .written_bytes = static_cast<double>(written)}};
+}
+
+}  // namespace dtrun::worker::cuda

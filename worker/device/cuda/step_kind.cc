@@ -1,0 +1,86 @@
+#include "worker/device/cuda/step_kind.h"
+
+#include <algorithm>
+#include <string>
+
+#include "worker/base/overloaded.h"
+#include "worker/model/cost.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+// The steps of the layer that makes the logits are told as the loss' (lowering.cc).
+int node_of(const Program& program, const Step& step) {
+  const auto loss = static_cast<int>(program.nodes.size()) - 1;
+  if (step.node != loss || std::holds_alternative<Classify>(step.work)) return step.node;
+  const auto made = std::ranges::find(program.nodes, program.nodes[loss].in[0], &Node::out);
+  return static_cast<int>(made - program.nodes.begin());
+}
+
+std::string with(const std::string& name, Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kBiasRelu:
+      return name + " + ReLU";
+    case Epilogue::kBiasGelu:
+      return name + " + GELU";
+    case Epilogue::kGeluGradient:
+      return name + " and GELU";
+    default:
+      return name;
+  }
+}
+
+OpKind product(const Linear& l, const std::string& name, const Multiply& w) {
+  if (w.c.space == Space::kGradient) return {name, "weight gradient"};
+  // y = x W^T, and x's gradient is y's times W.
+  const bool forward = w.shape.b_transposed == !l.in_first;
+  return {with(name, w.shape.epilogue), forward ? "forward" : "input gradient"};
+}
+
+}  // namespace
+
+OpKind kind_of(const Program& program, const Step& step, bool again) {
+  const int node = node_of(program, step);
+  const std::string name = describe(program, node);
+  const Op& op = program.nodes[node].op;
+  const char* const forward = again ? "forward again" : "forward";
+  OpKind kind =
+      std::visit(Overloaded{
+                     [&](const Multiply& w) { return product(std::get<Linear>(op), name, w); },
+                     [&](const AddRow&) {
+                       return OpKind{name, "bias"};
+                     },
+                     [&](const SumRows&) {
+                       return OpKind{name, std::holds_alternative<Linear>(op) ? "bias gradient" : "backward"};
+                     },
+                     [&](const Normalize& w) {
+                       return OpKind{w.right ? "Add + " + name : name, forward};
+                     },
+                     [&](const Embed& w) {
+                       return OpKind{w.position ? name + " + positions" : name, forward};
+                     },
+                     [&](const Classify& w) {
+                       return OpKind{name, w.gradient ? "forward, backward" : "forward"};
+                     },
+                     [&](const Convolve& w) {
+                       return OpKind{w.relu ? name + " + ReLU" : name, forward};
+                     },
+                     [&](const ConvolveInGradient&) {
+                       return OpKind{name, "input gradient"};
+                     },
+                     [&](const ConvolveWeightGradient&) {
+                       return OpKind{name, "weight gradient"};
+                     },
+                     [&](const Clear&) {
+                       return OpKind{name, "clear"};
+                     },
+                     [&](const auto&) {
+                       return OpKind{name, step.backward ? "backward" : forward};
+                     },
+                 },
+                 step.work);
+  if (again && kind.part == "forward") kind.part = forward;
+  return kind;
+}
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,47 @@
+// For who profiles a lane: around each step that it enqueues, timing events (event_timer.h) and a range
+// (nvtx.h). Where nobody does, a step costs two tests of a pointer.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "worker/device/cuda/event_timer.h"
+#include "worker/device/cuda/nvtx.h"
+#include "worker/device/cuda/schedule.h"
+
+namespace dtrun::worker::cuda {
+
+class StepWatch {
+ public:
+  // All must outlive this.
+  StepWatch(const Program& program, const Schedule& schedule, EventTimer& timer);
+
+  // Until the end of the scope one step is enqueued, on `stream`. `step`: of the schedule.
+  class Scope {
+   public:
+    Scope(StepWatch& watch, const Step& step, const CudaStream& stream) {
+      if (watch.timer_.on() || nvtx::attached()) begin(watch, step, stream);
+    }
+    Scope(const Scope&) = delete;
+
+   private:
+    void begin(StepWatch& watch, const Step& step, const CudaStream& stream);
+    std::optional<nvtx::Range> range_;
+    std::optional<EventTimer::Scope> timed_;
+  };
+
+ private:
+  struct Watched {
+    TimedOp op;
+    std::string name;
+  };
+  const Watched& watched(const Step& step);
+
+  const Program& program_;
+  const Schedule& schedule_;
+  EventTimer& timer_;
+  std::map<const Step*, Watched> watched_;  // those that were enqueued
+};
+
+}  // namespace dtrun::worker::cuda
