@@ -8,6 +8,7 @@
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
 #include "worker/collective/device_exchange.h"
+#include "worker/device/range.h"
 
 namespace dtrun::worker {
 
@@ -16,6 +17,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
     : config_(config),
       program_(program),
       collective_(collective),
+      device_(device),
       arithmetic_(device.arithmetic()),
       lanes_(lanes),
       clock_(clock),
@@ -24,7 +26,7 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
   const std::vector<VectorRange> ranges = ranges_of(program);
   if (collective.size() > 1) {
     sum_ = arithmetic_.allocate(Where::kDevice, size_);
-    exchange_ = make_exchange(device, ranges);
+    exchange_ = make_exchange(ranges);
   }
   accumulator_ = std::make_unique<TreeAccumulator>(
       arithmetic_,
@@ -39,16 +41,15 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       });
 }
 
-std::unique_ptr<GradientExchange> GradientStep::make_exchange(Device& device,
-                                                              const std::vector<VectorRange>& ranges) {
+std::unique_ptr<GradientExchange> GradientStep::make_exchange(const std::vector<VectorRange>& ranges) {
   const bool ring = config_.reduction == "ring";
   if (!arithmetic_.device_is_host()) {
     std::unique_ptr<DeviceLinks> links =
-        device.make_links({.rank = collective_.rank(),
-                           .size = collective_.size(),
-                           .all_gather = [this](std::span<std::byte> all) { collective_.all_gather(all); },
-                           .check = [this] { collective_.check(); },
-                           .patience = kPeerPatience});
+        device_.make_links({.rank = collective_.rank(),
+                            .size = collective_.size(),
+                            .all_gather = [this](std::span<std::byte> all) { collective_.all_gather(all); },
+                            .check = [this] { collective_.check(); },
+                            .patience = kPeerPatience});
     if (links) return make_device_exchange(collective_, arithmetic_, ranges, ring, std::move(links));
   } else if (!ring) {
     neighbours_ = std::make_unique<Neighbours>(collective_, size_, ranges.size());
@@ -94,6 +95,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   if (!arithmetic_.device_is_host()) {
     // What the device still computes is no wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
+    const Range range(device_, "wait");
     lanes_.run([this](int, Lane& lane) {
       lane.stream().wait();
       if (!exchange_) lane.gradients().wait();
@@ -102,6 +104,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
   if (!exchange_) return accumulator_->root();
   {
     StepClock::Scope waiting(clock_, StepClock::kGradients);
+    const Range range(device_, "exchange");
     const Pulse::WaitsForPeers alive;
     exchange_->finish();
   }

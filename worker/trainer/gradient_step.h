@@ -59,7 +59,7 @@ class GradientStep {
  private:
   // The statistics are part of the last bucket.
   static std::vector<VectorRange> ranges_of(const Program& program);
-  std::unique_ptr<GradientExchange> make_exchange(Device& device, const std::vector<VectorRange>& ranges);
+  std::unique_ptr<GradientExchange> make_exchange(const std::vector<VectorRange>& ranges);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
   Microbatch microbatch_of(std::int64_t leaf, int lane_index);
   std::vector<std::uint32_t> samples_of(std::int64_t leaf) const;
@@ -67,6 +67,7 @@ class GradientStep {
   const TrainConfig& config_;
   const Program& program_;
   Collective& collective_;
+  Device& device_;
   Arithmetic& arithmetic_;
   LaneTeam& lanes_;
   StepClock& clock_;

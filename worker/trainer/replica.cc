@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "worker/base/error.h"
+#include "worker/device/range.h"
 #include "worker/vector/bits_hash.h"
 
 namespace dtrun::worker {
@@ -54,6 +55,7 @@ Replica::Replica(const JobConfig& config, const Datasets& data, int lanes, std::
       stream(device->arithmetic().make_stream()),
       lanes(*device, program, lanes, config.train.micro_batch_size),
       decaying_(decaying_ranges(program)) {
+  stream->set_name("update");
   state.parameters = device->arithmetic().allocate(Where::kDevice, program.size);
   for (const std::string& name : slot_names(config.train))
     state.slots.push_back({name, device->arithmetic().allocate(Where::kDevice, program.size)});
@@ -116,6 +118,7 @@ void Replica::restore(const TrainState& from) {
 }
 
 StepResult Replica::update(const UpdateRule& rule, float* sum) {
+  const Range range(*device, "update");
   UpdatedVectors vectors{
       .size = program.size, .parameters = state.parameters.data(), .slots = {}, .decaying = decaying_};
   for (const ReplicaState::Slot& slot : state.slots) vectors.slots.push_back(slot.values.data());

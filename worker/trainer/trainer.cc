@@ -35,6 +35,7 @@
 #include "worker/checkpoint/output_lock.h"
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
+#include "worker/device/range.h"
 #include "worker/memory/need.h"
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
@@ -319,6 +320,7 @@ void Trainer::report_drift(const ResumePoint& start) {
 
 // Returns what all ranks are to do after this step.
 Vote Trainer::one_step() {
+  const Range range(*replica_.device, "step");
   stop_vote_.cast(wish());
   const StepPlan plan = schedule_.step(state_.step);
   if (plan.epoch != order_epoch_) {
@@ -439,6 +441,7 @@ bool Trainer::evaluation_is_missing() const {
 // If a rank was told to leave before the end, returns what all are to do.
 Vote Trainer::evaluate_now() {
   const auto begin = Clock::now();
+  const Range range(*replica_.device, "evaluation");
   report(Phase::kEvaluating);
   newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(),
                                 collective_, replica_.lanes, [&] { return wish() != Vote::kGoOn; });
@@ -512,6 +515,7 @@ bool Trainer::with_saver(Action action) {
 void Trainer::save_now(bool on_disk) {
   const auto begin = Clock::now();
   if (!saver_) return;
+  const Range range(*replica_.device, "save");
   const bool is_new = std::exchange(saved_step_, state_.step) != state_.step;
   if (is_new) with_saver([&] { saver_->wait(); });
   if (is_new && saver_) {
