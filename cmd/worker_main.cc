@@ -159,7 +159,10 @@ int worker_main(int argc, char** argv) {
   }
   if (argc > 1 && std::strcmp(argv[1], "sample") == 0) return sample_main({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], "prepare") == 0) return prepare_main({argv + 2, argv + argc});
-  if (argc > 1 && std::strcmp(argv[1], "profile") == 0) return profile_main({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], "profile") == 0) {
+    set_up_log("dtrun");
+    return profile_main({argv + 2, argv + argc});
+  }
   const char* fd = std::getenv(kEnvControlFd);
   if (fd == nullptr || argc > 1) {
     std::fputs("dtrun-worker is started by dtrun; try: dtrun CONFIG.json\n", stderr);

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
 
+#include "cmd/plan/config_file.h"
 #include "cmd/plan/cpu_binding.h"
 #include "cmd/plan/device_choice.h"
 #include "cmd/plan/draft.h"
@@ -35,24 +34,6 @@ Result<int> parse_nproc(const Given& given, int cpus, int gpus, const std::strin
   return parse_count(
       given, kMaxWorkersPerNode,
       "a number of workers (1 to " + std::to_string(kMaxWorkersPerNode) + "), auto, cpu or gpu");
-}
-
-// A file may have no end (/dev/zero), so no more is read than a few bytes more than a config may have.
-Result<std::string> read_file(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return Status(kExitNoInput, path + ": is a directory, expected a config file");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return errno_status(kExitNoInput, path, errno)
-        .within("cannot read the config (see configs/ for examples)");
-  }
-  std::string text(worker::kLargestConfig + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (file.bad()) return errno_status(kExitNoInput, path, errno).within("cannot read the config");
-  return text;
 }
 
 constexpr int kMaxLanes = 4096;  // threads of one worker
@@ -93,7 +74,7 @@ Status read_config(Draft& draft) {
   const std::span<const std::string> overrides(draft.options.program.begin() + 1,
                                                draft.options.program.end());
   if (Status status = check_overrides(overrides, path); !status.ok()) return status;
-  Result<std::string> text = read_file(path);
+  Result<std::string> text = read_config_file(path);
   if (!text.ok()) return text.status();
   Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
   if (!config.ok()) return config.status();

@@ -21,6 +21,7 @@ const Json kText{{"type", "text"},
 std::string job(const Folder& folder, const Json& model, const Json& data, int micro_batch_size) {
   const std::string file = (folder / "job.json").string();
   write_text(file, Json{{"output_dir", (folder / "out").string()},
+                        {"device", "cpu"},
                         {"model", model},
                         {"data", data},
                         {"train", {{"global_batch_size", 24}, {"micro_batch_size", micro_batch_size}}}}
@@ -94,7 +95,10 @@ TEST_CASE("the table fits a terminal, the trace is written, and faults are told 
   };
   CHECK(refused({(folder / "none.json").string()}).exit_code == 66);
   CHECK(refused({config, "train.lanes=3"}).exit_code == 78);
-  CHECK(refused({config, "device=cuda"}).err.find("measures the CPU only") != std::string::npos);
+  // Nothing is shown to CUDA, if there is any.
+  const Ended no_gpu = Process({kDtrun, "profile", config, "device=cuda"}, {"CUDA_VISIBLE_DEVICES="}).end();
+  CHECK(no_gpu.exit_code == 78);
+  CHECK_MESSAGE(no_gpu.err.find(config + ": /device is \"cuda\", but ") != std::string::npos, no_gpu.err);
   const Ended wider =
       refused({config, "--steps", "1", "model.hidden_sizes=[48]", "train.micro_batch_size=8"});
   CHECK_MESSAGE(wider.exit_code == 0, wider.err);

@@ -13,15 +13,20 @@
 #include <span>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/device/cpu/onednn/product.h"
 #include "worker/device/cpu/planned/kernels.h"
+#include "worker/device/cuda_device.h"
+#include "worker/device/range.h"
 #include "worker/model/plan.h"
 #include "worker/optim/optimizer.h"
 #include "worker/profile/ceilings.h"
+#include "worker/profile/device_report.h"
 #include "worker/profile/report.h"
+#include "worker/profile/trace.h"
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/replica.h"
 
@@ -30,9 +35,12 @@ namespace {
 
 using Clock = NodeTime::Clock;
 
-constexpr int kWarmUpSteps = 2;
+// A device's lane records its graphs in the first ones.
+constexpr int kWarmUpSteps = 2, kDeviceWarmUpSteps = 3;
 constexpr std::chrono::seconds kEnough{2};
 constexpr int kFewestSteps = 5, kMostSteps = 1000;
+// Each is read before the next, and thousands of operations stand in a trace.
+constexpr int kMostTimedSteps = 20;
 
 JobConfig read_config(const std::string& path, std::span<const std::string> overrides) {
   std::ifstream file(path);
@@ -41,20 +49,16 @@ JobConfig read_config(const std::string& path, std::span<const std::string> over
   if (!file) throw WorkerError(kExitNoInput, path + ": " + std::strerror(errno));
   Result<JobConfig> config = parse_config(text.str(), path, overrides);
   if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-  if (config.value().device == "cuda")
-    throw WorkerError(
-        kExitConfig,
-        path + ": dtrun profile measures the CPU only so far; add device=cpu to the command line");
   return std::move(config).value();
 }
 
 // A job on one worker, from its initial values, without evaluations and checkpoints.
 class Job {
  public:
-  Job(const JobConfig& config, int lanes)
+  Job(const JobConfig& config, int lanes, std::unique_ptr<Device> device)
       : config_(config),
         data_(load_datasets(config_)),
-        replica_(config_, data_, lanes),
+        replica_(config_, data_, lanes, std::move(device)),
         schedule_(data_.train->size(), config_.train.global_batch_size, config_.train.micro_batch_size,
                   config_.train.num_train_epochs, config_.train.max_steps,
                   config_.train.dataloader_drop_last),
@@ -69,6 +73,7 @@ class Job {
 
   // The first step of the job, again and again: as large as any, and later ones cost the same.
   void step() {
+    const Range range(*replica_.device, "step");
     const StepPlan plan = schedule_.step(0);
     float* const sum = gradient_step_.run(plan, order_, replica_.state.parameters.data());
     const auto begin = Clock::now();
@@ -82,15 +87,8 @@ class Job {
     for (int i = 0; i < kWarmUpSteps; ++i) step();
     times.resize(static_cast<std::size_t>(replica_.lanes.size()));
     replica_.lanes.run([&](int index, Lane& lane) { lane.record(&times[static_cast<std::size_t>(index)]); });
-    clock_.restart();
-    update_ = {};
     start = Clock::now();
-    int done = 0;
-    const auto enough = [&] {
-      if (steps > 0) return done >= steps;
-      return done >= kMostSteps || (done >= kFewestSteps && Clock::now() - start > kEnough);
-    };
-    for (; !enough(); ++done) step();
+    const int done = count_steps(steps, kMostSteps, [&] { step(); });
     const StepClock::Shares shares = clock_.lap();
     replica_.lanes.run([&](int, Lane& lane) { lane.record(nullptr); });
 
@@ -105,6 +103,37 @@ class Job {
     return profile;
   }
 
+  // All but ceilings and rows, and *times, in which each step ends where `ends` says.
+  DeviceProfile run_on_device(int steps, OpTimes* times, std::vector<std::size_t>* ends) {
+    for (int i = 0; i < kDeviceWarmUpSteps; ++i) step();
+    DeviceProfile profile;
+    profile.device = replica_.device->name();
+    profile.machine = replica_.device->fingerprint();
+    profile.samples = static_cast<double>(schedule_.step(0).samples);
+    profile.untimed_steps = count_steps(steps, kMostSteps, [&] { step(); });
+    profile.seconds = clock_.lap().seconds / profile.untimed_steps;
+
+    OpTimer& timer = *replica_.device->timer();
+    timer.start();
+    step();  // the first makes what the others use again
+    timer.read();
+    timer.start();
+    profile.steps = count_steps(steps, kMostTimedSteps, [&] {
+      step();
+      const auto begin = Clock::now();
+      timer.read();
+      ends->push_back(timer.times().times.size());
+      clock_.leave_out_since(begin);
+    });
+    timer.stop();
+    const StepClock::Shares shares = clock_.lap();
+    *times = timer.times();
+    profile.timed_seconds = shares.seconds / profile.steps;
+    profile.data = shares.data * profile.timed_seconds;
+    profile.update = std::chrono::duration<double>(update_).count() / profile.steps;
+    return profile;
+  }
+
   const Program& program() const { return replica_.program; }
   // Floats of the values and gradients of a microbatch.
   std::size_t working_set() const { return make_plan(program(), config_.train.micro_batch_size).arena; }
@@ -113,6 +142,21 @@ class Job {
   Clock::time_point start;
 
  private:
+  // As many as were asked for; 0: as many as take long enough. Returns how many.
+  template <typename Step>
+  int count_steps(int wanted, int most, const Step& one) {
+    clock_.restart();
+    update_ = {};
+    const auto begin = Clock::now();
+    int done = 0;
+    const auto enough = [&] {
+      if (wanted > 0) return done >= wanted;
+      return done >= most || (done >= kFewestSteps && Clock::now() - begin > kEnough);
+    };
+    for (; !enough(); ++done) one();
+    return done;
+  }
+
   const JobConfig& config_;
   const Datasets data_;
   Replica replica_;
@@ -128,38 +172,70 @@ std::string counted(long long count, const std::string& thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
-void write_trace(const std::string& path, const Job& job) {
+void write(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::trunc);
-  file << chrome_trace(job.program(), job.times, job.start);
+  file << text;
   file.close();
   if (!file) throw WorkerError(kExitCannotCreate, path + ": " + std::strerror(errno));
 }
 
-void profile(const JobConfig& config, int lanes, int steps, bool as_json, const std::string& trace) {
-  Job job(config, lanes);
-  Profile profile = job.run(steps);
+std::string describe(const Job& job, const TrainConfig& train, const std::string& model) {
+  return model + ": " + counted(static_cast<long long>(job.program().size), "parameter") + ", steps of " +
+         counted(train.global_batch_size, "sample") + " in microbatches of " +
+         std::to_string(std::min(train.micro_batch_size, train.global_batch_size));
+}
+
+struct Wanted {
+  int lanes = 1, steps = 0;
+  bool as_json = false;
+  std::string trace;  // a file, or ""
+  std::string gpu;    // its number, or "" for the CPU
+};
+
+void profile_cpu(const JobConfig& config, const Wanted& wanted) {
+  Job job(config, wanted.lanes, make_cpu_device());
+  Profile profile = job.run(wanted.steps);
   const TrainConfig& train = config.train;
-  profile.job = config.model.type + ": " + counted(static_cast<long long>(job.program().size), "parameter") +
-                ", steps of " + counted(train.global_batch_size, "sample") + " in microbatches of " +
-                std::to_string(std::min(train.micro_batch_size, train.global_batch_size)) + ", " +
-                counted(lanes, "lane") + (lanes == 1 ? "" : " that work at once");
+  profile.job = describe(job, train, config.model.type) + ", " + counted(wanted.lanes, "lane") +
+                (wanted.lanes == 1 ? "" : " that work at once");
   profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
                     "; loops for " + planned::kernels().instruction_set + ", products by " +
                     onednn::version();
-  profile.ceilings = measure_ceilings(lanes, job.working_set(), train.bf16);
-  const std::string text = as_json ? json(profile) : table(profile);
+  profile.ceilings = measure_ceilings(wanted.lanes, job.working_set(), train.bf16);
+  const std::string text = wanted.as_json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);
-  if (!trace.empty()) write_trace(trace, job);
+  if (!wanted.trace.empty()) write(wanted.trace, chrome_trace(job.program(), job.times, job.start));
+}
+
+void profile_gpu(const JobConfig& config, const Wanted& wanted) {
+  const int gpu = std::atoi(wanted.gpu.c_str());
+  OpTimes times;
+  std::vector<std::size_t> steps;
+  // The ceilings want the memory of the job.
+  auto job = std::make_unique<Job>(config, 1, make_cuda_device(gpu));
+  DeviceProfile profile = job->run_on_device(wanted.steps, &times, &steps);
+  profile.job = describe(*job, config.train, config.model.type);
+  const Program program = job->program();
+  job.reset();
+  profile.ceilings = measure_cuda_ceilings(gpu, config.train.bf16);
+  profile.rows = rows_of(times, profile.ceilings, profile.steps);
+  const std::string text = wanted.as_json ? json(profile) : table(profile);
+  std::fputs(text.c_str(), stdout);
+  if (!wanted.trace.empty()) write(wanted.trace, chrome_trace(program, times, steps));
 }
 
 }  // namespace
 
 int profile_main(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 5) return kExitUsage;
+  if (arguments.size() < 6) return kExitUsage;
   try {
-    const JobConfig config = read_config(arguments[0], std::span(arguments).subspan(5));
-    profile(config, std::atoi(arguments[1].c_str()), std::atoi(arguments[2].c_str()), arguments[3] == "json",
-            arguments[4]);
+    const JobConfig config = read_config(arguments[0], std::span(arguments).subspan(6));
+    const Wanted wanted{.lanes = std::atoi(arguments[1].c_str()),
+                        .steps = std::atoi(arguments[2].c_str()),
+                        .as_json = arguments[3] == "json",
+                        .trace = arguments[4],
+                        .gpu = arguments[5]};
+    wanted.gpu.empty() ? profile_cpu(config, wanted) : profile_gpu(config, wanted);
     return std::fflush(stdout) == 0 ? kExitOk : kExitIo;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());

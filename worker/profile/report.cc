@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+
+#include "worker/profile/table_text.h"
 
 namespace dtrun::worker {
 namespace {
@@ -12,13 +13,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double seconds(NodeTime::Clock::duration time) { return std::chrono::duration<double>(time).count(); }
-double microseconds(NodeTime::Clock::duration time) { return seconds(time) * 1e6; }
-
-std::string decimal(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 // The linear layer before the loss, which some lanes tell of as the loss.
 int classifier_of(const Program& program) {
@@ -27,25 +21,8 @@ int classifier_of(const Program& program) {
   return static_cast<int>(made - program.nodes.begin());
 }
 
-struct Column {
-  const char* title;
-  std::size_t width;
-};
 constexpr Column kColumns[] = {{"nodes", 6},   {"forward", 10}, {"backward", 10},  {"of step", 9},
                                {"GFLOP/s", 9}, {"GB/s", 8},     {"of ceiling", 12}};
-
-std::string line(const std::string& what, std::size_t first, const std::vector<std::string>& cells) {
-  std::string text = what + std::string(first - what.size(), ' ');
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::size_t width = kColumns[i].width;
-    text += std::string(width - std::min(width, cells[i].size()), ' ') + cells[i];
-  }
-  text.erase(text.find_last_not_of(' ') + 1);
-  return text + "\n";
-}
-
-std::string milliseconds(double time) { return time == 0 ? "" : decimal(time * 1e3, 2) + " ms"; }
-std::string percent(double share) { return decimal(share * 100, share < 0.0995 ? 1 : 0) + " %"; }
 
 }  // namespace
 
@@ -104,24 +81,22 @@ std::string table(const Profile& p) {
   std::string text = p.job + "\n" + p.machine + "\nceiling of a lane: products " +
                      decimal(p.ceilings.flops / 1e9, 1) + " GFLOP/s, memory " +
                      decimal(p.ceilings.bytes / 1e9, 1) + " GB/s\n\n";
-  std::vector<std::string> titles;
-  for (const Column& column : kColumns) titles.emplace_back(column.title);
-  text += line("of one lane, in a step", first, titles);
+  text += title_line("of one lane, in a step", first, kColumns);
   for (const ProfileRow& row : p.rows) {
     text +=
-        line(row.what, first,
+        line(row.what, first, kColumns,
              {std::to_string(row.nodes), milliseconds(row.forward), milliseconds(row.backward),
               percent(row.seconds() / p.seconds),
               row.cost.flops > 0 ? decimal(row.cost.flops / row.seconds() / 1e9, 1) : "",
               decimal(row.cost.bytes / row.seconds() / 1e9, 1), percent(share_of_ceiling(row, p.ceilings))});
   }
   const auto part = [&](const char* what, double time) {
-    text += line(what, first, {"", milliseconds(time), "", percent(time / p.seconds)});
+    text += line(what, first, kColumns, {"", milliseconds(time), "", percent(time / p.seconds)});
   };
   part("reading samples", p.data);
   part("mean, norm and optimizer", p.update);
   part(p.lanes == 1 ? "adding up, other" : "adding up, waiting for lanes, other", p.other());
-  text += line("a step", first, {"", milliseconds(p.seconds), "", "100 %"});
+  text += line("a step", first, kColumns, {"", milliseconds(p.seconds), "", "100 %"});
   return text + "\n" + decimal(p.samples / p.seconds, 0) + " samples/s, over " + std::to_string(p.steps) +
          " steps\n";
 }
@@ -138,6 +113,7 @@ std::string json(const Profile& p) {
                     {"of_ceiling", share_of_ceiling(row, p.ceilings)}});
   const Json all{
       {"version", 1},
+      {"device", "cpu"},
       {"job", p.job},
       {"machine", p.machine},
       {"lanes", p.lanes},
@@ -150,34 +126,6 @@ std::string json(const Profile& p) {
       {"update_seconds", p.update},
       {"other_seconds", p.other()}};
   return all.dump(2) + "\n";
-}
-
-std::string chrome_trace(const Program& program, std::span<const std::vector<NodeTime>> lanes,
-                         NodeTime::Clock::time_point start) {
-  Json events = Json::array();
-  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-    events.push_back({{"name", "thread_name"},
-                      {"ph", "M"},
-                      {"pid", 0},
-                      {"tid", lane},
-                      {"args", {{"name", "lane " + std::to_string(lane)}}}});
-    for (const NodeTime& time : lanes[lane]) {
-      const std::vector<std::size_t> parameters =
-          parameters_of(program.nodes[static_cast<std::size_t>(time.node)].op);
-      events.push_back(
-          {{"name", describe(program, time.node)},
-           {"cat", time.backward ? "backward" : "forward"},
-           {"ph", "X"},
-           {"ts", microseconds(time.begin - start)},
-           {"dur", microseconds(time.end - time.begin)},
-           {"pid", 0},
-           {"tid", lane},
-           {"args",
-            {{"node", time.node},
-             {"parameter", parameters.empty() ? "" : program.parameters[parameters.front()].name}}}});
-    }
-  }
-  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
 
 }  // namespace dtrun::worker

@@ -1,4 +1,4 @@
-// A profile as numbers and as text. Pure.
+// The profile of lanes that compute on their own threads, as numbers and as text. Pure.
 #pragma once
 
 #include <cstddef>
@@ -45,9 +45,5 @@ double share_of_ceiling(const ProfileRow& row, const Ceilings& ceilings);
 
 std::string table(const Profile& profile);
 std::string json(const Profile& profile);
-
-// What each lane did when, from `start` on: for chrome://tracing and ui.perfetto.dev.
-std::string chrome_trace(const Program& program, std::span<const std::vector<NodeTime>> lanes,
-                         NodeTime::Clock::time_point start);
 
 }  // namespace dtrun::worker

@@ -1,43 +1,14 @@
-// What becomes of measured times: rows, shares, the table, the trace.
+// What becomes of the times that lanes tell: rows, shares, the table.
 #include "worker/profile/report.h"
 
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "worker/model/builder.h"
+#include "tests/worker/profile/chain.h"
 
 using namespace dtrun::worker;
-
-namespace {
-
 using Json = nlohmann::json;
-using Clock = NodeTime::Clock;
-using std::chrono::milliseconds;
-
-const Clock::time_point kStart{};
-
-NodeTime ran(int node, bool backward, int begin, int end) {
-  return {.node = node,
-          .backward = backward,
-          .begin = kStart + milliseconds(begin),
-          .end = kStart + milliseconds(end)};
-}
-
-// Nodes: 0 a linear layer, 1 a ReLU, 2 the same linear layer again, 3 the logits, 4 the loss.
-Program chain() {
-  ProgramBuilder builder({.shape = {1, 1, 16}, .classes = 4});
-  const Value hidden = builder.relu(builder.linear(builder.input(), "a", 16));
-  return builder.finish(builder.linear(builder.linear(hidden, "b", 16), "head", 4));
-}
-
-const std::vector<std::vector<NodeTime>> kTwoLanes{
-    {ran(0, false, 0, 10), ran(1, false, 10, 12), ran(2, false, 12, 20), ran(4, true, 20, 24),
-     ran(2, true, 24, 44), ran(1, true, 44, 46), ran(0, true, 46, 56)},
-    {ran(0, false, 0, 10), ran(1, false, 10, 12), ran(2, false, 12, 20), ran(4, true, 20, 24),
-     ran(2, true, 24, 44), ran(1, true, 44, 46), ran(0, true, 46, 66)}};
-
-}  // namespace
 
 TEST_CASE("nodes that do the same are one row, times are those of one lane in one step") {
   const auto rows = rows_of(chain(), kTwoLanes, 8, 2);
@@ -89,19 +60,6 @@ TEST_CASE("the table and the JSON say the same, and what is left of a step is to
   const Json all = Json::parse(json(profile));
   CHECK(all["rows"].size() == 3);
   CHECK(all["rows"][0]["backward_seconds"].get<double>() == doctest::Approx(0.0175));
+  CHECK(all["device"] == "cpu");
   CHECK(all["other_seconds"].get<double>() == doctest::Approx(profile.other()));
-}
-
-TEST_CASE("the trace has a span for each time, in microseconds from the start") {
-  const Json trace = Json::parse(chrome_trace(chain(), kTwoLanes, kStart));
-  std::vector<Json> spans;
-  for (const Json& event : trace["traceEvents"])
-    if (event["ph"] == "X") spans.push_back(event);
-  REQUIRE(spans.size() == 14);
-  CHECK(spans[2]["name"] == "Linear 16 -> 16");
-  CHECK(spans[2]["ts"] == 12000);
-  CHECK(spans[2]["dur"] == 8000);
-  CHECK(spans[2]["args"]["parameter"] == "b.weight");
-  CHECK(spans[13]["cat"] == "backward");
-  CHECK(spans[13]["tid"] == 1);
 }

@@ -1,0 +1,13 @@
+// The text of a config file.
+#pragma once
+
+#include <string>
+
+#include "proto/core/status.h"
+
+namespace dtrun::cmd {
+
+// EX_NOINPUT if it cannot be read. A few bytes more than a config may have, if there are so many.
+Result<std::string> read_config_file(const std::string& path);
+
+}  // namespace dtrun::cmd

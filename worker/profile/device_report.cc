@@ -1,0 +1,179 @@
+#include "worker/profile/device_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <tuple>
+
+#include "worker/profile/table_text.h"
+
+namespace dtrun::worker {
+namespace {
+
+constexpr const char* kOwnStream = "lane";
+
+constexpr Column kDeviceColumns[] = {{"launches", 10}, {"time", 12},  {"of step", 9},    {"TFLOP/s", 9},
+                                     {"GB/s", 9},      {"floor", 12}, {"of ceiling", 12}};
+
+// Of each time, its part of the time in which it ran beside others.
+std::vector<double> divided(const std::vector<OpTime>& times) {
+  struct Edge {
+    double at;
+    bool begins;
+    std::size_t time;
+  };
+  std::vector<Edge> edges;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    edges.push_back({times[i].begin, true, i});
+    edges.push_back({times[i].end, false, i});
+  }
+  std::ranges::sort(edges, {}, [](const Edge& edge) { return std::tuple(edge.at, edge.begins, edge.time); });
+  std::vector<double> shares(times.size(), 0);
+  std::vector<std::size_t> running;  // one of each stream
+  double last = 0;
+  for (const Edge& edge : edges) {
+    for (const std::size_t time : running)
+      shares[time] += (edge.at - last) / static_cast<double>(running.size());
+    last = edge.at;
+    if (edge.begins && times[edge.time].end > times[edge.time].begin)
+      running.push_back(edge.time);
+    else
+      std::erase(running, edge.time);
+  }
+  return shares;
+}
+
+double floor_of(const OpCost& cost, const Ceilings& ceilings) {
+  return std::max(cost.flops / ceilings.flops, (cost.read_bytes + cost.written_bytes) / ceilings.bytes);
+}
+
+std::string name_of(const OpRow& row) {
+  std::string name = row.kind.what;
+  if (!row.kind.part.empty()) name += ", " + row.kind.part;
+  if (row.stream != kOwnStream) name += " (" + row.stream + ")";
+  return name;
+}
+
+// "654", "12.3", "0.0021": three digits, more or less.
+std::string brief(double value) {
+  if (value <= 0) return "";
+  const int before = static_cast<int>(std::floor(std::log10(value))) + 1;
+  return decimal(value, std::clamp(3 - before, 0, 6));
+}
+
+std::string of_ceiling(double floor, double seconds) { return seconds > 0 ? percent(floor / seconds) : ""; }
+
+double sum(const std::vector<OpRow>& rows, double OpRow::*field) {
+  double sum = 0;
+  for (const OpRow& row : rows) sum += row.*field;
+  return sum;
+}
+
+std::string row_line(const OpRow& row, double step, std::size_t first) {
+  const double bytes = row.cost.read_bytes + row.cost.written_bytes;
+  return line(name_of(row), first, kDeviceColumns,
+              {decimal(row.launches, 0), milliseconds(row.seconds), percent(row.share_seconds / step),
+               row.seconds > 0 ? brief(row.cost.flops / row.seconds / 1e12) : "",
+               row.seconds > 0 ? brief(bytes / row.seconds / 1e9) : "", milliseconds(row.floor),
+               of_ceiling(row.floor, row.seconds)});
+}
+
+}  // namespace
+
+double DeviceProfile::busy() const { return sum(rows, &OpRow::share_seconds); }
+double DeviceProfile::floor() const { return sum(rows, &OpRow::floor); }
+
+std::vector<OpRow> rows_of(const OpTimes& times, const Ceilings& ceilings, int steps) {
+  const std::vector<double> shares = divided(times.times);
+  std::map<std::tuple<std::string, std::string, int>, OpRow> kinds;
+  std::map<const OpRow*, std::set<int>> nodes;
+  for (std::size_t i = 0; i < times.times.size(); ++i) {
+    const OpTime& time = times.times[i];
+    const TimedOp& op = times.ops[static_cast<std::size_t>(time.op)];
+    OpRow& row = kinds[{op.kind.what, op.kind.part, time.stream}];
+    row.kind = op.kind;
+    row.stream = times.streams[static_cast<std::size_t>(time.stream)];
+    if (op.node >= 0) nodes[&row].insert(op.node);
+    row.seconds += (time.end - time.begin) / steps;
+    row.share_seconds += shares[i] / steps;
+    row.floor += floor_of(op.cost, ceilings) / steps;
+    row.cost.flops += op.cost.flops / steps;
+    row.cost.read_bytes += op.cost.read_bytes / steps;
+    row.cost.written_bytes += op.cost.written_bytes / steps;
+    row.launches += 1.0 / steps;
+  }
+  std::vector<OpRow> rows;
+  for (auto& [key, row] : kinds) {
+    row.nodes = static_cast<int>(nodes[&row].size());
+    rows.push_back(row);
+  }
+  std::ranges::stable_sort(rows, std::ranges::greater(), &OpRow::share_seconds);
+  return rows;
+}
+
+std::string table(const DeviceProfile& p) {
+  std::size_t first = 38;
+  for (const OpRow& row : p.rows) first = std::max(first, name_of(row).size() + 2);
+  std::string text = p.job + "\n" + p.machine + "\nceilings: products " + brief(p.ceilings.flops / 1e12) +
+                     " TFLOP/s, memory " + brief(p.ceilings.bytes / 1e9) + " GB/s\n\n";
+  text += title_line("in a step, kernel by kernel", first, kDeviceColumns);
+  for (const OpRow& row : p.rows) text += row_line(row, p.timed_seconds, first);
+  text += line("gaps, in which no stream ran anything", first, kDeviceColumns,
+               {"", milliseconds(p.gaps()), percent(p.gaps() / p.timed_seconds)});
+  text += line("a step", first, kDeviceColumns,
+               {decimal(sum(p.rows, &OpRow::launches), 0), milliseconds(p.timed_seconds), "100 %", "", "",
+                milliseconds(p.floor()), of_ceiling(p.floor(), p.timed_seconds)});
+  text += line(
+      "a step as it is run", first, kDeviceColumns,
+      {"", milliseconds(p.seconds), "", "", "", milliseconds(p.floor()), of_ceiling(p.floor(), p.seconds)});
+  return text + "\n" + decimal(p.samples / p.seconds, 0) + " samples/s as it is run, over " +
+         std::to_string(p.untimed_steps) + " steps; operations timed in " + std::to_string(p.steps) + "\n";
+}
+
+std::string json(const DeviceProfile& p) {
+  using Json = nlohmann::ordered_json;
+  Json rows = Json::array();
+  for (const OpRow& row : p.rows) {
+    const bool forward = row.kind.part.starts_with("forward");
+    const bool of_a_pass = !row.kind.part.empty();
+    rows.push_back({{"what", row.kind.what},
+                    {"part", row.kind.part},
+                    {"stream", row.stream},
+                    {"nodes", row.nodes},
+                    {"launches", row.launches},
+                    {"seconds", row.seconds},
+                    {"forward_seconds", forward ? row.seconds : 0},
+                    {"backward_seconds", of_a_pass && !forward ? row.seconds : 0},
+                    {"share", row.share_seconds / p.timed_seconds},
+                    {"flops", row.cost.flops},
+                    {"bytes", row.cost.read_bytes + row.cost.written_bytes},
+                    {"read_bytes", row.cost.read_bytes},
+                    {"written_bytes", row.cost.written_bytes},
+                    {"floor_seconds", row.floor},
+                    {"of_ceiling", row.seconds > 0 ? row.floor / row.seconds : 0}});
+  }
+  const Json all{
+      {"version", 1},
+      {"device", p.device},
+      {"job", p.job},
+      {"machine", p.machine},
+      {"lanes", 1},
+      {"steps", p.steps},
+      {"untimed_steps", p.untimed_steps},
+      {"samples_per_step", p.samples},
+      {"step_seconds", p.seconds},
+      {"timed_step_seconds", p.timed_seconds},
+      {"busy_seconds", p.busy()},
+      {"gap_seconds", p.gaps()},
+      {"floor_seconds", p.floor()},
+      {"data_seconds", p.data},
+      {"update_seconds", p.update},
+      {"ceiling", {{"flops_per_second", p.ceilings.flops}, {"bytes_per_second", p.ceilings.bytes}}},
+      {"rows", rows}};
+  return all.dump(2) + "\n";
+}
+
+}  // namespace dtrun::worker

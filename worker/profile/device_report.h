@@ -1,0 +1,48 @@
+// The profile of a device that computes behind the host's back, as numbers and as text. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "worker/device/op_timer.h"
+
+namespace dtrun::worker {
+
+// One kind of operation on one stream, in a step.
+struct OpRow {
+  OpKind kind;
+  std::string stream;
+  int nodes = 0;  // of the program that do this
+  double launches = 0;
+  double seconds = 0;  // the sum of their times
+  // Likewise, but time in which n operations ran at once counts 1/n for each: rows add up to busy time.
+  double share_seconds = 0;
+  double floor = 0;  // seconds that they would take at the ceilings
+  OpCost cost;
+};
+
+struct DeviceProfile {
+  std::string job, machine, device;  // the first two: lines for people
+  int steps = 0;                     // with times
+  int untimed_steps = 0;
+  double samples = 0;  // of a step
+  Ceilings ceilings;
+  double seconds = 0;        // of a step as it is run, by the clock on the wall
+  double timed_seconds = 0;  // of a step whose operations were timed, likewise
+  // Of these, on the host: reading samples; mean, norm and optimizer, as it waited for them.
+  double data = 0, update = 0;
+  std::vector<OpRow> rows;
+
+  double busy() const;  // seconds of a timed step in which any stream ran something
+  double gaps() const { return timed_seconds - busy(); }
+  double floor() const;
+};
+
+// Of so many steps; the largest share first.
+std::vector<OpRow> rows_of(const OpTimes& times, const Ceilings& ceilings, int steps);
+
+std::string table(const DeviceProfile& profile);
+std::string json(const DeviceProfile& profile);
+
+}  // namespace dtrun::worker

@@ -1,0 +1,100 @@
+#include "worker/profile/trace.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "worker/model/cost.h"
+
+namespace dtrun::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double microseconds(NodeTime::Clock::duration time) {
+  return std::chrono::duration<double>(time).count() * 1e6;
+}
+// Of seconds; as exact as any clock.
+double microseconds(double time) { return std::round(time * 1e9) / 1e3; }
+
+// Of the process 0, or one of its tracks.
+Json name_of(const char* what, int track, const std::string& name) {
+  return {{"name", what}, {"ph", "M"}, {"pid", 0}, {"tid", track}, {"args", {{"name", name}}}};
+}
+
+// The first, by which people know the node.
+std::string parameter_of(const Program& program, int node) {
+  if (node < 0) return "";
+  const std::vector<std::size_t> parameters = parameters_of(program.nodes[static_cast<std::size_t>(node)].op);
+  return parameters.empty() ? "" : program.parameters[parameters.front()].name;
+}
+
+Json span_of(const std::string& name, const std::string& category, int track, double begin, double end) {
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"ts", microseconds(begin)},
+          {"dur", microseconds(std::max(0.0, end - begin))},
+          {"pid", 0},
+          {"tid", track}};
+}
+
+std::string text_of(const Json& events) {
+  return Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
+}
+
+}  // namespace
+
+std::string chrome_trace(const Program& program, std::span<const std::vector<NodeTime>> lanes,
+                         NodeTime::Clock::time_point start) {
+  Json events = Json::array();
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    events.push_back(name_of("thread_name", static_cast<int>(lane), "lane " + std::to_string(lane)));
+    for (const NodeTime& time : lanes[lane]) {
+      events.push_back({{"name", describe(program, time.node)},
+                        {"cat", time.backward ? "backward" : "forward"},
+                        {"ph", "X"},
+                        {"ts", microseconds(time.begin - start)},
+                        {"dur", microseconds(time.end - time.begin)},
+                        {"pid", 0},
+                        {"tid", lane},
+                        {"args", {{"node", time.node}, {"parameter", parameter_of(program, time.node)}}}});
+    }
+  }
+  return text_of(events);
+}
+
+std::string chrome_trace(const Program& program, const OpTimes& times, std::span<const std::size_t> steps) {
+  Json events = Json::array();
+  events.push_back(name_of("process_name", 0, "lane 0"));
+  events.push_back(name_of("thread_name", 0, "steps"));
+  for (std::size_t stream = 0; stream < times.streams.size(); ++stream)
+    events.push_back(name_of("thread_name", static_cast<int>(stream) + 1, times.streams[stream]));
+
+  std::vector<Json> spans;
+  std::size_t first = 0;
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    const auto of_step = std::span(times.times).subspan(first, steps[step] - first);
+    first = steps[step];
+    if (of_step.empty()) continue;
+    spans.push_back(span_of("step " + std::to_string(step + 1), "step", 0,
+                            std::ranges::min_element(of_step, {}, &OpTime::begin)->begin,
+                            std::ranges::max_element(of_step, {}, &OpTime::end)->end));
+    for (const OpTime& time : of_step) {
+      const TimedOp& op = times.ops[static_cast<std::size_t>(time.op)];
+      const std::string name = op.kind.part.empty() ? op.kind.what : op.kind.what + ", " + op.kind.part;
+      spans.push_back(span_of(name, op.kind.part, time.stream + 1, time.begin, time.end));
+      spans.back()["args"] = {{"node", op.node},
+                              {"parameter", parameter_of(program, op.node)},
+                              {"flops", op.cost.flops},
+                              {"bytes", op.cost.read_bytes + op.cost.written_bytes}};
+    }
+  }
+  std::ranges::stable_sort(spans, {}, [](const Json& span) { return span["ts"].get<double>(); });
+  for (Json& span : spans) events.push_back(std::move(span));
+  return text_of(events);
+}
+
+}  // namespace dtrun::worker
