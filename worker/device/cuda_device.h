@@ -17,7 +17,7 @@ namespace dtrun::worker {
 std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans = {});
 
 // What that GPU can do at best: a large square product in bf16 or fp32, and a copy within its memory, which
-// counts as read and written. Takes about a second, and much of the memory that is free. Throws WorkerError
+// counts as read and written. Takes a second or two, and much of the memory that is free. Throws WorkerError
 // as above.
 Ceilings measure_cuda_ceilings(int gpu, bool bf16);
 

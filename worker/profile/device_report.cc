@@ -13,7 +13,7 @@
 namespace dtrun::worker {
 namespace {
 
-constexpr const char* kOwnStream = "lane";
+constexpr const char* kOwnStream = "lane";  // on which most runs: a table need not say it
 
 constexpr Column kDeviceColumns[] = {{"launches", 10}, {"time", 12},  {"of step", 9},    {"TFLOP/s", 9},
                                      {"GB/s", 9},      {"floor", 12}, {"of ceiling", 12}};

@@ -89,15 +89,17 @@ void CudaArithmetic::copy(Stream& stream, float* to, const float* from, std::siz
   if (floats == 0) return;
   written(to, floats);
   const std::size_t bytes = floats * sizeof(float);
-  const EventTimer::Scope timed(timer_, of(stream), [&] { return vector_op(kCopying, bytes, bytes); });
-  check(cudaMemcpyAsync(to, from, floats * sizeof(float), cudaMemcpyDefault, of(stream).handle()), "copying");
+  const CudaStream& on = of(stream);
+  const EventTimer::Scope timed(timer_, on, [&] { return vector_op(kCopying, bytes, bytes); });
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on.handle()), "copying");
 }
 
 void CudaArithmetic::add_right(Stream& stream, float* left, const float* right, std::size_t floats) {
   written(left, floats);
   const std::size_t bytes = floats * sizeof(float);
-  const EventTimer::Scope timed(timer_, of(stream), [&] { return vector_op(kAddingUp, 2 * bytes, bytes); });
-  cuda::add_right(of(stream).handle(), left, right, floats);
+  const CudaStream& on = of(stream);
+  const EventTimer::Scope timed(timer_, on, [&] { return vector_op(kAddingUp, 2 * bytes, bytes); });
+  cuda::add_right(on.handle(), left, right, floats);
   check_launch("add_right");
 }
 
@@ -109,10 +111,11 @@ void CudaArithmetic::sum(Stream& stream, const TreeSum& sum, std::span<const flo
                                        " at once: start as many workers on each host, or fewer in all");
   written(out, floats);
   const std::size_t bytes = floats * sizeof(float);
-  const EventTimer::Scope timed(timer_, of(stream), [&] {
+  const CudaStream& on = of(stream);
+  const EventTimer::Scope timed(timer_, on, [&] {
     return vector_op(inputs.size() == 1 ? kCopying : kAddingUp, inputs.size() * bytes, bytes);
   });
-  tree_sum(of(stream).handle(), sum, inputs, out, floats);
+  tree_sum(on.handle(), sum, inputs, out, floats);
   check_launch("tree_sum");
 }
 
