@@ -1,0 +1,119 @@
+// What a microbatch of GPT-2 124M launches, multiplies and moves at least, as its schedule has it: the table
+// of docs/gpu.md. It is compared, so that a step more, or a vector that moves once more, shows;
+// DTRUN_REWRITE_TABLES=1 writes what the schedule says now, to be reviewed as a diff.
+#include "worker/device/cuda/cost.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/files.h"
+#include "tests/worker/model/programs.h"
+#include "worker/device/cuda/step_kind.h"
+#include "worker/model/cost.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+constexpr char kBegin[] = "<!-- a microbatch of GPT-2 124M: begin -->\n";
+constexpr char kEnd[] = "<!-- a microbatch of GPT-2 124M: end -->\n";
+
+constexpr int kTokens = 1024;
+
+Program gpt2_124m() {
+  ModelConfig config{.type = "gpt2"};
+  config.vocab_size = 50304;
+  Program program = gpt2_program(config, kTokens, 50257);
+  program.bf16 = true;
+  return program;
+}
+
+Schedule schedule_of(const Program& program, int samples) {
+  return make_schedule(program, make_plan(program, samples, plan_for_gpu(program.bf16)), samples,
+                       {.bf16 = program.bf16, .multiplies = [](const MatmulShape&) { return true; }});
+}
+
+struct Row {
+  std::string what, part;
+  int steps = 0;
+  StepCost cost;
+};
+
+// In the order of their first steps.
+std::vector<Row> rows_of(const Program& program, const Schedule& schedule) {
+  std::vector<Row> rows;
+  for (const auto* const steps : {&schedule.forward, &schedule.backward}) {
+    for (const Step& step : *steps) {
+      if (std::holds_alternative<Ready>(step.work) || std::holds_alternative<Join>(step.work)) continue;
+      const OpKind kind = kind_of(program, step, false);
+      auto row = std::ranges::find_if(
+          rows, [&](const Row& each) { return each.what == kind.what && each.part == kind.part; });
+      if (row == rows.end()) row = rows.insert(row, {.what = kind.what, .part = kind.part, .cost = {}});
+      ++row->steps;
+      row->cost += cost_of(step);
+    }
+  }
+  return rows;
+}
+
+std::string line(const std::string& what, const std::string& part, int steps, const StepCost& cost,
+                 double tokens) {
+  char text[256];
+  std::snprintf(text, sizeof text, "| %s | %s | %d | %.1f | %.1f |\n", what.c_str(), part.c_str(), steps,
+                cost.flops / tokens / 1e6, cost.bytes() / tokens / 1e3);
+  return text;
+}
+
+std::string table() {
+  constexpr int kSamples = 64;
+  constexpr double kAll = double{kSamples} * kTokens;
+  const Program program = gpt2_124m();
+  std::string text =
+      "| operation | | steps | MFLOP a token | KB a token |\n| --- | --- | --- | --- | --- |\n";
+  Row all{.what = "all", .part = "", .cost = {}};
+  for (const Row& row : rows_of(program, schedule_of(program, kSamples))) {
+    text += line(row.what, row.part, row.steps, row.cost, kAll);
+    all.steps += row.steps;
+    all.cost += row.cost;
+  }
+  return text + line(all.what, all.part, all.steps, all.cost, kAll);
+}
+
+TEST_CASE("the table of docs/gpu.md is what the schedule says") {
+  const std::string path = DTRUN_SOURCE_DIR "/docs/gpu.md";
+  const std::string page = dtrun::test::read_text(path);
+  const std::size_t begin = page.find(kBegin), end = page.find(kEnd);
+  REQUIRE(begin != std::string::npos);
+  REQUIRE(end != std::string::npos);
+  const std::size_t from = begin + sizeof kBegin - 1;
+  const std::string now = table();
+  if (std::getenv("DTRUN_REWRITE_TABLES") != nullptr)
+    dtrun::test::write_text(path, page.substr(0, from) + now + page.substr(end));
+  else
+    CHECK(page.substr(from, end - from) == now);
+}
+
+// worker/model/cost.h counts what the model needs, whatever device computes it.
+TEST_CASE("a microbatch multiplies what the model needs, and attention's scores once more") {
+  for (const int samples : {4, 64}) {
+    const Program program = gpt2_124m();
+    double steps = 0, model = 0, scores = 0;
+    const Schedule schedule = schedule_of(program, samples);
+    for (const auto* const list : {&schedule.forward, &schedule.backward})
+      for (const Step& step : *list) steps += cost_of(step).flops;
+    for (int node = 0; node < static_cast<int>(program.nodes.size()); ++node) {
+      const NodeCost cost = cost_of(program, node, samples);
+      model += cost.forward.flops + cost.backward.flops;
+      if (std::holds_alternative<Attention>(program.nodes[static_cast<std::size_t>(node)].op))
+        scores += cost.forward.flops / 2;
+    }
+    CHECK(steps == doctest::Approx(model + scores).epsilon(1e-9));
+  }
+}
+
+}  // namespace
+}  // namespace dtrun::worker::cuda
