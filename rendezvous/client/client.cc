@@ -10,8 +10,6 @@
 // send() and kv() come from the agent's thread, Connected and Received from gRPC's.
 #include "rendezvous/client/client.h"
 
-#include <grpcpp/create_channel_posix.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -22,9 +20,11 @@
 #include <utility>
 
 #include "rendezvous/client/back_off.h"
+#include "rendezvous/client/channel.h"
 #include "rendezvous/client/client_stream.h"
 #include "rendezvous/client/endpoint.h"
 #include "rendezvous/client/kv_calls.h"
+#include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::rendezvous {
@@ -40,17 +40,14 @@ constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting con
 // Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
 constexpr int kSilentIsPermanent = 2;
 
-// A socket of our own makes one channel one connection: no resolver, proxy or reconnect of gRPC's in between.
 // A ping follows a third of `silence` after the last sign of life, and has the rest of it to be answered.
-std::shared_ptr<grpc::Channel> channel_on(int fd, const std::string& endpoint, milliseconds silence) {
+grpc::ChannelArguments arguments_for(milliseconds silence) {
   const int total = static_cast<int>(std::clamp<std::int64_t>(silence.count(), 3, 1'000'000'000));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, total / 3);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, total - total / 3);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomInsecureChannelFromFd(endpoint, fd, arguments);
+  return arguments;
 }
 
 // What gRPC says of a stream's end, for people.
@@ -162,7 +159,8 @@ Core::Attempt Core::unresolved(const std::string& error) {
 }
 
 Core::Attempt Core::attend(const Dialled& dialled) {
-  std::shared_ptr<grpc::Channel> channel = channel_on(dialled.fd, endpoint_, options_.keep_alive_timeout);
+  std::shared_ptr<grpc::Channel> channel =
+      open_channel(dialled, options_.port, options_.key, arguments_for(options_.keep_alive_timeout));
   std::weak_ptr<Core> weak = weak_from_this();
   auto connected = [weak] {
     if (auto core = weak.lock()) core->on_connected();
@@ -191,6 +189,9 @@ Core::Attempt Core::attend(const Dialled& dialled) {
 // The connection stood, but no coordinator answered.
 Core::Attempt Core::diagnose(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return something_else("another gRPC service");
+  if (Status refused = compare_keys(options_.host, options_.port, options_.key, kProbeTimeout, interrupt_);
+      !refused.ok())
+    return {.why = refused, .permanent = true};
   switch (probe(options_.host, options_.port, kProbeTimeout, interrupt_)) {
     case Answer::kOther:
       return something_else("it does not speak gRPC");

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "proto/control.pb.h"
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -28,9 +30,10 @@ struct Received {
 };
 // The stream is gone or could not be made; the client tries again by itself until closed.
 struct Disconnected {
-  Status why;              // EX_UNAVAILABLE; names the endpoint and what was found there
-  bool permanent = false;  // no use to try again: the name is unknown for 15 s, or another program is there
-  int attempt = 0;         // consecutive failures, from 1
+  Status why;  // EX_UNAVAILABLE, or EX_NOPERM of a key; names the endpoint and what was found there
+  // No use to try again: the name is unknown for 15 s, another program is there, or it has another key.
+  bool permanent = false;
+  int attempt = 0;  // consecutive failures, from 1
 };
 struct KvDone {
   int worker_serial;  // echoed from kv()
@@ -41,6 +44,7 @@ using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDo
 struct ClientOptions {
   std::string host;  // name or numeric address
   int port = 0;
+  std::optional<JobKey> key = {};  // as ServerOptions has it
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that says nothing and answers nothing for so long is taken for lost.
   std::chrono::milliseconds keep_alive_timeout{15000};

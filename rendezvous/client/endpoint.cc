@@ -82,6 +82,7 @@ Dialled connect_to(const addrinfo& address, Clock::time_point deadline, const In
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   dialled.fd = fd;
   dialled.local_address = local_address_of(fd);
+  dialled.peer_address = numeric_address(address.ai_addr, address.ai_addrlen);
   return dialled;
 }
 

@@ -37,6 +37,7 @@ Addresses look_up(const std::string& host, int port);
 struct Dialled {
   int fd = -1;                // connected, non-blocking, close-on-exec; -1: not connected
   std::string local_address;  // numeric
+  std::string peer_address;   // likewise, of those that the host has
   std::string error;          // what went wrong
   bool unresolved = false;    // the name is unknown
 };

@@ -1,14 +1,14 @@
 #include "rendezvous/client/status_client.h"
 
-#include <grpcpp/create_channel_posix.h>
-
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/client/channel.h"
 #include "rendezvous/client/endpoint.h"
+#include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::rendezvous {
@@ -17,19 +17,18 @@ namespace {
 constexpr std::chrono::milliseconds kDialTimeout{5000};
 
 Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusRequest& request,
-                            std::chrono::milliseconds dial_timeout, const Interrupt& interrupt,
-                            grpc::ClientContext* context) {
+                            std::chrono::milliseconds dial_timeout, const std::optional<JobKey>& key,
+                            const Interrupt& interrupt, grpc::ClientContext* context) {
   set_up_grpc();
   const std::string endpoint = endpoint_text(host, port);
   const Dialled dialled = dial(host, port, dial_timeout, interrupt);
   if (dialled.fd < 0)
     return Status(kExitUnavailable, "no coordinator at " + endpoint + " (" + dialled.error + ")");
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  const auto channel = grpc::CreateCustomInsecureChannelFromFd(endpoint, dialled.fd, arguments);
+  const auto channel = open_channel(dialled, port, key);
   v1::StatusReply reply;
   const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context, request, &reply);
   if (status.ok()) return reply;
+  if (Status refused = compare_keys(host, port, key, dial_timeout, interrupt); !refused.ok()) return refused;
   return Status(kExitUnavailable, "what listens at " + endpoint +
                                       " gave no status, so it is no dtrun coordinator (" +
                                       status.error_message() + ")");
@@ -38,13 +37,13 @@ Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusR
 }  // namespace
 
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
-                                     std::chrono::milliseconds timeout) {
+                                     std::chrono::milliseconds timeout, const std::optional<JobKey>& key) {
   const Interrupt never;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + timeout);
   v1::StatusRequest request;
   request.set_run_id(run_id);
-  return ask(host, port, request, timeout, never, &context);
+  return ask(host, port, request, timeout, key, never, &context);
 }
 
 struct EndOfRun::Call {
@@ -57,13 +56,14 @@ struct EndOfRun::Call {
   std::thread thread;
 };
 
-EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id)
+EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
+                   const std::optional<JobKey>& key)
     : call_(std::make_unique<Call>()) {
-  call_->thread = std::thread([call = call_.get(), host, port, run_id] {
+  call_->thread = std::thread([call = call_.get(), host, port, run_id, key] {
     v1::StatusRequest request;
     request.set_run_id(run_id);
     request.set_at_end(true);
-    const auto reply = ask(host, port, request, kDialTimeout, call->interrupt, &call->context);
+    const auto reply = ask(host, port, request, kDialTimeout, key, call->interrupt, &call->context);
     const std::lock_guard lock(call->mutex);
     call->done = true;
     if (reply.ok() && reply.value().runs_size() == 1) call->run = reply.value().runs(0);

@@ -8,18 +8,22 @@
 
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
-// Of one run, or of all if `run_id` is empty. A failure has EX_UNAVAILABLE and names the endpoint.
+// Of one run, or of all if `run_id` is empty. A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names
+// the endpoint.
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
-                                     std::chrono::milliseconds timeout);
+                                     std::chrono::milliseconds timeout,
+                                     const std::optional<JobKey>& key = {});
 
 // Waits in the background to be told how a run ended: the coordinator of an agent goes with its run, but not
 // before it has said so. One thread's own.
 class EndOfRun {
  public:
-  EndOfRun(const std::string& host, int port, const std::string& run_id);
+  EndOfRun(const std::string& host, int port, const std::string& run_id,
+           const std::optional<JobKey>& key = {});
   ~EndOfRun();  // gives up at once
   EndOfRun(const EndOfRun&) = delete;
 

@@ -3,6 +3,7 @@
 // since those streams still post to it.
 #include "rendezvous/server/server.h"
 
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 
 #include "proto/base/ids.h"
+#include "rendezvous/identity/identity.h"
 #include "rendezvous/server/attend_service.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/store_service.h"
@@ -31,6 +33,18 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
   KeyValueStore::Limits limits;
   if (options.separate) limits.total = std::size_t{1} << 30;
   return limits;
+}
+
+// A stranger who says nothing is not waited for longer.
+constexpr int kHandshakeMs = 5000;
+
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const ServerOptions& options) {
+  if (!options.key) return grpc::InsecureServerCredentials();
+  const Identity identity = make_identity(*options.key);
+  grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  ssl.pem_root_certs = identity.root;
+  ssl.pem_key_cert_pairs = {{identity.private_key, identity.certificate}};
+  return grpc::SslServerCredentials(ssl);
 }
 
 class GrpcServer final : public Server {
@@ -58,9 +72,10 @@ class GrpcServer final : public Server {
     // Agents ping to notice a dead coordinator; don't take that for abuse.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
-                             grpc::InsecureServerCredentials(), &port_);
+    builder.AddListeningPort(endpoint_text(options.bind_address, options.port), credentials_of(options),
+                             &port_);
     builder.RegisterService(&attend_);
     builder.RegisterService(&store_);
     server_ = builder.BuildAndStart();

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "proto/core/status.h"
+#include "rendezvous/identity/job_key.h"
 
 namespace dtrun::rendezvous {
 
@@ -15,6 +17,9 @@ struct ServerOptions {
   int port = 0;              // 0: any free one
   bool separate = false;     // a `dtrun store`: any number of runs side by side, and no agent hosts it
   std::string host = {};     // the member id of the agent in whose process this is
+  // Who does not have it ends in the handshake; nothing is said in the clear. Without one whoever can connect
+  // may join.
+  std::optional<JobKey> key = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
 };
 

@@ -39,12 +39,13 @@ struct RunSettings {
 class TestAgent {
  public:
   TestAgent(std::string name, const std::string& host, int port,
-            milliseconds keep_alive_timeout = milliseconds(15000))
+            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<JobKey>& key = {})
       : name_(std::move(name)) {
     ClientOptions options;
     options.keep_alive_timeout = keep_alive_timeout;
     options.host = host;
     options.port = port;
+    options.key = key;
     client_ = Client::start(options, [this](ClientEvent event) { push(std::move(event)); });
   }
 
@@ -154,9 +155,11 @@ class TestAgent {
   std::unique_ptr<Client> client_;  // last: its sink uses the rest
 };
 
-inline std::unique_ptr<Server> start_server(const std::string& address = "127.0.0.1") {
+inline std::unique_ptr<Server> start_server(const std::string& address = "127.0.0.1",
+                                            const std::optional<JobKey>& key = {}) {
   ServerOptions options;
   options.bind_address = address;
+  options.key = key;
   auto server = Server::start(options);
   REQUIRE_MESSAGE(server.ok(), server.status().message());
   return std::move(server).value();

@@ -1,0 +1,82 @@
+#include "rendezvous/client/tls_probe.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "rendezvous/identity/identity.h"
+#include "rendezvous/wire/grpc_setup.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// False at the deadline, or when interrupted.
+bool wait_for(SSL* session, int fd, Clock::time_point deadline, const Interrupt& interrupt) {
+  const short events = SSL_want_write(session) ? POLLOUT : POLLIN;
+  std::array<pollfd, 2> polled{{{fd, events, 0}, {interrupt.fd(), POLLIN, 0}}};
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  const int ready = poll(polled.data(), polled.size(), static_cast<int>(std::max<long>(0, left)));
+  return ready > 0 && polled[1].revents == 0;
+}
+
+// The name of its certificate's issuer; nothing if what listens there shows none.
+std::optional<std::string> issuer_at(const std::string& host, int port, std::chrono::milliseconds timeout,
+                                     const Interrupt& interrupt) {
+  const Dialled dialled = dial(host, port, timeout, interrupt);
+  if (dialled.fd < 0) return std::nullopt;
+  const auto deadline = Clock::now() + timeout;
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
+  std::optional<std::string> issuer;
+  if (session) {
+    // gRPC speaks to nobody who does not name the protocol.
+    static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
+    SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
+    SSL_set_fd(session.get(), dialled.fd);
+    int result = 0;
+    while ((result = SSL_connect(session.get())) != 1) {
+      const int error = SSL_get_error(session.get(), result);
+      const bool waits = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
+      if (!waits || !wait_for(session.get(), dialled.fd, deadline, interrupt)) break;
+    }
+    if (X509* const certificate = SSL_get0_peer_certificate(session.get())) {
+      char name[128] = "";
+      X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate), NID_commonName, name, sizeof name);
+      issuer = name;
+    }
+    ERR_clear_error();
+  }
+  close(dialled.fd);
+  return issuer;
+}
+
+}  // namespace
+
+Status compare_keys(const std::string& host, int port, const std::optional<JobKey>& key,
+                    std::chrono::milliseconds timeout, const Interrupt& interrupt) {
+  const auto refused = [&](const std::string& what) {
+    return Status(kExitNoPermission, "the coordinator at " + endpoint_text(host, port) + " " + what);
+  };
+  const std::optional<std::string> issuer = issuer_at(host, port, timeout, interrupt);
+  if (!issuer) {
+    if (!key || probe(host, port, timeout, interrupt) != Answer::kHttp2) return {};
+    return refused("takes anybody (--insecure), and this node has the job key " + key->fingerprint() +
+                   ": start all nodes with --insecure, or none");
+  }
+  const std::string there = fingerprint_in(*issuer);
+  if (there.empty()) return {};
+  if (!key) return refused("wants the job key " + there + ", and this node has none");
+  if (there == key->fingerprint()) return {};
+  return refused("has the job key " + there + ", and this node has " + key->fingerprint() +
+                 ": give both the same one");
+}
+
+}  // namespace dtrun::rendezvous

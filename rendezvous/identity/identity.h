@@ -1,0 +1,29 @@
+// Who holds a job's key, as TLS can check it. Both ends of a connection work out the same certificate
+// authority from the key; each process makes itself a certificate under it. So nothing but the key is handed
+// around, no two processes share a private key, and a stranger ends in the handshake.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/identity/job_key.h"
+
+namespace dtrun::rendezvous {
+
+// The host name in every certificate, which clients ask for: what proves a peer is the key, not its address.
+inline constexpr const char* kCertifiedName = "dtrun";
+
+// Text as PEM has it. Certificates are valid from 2000 to 9999: hosts' clocks are not compared.
+struct Identity {
+  std::string root;         // the authority's certificate
+  std::string certificate;  // this process'
+  std::string private_key;  // likewise; leave it in memory
+};
+
+// Makes a fresh one, in about a millisecond.
+Identity make_identity(const JobKey& key);
+
+// The fingerprint of the key behind a certificate, as its issuer's name has it; "" if it is none of ours.
+std::string fingerprint_in(const std::string& issuer);
+std::string issuer_of(const std::string& fingerprint);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,140 @@
+#include "rendezvous/identity/job_key.h"
+
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <sys/random.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+namespace dtrun::rendezvous {
+namespace {
+
+constexpr std::string_view kPrefix = "dtk1_";
+constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+constexpr std::size_t kEncoded = (JobKey::kBytes * 8 + 5) / 6;
+constexpr double kLeastBits = 128;
+
+std::string encode(const unsigned char* bytes, std::size_t size) {
+  std::string text;
+  unsigned buffer = 0;
+  int bits = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    buffer = buffer << 8 | bytes[i], bits += 8;
+    for (; bits >= 6; bits -= 6) text += kLetters[buffer >> (bits - 6) & 63];
+  }
+  if (bits > 0) text += kLetters[buffer << (6 - bits) & 63];
+  return text;
+}
+
+// False if it is none, or its last bits are not zero: then two texts would be one key.
+bool decode(std::string_view text, unsigned char* bytes, std::size_t size) {
+  unsigned buffer = 0;
+  int bits = 0;
+  std::size_t done = 0;
+  for (const char letter : text) {
+    const std::size_t value = kLetters.find(letter);
+    if (value == std::string_view::npos) return false;
+    buffer = buffer << 6 | static_cast<unsigned>(value), bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    if (done == size) return false;
+    bytes[done++] = static_cast<unsigned char>(buffer >> bits);
+  }
+  return done == size && (buffer & ((1u << bits) - 1)) == 0;
+}
+
+// Of a text whose letters were drawn as often as they occur in it.
+double bits_of(std::string_view text) {
+  std::map<char, int> counts;
+  for (const char letter : text) ++counts[letter];
+  const auto size = static_cast<double>(text.size());
+  double bits = 0;
+  for (const auto& [letter, count] : counts) bits += count * std::log2(size / count);
+  return bits;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+// RFC 5869, with SHA-256 and a salt of our own.
+void hkdf(const void* secret, std::size_t secret_size, std::string_view info, unsigned char* out,
+          std::size_t size) {
+  const std::unique_ptr<EVP_KDF, decltype(&EVP_KDF_free)> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
+                                                              EVP_KDF_free);
+  const std::unique_ptr<EVP_KDF_CTX, decltype(&EVP_KDF_CTX_free)> context(EVP_KDF_CTX_new(kdf.get()),
+                                                                          EVP_KDF_CTX_free);
+  char digest[] = "SHA256", salt[] = "dtrun job key 1";
+  const auto bytes = [](const void* from, std::size_t count, const char* name) {
+    return OSSL_PARAM_construct_octet_string(name, const_cast<void*>(from), count);
+  };
+  const OSSL_PARAM parameters[] = {
+      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+      bytes(secret, secret_size, OSSL_KDF_PARAM_KEY), bytes(salt, sizeof salt - 1, OSSL_KDF_PARAM_SALT),
+      bytes(info.data(), info.size(), OSSL_KDF_PARAM_INFO), OSSL_PARAM_construct_end()};
+  // It fails for want of memory alone.
+  if (!context || EVP_KDF_derive(context.get(), out, size, parameters) != 1) std::abort();
+}
+
+}  // namespace
+
+JobKey JobKey::random() {
+  JobKey key;
+  if (getrandom(key.bytes_.data(), key.bytes_.size(), 0) != static_cast<ssize_t>(kBytes)) std::abort();
+  return key;
+}
+
+Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(kExitNoPermission, source + ": " + why +
+                                         "; a job key is \"dtk1_\" and 43 letters and digits, as `dtrun key` "
+                                         "prints one");
+  };
+  text = trimmed(text);
+  if (text.empty()) return refuse("there is no key");
+  JobKey key;
+  if (text.starts_with(kPrefix)) {
+    if (text.size() != kPrefix.size() + kEncoded) return refuse("the key is cut off, or too long");
+    if (!decode(text.substr(kPrefix.size()), key.bytes_.data(), kBytes)) return refuse("the key is misspelt");
+    return key;
+  }
+  if (text.find_first_of(" \t\r\n") != std::string_view::npos) return refuse("this is more than one word");
+  if (bits_of(text) < kLeastBits) return refuse("this secret is too easy to guess");
+  hkdf(text.data(), text.size(), "secret", key.bytes_.data(), kBytes);
+  return key;
+}
+
+JobKey JobKey::for_run(std::string_view run_id) const {
+  JobKey key;
+  derive("run " + std::string(run_id), key.bytes_.data(), kBytes);
+  return key;
+}
+
+std::string JobKey::text() const { return std::string(kPrefix) + encode(bytes_.data(), kBytes); }
+
+std::string JobKey::fingerprint() const {
+  std::array<unsigned char, 4> bytes{};
+  derive("fingerprint", bytes.data(), bytes.size());
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+void JobKey::derive(std::string_view purpose, unsigned char* bytes, std::size_t size) const {
+  hkdf(bytes_.data(), kBytes, purpose, bytes, size);
+}
+
+JobKey::~JobKey() { OPENSSL_cleanse(bytes_.data(), kBytes); }
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,137 @@
+// A coordinator with a job's key, over real sockets: who has the key comes in, who has not is told so at
+// once, and nobody on the way reads along.
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "rendezvous/client/status_client.h"
+#include "tests/rendezvous/test_agent.h"
+#include "tests/support/relay.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How a client ends that is not let in, and how long it took.
+struct Refusal {
+  std::string why;
+  int exit_code = 0;
+  bool permanent = false;
+  milliseconds after{0};
+};
+
+Refusal refusal_of(TestAgent& agent) {
+  const auto begin = Clock::now();
+  const auto end = agent.next<Disconnected>();
+  REQUIRE(end.has_value());
+  return {.why = end->why.message(),
+          .exit_code = end->why.exit_code(),
+          .permanent = end->permanent,
+          .after = std::chrono::duration_cast<milliseconds>(Clock::now() - begin)};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int connect_to(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+TEST_CASE("agents that have the key meet, use the store and ask for the status") {
+  for (const char* const address : {"127.0.0.1", "::1"}) {
+    const JobKey key = JobKey::random();
+    const auto server = start_server(address, key);
+    TestAgent one("one", address, server->port(), milliseconds(15000), key);
+    TestAgent two("two", address, server->port(), milliseconds(15000), key);
+    RunSettings run;
+    run.min_nodes = run.max_nodes = 2;
+    one.join(run);
+    two.join(run);
+    CHECK(one.hear(v1::FromCoordinator::kAssignment).has_value());
+    CHECK(two.hear(v1::FromCoordinator::kAssignment).has_value());
+    control::KvRequest set;
+    set.set_op(control::KvRequest::SET);
+    set.set_key("a");
+    set.set_value("b");
+    CHECK(one.kv(set).error().empty());
+    const auto status = fetch_status(address, server->port(), "", milliseconds(5000), key);
+    REQUIRE_MESSAGE(status.ok(), status.status().message());
+    CHECK(status.value().runs_size() == 1);
+  }
+}
+
+TEST_CASE("another key, none, or one too many: within a second, for good, and both keys are named") {
+  const JobKey key = JobKey::random(), other = JobKey::random();
+  const auto locked = start_server("127.0.0.1", key), open = start_server();
+  TestAgent wrong("wrong", "127.0.0.1", locked->port(), milliseconds(15000), other);
+  TestAgent without("without", "127.0.0.1", locked->port());
+  TestAgent with("with", "127.0.0.1", open->port(), milliseconds(15000), other);
+  for (TestAgent* const agent : {&wrong, &without, &with}) {
+    REQUIRE(agent->next<Opened>().has_value());
+    agent->send({});
+  }
+  const Refusal wrong_key = refusal_of(wrong);
+  CHECK(contains(wrong_key.why, key.fingerprint()));
+  CHECK(contains(wrong_key.why, other.fingerprint()));
+  const Refusal no_key = refusal_of(without);
+  CHECK(contains(no_key.why, "wants the job key " + key.fingerprint()));
+  const Refusal plain = refusal_of(with);
+  CHECK(contains(plain.why, "--insecure"));
+  for (const Refusal& refusal : {wrong_key, no_key, plain}) {
+    CAPTURE(refusal.why);
+    CHECK(refusal.exit_code == kExitNoPermission);
+    CHECK(refusal.permanent);
+    CHECK(refusal.after < milliseconds(1000));
+    CHECK(!contains(refusal.why, key.text()));
+    CHECK(!contains(refusal.why, other.text()));
+  }
+  for (const auto& asked : {std::optional<JobKey>(), std::optional<JobKey>(other)}) {
+    const auto status = fetch_status("127.0.0.1", locked->port(), "", milliseconds(5000), asked);
+    REQUIRE(!status.ok());
+    CHECK(status.status().exit_code() == kExitNoPermission);
+  }
+  CHECK(locked->members() == 0);
+}
+
+TEST_CASE("a run goes on while strangers connect, talk rubbish, and stay") {
+  const JobKey key = JobKey::random();
+  const auto server = start_server("127.0.0.1", key);
+  TestAgent agent("agent", "127.0.0.1", server->port(), milliseconds(15000), key);
+  agent.join({});
+  REQUIRE(agent.hear(v1::FromCoordinator::kAssignment).has_value());
+  std::mt19937_64 random(7);
+  std::vector<int> open;
+  const std::string preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  for (int i = 0; i < 300; ++i) {
+    const int fd = connect_to(server->port());
+    std::string words = i % 3 == 0 ? preface : std::string("\x16\x03\x01\x02\x00\x01", 6);
+    for (int more = static_cast<int>(random() % 400); more > 0; --more) words += static_cast<char>(random());
+    if (i % 7 != 0) send(fd, words.data(), words.size(), MSG_NOSIGNAL);
+    if (i % 2 == 0)
+      close(fd);
+    else
+      open.push_back(fd);
+  }
+  control::KvRequest set;
+  set.set_op(control::KvRequest::SET);
+  set.set_key("a");
+  CHECK(agent.kv(set).error().empty());
+  CHECK(server->members() == 1);
+  for (const int fd : open) close(fd);
+}
+
+}  // namespace
+}  // namespace dtrun::rendezvous
