@@ -205,7 +205,8 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));
   } else if (auto* lost = std::get_if<rendezvous::Disconnected>(&event)) {
     log_.write("disconnected", {{"why", lost->why.message()}, {"attempt", lost->attempt}});
-    events_.push_back(event::Disconnected{.why = lost->why.message(), .permanent = lost->permanent});
+    events_.push_back(event::Disconnected{
+        .why = lost->why.message(), .permanent = lost->permanent, .exit_code = lost->why.exit_code()});
   } else if (auto* done = std::get_if<rendezvous::KvDone>(&event)) {
     WorkerProcess* worker = children_.find(done->worker_serial);
     if (worker == nullptr) return;

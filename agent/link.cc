@@ -42,6 +42,10 @@ Link::Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink s
   host_ = spec.host;
   port_ = spec.port;
   endpoint_ = with_port(host_, port_);
+  if (!spec.key.empty()) {
+    Result<rendezvous::JobKey> key = rendezvous::JobKey::parse(spec.key, "the plan");
+    if (key.ok()) key_ = std::move(key).value();
+  }
   loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
 }
 
@@ -91,8 +95,10 @@ void Link::resolve_and_join() {
 // there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
-  auto server = rendezvous::Server::start(
-      {.bind_address = listen_address, .port = spec_.standalone ? 0 : spec_.port, .host = member_id_});
+  auto server = rendezvous::Server::start({.bind_address = listen_address,
+                                           .port = spec_.standalone ? 0 : spec_.port,
+                                           .host = member_id_,
+                                           .key = key_});
   if (!server.ok()) return server.status();
   server_ = std::move(server).value();
   return {};
@@ -104,6 +110,7 @@ Status Link::join(const std::optional<std::string>& listen_address) {
   rendezvous::ClientOptions options;
   options.host = spec_.standalone ? *listen_address : spec_.host;
   options.port = spec_.standalone ? server_->port() : spec_.port;
+  options.key = key_;
   options.keep_alive_timeout = spec_.keep_alive_timeout;
   host_ = options.host;
   port_ = options.port;

@@ -68,6 +68,7 @@ class Link {
 
   const RendezvousSpec& spec_;
   const std::string member_id_;
+  std::optional<rendezvous::JobKey> key_;
   Loop& loop_;
   Sink sink_;
   std::string endpoint_;

@@ -26,6 +26,7 @@
 #include "cmd/plan/memory_check.h"
 #include "cmd/plan/plan_json.h"
 #include "proto/base/log.h"
+#include "rendezvous/identity/key_source.h"
 #include "worker/checkpoint/output_lock.h"
 
 namespace {
@@ -75,6 +76,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, cmd::notice);
   if (!spec.ok()) return cmd::fail(spec.status());
+  unsetenv(rendezvous::kTokenVariable);  // no worker, and nothing else that starts from here, shall have it
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.value().program);
       trainer && access(trainer->worker_binary.c_str(), X_OK) != 0) {

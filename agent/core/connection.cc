@@ -43,7 +43,7 @@ void Step::on(const event::Disconnected& e) {
   }
   s.link.why_lost = e.why;
   if (!s.notice_at) s.notice_at = now_ + kNoticeGaps[0];
-  if (e.permanent && !s.ending() && !s.job_succeeded()) give_up(kExitUnavailable, e.why);
+  if (e.permanent && !s.ending() && !s.job_succeeded()) give_up(e.exit_code, e.why);
 }
 
 void Step::on(const event::Welcome& e) {

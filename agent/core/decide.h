@@ -24,6 +24,7 @@ struct Connected {};  // the other end is a coordinator
 struct Disconnected {
   std::string why;
   bool permanent = false;
+  int exit_code = kExitUnavailable;  // of a permanent one
 };
 using rendezvous::News;
 using rendezvous::Waiting;

@@ -26,6 +26,8 @@ struct RendezvousSpec {
   int port = 0;                 // 0 only when standalone: any free one
   bool standalone = false;      // this agent hosts the coordinator on loopback, one node
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
+  std::string key;              // the job's, as text; empty: none. Never shown
+  std::string key_fingerprint;  // to tell keys apart
   std::string local_address;    // --local_addr; empty: the address that reaches the coordinator
   std::string master_address;   // MASTER_ADDR of the workers; empty: the address of the node with rank 0
   int master_port = 0;          // MASTER_PORT of the workers; 0: a free one

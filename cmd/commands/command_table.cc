@@ -4,6 +4,7 @@
 #include "cmd/commands/export_command.h"
 #include "cmd/commands/gpus_command.h"
 #include "cmd/commands/help_command.h"
+#include "cmd/commands/key_command.h"
 #include "cmd/commands/prepare_command.h"
 #include "cmd/commands/profile_command.h"
 #include "cmd/commands/sample_command.h"
@@ -14,9 +15,9 @@ namespace dtrun::cmd {
 namespace {
 
 // In the order in which help names them.
-constexpr const Command* kCommands[] = {&kStoreCommand,  &kStatusCommand, &kPrepareCommand,
-                                        &kExportCommand, &kSampleCommand, &kProfileCommand,
-                                        &kGpusCommand,   &kHelpCommand,   &kCompletionCommand};
+constexpr const Command* kCommands[] = {
+    &kStoreCommand,  &kStatusCommand,  &kKeyCommand,  &kPrepareCommand, &kExportCommand,
+    &kSampleCommand, &kProfileCommand, &kGpusCommand, &kHelpCommand,    &kCompletionCommand};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/identity/key_source.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -39,6 +41,7 @@ struct Question {
   bool json = false;
   bool watch = false;
   bool exit_status = false;
+  std::optional<rendezvous::JobKey> key = {};
 };
 
 std::string text_of(const Endpoint& endpoint) {
@@ -109,8 +112,9 @@ struct Answer {
   }
 };
 
-void ask(const Endpoint& endpoint, const std::string& run_id, Answer* answer) {
-  const auto reply = rendezvous::fetch_status(endpoint.host, endpoint.port, run_id, kTimeout);
+void ask(const Endpoint& endpoint, const Question& question, Answer* answer) {
+  const auto reply =
+      rendezvous::fetch_status(endpoint.host, endpoint.port, question.run_id, kTimeout, question.key);
   if (!reply.ok()) {
     answer->failure = reply.status();
     return;
@@ -129,7 +133,7 @@ Answer ask_all(const Question& question) {
   Answer answer;
   if (!endpoints.ok()) answer.failure = endpoints.status();
   if (endpoints.ok())
-    for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question.run_id, &answer);
+    for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question, &answer);
   for (const LocalEnd& end : local_ends(question))
     if (!answer.run_ids.contains(end.run.run_id())) answer.add(end.run, text_of(end.endpoint));
   // An agent of this host may just be ending, or has ended: no failure.
@@ -183,7 +187,7 @@ int watch_named(const Question& question) {
     return std::nullopt;
   };
   return watch_run({endpoint.value(), text_of(endpoint.value()), question.run_id, question.json,
-                    question.exit_status, left_word});
+                    question.exit_status, left_word, question.key});
 }
 
 constexpr OptionEntry kOptionsOfStatus[] = {
@@ -191,6 +195,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
      .placeholder = "HOST[:PORT]",
      .help = "The coordinator to ask [this host's jobs]"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
+    {.name = "token_file", .placeholder = "FILE", .help = "The job's key [$DTRUN_TOKEN, the key itself]"},
     {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
     {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code instead of 0"},
@@ -206,6 +211,11 @@ int run_status(const Invocation& invocation) {
                     .json = options.flag("json"),
                     .watch = options.flag("watch"),
                     .exit_status = options.flag("exit_status")};
+  const std::optional<Given> file = options.given("token_file");
+  auto key =
+      rendezvous::find_key(value_of(file), file ? file->source : "", std::getenv(rendezvous::kTokenVariable));
+  if (!key.ok()) return fail(key.status());
+  question.key = std::move(key).value();
   if (!invocation.argument.empty()) question.run_id = invocation.argument;
   const bool one = question.watch && !question.run_id.empty();
   if (question.exit_status && !one)

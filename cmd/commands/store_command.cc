@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -12,6 +13,7 @@
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
+#include "rendezvous/identity/key_source.h"
 #include "rendezvous/server/server.h"
 
 namespace dtrun::cmd {
@@ -43,6 +45,10 @@ static_assert(kDefaultPort == 29400);  // named in the help of --port
 constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on [all, IPv4 and IPv6]"},
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
+    {.name = "token_file",
+     .placeholder = "FILE",
+     .help = "The key that agents and `dtrun status` need [$DTRUN_TOKEN, the key itself; without one anybody "
+             "may join who can connect]"},
     kColorOption,
     kHelpOption};
 
@@ -66,13 +72,19 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   }
   if (const auto address = given.given("bind")) options.bind_address = address->value;
   if (options.bind_address.empty()) return usage("--bind=: expected an address of this host");
+  const Given file = given.given("token_file").value_or(Given{});
+  auto key = rendezvous::find_key(file.value, file.source, std::getenv(rendezvous::kTokenVariable));
+  if (!key.ok()) return key.status();
+  options.key = std::move(key).value();
   return options;
 }
 
-void say_listening(const std::string& address, int port) {
+void say_listening(const rendezvous::ServerOptions& options, int port) {
+  const std::string& address = options.bind_address;
   const bool everywhere = address == "0.0.0.0" || address == "::";  // for gRPC the same: IPv4 and IPv6
   say("listening on " + (everywhere ? "port " + std::to_string(port) : endpoint_of(address, port)) +
-      "; agents find it with --rdzv_endpoint " + endpoint_of(everywhere ? host_name() : address, port));
+      "; agents find it with --rdzv_endpoint " + endpoint_of(everywhere ? host_name() : address, port) +
+      (options.key ? ", who have the key " + options.key->fingerprint() : ""));
 }
 
 int run_store(const Invocation& invocation) {
@@ -84,7 +96,7 @@ int run_store(const Invocation& invocation) {
   agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());
-  say_listening(options.value().bind_address, server.value()->port());
+  say_listening(options.value(), server.value()->port());
   int number = 0;
   sigwait(&signals, &number);
   const int members = server.value()->members();

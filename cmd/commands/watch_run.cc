@@ -41,7 +41,9 @@ class Watcher {
 
  private:
   // Called before the first look, so that an end between the two is not missed.
-  void listen() { end_.emplace(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id); }
+  void listen() {
+    end_.emplace(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id, watched_.key);
+  }
 
   Look look_once() {
     if (!end_) listen();
@@ -58,7 +60,7 @@ class Watcher {
 
   Look ask() {
     const auto reply = rendezvous::fetch_status(watched_.endpoint.host, watched_.endpoint.port,
-                                                watched_.run_id, kAnswerTimeout);
+                                                watched_.run_id, kAnswerTimeout, watched_.key);
     if (reply.ok() && reply.value().runs_size() > 0) {
       run_ = reply.value().runs(0);
       seen_at_ = agent::wall_seconds();

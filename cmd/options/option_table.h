@@ -119,6 +119,13 @@ inline constexpr OptionEntry kOptions[] = {
          "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]",
      .group = group::kMeeting,
      .in_torchrun = true},
+    {.name = "token_file",
+     .placeholder = "FILE",
+     .help =
+         "The job's key (`dtrun key` makes one), the same on all nodes: only who has it may join, and what "
+         "agents and coordinator say is encrypted [$DTRUN_TOKEN, the key itself; without one anybody may "
+         "join who can connect]",
+     .group = group::kMeeting},
     {.name = "master_addr",
      .placeholder = "ADDR",
      .help = "Instead of an endpoint, as in torchrun's static rendezvous: the host of node rank 0. The "

@@ -21,6 +21,7 @@ Json rendezvous_json(const RendezvousSpec& rendezvous) {
           {"host", rendezvous.host},
           {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
+          {"key_fingerprint", or_null(rendezvous.key_fingerprint)},
           {"master_addr", or_null(rendezvous.master_address)},
           {"master_port", or_null(rendezvous.master_port)},
           {"local_addr", or_null(rendezvous.local_address)},

@@ -9,6 +9,7 @@
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/nearest.h"
+#include "rendezvous/identity/key_source.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -298,6 +299,17 @@ Status read_conf(Draft& draft) {
   return usage(conf->source + ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");
 }
 
+Status read_key(Draft& draft) {
+  const Given file = draft.options.given("token_file").value_or(Given{});
+  const auto key =
+      rendezvous::find_key(file.value, file.source, draft.environment(rendezvous::kTokenVariable));
+  if (!key.ok()) return key.status();
+  if (!key.value()) return {};
+  draft.spec.rendezvous.key = key.value()->text();
+  draft.spec.rendezvous.key_fingerprint = key.value()->fingerprint();
+  return {};
+}
+
 }  // namespace
 
 std::string rendezvous_backend(const Options& options) {
@@ -306,7 +318,8 @@ std::string rendezvous_backend(const Options& options) {
 }
 
 Status read_rendezvous_options(Draft& draft) {
-  return run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id, read_conf});
+  return run_parts(draft,
+                   {read_backend, read_local_address, read_master_port, read_run_id, read_conf, read_key});
 }
 
 }  // namespace dtrun::cmd

@@ -14,7 +14,7 @@ inline constexpr int kExitSoftware = 70;      // a bug in dtrun
 inline constexpr int kExitOsError = 71;       // a GPU or its driver failed while training
 inline constexpr int kExitCannotCreate = 73;  // a directory or file to write cannot be made, or is in use
 inline constexpr int kExitIo = 74;  // no room, or a broken disk, for something that the job cannot do without
-inline constexpr int kExitNoPermission = 77;  // the store refused this agent
+inline constexpr int kExitNoPermission = 77;  // no job key, or another one than the coordinator has
 inline constexpr int kExitConfig = 78;        // invalid config.json
 
 // Between dtrun-worker and its agent only; dtrun itself never ends with these two.

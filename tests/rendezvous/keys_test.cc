@@ -106,6 +106,25 @@ TEST_CASE("another key, none, or one too many: within a second, for good, and bo
   CHECK(locked->members() == 0);
 }
 
+TEST_CASE("who listens on the way reads the job in the clear without a key, and nothing with one") {
+  RunSettings run;
+  run.job = "the config of a secret model";
+  for (const auto& key : {std::optional<JobKey>(), std::optional<JobKey>(JobKey::random())}) {
+    const auto server = start_server("127.0.0.1", key);
+    test::Relay relay(server->port());
+    TestAgent agent("agent", "127.0.0.1", relay.port(), milliseconds(15000), key);
+    agent.join(run);
+    REQUIRE(agent.hear(v1::FromCoordinator::kAssignment).has_value());
+    CHECK(relay.passed().size() > 500);
+    CHECK(contains(relay.passed(), run.job) == !key);
+    CHECK(contains(relay.passed(), "host-agent") == !key);
+    // A cut connection is made again.
+    relay.reset();
+    CHECK(agent.rejoin());
+    if (key) CHECK(!contains(relay.passed(), key->text()));
+  }
+}
+
 TEST_CASE("a run goes on while strangers connect, talk rubbish, and stay") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);

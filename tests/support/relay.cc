@@ -42,10 +42,16 @@ void close_with_reset(int fd) {
   close(fd);
 }
 
+}  // namespace
+
 // False once there is nothing more to pass on.
-bool pass_on(int from, int to) {
+bool Relay::pass_on(int from, int to) {
   char chunk[65536];
   const ssize_t n = recv(from, chunk, sizeof chunk, 0);
+  if (n > 0) {
+    const std::lock_guard lock(mutex_);
+    passed_.append(chunk, static_cast<std::size_t>(n));
+  }
   for (ssize_t sent = 0; sent < n;) {
     const ssize_t more = send(to, chunk + sent, static_cast<std::size_t>(n - sent), MSG_NOSIGNAL);
     if (more <= 0) return false;
@@ -53,8 +59,6 @@ bool pass_on(int from, int to) {
   }
   return n > 0;
 }
-
-}  // namespace
 
 Relay::Relay(int target_port) : target_port_(target_port) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -102,6 +106,11 @@ void Relay::thaw() {
     frozen_ = false;
   }
   wake();
+}
+
+std::string Relay::passed() const {
+  const std::lock_guard lock(mutex_);
+  return passed_;
 }
 
 int Relay::connections() const {

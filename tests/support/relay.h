@@ -4,6 +4,7 @@
 
 #include <list>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace dtrun::test {
@@ -21,6 +22,8 @@ class Relay {
   void freeze();
   void thaw();
   int connections() const;  // accepted so far
+  // All bytes of both directions so far, as they came.
+  std::string passed() const;
 
  private:
   struct Pair {
@@ -28,6 +31,7 @@ class Relay {
   };
 
   void run();
+  bool pass_on(int from, int to);
   void accept_one();
   void wake();
   void close_all();
@@ -43,6 +47,7 @@ class Relay {
   bool resetting_ = false;
   bool frozen_ = false;
   int connections_ = 0;
+  std::string passed_;
   std::thread thread_;
 };
 
