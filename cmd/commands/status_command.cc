@@ -26,6 +26,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTimeout = 5s;
+// Runs that have ended, of all that there are: people look for what runs, or for what ended just now.
+constexpr int kEndsShown = 5;
 
 using rendezvous::v1::RunStatus;
 
@@ -105,8 +107,8 @@ struct Answer {
   std::set<std::string> run_ids;
   Status failure;  // the last endpoint did not answer, or the named run is unknown
 
-  void add(const RunStatus& run, const std::string& where) {
-    text += (text.empty() ? "" : "\n") + status_text(run, where, palette_of_answers());
+  void add(const RunStatus& run, const std::string& where, bool in_text = true) {
+    if (in_text) text += (text.empty() ? "" : "\n") + status_text(run, where, palette_of_answers());
     runs.push_back(status_json(run, where));
     run_ids.insert(run.run_id());
   }
@@ -134,8 +136,14 @@ Answer ask_all(const Question& question) {
   if (!endpoints.ok()) answer.failure = endpoints.status();
   if (endpoints.ok())
     for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question, &answer);
-  for (const LocalEnd& end : local_ends(question))
-    if (!answer.run_ids.contains(end.run.run_id())) answer.add(end.run, text_of(end.endpoint));
+  int ends = 0;
+  for (const LocalEnd& end : local_ends(question)) {
+    if (answer.run_ids.contains(end.run.run_id())) continue;
+    answer.add(end.run, text_of(end.endpoint), ++ends <= kEndsShown);
+  }
+  if (ends > kEndsShown)
+    answer.text += "\nand " + std::to_string(ends - kEndsShown) +
+                   " that ended before; dtrun status RUN_ID shows one, --json all\n";
   // An agent of this host may just be ending, or has ended: no failure.
   if (!answer.text.empty()) answer.failure = Status();
   const bool found_none = answer.failure.ok() && answer.text.empty();

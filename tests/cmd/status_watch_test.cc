@@ -199,6 +199,27 @@ TEST_CASE("how a run ended is known when its coordinator is gone: to scripts, to
   CHECK(contains(all.out(), "  because stopped by SIGINT\n"));
 }
 
+TEST_CASE("of many runs that have ended the newest are shown, and all are known") {
+  const User user;
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "run" + std::to_string(i);
+    user.touch(name);
+    Process job(user.job(name, 0), user.environment);
+    CHECK(job.wait() == 0);
+  }
+  Process text(user.status({}), user.environment), json(user.status({"--json"}), user.environment);
+  CHECK(text.wait() == 0);
+  CHECK(json.wait() == 0);
+  CHECK(contains(text.out(), "run run7 "));
+  CHECK(contains(text.out(), "run run3 "));
+  CHECK(!contains(text.out(), "run run2 "));
+  CHECK(contains(text.out(), "and 3 that ended before; "));
+  CHECK(Json::parse(json.out()).size() == 8);
+  Process oldest(user.status({"run0"}), user.environment);
+  CHECK(oldest.wait() == 0);
+  CHECK(contains(oldest.out(), "run run0 "));
+}
+
 TEST_CASE("the next run of a name stands before the one that ended, and its end replaces that") {
   const User user;
   user.touch("again");
