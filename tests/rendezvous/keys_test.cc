@@ -2,14 +2,17 @@
 // once, and nobody on the way reads along.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <memory>
 #include <random>
-#include <thread>
 
 #include "rendezvous/client/status_client.h"
+#include "rendezvous/identity/identity.h"
 #include "tests/rendezvous/test_agent.h"
 #include "tests/support/relay.h"
 
@@ -17,6 +20,8 @@ namespace dtrun::rendezvous {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+const std::string kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
 // How a client ends that is not let in, and how long it took.
 struct Refusal {
@@ -125,6 +130,50 @@ TEST_CASE("who listens on the way reads the job in the clear without a key, and 
   }
 }
 
+// What a client gets that believes every server, and shows `identity`'s certificate or none.
+std::string heard_by(int port, const std::optional<Identity>& identity) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  if (identity) {
+    const auto memory = [](const std::string& pem) {
+      return std::unique_ptr<BIO, decltype(&BIO_free_all)>(
+          BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free_all);
+    };
+    X509* const certificate =
+        PEM_read_bio_X509(memory(identity->certificate).get(), nullptr, nullptr, nullptr);
+    EVP_PKEY* const key =
+        PEM_read_bio_PrivateKey(memory(identity->private_key).get(), nullptr, nullptr, nullptr);
+    REQUIRE(SSL_CTX_use_certificate(context.get(), certificate) == 1);
+    REQUIRE(SSL_CTX_use_PrivateKey(context.get(), key) == 1);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+  }
+  const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
+  static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
+  SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
+  const int fd = connect_to(port);
+  SSL_set_fd(session.get(), fd);
+  std::string heard;
+  if (SSL_connect(session.get()) == 1) {
+    char bytes[256];
+    SSL_write(session.get(), kPreface.data(), static_cast<int>(kPreface.size()));
+    const int got = SSL_read(session.get(), bytes, sizeof bytes);
+    if (got > 0) heard.assign(bytes, static_cast<std::size_t>(got));
+  }
+  close(fd);
+  return heard;
+}
+
+TEST_CASE("who believes every server and has no key, or another, hears not a byte of HTTP/2") {
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a connection that is closed
+  const JobKey key = JobKey::random();
+  const auto server = start_server("127.0.0.1", key);
+  CHECK(!heard_by(server->port(), make_identity(key)).empty());
+  CHECK(heard_by(server->port(), std::nullopt).empty());
+  CHECK(heard_by(server->port(), make_identity(JobKey::random())).empty());
+  CHECK(heard_by(server->port(), make_identity(key.for_run("job7"))).empty());
+}
+
 TEST_CASE("a run goes on while strangers connect, talk rubbish, and stay") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
@@ -133,10 +182,9 @@ TEST_CASE("a run goes on while strangers connect, talk rubbish, and stay") {
   REQUIRE(agent.hear(v1::FromCoordinator::kAssignment).has_value());
   std::mt19937_64 random(7);
   std::vector<int> open;
-  const std::string preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
   for (int i = 0; i < 300; ++i) {
     const int fd = connect_to(server->port());
-    std::string words = i % 3 == 0 ? preface : std::string("\x16\x03\x01\x02\x00\x01", 6);
+    std::string words = i % 3 == 0 ? kPreface : std::string("\x16\x03\x01\x02\x00\x01", 6);
     for (int more = static_cast<int>(random() % 400); more > 0; --more) words += static_cast<char>(random());
     if (i % 7 != 0) send(fd, words.data(), words.size(), MSG_NOSIGNAL);
     if (i % 2 == 0)
