@@ -112,12 +112,6 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
   return key;
 }
 
-JobKey JobKey::for_run(std::string_view run_id) const {
-  JobKey key;
-  derive("run " + std::string(run_id), key.bytes_.data(), kBytes);
-  return key;
-}
-
 std::string JobKey::text() const { return std::string(kPrefix) + encode(bytes_.data(), kBytes); }
 
 std::string JobKey::fingerprint() const {

@@ -23,9 +23,6 @@ class JobKey {
   // ignored. `source`: where it was found, for who is told that it is none; the text itself is never told.
   static Result<JobKey> parse(std::string_view text, const std::string& source);
 
-  // The key of one run, from a user's key: who has that one has them all, who has this one has no other.
-  JobKey for_run(std::string_view run_id) const;
-
   // "dtk1_" and 43 letters, digits, - and _.
   std::string text() const;
 

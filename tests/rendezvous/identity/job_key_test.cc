@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <set>
 #include <string>
 
 namespace dtrun::rendezvous {
@@ -55,20 +54,12 @@ TEST_CASE("any other secret that is long enough is a key") {
   CHECK(!(key_of(secret) == key_of(secret + "x")));
 }
 
-TEST_CASE("what follows from a key never changes, and tells nothing of another") {
+TEST_CASE("what follows from a key never changes") {
   // The two ends of a connection may be of two versions. Worked out by openssl(1), too:
   // openssl kdf -keylen 4 -kdfopt digest:SHA256 -kdfopt hexkey:000102…1f -kdfopt salt:"dtrun job key 1"
   //   -kdfopt info:fingerprint HKDF
   CHECK(key_of(kText).fingerprint() == "6f485689");
-  std::set<std::string> texts{kText}, fingerprints{key_of(kText).fingerprint()};
-  for (const char* const run : {"", "job7", "job8"}) {
-    const JobKey of_run = key_of(kText).for_run(run);
-    CHECK(of_run == key_of(kText).for_run(run));
-    texts.insert(of_run.text());
-    fingerprints.insert(of_run.fingerprint());
-  }
-  CHECK(texts.size() == 4);
-  CHECK(fingerprints.size() == 4);
+  CHECK(JobKey::random().fingerprint() != JobKey::random().fingerprint());
 }
 
 }  // namespace
