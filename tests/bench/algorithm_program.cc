@@ -4,49 +4,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <ostream>
 
 #include "proto/core/exit_codes.h"
 #include "tests/bench/algorithm_search.h"
+#include "tests/bench/jobs.h"
 #include "worker/base/error.h"
-#include "worker/config/config.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/product_check.h"
-#include "worker/device/cuda/schedule.h"
 
 namespace dtrun::worker::cuda {
 namespace {
 
 constexpr int kSkipped = 77;
-
-struct Job {
-  std::string name;  // its file
-  Program program;
-  int samples;  // of a microbatch
-};
-
-Job job_of(const std::string& file) {
-  std::ifstream stream(file);
-  if (!stream) throw WorkerError(kExitNoInput, file + ": cannot be read");
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  const Result<JobConfig> config = parse_config(text, file, {});
-  if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
-  const Result<DatasetFacts> data = check_dataset(config.value().data);
-  if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
-  Program program = make_program(config.value().model, data.value().spec);
-  program.bf16 = config.value().train.bf16;
-  return {file.substr(file.rfind('/') + 1), std::move(program), config.value().train.micro_batch_size};
-}
-
-std::map<MatmulShape, int> products_of(const Job& job, AlgorithmSearch& search) {
-  const Plan plan = make_plan(job.program, job.samples, plan_for_gpu(job.program.bf16));
-  return products_of(make_schedule(
-      job.program, plan, job.samples,
-      {.bf16 = job.program.bf16, .multiplies = [&](const MatmulShape& shape) { return search.can(shape); }}));
-}
 
 std::string decimal(double number, int digits) {
   char text[32];
@@ -101,7 +73,7 @@ Request request_of(const std::vector<std::string>& arguments) {
   return request;
 }
 
-int search_all(const Request& request, std::ostream& out, const AlgorithmSearch::Timer& timer) {
+int search_all(const Request& request, std::ostream& out, const Timer& timer) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   cudaDeviceProp properties{};
@@ -115,7 +87,8 @@ int search_all(const Request& request, std::ostream& out, const AlgorithmSearch:
   int without_time = 0;
   for (const std::string& file : request.files) {
     const Job job = job_of(file);
-    const auto& products = by_job[job.name] = products_of(job, search);
+    const auto& products = by_job[job.name] =
+        products_of(schedule_of(job, [&](const MatmulShape& shape) { return search.can(shape); }));
     for (const auto& [shape, times] : products) {
       if (found.contains(shape)) continue;
       if (std::chrono::duration<double>(Clock::now() - begin).count() > request.seconds)
@@ -158,8 +131,7 @@ int search_all(const Request& request, std::ostream& out, const AlgorithmSearch:
 
 }  // namespace
 
-int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
-                      const AlgorithmSearch::Timer& timer) {
+int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out, const Timer& timer) {
   try {
     const Request request = request_of(arguments);
     int gpus = 0;

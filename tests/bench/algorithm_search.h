@@ -3,21 +3,23 @@
 // no job asks it.
 #pragma once
 
-#include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/bench/event_timer.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/products.h"
 
 namespace dtrun::worker::cuda {
 
+// Into how many parts it cuts k; none: the library does not say.
+std::optional<int> split_of(const AlgorithmWords& words);
+
 struct Candidate {
   AlgorithmWords words{};
-  std::string name;          // "tile 20, stages 36, split 1"
-  std::optional<int> split;  // of k; none: the library does not say
+  std::string name;  // "tile 20, stages 36, split 1"
+  std::optional<int> split;
   bool from_table = false;
   std::string fault;        // "" or why it must not be taken
   double microseconds = 0;  // the median, of one without a fault
@@ -35,17 +37,12 @@ struct Search {
 
 class AlgorithmSearch {
  public:
-  // Microseconds that one call takes on the stream, if `times` of them are enqueued one after another.
-  using Timer = std::function<double(CudaStream& stream, int times, const std::function<void()>& enqueue)>;
-
   // On this process' GPU number `gpu`. `table`: what is committed for it.
   AlgorithmSearch(int gpu, Algorithms table, Timer timer = by_events);
 
   Search search(const MatmulShape& shape);
   // What can be multiplied here.
   bool can(const MatmulShape& shape) { return products_.can(shape); }
-
-  static double by_events(CudaStream& stream, int times, const std::function<void()>& enqueue);
 
  private:
   std::vector<Candidate> candidates(const MatmulShape& shape);
@@ -65,6 +62,6 @@ class AlgorithmSearch {
 // comments; after S seconds no further product is begun. Exit code: 0, 77 where there is no GPU, or the
 // error's.
 int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
-                      const AlgorithmSearch::Timer& timer = AlgorithmSearch::by_events);
+                      const Timer& timer = by_events);
 
 }  // namespace dtrun::worker::cuda

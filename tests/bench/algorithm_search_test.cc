@@ -28,7 +28,7 @@ std::string last_algorithm() {
 }
 
 // A clock by which algorithms take what `microseconds` says, others 100.
-AlgorithmSearch::Timer clock_of(std::map<std::string, double> microseconds) {
+Timer clock_of(std::map<std::string, double> microseconds) {
   return [=](CudaStream& stream, int, const std::function<void()>& enqueue) {
     stream.wait();
     cuda_on_cpu::reset_counters();
@@ -163,7 +163,7 @@ struct Said {
   int exit_code;
   std::string text;
 };
-Said said(const std::vector<std::string>& arguments, const AlgorithmSearch::Timer& timer) {
+Said said(const std::vector<std::string>& arguments, const Timer& timer) {
   std::ostringstream out;
   const int exit_code = search_algorithms(arguments, out, timer);
   return {exit_code, out.str()};
@@ -221,7 +221,7 @@ TEST_CASE("what there is no time for is left out and counted") {
 TEST_CASE("products are timed by events") {
   CudaStream stream(0);
   int calls = 0;
-  const double microseconds = AlgorithmSearch::by_events(stream, 5, [&] { ++calls; });
+  const double microseconds = by_events(stream, 5, [&] { ++calls; });
   CHECK(calls == 5);
   CHECK(microseconds >= 0);
 }

@@ -60,6 +60,17 @@ bool graphs_wanted() {
   return value == nullptr || std::string(value) != "0";
 }
 
+// Bits do not depend on it; time does.
+int side_streams_wanted() {
+  constexpr int kUsual = 1;
+  const char* const value = std::getenv("DTRUN_CUDA_SIDE_STREAMS");
+  if (value == nullptr) return kUsual;
+  if (value[0] < '0' || value[0] > '8' || value[1] != '\0')
+    throw WorkerError(kExitConfig,
+                      std::string("DTRUN_CUDA_SIDE_STREAMS=") + value + " is no number from 0 to 8");
+  return value[0] - '0';
+}
+
 template <typename T>
 class CudaLane final : public Lane {
  public:
@@ -77,7 +88,7 @@ class CudaLane final : public Lane {
             make_schedule(program_, make_plan(program_, capacity, plan_for_gpu(kBf16)), capacity,
                           {.bf16 = kBf16,
                            .multiplies = [this](const MatmulShape& shape) { return products_.can(shape); },
-                           .side_streams = kSideStreams})),
+                           .side_streams = side_stream_count_})),
         watch_(program_, schedule_, arithmetic.timer()),
         arena_(make_arena()),
         upload_(program_, capacity, gpu, arithmetic, stream_),
@@ -86,7 +97,7 @@ class CudaLane final : public Lane {
         of_rows_(arithmetic.allocate_bytes(2 * rows_ * sizeof(float), "the losses of a microbatch")),
         results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
         host_results_(arithmetic.allocate(Where::kHost, kStatisticsFloats)) {
-    for (int i = 0; i < kSideStreams; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
+    for (int i = 0; i < side_stream_count_; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
     name_streams();
     Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
     choose_cudnn(gpu, plans, trial);
@@ -147,14 +158,13 @@ class CudaLane final : public Lane {
   const std::string& own() const { return own_; }
 
  private:
-  static constexpr int kSideStreams = 1;
   // Results go to some buffers in turn: more than the levels of any tree of leaves.
   static constexpr std::size_t kMostGraphs = 64;
 
   void name_streams() {
     stream_.set_name("lane");
     gradients_.set_name("buckets");
-    for (int i = 0; i < kSideStreams; ++i) side_streams_[i]->set_name("side " + std::to_string(i + 1));
+    for (int i = 0; i < side_stream_count_; ++i) side_streams_[i]->set_name("side " + std::to_string(i + 1));
   }
 
   Buffer make_arena() {
@@ -229,7 +239,7 @@ class CudaLane final : public Lane {
   std::size_t workspace(const auto&) const { return 0; }
 
   void make_workspaces() {
-    std::vector<std::size_t> bytes(1 + kSideStreams, 0);
+    std::vector<std::size_t> bytes(1 + side_stream_count_, 0);
     each_step([&](const Step& step) {
       const std::size_t needed =
           std::visit([this](const auto& work) { return this->workspace(work); }, step.work);
@@ -296,7 +306,7 @@ class CudaLane final : public Lane {
 
   CudaStream& stream_of(const Step& step) {
     if (step.stream == 0) return stream_;
-    return step.stream <= kSideStreams ? *side_streams_[step.stream - 1] : gradients_;
+    return step.stream <= side_stream_count_ ? *side_streams_[step.stream - 1] : gradients_;
   }
 
   void enqueue_steps(const std::vector<Step>& steps) {
@@ -304,7 +314,7 @@ class CudaLane final : public Lane {
       CudaStream& on = stream_of(step);
       for (const int before : step.after) done_.at(&steps[before]).make_wait(on.handle());
       step_ = &step;
-      workspace_ = step.stream <= kSideStreams ? workspaces_[step.stream].data() : nullptr;
+      workspace_ = step.stream <= side_stream_count_ ? workspaces_[step.stream].data() : nullptr;
       {
         const StepWatch::Scope watched(watch_, step, on);
         std::visit([&](const auto& work) { enqueue(work, on.handle()); }, step.work);
@@ -475,6 +485,7 @@ class CudaLane final : public Lane {
   const Program program_;
   CudaArithmetic& arithmetic_;
   CudaStream stream_;
+  const int side_stream_count_ = side_streams_wanted();
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
   CudaStream gradients_;  // waits for what makes a bucket; then the caller's
   Products products_;

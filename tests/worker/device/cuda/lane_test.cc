@@ -179,6 +179,37 @@ TEST_CASE("microbatches launched as a graph are those launched kernel by kernel"
   }
 }
 
+TEST_CASE("products beside the rest of backward, on however many streams, are those one after the other") {
+  for (NamedProgram& named : all_programs()) {
+    CAPTURE(named.name);
+    named.program.bf16 = true;
+    const Problem problem(named.program, 2);
+    std::vector<Outcome> outcomes;
+    for (const char* const streams : {"0", "1", "2", "4"}) {
+      CAPTURE(streams);
+      setenv("DTRUN_CUDA_SIDE_STREAMS", streams, 1);
+      OnGpu gpu(named.program, 2);
+      unsetenv("DTRUN_CUDA_SIDE_STREAMS");
+      gpu.load(problem.parameters);
+      for (unsigned seed = 1; seed <= 3; ++seed) {  // the third time as a graph
+        const cuda::testing::OtherOrderOfStreams order(seed);
+        outcomes.push_back(gpu.train(problem.microbatch(2)));
+        CHECK(same_bits(outcomes.front(), outcomes.back()));
+      }
+    }
+  }
+}
+
+TEST_CASE("a number of side streams that is none is refused") {
+  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  for (const char* const streams : {"", "9", "-1", "2x", "two"}) {
+    CAPTURE(streams);
+    setenv("DTRUN_CUDA_SIDE_STREAMS", streams, 1);
+    CHECK_THROWS_AS(OnGpu(program, 2), WorkerError);
+    unsetenv("DTRUN_CUDA_SIDE_STREAMS");
+  }
+}
+
 TEST_CASE("a token or label that the model does not have is named") {
   const Program program = gpt2_program(tiny_gpt2(), 7, 13);
   OnGpu gpu(program, 2);

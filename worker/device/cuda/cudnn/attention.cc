@@ -25,6 +25,7 @@ enum AttentionUid : std::int64_t {
   kScale,
   kMasked,
   kOne,
+  kQuerySums,
 };
 
 // Layouts as cuDNN sees them: [batch, heads, positions, head_size], or positions twice for scores.
@@ -78,8 +79,8 @@ class AttentionGraph {
   }
 
   // Deterministic: the gradient of the scores is kept in the workspace, and the query's gradient is a product
-  // of it. cuDNN's other form adds up the query's gradient by atomic additions.
-  Graph backward() {
+  // of it. cuDNN's other form adds up the query's gradient by atomic additions, in fp32 and then rounded.
+  Graph backward(AttentionBackward how) {
     const Tensor query = graph_.memory(kQuery, layout_.packed, kBf16);
     const Tensor key = graph_.memory(kKey, layout_.packed.transposed(), kBf16);
     const Tensor value = graph_.memory(kValue, layout_.packed.transposed(), kBf16);
@@ -116,7 +117,13 @@ class AttentionGraph {
 
     const Tensor key_rows = graph_.between(layout_.packed, kBf16);
     graph_.reshape(key, key_rows);
-    graph_.matmul(d_scores, key_rows, d_query);
+    if (how == AttentionBackward::kDeterministic) {
+      graph_.matmul(d_scores, key_rows, d_query);
+    } else {
+      const Tensor sums = graph_.memory(kQuerySums, TensorLayout::dense(layout_.packed.sizes), kFp32);
+      graph_.matmul(d_scores, key_rows, sums);
+      graph_.pointwise(CUDNN_POINTWISE_IDENTITY, sums, d_query);
+    }
     return std::move(graph_);
   }
 
@@ -165,16 +172,20 @@ std::pair<std::int64_t, void*> argument(AttentionUid uid, const void* memory, st
   return {uid, static_cast<char*>(const_cast<void*>(memory)) + bytes};
 }
 
-// Of the row sums, which lie before cuDNN's own workspace.
-std::int64_t row_sum_bytes(const AttentionSizes& shape) {
+// So many of them, up to where the next vector may begin.
+std::int64_t float_bytes(std::int64_t floats) {
   constexpr std::int64_t kAlignment = 256;
-  const auto bytes = shape.rows() * shape.heads * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t bytes = floats * static_cast<std::int64_t>(sizeof(float));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Of the row sums, which lie before cuDNN's own workspace.
+std::int64_t row_sum_bytes(const AttentionSizes& shape) { return float_bytes(shape.rows() * shape.heads); }
+
 }  // namespace
 
-Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionSizes& shape) {
+Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionSizes& shape,
+                                              AttentionBackward how) {
   const std::string against = objection_to(planner, shape);
   if (!against.empty())
     return Status(kExitUnavailable, "cuDNN " + planner.cudnn().version + " does no " +
@@ -186,8 +197,8 @@ Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionS
     Plan forward = planner.plan(AttentionGraph(planner.cudnn(), shape, "forward").forward(), {});
     // No rule: of attention's engines cuDNN does not say whether they are deterministic; the graph sees to
     // it.
-    Plan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(), {});
-    return AttentionGraphs(shape, masked, std::move(forward), std::move(backward));
+    Plan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(how), {});
+    return AttentionGraphs(shape, masked, how, std::move(forward), std::move(backward));
   } catch (const CudnnRefusal& refusal) {
     return Status(kExitUnavailable, refusal.what());
   }
@@ -208,17 +219,30 @@ void AttentionGraphs::backward(cudnnHandle_t handle, const void* qkv, const void
                                const void* statistics, void* d_qkv, void* workspace) const {
   const std::int64_t part = 2 * shape_.width();
   const float scale = 1 / std::sqrt(static_cast<float>(shape_.head_size)), one = 1;
-  backward_.execute(handle,
-                    {argument(kQuery, qkv), argument(kKey, qkv, part), argument(kValue, qkv, 2 * part),
-                     argument(kOut, out), argument(kOutGradient, d_out), argument(kStatistics, statistics),
-                     argument(kQueryGradient, d_qkv), argument(kKeyGradient, d_qkv, part),
-                     argument(kValueGradient, d_qkv, 2 * part), argument(kRowSums, workspace),
-                     argument(kScale, &scale), argument(kMasked, &masked_), argument(kOne, &one)},
-                    static_cast<char*>(workspace) + row_sum_bytes(shape_));
+  auto* const after_sums = static_cast<char*>(workspace) + zeros_in_workspace();
+  std::vector<std::pair<std::int64_t, void*>> memory{argument(kQuery, qkv),
+                                                     argument(kKey, qkv, part),
+                                                     argument(kValue, qkv, 2 * part),
+                                                     argument(kOut, out),
+                                                     argument(kOutGradient, d_out),
+                                                     argument(kStatistics, statistics),
+                                                     argument(kQueryGradient, d_qkv),
+                                                     argument(kKeyGradient, d_qkv, part),
+                                                     argument(kValueGradient, d_qkv, 2 * part),
+                                                     argument(kRowSums, after_sums),
+                                                     argument(kScale, &scale),
+                                                     argument(kMasked, &masked_),
+                                                     argument(kOne, &one)};
+  if (how_ == AttentionBackward::kAtomicSums) memory.push_back(argument(kQuerySums, workspace));
+  backward_.execute(handle, memory, after_sums + row_sum_bytes(shape_));
+}
+
+std::int64_t AttentionGraphs::zeros_in_workspace() const {
+  return how_ == AttentionBackward::kDeterministic ? 0 : float_bytes(shape_.rows() * shape_.width());
 }
 
 std::int64_t AttentionGraphs::backward_workspace() const {
-  return row_sum_bytes(shape_) + backward_.workspace_size();
+  return zeros_in_workspace() + row_sum_bytes(shape_) + backward_.workspace_size();
 }
 
 }  // namespace dtrun::worker::cuda

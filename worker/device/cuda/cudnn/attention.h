@@ -16,12 +16,17 @@ struct AttentionSizes {
   std::int64_t width() const { return heads * head_size; }
 };
 
+// How backward adds up the query's gradient. Only the first gives the same bits each time; the other is there
+// to be measured beside it, and no lane takes it.
+enum class AttentionBackward { kDeterministic, kAtomicSums };
+
 // For one shape. Plans of different lanes are separate: used by one thread at a time.
 class AttentionGraphs {
  public:
   // Not ok: cuDNN has nothing for this shape on this GPU, or nothing whose gradients are the same each time;
   // the message says why.
-  static Result<AttentionGraphs> plan(Planner& planner, const AttentionSizes& shape);
+  static Result<AttentionGraphs> plan(Planner& planner, const AttentionSizes& shape,
+                                      AttentionBackward how = AttentionBackward::kDeterministic);
 
   // All memory is the device's, aligned to 16 bytes. `qkv`: bf16 [rows, 3 * width], each row query, key,
   // value; head h has elements h * head_size … of each. `out`: bf16 [rows, width]. `statistics`: fp32 [batch,
@@ -29,21 +34,29 @@ class AttentionGraphs {
   // sqrt(head_size). Enqueued on the handle's stream. `workspace`: forward_workspace() bytes.
   void forward(cudnnHandle_t handle, const void* qkv, void* out, void* statistics, void* workspace) const;
   // d_qkv: bf16, as qkv; every element is written. The others are as forward had and gave them. The same bits
-  // for the same input, always. `workspace`: backward_workspace() bytes.
+  // for the same input, always, if deterministic. `workspace`: backward_workspace() bytes, of which the first
+  // zeros_in_workspace() must be 0.
   void backward(cudnnHandle_t handle, const void* qkv, const void* out, const void* d_out,
                 const void* statistics, void* d_qkv, void* workspace) const;
 
   std::int64_t forward_workspace() const { return forward_.workspace_size(); }
   std::int64_t backward_workspace() const;
+  std::int64_t zeros_in_workspace() const;  // 0 if deterministic
   const Plan& forward_plan() const { return forward_; }
   const Plan& backward_plan() const { return backward_; }
 
  private:
-  AttentionGraphs(const AttentionSizes& shape, float masked, Plan forward, Plan backward)
-      : shape_(shape), masked_(masked), forward_(std::move(forward)), backward_(std::move(backward)) {}
+  AttentionGraphs(const AttentionSizes& shape, float masked, AttentionBackward how, Plan forward,
+                  Plan backward)
+      : shape_(shape),
+        masked_(masked),
+        how_(how),
+        forward_(std::move(forward)),
+        backward_(std::move(backward)) {}
 
   AttentionSizes shape_;
   float masked_;  // the score of a position that comes later
+  AttentionBackward how_;
   Plan forward_, backward_;
 };
 

@@ -1,0 +1,45 @@
+// The ways in which attention in bf16 can be computed, and what each costs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/bench/jobs.h"
+#include "tests/bench/trial_gpu.h"
+
+namespace dtrun::worker::cuda {
+
+struct AttentionWay {
+  using Step = std::function<void(cudaStream_t on, const AttentionMemory<__nv_bfloat16>& memory, void* work)>;
+
+  std::string name;
+  std::string why_not = {};   // "" or why it is not there
+  std::size_t workspace = 0;  // bytes
+  Step forward = {}, backward = {};
+};
+
+// Deterministic and not. attention_by_cudnn.cc has them; where the build lacks cuDNN's header,
+// attention_without_cudnn.cc has none.
+std::vector<AttentionWay> cudnn_ways(const AttentionShape& shape);
+
+struct MeasuredAttention {
+  AttentionShape shape;
+  std::string name, why_not = {};
+  std::size_t workspace = 0;
+  double forward = 0, backward = 0;              // microseconds
+  double forward_flops = 0, backward_flops = 0;  // of causal attention: half of all scores
+  std::string difference = {};                   // "" or how far its results are from the own kernels'
+  int others = 0, times = 0;                     // repetitions with other bits, of how many
+};
+struct AttentionResults {
+  std::vector<MeasuredAttention> ways;  // the own kernels first
+  // Of the GPU, by a copy of the largest shape's input: read and written.
+  double copied_bytes_per_second = 0;
+};
+
+// Of every shape that the jobs have; jobs in fp32 have none. Throws WorkerError.
+AttentionResults measure_attention(TrialGpu& gpu, const std::vector<Job>& jobs, int times);
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,59 @@
+// A product on a GPU by itself: operands of its own, no better aligned than its shape says.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/bench/bit_hash.h"
+#include "worker/device/cuda/arithmetic.h"
+#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/trial.h"
+
+namespace dtrun::worker::cuda {
+
+class Multiplication {
+ public:
+  // `kept`: results that can be kept. !made() if there is no room.
+  Multiplication(const MatmulShape& shape, CudaArithmetic& arithmetic, CudaStream& stream, int kept);
+
+  bool made() const { return made_; }
+  const MatmulShape& shape() const { return shape_; }
+
+  // Numbers that are always the same. What the product does not write stays so.
+  void fill();
+  void fill_results();
+  void enqueue(Products& products, void* workspace) { enqueue(products, workspace, stream_.handle()); }
+  void enqueue(Products& products, void* workspace, cudaStream_t on);
+
+  void keep(int place);
+  // "" or how the result differs from what is kept. Zeros of both signs are alike. Waits.
+  std::string difference(int place);
+  // Of all that the product writes.
+  void add_to(BitHash& hash) const;
+
+ private:
+  struct Result {
+    const char* name;
+    std::byte* data;
+    std::size_t bytes;
+    std::vector<Buffer> kept = {};
+  };
+
+  std::byte* allocate(CudaArithmetic& arithmetic, std::size_t bytes, int alignment);
+  void scatter_as(bool bf16, std::byte* to, std::size_t bytes, unsigned seed, float largest);
+  template <typename T>
+  std::string difference_as(const Result& result, const float* kept);
+
+  const MatmulShape shape_;
+  const OperandBytes bytes_;
+  CudaStream& stream_;
+  Trial trial_;
+  std::vector<Buffer> memory_;
+  bool made_ = true;
+  std::byte *a_ = nullptr, *b_ = nullptr, *c_ = nullptr, *bias_ = nullptr, *aux_ = nullptr;
+  Buffer apart_;
+  std::vector<Result> results_;
+};
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,38 @@
+// The ways in which a layer's weight gradients can be computed: one after the other, cut into parts of k, and
+// beside the gradients of its inputs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/bench/jobs.h"
+#include "tests/bench/trial_gpu.h"
+
+namespace dtrun::worker::cuda {
+
+// Which algorithms compute the weight gradients; other products have those in use.
+enum class WeightAlgorithms {
+  kInUse,    // the table's, or the library's first choice
+  kUnsplit,  // the fastest of those proposed that do not cut k
+  kSplit,    // the fastest of those that do
+};
+inline constexpr const char* kWeightAlgorithmsNames[] = {"in use", "split 1", "split"};
+
+struct MeasuredWeights {
+  WeightAlgorithms algorithms;
+  // Beside the products of input gradients: 0 is one after the other, on their stream. -1: without the
+  // weight gradients. -2: without the input gradients, one after the other.
+  int side_streams;
+  double microseconds;
+};
+
+struct WeightResults {
+  std::vector<std::string> products;  // the weight gradients, as in the table of algorithms
+  std::vector<MeasuredWeights> ways;
+  std::vector<std::string> splits;  // of each product, the algorithms of kSplit: "4"; "-" where there is none
+};
+
+// Of the first layers that backward comes to after the classifier, up to four products. Throws WorkerError.
+WeightResults measure_weights(TrialGpu& gpu, const Job& job);
+
+}  // namespace dtrun::worker::cuda
