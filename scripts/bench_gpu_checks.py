@@ -24,15 +24,22 @@ class Skip(Exception):
     """A check that cannot be made here, and why."""
 
 
-class Bench:
-    """The rows of the table, each {"part", "what", "status": "ok", "failed" or "skipped", "text", "numbers"}, and a folder
-    for what is trained, gone at the end."""
+class NoTime(Skip):
+    """One that a later call can make."""
 
-    def __init__(self, build, quick, limit_s):
-        self.build, self.quick = build, quick
+
+class Bench:
+    """The rows of the table, and a folder for what is trained, gone at the end. A row is {"part", "what", "status": "ok",
+    "failed" or "skipped", "text", "numbers": {name with its unit: number or list of numbers}, "facts": {name: words}}; what
+    no number tells, such as a hash or a version, is a fact."""
+
+    def __init__(self, build, quick, limit_s, sizes="full", batches=()):
+        self.build, self.quick, self.sizes, self.batches = build, quick, sizes, batches
         self.deadline = self.part_deadline = time.monotonic() + limit_s
         self.rows = []
+        self.left_out = {}  # parts, and of each what was left out for want of time, where that can be asked for by itself
         self.part = ""
+        self.detail = None  # of --batches, what the part is at
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-gpu-"))
         self.no_gpu = None  # why, once it was asked; "" if there is one
         self.made = {}  # what parts share
@@ -46,19 +53,31 @@ class Bench:
     def any_failed(self):
         return any(row["status"] == "failed" for row in self.rows)
 
-    def add(self, what, status, text, numbers=None):
-        self.rows.append({"part": self.part, "what": what, "status": status, "text": text, "numbers": numbers})
+    def add(self, what, status, text, values=None):
+        numbers = {name: value for name, value in (values or {}).items() if not isinstance(value, str) and value is not None}
+        facts = {name: value for name, value in (values or {}).items() if isinstance(value, str)}
+        self.rows.append({"part": self.part, "what": what, "status": status, "text": text, "numbers": numbers, "facts": facts})
         note(f"{self.part}: {what}: {status}{': ' if text else ''}{text}")
 
+    def leave_out(self, detail=None):
+        """For want of time. detail: a micro batch size of --batches."""
+        details = self.left_out.setdefault(self.part, [])
+        detail = self.detail if detail is None else detail
+        if detail is not None and detail not in details:
+            details.append(detail)
+
     def check(self, what, make, *arguments):
-        """make() returns a text, or a text and numbers; raises Skip, or anything else where it fails. Returns the numbers."""
+        """make() returns a text, or a text and values (a row's numbers and facts); raises Skip, or anything else where it
+        fails. Returns the values; None unless all went well."""
         note(f"{self.part}: {what} …")
         try:
             made = make(*arguments)
-            text, numbers = made if isinstance(made, tuple) else (made, None)
-            self.add(what, "ok", text, numbers)
-            return numbers
+            text, values = made if isinstance(made, tuple) else (made, {})
+            self.add(what, "ok", text, values)
+            return values
         except Skip as reason:
+            if isinstance(reason, NoTime):
+                self.leave_out()
             self.add(what, "skipped", str(reason))
         except BenchError as failure:
             self.fail(what, str(failure), failure.output)
@@ -78,7 +97,12 @@ class Bench:
         if needs_gpu and self.why_no_gpu():
             self.add("all of it", "skipped", self.why_no_gpu())
             return
-        part(self)
+        try:
+            part(self)
+        except Exception as failure:  # of the part itself: the others go on
+            self.fail("the rest of it", f"{type(failure).__name__}: {failure}", traceback.format_exc())
+        finally:
+            self.detail = None
 
     def print_table(self):
         part = None
@@ -89,6 +113,22 @@ class Bench:
             print(f"  {row['what']:<46} {row['status']:<8} {row['text']}".rstrip())
         count = {status: sum(row["status"] == status for row in self.rows) for status in ("ok", "failed", "skipped")}
         print(", ".join(f"{number} {status}" for status, number in count.items()))
+        if self.left_out:
+            print(f"left out for time: {', '.join(map(self.words_for_left_out, self.left_out))}; run {self.later_call()}")
+
+    def words_for_left_out(self, part):
+        details = self.left_out[part]
+        return part + (f" (B={', '.join(map(str, details))})" if details else "")
+
+    def later_call(self):
+        """Of what was left out for want of time."""
+        batches = sorted({batch for details in self.left_out.values() for batch in details}, reverse=True)
+        return " ".join(["scripts/bench_gpu --part", *self.left_out, *(["--batches", *map(str, batches)] if batches else [])])
+
+    def report(self, interrupted):
+        """What --json writes; docs/gpu.md says what is in it."""
+        return {"version": 1, "interrupted": interrupted, "quick": self.quick, "sizes": self.sizes,
+                "left_out": [self.words_for_left_out(part) for part in self.left_out], "rows": self.rows}
 
     def sees_device(self):
         return any(pathlib.Path("/dev").glob("nvidia[0-9]*"))
@@ -105,10 +145,14 @@ class Bench:
                 self.no_gpu = ""
         return self.no_gpu
 
+    def part_deadline_in(self):
+        """Seconds that the part has left."""
+        return self.part_deadline - time.monotonic()
+
     def limit(self, limit_s):
-        left = self.part_deadline - time.monotonic()
+        left = self.part_deadline_in()
         if left < MIN_LEFT_S:
-            raise Skip("no time was left")
+            raise NoTime("no time was left")
         return min(limit_s, left)
 
     def environment(self):

@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
 """What scripts/bench_gpu compares dtrun with: GPT-2 124M, the convnet or an MLP in PyTorch on one GPU, on random data
-that lies there already. Prints one JSON object.
+that lies there already: dropout 0, tied head, clipping, AdamW fused. Or attention by itself. Prints one JSON object.
 
   bench_gpu_torch.py gpt2|mlp|convnet --batch 16 [--steps N] [--compile] [--bf16] [--attention flash|cudnn]
+  bench_gpu_torch.py attention --batch 16
+  bench_gpu_torch.py --serve     reads such lines of words, and answers each with a line: {"error": why} where it fails
+
+A server keeps what it compiled, so that measurements can take turns with others' at no cost. What it holds of the GPU
+between two of them are the models' parameters and optimizers alone.
 """
 
 import argparse
 import contextlib
 import json
+import shlex
+import statistics
+import sys
 import time
 
 import torch
@@ -19,6 +27,7 @@ import bench_torch_models as models
 models.WIDTH, models.LAYERS, models.HEADS, models.LENGTH = 768, 12, 12, 1024
 models.VOCABULARY = 50304  # 50257, as PyTorch's fastest training scripts round it up
 WARMUP_STEPS = 5
+ATTENTIONS = ("flash", "cudnn")
 
 
 class Convnet(nn.Module):
@@ -48,48 +57,135 @@ def attention_backend(name):
     return sdpa_kernel({"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}[name])
 
 
-def measure(options):
-    torch.backends.cudnn.allow_tf32 = False  # dtrun's fp32 is fp32
-    torch.manual_seed(1)
-    kind = MODELS[options.model]
-    net = kind().cuda()
-    run = torch.compile(net) if options.compile else net
-    gpt2 = options.model == "gpt2"
-    optimizer = (torch.optim.AdamW(net.parameters(), lr=1e-4, weight_decay=0.1, fused=True) if gpt2
-                 else torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True))
-    batch = [part.cuda() for part in kind.batch(options.batch)]
+class Training:
+    """A model, compiled or not, that can be measured again and again."""
 
-    def step():
-        optimizer.zero_grad()
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=options.bf16):
-            loss = run(*batch)
-        loss.backward()
-        if gpt2:
-            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
+    def __init__(self, options):
+        torch.manual_seed(1)
+        self.kind, self.gpt2 = MODELS[options.model], options.model == "gpt2"
+        self.net = self.kind().cuda()
+        if self.gpt2:  # as GPT-2 begins, or the loss is hundreds; and numbers decide what power a GPU takes
+            for parameter in self.net.parameters():
+                if parameter.dim() > 1:
+                    nn.init.normal_(parameter, std=0.02)
+        self.run = torch.compile(self.net, dynamic=False) if options.compile else self.net
+        self.optimizer = (torch.optim.AdamW(self.net.parameters(), lr=1e-4, weight_decay=0.1, fused=True) if self.gpt2
+                          else torch.optim.SGD(self.net.parameters(), lr=0.01, momentum=0.9, fused=True))
 
-    with attention_backend(options.attention):
-        for _ in range(WARMUP_STEPS):
-            step()
-        torch.cuda.synchronize()
-        since = time.perf_counter()
-        for _ in range(options.steps):
-            step()
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - since
-    return {"torch": torch.__version__, "samples_per_second": options.steps * options.batch / seconds,
-            "peak_bytes": torch.cuda.max_memory_allocated()}
+    def measure(self, options):
+        batch = [part.cuda() for part in self.kind.batch(options.batch)]
+
+        def step():
+            self.optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=options.bf16):
+                loss = self.run(*batch)
+            loss.backward()
+            if self.gpt2:
+                nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+            self.optimizer.step()
+
+        torch.cuda.reset_peak_memory_stats()
+        with attention_backend(options.attention):
+            for _ in range(WARMUP_STEPS):
+                step()
+            torch.cuda.synchronize()
+            since = time.perf_counter()
+            for _ in range(options.steps):
+                step()
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - since
+        self.optimizer.zero_grad()
+        return {"samples_per_second": options.steps * options.batch / seconds,
+                "peak_bytes": torch.cuda.max_memory_allocated(),
+                "parameters": sum(parameter.numel() for parameter in self.net.parameters())}
 
 
-def main():
+def attention_alone(options):
+    """Milliseconds of scaled_dot_product_attention forward and backward, by each back end and by PyTorch's own choice."""
+    shape = (options.batch, models.HEADS, models.LENGTH, models.WIDTH // models.HEADS)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    gradient = torch.randn_like(q)
+
+    def forward():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def timed(work):
+        times = []
+        for _ in range(WARMUP_STEPS + options.steps):
+            events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            events[0].record()
+            kept = work()
+            events[1].record()
+            torch.cuda.synchronize()
+            times.append(events[0].elapsed_time(events[1]))
+            del kept
+        return statistics.median(times[WARMUP_STEPS:])
+
+    def chosen():
+        """The kernels that run where nothing is asked for."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            forward()
+            torch.cuda.synchronize()
+        return ", ".join(event.key for event in profile.key_averages())[:200]
+
+    found = {}
+    for name in (*ATTENTIONS, None):
+        try:
+            with attention_backend(name):
+                out = forward()
+                found[name or "own choice"] = {
+                    "forward_milliseconds": timed(forward),
+                    "backward_milliseconds": timed(lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True))}
+        except RuntimeError as failure:
+            found[name or "own choice"] = {"skipped": str(failure)[:200]}
+    found["own choice"]["kernels"] = chosen()
+    return found
+
+
+def options_of(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=MODELS)
-    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("model", choices=[*MODELS, "attention"], nargs="?")
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--attention", choices=("flash", "cudnn"), help="back end of scaled_dot_product_attention")
-    print(json.dumps(measure(parser.parse_args())))
+    parser.add_argument("--attention", choices=ATTENTIONS, help="back end of scaled_dot_product_attention")
+    parser.add_argument("--serve", action="store_true")
+    return parser.parse_args(words)
+
+
+def answer(options, trainings):
+    torch.backends.cudnn.allow_tf32 = False  # dtrun's fp32 is fp32
+    try:
+        if options.model == "attention":
+            return {"torch": torch.__version__, **attention_alone(options)}
+        # What was compiled for one back end of attention must not run for another: only one to a process.
+        key = (options.model, options.compile, options.attention, options.bf16)
+        if key not in trainings:
+            trainings.clear()
+            trainings[key] = Training(options)
+        return {"torch": torch.__version__, **trainings[key].measure(options)}
+    finally:
+        torch.cuda.empty_cache()
+
+
+def serve():
+    trainings = {}
+    for line in sys.stdin:
+        try:
+            found = answer(options_of(shlex.split(line)), trainings)
+        except Exception as failure:
+            trainings.clear()
+            found = {"error": f"{type(failure).__name__}: {failure}"[:400]}
+        print(json.dumps(found), flush=True)
+
+
+def main():
+    options = options_of(None)
+    if options.serve:
+        serve()
+    else:
+        print(json.dumps(answer(options, {})))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ __device__ inline unsigned long long of_word(std::size_t at, unsigned seed, unsi
 
 __global__ void __launch_bounds__(kThreads)
     add_bits_kernel(std::size_t bytes, unsigned seed, const unsigned* words, unsigned long long* to) {
+  wait_for_previous();
   const std::size_t first = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   unsigned long long sum = 0;
   for (std::size_t at = first; at < bytes / 4; at += static_cast<std::size_t>(gridDim.x) * kThreads)
