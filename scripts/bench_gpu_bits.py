@@ -1,6 +1,7 @@
 """Are the numbers right, and the same each time: the parts `tests`, `cudnn`, `determinism`, `repeats` and `sanitizer` of
 scripts/bench_gpu."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -71,7 +72,7 @@ def compared(metrics, first):
 
 
 def determinism(bench, device="cuda"):
-    steps = 8 if bench.sizes == "tiny" else 600
+    steps = 32 if bench.sizes == "tiny" else 600
     for bf16 in (False, True):
         what = "bf16" if bf16 else "fp32"
         config = text_config(bench, device, bf16, steps)
@@ -99,12 +100,14 @@ def after_kill(bench, config, first):
     killed = []
 
     def kill():
-        deadline = time.monotonic() + 60
+        deadline, workers = time.monotonic() + 60, []
         while time.monotonic() < deadline and not ended.wait(0.005):
-            if any(line["event"] == "train" and line["step"] >= steps // 4 for line in complete_metrics(output)):
-                for pid in workers_of(output):
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
+            workers = workers or list(workers_of(output))  # takes longer than some steps
+            if workers and any(line["event"] == "train" and line["step"] >= steps // 4 for line in complete_metrics(output)):
+                for pid in workers:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
                 return
 
     ended = threading.Event()

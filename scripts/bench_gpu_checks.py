@@ -189,13 +189,16 @@ class Bench:
     def folder(self):
         return pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
 
-    def train(self, config, limit_s, environment=None, options=()):
-        """Trains with one worker in a folder of its own; the lines of metrics.jsonl. Checkpoints are removed."""
+    def train(self, config, limit_s, environment=None, options=(), keep=None):
+        """Trains with one worker in a folder of its own; the lines of metrics.jsonl. Checkpoints are removed. keep: {file
+        below that folder: where it goes}."""
         output = self.folder()
         job = output / "job.json"
         job.write_text(json.dumps({**config, "output_dir": str(output / "run")}))
         try:
             self.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", *options, str(job)], limit_s, environment)
+            for name, target in (keep or {}).items():
+                shutil.move(output / name, target)
             return read_metrics(output)
         finally:
             shutil.rmtree(output, ignore_errors=True)

@@ -7,7 +7,8 @@ LEAST = 0.02  # of a number: less differs from run to run
 
 def compare(old_file, new_file):
     """Prints each number that differs by more than LEAST, each fact and status that differs, and what only one run has."""
-    old, new = ({(row["part"], row["what"]): row for row in json.loads(file.read_text())["rows"]} for file in (old_file, new_file))
+    old, new = ({(row["part"], row["what"]): row for row in json.loads(file.read_text())["rows"]}
+                for file in (old_file, new_file))
     shown = 0
     for key in {**old, **new}:
         lines = list(differences(old.get(key), new.get(key)))

@@ -17,6 +17,7 @@ SIZES = {"full": {"layers": 12, "heads": 12, "width": 768, "length": 1024, "voca
          "tiny": {"layers": 1, "heads": 2, "width": 16, "length": 16, "vocabulary": 97, "tokens": 1 << 14,
                   "batches": (4, 2), "steps": {4: 6, 2: 6}}}
 VALIDATION_SAMPLES = 64
+REPEATED_SAMPLES = 8
 MODELS = {"full": {"mlp": {"model": {"type": "mlp", "hidden_sizes": [512, 512]}, "batch": 256, "steps": 2000,
                            "formats": ("fp32", "bf16")},
                    "convnet": {"model": {"type": "convnet"}, "batch": 128, "steps": 2000, "formats": ("fp32",)}},
@@ -51,6 +52,19 @@ def tokens(bench):
                 block.tofile(file)
         with open(folder / "val.bin", "wb") as file:  # evaluated at the end
             block[:VALIDATION_SAMPLES * sizes["length"] + 1].tofile(file)
+    return folder
+
+
+def repeating_tokens(bench):
+    """A file whose samples are all alike, whichever of them a step takes."""
+    folder = bench.scratch / "repeating"
+    if not folder.exists():
+        folder.mkdir()
+        sizes, chosen = SIZES[bench.sizes], random.Random(2)
+        sample = array.array("H", (chosen.randrange(sizes["vocabulary"]) for _ in range(sizes["length"])))
+        for name in ("train.bin", "val.bin"):
+            with open(folder / name, "wb") as file:
+                (sample * REPEATED_SAMPLES + sample[:1]).tofile(file)
     return folder
 
 

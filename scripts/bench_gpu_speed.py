@@ -1,5 +1,5 @@
-"""How fast, beside PyTorch and beside what it could be: the parts `gpt2`, `times`, `switches`, `models` and `operations` of
-scripts/bench_gpu."""
+"""How fast, beside PyTorch and beside what it could be: the parts `gpt2`, `parity`, `times`, `switches`, `models` and
+`operations` of scripts/bench_gpu."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import time
 from bench_common import BenchError
 from bench_gpu_checks import Skip, events
 from bench_gpu_jobs import (MODELS, PEAKS, SIZES, bf16_batches, gpt2_config, gpt2_flops, gpt2_name, gpt2_steps, last_hash,
-                            model_config, of_this_gpu, rate_of)
+                            model_config, of_this_gpu, rate_of, repeating_tokens)
 from bench_gpu_peer import Torch, measured, words_of
 
 # GPT-2 124M of 1024 tokens in bf16, tokens per second of one GPU.
@@ -32,7 +32,8 @@ def gpt2_with_dtrun(bench, batch, number_format):
     metrics = bench.train(gpt2_config(bench, batch, number_format == "bf16", gpt2_steps(bench, batch)), 120)
     rate = rate_of(metrics, "tokens_per_second")
     parameters = events(metrics, "start")[0]["parameters"]
-    values = {"tokens_per_second": rate, "peak_bytes": events(metrics, "train")[-1].get("gpu_memory_peak"), "parameters": parameters}
+    values = {"tokens_per_second": rate, "peak_bytes": events(metrics, "train")[-1].get("gpu_memory_peak"),
+              "parameters": parameters}
     text = f"{rate:,.0f} tokens/s"
     peaks = of_this_gpu(bench, PEAKS)
     for name, count in gpt2_flops(bench, parameters).items():
@@ -121,7 +122,8 @@ def conclude(bench, what, batch, ours, theirs):
         least = min(row["peak_bytes"] for row in theirs if row)
         if mine:
             words, values = verdict("below it", mine < least)
-            bench.add(f"{what}, memory beside PyTorch's least", "ok", f"{mine / (1 << 30):.1f} of {least / (1 << 30):.1f} GiB, {words}",
+            bench.add(f"{what}, memory beside PyTorch's least", "ok",
+                      f"{mine / (1 << 30):.1f} of {least / (1 << 30):.1f} GiB, {words}",
                       {"peak_bytes": mine, "torch_peak_bytes": least, **values})
     if batch == SIZES[bench.sizes]["batches"][0]:
         for name, table in (("first mark", FIRST_MARK), ("goal", GOAL)):
@@ -130,6 +132,30 @@ def conclude(bench, what, batch, ours, theirs):
                 words, values = verdict(f"{target:,}", rate >= target)
                 bench.add(f"{what}, {name}", "ok", f"{rate:,.0f} tokens/s, {words}",
                           {"tokens_per_second": rate, "target_tokens_per_second": target, **values})
+
+
+def parity(bench):
+    """One step of GPT-2 in fp32 from the same weights and samples: whoever is faster shall compute the same."""
+    def compare():
+        samples = 2
+        config = gpt2_config(bench, samples, False, 1)
+        data = repeating_tokens(bench)
+        config["data"]["path"] = str(data)
+        # So small that the parameters stay as they are.
+        config["train"].update(learning_rate=1e-12, weight_decay=0.0, logging_steps=1, save_steps=1)
+        weights = bench.scratch / "parity.safetensors"
+        ours = events(bench.train(config, 90, keep={"run/model.safetensors": weights}), "train")[0]
+        with Torch(bench) as torch:
+            theirs = torch.measure(["parity", "--batch", samples, "--weights", weights, "--tokens", data / "train.bin"])
+        values = {}
+        for name, tolerance in (("loss", 1e-4), ("grad_norm", 1e-3)):
+            if not abs(ours[name] - theirs[name]) <= tolerance * abs(theirs[name]):
+                raise BenchError(f"{name} is {ours[name]:.6g} here, {theirs[name]:.6g} in PyTorch")
+            values.update({name: ours[name], f"torch_{name}": theirs[name]})
+        return (f"loss {ours['loss']:.6f}, PyTorch {theirs['loss']:.6f}; norm of the gradient {ours['grad_norm']:.5f}, "
+                f"PyTorch {theirs['grad_norm']:.5f}"), values
+
+    bench.check("a step from the same weights", compare)
 
 
 def models(bench):
@@ -202,8 +228,8 @@ def switches(bench):
             if len(set(hashes.values())) > 1:
                 raise BenchError("the parameters are not the same", json.dumps(hashes))
             shown = ", ".join(f"{variable}={value} {rate / usual:.3f} ×" for value, (rate,) in rates.items())
-            return (f"{usual:,.0f} tokens/s; {shown}; the same bits",
-                    {"tokens_per_second": usual, **{f"ratio_{variable}={value}": rate / usual for value, (rate,) in rates.items()}})
+            ratios = {f"ratio_{variable}={value}": rate / usual for value, (rate,) in rates.items()}
+            return f"{usual:,.0f} tokens/s; {shown}; the same bits", {"tokens_per_second": usual, **ratios}
 
         bench.check(f"{name}, B={batch}", compare)
 
@@ -228,7 +254,7 @@ def profiled(bench, batch):
     if found.get("device") != "cuda":
         raise Skip("dtrun profile does not know GPUs yet")
     for row in found["rows"][:ROWS_OF_OPERATIONS]:
-        bench.add(f"B={batch}, {row['what']}{', ' + row['part'] if row['part'] else ''}"[:60], "ok",
+        bench.add(", ".join([f"B={batch}", row["what"], *filter(None, [row["part"]]), *{row["stream"]} - {"lane"}]), "ok",
                   f"{row['seconds'] * 1e3:.2f} ms, floor {row['floor_seconds'] * 1e3:.2f} ms ({row['of_ceiling']:.0%}), "
                   f"{row['share']:.1%} of the step",
                   {**{key: row[key] for key in ("seconds", "floor_seconds", "of_ceiling", "share", "launches")},
@@ -237,5 +263,5 @@ def profiled(bench, batch):
     text = (f"{found['step_seconds'] * 1e3:.2f} ms, floor {found['floor_seconds'] * 1e3:.2f} ms at measured "
             f"{ceiling['flops_per_second'] / 1e12:.0f} TFLOP/s and {ceiling['bytes_per_second'] / 1e12:.2f} TB/s; gaps "
             f"{found['gap_seconds'] / found['timed_step_seconds']:.1%}")
-    keys = ("step_seconds", "timed_step_seconds", "busy_seconds", "gap_seconds", "floor_seconds", "data_seconds", "update_seconds")
-    return text, {**{key: found[key] for key in keys}, **ceiling}
+    return text, {**{f"{key}_seconds": found[f"{key}_seconds"]
+                     for key in ("step", "timed_step", "busy", "gap", "floor", "data", "update")}, **ceiling}

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What scripts/bench_gpu compares dtrun with: GPT-2 124M, the convnet or an MLP in PyTorch on one GPU, on random data
-that lies there already: dropout 0, tied head, clipping, AdamW fused. Or attention by itself. Prints one JSON object.
+that lies there already: dropout 0, tied head, clipping, AdamW fused. Or attention by itself, or one step from dtrun's
+weights. Prints one JSON object.
 
   bench_gpu_torch.py gpt2|mlp|convnet --batch 16 [--steps N] [--compile] [--bf16] [--attention flash|cudnn]
   bench_gpu_torch.py attention --batch 16
+  bench_gpu_torch.py parity --batch 2 --weights model.safetensors --tokens train.bin     loss and norm of the gradient
   bench_gpu_torch.py --serve     reads such lines of words, and answers each with a line: {"error": why} where it fails
 
 A server keeps what it compiled, so that measurements can take turns with others' at no cost. What it holds of the GPU
@@ -123,9 +125,12 @@ def attention_alone(options):
 
     def chosen():
         """The kernels that run where nothing is asked for."""
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            forward()
-            torch.cuda.synchronize()
+        try:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+                forward()
+                torch.cuda.synchronize()
+        except (RuntimeError, AssertionError) as failure:  # many machines let no program profile a GPU
+            return f"not known: {failure}"[:200]
         return ", ".join(event.key for event in profile.key_averages())[:200]
 
     found = {}
@@ -142,14 +147,53 @@ def attention_alone(options):
     return found
 
 
+# dtrun's names of what the models here call otherwise. Its matrices are [in, out].
+NAMES = {"attn.c_attn": "c_attn", "attn.c_proj": "c_proj", "mlp.c_fc": "c_fc", "mlp.c_proj": "c_out"}
+
+
+def read_weights(file):
+    """The parameters of a model.safetensors, and its config."""
+    with open(file, "rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        data = bytearray(stream.read())
+    config = json.loads(header.pop("__metadata__")["config"])
+    parameters = {}
+    for name, tensor in header.items():
+        begin, end = tensor["data_offsets"]
+        values = torch.frombuffer(data[begin:end], dtype=torch.float32).reshape(tensor["shape"])
+        for theirs, ours in NAMES.items():
+            if theirs in name:
+                name, values = name.replace(theirs, ours), values.t() if values.dim() == 2 else values
+                break
+        parameters[name] = values
+    return parameters, config
+
+
+def parity(options):
+    """In fp32, of samples that are all the first tokens of the file, which repeat."""
+    parameters, config = read_weights(options.weights)
+    models.WIDTH, models.LAYERS, models.HEADS = config["n_embd"], config["n_layer"], config["n_head"]
+    models.LENGTH, models.VOCABULARY = config["n_positions"], config["vocab_size"]
+    net = models.Gpt2().cuda()
+    net.load_state_dict(parameters)
+    with open(options.tokens, "rb") as stream:
+        pattern = torch.frombuffer(bytearray(stream.read(2 * models.LENGTH)), dtype=torch.int16).long() & 0xffff
+    sample = pattern.repeat(options.batch, 1).cuda()
+    loss = net(sample, sample.roll(-1, 1).contiguous())
+    loss.backward()
+    return {"loss": loss.item(), "grad_norm": float(nn.utils.clip_grad_norm_(net.parameters(), 1.0))}
+
+
 def options_of(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=[*MODELS, "attention"], nargs="?")
+    parser.add_argument("model", choices=[*MODELS, "attention", "parity"], nargs="?")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--attention", choices=ATTENTIONS, help="back end of scaled_dot_product_attention")
+    parser.add_argument("--weights", metavar="FILE")
+    parser.add_argument("--tokens", metavar="FILE")
     parser.add_argument("--serve", action="store_true")
     return parser.parse_args(words)
 
@@ -159,6 +203,8 @@ def answer(options, trainings):
     try:
         if options.model == "attention":
             return {"torch": torch.__version__, **attention_alone(options)}
+        if options.model == "parity":
+            return {"torch": torch.__version__, **parity(options)}
         # What was compiled for one back end of attention must not run for another: only one to a process.
         key = (options.model, options.compile, options.attention, options.bf16)
         if key not in trainings:

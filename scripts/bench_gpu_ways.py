@@ -16,7 +16,8 @@ WORTH = 0.01  # what is faster by less is no reason to change
 
 def attention(bench):
     jobs = gpt2_jobs(bench)
-    ending = run_trials(bench, "attention", write_jobs(bench, jobs), ["--times", 3 if bench.sizes == "tiny" else REPETITIONS], jobs)
+    times = 3 if bench.sizes == "tiny" else REPETITIONS
+    ending = run_trials(bench, "attention", write_jobs(bench, jobs), ["--times", times], jobs)
     ways = [line for line in ending.lines if "way" in line]
     for line in ways:
         bench.check(f"B={line['samples']}, {line['way']}", one_way, line)

@@ -18,8 +18,8 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 100
-NEED_GPU = ("tests", "cudnn", "determinism", "repeats", "attention", "weights", "operations", "gpt2", "times", "algorithms",
-            "ranks", "switches", "models", "sanitizer")
+NEED_GPU = ("tests", "cudnn", "determinism", "repeats", "attention", "weights", "operations", "gpt2", "parity", "times",
+            "algorithms", "ranks", "switches", "models", "sanitizer")
 TINY_PARAMETERS = 16 * (97 + 16) + 12 * 16 * 16 + 13 * 16 + 2 * 16  # of the tiny GPT-2: embeddings, a block, the last norm
 # What PyTorch's stand-in answers; "sleep" in the environment's DTRUN_FAKE_TORCH makes it say nothing.
 TORCH = r"""#!/bin/sh
@@ -40,6 +40,7 @@ while read -r model rest; do
   case $model in
   attention) echo '{{"flash": {{"forward_milliseconds": 1, "backward_milliseconds": 3}}, "cudnn": {{"skipped": "no"}},
     "own choice": {{"forward_milliseconds": 2, "backward_milliseconds": 4, "kernels": "flash_fwd"}}}}' | tr -d '\n'; echo ;;
+  parity) echo '{{"loss": 1, "grad_norm": 1}}' ;;
   *) echo '{{"samples_per_second": 0.125, "peak_bytes": 4000000000, "parameters": '$parameters'}}' ;;
   esac
 done
@@ -186,7 +187,7 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(found["PyTorch"], ("ok", "2.11.0"))
         for what in ("again", "each launch waited for", "kernel by kernel"):
             self.assertEqual(found[f"bf16, {what}"], ("ok", "the same"))
-        self.assertRegex(found["fp32, after kill -9"][1], "^the same, killed after step 2 or later$")
+        self.assertRegex(found["fp32, after kill -9"][1], "^the same, killed after step 8 or later$")
         self.assertRegex(found["rows"][1], "^[0-9]+ rows, ")
         self.assertRegex(found["a tiny GPT-2, B=4 bf16, products"][1], r"^\d+, each 3 times, one hash each$")
         self.assertRegex(found["a tiny GPT-2, B=2 bf16, a microbatch's gradient"][1], "^1, each 3 times, one hash each$")
@@ -238,6 +239,14 @@ class GpuTest(unittest.TestCase):
         code, found, _, notes, table = self.part_of("--sizes", "tiny", "--quick", "--part", "gpt2", env=env)
         self.assertEqual(code, 1, table + notes)
         self.assertEqual(found["B=4 bf16, the same model"], ("failed", f"{TINY_PARAMETERS:,} parameters here, 1 in PyTorch"))
+
+    def test_a_step_that_pytorch_computes_otherwise_is_found(self):
+        env = self.gpu_stood_in_for()
+        code, found, _, notes, table = self.part_of("--sizes", "tiny", "--part", "parity", env=env)
+        self.assertEqual(code, 1, table + notes)
+        status, text = found["a step from the same weights"]
+        self.assertEqual(status, "failed")
+        self.assertRegex(text, r"^loss is 4\.\d+ here, 1 in PyTorch$")
 
     def test_a_pytorch_that_hangs_costs_the_parts_time_and_what_was_left_out_is_named(self):
         env = self.gpu_stood_in_for("sleep")
