@@ -207,7 +207,7 @@ def times(bench):
     bench.check("stall of a checkpoint, GPT-2 124M", stall)
 
 
-# What a variable of the environment is worth: batch, which of them, and whether it is to be told as a gain of the default.
+# Variables of the environment: the micro batch size to try them at, their name, and their values beside the usual one.
 SWITCHES = {"graphs": (4, "DTRUN_CUDA_GRAPHS", ("0",)), "programmatic launches": (4, "DTRUN_CUDA_PROGRAMMATIC", ("0",)),
             "side streams": (16, "DTRUN_CUDA_SIDE_STREAMS", ("0", "2", "4"))}
 
@@ -255,7 +255,7 @@ def profiled(bench, batch):
         raise Skip("dtrun profile does not know GPUs yet")
     for row in found["rows"][:ROWS_OF_OPERATIONS]:
         bench.add(", ".join([f"B={batch}", row["what"], *filter(None, [row["part"]]), *{row["stream"]} - {"lane"}]), "ok",
-                  f"{row['seconds'] * 1e3:.2f} ms, floor {row['floor_seconds'] * 1e3:.2f} ms ({row['of_ceiling']:.0%}), "
+                  f"{row['seconds'] * 1e3:.3f} ms, floor {row['floor_seconds'] * 1e3:.3f} ms ({row['of_ceiling']:.0%}), "
                   f"{row['share']:.1%} of the step",
                   {**{key: row[key] for key in ("seconds", "floor_seconds", "of_ceiling", "share", "launches")},
                    "stream": row["stream"]})

@@ -23,7 +23,7 @@ def attention(bench):
         bench.check(f"B={line['samples']}, {line['way']}", one_way, line)
     rates = [line["copied_bytes_per_second"] for line in ending.lines if "copied_bytes_per_second" in line]
     for batch in {line["samples"]: None for line in ways}:
-        of_batch = {line["way"]: line for line in ways if line["samples"] == batch and "skipped" not in line}
+        of_batch = {line["way"]: line for line in ways if line["samples"] == batch and not {"skipped", "fault"} & line.keys()}
         if {"cuDNN, deterministic", "cuDNN, atomic sums"} <= of_batch.keys() and rates:
             price_of_determinism(bench, batch, of_batch, max(rates))
     whole_or_fail(bench, ending)
@@ -35,8 +35,8 @@ def attention(bench):
 def one_way(line):
     if "skipped" in line:
         raise Skip(line["skipped"])
-    if "difference" in line:
-        raise BenchError(f"not the own kernels' results: {line['difference']}", json.dumps(line))
+    if "fault" in line:
+        raise BenchError(line["fault"], json.dumps(line))
     values, texts = {"workspace_bytes": line["workspace_bytes"], "repetitions": line["times"], "other_bits": line["others"]}, []
     for step in ("forward", "backward"):
         milliseconds = line[f"{step}_microseconds"] / 1e3

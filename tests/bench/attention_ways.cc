@@ -59,20 +59,41 @@ struct Reference {
   OnGpuVector<float> apart;
 };
 
-std::vector<MeasuredAttention> measure(TrialGpu& gpu, const AttentionShape& shape, int times) {
+// Whether it gives the same bits each time, and the reference's numbers; of the first way they become it.
+void try_out(TrialGpu& gpu, const AttentionWay& way, const Memory& memory, void* work, int times,
+             const Reference& reference, bool is_reference, MeasuredAttention& result) {
+  BitHash hash(gpu.arithmetic, gpu.stream);
+  std::uint64_t first = 0;
+  for (result.times = 0; result.times < times; ++result.times) {
+    way.forward(gpu.stream.handle(), memory, work);
+    way.backward(gpu.stream.handle(), memory, work);
+    hash.add(memory.out.data(), memory.out.bytes());
+    hash.add(memory.qkv_gradient.data(), memory.qkv_gradient.bytes());
+    const std::uint64_t now = hash.take();
+    if (result.times == 0) first = now;
+    result.others += static_cast<int>(now != first);
+  }
+  if (is_reference) return reference.keep(gpu, memory);
+  const std::string difference = reference.difference(gpu, memory);
+  if (!difference.empty()) result.fault = "not the own kernels' results: " + difference;
+}
+
+std::vector<MeasuredAttention> measure(TrialGpu& gpu, const AttentionShape& shape, int times,
+                                       std::vector<AttentionWay> others) {
   std::vector<AttentionWay> ways{own_way(shape)};
-  for (AttentionWay& way : cudnn_ways(shape)) ways.push_back(std::move(way));
+  for (AttentionWay& way : others) ways.push_back(std::move(way));
   std::size_t most = 0;
   for (const AttentionWay& way : ways) most = std::max(most, way.workspace);
   const Memory memory(gpu, shape);
   const Reference reference(gpu, memory);
   const Buffer work = gpu.arithmetic.allocate_bytes(most, "the work of attention");
-  BitHash hash(gpu.arithmetic, gpu.stream);
   auto* const on = gpu.stream.handle();
 
   std::vector<MeasuredAttention> measured;
-  std::vector<Way> steps;  // of each way forward, then backward
+  std::vector<std::size_t> timed;  // of them, those whose steps are timed
+  std::vector<Way> steps;          // of each of these forward, then backward
   for (const AttentionWay& way : ways) {
+    const bool is_reference = measured.empty();
     MeasuredAttention& result =
         measured.emplace_back(MeasuredAttention{.shape = shape, .name = way.name, .why_not = way.why_not});
     if (!way.why_not.empty()) continue;
@@ -82,31 +103,23 @@ std::vector<MeasuredAttention> measure(TrialGpu& gpu, const AttentionShape& shap
     result.forward_flops = 2 * half_product;
     result.backward_flops = 5 * half_product;
     result.workspace = way.workspace;
-    std::uint64_t first = 0;
-    for (result.times = 0; result.times < times; ++result.times) {
-      way.forward(on, memory, work.data());
-      way.backward(on, memory, work.data());
-      hash.add(memory.out.data(), memory.out.bytes());
-      hash.add(memory.qkv_gradient.data(), memory.qkv_gradient.bytes());
-      const std::uint64_t now = hash.take();
-      if (result.times == 0) first = now;
-      result.others += static_cast<int>(now != first);
+    try {
+      try_out(gpu, way, memory, work.data(), times, reference, is_reference, result);
+    } catch (const WorkerError& error) {
+      if (is_reference) throw;
+      result.fault = std::string("it fails: ") + error.what();
+      continue;
     }
-    if (measured.size() == 1)
-      reference.keep(gpu, memory);
-    else
-      result.difference = reference.difference(gpu, memory);
-    // Each backward gets statistics of its own forward.
+    timed.push_back(measured.size() - 1);
     steps.push_back({.enqueue = [&] { way.forward(on, memory, work.data()); }});
+    // Each backward gets statistics of its own forward.
     steps.push_back({.enqueue = [&] { way.backward(on, memory, work.data()); },
                      .prepare = [&] { way.forward(on, memory, work.data()); }});
   }
   const std::vector<double> medians = medians_by_turns(gpu.stream, gpu.timer, steps);
-  std::size_t next = 0;
-  for (MeasuredAttention& result : measured) {
-    if (!result.why_not.empty()) continue;
-    result.forward = medians[next++];
-    result.backward = medians[next++];
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    measured[timed[i]].forward = medians[2 * i];
+    measured[timed[i]].backward = medians[2 * i + 1];
   }
   return measured;
 }
@@ -128,7 +141,9 @@ double copied_bytes_per_second(TrialGpu& gpu, const AttentionShape& shape) {
 
 }  // namespace
 
-AttentionResults measure_attention(TrialGpu& gpu, const std::vector<Job>& jobs, int times) {
+AttentionResults measure_attention(
+    TrialGpu& gpu, const std::vector<Job>& jobs, int times,
+    const std::function<std::vector<AttentionWay>(const AttentionShape& shape)>& others) {
   std::set<AttentionShape> shapes;
   for (const Job& job : jobs) {
     if (!job.program.bf16) continue;
@@ -140,7 +155,7 @@ AttentionResults measure_attention(TrialGpu& gpu, const std::vector<Job>& jobs, 
   AttentionResults results;
   for (const AttentionShape& shape : shapes) {
     try {
-      for (MeasuredAttention& measured : measure(gpu, shape, times))
+      for (MeasuredAttention& measured : measure(gpu, shape, times, others(shape)))
         results.ways.push_back(std::move(measured));
     } catch (const WorkerError& error) {
       if (error.exit_code() != kExitConfig) throw;

@@ -30,8 +30,8 @@ struct MeasuredAttention {
   std::size_t workspace = 0;
   double forward = 0, backward = 0;              // microseconds
   double forward_flops = 0, backward_flops = 0;  // of causal attention: half of all scores
-  std::string difference = {};                   // "" or how far its results are from the own kernels'
-  int others = 0, times = 0;                     // repetitions with other bits, of how many
+  std::string fault = {};     // "" or that it fails, or gives other results than the own kernels
+  int others = 0, times = 0;  // repetitions with other bits, of how many
 };
 struct AttentionResults {
   std::vector<MeasuredAttention> ways;  // the own kernels first
@@ -39,7 +39,10 @@ struct AttentionResults {
   double copied_bytes_per_second = 0;
 };
 
-// Of every shape that the jobs have; jobs in fp32 have none. Throws WorkerError.
-AttentionResults measure_attention(TrialGpu& gpu, const std::vector<Job>& jobs, int times);
+// Of every shape that the jobs have; jobs in fp32 have none. `others`: the ways beside the own kernels.
+// Throws WorkerError.
+AttentionResults measure_attention(
+    TrialGpu& gpu, const std::vector<Job>& jobs, int times,
+    const std::function<std::vector<AttentionWay>(const AttentionShape& shape)>& others = cudnn_ways);
 
 }  // namespace dtrun::worker::cuda

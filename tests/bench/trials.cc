@@ -85,7 +85,7 @@ Json json_of(const MeasuredAttention& way) {
   line["workspace_bytes"] = way.workspace;
   line["times"] = way.times;
   line["others"] = way.others;
-  if (!way.difference.empty()) line["difference"] = way.difference;
+  if (!way.fault.empty()) line["fault"] = way.fault;
   return line;
 }
 

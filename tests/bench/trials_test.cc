@@ -27,6 +27,7 @@
 #include "tests/worker/device/cuda/algorithms_on_cpu.h"
 #include "tests/worker/device/cuda/orders.h"
 #include "worker/base/error.h"
+#include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/product_check.h"
 
 namespace dtrun::worker::cuda {
@@ -260,6 +261,50 @@ TEST_CASE("attention is measured in each way, with its work and its memory") {
   CHECK(found.lines[2].at("copied_bytes_per_second").get<double>() ==
         doctest::Approx(2.0 * 48 * 48 * 2 / 100e-6));
   CHECK(tried({"attention", gpt2(folder, false)}).lines.empty());
+}
+
+// Another library's attention: the own kernels', and what `after` does to the output of each time.
+AttentionWay another_way(const std::string& name, const AttentionShape& shape,
+                         const std::function<void(cudaStream_t on, __nv_bfloat16* out)>& after) {
+  using Memory = AttentionMemory<__nv_bfloat16>;
+  return {.name = name,
+          .workspace = attention_statistics(shape) * sizeof(float),
+          .forward =
+              [=](cudaStream_t on, const Memory& m, void*) {
+                attention(on, shape, m.qkv.data(), m.out.data(), m.statistics.data());
+                after(on, m.out.data());
+              },
+          .backward =
+              [=](cudaStream_t on, const Memory& m, void* work) {
+                attention_backward(on, shape, m.qkv.data(), m.out.data(), m.out_gradient.data(),
+                                   m.statistics.data(), m.qkv_gradient.data(), static_cast<float*>(work));
+              }};
+}
+
+TEST_CASE("of other ways of attention is told which is wrong, fails, or is not the same each time") {
+  const test::Folder folder;
+  int times = 0;
+  const auto others = [&](const AttentionShape& shape) {
+    return std::vector<AttentionWay>{
+        another_way("right", shape, [](cudaStream_t, __nv_bfloat16*) {}),
+        another_way("wrong", shape, [](cudaStream_t on, __nv_bfloat16* out) { fill(on, 1, 90.0f, out + 7); }),
+        another_way("fails", shape,
+                    [](cudaStream_t, __nv_bfloat16*) { throw WorkerError(kExitOsError, "no such engine"); }),
+        another_way("unsteady", shape, [&](cudaStream_t on, __nv_bfloat16* out) {
+          if (++times == 2) fill(on, 1, 0.0f, out + 7);
+        })};
+  };
+  TrialGpu gpu(at_once);
+  const AttentionResults results = measure_attention(gpu, {job_of(gpt2(folder, true))}, 3, others);
+  REQUIRE(results.ways.size() == 5);
+  for (const int good : {0, 1, 2, 4}) CHECK(results.ways[good].backward == 100);
+  for (const int steady : {0, 1, 2}) CHECK(results.ways[steady].others == 0);
+  CHECK(results.ways[1].fault.empty());
+  CHECK(results.ways[2].fault.starts_with("not the own kernels' results: output"));
+  CHECK(results.ways[3].fault == "it fails: no such engine");
+  CHECK(results.ways[3].backward == 0);
+  CHECK(results.ways[4].others == 1);
+  CHECK(results.ways[4].fault.empty());
 }
 
 // A clock by which work on other streams than its own takes no time, nor do products that are split.
