@@ -1,19 +1,23 @@
 """What the parts of scripts/bench_gpu share: checks that fail alone, the time that is left, programs of the build."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import textwrap
 import time
 import traceback
+import uuid
 
 from bench_common import ROOT, BenchError, note
-from bench_processes import Program
+from bench_processes import Program, processes_with
 
+MARK = "DTRUN_BENCH_GPU"  # in the environment of all that is run
 MIN_LEFT_S = 5
 LAST_LINES = 15
 REASON_WIDTH = 110
@@ -36,6 +40,7 @@ class Bench:
     def __init__(self, build, quick, limit_s, sizes="full", batches=()):
         self.build, self.quick, self.sizes, self.batches = build, quick, sizes, batches
         self.deadline = self.part_deadline = time.monotonic() + limit_s
+        self.mark = uuid.uuid4().hex
         self.rows = []
         self.left_out = {}  # parts, and of each what was left out for want of time, where that can be asked for by itself
         self.part = ""
@@ -45,9 +50,15 @@ class Bench:
         self.made = {}  # what parts share
 
     def __enter__(self):
+        os.environ[MARK] = self.mark
         return self
 
     def __exit__(self, *_):
+        # Each program is ended by who runs it, but for one that Ctrl-C came upon while it was started.
+        for pid in processes_with(f"{MARK}={self.mark}"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        del os.environ[MARK]
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def any_failed(self):

@@ -12,7 +12,8 @@ from bench_common import ROOT, BenchError, note
 ARCHIVE = ROOT / "programs.tar.gz"  # of a packed folder
 
 PROGRAMS = ("bin/dtrun", "bin/dtrun-worker")
-TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test", "tests/gpu_algorithms")  # not built without CUDA
+# Not built without CUDA.
+TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test", "tests/gpu_algorithms", "tests/gpu_trials")
 COMPONENTS = ("runtime", "libraries", "tests")
 
 
