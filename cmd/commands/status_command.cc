@@ -105,7 +105,8 @@ struct Answer {
   std::string text;
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   std::set<std::string> run_ids;
-  Status failure;  // the last endpoint did not answer, or the named run is unknown
+  std::string locked;  // lines on coordinators that want another key
+  Status failure;      // the last endpoint did not answer, or the named run is unknown
 
   void add(const RunStatus& run, const std::string& where, bool in_text = true) {
     if (in_text) text += (text.empty() ? "" : "\n") + status_text(run, where, palette_of_answers());
@@ -119,6 +120,7 @@ void ask(const Endpoint& endpoint, const Question& question, Answer* answer) {
       rendezvous::fetch_status(endpoint.host, endpoint.port, question.run_id, kTimeout, question.key);
   if (!reply.ok()) {
     answer->failure = reply.status();
+    if (reply.status().exit_code() == kExitNoPermission) answer->locked += reply.status().message() + "\n";
     return;
   }
   for (const RunStatus& run : reply.value().runs()) answer->add(run, text_of(endpoint));
@@ -145,7 +147,10 @@ Answer ask_all(const Question& question) {
     answer.text += "\nand " + std::to_string(ends - kEndsShown) +
                    " that ended before; dtrun status RUN_ID shows one, --json all\n";
   // An agent of this host may just be ending, or has ended: no failure.
-  if (!answer.text.empty()) answer.failure = Status();
+  if (!answer.text.empty()) {
+    answer.failure = Status();
+    if (!answer.locked.empty()) answer.text += "\n" + answer.locked;
+  }
   const bool found_none = answer.failure.ok() && answer.text.empty();
   if (found_none && !question.run_id.empty()) answer.failure = Status(kExitUnavailable, nothing(question));
   if (found_none) answer.text = palette_of_answers().message(nothing(question)) + "\n";

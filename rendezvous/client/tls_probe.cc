@@ -73,7 +73,7 @@ Status compare_keys(const std::string& host, int port, const std::optional<JobKe
   }
   const std::string there = fingerprint_in(*issuer);
   if (there.empty()) return {};
-  if (!key) return refused("wants the job key " + there + ", and this node has none");
+  if (!key) return refused("wants the job key " + there + ", and none was given here (--token_file)");
   if (there == key->fingerprint()) return {};
   return refused("has the job key " + there + ", and this node has " + key->fingerprint() +
                  ": give both the same one");

@@ -106,6 +106,23 @@ TEST_CASE("a store with a key serves those who have it, and tells nobody else wh
   CHECK(store.wait() == 143);
 }
 
+TEST_CASE("a job that runs here is not hidden from who looks without its key") {
+  const Site site;
+  const std::vector<std::string> user{"XDG_RUNTIME_DIR=" + site.folder.path().string()};
+  CHECK(run({kDtrun, "--rdzv_id", "ended", "--no_python", "true"}, user).exit_code == 0);
+  Process locked(
+      {kDtrun, "--token_file", site.path("right"), "--no_python", "sh", "-c", "echo at work; sleep 60"},
+      user);
+  REQUIRE(locked.wait_for_out("at work"));
+  const Ended status = run({kDtrun, "status"}, user);
+  CHECK(status.exit_code == 0);
+  CHECK(contains(status.out, "run ended "));
+  CHECK(contains(status.out, "wants the job key " + site.fingerprint("right")));
+  CHECK(contains(run({kDtrun, "status", "--token_file", site.path("right")}, user).out, ": running, "));
+  locked.signal(SIGTERM);
+  CHECK(locked.wait() == 143);
+}
+
 TEST_CASE("files that are no keys, or everybody's, are refused before anything starts") {
   const Site site;
   const auto refusal = [&](const std::vector<std::string>& options, const std::string& variable = "") {
