@@ -6,7 +6,7 @@
 #include <string>
 
 #include "worker/device/cuda/matmul_shape.h"
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 #include "worker/model/program.h"
 
 namespace dtrun::worker::cuda {

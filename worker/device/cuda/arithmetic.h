@@ -9,8 +9,8 @@
 #include <mutex>
 #include <string>
 
-#include "worker/device/cuda/event_timer.h"
 #include "worker/device/cuda/stream.h"
+#include "worker/device/cuda/timing/event_timer.h"
 #include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker::cuda {

@@ -15,9 +15,9 @@
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/lane.h"
-#include "worker/device/cuda/nccl_links.h"
-#include "worker/device/cuda/nvtx.h"
+#include "worker/device/cuda/nccl/links.h"
 #include "worker/device/cuda/products.h"
+#include "worker/device/cuda/timing/nvtx.h"
 
 namespace dtrun::worker {
 namespace {

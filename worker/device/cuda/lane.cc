@@ -30,12 +30,12 @@
 #include "worker/device/cuda/kernels/images.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/microbatch_upload.h"
-#include "worker/device/cuda/nvtx.h"
 #include "worker/device/cuda/plan_file.h"
 #include "worker/device/cuda/product_check.h"
 #include "worker/device/cuda/products.h"
-#include "worker/device/cuda/schedule.h"
-#include "worker/device/cuda/step_watch.h"
+#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/timing/nvtx.h"
+#include "worker/device/cuda/timing/step_watch.h"
 
 namespace dtrun::worker::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "worker/device/cuda/products.h"
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {

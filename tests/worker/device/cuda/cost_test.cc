@@ -1,7 +1,7 @@
 // What a microbatch of GPT-2 124M launches, multiplies and moves at least, as its schedule has it: the table
 // of docs/gpu.md. It is compared, so that a step more, or a vector that moves once more, shows;
 // DTRUN_REWRITE_TABLES=1 writes what the schedule says now, to be reviewed as a diff.
-#include "worker/device/cuda/cost.h"
+#include "worker/device/cuda/schedule/cost.h"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 
 #include "tests/support/files.h"
 #include "tests/worker/model/programs.h"
-#include "worker/device/cuda/step_kind.h"
+#include "worker/device/cuda/schedule/step_kind.h"
 #include "worker/model/cost.h"
 
 namespace dtrun::worker::cuda {

@@ -1,6 +1,6 @@
 // A schedule is looked at without a GPU: whatever a step reads was written, steps that must not run at the
 // same time never do, nothing is launched twice, and neighbours that can be one step are.
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // What people call the steps of a schedule.
-#include "worker/device/cuda/step_kind.h"
+#include "worker/device/cuda/schedule/step_kind.h"
 
 #include <doctest/doctest.h>
 

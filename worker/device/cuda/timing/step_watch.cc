@@ -1,10 +1,10 @@
-#include "worker/device/cuda/step_watch.h"
+#include "worker/device/cuda/timing/step_watch.h"
 
 #include <algorithm>
 #include <functional>
 
-#include "worker/device/cuda/cost.h"
-#include "worker/device/cuda/step_kind.h"
+#include "worker/device/cuda/schedule/cost.h"
+#include "worker/device/cuda/schedule/step_kind.h"
 
 namespace dtrun::worker::cuda {
 

@@ -1,6 +1,6 @@
 // Where the build has no nccl.h.
-#include "worker/device/cuda/link_cards.h"
-#include "worker/device/cuda/nccl_links.h"
+#include "worker/device/cuda/nccl/cards.h"
+#include "worker/device/cuda/nccl/links.h"
 
 namespace dtrun::worker::cuda {
 

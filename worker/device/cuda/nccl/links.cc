@@ -1,4 +1,4 @@
-#include "worker/device/cuda/nccl_links.h"
+#include "worker/device/cuda/nccl/links.h"
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "worker/base/host_identity.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/libraries/nccl.h"
-#include "worker/device/cuda/link_cards.h"
+#include "worker/device/cuda/nccl/cards.h"
 #include "worker/device/cuda/stream.h"
 
 namespace dtrun::worker::cuda {

@@ -1,4 +1,4 @@
-#include "worker/device/cuda/event_timer.h"
+#include "worker/device/cuda/timing/event_timer.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "worker/device/cuda/cost.h"
+#include "worker/device/cuda/schedule/cost.h"
 
 #include <algorithm>
 #include <span>

@@ -1,4 +1,4 @@
-#include "worker/device/cuda/nvtx.h"
+#include "worker/device/cuda/timing/nvtx.h"
 
 #include <nvtx3/nvToolsExt.h>
 

@@ -1,4 +1,4 @@
-#include "worker/device/cuda/step_kind.h"
+#include "worker/device/cuda/schedule/step_kind.h"
 
 #include <algorithm>
 #include <string>

@@ -6,8 +6,8 @@
 
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/places.h"
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/places.h"
+#include "worker/device/cuda/schedule/schedule.h"
 
 namespace dtrun::worker::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Where the toolkit has no NVTX.
-#include "worker/device/cuda/nvtx.h"
+#include "worker/device/cuda/timing/nvtx.h"
 
 namespace dtrun::worker::cuda::nvtx {
 

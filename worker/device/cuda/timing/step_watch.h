@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "worker/device/cuda/event_timer.h"
-#include "worker/device/cuda/nvtx.h"
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/timing/event_timer.h"
+#include "worker/device/cuda/timing/nvtx.h"
 
 namespace dtrun::worker::cuda {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 
 namespace dtrun::worker::cuda {
 namespace {

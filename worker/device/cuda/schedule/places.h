@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 #include "worker/vector/update.h"
 
 namespace dtrun::worker::cuda {

@@ -1,7 +1,7 @@
 // What people call a step of a schedule. Pure.
 #pragma once
 
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/op_timer.h"
 
 namespace dtrun::worker::cuda {

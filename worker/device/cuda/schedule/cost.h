@@ -2,7 +2,7 @@
 // its time is shown, and what tests compare with what kernels really read and write.
 #pragma once
 
-#include "worker/device/cuda/schedule.h"
+#include "worker/device/cuda/schedule/schedule.h"
 
 namespace dtrun::worker::cuda {
 

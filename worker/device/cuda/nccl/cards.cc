@@ -1,4 +1,4 @@
-#include "worker/device/cuda/link_cards.h"
+#include "worker/device/cuda/nccl/cards.h"
 
 #include <algorithm>
 #include <cstddef>
