@@ -83,7 +83,10 @@ cudaError_t fault_of_call() {
 
 cudaError_t fault_of_capture() {
   const std::lock_guard lock(plan().mutex);
-  return plan().faults.capture;
+  Faults& faults = plan().faults;
+  if (faults.captures == 0) return cudaSuccess;
+  --faults.captures;
+  return faults.capture;
 }
 
 cudaError_t fault_of_allocation() {

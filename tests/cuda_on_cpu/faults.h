@@ -14,7 +14,8 @@ struct Faults {
   std::uint64_t launch =
       0;  // this kernel or matrix product does not run, and the device is broken from then on
   cudaError_t launch_error = cudaErrorIllegalAddress;
-  cudaError_t capture = cudaSuccess;  // what every capture ends with
+  cudaError_t capture = cudaSuccess;    // what captures end with
+  std::uint64_t captures = UINT64_MAX;  // so many of them
   cudaError_t every_call =
       cudaSuccess;  // cudaErrorInsufficientDriver, say, from every function that can fail
 };

@@ -28,6 +28,7 @@
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/images.h"
+#include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/microbatch_upload.h"
 #include "worker/device/cuda/plan_file.h"
@@ -275,14 +276,29 @@ class CudaLane final : public Lane {
     }
     if (found->second) return &found->second;
     std::string why;
-    recording_ = true;
-    found->second = Graph::record(
-        stream_, [&] { enqueue_all(rest); }, &why);
-    recording_ = false;
+    found->second = recorded(rest, &why);
+    if (!found->second && programmatic_launches()) {
+      launch_one_by_one();
+      const std::string first = why;
+      found->second = recorded(rest, &why);
+      if (found->second)
+        log_once(
+            "kernels are launched one after the other, since they cannot be recorded as a graph "
+            "otherwise: " +
+            first);
+    }
     if (found->second) return &found->second;
     graphs_wanted_ = false;
     log_once("microbatches are launched kernel by kernel, since they cannot be recorded as a graph: " + why);
     return nullptr;
+  }
+
+  Graph recorded(const std::vector<Step>& rest, std::string* why) {
+    recording_ = true;
+    Graph graph = Graph::record(
+        stream_, [&] { enqueue_all(rest); }, why);
+    recording_ = false;
+    return graph;
   }
 
   void enqueue_all(const std::vector<Step>& rest) {

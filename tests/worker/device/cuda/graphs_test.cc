@@ -7,6 +7,7 @@
 #include "tests/cuda_on_cpu/faults.h"
 #include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/model/programs.h"
+#include "worker/device/cuda/kernels/launches.h"
 
 namespace dtrun::worker {
 namespace {
@@ -70,6 +71,21 @@ TEST_CASE("parameters elsewhere are used, not those of the graph") {
   fresh.load(other.parameters);
   const Outcome wanted = fresh.train(other.microbatch(2));
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(other.microbatch(2)), wanted));
+}
+
+TEST_CASE("where programmatic launches cannot be recorded a graph of plain ones is") {
+  REQUIRE(cuda::programmatic_launches());
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  const Outcome wanted = gpu.train(problem.microbatch(2));
+  cuda_on_cpu::plan_faults({.capture = cudaErrorStreamCaptureUnsupported, .captures = 1});
+  cuda_on_cpu::reset_counters();
+  for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(problem.microbatch(2)), wanted));
+  CHECK(counters().graphs == 3);
+  CHECK(!cuda::programmatic_launches());
+  cuda_on_cpu::plan_faults({});
 }
 
 TEST_CASE("what cannot be recorded is launched kernel by kernel, with the same bits") {

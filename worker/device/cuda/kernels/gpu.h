@@ -8,10 +8,10 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <cstdlib>
-#include <cstring>
 #include <tuple>
 #include <utility>
+
+#include "worker/device/cuda/kernels/launches.h"
 
 // T* name: the block's dynamic shared memory, and an array of n in its static one.
 #define DYNAMIC_SHARED(T, name)                                         \
@@ -29,18 +29,6 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// Whether this process launches kernels so. All its GPUs are alike.
-inline bool programmatic_launches() {
-  static const bool wanted = [] {
-    const char* const value = std::getenv("DTRUN_CUDA_PROGRAMMATIC");
-    int gpu = 0, major = 0;
-    return (value == nullptr || std::strcmp(value, "0") != 0) && cudaGetDevice(&gpu) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
-           major >= 9;
-  }();
-  return wanted;
-}
-
 // Enqueues kernel(arguments...) on `stream`. Faults of the launch stay in cudaGetLastError().
 template <typename... P, typename... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
@@ -54,7 +42,7 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_byte
                                .dynamicSmemBytes = shared_bytes,
                                .stream = stream,
                                .attrs = &programmatic,
-                               .numAttrs = programmatic_launches() ? 1u : 0u};
+                               .numAttrs = dtrun::worker::cuda::programmatic_launches() ? 1u : 0u};
   std::apply(
       [&](auto&... value) {
         void* pointers[] = {&value...};

@@ -4,7 +4,7 @@ set(dtrun_cuda_kernels attention.cu classifier.cu columns.cu elementwise.cu embe
     trial.cu)
 set(dtrun_cuda_kernels_exact vector.cu)
 # Plain C++ that goes with them.
-set(dtrun_cuda_kernels_host token_runs.cc)
+set(dtrun_cuda_kernels_host launches.cc token_runs.cc)
 foreach(list dtrun_cuda_kernels dtrun_cuda_kernels_exact dtrun_cuda_kernels_host)
   list(TRANSFORM ${list} PREPEND ${CMAKE_SOURCE_DIR}/worker/device/cuda/kernels/)
 endforeach()
