@@ -100,7 +100,9 @@ TEST_CASE("a step adds microbatches in place, and updates in one pass behind tha
   CHECK(launches["copy"].flops == 2 * kMicrobatches + 2);
 
   // All others are the microbatches' (traffic_test.cc).
-  for (const auto& [name, launch] : launches) {
+  for (const auto& entry : launches) {
+    const std::string& name = entry.first;
+    const Launch& launch = entry.second;
     CAPTURE(name);
     const bool of_step = name == "add_right_kernel" || name == "square_norm_kernel" ||
                          name == "square_norm_total_kernel" || name == "update_kernel" || name == "copy";

@@ -1,7 +1,5 @@
 // A schedule is looked at without a GPU: whatever a step reads was written, steps that must not run at the
 // same time never do, nothing is launched twice, and neighbours that can be one step are.
-#include "worker/device/cuda/schedule/schedule.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "tests/worker/model/programs.h"
 #include "worker/base/error.h"
+#include "worker/device/cuda/schedule/schedule.h"
 
 namespace dtrun::worker::cuda {
 namespace {
