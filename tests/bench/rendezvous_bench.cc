@@ -8,7 +8,10 @@
 //                                                     the others are welcome, until all have their
 //                                                     assignments
 //   rendezvous_bench heartbeat PORT STREAMS COUNT     seconds until the server has digested COUNT heartbeats
+//
+// With a job's key in DTRUN_TOKEN `serve` wants it and the agents have it.
 #include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <sys/resource.h>
@@ -21,10 +24,13 @@
 #include <iostream>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/identity/identity.h"
+#include "rendezvous/identity/key_source.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/grpc_setup.h"
 
@@ -36,6 +42,13 @@ constexpr std::chrono::seconds kLimit{120};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::optional<JobKey> key() {
+  const auto found = find_key("", "", std::getenv(kTokenVariable));
+  if (found.ok()) return found.value();
+  std::cerr << found.status().message() << "\n";
+  std::exit(found.status().exit_code());
 }
 
 // ---- servers
@@ -142,7 +155,7 @@ int serve_floor() {
 }
 
 int serve() {
-  const auto server = Server::start({"127.0.0.1", 0});
+  const auto server = Server::start({.bind_address = "127.0.0.1", .port = 0, .key = key()});
   if (!server.ok()) {
     std::cerr << server.status().message() << "\n";
     return 1;
@@ -239,13 +252,24 @@ class Agent final : public grpc::ClientBidiReactor<v1::FromAgent, v1::FromCoordi
   Progress& progress_;
 };
 
+std::shared_ptr<grpc::ChannelCredentials> credentials() {
+  const std::optional<JobKey> job = key();
+  if (!job) return grpc::InsecureChannelCredentials();
+  const Identity identity = make_identity(*job);
+  return grpc::SslCredentials({.pem_root_certs = identity.root,
+                               .pem_private_key = identity.private_key,
+                               .pem_cert_chain = identity.certificate});
+}
+
 // A channel with a connection of its own.
 std::unique_ptr<v1::Rendezvous::Stub> connect(int port) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(-1);
-  return v1::Rendezvous::NewStub(grpc::CreateCustomChannel("ipv4:127.0.0.1:" + std::to_string(port),
-                                                           grpc::InsecureChannelCredentials(), arguments));
+  arguments.SetSslTargetNameOverride(kCertifiedName);
+  static const auto how = credentials();
+  return v1::Rendezvous::NewStub(
+      grpc::CreateCustomChannel("ipv4:127.0.0.1:" + std::to_string(port), how, arguments));
 }
 
 // Tells the result, and stays connected until it was read and the server measured.
