@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/bench/event_timer.h"
+#include "worker/base/error.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
@@ -35,17 +36,29 @@ template <typename T>
 class OnGpuVector {
  public:
   OnGpuVector(TrialGpu& gpu, std::size_t count, unsigned seed, float largest = 1)
-      : count_(count), memory_(gpu.arithmetic.allocate_bytes(count * sizeof(T), "a trial")) {
-    scatter(gpu.stream.handle(), count, seed, largest, data());
+      : stream_(gpu.stream),
+        count_(count),
+        memory_(gpu.arithmetic.allocate_bytes(count * sizeof(T), "a trial")) {
+    scatter(stream_.handle(), count, seed, largest, data());
     check_launch("scatter");
   }
+  // What is enqueued uses the memory that is freed here.
+  ~OnGpuVector() {
+    try {
+      stream_.wait();
+    } catch (const WorkerError&) {
+      // The GPU failed: it does nothing more.
+    }
+  }
+  OnGpuVector(const OnGpuVector&) = delete;
   T* data() const { return reinterpret_cast<T*>(memory_.data()); }
   std::size_t count() const { return count_; }
   std::size_t bytes() const { return count_ * sizeof(T); }
 
  private:
-  std::size_t count_;
-  Buffer memory_;
+  CudaStream& stream_;
+  const std::size_t count_;
+  const Buffer memory_;
 };
 
 // An attention's operands.
