@@ -43,6 +43,9 @@ Result<JobKey> key_in(const std::string& file, const std::string& source) {
 }  // namespace
 
 Result<std::optional<JobKey>> find_key(const std::string& file, const std::string& source, const char* text) {
+  // As of a shell's variable that is not set: who asks for a key shall not run without one.
+  if (file.empty() && source.starts_with("--"))
+    return Status(kExitUsage, source + "=: expected the file of the job's key");
   if (file.empty() && (text == nullptr || *text == '\0')) return std::optional<JobKey>();
   Result<JobKey> key = file.empty() ? JobKey::parse(text, kTokenVariable) : key_in(file, source);
   if (!key.ok()) return key.status();

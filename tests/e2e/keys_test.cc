@@ -133,6 +133,7 @@ TEST_CASE("files that are no keys, or everybody's, are refused before anything s
   };
   CHECK(refusal({"--token_file", site.path("absent")}).exit_code == 66);
   CHECK(refusal({"--token_file", site.folder.path().string()}).exit_code == 66);
+  CHECK(refusal({"--token_file="}).exit_code == 64);
   CHECK(refusal({"--token_file", "/dev/null"}).exit_code == 77);
   CHECK(refusal({"--token_file", "/dev/zero"}).exit_code == 77);
   CHECK(refusal({}, "DTRUN_TOKEN=hunter2").exit_code == 77);
