@@ -1,0 +1,62 @@
+// Decides which logins are under way at a time. sshd, or a jump host that all logins share, refuses logins at
+// random while many are unfinished (MaxStartups). So a window holds them: a refusal makes it smaller, each
+// success larger. Pure: time is an argument, and what looks random follows from host and attempt.
+//
+// The driver calls dial() at first, after every event and at deadline(), and starts a login for each host
+// that it returns. Each of these ends in exactly one of logged_in(), refused() and failed().
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "proto/core/millis.h"
+
+namespace dtrun::cmd {
+
+inline constexpr int kFirstLoginWindow = 64;
+inline constexpr int kLeastLoginWindow = 4;
+inline constexpr Millis kFirstLoginBackOff = 300;
+inline constexpr Millis kMostLoginBackOff = 5000;
+// After its first attempt no further one of a host begins later than this.
+inline constexpr Millis kLoginPatience = 90'000;
+
+// Before attempt `attempt` + 1 of `host`, where the first attempt is 1: doubles from attempt to attempt
+// between the two above, less up to half of it, so that hosts that were refused together do not come back
+// together.
+Millis login_back_off(int host, int attempt);
+
+class FanOut {
+ public:
+  explicit FanOut(int hosts, int window = kFirstLoginWindow);
+
+  // Hosts by index to dial now: as many as the window has room for. They are under way from then on.
+  std::vector<int> dial(Millis now);
+
+  void logged_in(int host);
+  // SshFailure::kRefusedLogin. False: the host is given up, its patience is over.
+  [[nodiscard]] bool refused(int host, Millis now);
+  void failed(int host);  // any other failure: not tried again
+
+  // When dial() returns something although nothing happened since; nullopt: never.
+  std::optional<Millis> deadline() const;
+  bool over() const;  // every host is logged in, failed or given up
+
+  int under_way() const { return under_way_; }
+  int window() const { return window_; }
+
+ private:
+  struct Login {
+    enum State { kNew, kUnderWay, kBackingOff, kOver };
+    State state = kNew;
+    int attempts = 0;
+    Millis first_at = 0;
+    Millis due = 0;  // kBackingOff
+    int round = 0;   // kUnderWay: in which it was dialled
+  };
+  std::vector<Login> logins_;
+  int window_;
+  int under_way_ = 0;
+  int round_ = 0;  // a new one with each halving
+};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,36 @@
+// Why a carrier (ssh, or what --ssh names) ended before the agent spoke: the cause in its own words, and the
+// remedy. Pure. Based on OpenSSH's messages, which are not translated.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cmd/hosts/host.h"
+
+namespace dtrun::cmd {
+
+struct SshFailure {
+  enum Kind {
+    kRefusedLogin,    // sshd takes no more for now (MaxStartups) or the connection broke: worth another try
+    kUnknownHostKey,  // seen for the first time
+    kChangedHostKey,  // another one than known_hosts has
+    kPermission,      // no way to log in without a prompt
+    kUnknownHost,     // no address for the name
+    kUnreachable,     // timed out, no route, nobody listens
+    kNoDtrun,         // logged in, but there is no dtrun to run
+    kOther,
+  };
+  Kind kind = kOther;
+  std::string what;    // one line, the carrier's own words: "Permission denied (publickey)."
+  std::string remedy;  // what to do, one line; empty: nothing that is sure to help
+};
+
+// exit_status: of the carrier, 128 + signal where a signal ended it. standard_error: all or the end of what
+// it wrote there, with -v or without.
+SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host);
+
+// The key that the host showed, from what `ssh -v` wrote: "ssh-ed25519 SHA256:…"; empty: none seen. With a
+// jump host the last one, the destination's.
+std::string host_key_seen(std::string_view standard_error);
+
+}  // namespace dtrun::cmd
