@@ -1,6 +1,7 @@
 // A host of the job as --hostfile and -H name it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,9 @@ struct Host {
 
   bool operator==(const Host&) const = default;
 };
+
+// The longest name of DNS, a user, '@'.
+inline constexpr std::size_t kLongestDestination = 320;
 
 // Whether ssh may be given `destination` as a word of its command line: a name that begins with '-' would be
 // an option, and one with a shell's characters could act in a ProxyCommand. OpenSSH's own rule (ssh.c), for

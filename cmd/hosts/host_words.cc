@@ -1,0 +1,189 @@
+#include "cmd/hosts/host_words.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "proto/core/contract.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// A file with a line for each slot of each host is longer than one with a line for each host.
+constexpr int kMaxNamed = 16 * kMaxNodes;
+constexpr std::size_t kMostDigits = 9;
+
+Status wrong(const std::string& message) { return {kExitUsage, message}; }
+
+std::optional<int> read_number(std::string_view digits, int most) {
+  int number = 0;
+  const auto end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  if (error != std::errc{} || stop != end || number < 0 || number > most) return std::nullopt;
+  return number;
+}
+
+bool is_ipv6(std::string_view text) {
+  in6_addr address;
+  const std::string numbers(text.substr(0, text.find('%')));
+  return inet_pton(AF_INET6, numbers.c_str(), &address) == 1;
+}
+
+// "08-11" or "7", appended to `values`.
+Status expand_range(std::string_view range, std::vector<std::string>* values) {
+  const auto dash = range.find('-');
+  const auto first = range.substr(0, dash);
+  const auto last = dash == range.npos ? first : range.substr(dash + 1);
+  constexpr int kMost = 999'999'999;
+  const auto from = read_number(first, kMost), to = read_number(last, kMost);
+  if (!from || !to || *to < *from || first.size() > kMostDigits) {
+    return wrong("expected numbers and ranges like [1-3,7] in brackets, not '" + shown(range) + "'");
+  }
+  if (*to - *from >= kMaxNodes - static_cast<int>(values->size())) {
+    return wrong("more than " + std::to_string(kMaxNodes) + " hosts");
+  }
+  const std::size_t width = first.starts_with('0') ? first.size() : 0;
+  for (int number = *from; number <= *to; ++number) {
+    const auto digits = std::to_string(number);
+    values->push_back(std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits);
+  }
+  return {};
+}
+
+// The inside of brackets.
+Result<std::vector<std::string>> expand_group(std::string_view group) {
+  std::vector<std::string> values;
+  while (true) {
+    const auto comma = group.find(',');
+    if (const auto status = expand_range(group.substr(0, comma), &values); !status.ok()) return status;
+    if (comma == group.npos) return values;
+    group.remove_prefix(comma + 1);
+  }
+}
+
+// All names of "n[1-3]-ib", the last group running fastest.
+Result<std::vector<std::string>> expand(std::string_view name) {
+  std::vector<std::string> names = {""};
+  while (!name.empty()) {
+    const auto open = std::min(name.find('['), name.size());
+    // Looked at here, before one long name becomes many.
+    if (names.front().size() + open > kLongestDestination) return wrong("longer than any host's name");
+    for (auto& one : names) one += name.substr(0, open);
+    name.remove_prefix(open);
+    if (name.empty()) break;
+    const auto close = name.find(']');
+    if (close == name.npos) return wrong("'[' without ']'");
+    const auto values = expand_group(name.substr(1, close - 1));
+    if (!values.ok()) return values.status();
+    if (names.size() * values.value().size() > kMaxNodes) {
+      return wrong("more than " + std::to_string(kMaxNodes) + " hosts");
+    }
+    std::vector<std::string> longer;
+    for (const auto& one : names) {
+      for (const auto& value : values.value()) longer.push_back(one + value);
+    }
+    names = std::move(longer);
+    name.remove_prefix(close + 1);
+  }
+  return names;
+}
+
+struct Parts {
+  std::string_view name;
+  bool address = false;  // an IPv6 address: no groups
+  bool has_slots = false;
+  std::string_view slots;
+};
+
+// `word` without its user.
+Result<Parts> take_apart(std::string_view word) {
+  if (word.find("://") != word.npos) {
+    return wrong("expected a host, not a URL: ports and users of hosts belong in ~/.ssh/config");
+  }
+  const auto close = word.find(']');
+  if (word.starts_with('[') && close != word.npos && word.substr(0, close).find(':') != word.npos) {
+    Parts parts{.name = word.substr(1, close - 1), .address = true};
+    const auto rest = word.substr(close + 1);
+    if (!is_ipv6(parts.name) || (!rest.empty() && rest.front() != ':')) {
+      return wrong("expected an IPv6 address in brackets, [ADDRESS] or [ADDRESS]:SLOTS");
+    }
+    parts.has_slots = !rest.empty();
+    if (parts.has_slots) parts.slots = rest.substr(1);
+    return parts;
+  }
+  if (is_ipv6(word)) return Parts{.name = word, .address = true};
+  const auto colon = word.find(':');
+  if (colon == word.npos) return Parts{.name = word};
+  if (word.find(':', colon + 1) != word.npos) {
+    return wrong("expected HOST:SLOTS; an IPv6 address with slots is written [ADDRESS]:SLOTS");
+  }
+  return Parts{.name = word.substr(0, colon), .has_slots = true, .slots = word.substr(colon + 1)};
+}
+
+Status check_destination(const std::string& destination) {
+  if (is_destination(destination)) return {};
+  return wrong("'" + shown(destination) + "' is no host that ssh would take: expected HOST or USER@HOST");
+}
+
+}  // namespace
+
+int read_slots(std::string_view text) { return read_number(text, kMaxWorkersPerNode).value_or(0); }
+
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  std::string result(text.substr(0, kMost));
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
+  std::ranges::replace_if(result, is_control, '?');
+  return text.size() > kMost ? result + "…" : result;
+}
+
+Result<std::vector<Host>> parse_host_word(std::string_view word) {
+  const auto at = word.rfind('@');
+  const auto user = at == word.npos ? std::string_view{} : word.substr(0, at + 1);
+  const auto parts = take_apart(word.substr(user.size()));
+  if (!parts.ok()) return parts.status();
+  const auto& [name, address, has_slots, slots_text] = parts.value();
+  const int slots = read_slots(slots_text);
+  if (has_slots && slots == 0) {
+    return wrong("expected slots from 1 to " + std::to_string(kMaxWorkersPerNode) + " after ':', not '" +
+                 shown(slots_text) + "'");
+  }
+  auto names = address ? Result<std::vector<std::string>>({std::string(name)}) : expand(name);
+  if (!names.ok()) return names.status();
+  std::vector<Host> hosts;
+  for (const auto& one : names.value()) {
+    const auto destination = std::string(user) + one;
+    if (const auto status = check_destination(destination); !status.ok()) return status;
+    hosts.push_back({.destination = destination, .slots = slots});
+  }
+  return hosts;
+}
+
+Status HostRoll::add(const Host& host, const std::string& place, int exit_code) {
+  const auto name = host.name();
+  if (++named_ > kMaxNamed)
+    return {exit_code, "hosts are named more than " + std::to_string(kMaxNamed) + " times"};
+  const auto [found, is_new] = by_name_.try_emplace(name, Entry{hosts_.size(), place, host.slots > 0});
+  if (is_new) {
+    hosts_.push_back(host);
+    if (hosts_.size() <= kMaxNodes) return {};
+    return {exit_code, "more than " + std::to_string(kMaxNodes) + " hosts"};
+  }
+  const auto& first = found->second;
+  auto& before = hosts_[first.index];
+  if (before.destination != host.destination) {
+    return {exit_code,
+            host.destination + " is " + before.destination + " in " + first.place + ": a host has one user"};
+  }
+  if (first.said || host.slots > 0) {
+    return {exit_code, name + " is also in " + first.place +
+                           ": name it once with its slots, or without slots once for each"};
+  }
+  before.slots = std::max(before.slots, 1) + 1;
+  if (before.slots <= kMaxWorkersPerNode) return {};
+  return {exit_code, name + " is named more than " + std::to_string(kMaxWorkersPerNode) + " times"};
+}
+
+}  // namespace dtrun::cmd
