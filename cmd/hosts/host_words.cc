@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxNamed = 16 * kMaxNodes;
 constexpr std::size_t kMostDigits = 9;
 
-Status wrong(const std::string& message) { return {kExitUsage, message}; }
+Status not_a_host(const std::string& message) { return {kExitUsage, message}; }
 
 std::optional<int> read_number(std::string_view digits, int most) {
   int number = 0;
@@ -39,10 +39,10 @@ Status expand_range(std::string_view range, std::vector<std::string>* values) {
   constexpr int kMost = 999'999'999;
   const auto from = read_number(first, kMost), to = read_number(last, kMost);
   if (!from || !to || *to < *from || first.size() > kMostDigits) {
-    return wrong("expected numbers and ranges like [1-3,7] in brackets, not '" + shown(range) + "'");
+    return not_a_host("expected numbers and ranges like [1-3,7] in brackets, not '" + shown(range) + "'");
   }
   if (*to - *from >= kMaxNodes - static_cast<int>(values->size())) {
-    return wrong("more than " + std::to_string(kMaxNodes) + " hosts");
+    return not_a_host("more than " + std::to_string(kMaxNodes) + " hosts");
   }
   const std::size_t width = first.starts_with('0') ? first.size() : 0;
   for (int number = *from; number <= *to; ++number) {
@@ -69,16 +69,17 @@ Result<std::vector<std::string>> expand(std::string_view name) {
   while (!name.empty()) {
     const auto open = std::min(name.find('['), name.size());
     // Looked at here, before one long name becomes many.
-    if (names.front().size() + open > kLongestDestination) return wrong("longer than any host's name");
+    if (names.front().size() + open > kLongestDestination) return not_a_host("longer than any host's name");
     for (auto& one : names) one += name.substr(0, open);
     name.remove_prefix(open);
+    if (names.front().find(']') != std::string::npos) return not_a_host("']' without '['");
     if (name.empty()) break;
     const auto close = name.find(']');
-    if (close == name.npos) return wrong("'[' without ']'");
+    if (close == name.npos) return not_a_host("'[' without ']'");
     const auto values = expand_group(name.substr(1, close - 1));
     if (!values.ok()) return values.status();
     if (names.size() * values.value().size() > kMaxNodes) {
-      return wrong("more than " + std::to_string(kMaxNodes) + " hosts");
+      return not_a_host("more than " + std::to_string(kMaxNodes) + " hosts");
     }
     std::vector<std::string> longer;
     for (const auto& one : names) {
@@ -94,20 +95,20 @@ struct Parts {
   std::string_view name;
   bool address = false;  // an IPv6 address: no groups
   bool has_slots = false;
-  std::string_view slots;
+  std::string_view slots = {};
 };
 
 // `word` without its user.
 Result<Parts> take_apart(std::string_view word) {
   if (word.find("://") != word.npos) {
-    return wrong("expected a host, not a URL: ports and users of hosts belong in ~/.ssh/config");
+    return not_a_host("expected a host, not a URL: ports and users of hosts belong in ~/.ssh/config");
   }
   const auto close = word.find(']');
   if (word.starts_with('[') && close != word.npos && word.substr(0, close).find(':') != word.npos) {
     Parts parts{.name = word.substr(1, close - 1), .address = true};
     const auto rest = word.substr(close + 1);
     if (!is_ipv6(parts.name) || (!rest.empty() && rest.front() != ':')) {
-      return wrong("expected an IPv6 address in brackets, [ADDRESS] or [ADDRESS]:SLOTS");
+      return not_a_host("expected an IPv6 address in brackets, [ADDRESS] or [ADDRESS]:SLOTS");
     }
     parts.has_slots = !rest.empty();
     if (parts.has_slots) parts.slots = rest.substr(1);
@@ -117,26 +118,29 @@ Result<Parts> take_apart(std::string_view word) {
   const auto colon = word.find(':');
   if (colon == word.npos) return Parts{.name = word};
   if (word.find(':', colon + 1) != word.npos) {
-    return wrong("expected HOST:SLOTS; an IPv6 address with slots is written [ADDRESS]:SLOTS");
+    return not_a_host("expected HOST:SLOTS; an IPv6 address with slots is written [ADDRESS]:SLOTS");
   }
   return Parts{.name = word.substr(0, colon), .has_slots = true, .slots = word.substr(colon + 1)};
 }
 
 Status check_destination(const std::string& destination) {
   if (is_destination(destination)) return {};
-  return wrong("'" + shown(destination) + "' is no host that ssh would take: expected HOST or USER@HOST");
+  return not_a_host("'" + shown(destination) +
+                    "' is no host that ssh would take: expected HOST or USER@HOST");
 }
 
 }  // namespace
 
 int read_slots(std::string_view text) { return read_number(text, kMaxWorkersPerNode).value_or(0); }
 
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 80;
-  std::string result(text.substr(0, kMost));
+std::string shown(std::string_view text, std::size_t most) {
+  const bool is_cut = text.size() > most;
+  const auto is_inside_character = [&] { return (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80; };
+  while (is_cut && most > 0 && is_inside_character()) --most;
+  std::string result(text.substr(0, most));
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
   std::ranges::replace_if(result, is_control, '?');
-  return text.size() > kMost ? result + "…" : result;
+  return is_cut ? result + "…" : result;
 }
 
 Result<std::vector<Host>> parse_host_word(std::string_view word) {
@@ -147,8 +151,8 @@ Result<std::vector<Host>> parse_host_word(std::string_view word) {
   const auto& [name, address, has_slots, slots_text] = parts.value();
   const int slots = read_slots(slots_text);
   if (has_slots && slots == 0) {
-    return wrong("expected slots from 1 to " + std::to_string(kMaxWorkersPerNode) + " after ':', not '" +
-                 shown(slots_text) + "'");
+    return not_a_host("expected slots from 1 to " + std::to_string(kMaxWorkersPerNode) + " after ':', not '" +
+                      shown(slots_text) + "'");
   }
   auto names = address ? Result<std::vector<std::string>>({std::string(name)}) : expand(name);
   if (!names.ok()) return names.status();

@@ -19,8 +19,8 @@ Result<std::vector<Host>> parse_host_word(std::string_view word);
 // 1 to kMaxWorkersPerNode; 0: no such number.
 int read_slots(std::string_view text);
 
-// For a message: without control characters, and not endless.
-std::string shown(std::string_view text);
+// For a message: without control characters, and of at most so many bytes.
+std::string shown(std::string_view text, std::size_t most = 80);
 
 // The hosts so far. A host may come again without slots, each time for one slot more.
 class HostRoll {

@@ -25,7 +25,7 @@ bool is_one_of(std::string_view key, const std::array<std::string_view, kCount>&
   return false;
 }
 
-Status wrong(const std::string& message) { return {kExitConfig, message}; }
+Status wrong_line(const std::string& message) { return {kExitConfig, message}; }
 
 // Words between spaces, up to a comment ('#', or a word that begins with "//"); Open MPI also has spaces
 // around '='.
@@ -55,11 +55,11 @@ struct Details {
 };
 
 Status read_count(std::string_view key, std::string_view text, int* count) {
-  if (*count != 0) return wrong("'" + std::string(key) + "' is said twice");
+  if (*count != 0) return wrong_line("'" + std::string(key) + "' is said twice");
   *count = read_slots(text);
   if (*count > 0) return {};
-  return wrong("expected " + std::string(key) + " from 1 to " + std::to_string(kMaxWorkersPerNode) +
-               ", not '" + shown(text) + "'");
+  return wrong_line("expected " + std::string(key) + " from 1 to " + std::to_string(kMaxWorkersPerNode) +
+                    ", not '" + shown(text) + "'");
 }
 
 Status read_detail(std::string_view word, Details* details) {
@@ -73,15 +73,15 @@ Status read_detail(std::string_view word, Details* details) {
     details->user = value;
     return {};
   }
-  if (key == "port") return wrong("a host's port belongs in ~/.ssh/config (Host, Port)");
-  return wrong("expected slots=N, max_slots=N or user=NAME after a host, not '" + shown(word) + "'");
+  if (key == "port") return wrong_line("a host's port belongs in ~/.ssh/config (Host, Port)");
+  return wrong_line("expected slots=N, max_slots=N or user=NAME after a host, not '" + shown(word) + "'");
 }
 
 // The hosts of one line that is not empty, with their slots and user. Open MPI takes max_slots for the slots
 // where these are not said.
 Result<std::vector<Host>> parse_line(const std::vector<std::string>& words) {
   auto hosts = parse_host_word(words.front());
-  if (!hosts.ok()) return wrong(hosts.status().message());
+  if (!hosts.ok()) return wrong_line(hosts.status().message());
   Details details;
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (const auto status = read_detail(words[i], &details); !status.ok()) return status;
@@ -89,13 +89,13 @@ Result<std::vector<Host>> parse_line(const std::vector<std::string>& words) {
   const int slots = details.slots > 0 ? details.slots : details.most_slots;
   for (auto& host : hosts.value()) {
     if (details.slots > 0 && host.slots > 0)
-      return wrong("slots are said twice: after ':' and after the host");
+      return wrong_line("slots are said twice: after ':' and after the host");
     if (host.slots == 0) host.slots = slots;
     if (details.user.empty()) continue;
     if (host.destination != host.name())
-      return wrong("the user is said twice: before '@' and after the host");
+      return wrong_line("the user is said twice: before '@' and after the host");
     host.destination = details.user + "@" + host.destination;
-    if (!is_destination(host.destination)) return wrong("'" + shown(details.user) + "' is no user");
+    if (!is_destination(host.destination)) return wrong_line("'" + shown(details.user) + "' is no user");
   }
   return hosts;
 }
@@ -117,7 +117,7 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::strin
       if (const auto status = roll.add(host, place, kExitConfig); !status.ok()) return status.within(where);
     }
   }
-  if (roll.empty()) return wrong(path + ": no hosts: expected lines like 'node3 slots=8'");
+  if (roll.empty()) return wrong_line(path + ": no hosts: expected lines like 'node3 slots=8'");
   return std::move(roll).hosts();
 }
 

@@ -10,6 +10,7 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr int kOfSshItself = 255;
+constexpr std::size_t kLongestLine = 300;
 
 // What ssh says beside the cause.
 constexpr std::string_view kAsides[] = {"debug1: ",       "debug2: ",      "debug3: ",      "OpenSSH_",
@@ -77,7 +78,8 @@ std::string_view line_with(std::string_view words, const std::vector<std::string
 }
 
 std::string last_line(int exit_status, const std::vector<std::string_view>& lines) {
-  return lines.empty() ? describe_exit(exit_status, 0) + ", and no message" : shown(lines.back());
+  return lines.empty() ? describe_exit(exit_status, 0) + ", and no message"
+                       : shown(lines.back(), kLongestLine);
 }
 
 // ssh hands on what the shell there answered. 127 and 126 are POSIX's; tcsh's answer to both is 1, and so is
@@ -93,11 +95,13 @@ bool is_no_dtrun(int exit_status, const std::vector<std::string_view>& lines) {
 SshFailure without_remedy(int exit_status, const std::vector<std::string_view>& lines) {
   if (is_no_dtrun(exit_status, lines)) {
     const auto told = line_with("dtrun", lines);
-    return {SshFailure::kNoDtrun, told.empty() ? last_line(exit_status, lines) : shown(told), {}};
+    return {
+        SshFailure::kNoDtrun, told.empty() ? last_line(exit_status, lines) : shown(told, kLongestLine), {}};
   }
   if (exit_status == kOfSshItself) {
     for (const auto& [words, kind] : kCauses) {
-      if (const auto line = line_with(words, lines); !line.empty()) return {kind, shown(line), {}};
+      if (const auto line = line_with(words, lines); !line.empty())
+        return {kind, shown(line, kLongestLine), {}};
     }
   }
   return {SshFailure::kOther, last_line(exit_status, lines), {}};

@@ -42,7 +42,7 @@ constexpr std::string_view kStayingPatterns[] = {
 constexpr std::array<std::string_view, 9> kSecretWords = {"KEY",  "TOKEN",   "SECRET", "PASSW", "PASSPHRASE",
                                                           "CRED", "PRIVATE", "COOKIE", "AUTH"};
 
-Status wrong(int exit_code, const std::string& message) { return {exit_code, message}; }
+Status wrong_rule(int exit_code, const std::string& message) { return {exit_code, message}; }
 
 std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
@@ -81,9 +81,10 @@ const EnvironmentRule* rule_of(std::string_view name, const std::vector<Environm
 Status check_name(std::string_view name, int exit_code) {
   const auto no_name = [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; };
   if (name.empty() || std::ranges::any_of(name, no_name)) {
-    return wrong(exit_code, "expected NAME or NAME=VALUE, with no spaces in the name");
+    return wrong_rule(exit_code, "expected NAME or NAME=VALUE, with no spaces in the name");
   }
-  if (name == kJobKey) return wrong(exit_code, std::string(kJobKey) + " goes to the other hosts by itself");
+  if (name == kJobKey)
+    return wrong_rule(exit_code, std::string(kJobKey) + " goes to the other hosts by itself");
   return {};
 }
 
@@ -114,7 +115,8 @@ Result<EnvironmentRule> parse_environment_rule(const std::string& text) {
     const auto rule = parse_variable(text, kExitUsage);
     return rule.ok() ? rule : rule.status().within("-x");
   }
-  if (text.size() == 1) return wrong(kExitUsage, "-x: expected a pattern of names after '^', like ^WANDB_*");
+  if (text.size() == 1)
+    return wrong_rule(kExitUsage, "-x: expected a pattern of names after '^', like ^WANDB_*");
   return EnvironmentRule{EnvironmentRule::kStay, text.substr(1)};
 }
 
@@ -124,7 +126,7 @@ Result<std::vector<EnvironmentRule>> parse_environment_file(std::string_view tex
     auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const auto where = path + ":" + std::to_string(number);
-    if (line.find('\0') != line.npos) return wrong(kExitConfig, where + ": a zero byte");
+    if (line.find('\0') != line.npos) return wrong_rule(kExitConfig, where + ": a zero byte");
     if (line.ends_with('\r')) line.remove_suffix(1);
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
     if (line.empty() || line.starts_with('#')) continue;
