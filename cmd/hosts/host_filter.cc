@@ -70,15 +70,19 @@ Result<Chosen> read_hosts(std::string_view text) {
   }
 }
 
+Status unknown_host(const std::string& name, const std::set<std::string>& known) {
+  const std::vector<std::string> names(known.begin(), known.end());
+  const auto nearest = name.size() > kLongestDestination ? "" : nearest_name(name, names);
+  return usage("no host '" + shown(name) + "' among the job's" +
+               (nearest.empty() ? ": hosts stand without users, with '@' between them"
+                                : " (did you mean " + nearest + "?)"));
+}
+
 Status check_known(const Chosen& chosen, const std::vector<Host>& hosts) {
-  std::vector<std::string> names;
-  for (const auto& host : hosts) names.push_back(host.name());
+  std::set<std::string> known;
+  for (const auto& host : hosts) known.insert(host.name());
   for (const auto& [name, gpus] : chosen) {
-    if (std::ranges::find(names, name) != names.end()) continue;
-    const auto nearest = nearest_name(name, names);
-    return usage("no host '" + shown(name) + "' among the job's" +
-                 (nearest.empty() ? ": hosts stand without users, with '@' between them"
-                                  : " (did you mean " + nearest + "?)"));
+    if (!known.contains(name)) return unknown_host(name, known);
   }
   return {};
 }

@@ -12,7 +12,7 @@ namespace dtrun::cmd {
 namespace {
 
 // A file with a line for each slot of each host is longer than one with a line for each host.
-constexpr int kMaxNamed = 16 * kMaxNodes;
+constexpr int kMaxNamed = 4 * kMaxNodes;
 constexpr std::size_t kMostDigits = 9;
 
 Status not_a_host(const std::string& message) { return {kExitUsage, message}; }
@@ -25,9 +25,16 @@ std::optional<int> read_number(std::string_view digits, int most) {
   return number;
 }
 
+// With or without a zone: "fe80::1%eth0".
 bool is_ipv6(std::string_view text) {
+  const auto percent = text.find('%');
+  const auto is_of_zone = [](unsigned char c) { return c > ' ' && c < 0x7f && c != '[' && c != ']'; };
+  if (percent != text.npos) {
+    const auto zone = text.substr(percent + 1);
+    if (zone.empty() || !std::ranges::all_of(zone, is_of_zone)) return false;
+  }
   in6_addr address;
-  const std::string numbers(text.substr(0, text.find('%')));
+  const std::string numbers(text.substr(0, percent));
   return inet_pton(AF_INET6, numbers.c_str(), &address) == 1;
 }
 

@@ -13,6 +13,8 @@ using namespace dtrun::cmd;
 
 namespace {
 
+constexpr std::size_t kMany = 1000;  // hosts that are looked at one by one; more would take seconds
+
 void check_refusal(const dtrun::Status& status) {
   const auto& message = status.message();
   if (message.empty() || message.size() > 1000) std::abort();
@@ -21,6 +23,7 @@ void check_refusal(const dtrun::Status& status) {
 
 void check_hosts(const std::vector<Host>& hosts) {
   if (hosts.empty() || hosts.size() > dtrun::kMaxNodes) std::abort();
+  if (hosts.size() > kMany) return;
   std::set<std::string> names;
   for (const auto& host : hosts) {
     if (!is_destination(host.destination) || !names.insert(host.name()).second) std::abort();
@@ -60,12 +63,14 @@ void check_filter(const std::vector<Host>& hosts, const std::string& filter) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto list = parse_host_list(text, "-H");
-  list.ok() ? check_hosts(list.value()) : check_refusal(list.status());
+  if (list.ok()) return check_hosts(list.value()), 0;
+  check_refusal(list.status());
 
   // The first line is a filter as well.
   const auto hosts = parse_hostfile(text, "hosts");
   if (!hosts.ok()) return check_refusal(hosts.status()), 0;
   check_hosts(hosts.value());
+  if (hosts.value().size() > kMany) return 0;
   const auto again = parse_hostfile(written(hosts.value()), "again");
   if (!again.ok() || again.value() != hosts.value()) std::abort();
   check_filter(hosts.value(), text.substr(0, text.find_first_of("\r\n")));

@@ -64,6 +64,10 @@ TEST_CASE("an IPv6 address stands alone, or in brackets with its slots") {
         "fe80::1%eth0=2 fd77::10=4 ada@::1=0 ada@::2=0 ::3=5");
   CHECK(read_file("node:1:2").ends_with("an IPv6 address with slots is written [ADDRESS]:SLOTS"));
   CHECK(read_file("[fd77::zz]").find("expected an IPv6 address in brackets") != std::string::npos);
+  for (const char* text : {"::1%", "::1%e]2:2", "[::1%e[]]:2", "::1%\xff", "[::1%]:2"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_hostfile(text, "hosts").ok());
+  }
   CHECK(read_file("[::1]4").find("expected an IPv6 address in brackets") != std::string::npos);
 }
 
@@ -128,8 +132,8 @@ TEST_CASE("garbage costs no memory, nor much time") {
     CHECK(read_file(text).ends_with("more than 65536 hosts"));
   }
   std::string again;
-  for (int i = 0; i < 200'000; ++i) again += "a[0-65535]\n";
-  CHECK(read_file(again).ends_with("hosts are named more than 1048576 times"));
+  for (int i = 0; i < 20'000; ++i) again += "a[0-65535]\n";
+  CHECK(read_file(again).ends_with("hosts are named more than 262144 times"));
   CHECK(read_file(std::string(1'000'000, 'x')).find("longer than any host's name") != std::string::npos);
   CHECK(read_file("a[0-65535]" + std::string(1'000'000, 'x')).size() < 200);
   CHECK(read_file("a[" + std::string(1'000'000, '0') + "-65535]").size() < 200);
