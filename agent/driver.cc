@@ -64,7 +64,7 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       signals_(signals),
-      console_(loop_, spec.output.colour,
+      console_(loop_, spec.output,
                [this](bool congested) {
                  congested_ = congested;
                  children_.pause_output(congested);
@@ -104,6 +104,7 @@ int Driver::run() {
 
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
+  if (spec_.output.remote) listen_to_launcher();
   if (Status status = allow_open_files(spec_.nproc, spec_.nodes.max); !status.ok()) return status;
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
@@ -124,6 +125,14 @@ Status Driver::prepare() {
                        {"gpus", gpus_text(spec_.gpus)}});
   gpu_guard_.begin();
   return {};
+}
+
+void Driver::listen_to_launcher() {
+  launch::FromHost alive;
+  alive.mutable_alive();
+  launcher_.emplace(loop_, spec_.output.remote->in_fd,
+                    LauncherLine::Events{.told = [this](int number) { told_to_end(number); },
+                                         .alive = [this, alive] { console_.send(alive); }});
 }
 
 void Driver::drain_events() {
@@ -167,6 +176,7 @@ void Driver::arm_timer() {
 }
 
 void Driver::finish() {
+  launcher_.reset();
   view_.clear();
   hang_guard_.rest();
   gpu_guard_.rest();
@@ -518,12 +528,12 @@ void Driver::act(const action::DropOutput&) { console_.drop(); }
 void Driver::act(const action::Print& a) {
   log_.write("notice", {{"text", a.text}});
   if (a.again && shows_waiting()) return;
-  a.error ? console_.error(a.text) : console_.notice(a.text);
+  console_.tell_job(a.error ? console_.palette().error(a.text) : console_.palette().message(a.text));
 }
 
 void Driver::act(const action::TellNews& a) {
   log_.write("news", {{"kind", name_of(a.news.kind)}, {"node", a.news.host}, {"text", a.news.text}});
-  console_.notice(a.text);
+  console_.tell_job(console_.palette().message(a.text));
 }
 
 void Driver::act(const action::Report& a) { reporter_.tell(a.job); }

@@ -16,6 +16,7 @@
 #include "agent/health/hang_guard.h"
 #include "agent/health/oom.h"
 #include "agent/job_registry.h"
+#include "agent/launcher_line.h"
 #include "agent/link.h"
 #include "agent/output/console.h"
 #include "agent/output/event_log.h"
@@ -40,6 +41,7 @@ class Driver {
 
  private:
   Status prepare();
+  void listen_to_launcher();
   void drain_events();
   void arm_timer();
   bool shows_waiting() const;
@@ -97,6 +99,7 @@ class Driver {
   EventLog log_;
   Reporter reporter_;
   std::optional<JobEntry> entry_;
+  std::optional<LauncherLine> launcher_;  // if one on another host has started us
   Identity identity_;
   WorkerPlanner planner_;
   Descriptor master_port_;  // keeps the port free for rank 0

@@ -60,7 +60,9 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std:
   if (spec.standalone) {
     if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
   } else if (spec.is_host) {
-    (void)link->join(*spec.is_host ? std::optional(address_to_host_on(spec.host)) : std::nullopt);
+    const std::string& given = spec.listen_address;
+    const std::string listen = !*spec.is_host ? "" : given.empty() ? address_to_host_on(spec.host) : given;
+    (void)link->join(*spec.is_host ? std::optional(listen) : std::nullopt);
   } else if (needs_no_lookup(spec.host)) {
     (void)link->join(home_of(spec.host).listen_address);  // fails only if standalone
   } else {

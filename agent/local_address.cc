@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -32,6 +33,7 @@ bool is_numeric(const std::string& host) {
 }
 
 struct Interface {
+  std::string name;
   std::string address;
   bool loopback;
   bool ipv4;
@@ -45,12 +47,22 @@ std::vector<Interface> interfaces() {
     if (entry->ifa_addr == nullptr || !(entry->ifa_flags & IFF_UP)) continue;
     const std::string address = numeric(entry->ifa_addr);
     if (!address.empty()) {
-      found.push_back(
-          {address, (entry->ifa_flags & IFF_LOOPBACK) != 0, entry->ifa_addr->sa_family == AF_INET});
+      found.push_back({entry->ifa_name, address, (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                       entry->ifa_addr->sa_family == AF_INET});
     }
   }
   freeifaddrs(list);
   return found;
+}
+
+// How likely it is that another host reaches it: less is likelier.
+int distance(const Interface& interface, const std::string& proven) {
+  if (interface.address == proven) return 0;
+  if (interface.loopback) return 4;
+  for (const char* bridge :
+       {"docker", "br-", "virbr", "veth", "cni", "flannel", "lxc", "podman", "tailscale"})
+    if (interface.name.starts_with(bridge)) return 3;
+  return interface.ipv4 ? 1 : 2;
 }
 
 bool is_ours(const std::string& address) {
@@ -83,6 +95,15 @@ Home home_of(const std::string& host) {
 }
 
 bool needs_no_lookup(const std::string& host) { return is_numeric(host) || host == "localhost"; }
+
+std::vector<std::string> own_addresses(const std::string& proven) {
+  std::vector<Interface> found = interfaces();
+  std::erase_if(found, [](const Interface& one) { return one.address.starts_with("fe80"); });
+  std::ranges::stable_sort(found, {}, [&](const Interface& one) { return distance(one, proven); });
+  std::vector<std::string> addresses;
+  for (const Interface& one : found) addresses.push_back(one.address);
+  return addresses;
+}
 
 std::string reachable_address(const std::string& address, const std::string& host) {
   if (!is_loopback(address) || host.empty() || needs_no_lookup(host)) return address;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dtrun::agent {
 
@@ -23,5 +24,11 @@ bool needs_no_lookup(const std::string& host);
 // `host`, the first address of an interface that is up, if there is one. (Debian maps a machine's own name to
 // 127.0.1.1; a standalone job has no `host`.)
 std::string reachable_address(const std::string& address, const std::string& host);
+
+// All addresses of this host under which another one may reach it, the likeliest first: `proven`, by which
+// somebody already did (empty: not known), those of ordinary interfaces, those of bridges for containers,
+// which many hosts have alike, and loopback. Link-local ones are left out: they mean nothing without an
+// interface.
+std::vector<std::string> own_addresses(const std::string& proven);
 
 }  // namespace dtrun::agent

@@ -19,8 +19,8 @@ void Reporter::tell(const JobEnd& job) {
   log_.write(
       "report",
       {{"exit_code", job.exit_code}, {"file", file}, {"text", failure_report(job, spec_.max_restarts)}});
-  if (console_.has_terminal()) console_.write(Console::Stream::kErr, "\n");
-  console_.say(failure_report(job, spec_.max_restarts, file, style));
+  if (console_.is_terminal(Console::Stream::kErr)) console_.write(Console::Stream::kErr, "\n");
+  console_.tell_job(failure_report(job, spec_.max_restarts, file, style));
 }
 
 std::string Reporter::tell_programs(const JobEnd& job) {

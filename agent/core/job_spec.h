@@ -26,6 +26,7 @@ struct RendezvousSpec {
   int port = 0;                 // 0 only when standalone: any free one
   bool standalone = false;      // this agent hosts the coordinator on loopback, one node
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
+  std::string listen_address;   // where to host it, numeric; empty: the agent finds out
   std::string key;              // the job's, as text; empty: none. Never shown
   std::string key_fingerprint;  // to tell keys apart
   std::string local_address;    // --local_addr; empty: the address that reaches the coordinator
@@ -58,6 +59,15 @@ enum class ProgressMode {
 };
 inline constexpr const char* kProgressModes[] = {"auto", "bar", "plain", "json", "none"};
 
+// Where an agent writes that a launcher on another host has started: frames of proto/launch.proto.
+struct RemoteTerminal {
+  int in_fd = -1;    // the launcher's words, read by agent/launcher_line.h
+  int out_fd = -1;   // ours
+  bool bar = false;  // it can show a line that is overwritten
+  int columns = 80;
+  bool colour = false;
+};
+
 struct OutputSpec {
   std::vector<WorkerOutput> workers;        // by local rank; a worker beyond them has the defaults
   std::string prefix = "[{role}:{rank}] ";  // of console lines, see agent/core/line_prefix.h
@@ -66,6 +76,7 @@ struct OutputSpec {
   std::vector<std::string> stdout_filters, stderr_filters;  // substrings
   ColourMode colour = ColourMode::kAuto;                    // of what dtrun says itself
   ProgressMode progress = ProgressMode::kAuto;
+  std::optional<RemoteTerminal> remote;  // nothing: our own streams
 
   WorkerOutput of(int local_rank) const {
     const auto index = static_cast<std::size_t>(local_rank);

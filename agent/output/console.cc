@@ -4,10 +4,13 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+
+#include "proto/core/framing.h"
 
 namespace dtrun::agent {
 namespace {
@@ -17,6 +20,7 @@ constexpr std::size_t kDrained = 64u << 10;
 // After a worker has been silent for this long, another worker's unfinished line may take its place.
 constexpr auto kTurn = std::chrono::seconds(1);
 constexpr char kClearLine[] = "\r\x1b[K";
+constexpr std::size_t kLongestOutput = 1u << 20;  // in one frame
 
 // Columns that the character beginning with `first` takes. From U+3000 on most are wide (Chinese, Japanese,
 // Korean, emoji); a few that are not leave the line a little short.
@@ -65,12 +69,14 @@ std::size_t portion(std::string_view text, bool regular) {
 
 }  // namespace
 
-Console::Console(Loop& loop, ColourMode colour, std::function<void(bool)> congestion)
+Console::Console(Loop& loop, const OutputSpec& spec, std::function<void(bool)> congestion)
     : loop_(loop),
+      remote_(spec.remote),
       congestion_(std::move(congestion)),
-      out_{STDOUT_FILENO},
+      out_{remote_ ? remote_->out_fd : STDOUT_FILENO},
       err_{STDERR_FILENO},
-      palette_(wants_colour(colour, std::getenv, isatty(STDERR_FILENO) == 1)),
+      palette_(remote_ ? remote_->colour
+                       : wants_colour(spec.colour, std::getenv, isatty(STDERR_FILENO) == 1)),
       dumb_(is_dumb()) {
   for (Output* output : {&out_, &err_}) {
     struct stat info {};
@@ -86,11 +92,26 @@ Console::~Console() {
 }
 
 int Console::columns() const {
+  if (remote_) return remote_->columns;
   winsize size{};
   return ioctl(err_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+void Console::send(const launch::FromHost& message) {
+  if (!remote_) return;
+  std::string frame;
+  append_frame(message.SerializeAsString(), &frame);
+  push(&out_, frame);
+}
+
 void Console::write(Stream stream, std::string_view text) {
+  for (; remote_ && !text.empty(); text.remove_prefix(std::min(text.size(), kLongestOutput))) {
+    launch::FromHost message;
+    message.mutable_output()->set_to_stderr(stream == Stream::kErr);
+    message.mutable_output()->set_text(std::string(text.substr(0, kLongestOutput)));
+    send(message);
+  }
+  if (remote_) return;
   const bool above = !bottom_.empty() && shares_terminal(stream);
   if (above) push(&err_, clearing());
   push(stream == Stream::kOut ? &out_ : &err_, text);
@@ -101,15 +122,30 @@ void Console::notice(const std::string& text) { say(palette_.message(text)); }
 
 void Console::error(const std::string& text) { say(palette_.error(text)); }
 
-void Console::say(const std::string& text) {
+void Console::say(const std::string& text) { say(text, false); }
+
+void Console::tell_job(const std::string& text) { say(text, true); }
+
+void Console::say(const std::string& text, bool of_job) {
+  if (remote_) {
+    launch::FromHost message;
+    message.mutable_said()->set_text(text);
+    message.mutable_said()->set_of_job(of_job);
+    return send(message);
+  }
   const bool in_a_line = err_.mid_line && !err_.terminal;
   write(Stream::kErr, (in_a_line ? "\ndtrun: " : "dtrun: ") + text + "\n");
 }
 
 void Console::set_bar(const std::string& bar) {
-  if (!err_.terminal) return;
-  bar_ = fitting(bar, columns() - 1);
-  redraw();
+  if (!has_terminal()) return;
+  const std::string text = fitting(bar, columns() - 1);
+  if (text == bar_) return;
+  bar_ = text;
+  if (!remote_) return redraw();
+  launch::FromHost message;
+  message.mutable_bar()->set_text(bar_);
+  send(message);
 }
 
 void Console::set_unfinished(const void* owner, std::string_view line) {

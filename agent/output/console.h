@@ -1,14 +1,16 @@
-// The agent's own standard output and error: whole lines of workers, notices, and the progress bar below
-// them. Never blocks the loop: what a slow reader does not take is queued, and the workers' pipes are left
-// unread while the queue is long, so that memory stays bounded and no line is lost.
+// The agent's own standard output and error, or its launcher's on another host: whole lines of workers,
+// notices, and the progress bar below them. Never blocks the loop: what a slow reader does not take is
+// queued, and the workers' pipes are left unread while the queue is long, so that memory stays bounded and no
+// line is lost.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <string_view>
 
-#include "agent/core/colour.h"
+#include "agent/core/job_spec.h"
 #include "agent/system/loop.h"
+#include "proto/launch.pb.h"
 
 namespace dtrun::agent {
 
@@ -17,7 +19,7 @@ class Console {
   enum class Stream { kOut, kErr };
 
   // `congestion(true)` when the queue grows over its limit, `congestion(false)` when it has drained.
-  Console(Loop& loop, ColourMode colour, std::function<void(bool)> congestion);
+  Console(Loop& loop, const OutputSpec& spec, std::function<void(bool)> congestion);
   ~Console();
 
   // `text` is whole lines with their newlines. Where the stream is no terminal and has one writer, any bytes.
@@ -25,15 +27,20 @@ class Console {
   // "dtrun: text" on standard error, on a line of its own.
   void notice(const std::string& text);
   void error(const std::string& text);
-  void say(const std::string& text);                   // the same in the caller's colours
+  void say(const std::string& text);  // the same in the caller's colours
+  // Likewise what is true of the whole job: of several agents that say it to one launcher it shows one.
+  void tell_job(const std::string& text);
   const Palette& palette() const { return palette_; }  // of standard error
+
+  // To the launcher; without effect if there is none.
+  void send(const launch::FromHost& message);
 
   // A line that stays below everything else; empty: none. Only on a terminal.
   void set_bar(const std::string& bar);
   // Shows the line that `owner` has begun and not ended (a progress bar, a prompt) where the bar would be,
   // while there is no bar; empty: the line has ended. If several owners have one, one is shown.
   void set_unfinished(const void* owner, std::string_view line);
-  bool has_terminal() const { return err_.terminal; }
+  bool has_terminal() const { return remote_ ? remote_->bar : err_.terminal; }
   bool is_terminal(Stream stream) const { return stream == Stream::kOut ? out_.terminal : err_.terminal; }
   int columns() const;
 
@@ -54,6 +61,7 @@ class Console {
     std::size_t written = 0;  // bytes of the queue
   };
 
+  void say(const std::string& text, bool of_job);
   void push(Output* output, std::string_view text);
   void pump(Output* output);
   bool write_some(Output* output);
@@ -63,6 +71,7 @@ class Console {
   bool shares_terminal(Stream stream) const { return stream == Stream::kErr || out_.terminal; }
 
   Loop& loop_;
+  const std::optional<RemoteTerminal> remote_;  // then all goes through out_
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;

@@ -47,7 +47,7 @@ void ProgressView::print_line(const ProgressPoint& point, Loop::Clock::time_poin
   if (now - shown_ < 5s || point.step == shown_step_ || point.step == 0) return;
   shown_ = now;
   shown_step_ = point.step;
-  console_.notice(progress_line(point));
+  console_.tell_job(progress_line(point));
 }
 
 // As often as the trainer reports something new.

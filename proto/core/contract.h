@@ -1,12 +1,20 @@
-// Names that agent and worker must agree on: protocol version, environment variables, log layout.
+// Names that programs must agree on: protocol versions, environment variables, log layout.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <string_view>
 
 namespace dtrun {
 
 inline constexpr std::uint32_t kControlProtocol = 4;
 inline constexpr int kDefaultPort = 29400;
+
+// Between `dtrun --hostfile` and the agents that it starts (proto/launch.proto).
+inline constexpr std::uint32_t kLaunchProtocol = 1;
+// What an agent prints before its first frame. A shell's greeting may come before it.
+inline constexpr std::string_view kLaunchPreamble("\0dtrun-agent\0\n", 14);
+inline constexpr std::chrono::seconds kLauncherSilence{60};
 
 // Larger than any real job; the product of the two fits an int.
 inline constexpr int kMaxWorkersPerNode = 1 << 14;

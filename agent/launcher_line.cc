@@ -1,0 +1,62 @@
+#include "agent/launcher_line.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "proto/core/contract.h"
+
+namespace dtrun::agent {
+
+LauncherLine::LauncherLine(Loop& loop, int fd, Events events)
+    : loop_(loop), fd_(fd), events_(std::move(events)) {
+  fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
+  loop_.watch(fd_, EPOLLIN, [this](std::uint32_t) { read_some(); });
+  await_word();
+}
+
+LauncherLine::~LauncherLine() {
+  if (fd_ >= 0) loop_.forget(fd_);
+  if (silence_) loop_.cancel(*silence_);
+}
+
+void LauncherLine::read_some() {
+  char bytes[65536];
+  const ssize_t n = read(fd_, bytes, sizeof bytes);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return lose();
+  frames_.push({bytes, static_cast<std::size_t>(n)});
+  while (fd_ >= 0) {
+    auto frame = frames_.next();
+    launch::ToHost message;
+    if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) return lose();
+    if (!frame.value()) return await_word();
+    take(message);
+  }
+}
+
+void LauncherLine::take(const launch::ToHost& message) {
+  if (message.has_signal()) events_.told(message.signal().number());
+  if (message.has_alive()) events_.alive();
+}
+
+void LauncherLine::await_word() {
+  if (silence_) loop_.cancel(*silence_);
+  silence_ = loop_.call_at(Loop::Clock::now() + kLauncherSilence, [this] {
+    silence_.reset();
+    lose();
+  });
+}
+
+// The descriptor stays open: it is not ours.
+void LauncherLine::lose() {
+  loop_.forget(std::exchange(fd_, -1));
+  if (silence_) loop_.cancel(*silence_);
+  silence_.reset();
+  events_.told(SIGTERM);
+}
+
+}  // namespace dtrun::agent

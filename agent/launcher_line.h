@@ -1,0 +1,38 @@
+// The agent's end of the line to a launcher on another host (proto/launch.proto), while the job runs.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "agent/system/loop.h"
+#include "proto/core/framing.h"
+#include "proto/launch.pb.h"
+
+namespace dtrun::agent {
+
+class LauncherLine {
+ public:
+  // `told(number)` on the loop for each signal that the launcher passes on, and with SIGTERM when the
+  // launcher is gone: at the end of the stream, or after kLauncherSilence. `alive` for each sign of life.
+  struct Events {
+    std::function<void(int number)> told;
+    std::function<void()> alive;
+  };
+  LauncherLine(Loop& loop, int fd, Events events);
+  ~LauncherLine();
+  LauncherLine(const LauncherLine&) = delete;
+
+ private:
+  void read_some();
+  void take(const launch::ToHost& message);
+  void await_word();
+  void lose();
+
+  Loop& loop_;
+  int fd_;
+  Events events_;
+  FrameReader frames_;
+  std::optional<Loop::TimerId> silence_;
+};
+
+}  // namespace dtrun::agent
