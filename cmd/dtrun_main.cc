@@ -2,15 +2,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,15 +15,15 @@
 #include "cmd/commands/command_table.h"
 #include "cmd/commands/completion_command.h"
 #include "cmd/commands/subcommand.h"
+#include "cmd/launch/launch_options.h"
+#include "cmd/launch/node_checks.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/options.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/launch_plan.h"
-#include "cmd/plan/memory_check.h"
 #include "cmd/plan/plan_json.h"
 #include "proto/base/log.h"
 #include "rendezvous/identity/key_source.h"
-#include "worker/checkpoint/output_lock.h"
 
 namespace {
 
@@ -55,41 +51,25 @@ std::optional<int> answer_instead(const cmd::Options& options) {
   return std::nullopt;
 }
 
-// Whoever else writes the output directory is in the way, and is told before workers start. With several
-// nodes that may be this very run, on another node: there the workers find out.
-Status await_output_dir(const JobSpec& spec) {
-  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  if (trainer == nullptr || spec.nodes.max > 1) return {};
-  const auto deadline = std::chrono::steady_clock::now() + worker::kLockPatience;
-  bool told = false;
-  while (const auto writer = worker::current_writer(trainer->output_dir)) {
-    if (std::chrono::steady_clock::now() >= deadline) return worker::in_use(trainer->output_dir, *writer);
-    if (!std::exchange(told, true))
-      cmd::notice("another run still writes " + trainer->output_dir + "; waiting " +
-                  std::to_string(worker::kLockPatience.count()) + " s for its end");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return {};
-}
-
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, cmd::notice);
   if (!spec.ok()) return cmd::fail(spec.status());
   unsetenv(rendezvous::kTokenVariable);  // no worker, and nothing else that starts from here, shall have it
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
-  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.value().program);
-      trainer && access(trainer->worker_binary.c_str(), X_OK) != 0) {
-    return cmd::fail(errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
-                         .within("the built-in trainer must lie beside dtrun"));
-  }
-  if (const Status status = await_output_dir(spec.value()); !status.ok()) return cmd::fail(status);
-  // Once, before any worker takes memory: what is available then is for all of them.
-  if (const Status status = cmd::check_memory(spec.value(), cmd::read_available_memory("/")); !status.ok())
+  if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok())
     return cmd::fail(status);
   if (!spec.value().device.empty()) cmd::notice("device: " + spec.value().device);
   if (!spec.value().gpus.empty()) cmd::notice("GPUs: " + gpus_text(spec.value().gpus) + ", one per worker");
   return agent::run(spec.value());
+}
+
+int launch_on_hosts(const cmd::Options& options, const std::vector<std::string>& words,
+                    const cmd::Environment& environment) {
+  Result<cmd::LaunchPlan> plan = cmd::make_launch_plan(options, words, environment, cmd::notice);
+  if (!plan.ok()) return cmd::fail(plan.status());
+  if (options.flag("dry_run")) return cmd::answer(cmd::launch_json(plan.value()));
+  return cmd::run_launch(std::move(plan).value());
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -102,7 +82,9 @@ int run(const std::vector<std::string>& arguments) {
   if (!options.ok()) return cmd::fail(options.status());
   if (const auto code = answer_instead(options.value())) return *code;
   const Status mistyped = cmd::check_not_subcommand(options.value(), cmd::command_names(), environment);
-  return mistyped.ok() ? launch(options.value(), environment) : cmd::fail(mistyped);
+  if (!mistyped.ok()) return cmd::fail(mistyped);
+  if (cmd::names_hosts(options.value())) return launch_on_hosts(options.value(), arguments, environment);
+  return launch(options.value(), environment);
 }
 
 }  // namespace

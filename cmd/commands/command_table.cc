@@ -1,5 +1,6 @@
 #include "cmd/commands/command_table.h"
 
+#include "cmd/commands/agent_command.h"
 #include "cmd/commands/completion_command.h"
 #include "cmd/commands/export_command.h"
 #include "cmd/commands/gpus_command.h"
@@ -16,8 +17,8 @@ namespace {
 
 // In the order in which help names them.
 constexpr const Command* kCommands[] = {
-    &kStoreCommand,  &kStatusCommand,  &kKeyCommand,  &kPrepareCommand, &kExportCommand,
-    &kSampleCommand, &kProfileCommand, &kGpusCommand, &kHelpCommand,    &kCompletionCommand};
+    &kAgentCommand,  &kStoreCommand,   &kStatusCommand, &kKeyCommand,  &kPrepareCommand,   &kExportCommand,
+    &kSampleCommand, &kProfileCommand, &kGpusCommand,   &kHelpCommand, &kCompletionCommand};
 
 }  // namespace
 

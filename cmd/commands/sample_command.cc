@@ -74,6 +74,7 @@ constinit const Command kSampleCommand{
         "n_positions goes on from the second half of what it has read.",
     .argument = "RUN",
     .options = kOptionsOfSample,
+    .rare = true,
     .run = run_sample};
 
 }  // namespace dtrun::cmd

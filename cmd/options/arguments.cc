@@ -50,7 +50,8 @@ std::unique_ptr<CLI::App> make_app(std::span<const OptionEntry> options) {
   for (const OptionEntry& entry : options) {
     CLI::Option* option = entry.is_flag() ? app->add_flag(cli_names(entry))
                                           : app->add_option(cli_names(entry))->type_name(entry.placeholder);
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    option->multi_option_policy(entry.repeats ? CLI::MultiOptionPolicy::TakeAll
+                                              : CLI::MultiOptionPolicy::TakeLast);
   }
   return app;
 }
@@ -165,11 +166,18 @@ bool launcher_has(std::string_view name) {
   return std::ranges::any_of(kOptions, [&](const OptionEntry& option) { return name == option.name; });
 }
 
+std::string joined(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text.append(text.empty() ? "" : std::string(1, '\0')).append(value);
+  return text;
+}
+
 std::optional<Given> find_given(const OptionEntry& entry, const CLI::App& app,
                                 const Environment& environment) {
   const std::string flag = "--" + std::string(entry.name);
   const CLI::Option* option = app.get_option(flag);
-  if (option->count() > 0) return Given{option->results().back(), flag};
+  if (option->count() > 0)
+    return Given{entry.repeats ? joined(option->results()) : option->results().back(), flag};
   if (entry.asks_for_text || !launcher_has(entry.name)) return std::nullopt;
   for (const char* prefix : kVariablePrefixes) {
     const std::string variable = prefix + in_capitals(entry.name);

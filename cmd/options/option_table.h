@@ -13,6 +13,7 @@ namespace group {
 inline constexpr char kJob[] = "The job";
 inline constexpr char kProgram[] = "The program";
 inline constexpr char kMeeting[] = "How nodes meet";
+inline constexpr char kHosts[] = "Many hosts over ssh";
 inline constexpr char kFailures[] = "Failures and the end";
 inline constexpr char kOutput[] = "Output";
 inline constexpr char kAccepted[] = "Accepted because torchrun has them; without effect here";
@@ -143,6 +144,56 @@ inline constexpr OptionEntry kOptions[] = {
      .help = "Address of this node for its peers [the one that reaches the coordinator]",
      .group = group::kMeeting,
      .in_torchrun = true},
+
+    {.name = "hostfile",
+     .placeholder = "FILE",
+     .help =
+         "Run the job on the hosts of FILE, over ssh; a line each: `node1`, `node1 slots=4`, `node1:4`, "
+         "`ada@node[2-5]`, as mpirun's and DeepSpeed's files have it; slots are the host's workers, where "
+         "--nproc_per_node is not given. Nothing but ssh is needed there",
+     .group = group::kHosts,
+     .common = true},
+    {.name = "hosts",
+     .short_name = "H",
+     .placeholder = "HOST,...",
+     .help = "The same as a list: node[0-3],ada@node4:2",
+     .group = group::kHosts},
+    {.name = "include",
+     .placeholder = "HOST[:GPU,...]@...",
+     .help = "Only these of the hosts, or of a host's GPUs: node1@node2:0,2",
+     .group = group::kHosts},
+    {.name = "exclude", .placeholder = "HOST[:GPU,...]@...", .help = "All but these", .group = group::kHosts},
+    {.name = "check",
+     .help = "Start nothing: say of each host whether the job could run there, and whether the hosts reach "
+             "each other",
+     .group = group::kHosts},
+    {.name = "chdir",
+     .placeholder = "DIR",
+     .help = "The directory to run in, on every host [the current one]",
+     .group = group::kHosts},
+    {.name = "export",
+     .short_name = "x",
+     .placeholder = "NAME[=VALUE]",
+     .help =
+         "Send this variable to the hosts, or one of a new value; ^PATTERN keeps variables here. May be "
+         "repeated [all variables travel but those of this session or host, such as HOME, SSH_*, SLURM_*]",
+     .group = group::kHosts,
+     .repeats = true},
+    {.name = "env_file",
+     .placeholder = "FILE",
+     .help = "Variables for the hosts, a line NAME=VALUE each, as in DeepSpeed's .deepspeed_env",
+     .group = group::kHosts},
+    {.name = "ssh",
+     .placeholder = "COMMAND",
+     .help =
+         "What carries the line to a host, before its name: `ssh -p 2222`, `kubectl exec -i`, `docker exec "
+         "-i` [ssh]",
+     .group = group::kHosts},
+    {.name = "accept_new_host_keys",
+     .help =
+         "Trust hosts that ssh does not know yet, and remember their keys. A key that has changed is never "
+         "accepted",
+     .group = group::kHosts},
 
     {.name = "max_restarts",
      .placeholder = "N",

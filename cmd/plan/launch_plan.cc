@@ -42,11 +42,6 @@ constexpr int kMaxLanes = 4096;  // threads of one worker
 constexpr char kRunPath[] =
     "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
 
-bool is_config(const Options& options) {
-  return !options.program_is_verbatim && !options.flag("no_python") && !options.flag("module") &&
-         !options.flag("run_path") && options.program[0].ends_with(".json");
-}
-
 Status check_overrides(std::span<const std::string> overrides, const std::string& path) {
   for (const std::string& word : overrides) {
     if (word.starts_with("-")) return usage(word + ": dtrun's options come before " + path);
@@ -70,22 +65,15 @@ void add_launch_section(worker::JobConfig& config, Options* options) {
 }
 
 Status read_config(Draft& draft) {
-  const std::string& path = draft.options.program[0];
-  const std::span<const std::string> overrides(draft.options.program.begin() + 1,
-                                               draft.options.program.end());
-  if (Status status = check_overrides(overrides, path); !status.ok()) return status;
-  Result<std::string> text = read_config_file(path);
-  if (!text.ok()) return text.status();
-  Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
+  Result<worker::JobConfig> config = read_job_config(&draft.options);
   if (!config.ok()) return config.status();
   draft.config = std::move(config).value();
-  add_launch_section(*draft.config, &draft.options);
   return worker::check_dataset(draft.config->data).status();
 }
 
 Status read_program(Draft& draft) {
   const Options& options = draft.options;
-  if (is_config(options)) return read_config(draft);
+  if (names_config(options)) return read_config(draft);
   ExternalProgram program{options.program};
   const bool module = options.flag("module"), run_path = options.flag("run_path");
   if (module && options.flag("no_python")) return usage("--module and --no_python exclude each other");
@@ -334,6 +322,25 @@ Status read_trainer(Draft& draft) {
 }
 
 }  // namespace
+
+bool names_config(const Options& options) {
+  return !options.program_is_verbatim && !options.flag("no_python") && !options.flag("module") &&
+         !options.flag("run_path") && !options.program.empty() && options.program[0].ends_with(".json");
+}
+
+Result<worker::JobConfig> read_job_config(Options* options) {
+  const std::string& path = options->program[0];
+  const std::span<const std::string> overrides(options->program.begin() + 1, options->program.end());
+  if (Status status = check_overrides(overrides, path); !status.ok()) return status;
+  if (!options->config_text) {
+    Result<std::string> text = read_config_file(path);
+    if (!text.ok()) return text.status();
+    options->config_text = std::move(text).value();
+  }
+  Result<worker::JobConfig> config = worker::parse_config(*options->config_text, path, overrides);
+  if (config.ok()) add_launch_section(config.value(), options);
+  return config;
+}
 
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
                               const Notice& notice) {

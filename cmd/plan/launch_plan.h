@@ -6,8 +6,16 @@
 #include "cmd/options/options.h"
 #include "cmd/plan/machine.h"
 #include "proto/core/status.h"
+#include "worker/config/config.h"
 
 namespace dtrun::cmd {
+
+// Whether the words name a config of the built-in trainer, and not a program.
+bool names_config(const Options& options);
+
+// Reads the config that the words name, unless its text is there already, checks it, and adds what its launch
+// section gives to `options`. EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. REQUIRES: names_config(*options).
+Result<worker::JobConfig> read_job_config(Options* options);
 
 // EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. `notice` gets one line for each option without effect.
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,

@@ -1,0 +1,216 @@
+#include "cmd/launch/carrier.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "agent/process/spawn.h"
+#include "agent/system/pidfd.h"
+#include "proto/core/contract.h"
+
+extern char** environ;
+
+namespace dtrun::cmd {
+namespace {
+
+constexpr std::size_t kMostStandardError = 16u << 10;
+constexpr std::size_t kMostBefore = 64u << 10;
+
+struct Pipe {
+  agent::Descriptor read_end, write_end;
+};
+
+// Above the numbers that the child takes.
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
+  const agent::Descriptor low[] = {agent::Descriptor(ends[0]), agent::Descriptor(ends[1])};
+  return Pipe{agent::Descriptor(fcntl(ends[0], F_DUPFD_CLOEXEC, agent::kFirstSpareFd)),
+              agent::Descriptor(fcntl(ends[1], F_DUPFD_CLOEXEC, agent::kFirstSpareFd))};
+}
+
+void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+}  // namespace
+
+Result<std::unique_ptr<Carrier>> Carrier::start(agent::Loop& loop, const std::vector<std::string>& argv,
+                                                Events events) {
+  std::unique_ptr<Carrier> carrier(new Carrier(loop, std::move(events)));
+  if (Status status = carrier->spawn(argv); !status.ok()) return status;
+  return carrier;
+}
+
+Status Carrier::spawn(const std::vector<std::string>& argv) {
+  Result<Pipe> in = make_pipe(), out = make_pipe(), err = make_pipe();
+  for (const auto* pipe : {&in, &out, &err})
+    if (!pipe->ok()) return pipe->status();
+  agent::SpawnPlan plan;
+  plan.argv = argv;
+  for (char** entry = environ; *entry != nullptr; ++entry) plan.environment.emplace_back(*entry);
+  plan.stdin_fd = in.value().read_end.get();
+  plan.stdout_fd = out.value().write_end.get();
+  plan.stderr_fd = err.value().write_end.get();
+  const Result<pid_t> pid = agent::spawn(plan);
+  if (!pid.ok()) return pid.status();
+  pid_ = pid.value();
+  process_.reset(agent::open_pidfd(pid_));
+  in_ = std::move(in.value().write_end);
+  out_ = std::move(out.value().read_end);
+  err_ = std::move(err.value().read_end);
+  for (const int fd : {in_.get(), out_.get(), err_.get()}) unblock(fd);
+  loop_.watch(out_.get(), EPOLLIN, [this](std::uint32_t) { read_out(); });
+  loop_.watch(err_.get(), EPOLLIN, [this](std::uint32_t) { read_err(); });
+  loop_.watch(process_.get(), EPOLLIN, [this](std::uint32_t) { reap(); });
+  return {};
+}
+
+Carrier::~Carrier() {
+  close_out();
+  close_err();
+  if (writing_) loop_.forget(in_.get());
+  if (process_.open()) loop_.forget(process_.get());
+  if (exit_status_ || pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Carrier::send(const launch::ToHost& message) {
+  auto frame = std::make_shared<std::string>();
+  append_frame(message.SerializeAsString(), frame.get());
+  send_bytes(std::move(frame));
+}
+
+void Carrier::send_bytes(std::shared_ptr<const std::string> bytes) {
+  if (!in_.open() || input_ends_) return;
+  queue_.push_back(std::move(bytes));
+  write_some();
+}
+
+void Carrier::finish_input() {
+  input_ends_ = true;
+  write_some();
+}
+
+void Carrier::write_some() {
+  while (in_.open() && !queue_.empty()) {
+    const std::string& bytes = *queue_.front();
+    const ssize_t n = write(in_.get(), bytes.data() + written_, bytes.size() - written_);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EAGAIN) queue_.clear();  // it reads no more; its end will come
+    if (n < 0) break;
+    written_ += static_cast<std::size_t>(n);
+    if (written_ < bytes.size()) continue;
+    queue_.pop_front();
+    written_ = 0;
+  }
+  const bool want = !queue_.empty();
+  if (want && !writing_) loop_.watch(in_.get(), EPOLLOUT, [this](std::uint32_t) { write_some(); });
+  if (!want && writing_) loop_.forget(in_.get());
+  writing_ = want;
+  if (input_ends_ && !want) in_.reset();
+}
+
+// False at the end, and if there is nothing now.
+bool Carrier::read_out() {
+  char bytes[65536];
+  const ssize_t n = read(out_.get(), bytes, sizeof bytes);
+  if (n > 0) {
+    heard_at_ = agent::Loop::Clock::now();
+    take({bytes, static_cast<std::size_t>(n)});
+    return true;
+  }
+  if (n == 0 || (errno != EAGAIN && errno != EINTR)) close_out();
+  return false;
+}
+
+void Carrier::take(std::string_view bytes) {
+  if (greeted_) {
+    frames_.push(bytes);
+    return take_frames();
+  }
+  before_.append(bytes);
+  const std::size_t at = before_.find(kLaunchPreamble);
+  if (at == std::string::npos) {
+    if (before_.size() > kMostBefore) before_.erase(0, before_.size() - kLaunchPreamble.size());
+    return events_.babbled(bytes);
+  }
+  greeted_ = true;
+  frames_.push(std::string_view(before_).substr(at + kLaunchPreamble.size()));
+  before_.clear();
+  take_frames();
+}
+
+void Carrier::take_frames() {
+  while (out_.open()) {
+    auto frame = frames_.next();
+    launch::FromHost message;
+    if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) {
+      standard_error_ = "it sent what no agent of this dtrun sends";
+      kill(pid_, SIGKILL);
+      return close_out();
+    }
+    if (!frame.value()) return;
+    events_.said(std::move(message));
+  }
+}
+
+bool Carrier::read_err() {
+  char bytes[4096];
+  const ssize_t n = read(err_.get(), bytes, sizeof bytes);
+  if (n > 0) {
+    complain({bytes, static_cast<std::size_t>(n)});
+    return true;
+  }
+  if (n == 0 || (errno != EAGAIN && errno != EINTR)) close_err();
+  return false;
+}
+
+void Carrier::complain(std::string_view text) {
+  if (!greeted_) {
+    standard_error_.append(
+        text.substr(0, kMostStandardError - std::min(kMostStandardError, standard_error_.size())));
+    return;
+  }
+  for (const char c : text) {
+    if (c != '\n' && line_.size() < kMostStandardError) {
+      line_.push_back(c);
+      continue;
+    }
+    events_.complained(line_);
+    line_.clear();
+  }
+}
+
+void Carrier::close_out() {
+  if (out_.open()) loop_.forget(out_.get());
+  out_.reset();
+}
+
+void Carrier::close_err() {
+  if (err_.open()) loop_.forget(err_.get());
+  err_.reset();
+}
+
+void Carrier::reap() {
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+  loop_.forget(process_.get());
+  process_.reset();
+  exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // Its last words first. What it started may hold its streams open (a master connection of ssh's): that is
+  // not waited for.
+  while (out_.open() && read_out()) {
+  }
+  while (err_.open() && read_err()) {
+  }
+  close_out();
+  close_err();
+  events_.ended(*exit_status_);
+}
+
+}  // namespace dtrun::cmd

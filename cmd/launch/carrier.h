@@ -1,0 +1,84 @@
+// One program that carries a line to another host: ssh, or what --ssh names. Runs on the launcher's loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/system/descriptor.h"
+#include "agent/system/loop.h"
+#include "proto/core/framing.h"
+#include "proto/core/status.h"
+#include "proto/launch.pb.h"
+
+namespace dtrun::cmd {
+
+class Carrier {
+ public:
+  struct Events {
+    std::function<void(launch::FromHost message)> said;
+    // A line on its standard error, once the agent runs; before that it is kept for standard_error().
+    std::function<void(std::string_view line)> complained;
+    // It has ended, or said what is no message; `exit_status` as a shell has it. Comes once, the last.
+    std::function<void(int exit_status)> ended;
+    // Its standard output before the agent's preamble, as it comes.
+    std::function<void(std::string_view bytes)> babbled;
+  };
+
+  // The process gets SIGKILL when this one ends. Nothing of a terminal: a question finds nobody to answer it.
+  static Result<std::unique_ptr<Carrier>> start(agent::Loop& loop, const std::vector<std::string>& argv,
+                                                Events events);
+  ~Carrier();  // kills it
+  Carrier(const Carrier&) = delete;
+
+  void send(const launch::ToHost& message);
+  void send_bytes(std::shared_ptr<const std::string> bytes);
+  // What is queued is written, then the far end finds the end of the stream.
+  void finish_input();
+
+  // Its standard output is not read meanwhile.
+  void pause(bool paused) {
+    if (out_.open()) loop_.change(out_.get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
+  }
+
+  // The beginning of what it wrote to standard error before the agent ran.
+  const std::string& standard_error() const { return standard_error_; }
+  bool greeted() const { return greeted_; }
+  // When something came from it last.
+  agent::Loop::Clock::time_point heard_at() const { return heard_at_; }
+
+ private:
+  Carrier(agent::Loop& loop, Events events) : loop_(loop), events_(std::move(events)) {}
+
+  Status spawn(const std::vector<std::string>& argv);
+  void write_some();
+  bool read_out();
+  void take(std::string_view bytes);
+  void take_frames();
+  bool read_err();
+  void complain(std::string_view text);
+  void close_out();
+  void close_err();
+  void reap();
+
+  agent::Loop& loop_;
+  Events events_;
+  pid_t pid_ = -1;
+  agent::Descriptor in_, out_, err_, process_;  // our ends, and its pidfd
+  std::deque<std::shared_ptr<const std::string>> queue_;
+  std::size_t written_ = 0;  // of the first of them
+  bool writing_ = false, input_ends_ = false;
+  bool greeted_ = false;
+  std::string before_;  // standard output, up to the preamble
+  FrameReader frames_;
+  std::string standard_error_, line_;
+  std::optional<int> exit_status_;
+  agent::Loop::Clock::time_point heard_at_ = agent::Loop::Clock::now();
+};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,327 @@
+#include "cmd/launch/core/launch.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using Phase = HostPhase;
+
+// One event's step: changes the state and collects what is to be done.
+class Launch {
+ public:
+  Launch(LaunchState& state, Millis now) : s_(state), now_(now) {}
+
+  std::vector<LaunchAction> take(const LaunchEvent& event) {
+    if (s_.finished) return {};
+    std::visit([this](const auto& e) { on(e); }, event);
+    if (!s_.finished) dial_who_is_due();
+    if (!s_.finished) settle();
+    return std::move(actions_);
+  }
+
+ private:
+  void on(const launch_event::Begin&) {}  // the first hosts are due
+  void on(const launch_event::Answered& e);
+  void on(const launch_event::Planned& e);
+  void on(const launch_event::Refused& e) { fail(e.host, e.exit_code, e.why); }
+  void on(const launch_event::Seen& e);
+  void on(const launch_event::Gone& e);
+  void on(const launch_event::Ended& e);
+  void on(const launch_event::Told& e);
+  void on(const launch_event::Tick&);
+
+  void dial_who_is_due();
+  void dial(int host, bool with_files);
+  void settle();
+  void choose_first();
+  bool enough(const std::vector<int>& hosts) const;
+  void begin();
+  void give_up();
+  void tell_failures();
+  void finish_when_all_ended();
+  void hang_up_all();
+  void finish(int exit_code);
+
+  HostState& host(int index) { return s_.hosts[static_cast<std::size_t>(index)]; }
+  const std::string& name(int index) const { return s_.settings.hosts[static_cast<std::size_t>(index)]; }
+  int count() const { return static_cast<int>(s_.hosts.size()); }
+  void enter(int index, Phase phase) {
+    host(index).phase = phase;
+    host(index).since = now_;
+  }
+  void fail(int index, int exit_code, const std::string& why);
+  std::vector<int> in_phase(std::initializer_list<Phase> phases) const;
+  bool all_in(std::initializer_list<Phase> phases) const {
+    return in_phase(phases).size() == s_.hosts.size();
+  }
+  std::string meeting_address() const;
+  template <typename Action>
+  void emit(Action action) {
+    actions_.emplace_back(std::move(action));
+  }
+  void say(const std::string& text, bool error = false) {
+    emit(launch_action::Say{.text = text, .error = error});
+  }
+
+  LaunchState& s_;
+  const Millis now_;
+  std::vector<LaunchAction> actions_;
+};
+
+std::vector<int> Launch::in_phase(std::initializer_list<Phase> phases) const {
+  std::vector<int> found;
+  for (int i = 0; i < count(); ++i)
+    if (std::ranges::count(phases, s_.hosts[static_cast<std::size_t>(i)].phase) > 0) found.push_back(i);
+  return found;
+}
+
+void Launch::fail(int index, int exit_code, const std::string& why) {
+  if (host(index).phase == Phase::kDialling || host(index).phase == Phase::kWaiting) s_.fan_out.failed(index);
+  enter(index, Phase::kFailed);
+  host(index).exit_code = exit_code;
+  host(index).why = why;
+  emit(launch_action::HangUp{index});
+}
+
+void Launch::dial(int index, bool with_files) {
+  host(index).with_files = with_files;
+  enter(index, Phase::kDialling);
+  emit(launch_action::Dial{.host = index, .with_files = with_files});
+}
+
+void Launch::dial_who_is_due() {
+  for (const int index : s_.fan_out.dial(now_)) dial(index, host(index).with_files);
+}
+
+void Launch::on(const launch_event::Answered& e) {
+  if (host(e.host).phase != Phase::kDialling) return;
+  if (e.same_build) {
+    s_.fan_out.logged_in(e.host);
+    enter(e.host, Phase::kPlanning);
+    return emit(launch_action::SendJob{e.host});
+  }
+  if (host(e.host).with_files)
+    return fail(e.host, kExitSoftware, "another dtrun answers than the one that was brought there");
+  emit(launch_action::HangUp{e.host});
+  dial(e.host, true);
+}
+
+void Launch::on(const launch_event::Planned& e) {
+  if (host(e.host).phase != Phase::kPlanning) return;
+  host(e.host).addresses = e.addresses;
+  host(e.host).port = e.port;
+  enter(e.host, Phase::kPlanned);
+}
+
+void Launch::on(const launch_event::Seen& e) {
+  if (host(e.host).phase != Phase::kLooking || !s_.first) return;
+  if (!e.address.empty()) {
+    host(e.host).address = e.address;
+    return enter(e.host, Phase::kReady);
+  }
+  std::string list;
+  for (const std::string& one : e.why_not) list += (list.empty() ? "" : ", ") + one;
+  fail(e.host, kExitUnavailable,
+       "reaches no address of " + name(*s_.first) + " on port " + std::to_string(host(*s_.first).port) +
+           " (" + list + "): nodes must reach each other on all ports");
+}
+
+void Launch::on(const launch_event::Gone& e) {
+  HostState& state = host(e.host);
+  switch (state.phase) {
+    case Phase::kDialling:
+      if (e.failure.kind == SshFailure::kRefusedLogin && s_.fan_out.refused(e.host, now_))
+        return enter(e.host, Phase::kWaiting);
+      if (e.failure.kind == SshFailure::kNoDtrun && !state.with_files) return dial(e.host, true);
+      break;
+    case Phase::kRunning:
+      enter(e.host, Phase::kLost);
+      return say(name(e.host) + ": the line to it is gone (" + e.failure.what +
+                     "); its agent ends its part of the job",
+                 true);
+    case Phase::kPlanning:
+    case Phase::kPlanned:
+    case Phase::kLooking:
+    case Phase::kReady:
+      break;
+    default:
+      return;
+  }
+  fail(e.host, kExitUnavailable, e.failure.what + (e.failure.remedy.empty() ? "" : "; " + e.failure.remedy));
+}
+
+void Launch::on(const launch_event::Ended& e) {
+  if (host(e.host).phase != Phase::kRunning) return;
+  enter(e.host, Phase::kEnded);
+  host(e.host).exit_code = e.exit_code;
+  emit(launch_action::HangUp{e.host});
+}
+
+// The third time nobody is waited for.
+void Launch::on(const launch_event::Told& e) {
+  if (s_.signals++ == 0) s_.signal = e.signal;
+  if (!s_.begun || s_.signals > 2) {
+    hang_up_all();
+    return finish(exit_code_of_signal(s_.signal));
+  }
+  for (const int index : in_phase({Phase::kRunning}))
+    emit(launch_action::PassSignal{.host = index, .signal = e.signal});
+}
+
+void Launch::on(const launch_event::Tick&) {
+  for (const int index : in_phase({Phase::kDialling, Phase::kPlanning, Phase::kLooking})) {
+    const bool brief = host(index).phase == Phase::kDialling && !host(index).with_files;
+    const Millis patience = brief ? kAnswerTime : kPatience;
+    if (now_ - host(index).since >= patience)
+      fail(index, kExitUnavailable,
+           "no answer within " + std::to_string(patience / 1000) + " s; try the same by hand: ssh " +
+               name(index) + " true");
+  }
+}
+
+void Launch::settle() {
+  if (s_.begun) return finish_when_all_ended();
+  if (!s_.first && all_in({Phase::kPlanned, Phase::kFailed})) choose_first();
+  if (!s_.finished && s_.first && all_in({Phase::kReady, Phase::kFailed})) begin();
+}
+
+void Launch::choose_first() {
+  const std::vector<int> planned = in_phase({Phase::kPlanned});
+  if (planned.empty() || !enough(planned)) return give_up();
+  s_.first = planned.front();
+  enter(*s_.first, Phase::kReady);
+  for (const int index : planned) {
+    if (index == *s_.first) continue;
+    enter(index, Phase::kLooking);
+    emit(launch_action::AskToLook{.host = index, .first = *s_.first});
+  }
+}
+
+// A check goes on to the end, whoever fails.
+bool Launch::enough(const std::vector<int>& hosts) const {
+  return s_.settings.only_check || static_cast<int>(hosts.size()) >= s_.settings.min_nodes;
+}
+
+// The address of the first host that most others reach, since their workers will come to it too.
+std::string Launch::meeting_address() const {
+  std::map<std::string, int> votes;
+  for (const HostState& one : s_.hosts)
+    if (!one.address.empty()) ++votes[one.address];
+  const std::vector<std::string>& own = s_.hosts[static_cast<std::size_t>(*s_.first)].addresses;
+  std::string best = own.empty() ? "" : own.front();
+  for (const std::string& address : own)
+    if (votes[address] > votes[best]) best = address;
+  return best;
+}
+
+void Launch::begin() {
+  const std::vector<int> ready = in_phase({Phase::kReady});
+  if (host(*s_.first).phase == Phase::kFailed || !enough(ready)) return give_up();
+  tell_failures();
+  if (s_.settings.only_check) {
+    emit(launch_action::TellCheck{});
+    hang_up_all();
+    const std::vector<int> failed = in_phase({Phase::kFailed});
+    return finish(failed.empty() ? kExitOk : host(failed.front()).exit_code);
+  }
+  s_.begun = true;
+  host(*s_.first).address = meeting_address();
+  // Where there are spare hosts, any of them may have to take any place.
+  const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
+  int rank = 0;
+  for (const int index : ready) {
+    enter(index, Phase::kRunning);
+    emit(launch_action::TellBegin{.host = index,
+                                  .first = *s_.first,
+                                  .address = host(index).address,
+                                  .node_rank = places_are_fixed ? std::optional(rank) : std::nullopt});
+    ++rank;
+  }
+}
+
+// What went wrong on several hosts alike is said once.
+void Launch::tell_failures() {
+  std::vector<std::pair<std::string, std::vector<int>>> groups;
+  for (const int index : in_phase({Phase::kFailed})) {
+    const std::string& why = host(index).why;
+    const auto found = std::ranges::find_if(groups, [&](const auto& group) { return group.first == why; });
+    if (found == groups.end())
+      groups.push_back({why, {index}});
+    else
+      found->second.push_back(index);
+  }
+  constexpr std::size_t kNamed = 8;
+  for (const auto& [why, members] : groups) {
+    std::string names;
+    for (std::size_t i = 0; i < std::min(members.size(), kNamed); ++i)
+      names += (i == 0 ? "" : ", ") + name(members[i]);
+    if (members.size() > kNamed) names += " and " + std::to_string(members.size() - kNamed) + " more";
+    say(names + ": " + why, true);
+  }
+}
+
+void Launch::give_up() {
+  tell_failures();
+  const std::vector<int> failed = in_phase({Phase::kFailed});
+  const int usable = count() - static_cast<int>(failed.size());
+  if (count() > 1)
+    say(std::to_string(usable) + " of " + std::to_string(count()) + " hosts can run the job" +
+            (s_.settings.min_nodes < count() ? ", it needs " + std::to_string(s_.settings.min_nodes) : "") +
+            "; nothing was started",
+        true);
+  hang_up_all();
+  finish(host(failed.front()).exit_code);
+}
+
+// What the host of the coordinator says counts: it goes last.
+void Launch::finish_when_all_ended() {
+  if (!all_in({Phase::kEnded, Phase::kLost, Phase::kFailed})) return;
+  const std::vector<int> ended = in_phase({Phase::kEnded});
+  if (ended.empty()) return finish(kExitUnavailable);
+  const bool first_ended = host(*s_.first).phase == Phase::kEnded;
+  finish(host(first_ended ? *s_.first : ended.front()).exit_code);
+}
+
+void Launch::hang_up_all() {
+  for (int i = 0; i < count(); ++i) emit(launch_action::HangUp{i});
+}
+
+void Launch::finish(int exit_code) {
+  s_.finished = true;
+  emit(launch_action::Finish{exit_code});
+}
+
+}  // namespace
+
+LaunchState initial_launch(const LaunchSettings& settings) {
+  const std::size_t hosts = settings.hosts.size();
+  return {.settings = settings,
+          .hosts = std::vector<HostState>(hosts),
+          .fan_out = FanOut(static_cast<int>(hosts)),
+          .first = std::nullopt};
+}
+
+std::vector<LaunchAction> decide(LaunchState& state, const LaunchEvent& event, Millis now) {
+  return Launch(state, now).take(event);
+}
+
+std::optional<Millis> next_deadline(const LaunchState& state) {
+  if (state.finished) return std::nullopt;
+  std::optional<Millis> due = state.fan_out.deadline();
+  for (const HostState& host : state.hosts) {
+    const bool asked =
+        host.phase == Phase::kDialling || host.phase == Phase::kPlanning || host.phase == Phase::kLooking;
+    if (!asked) continue;
+    const bool brief = host.phase == Phase::kDialling && !host.with_files;
+    const Millis patience_ends = host.since + (brief ? kAnswerTime : kPatience);
+    due = due ? std::min(*due, patience_ends) : patience_ends;
+  }
+  return due;
+}
+
+}  // namespace dtrun::cmd

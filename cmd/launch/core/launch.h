@@ -1,0 +1,159 @@
+// Decides how a job comes up on its hosts and how it ends: a pure function of what happened. The driver
+// (cmd/launch/launcher.h) turns carriers, messages, signals and time into events, and carries the actions
+// out.
+//
+//   waiting ─► dialling ─► planning ─► planned ─► looking ─► ready ─► running ─► ended
+//                  │           │                     │                    │
+//                  └───────────┴────── failed ◄──────┘                    └─► lost
+//
+// Nothing starts anywhere before every host is ready or has failed, and all failures are told at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cmd/hosts/fan_out.h"
+#include "cmd/hosts/ssh_failure.h"
+#include "proto/core/millis.h"
+
+namespace dtrun::cmd {
+
+struct LaunchSettings {
+  std::vector<std::string> hosts;  // names, for messages
+  int min_nodes = 1;
+  int max_nodes = 1;
+  bool only_check = false;
+};
+
+enum class HostPhase {
+  kWaiting,   // not called yet, or to be called again
+  kDialling,  // its carrier runs, nothing has answered
+  kPlanning,  // an agent has answered and got the job
+  kPlanned,
+  kLooking,  // it tries to reach the first host
+  kReady,
+  kRunning,
+  kEnded,
+  kFailed,  // it will not take part
+  kLost,    // it took part, and the line to it broke
+};
+
+struct HostState {
+  HostPhase phase = HostPhase::kWaiting;
+  bool with_files = false;  // dtrun has to be brought there
+  Millis since = 0;         // when the phase began
+  std::vector<std::string> addresses = {};
+  int port = 0;
+  std::string address = {};  // of the first host, as this one reaches it
+  int exit_code = 0;         // of kEnded and kFailed
+  std::string why = {};      // of kFailed and kLost
+};
+
+struct LaunchState {
+  LaunchSettings settings;
+  std::vector<HostState> hosts;
+  FanOut fan_out;
+  std::optional<int> first;  // the host that hosts the coordinator
+  bool begun = false;        // the agents were told to begin
+  int signals = 0;           // that the user sent
+  int signal = 0;            // the first of them
+  bool finished = false;
+};
+
+namespace launch_event {
+struct Begin {};
+struct Answered {
+  int host;
+  bool same_build;
+};
+struct Planned {
+  int host;
+  std::vector<std::string> addresses;
+  int port;
+};
+struct Refused {
+  int host;
+  int exit_code;
+  std::string why;
+};
+struct Seen {
+  int host;
+  std::string address;  // empty: none
+  std::vector<std::string> why_not;
+};
+// Its carrier has ended without a last word.
+struct Gone {
+  int host;
+  SshFailure failure;
+};
+struct Ended {
+  int host;
+  int exit_code;
+};
+struct Told {
+  int signal;
+};
+struct Tick {};
+}  // namespace launch_event
+
+using LaunchEvent = std::variant<launch_event::Begin, launch_event::Answered, launch_event::Planned,
+                                 launch_event::Refused, launch_event::Seen, launch_event::Gone,
+                                 launch_event::Ended, launch_event::Told, launch_event::Tick>;
+
+namespace launch_action {
+struct Dial {
+  int host;
+  bool with_files;
+};
+struct SendJob {
+  int host;
+};
+// Which of these addresses of the first host does this one reach?
+struct AskToLook {
+  int host;
+  int first;
+};
+struct TellBegin {
+  int host;
+  int first;
+  std::string address;
+  std::optional<int> node_rank;
+};
+struct PassSignal {
+  int host;
+  int signal;
+};
+struct HangUp {
+  int host;
+};
+struct Say {
+  std::string text;
+  bool error;
+};
+// All hosts are ready, and only that was asked.
+struct TellCheck {};
+struct Finish {
+  int exit_code;
+};
+}  // namespace launch_action
+
+using LaunchAction = std::variant<launch_action::Dial, launch_action::SendJob, launch_action::AskToLook,
+                                  launch_action::TellBegin, launch_action::PassSignal, launch_action::HangUp,
+                                  launch_action::Say, launch_action::TellCheck, launch_action::Finish>;
+
+LaunchState initial_launch(const LaunchSettings& settings);
+
+std::vector<LaunchAction> decide(LaunchState& state, const LaunchEvent& event, Millis now);
+
+// When a Tick is due.
+std::optional<Millis> next_deadline(const LaunchState& state);
+
+// How long an agent has to answer, from the dialling on: a shell may be slow, a question may wait for nobody.
+inline constexpr Millis kAnswerTime = 30'000;
+// The same where dtrun is brought there first, and for what an agent is asked.
+inline constexpr Millis kPatience = 600'000;
+
+}  // namespace dtrun::cmd

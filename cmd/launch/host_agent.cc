@@ -1,0 +1,278 @@
+#include "cmd/launch/host_agent.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "agent/agent.h"
+#include "agent/local_address.h"
+#include "agent/system/wall_clock.h"
+#include "cmd/launch/build.h"
+#include "cmd/launch/meeting_place.h"
+#include "cmd/launch/node_checks.h"
+#include "cmd/manual/manual.h"
+#include "cmd/options/options.h"
+#include "cmd/options/values.h"
+#include "cmd/plan/launch_plan.h"
+#include "cmd/plan/machine.h"
+#include "proto/base/ids.h"
+#include "proto/base/log.h"
+#include "proto/core/contract.h"
+#include "proto/core/framing.h"
+#include "proto/launch.pb.h"
+#include "rendezvous/identity/key_source.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using namespace std::chrono_literals;
+using launch::FromHost;
+using launch::ToHost;
+
+constexpr auto kToLookFor = 5s;
+
+// The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
+class Line {
+ public:
+  // Takes standard input and output: what else is written or read here must not get in between.
+  Line() : in_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 16)), out_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 16)) {
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(nothing, STDIN_FILENO);
+    close(nothing);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+
+  int in() const { return in_; }
+  int out() const { return out_; }
+
+  void greet() const { write_all(kLaunchPreamble); }
+  void say(const FromHost& message) const {
+    std::string frame;
+    append_frame(message.SerializeAsString(), &frame);
+    write_all(frame);
+  }
+
+  // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Meanwhile `place`
+  // is looked after. Takes no byte behind the message: the rest is the agent's loop's.
+  std::optional<ToHost> next(MeetingPlace* place) {
+    for (;;) {
+      std::string bytes(4, '\0');
+      if (!read_all(&bytes, place)) return std::nullopt;
+      std::uint32_t size = 0;
+      for (int i = 3; i >= 0; --i)
+        size = size << 8 | static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]);
+      if (size > kMaxFrame) return std::nullopt;
+      bytes.assign(size, '\0');
+      ToHost message;
+      if (!read_all(&bytes, place) || !message.ParseFromString(bytes)) return std::nullopt;
+      if (!message.has_alive()) return message;
+    }
+  }
+
+ private:
+  // Fills `bytes`.
+  bool read_all(std::string* bytes, MeetingPlace* place) const {
+    const int silence = static_cast<int>(std::chrono::milliseconds(kLauncherSilence).count());
+    for (std::size_t have = 0; have < bytes->size();) {
+      pollfd entries[] = {{in_, POLLIN, 0}, {place != nullptr ? place->fd() : -1, POLLIN, 0}};
+      const int ready = poll(entries, 2, silence);
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) return false;
+      if (entries[1].revents != 0) place->greet();
+      if (entries[0].revents == 0) continue;
+      const ssize_t n = read(in_, bytes->data() + have, bytes->size() - have);
+      if (n <= 0) return false;
+      have += static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+
+  void write_all(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t n = write(out_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return;  // the next read finds the end
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+  }
+
+  const int in_, out_;
+};
+
+FromHost hello() {
+  FromHost message;
+  message.mutable_hello()->set_protocol(kLaunchProtocol);
+  message.mutable_hello()->set_build(own_build());
+  message.mutable_hello()->set_host(host_name());
+  message.mutable_hello()->set_time(agent::wall_seconds());
+  return message;
+}
+
+// The address of this host by which the launcher came, as sshd tells it: "CLIENT PORT SERVER PORT".
+std::string address_of_ssh() {
+  const char* connection = std::getenv("SSH_CONNECTION");
+  std::istringstream words(connection != nullptr ? connection : "");
+  std::string client, port, server;
+  words >> client >> port >> server;
+  return server;
+}
+
+// The launcher's environment on top of what this host gives its users.
+void take_environment(const launch::Job& job) {
+  for (const std::string& entry : job.environment()) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
+  }
+  if (job.gpus_size() == 0) return;
+  std::string list;
+  for (const int gpu : job.gpus()) list += (list.empty() ? "" : ",") + std::to_string(gpu);
+  setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);
+}
+
+Status enter(const std::string& directory) {
+  if (chdir(directory.c_str()) == 0) return {};
+  return Status(kExitNoInput,
+                directory + ": " + std::strerror(errno) +
+                    " (the job runs in the same directory on every host; --chdir names another)");
+}
+
+// What the launcher decides goes before what its user typed, and what is the launcher's own affair goes.
+void settle_options(const launch::Job& job, Options* options) {
+  for (const OptionEntry& entry : kOptions)
+    if (std::string_view(entry.group) == group::kHosts) options->values.erase(entry.name);
+  options->values.erase("token_file");
+  const auto set = [&](OptionName name, const std::string& value) {
+    options->values[name.text()] = {.value = value, .source = "--" + std::string(name.text())};
+  };
+  set("rdzv_id", job.run_id());
+  if (!job.workers().empty()) set("nproc_per_node", job.workers());
+  if (job.nodes().empty()) {
+    set("standalone", "true");
+    return set("nnodes", "1");
+  }
+  set("nnodes", job.nodes());
+  set("rdzv_endpoint", host_name());  // until it is told where
+  if (!options->has("log_prefix") && !options->has("log_line_prefix_template"))
+    set("log_prefix", "[{host}:{rank}]");
+}
+
+struct NodePlan {
+  JobSpec spec;
+  std::vector<std::string> notices;
+};
+
+Result<NodePlan> plan_node(const launch::Job& job) {
+  take_environment(job);
+  if (Status status = enter(job.directory()); !status.ok()) return status;
+  const Environment environment = [](const char* name) { return std::getenv(name); };
+  Result<Options> options = parse_command_line({job.words().begin(), job.words().end()}, environment);
+  if (!options.ok()) return options.status();
+  settle_options(job, &options.value());
+  if (job.has_config()) options.value().config_text = job.config();
+
+  NodePlan plan;
+  const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
+  if (!job.key().empty()) setenv(rendezvous::kTokenVariable, job.key().c_str(), 1);
+  Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);
+  unsetenv(rendezvous::kTokenVariable);
+  if (!spec.ok()) return spec.status();
+  if (Status status = check_files(spec.value(), options.value().program); !status.ok()) return status;
+  if (Status status = check_node(spec.value(), notice); !status.ok()) return status;
+  plan.spec = std::move(spec).value();
+  return plan;
+}
+
+std::string summary_of(const JobSpec& spec) {
+  const std::string workers = std::to_string(spec.nproc) + (spec.nproc == 1 ? " worker" : " workers");
+  return version() + " on " + host_name() + ", " + workers +
+         (spec.gpus.empty() ? "" : ", GPUs: " + gpus_text(spec.gpus)) +
+         (spec.device.empty() ? "" : ", device: " + spec.device);
+}
+
+FromHost planned(const NodePlan& plan, const MeetingPlace& place) {
+  FromHost message;
+  launch::Planned& body = *message.mutable_planned();
+  for (const std::string& address : agent::own_addresses(address_of_ssh())) body.add_addresses(address);
+  body.set_port(place.port());
+  body.set_nonce(place.nonce());
+  body.set_workers(plan.spec.nproc);
+  for (const std::string& notice : plan.notices) body.add_notices(notice);
+  body.set_summary(summary_of(plan.spec));
+  return message;
+}
+
+FromHost seen(const launch::Look& look) {
+  const Sight sight =
+      look_for({look.addresses().begin(), look.addresses().end()}, look.port(), look.nonce(), kToLookFor);
+  FromHost message;
+  message.mutable_seen()->set_address(sight.address);
+  for (const std::string& why : sight.why_not) message.mutable_seen()->add_why_not(why);
+  return message;
+}
+
+FromHost refused(const Status& status) {
+  FromHost message;
+  message.mutable_refused()->set_exit_code(status.exit_code());
+  message.mutable_refused()->set_why(status.message());
+  return message;
+}
+
+void settle_place(const launch::Begin& begin, JobSpec* spec) {
+  if (spec->rendezvous.standalone) return;
+  spec->rendezvous.host = begin.address();
+  spec->rendezvous.port = begin.port();
+  spec->rendezvous.is_host = begin.hosts();
+  if (begin.hosts()) spec->rendezvous.listen_address = "0.0.0.0";
+  if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
+}
+
+int run_job(Line& line, const launch::Job& job) {
+  Result<NodePlan> plan = plan_node(job);
+  Result<MeetingPlace> place = plan.ok() ? MeetingPlace::open() : plan.status();
+  if (!place.ok()) {
+    line.say(refused(place.status()));
+    return place.status().exit_code();
+  }
+  line.say(planned(plan.value(), place.value()));
+  std::optional<ToHost> next = line.next(&place.value());
+  for (; next && next->has_look(); next = line.next(&place.value())) line.say(seen(next->look()));
+  if (!next || !next->has_begin()) return kExitUnavailable;
+  { const MeetingPlace closed = std::move(place).value(); }
+
+  JobSpec& spec = plan.value().spec;
+  settle_place(next->begin(), &spec);
+  spec.output.remote = RemoteTerminal{.in_fd = line.in(),
+                                      .out_fd = line.out(),
+                                      .bar = job.terminal().bar(),
+                                      .columns = job.terminal().columns(),
+                                      .colour = job.terminal().colour()};
+  const int exit_code = agent::run(spec);
+  FromHost ended;
+  ended.mutable_ended()->set_exit_code(exit_code);
+  line.say(ended);
+  return exit_code;
+}
+
+}  // namespace
+
+int run_host_agent() {
+  set_up_log("dtrun");
+  Line line;
+  line.greet();
+  line.say(hello());
+  const std::optional<ToHost> first = line.next(nullptr);
+  if (!first || !first->has_job()) return kExitUnavailable;  // only asked who is here
+  return run_job(line, first->job());
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,395 @@
+#include "cmd/launch/launcher.h"
+
+#include <signal.h>
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "agent/output/console.h"
+#include "agent/system/loop.h"
+#include "agent/system/open_files.h"
+#include "agent/system/signals.h"
+#include "agent/system/wall_clock.h"
+#include "cmd/launch/build.h"
+#include "cmd/launch/carrier.h"
+#include "cmd/launch/core/repeats.h"
+#include "cmd/launch/own_files.h"
+#include "proto/core/contract.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using agent::Console;
+using agent::Loop;
+using agent::millis_now;
+using namespace std::chrono_literals;
+
+constexpr auto kSignOfLife = 15s;
+constexpr double kClocksDiffer = 2;  // seconds
+
+class Launcher {
+ public:
+  Launcher(LaunchPlan plan, agent::Signals& signals)
+      : plan_(std::move(plan)),
+        console_(loop_, plan_.output, [this](bool congested) { pause_output(congested); }),
+        build_(own_build()),
+        state_(initial_launch(plan_.settings)),
+        lines_(plan_.hosts.size()) {
+    signals.watch(loop_, [this](int number) { from_signal(number); });
+  }
+
+  int run();
+
+ private:
+  // What is known of one host beside what was decided.
+  struct Line {
+    std::unique_ptr<Carrier> carrier;
+    launch::Planned planned;
+    std::string host;        // its own name
+    double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
+    bool told_babble = false;
+    std::string bar;
+  };
+
+  Line& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
+  const Host& host(int index) const { return plan_.hosts[static_cast<std::size_t>(index)]; }
+  const std::string& name(int index) const { return plan_.settings.hosts[static_cast<std::size_t>(index)]; }
+
+  void drain();
+  void arm_timer();
+  void tend();
+  void from_signal(int number);
+  void from_host(int host, const launch::FromHost& message);
+  void show(int host, const launch::Said& said);
+  void greeted(int host, const launch::Hello& hello);
+  void gone(int host, int exit_status);
+  void ask_for_key(int host, SshFailure failure);
+
+  void act(const launch_action::Dial& a);
+  void act(const launch_action::SendJob& a);
+  void act(const launch_action::AskToLook& a);
+  void act(const launch_action::TellBegin& a);
+  void act(const launch_action::PassSignal& a);
+  void act(const launch_action::HangUp& a);
+  void act(const launch_action::Say& a);
+  void act(const launch_action::TellCheck& a);
+  void act(const launch_action::Finish& a) { exit_code_ = a.exit_code; }
+
+  std::vector<std::string> words_to(int host, const std::string& command, bool verbose) const;
+  void show_progress();
+  void pause_output(bool paused);
+  void retire(std::unique_ptr<Carrier> carrier) {
+    if (carrier) retired_.push_back(std::move(carrier));
+  }
+
+  const LaunchPlan plan_;
+  Loop loop_;
+  Console console_;
+  const std::string build_;
+  std::shared_ptr<const std::string> archive_;
+  LaunchState state_;
+  std::vector<Line> lines_;
+  std::vector<std::unique_ptr<Carrier>> retired_;  // may be on the stack: destroyed between two events
+  std::deque<LaunchEvent> events_;
+  std::optional<Loop::TimerId> timer_, life_timer_;
+  RepeatedWords said_;
+  std::optional<int> exit_code_;
+};
+
+int Launcher::run() {
+  agent::allow_all_open_files();
+  events_.push_back(launch_event::Begin{});
+  tend();
+  drain();
+  while (!exit_code_) {
+    arm_timer();
+    if (Status status = loop_.run_once(); !status.ok()) {
+      console_.error(status.message());
+      return status.exit_code();
+    }
+    drain();
+  }
+  console_.set_bar("");
+  // The agents close their ends; a carrier that does not end is ended with us.
+  while (console_.pending() && loop_.run_once().ok()) events_.clear();
+  return *exit_code_;
+}
+
+void Launcher::drain() {
+  retired_.clear();
+  while (!events_.empty() && !exit_code_) {
+    const LaunchEvent event = std::move(events_.front());
+    events_.pop_front();
+    for (const LaunchAction& action : decide(state_, event, millis_now()))
+      std::visit([this](const auto& a) { act(a); }, action);
+  }
+  show_progress();
+}
+
+void Launcher::arm_timer() {
+  if (timer_) loop_.cancel(*timer_);
+  timer_.reset();
+  const std::optional<Millis> due = next_deadline(state_);
+  if (!due) return;
+  timer_ = loop_.call_at(agent::time_point_of(*due), [this] {
+    timer_.reset();
+    events_.push_back(launch_event::Tick{});
+  });
+}
+
+// Agents learn that we are there, and we that they are.
+void Launcher::tend() {
+  launch::ToHost alive;
+  alive.mutable_alive();
+  const auto now = Loop::Clock::now();
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    Carrier* const carrier = lines_[i].carrier.get();
+    if (carrier == nullptr || state_.hosts[i].phase < HostPhase::kPlanning) continue;
+    carrier->send(alive);
+    if (state_.hosts[i].phase != HostPhase::kRunning || now - carrier->heard_at() < kLauncherSilence)
+      continue;
+    retire(std::move(lines_[i].carrier));
+    events_.push_back(launch_event::Gone{
+        .host = static_cast<int>(i),
+        .failure = {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""}});
+  }
+  life_timer_ = loop_.call_at(now + kSignOfLife, [this] { tend(); });
+}
+
+void Launcher::from_signal(int number) {
+  switch (number) {
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+    case SIGQUIT:
+      return events_.push_back(launch_event::Told{number});
+    case SIGUSR1:
+    case SIGUSR2:
+      for (int i = 0; i < static_cast<int>(lines_.size()); ++i) act(launch_action::PassSignal{i, number});
+      return;
+    case SIGTSTP:  // agents would miss us
+      return console_.notice("cannot be suspended: the hosts need to hear from here");
+    default:
+      return;
+  }
+}
+
+void Launcher::from_host(int host, const launch::FromHost& message) {
+  using Body = launch::FromHost;
+  switch (message.body_case()) {
+    case Body::kHello:
+      return greeted(host, message.hello());
+    case Body::kPlanned:
+      line(host).planned = message.planned();
+      for (const std::string& notice : message.planned().notices())
+        if (said_.is_new(host, notice, millis_now())) console_.notice(notice);
+      return events_.push_back(launch_event::Planned{
+          .host = host,
+          .addresses = {message.planned().addresses().begin(), message.planned().addresses().end()},
+          .port = message.planned().port()});
+    case Body::kRefused:
+      return events_.push_back(launch_event::Refused{
+          .host = host, .exit_code = message.refused().exit_code(), .why = message.refused().why()});
+    case Body::kSeen:
+      return events_.push_back(
+          launch_event::Seen{.host = host,
+                             .address = message.seen().address(),
+                             .why_not = {message.seen().why_not().begin(), message.seen().why_not().end()}});
+    case Body::kOutput:
+      return console_.write(message.output().to_stderr() ? Console::Stream::kErr : Console::Stream::kOut,
+                            message.output().text());
+    case Body::kSaid:
+      return show(host, message.said());
+    case Body::kBar:
+      line(host).bar = message.bar().text();
+      return;
+    case Body::kEnded:
+      return events_.push_back(launch_event::Ended{.host = host, .exit_code = message.ended().exit_code()});
+    case Body::kAlive:
+    case Body::BODY_NOT_SET:
+      return;
+  }
+}
+
+// What all agents say is shown once, what one says of itself with its host.
+void Launcher::show(int host, const launch::Said& said) {
+  if (!said.of_job()) return console_.say(name(host) + ": " + said.text());
+  if (said_.is_new(host, said.text(), millis_now())) console_.say(said.text());
+}
+
+void Launcher::greeted(int host, const launch::Hello& hello) {
+  line(host).host = hello.host();
+  line(host).clock_ahead = hello.time() - agent::wall_seconds();
+  events_.push_back(launch_event::Answered{
+      .host = host, .same_build = hello.protocol() == kLaunchProtocol && hello.build() == build_});
+}
+
+// Why a host's key is not known is worth a second look: which key is it?
+void Launcher::gone(int index, int exit_status) {
+  Carrier* const carrier = line(index).carrier.get();
+  SshFailure failure = ssh_failure(exit_status, carrier->standard_error(), host(index));
+  if (carrier->greeted() && carrier->standard_error().empty())
+    failure = {.what = "its carrier ended with " + describe_exit(exit_status < 128 ? exit_status : 0,
+                                                                 exit_status < 128 ? 0 : exit_status - 128),
+               .remedy = ""};
+  retire(std::move(line(index).carrier));
+  if (failure.kind == SshFailure::kUnknownHostKey && plan_.is_ssh) return ask_for_key(index, failure);
+  events_.push_back(launch_event::Gone{.host = index, .failure = failure});
+}
+
+void Launcher::ask_for_key(int index, SshFailure failure) {
+  Carrier::Events events;
+  events.said = [](const auto&) {};
+  events.complained = events.babbled = [](std::string_view) {};
+  events.ended = [this, index, failure](int) mutable {
+    const std::string key = host_key_seen(line(index).carrier->standard_error());
+    if (!key.empty()) failure.what += " It shows " + key;
+    retire(std::move(line(index).carrier));
+    events_.push_back(launch_event::Gone{.host = index, .failure = failure});
+  };
+  auto carrier = Carrier::start(loop_, words_to(index, "true", true), std::move(events));
+  if (!carrier.ok()) return events_.push_back(launch_event::Gone{.host = index, .failure = failure});
+  line(index).carrier = std::move(carrier).value();
+  line(index).carrier->finish_input();
+}
+
+// ---- actions
+
+std::vector<std::string> Launcher::words_to(int index, const std::string& command, bool verbose) const {
+  std::vector<std::string> words = plan_.ssh;
+  if (plan_.is_ssh) {
+    for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"})
+      words.emplace_back(word);
+    if (plan_.accept_new_host_keys) words.insert(words.end(), {"-o", "StrictHostKeyChecking=accept-new"});
+    if (verbose) words.emplace_back("-v");
+  }
+  words.push_back(host(index).destination);
+  words.push_back(command);
+  return words;
+}
+
+void Launcher::act(const launch_action::Dial& a) {
+  if (a.with_files && !archive_) {
+    std::error_code error;
+    Result<std::shared_ptr<const std::string>> archive =
+        archive_of(std::filesystem::read_symlink("/proc/self/exe", error));
+    if (!archive.ok())
+      return events_.push_back(launch_event::Refused{
+          .host = a.host, .exit_code = archive.status().exit_code(), .why = archive.status().message()});
+    archive_ = std::move(archive).value();
+  }
+  Carrier::Events events;
+  events.said = [this, host = a.host](const launch::FromHost& message) { from_host(host, message); };
+  events.complained = [this, host = a.host](std::string_view text) {
+    console_.say(name(host) + ": " + std::string(text));
+  };
+  events.ended = [this, host = a.host](int exit_status) { gone(host, exit_status); };
+  events.babbled = [this, a, heard = std::string()](std::string_view bytes) mutable {
+    heard.append(bytes);
+    if (!a.with_files || heard.find(kWantsFiles) == std::string::npos) return;
+    heard.clear();
+    console_.notice("bringing dtrun to " + name(a.host) + " (" + std::to_string(archive_->size() >> 20) +
+                    " MiB, once for this build)");
+    line(a.host).carrier->send_bytes(archive_);
+  };
+  const std::string command =
+      a.with_files ? bringing_command(build_, archive_->size()) : std::string("exec dtrun agent");
+  auto carrier = Carrier::start(loop_, words_to(a.host, command, false), std::move(events));
+  if (!carrier.ok())
+    return events_.push_back(launch_event::Refused{
+        .host = a.host, .exit_code = carrier.status().exit_code(), .why = carrier.status().message()});
+  retire(std::move(line(a.host).carrier));
+  line(a.host).carrier = std::move(carrier).value();
+}
+
+void Launcher::act(const launch_action::SendJob& a) {
+  launch::ToHost message;
+  launch::Job& job = *message.mutable_job();
+  job = plan_.job;
+  const Host& to = host(a.host);
+  if (!plan_.workers_are_given && to.slots > 0) job.set_workers(std::to_string(to.slots));
+  for (const int gpu : to.gpus) job.add_gpus(gpu);
+  job.mutable_terminal()->set_bar(console_.has_terminal());
+  job.mutable_terminal()->set_columns(console_.columns());
+  job.mutable_terminal()->set_colour(console_.palette() == Palette(true));
+  line(a.host).carrier->send(message);
+}
+
+void Launcher::act(const launch_action::AskToLook& a) {
+  const launch::Planned& first = line(a.first).planned;
+  launch::ToHost message;
+  *message.mutable_look()->mutable_addresses() = first.addresses();
+  message.mutable_look()->set_port(first.port());
+  message.mutable_look()->set_nonce(first.nonce());
+  line(a.host).carrier->send(message);
+}
+
+void Launcher::act(const launch_action::TellBegin& a) {
+  launch::ToHost message;
+  message.mutable_begin()->set_address(a.address);
+  message.mutable_begin()->set_port(line(a.first).planned.port());
+  message.mutable_begin()->set_hosts(a.host == a.first);
+  if (a.node_rank) message.mutable_begin()->set_node_rank(*a.node_rank);
+  line(a.host).carrier->send(message);
+}
+
+void Launcher::act(const launch_action::PassSignal& a) {
+  if (!line(a.host).carrier) return;
+  launch::ToHost message;
+  message.mutable_signal()->set_number(a.signal);
+  line(a.host).carrier->send(message);
+}
+
+void Launcher::act(const launch_action::HangUp& a) { retire(std::move(line(a.host).carrier)); }
+
+void Launcher::act(const launch_action::Say& a) {
+  a.error ? console_.error(a.text) : console_.notice(a.text);
+}
+
+void Launcher::act(const launch_action::TellCheck&) {
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    if (state_.hosts[i].phase != HostPhase::kReady) continue;
+    const HostState& at = state_.hosts[i];
+    std::string text = name(static_cast<int>(i)) + ": " + lines_[i].planned.summary();
+    if (!at.address.empty())
+      text += ", reaches " + name(*state_.first) + " at " + at.address + " port " +
+              std::to_string(state_.hosts[static_cast<std::size_t>(*state_.first)].port);
+    const int ahead = static_cast<int>(lines_[i].clock_ahead);
+    if (lines_[i].clock_ahead > kClocksDiffer) text += ", its clock is " + std::to_string(ahead) + " s ahead";
+    if (lines_[i].clock_ahead < -kClocksDiffer)
+      text += ", its clock is " + std::to_string(-ahead) + " s behind";
+    console_.write(Console::Stream::kOut, text + "\n");
+  }
+}
+
+// Until the job runs: how far the hosts are. Then what an agent shows.
+void Launcher::show_progress() {
+  if (!console_.has_terminal() || exit_code_) return;
+  std::string bar;
+  if (!state_.begun) {
+    std::size_t here = 0;
+    for (const HostState& one : state_.hosts) here += one.phase >= HostPhase::kPlanning ? 1 : 0;
+    bar = "dtrun: " + std::to_string(here) + " of " + std::to_string(lines_.size()) + " hosts answer";
+  }
+  for (const Line& one : lines_)
+    if (bar.empty()) bar = one.bar;
+  console_.set_bar(bar);
+}
+
+// A slow reader of ours slows the workers down, as it does on one host.
+void Launcher::pause_output(bool paused) {
+  for (const Line& one : lines_)
+    if (one.carrier) one.carrier->pause(paused);
+}
+
+}  // namespace
+
+int run_launch(LaunchPlan plan) {
+  agent::Signals signals;
+  return Launcher(std::move(plan), signals).run();
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,30 @@
+// `dtrun --hostfile`: one agent on each host over ssh, their output on this terminal, one exit code. Carries
+// out what cmd/launch/core/launch.h decides.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/core/job_spec.h"
+#include "cmd/hosts/host.h"
+#include "cmd/launch/core/launch.h"
+#include "proto/launch.pb.h"
+
+namespace dtrun::cmd {
+
+struct LaunchPlan {
+  std::vector<Host> hosts;
+  LaunchSettings settings;
+  std::vector<std::string> ssh;  // the carrier's words before the host
+  bool is_ssh = true;            // and not another carrier
+  bool accept_new_host_keys = false;
+  launch::Job job;                 // but what differs from host to host
+  bool workers_are_given = false;  // by --nproc_per_node, so a host's slots do not count
+  OutputSpec output;               // of this terminal
+};
+
+// The exit code of the job, once no agent runs any more. Takes over all signals of the process, which must
+// have one thread.
+int run_launch(LaunchPlan plan);
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,43 @@
+// Where the agents of a job could meet on this host, and whether another host gets there: asked before
+// anything starts, since a dead interface, a filter or a wrong address would show only later, as silence.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "agent/system/descriptor.h"
+#include "proto/core/status.h"
+
+namespace dtrun::cmd {
+
+// A free port on all addresses of this host, held until the object goes. Who connects is told `nonce`: many
+// hosts have an address 172.17.0.1, and a connection to it ends at oneself.
+class MeetingPlace {
+ public:
+  // The port is one that no outgoing connection takes by chance. EX_UNAVAILABLE if there is none.
+  static Result<MeetingPlace> open();
+
+  int fd() const { return socket_.get(); }  // readable when somebody comes
+  int port() const { return port_; }
+  const std::string& nonce() const { return nonce_; }
+
+  // Tells those who have come. Never blocks.
+  void greet();
+
+ private:
+  agent::Descriptor socket_;
+  int port_ = 0;
+  std::string nonce_;
+};
+
+struct Sight {
+  std::string address;               // the first of those asked for that is reached; empty: none
+  std::vector<std::string> why_not;  // of each that is not, "10.0.0.5: filtered"
+};
+
+// Tries all at once, and waits for a better one no longer than a second after one was reached.
+Sight look_for(const std::vector<std::string>& addresses, int port, const std::string& nonce,
+               std::chrono::milliseconds timeout);
+
+}  // namespace dtrun::cmd

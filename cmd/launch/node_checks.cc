@@ -1,0 +1,94 @@
+#include "cmd/launch/node_checks.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "cmd/plan/machine.h"
+#include "cmd/plan/memory_check.h"
+#include "proto/core/exit_codes.h"
+#include "worker/checkpoint/output_lock.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// Whoever else writes the output directory is in the way, and is told before workers start. With several
+// nodes that may be this very run, on another node: there the workers find out.
+Status await_output_dir(const JobSpec& spec, const Notice& notice) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr || spec.nodes.max > 1) return {};
+  const auto deadline = std::chrono::steady_clock::now() + worker::kLockPatience;
+  bool told = false;
+  while (const auto writer = worker::current_writer(trainer->output_dir)) {
+    if (std::chrono::steady_clock::now() >= deadline) return worker::in_use(trainer->output_dir, *writer);
+    if (!std::exchange(told, true))
+      notice("another run still writes " + trainer->output_dir + "; waiting " +
+             std::to_string(worker::kLockPatience.count()) + " s for its end");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return {};
+}
+
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access(((folder.empty() ? "." : folder) + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+Status check_program(const std::string& program) {
+  if (program.find('/') == std::string::npos) {
+    if (in_path(program)) return {};
+    return Status(kExitNoInput, program + ": no such program in PATH");
+  }
+  if (access(program.c_str(), X_OK) == 0) return {};
+  return errno_status(kExitNoInput, program, errno);
+}
+
+// The nearest folder that exists must let us write.
+Status check_writable(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::path existing = std::filesystem::absolute(directory, error);
+  while (!std::filesystem::exists(existing, error) && existing.has_relative_path())
+    existing = existing.parent_path();
+  if (!std::filesystem::is_directory(existing, error))
+    return Status(kExitCannotCreate,
+                  existing.string() + ": is no directory, cannot make " + directory.string());
+  if (access(existing.c_str(), W_OK) == 0) return {};
+  return errno_status(kExitCannotCreate, existing.string(), errno)
+      .within("cannot write " + directory.string());
+}
+
+}  // namespace
+
+Status check_node(const JobSpec& spec, const Notice& notice) {
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+      trainer && access(trainer->worker_binary.c_str(), X_OK) != 0) {
+    return errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
+        .within("the built-in trainer must lie beside dtrun");
+  }
+  if (const Status status = await_output_dir(spec, notice); !status.ok()) return status;
+  // Once, before any worker takes memory: what is available then is for all of them.
+  return check_memory(spec, read_available_memory("/"));
+}
+
+Status check_files(const JobSpec& spec, const std::vector<std::string>& program) {
+  if (!spec.log_dir.empty())
+    if (Status status = check_writable(spec.log_dir); !status.ok()) return status.within("--log_dir");
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
+    return trainer->output_dir.empty() ? Status() : check_writable(trainer->output_dir);
+  const auto& argv = std::get<ExternalProgram>(spec.program).argv;
+  if (Status status = check_program(argv[0]); !status.ok()) return status;
+  const bool script =
+      argv[0] != program[0] && (program[0].ends_with(".py") || program[0].find('/') != std::string::npos);
+  if (!script || access(program[0].c_str(), R_OK) == 0) return {};
+  return errno_status(kExitNoInput, program[0], errno);
+}
+
+}  // namespace dtrun::cmd

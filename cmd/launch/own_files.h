@@ -1,0 +1,25 @@
+// dtrun brings itself to a host that has none, or another build: its programs and libraries travel as one tar
+// archive, and a line of shell unpacks them into a cache there.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "proto/core/status.h"
+
+namespace dtrun::cmd {
+
+// What the line of shell prints when it wants the archive.
+inline constexpr const char* kWantsFiles = "dtrun wants its files\n";
+
+// `program`, the dtrun-worker beside it, and their libraries but those that every distribution has: a tar
+// archive (ustar) with bin/ and lib/, where the programs look first.
+Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::path& program);
+
+// A command for any login shell: runs `dtrun agent` of this build from the cache there
+// ($XDG_CACHE_HOME/dtrun/BUILD), to which it adds the archive of `size` bytes if it is not there yet. What is
+// in the cache is whole: it appears under its name in one step. Builds that nobody used for a month go.
+std::string bringing_command(const std::string& build, std::size_t size);
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,334 @@
+// How a launch on many hosts goes: every host that cannot take part is told of before anything starts.
+#include "cmd/launch/core/launch.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+#include "cmd/launch/core/repeats.h"
+#include "proto/core/exit_codes.h"
+
+namespace dtrun::cmd {
+namespace {
+
+namespace event = launch_event;
+namespace action = launch_action;
+
+// A launch with a clock of its own, and what it did so far.
+struct Scenario {
+  explicit Scenario(std::vector<std::string> hosts, int min = 0, int max = 0, bool only_check = false)
+      : state(initial_launch({.hosts = hosts,
+                              .min_nodes = min > 0 ? min : static_cast<int>(hosts.size()),
+                              .max_nodes = max > 0 ? max : static_cast<int>(hosts.size()),
+                              .only_check = only_check})) {}
+
+  template <typename Event>
+  void on(const Event& e) {
+    for (LaunchAction& one : decide(state, e, now)) done.push_back(std::move(one));
+  }
+  template <typename Action>
+  std::vector<Action> all() const {
+    std::vector<Action> found;
+    for (const LaunchAction& one : done)
+      if (const auto* wanted = std::get_if<Action>(&one)) found.push_back(*wanted);
+    return found;
+  }
+  std::string said() const {
+    std::string text;
+    for (const auto& one : all<action::Say>()) text += one.text + "\n";
+    return text;
+  }
+  std::optional<int> exit_code() const {
+    const auto finishes = all<action::Finish>();
+    return finishes.empty() ? std::nullopt : std::optional(finishes.front().exit_code);
+  }
+
+  void answer(int host) { on(event::Answered{.host = host, .same_build = true}); }
+  void plan(int host) {
+    answer(host);
+    on(event::Planned{
+        .host = host, .addresses = {"10.0.0." + std::to_string(host), "192.168.0.1"}, .port = 20001});
+  }
+  void see(int host, const std::string& address = "10.0.0.0") {
+    on(event::Seen{.host = host, .address = address, .why_not = {}});
+  }
+  void lose(int host, SshFailure::Kind kind, const std::string& what = "broken",
+            const std::string& remedy = "") {
+    on(event::Gone{.host = host, .failure = {.kind = kind, .what = what, .remedy = remedy}});
+  }
+  void end(int host, int exit_code) { on(event::Ended{.host = host, .exit_code = exit_code}); }
+  void run_all() {
+    on(event::Begin{});
+    const int hosts = static_cast<int>(state.hosts.size());
+    for (int i = 0; i < hosts; ++i) plan(i);
+    for (int i = 1; i < hosts; ++i) see(i);
+  }
+
+  LaunchState state;
+  Millis now = 1000;
+  std::vector<LaunchAction> done;
+};
+
+TEST_CASE("all hosts are called, planned, seen, and begin together; the first one's end is the job's") {
+  Scenario s({"a", "b", "c"});
+  s.on(event::Begin{});
+  CHECK(s.all<action::Dial>().size() == 3);
+  s.plan(1);
+  s.plan(0);
+  CHECK(s.all<action::AskToLook>().empty());  // c has not answered
+  s.plan(2);
+  CHECK(s.all<action::SendJob>().size() == 3);
+  REQUIRE(s.all<action::AskToLook>().size() == 2);
+  s.see(1);
+  CHECK(s.all<action::TellBegin>().empty());
+  s.see(2);
+  const auto begun = s.all<action::TellBegin>();
+  REQUIRE(begun.size() == 3);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(begun[static_cast<std::size_t>(i)].first == 0);
+    CHECK(begun[static_cast<std::size_t>(i)].node_rank == i);
+    CHECK(begun[static_cast<std::size_t>(i)].address == "10.0.0.0");
+  }
+  s.end(1, 0);
+  s.end(2, 1);
+  CHECK(!s.exit_code());
+  s.end(0, 3);
+  CHECK(s.exit_code() == 3);
+}
+
+TEST_CASE("one host alone needs nobody to see it") {
+  Scenario s({"a"});
+  s.on(event::Begin{});
+  s.plan(0);
+  CHECK(s.all<action::TellBegin>().size() == 1);
+}
+
+TEST_CASE(
+    "nothing starts where a host cannot take part, and all such hosts are named at once, alike ones "
+    "together") {
+  Scenario s({"a", "b", "c", "d"});
+  s.on(event::Begin{});
+  s.lose(1, SshFailure::kPermission, "Permission denied (publickey).", "see ssh-add -l");
+  s.plan(0);
+  s.lose(3, SshFailure::kPermission, "Permission denied (publickey).", "see ssh-add -l");
+  CHECK(s.said().empty());  // c may have its own trouble
+  s.answer(2);
+  s.on(event::Refused{.host = 2, .exit_code = kExitNoInput, .why = "/data: No such file or directory"});
+  CHECK(s.said() ==
+        "b, d: Permission denied (publickey).; see ssh-add -l\nc: /data: No such file or directory\n"
+        "1 of 4 hosts can run the job; nothing was started\n");
+  CHECK(s.all<action::TellBegin>().empty());
+  CHECK(s.exit_code() == kExitUnavailable);  // the first host's in order
+}
+
+TEST_CASE("with a range of nodes the others go on, and the failed host is named") {
+  Scenario s({"a", "b", "c"}, 2, 3);
+  s.on(event::Begin{});
+  s.lose(0, SshFailure::kUnreachable, "Connection timed out");
+  s.plan(1);
+  s.plan(2);
+  s.see(2);
+  const auto begun = s.all<action::TellBegin>();
+  REQUIRE(begun.size() == 2);
+  CHECK(begun[0].first == 1);
+  CHECK(begun[0].node_rank == 0);
+  CHECK(s.said() == "a: Connection timed out\n");
+}
+
+TEST_CASE("spare hosts leave the places open") {
+  Scenario s({"a", "b", "c"}, 2, 2);
+  s.run_all();
+  REQUIRE(s.all<action::TellBegin>().size() == 3);
+  for (const auto& one : s.all<action::TellBegin>()) CHECK(!one.node_rank);
+}
+
+TEST_CASE("a host that reaches no address of the first is told of with each reason") {
+  Scenario s({"a", "b"});
+  s.on(event::Begin{});
+  s.plan(0);
+  s.plan(1);
+  s.on(event::Seen{.host = 1, .address = "", .why_not = {"10.0.0.0: refused", "192.168.0.1: no answer"}});
+  CHECK(s.said().find(
+            "b: reaches no address of a on port 20001 (10.0.0.0: refused, 192.168.0.1: no answer)") == 0);
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+TEST_CASE("the first host's own address is the one that most others reach") {
+  Scenario s({"a", "b", "c", "d"});
+  s.on(event::Begin{});
+  for (int i = 0; i < 4; ++i) s.plan(i);
+  s.see(1, "10.0.0.0");
+  s.see(2, "192.168.0.1");
+  s.see(3, "192.168.0.1");
+  const auto begun = s.all<action::TellBegin>();
+  REQUIRE(begun.size() == 4);
+  CHECK(begun[0].address == "192.168.0.1");
+  CHECK(begun[1].address == "10.0.0.0");
+}
+
+TEST_CASE("a host without dtrun, or with another build, gets it once") {
+  for (const bool none : {true, false}) {
+    CAPTURE(none);
+    Scenario s({"a"});
+    s.on(event::Begin{});
+    if (none) s.lose(0, SshFailure::kNoDtrun);
+    if (!none) s.on(event::Answered{.host = 0, .same_build = false});
+    REQUIRE(s.all<action::Dial>().size() == 2);
+    CHECK(s.all<action::Dial>()[1].with_files);
+    Scenario again = s;
+    s.plan(0);
+    CHECK(s.all<action::TellBegin>().size() == 1);
+    again.lose(0, SshFailure::kNoDtrun, "not found");
+    CHECK(again.all<action::Dial>().size() == 2);
+    CHECK(again.exit_code() == kExitUnavailable);
+  }
+}
+
+TEST_CASE("a refused login is tried again later") {
+  Scenario s({"a"});
+  s.on(event::Begin{});
+  s.lose(0, SshFailure::kRefusedLogin, "Connection closed by remote host");
+  CHECK(s.all<action::Dial>().size() == 1);
+  CHECK(!s.exit_code());
+  REQUIRE(next_deadline(s.state));
+  s.now = *next_deadline(s.state);
+  s.on(event::Tick{});
+  CHECK(s.all<action::Dial>().size() == 2);
+}
+
+TEST_CASE("a host that does not answer is not waited for for ever") {
+  Scenario s({"a"});
+  s.on(event::Begin{});
+  CHECK(next_deadline(s.state) == s.now + kAnswerTime);
+  s.now += kAnswerTime;
+  s.on(event::Tick{});
+  CHECK(s.said().find("no answer within 30 s") != std::string::npos);
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+TEST_CASE("Ctrl-C: before the start it is the end, then a message, the third time the line is cut") {
+  Scenario s({"a", "b"});
+  SUBCASE("before") {
+    s.on(event::Begin{});
+    s.plan(0);
+    s.on(event::Told{2});
+    CHECK(s.exit_code() == 130);
+    CHECK(s.all<action::PassSignal>().empty());
+  }
+  SUBCASE("running") {
+    s.run_all();
+    s.on(event::Told{2});
+    CHECK(s.all<action::PassSignal>().size() == 2);
+    CHECK(!s.exit_code());
+    s.on(event::Told{2});
+    CHECK(s.all<action::PassSignal>().size() == 4);
+    CHECK(!s.exit_code());
+    SUBCASE("agents end") {
+      s.end(0, 130);
+      s.end(1, 130);
+      CHECK(s.exit_code() == 130);
+    }
+    SUBCASE("a third time") {
+      s.on(event::Told{15});
+      CHECK(s.exit_code() == 130);
+    }
+  }
+}
+
+TEST_CASE("a line that breaks while the job runs is told; the others' end counts") {
+  Scenario s({"a", "b", "c"});
+  s.run_all();
+  s.lose(0, SshFailure::kOther, "client_loop: send disconnect: Broken pipe");
+  CHECK(s.said().find("a: the line to it is gone (client_loop: send disconnect: Broken pipe)") == 0);
+  CHECK(!s.exit_code());
+  s.end(1, 69);
+  s.end(2, 69);
+  CHECK(s.exit_code() == 69);
+}
+
+TEST_CASE("all lines broken: unavailable") {
+  Scenario s({"a", "b"});
+  s.run_all();
+  s.lose(0, SshFailure::kOther);
+  s.lose(1, SshFailure::kOther);
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+TEST_CASE("--check starts nothing and tells of all hosts") {
+  Scenario s({"a", "b", "c"}, 1, 3, true);
+  s.on(event::Begin{});
+  s.plan(0);
+  s.plan(1);
+  s.lose(2, SshFailure::kUnknownHost, "Could not resolve hostname c");
+  s.see(1);
+  CHECK(s.all<action::TellCheck>().size() == 1);
+  CHECK(s.all<action::TellBegin>().empty());
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+// Whatever happens in whatever order: nobody begins before all have been asked, nobody begins twice, and the
+// end comes once.
+TEST_CASE("random events keep the invariants") {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const int hosts = 1 + static_cast<int>(random() % 5);
+    std::vector<std::string> names;
+    for (int i = 0; i < hosts; ++i) names.push_back("h" + std::to_string(i));
+    Scenario s(names, 1 + static_cast<int>(random() % static_cast<unsigned>(hosts)), hosts);
+    s.on(event::Begin{});
+    for (int step = 0; step < 60; ++step) {
+      const int host = static_cast<int>(random() % static_cast<unsigned>(hosts));
+      s.now += random() % 2000;
+      switch (random() % 12) {
+        case 0:
+          s.on(event::Answered{.host = host, .same_build = random() % 4 != 0});
+          break;
+        case 1:
+        case 2:
+          s.plan(host);
+          break;
+        case 3:
+        case 4:
+          s.see(host);
+          break;
+        case 5:
+          s.on(event::Seen{.host = host, .address = "", .why_not = {"x: y"}});
+          break;
+        case 6:
+          s.lose(host, static_cast<SshFailure::Kind>(random() % 8));
+          break;
+        case 7:
+          s.end(host, static_cast<int>(random() % 3));
+          break;
+        case 8:
+          s.on(event::Refused{.host = host, .exit_code = 66, .why = "no"});
+          break;
+        case 9:
+          s.on(event::Told{2});
+          break;
+        default:
+          s.on(event::Tick{});
+          break;
+      }
+    }
+    CAPTURE(seed);
+    CHECK(s.all<action::Finish>().size() <= 1);
+    std::map<int, int> begun;
+    for (const auto& one : s.all<action::TellBegin>()) CHECK(++begun[one.host] == 1);
+    if (!begun.empty()) CHECK(static_cast<int>(begun.size()) >= s.state.settings.min_nodes);
+    if (!s.state.finished && !s.state.begun) CHECK(next_deadline(s.state).has_value());
+  }
+}
+
+TEST_CASE("what several agents say alike is shown once, for a while") {
+  RepeatedWords words;
+  CHECK(words.is_new(0, "stopping 1 worker", 0));
+  CHECK(!words.is_new(1, "stopping 1 worker", 10));
+  CHECK(words.is_new(0, "stopping 1 worker", 20));
+  CHECK(words.is_new(1, "something else", 30));
+  CHECK(words.is_new(1, "stopping 1 worker", 60'000));
+}
+
+}  // namespace
+}  // namespace dtrun::cmd
