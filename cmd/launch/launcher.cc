@@ -78,7 +78,8 @@ class Launcher {
   void act(const launch_action::TellCheck& a);
   void act(const launch_action::Finish& a) { exit_code_ = a.exit_code; }
 
-  std::vector<std::string> words_to(int host, const std::string& command, bool verbose) const;
+  // The carrier's words: to `host`, to run `script` (empty: `dtrun agent`) there.
+  std::vector<std::string> words_to(int host, const std::string& script) const;
   void show_progress();
   void pause_output(bool paused);
   void retire(std::unique_ptr<Carrier> carrier) {
@@ -250,7 +251,9 @@ void Launcher::ask_for_key(int index, SshFailure failure) {
     retire(std::move(line(index).carrier));
     events_.push_back(launch_event::Gone{.host = index, .failure = failure});
   };
-  auto carrier = Carrier::start(loop_, words_to(index, "true", true), std::move(events));
+  std::vector<std::string> words = words_to(index, "true");
+  words.insert(words.begin() + static_cast<std::ptrdiff_t>(plan_.ssh.size()), "-v");
+  auto carrier = Carrier::start(loop_, words, std::move(events));
   if (!carrier.ok()) return events_.push_back(launch_event::Gone{.host = index, .failure = failure});
   line(index).carrier = std::move(carrier).value();
   line(index).carrier->finish_input();
@@ -258,16 +261,22 @@ void Launcher::ask_for_key(int index, SshFailure failure) {
 
 // ---- actions
 
-std::vector<std::string> Launcher::words_to(int index, const std::string& command, bool verbose) const {
+// ssh gives one line to the login shell there; other carriers run words as they are.
+std::vector<std::string> Launcher::words_to(int index, const std::string& script) const {
   std::vector<std::string> words = plan_.ssh;
   if (plan_.is_ssh) {
     for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"})
       words.emplace_back(word);
     if (plan_.accept_new_host_keys) words.insert(words.end(), {"-o", "StrictHostKeyChecking=accept-new"});
-    if (verbose) words.emplace_back("-v");
   }
   words.push_back(host(index).destination);
-  words.push_back(command);
+  if (plan_.is_ssh) {
+    words.push_back(script.empty() ? "exec dtrun agent" : "exec sh -c '" + script + "'");
+  } else if (script.empty()) {
+    words.insert(words.end(), {"dtrun", "agent"});
+  } else {
+    words.insert(words.end(), {"sh", "-c", script});
+  }
   return words;
 }
 
@@ -295,9 +304,8 @@ void Launcher::act(const launch_action::Dial& a) {
                     " MiB, once for this build)");
     line(a.host).carrier->send_bytes(archive_);
   };
-  const std::string command =
-      a.with_files ? bringing_command(build_, archive_->size()) : std::string("exec dtrun agent");
-  auto carrier = Carrier::start(loop_, words_to(a.host, command, false), std::move(events));
+  const std::string script = a.with_files ? bringing_script(build_, archive_->size()) : "";
+  auto carrier = Carrier::start(loop_, words_to(a.host, script), std::move(events));
   if (!carrier.ok())
     return events_.push_back(launch_event::Refused{
         .host = a.host, .exit_code = carrier.status().exit_code(), .why = carrier.status().message()});

@@ -113,7 +113,6 @@ std::string bringing_command(const std::string& build, std::size_t size) {
                              "mv $d.$$ $d 2>/dev/null || rm -rf $d.$$; rm -rf $d/${d##*/}.$$; "
                              "find ${d%/*} -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + ; "
                              "exec $d/bin/dtrun agent";
-  return "exec sh -c '" + script + "'";
 }
 
 }  // namespace dtrun::cmd

@@ -186,7 +186,7 @@ inline constexpr OptionEntry kOptions[] = {
     {.name = "ssh",
      .placeholder = "COMMAND",
      .help =
-         "What carries the line to a host, before its name: `ssh -p 2222`, `kubectl exec -i`, `docker exec "
+         "What runs a command on a host, and is given its name and the command: `ssh -p 2222`, `docker exec "
          "-i` [ssh]",
      .group = group::kHosts},
     {.name = "accept_new_host_keys",

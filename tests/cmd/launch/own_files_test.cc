@@ -30,7 +30,7 @@ TEST_CASE("each login shell brings the files into the cache, and the next time t
     CAPTURE(shell);
     const test::Folder folder;
     test::write_text(folder / "archive", bytes);
-    const std::string command = bringing_command("build", bytes.size());
+    const std::string command = "exec sh -c '" + bringing_script("build", bytes.size()) + "'";
     test::write_text(folder / "command", command);
     // The login shell gets the command as one word, as sshd gives it.
     const std::string run = "exec env HOME=" + (folder / "home").string() +
@@ -55,7 +55,8 @@ TEST_CASE("an archive that is cut leaves nothing in the cache") {
   REQUIRE(archive.ok());
   const test::Folder folder;
   test::write_text(folder / "archive", archive.value()->substr(0, archive.value()->size() / 2));
-  test::write_text(folder / "command", bringing_command("build", archive.value()->size()));
+  test::write_text(folder / "command",
+                   "exec sh -c '" + bringing_script("build", archive.value()->size()) + "'");
   const test::Ended ended =
       test::run({"sh", "-c",
                  "XDG_CACHE_HOME=" + (folder / "cache").string() + " exec sh -c \"$(cat " +
