@@ -102,17 +102,16 @@ Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::pat
   return std::shared_ptr<const std::string>(std::move(archive));
 }
 
-// In single quotes, one line, without '!': the same to sh, csh and fish.
-std::string bringing_command(const std::string& build, std::size_t size) {
-  const std::string script = "umask 077; d=${XDG_CACHE_HOME:-$HOME/.cache}/dtrun/" + build +
-                             "; if test -x $d/bin/dtrun; then touch $d; exec $d/bin/dtrun agent; fi; "
-                             "mkdir -p $d.$$ || exit 73; printf \"dtrun wants its files\\n\"; "
-                             "head -c " +
-                             std::to_string(size) +
-                             " | tar xf - -C $d.$$ || { rm -rf $d.$$; exit 73; }; "
-                             "mv $d.$$ $d 2>/dev/null || rm -rf $d.$$; rm -rf $d/${d##*/}.$$; "
-                             "find ${d%/*} -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + ; "
-                             "exec $d/bin/dtrun agent";
+std::string bringing_script(const std::string& build, std::size_t size) {
+  return "umask 077; d=${XDG_CACHE_HOME:-$HOME/.cache}/dtrun/" + build +
+         "; if test -x $d/bin/dtrun; then touch $d; exec $d/bin/dtrun agent; fi; "
+         "mkdir -p $d.$$ || exit 73; printf \"dtrun wants its files\\n\"; "
+         "head -c " +
+         std::to_string(size) +
+         " | tar xf - -C $d.$$ || { rm -rf $d.$$; exit 73; }; "
+         "mv $d.$$ $d 2>/dev/null || rm -rf $d.$$; rm -rf $d/${d##*/}.$$; "
+         "find ${d%/*} -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + ; "
+         "exec $d/bin/dtrun agent";
 }
 
 }  // namespace dtrun::cmd
