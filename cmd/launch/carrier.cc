@@ -69,14 +69,17 @@ Status Carrier::spawn(const std::vector<std::string>& argv) {
   return {};
 }
 
-Carrier::~Carrier() {
+void Carrier::abandon() {
   close_out();
   close_err();
-  if (writing_) loop_.forget(in_.get());
+  if (std::exchange(writing_, false)) loop_.forget(in_.get());
+  in_.reset();
   if (process_.open()) loop_.forget(process_.get());
-  if (exit_status_ || pid_ < 0) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
+  process_.reset();
+  const pid_t pid = std::exchange(pid_, -1);
+  if (exit_status_ || pid < 0) return;
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
 }
 
 void Carrier::send(const launch::ToHost& message) {
@@ -210,7 +213,7 @@ void Carrier::reap() {
   }
   close_out();
   close_err();
-  events_.ended(*exit_status_);
+  if (pid_ >= 0) events_.ended(*exit_status_);
 }
 
 }  // namespace dtrun::cmd

@@ -33,8 +33,11 @@ class Carrier {
   // The process gets SIGKILL when this one ends. Nothing of a terminal: a question finds nobody to answer it.
   static Result<std::unique_ptr<Carrier>> start(agent::Loop& loop, const std::vector<std::string>& argv,
                                                 Events events);
-  ~Carrier();  // kills it
+  ~Carrier() { abandon(); }
   Carrier(const Carrier&) = delete;
+
+  // Kills it; no event comes any more. May be called by one, unlike the destructor.
+  void abandon();
 
   void send(const launch::ToHost& message);
   void send_bytes(std::shared_ptr<const std::string> bytes);

@@ -83,7 +83,9 @@ class Launcher {
   void show_progress();
   void pause_output(bool paused);
   void retire(std::unique_ptr<Carrier> carrier) {
-    if (carrier) retired_.push_back(std::move(carrier));
+    if (!carrier) return;
+    carrier->abandon();
+    retired_.push_back(std::move(carrier));
   }
 
   const LaunchPlan plan_;
