@@ -4,16 +4,16 @@
 
 #include "agent/driver.h"
 #include "agent/process/guardian.h"
+#include "agent/process/scratch.h"
 #include "agent/system/signals.h"
 #include "proto/base/ids.h"
-#include "proto/base/temporary.h"
 
 namespace dtrun::agent {
 int run(const JobSpec& spec) {
   Signals signals;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string token = random_id(16);
-  Guardian guardian(token, temporary_folder() / ("dtrun-" + random_id()));
+  Guardian guardian(token, new_scratch_path());
   guardian.start();
   return Driver(spec, token, guardian, signals).run();
 }

@@ -72,7 +72,8 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
       view_(console_, spec.output.progress),
       log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
       reporter_(spec, host_name(), console_, log_),
-      planner_(spec, own_environment(), token, guardian.scratch()),
+      scratch_(guardian.scratch()),
+      planner_(spec, own_environment(), token, scratch_),
       children_(std::move(token), guardian),
       hang_guard_(
           loop_,
@@ -114,7 +115,7 @@ Status Driver::prepare() {
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
-  auto link = Link::start(spec_.rendezvous, identity_.member_id, loop_,
+  auto link = Link::start(spec_.rendezvous, identity_.member_id, scratch_, loop_,
                           [this](auto event) { from_client(std::move(event)); });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();

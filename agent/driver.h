@@ -23,6 +23,7 @@
 #include "agent/output/progress_view.h"
 #include "agent/process/guardian.h"
 #include "agent/process/master_port.h"
+#include "agent/process/scratch.h"
 #include "agent/process/worker_planner.h"
 #include "agent/reporter.h"
 #include "agent/system/loop.h"
@@ -101,6 +102,7 @@ class Driver {
   std::optional<JobEntry> entry_;
   std::optional<LauncherLine> launcher_;  // if one on another host has started us
   Identity identity_;
+  Scratch scratch_;
   WorkerPlanner planner_;
   Descriptor master_port_;  // keeps the port free for rank 0
   Children children_;

@@ -15,7 +15,7 @@ namespace dtrun::agent {
 
 struct RegisteredJob {
   std::string run_id;
-  std::string host;  // of the coordinator, as the agent reaches it
+  std::string host;  // of the coordinator, as the agent reaches it; or "unix:PATH", without a port
   int port = 0;
   int pid = 0;  // of the agent
 };

@@ -5,16 +5,12 @@
 #include <thread>
 
 #include "agent/local_address.h"
+#include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kAskAgain{500};
-
-std::string with_port(const std::string& host, int port) {
-  const bool bare_ipv6 = host.find(':') != std::string::npos;
-  return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
 
 // Where to listen on a host that others reach by an address that is not its own, such as a router's.
 std::string address_to_host_on(const std::string& host) {
@@ -41,7 +37,6 @@ Link::Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink s
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   host_ = spec.host;
   port_ = spec.port;
-  endpoint_ = with_port(host_, port_);
   if (!spec.key.empty()) {
     Result<rendezvous::JobKey> key = rendezvous::JobKey::parse(spec.key, "the plan");
     if (key.ok()) key_ = std::move(key).value();
@@ -55,20 +50,31 @@ Link::~Link() {
 }
 
 Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& member_id,
-                                          Loop& loop, Sink sink) {
+                                          Scratch& scratch, Loop& loop, Sink sink) {
   std::unique_ptr<Link> link(new Link(spec, member_id, loop, std::move(sink)));
   if (spec.standalone) {
-    if (Status status = link->join("127.0.0.1"); !status.ok()) return status;
+    if (Status status = link->stand_alone(scratch); !status.ok()) return status;
   } else if (spec.is_host) {
     const std::string& given = spec.listen_address;
     const std::string listen = !*spec.is_host ? "" : given.empty() ? address_to_host_on(spec.host) : given;
-    (void)link->join(*spec.is_host ? std::optional(listen) : std::nullopt);
+    link->join(*spec.is_host ? std::optional(listen) : std::nullopt);
   } else if (needs_no_lookup(spec.host)) {
-    (void)link->join(home_of(spec.host).listen_address);  // fails only if standalone
+    link->join(home_of(spec.host).listen_address);
   } else {
     link->resolve_and_join();
   }
   return link;
+}
+
+// Whoever may use loopback could reach a port there; a socket in a folder of this user's own nobody else can.
+Status Link::stand_alone(Scratch& scratch) {
+  if (Status made = scratch.make(); !made.ok())
+    return Status(made.exit_code(), made.message() + "; set TMPDIR to a directory that can be written");
+  host_ = rendezvous::unix_endpoint(coordinator_socket_in(scratch.path()));
+  port_ = 0;
+  if (Status hosted = host_on(host_); !hosted.ok()) return hosted;
+  start_client();
+  return {};
 }
 
 // A look-up cannot be interrupted, so the thread is detached and puts its result into the mailbox. A job in
@@ -82,7 +88,7 @@ void Link::resolve_and_join() {
       return box != nullptr;
     };
     Home home = home_of(host);
-    bool wanted = post([this, home] { (void)join(home.listen_address); });
+    bool wanted = post([this, home] { join(home.listen_address); });
     if (home.known) return;
     while (wanted && !home.known) {
       std::this_thread::sleep_for(kAskAgain);
@@ -97,30 +103,27 @@ void Link::resolve_and_join() {
 // there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
-  auto server = rendezvous::Server::start({.bind_address = listen_address,
-                                           .port = spec_.standalone ? 0 : spec_.port,
-                                           .host = member_id_,
-                                           .key = key_});
+  auto server = rendezvous::Server::start(
+      {.bind_address = listen_address, .port = port_, .host = member_id_, .key = key_});
   if (!server.ok()) return server.status();
   server_ = std::move(server).value();
   return {};
 }
 
-Status Link::join(const std::optional<std::string>& listen_address) {
-  if (listen_address)
-    if (Status status = host_on(*listen_address); !status.ok() && spec_.standalone) return status;
+void Link::join(const std::optional<std::string>& listen_address) {
+  if (listen_address) (void)host_on(*listen_address);
+  start_client();
+}
+
+void Link::start_client() {
   rendezvous::ClientOptions options;
-  options.host = spec_.standalone ? *listen_address : spec_.host;
-  options.port = spec_.standalone ? server_->port() : spec_.port;
+  options.host = host_;
+  options.port = port_;
   options.key = key_;
   options.keep_alive_timeout = spec_.keep_alive_timeout;
-  host_ = options.host;
-  port_ = options.port;
-  endpoint_ = with_port(host_, port_);
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
     mailbox_->post([this, event = std::move(event)]() mutable { hear(std::move(event)); });
   });
-  return {};
 }
 
 // Where nobody answers although the port was taken, its holder was another program's connection or a
@@ -131,6 +134,8 @@ void Link::hear(rendezvous::ClientEvent event) {
   if (no_answer && !connected_ && !server_ && listen_address_) (void)host_on(*listen_address_);
   sink_(std::move(event));
 }
+
+std::string Link::endpoint() const { return rendezvous::endpoint_text(host_, port_); }
 
 void Link::deliver() {
   eventfd_t ignored;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "agent/core/job_spec.h"
+#include "agent/process/scratch.h"
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
 #include "proto/core/status.h"
@@ -23,10 +24,10 @@ class Link {
  public:
   using Sink = std::function<void(rendezvous::ClientEvent)>;
 
-  // `sink` is called on the loop. Fails if a standalone coordinator cannot be started. A name is resolved in
-  // the background, so that a slow name service does not hold up signals.
+  // `sink` is called on the loop. Fails if a standalone coordinator cannot be started, whose socket lies in
+  // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
-                                             Loop& loop, Sink sink);
+                                             Scratch& scratch, Loop& loop, Sink sink);
   ~Link();
   Link(const Link&) = delete;
 
@@ -36,8 +37,8 @@ class Link {
   void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request);
   void close(std::chrono::milliseconds timeout);
 
-  const std::string& endpoint() const { return endpoint_; }  // "host:port"
-  // The same in parts, known once the coordinator answered, or from the start where the port is not 0.
+  std::string endpoint() const;  // "host:port", or "unix:PATH" if standalone
+  // The same in parts; "unix:PATH" has no port.
   const std::string& host() const { return host_; }
   int port() const { return port_; }
   bool hosting() const { return server_ != nullptr; }
@@ -59,9 +60,11 @@ class Link {
 
   Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink sink);
 
+  Status stand_alone(Scratch& scratch);
   void resolve_and_join();
   // `listen_address`: where to host the coordinator, nothing if another machine does.
-  Status join(const std::optional<std::string>& listen_address);
+  void join(const std::optional<std::string>& listen_address);
+  void start_client();
   Status host_on(const std::string& listen_address);
   void hear(rendezvous::ClientEvent event);
   void deliver();
@@ -71,7 +74,6 @@ class Link {
   std::optional<rendezvous::JobKey> key_;
   Loop& loop_;
   Sink sink_;
-  std::string endpoint_;
   std::string host_;
   int port_ = 0;
   std::optional<std::string> listen_address_;  // if this host is the coordinator's

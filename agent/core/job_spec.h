@@ -22,9 +22,9 @@ struct NodeCount {
 };
 
 struct RendezvousSpec {
-  std::string host;             // name or numeric address of the coordinator
-  int port = 0;                 // 0 only when standalone: any free one
-  bool standalone = false;      // this agent hosts the coordinator on loopback, one node
+  std::string host;             // name or numeric address of the coordinator; empty if standalone
+  int port = 0;                 // 0 if standalone
+  bool standalone = false;      // one node, whose coordinator listens on a Unix socket that the agent makes
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out
   std::string key;              // the job's, as text; empty: none. Never shown

@@ -19,7 +19,7 @@ struct Settings {
   bool builtin = false;   // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
   bool recovers = false;  // its workers outlive generations
   int nproc = 1;
-  std::string endpoint;  // "host:port", for people
+  std::string endpoint;  // "host:port" or "unix:PATH", for people
   std::string host;      // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;

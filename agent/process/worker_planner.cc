@@ -1,9 +1,5 @@
 #include "agent/process/worker_planner.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -32,18 +28,13 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
 }  // namespace
 
 WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited,
-                             const std::string& token, fs::path scratch)
+                             const std::string& token, Scratch& scratch)
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       inherited_(std::move(inherited)),
       setting_(setting_of(spec, token)),
       outputs_(spec, host_name()),
-      scratch_(std::move(scratch)) {}
-
-WorkerPlanner::~WorkerPlanner() {
-  std::error_code ignored;
-  if (scratch_made_) fs::remove_all(scratch_, ignored);
-}
+      scratch_(scratch) {}
 
 WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, int local_rank, int rank) {
   WorkerPlan plan;
@@ -119,18 +110,15 @@ void WorkerPlanner::plan_host_copy(Console& console, WorkerPlan* plan) {
 // A temporary folder for a worker's files that are no logs, or whose job has no log directory; empty if it
 // cannot be made.
 fs::path WorkerPlanner::scratch_dir(int rank) {
-  // Only this user may read it. mkdir fails on a folder that somebody else has put there.
-  if (!scratch_made_ && mkdir(scratch_.c_str(), 0700) != 0) {
+  if (const Status made = scratch_.make(); !made.ok()) {
     const bool unwatched = spec_.heartbeat_timeout.count() > 0 && trainer_ == nullptr;
-    scratch_error_ = "cannot make the directory " + scratch_.string() + " (" + std::strerror(errno) +
-                     "): the workers' error files are missing" +
+    scratch_error_ = made.message() + ": the workers' error files are missing" +
                      (unwatched ? ", --heartbeat_timeout has no effect" : "") +
                      "; set TMPDIR to a directory that can be written";
     return {};
   }
-  scratch_made_ = true;
   std::error_code error;
-  fs::path dir = scratch_ / std::to_string(rank);
+  fs::path dir = scratch_.path() / std::to_string(rank);
   fs::create_directories(dir, error);
   return dir;
 }

@@ -12,16 +12,16 @@
 #include "agent/output/console.h"
 #include "agent/output/output_plan.h"
 #include "agent/process/host_memory.h"
+#include "agent/process/scratch.h"
 #include "agent/process/worker_process.h"
 
 namespace dtrun::agent {
 
 class WorkerPlanner {
  public:
-  // `inherited`: this process's environment. `token` and `scratch`: the guardian's.
+  // `inherited`: this process's environment. `token`: the guardian's. `scratch` must outlive it.
   WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token,
-                std::filesystem::path scratch);
-  ~WorkerPlanner();  // removes the scratch folder
+                Scratch& scratch);
   WorkerPlanner(const WorkerPlanner&) = delete;
 
   // `rank`: the worker's, or the one that it is likely to get.
@@ -40,8 +40,7 @@ class WorkerPlanner {
   const std::vector<std::string> inherited_;
   const WorkerSetting setting_;
   OutputPlanner outputs_;
-  const std::filesystem::path scratch_;
-  bool scratch_made_ = false;
+  Scratch& scratch_;
   std::string scratch_error_;  // why there is no scratch folder
   bool scratch_told_ = false;
   HostMemory host_memory_;

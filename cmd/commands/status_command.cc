@@ -19,6 +19,7 @@
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/identity/key_source.h"
+#include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -47,8 +48,7 @@ struct Question {
 };
 
 std::string text_of(const Endpoint& endpoint) {
-  const bool ipv6 = endpoint.host.find(':') != std::string::npos;
-  return (ipv6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
+  return rendezvous::endpoint_text(endpoint.host, endpoint.port);
 }
 
 // Several agents of one host may take part in one job.
@@ -65,6 +65,7 @@ std::vector<Endpoint> local_endpoints(const std::string& run_id) {
 
 Result<std::vector<Endpoint>> endpoints_of(const Question& question) {
   if (question.endpoint.empty()) return local_endpoints(question.run_id);
+  if (rendezvous::unix_path(question.endpoint)) return std::vector<Endpoint>{{question.endpoint, 0}};
   Result<Endpoint> endpoint = parse_endpoint({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
   if (!endpoint.ok()) return endpoint.status();
   if (endpoint.value().port > 0) return std::vector<Endpoint>{endpoint.value()};

@@ -21,9 +21,9 @@ inline constexpr char kAccepted[] = "Accepted because torchrun has them; without
 
 inline constexpr OptionEntry kOptions[] = {
     {.name = "standalone",
-     .help =
-         "One node; the coordinator listens on a free loopback port [so if --nnodes is 1 and no endpoint is "
-         "given]",
+     .help = "One node; its coordinator listens on a Unix socket, not on a port [so if --nnodes is 1 and no "
+             "endpoint is "
+             "given]",
      .group = group::kJob,
      .in_torchrun = true},
     {.name = "nnodes",

@@ -18,7 +18,7 @@ Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Jso
 
 Json rendezvous_json(const RendezvousSpec& rendezvous) {
   return {{"standalone", rendezvous.standalone},
-          {"host", rendezvous.host},
+          {"host", or_null(rendezvous.host)},
           {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
           {"key_fingerprint", or_null(rendezvous.key_fingerprint)},

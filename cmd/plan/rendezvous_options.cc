@@ -84,7 +84,6 @@ Status stand_alone(Draft& draft) {
   if (draft.spec.nodes.max != 1) return usage("--standalone is for one node, but --nnodes allows more");
   if (draft.options.flag("standalone")) draft.no_effect("rdzv_endpoint", " with --standalone");
   draft.spec.rendezvous.standalone = true;
-  draft.spec.rendezvous.host = "127.0.0.1";
   return {};
 }
 

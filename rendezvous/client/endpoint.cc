@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+
+#include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -86,6 +89,39 @@ Dialled connect_to(const addrinfo& address, Clock::time_point deadline, const In
   return dialled;
 }
 
+// Of the process that listens there.
+bool ours_or_roots(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
+
+// Never waits: the kernel alone connects.
+Dialled dial_unix(const std::string& path) {
+  Dialled dialled;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    dialled.error = std::strerror(ENAMETOOLONG);
+    return dialled;
+  }
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const bool connected =
+      fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (!connected) dialled.error = std::strerror(errno);
+  if (connected && !ours_or_roots(fd)) dialled.error = "another user's process listens there";
+  if (!dialled.error.empty()) {
+    if (fd >= 0) close(fd);
+    return dialled;
+  }
+  dialled.fd = fd;
+  dialled.local_address = "127.0.0.1";
+  dialled.peer_address = unix_endpoint(path);
+  return dialled;
+}
+
 bool send_all(int fd, std::string_view bytes, Clock::time_point deadline, const Interrupt& interrupt) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -141,6 +177,7 @@ Addresses look_up(const std::string& host, int port) {
 
 Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
              const Interrupt& interrupt) {
+  if (const auto path = unix_path(host)) return dial_unix(*path);
   const Addresses found = look_up(host, port);
   // Not before: a name service whose first server is down takes as long as we would wait for a connection.
   const auto deadline = Clock::now() + timeout;

@@ -1,5 +1,5 @@
-// Connects to "host:port", and finds out what listens on an endpoint that does not answer as a coordinator
-// would. Blocking, with deadlines, interruptible; without gRPC.
+// Connects to "host:port" or "unix:PATH", and finds out what listens on an endpoint that does not answer as a
+// coordinator would. Blocking, with deadlines, interruptible; without gRPC.
 #pragma once
 
 #include <netdb.h>
@@ -36,14 +36,14 @@ Addresses look_up(const std::string& host, int port);
 
 struct Dialled {
   int fd = -1;                // connected, non-blocking, close-on-exec; -1: not connected
-  std::string local_address;  // numeric
-  std::string peer_address;   // likewise, of those that the host has
+  std::string local_address;  // numeric; of a Unix socket that of loopback
+  std::string peer_address;   // likewise, of those that the host has; of a Unix socket "unix:PATH"
   std::string error;          // what went wrong
   bool unresolved = false;    // the name is unknown
 };
 
 // Resolves the host and connects to the first of its addresses that accepts, within `timeout` of its
-// resolution.
+// resolution. What listens on a Unix socket must belong to this user or root.
 Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
              const Interrupt& interrupt);
 

@@ -17,9 +17,10 @@ namespace {
 constexpr std::chrono::milliseconds kDialTimeout{5000};
 
 Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusRequest& request,
-                            std::chrono::milliseconds dial_timeout, const std::optional<JobKey>& key,
+                            std::chrono::milliseconds dial_timeout, std::optional<JobKey> key,
                             const Interrupt& interrupt, grpc::ClientContext* context) {
   set_up_grpc();
+  if (unix_path(host)) key.reset();  // nobody asks for one there
   const std::string endpoint = endpoint_text(host, port);
   const Dialled dialled = dial(host, port, dial_timeout, interrupt);
   if (dialled.fd < 0)

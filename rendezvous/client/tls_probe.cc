@@ -3,6 +3,9 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,11 +29,34 @@ bool wait_for(SSL* session, int fd, Clock::time_point deadline, const Interrupt&
   return ready > 0 && polled[1].revents == 0;
 }
 
+// OpenSSL writes to a connection that may be closed by then; this thread shall not get SIGPIPE for it.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoPipeSignal() {
+    const timespec now{};
+    if (sigismember(&before_, SIGPIPE) == 0) {
+      while (sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_{}, before_{};
+};
+
 // The name of its certificate's issuer; nothing if what listens there shows none.
 std::optional<std::string> issuer_at(const std::string& host, int port, std::chrono::milliseconds timeout,
                                      const Interrupt& interrupt) {
   const Dialled dialled = dial(host, port, timeout, interrupt);
   if (dialled.fd < 0) return std::nullopt;
+  const NoPipeSignal quiet;
   const auto deadline = Clock::now() + timeout;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   SSL_CTX_free);
@@ -65,6 +91,7 @@ Status compare_keys(const std::string& host, int port, const std::optional<JobKe
   const auto refused = [&](const std::string& what) {
     return Status(kExitNoPermission, "the coordinator at " + endpoint_text(host, port) + " " + what);
   };
+  if (unix_path(host)) return {};  // no key is asked for there
   const std::optional<std::string> issuer = issuer_at(host, port, timeout, interrupt);
   if (!issuer) {
     if (!key || probe(host, port, timeout, interrupt) != Answer::kHttp2) return {};

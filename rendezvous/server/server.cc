@@ -7,6 +7,7 @@
 #include <grpcpp/server_builder.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,25 +96,48 @@ class GrpcServer final : public Server {
   int port_ = 0;
 };
 
-// Why the address cannot be bound: gRPC keeps that to itself.
-std::string bind_error(const ServerOptions& options) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int unknown =
-      getaddrinfo(options.bind_address.c_str(), std::to_string(options.port).c_str(), &hints, &found);
-  if (unknown != 0) return gai_strerror(unknown);
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// As a socket's name; the error of bind() tells what is wrong with it.
+int bind_unix(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return ENAMETOOLONG;
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int error = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+int bind_port(const addrinfo& address) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool bound = bind(fd, found->ai_addr, found->ai_addrlen) == 0 && ::listen(fd, 1) == 0;
-  std::string why = bound ? "gRPC could not listen there" : std::strerror(errno);
-  if (!bound && errno == EADDRINUSE)
-    why += "; another process listens on that port, choose another port or end it";
+  const bool bound = bind(fd, address.ai_addr, address.ai_addrlen) == 0 && ::listen(fd, 1) == 0;
+  const int error = bound ? 0 : errno;
   close(fd);
-  freeaddrinfo(found);
-  return why;
+  return error;
+}
+
+// Why the address cannot be bound: gRPC keeps that to itself.
+std::string bind_error(const ServerOptions& options) {
+  int error = 0;
+  if (const auto path = unix_path(options.bind_address)) {
+    error = bind_unix(*path);
+  } else {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE;
+    addrinfo* found = nullptr;
+    const int unknown =
+        getaddrinfo(options.bind_address.c_str(), std::to_string(options.port).c_str(), &hints, &found);
+    if (unknown != 0) return gai_strerror(unknown);
+    error = bind_port(*found);
+    freeaddrinfo(found);
+    if (error == EADDRINUSE)
+      return std::strerror(error) +
+             std::string("; another process listens on that port, choose another port or end it");
+  }
+  return error == 0 ? "gRPC could not listen there" : std::strerror(error);
 }
 
 }  // namespace

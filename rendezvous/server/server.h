@@ -13,10 +13,12 @@
 namespace dtrun::rendezvous {
 
 struct ServerOptions {
-  std::string bind_address;  // numeric, or "localhost"; "0.0.0.0" or "::" for all, IPv6 too
-  int port = 0;              // 0: any free one
-  bool separate = false;     // a `dtrun store`: any number of runs side by side, and no agent hosts it
-  std::string host = {};     // the member id of the agent in whose process this is
+  // Numeric, or "localhost"; "0.0.0.0" or "::" for all, IPv6 too; or "unix:PATH", in a folder that only this
+  // user may enter.
+  std::string bind_address;
+  int port = 0;           // 0: any free one
+  bool separate = false;  // a `dtrun store`: any number of runs side by side, and no agent hosts it
+  std::string host = {};  // the member id of the agent in whose process this is
   // Who does not have it ends in the handshake; nothing is said in the clear. Without one whoever can connect
   // may join.
   std::optional<JobKey> key = {};

@@ -14,6 +14,8 @@
 namespace dtrun::rendezvous {
 namespace {
 
+constexpr std::string_view kUnix = "unix:";
+
 void silence_unless_debugging() {
   const char* level = std::getenv("DTRUN_LOG_LEVEL");
   const std::string_view chosen = level != nullptr ? level : "";
@@ -58,7 +60,15 @@ void set_up_grpc() {
   (void)done;
 }
 
+std::string unix_endpoint(const std::string& path) { return std::string(kUnix) + path; }
+
+std::optional<std::string> unix_path(const std::string& host) {
+  if (!host.starts_with(kUnix)) return std::nullopt;
+  return host.substr(kUnix.size());
+}
+
 std::string endpoint_text(const std::string& host, int port) {
+  if (unix_path(host)) return host;
   const bool ipv6 = host.find(':') != std::string::npos;
   return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }

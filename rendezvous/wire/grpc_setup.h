@@ -2,6 +2,7 @@
 // debugging aids. And how endpoints are written.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace dtrun::rendezvous {
@@ -10,7 +11,12 @@ namespace dtrun::rendezvous {
 // as the process. Call before any other use of gRPC; calls after the first do nothing.
 void set_up_grpc();
 
-// "10.0.0.1:29400", "[fd00::1]:29400"
+// "10.0.0.1:29400", "[fd00::1]:29400"; "unix:/tmp/a" as it is.
 std::string endpoint_text(const std::string& host, int port);
+
+// A Unix socket where a host could stand, "unix:PATH": its port means nothing.
+std::string unix_endpoint(const std::string& path);
+// The path of such a one; nothing if it is a host.
+std::optional<std::string> unix_path(const std::string& host);
 
 }  // namespace dtrun::rendezvous

@@ -1,9 +1,9 @@
 // `dtrun status --watch`: what a script or a person gets to see of runs while they come to their end. The
 // real dtrun with real jobs.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -58,22 +58,23 @@ struct User {
     });
   }
   // Of its coordinator.
-  int port_of(const std::string& name) const {
+  std::string socket_of(const std::string& name) const {
     Process status(this->status({"--json", name}), environment);
     REQUIRE(status.wait() == 0);
     const std::string endpoint = Json::parse(status.out())[0]["endpoint"];
-    return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+    REQUIRE(endpoint.starts_with("unix:"));
+    return endpoint.substr(5);
   }
 };
 
 // Asks for a run's end as a gRPC client would, but has no room for the answer until take(): HTTP/2 by hand.
 class SlowWatcher {
  public:
-  SlowWatcher(int port, const std::string& run_id) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
+  SlowWatcher(const std::string& path, const std::string& run_id)
+      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
     REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
     dtrun::rendezvous::v1::StatusRequest request;
     request.set_run_id(run_id);
@@ -271,7 +272,7 @@ TEST_CASE("the coordinator does not go with its run before a watcher has the ans
   const User user;
   Process job(user.job("slow", 3), user.environment);
   REQUIRE_MESSAGE(user.runs("slow"), job.err());
-  SlowWatcher watcher(user.port_of("slow"), "slow");
+  SlowWatcher watcher(user.socket_of("slow"), "slow");
   std::this_thread::sleep_for(std::chrono::seconds(1));  // it is heard
   user.touch("slow");
   REQUIRE(job.wait_for_err("the job failed"));
@@ -287,7 +288,7 @@ TEST_CASE("without --exit-status the end of a run is a success of watching it, h
   Process job(user.job("failing", 9), user.environment);
   REQUIRE_MESSAGE(user.runs("failing"), job.err());
   Process watch(user.status({"failing", "--watch"}), user.environment);
-  REQUIRE(watch.wait_for_out("run failing at 127.0.0.1:"));
+  REQUIRE(watch.wait_for_out("run failing at unix:"));
   user.touch("failing");
   CHECK(job.wait() == 9);
   CHECK(watch.wait() == 0);

@@ -592,5 +592,6 @@ TEST_CASE("the plan is JSON that a script can read") {
   CHECK(json["run_id"] == "r");
   CHECK(json["nproc_per_node"] == 3);
   CHECK(json["rendezvous"]["standalone"] == true);
+  CHECK(json["rendezvous"]["host"].is_null());
   CHECK(json["config"]["model"]["type"] == "convnet");
 }
