@@ -61,7 +61,11 @@ std::string text_of(const Json& json) {
 }
 
 Json json_of(const RegisteredJob& job) {
-  return {{"run_id", job.run_id}, {"host", job.host}, {"port", job.port}, {"pid", job.pid}};
+  return {{"run_id", job.run_id},
+          {"host", job.host},
+          {"port", job.port},
+          {"pid", job.pid},
+          {"has_key", job.has_key}};
 }
 
 Json json_of(const EndedJob& end) {
@@ -80,8 +84,11 @@ Json json_of(const EndedJob& end) {
 }
 
 RegisteredJob job_of(const Json& json) {
-  return {
-      .run_id = json.at("run_id"), .host = json.at("host"), .port = json.at("port"), .pid = json.at("pid")};
+  return {.run_id = json.at("run_id"),
+          .host = json.at("host"),
+          .port = json.at("port"),
+          .pid = json.at("pid"),
+          .has_key = json.value("has_key", false)};
 }
 
 EndedJob ended_of(const Json& json) {

@@ -17,7 +17,8 @@ struct RegisteredJob {
   std::string run_id;
   std::string host;  // of the coordinator, as the agent reaches it; or "unix:PATH", without a port
   int port = 0;
-  int pid = 0;  // of the agent
+  int pid = 0;           // of the agent
+  bool has_key = false;  // the coordinator wants one
 };
 
 // How a run ended, as its agent knew it.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/local_address.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/command_table.h"
 #include "cmd/commands/completion_command.h"
@@ -53,9 +54,13 @@ std::optional<int> answer_instead(const cmd::Options& options) {
 
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
-  Result<JobSpec> spec = cmd::make_job_spec(options, cmd::this_machine(), environment, cmd::notice);
+  cmd::Machine machine = cmd::this_machine();
+  machine.is_home = [](const std::string& host) { return agent::home_of(host).listen_address.has_value(); };
+  Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
   if (!spec.ok()) return cmd::fail(spec.status());
-  unsetenv(rendezvous::kTokenVariable);  // no worker, and nothing else that starts from here, shall have it
+  // No worker, and nothing else that starts from here, shall have it.
+  for (const char* const variable : {rendezvous::kTokenVariable, rendezvous::kTokenFdVariable})
+    unsetenv(variable);
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok())
     return cmd::fail(status);

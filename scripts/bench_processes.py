@@ -13,6 +13,8 @@ import uuid
 
 from bench_common import ROOT, BenchError, summary
 
+# The key that a dtrun of several nodes makes itself is not the user's.
+CONFIGURATION = {"XDG_CONFIG_HOME": str(ROOT / "build" / "config")}
 MARK = "DTRUN_BENCH_PROGRAM"  # in the environment of a program and of everything that it starts
 RUN_LIMIT_S = 120
 END_LIMIT_S = 10  # from SIGTERM to SIGKILL
@@ -37,7 +39,7 @@ class Program:
         self.mark = f"{MARK}={mark}"
         self.limit_s = limit_s
         self.late = False
-        self.process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **(environment or {}), MARK: mark},
+        self.process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **CONFIGURATION, **(environment or {}), MARK: mark},
                                         **{"stdin": subprocess.DEVNULL, **streams})
         # A thread, since Popen.wait() with a limit sleeps up to 50 ms between two looks.
         self.watchdog = threading.Timer(limit_s, self.end_late)

@@ -15,10 +15,10 @@
 #include "cmd/commands/status_view.h"
 #include "cmd/commands/watch_run.h"
 #include "cmd/options/values.h"
+#include "cmd/plan/key_options.h"
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/status_client.h"
-#include "rendezvous/identity/key_source.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::cmd {
@@ -32,9 +32,15 @@ constexpr int kEndsShown = 5;
 
 using rendezvous::v1::RunStatus;
 
+// Where to ask, and how.
+struct Place {
+  Endpoint endpoint;
+  bool wants_key = true;
+};
+
 struct LocalEnd {
-  Endpoint endpoint;  // of its coordinator, which may be gone
-  double at = 0;      // seconds since 1970
+  Place place;    // of its coordinator, which may be gone
+  double at = 0;  // seconds since 1970
   RunStatus run;
 };
 
@@ -52,23 +58,23 @@ std::string text_of(const Endpoint& endpoint) {
 }
 
 // Several agents of one host may take part in one job.
-std::vector<Endpoint> local_endpoints(const std::string& run_id) {
-  std::vector<Endpoint> endpoints;
+std::vector<Place> local_places(const std::string& run_id) {
+  std::vector<Place> places;
   std::set<std::string> seen;
   for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
     const Endpoint endpoint{job.host, job.port};
     const bool wanted = run_id.empty() || job.run_id == run_id;
-    if (wanted && seen.insert(text_of(endpoint)).second) endpoints.push_back(endpoint);
+    if (wanted && seen.insert(text_of(endpoint)).second) places.push_back({endpoint, job.has_key});
   }
-  return endpoints;
+  return places;
 }
 
-Result<std::vector<Endpoint>> endpoints_of(const Question& question) {
-  if (question.endpoint.empty()) return local_endpoints(question.run_id);
-  if (rendezvous::unix_path(question.endpoint)) return std::vector<Endpoint>{{question.endpoint, 0}};
+Result<std::vector<Place>> places_of(const Question& question) {
+  if (question.endpoint.empty()) return local_places(question.run_id);
+  if (rendezvous::unix_path(question.endpoint)) return std::vector<Place>{{{question.endpoint, 0}, false}};
   Result<Endpoint> endpoint = parse_endpoint({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
   if (!endpoint.ok()) return endpoint.status();
-  if (endpoint.value().port > 0) return std::vector<Endpoint>{endpoint.value()};
+  if (endpoint.value().port > 0) return std::vector<Place>{{endpoint.value()}};
   return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
 }
 
@@ -97,7 +103,7 @@ std::vector<LocalEnd> local_ends(const Question& question) {
     const Endpoint endpoint{end.job.host, end.job.port};
     const bool wanted = question.run_id.empty() || question.run_id == end.job.run_id;
     const bool there = question.endpoint.empty() || question.endpoint == text_of(endpoint);
-    if (wanted && there) ends.push_back({endpoint, end.ended_at, status_of(end)});
+    if (wanted && there) ends.push_back({{endpoint, end.job.has_key}, end.ended_at, status_of(end)});
   }
   return ends;
 }
@@ -116,9 +122,14 @@ struct Answer {
   }
 };
 
-void ask(const Endpoint& endpoint, const Question& question, Answer* answer) {
-  const auto reply =
-      rendezvous::fetch_status(endpoint.host, endpoint.port, question.run_id, kTimeout, question.key);
+std::optional<rendezvous::JobKey> key_for(const Place& place, const Question& question) {
+  return place.wants_key ? question.key : std::nullopt;
+}
+
+void ask(const Place& place, const Question& question, Answer* answer) {
+  const Endpoint& endpoint = place.endpoint;
+  const auto reply = rendezvous::fetch_status(endpoint.host, endpoint.port, question.run_id, kTimeout,
+                                              key_for(place, question));
   if (!reply.ok()) {
     answer->failure = reply.status();
     if (reply.status().exit_code() == kExitNoPermission) answer->locked += reply.status().message() + "\n";
@@ -134,15 +145,15 @@ std::string nothing(const Question& question) {
 }
 
 Answer ask_all(const Question& question) {
-  const Result<std::vector<Endpoint>> endpoints = endpoints_of(question);
+  const Result<std::vector<Place>> places = places_of(question);
   Answer answer;
-  if (!endpoints.ok()) answer.failure = endpoints.status();
-  if (endpoints.ok())
-    for (const Endpoint& endpoint : endpoints.value()) ask(endpoint, question, &answer);
+  if (!places.ok()) answer.failure = places.status();
+  if (places.ok())
+    for (const Place& place : places.value()) ask(place, question, &answer);
   int ends = 0;
   for (const LocalEnd& end : local_ends(question)) {
     if (answer.run_ids.contains(end.run.run_id())) continue;
-    answer.add(end.run, text_of(end.endpoint), ++ends <= kEndsShown);
+    answer.add(end.run, text_of(end.place.endpoint), ++ends <= kEndsShown);
   }
   if (ends > kEndsShown)
     answer.text += "\nand " + std::to_string(ends - kEndsShown) +
@@ -177,31 +188,32 @@ int keep_showing(const Question& question) {
   }
 }
 
-// The one endpoint that may have the named run.
-Result<Endpoint> endpoint_of_run(const Question& question) {
-  Result<std::vector<Endpoint>> endpoints = endpoints_of(question);
-  if (!endpoints.ok()) return endpoints.status();
-  if (endpoints.value().empty()) {
+// The one place that may have the named run.
+Result<Place> place_of_run(const Question& question) {
+  Result<std::vector<Place>> places = places_of(question);
+  if (!places.ok()) return places.status();
+  if (places.value().empty()) {
     const std::vector<LocalEnd> ends = local_ends(question);
     if (ends.empty()) return Status(kExitUnavailable, nothing(question));
-    return ends.front().endpoint;
+    return ends.front().place;
   }
-  if (endpoints.value().size() == 1) return endpoints.value().front();
+  if (places.value().size() == 1) return places.value().front();
   std::string where;
-  for (const Endpoint& endpoint : endpoints.value()) where += " " + text_of(endpoint);
+  for (const Place& place : places.value()) where += " " + text_of(place.endpoint);
   return usage("several runs " + question.run_id + " on this host; name one with --rdzv_endpoint:" + where);
 }
 
 int watch_named(const Question& question) {
-  const Result<Endpoint> endpoint = endpoint_of_run(question);
-  if (!endpoint.ok()) return fail(endpoint.status());
+  const Result<Place> place = place_of_run(question);
+  if (!place.ok()) return fail(place.status());
+  const Endpoint& endpoint = place.value().endpoint;
   const auto left_word = [&question](double since) -> std::optional<RunStatus> {
     for (LocalEnd& end : local_ends(question))
       if (end.at >= since) return std::move(end.run);
     return std::nullopt;
   };
-  return watch_run({endpoint.value(), text_of(endpoint.value()), question.run_id, question.json,
-                    question.exit_status, left_word, question.key});
+  return watch_run({endpoint, text_of(endpoint), question.run_id, question.json, question.exit_status,
+                    left_word, key_for(place.value(), question)});
 }
 
 constexpr OptionEntry kOptionsOfStatus[] = {
@@ -209,7 +221,8 @@ constexpr OptionEntry kOptionsOfStatus[] = {
      .placeholder = "HOST[:PORT]",
      .help = "The coordinator to ask [this host's jobs]"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
-    {.name = "token_file", .placeholder = "FILE", .help = "The job's key [$DTRUN_TOKEN, the key itself]"},
+    {.name = "token_file", .placeholder = "FILE", .help = "The job's key [as for the launcher]"},
+    {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
     {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code instead of 0"},
@@ -225,11 +238,13 @@ int run_status(const Invocation& invocation) {
                     .json = options.flag("json"),
                     .watch = options.flag("watch"),
                     .exit_status = options.flag("exit_status")};
-  const std::optional<Given> file = options.given("token_file");
-  auto key =
-      rendezvous::find_key(value_of(file), file ? file->source : "", std::getenv(rendezvous::kTokenVariable));
-  if (!key.ok()) return fail(key.status());
-  question.key = std::move(key).value();
+  const Endpoint anywhere{.host = "*"};
+  const auto found = find_key({.offer = key_offer(options, invocation.environment),
+                               .environment = invocation.environment,
+                               .endpoint = anywhere,
+                               .only_asks = true});
+  if (!found.ok()) return fail(found.status());
+  question.key = found.value().key;
   if (!invocation.argument.empty()) question.run_id = invocation.argument;
   const bool one = question.watch && !question.run_id.empty();
   if (question.exit_status && !one)

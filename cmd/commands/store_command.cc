@@ -10,10 +10,10 @@
 #include "agent/system/open_files.h"
 #include "cmd/commands/answer.h"
 #include "cmd/options/values.h"
+#include "cmd/plan/key_options.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
-#include "rendezvous/identity/key_source.h"
 #include "rendezvous/server/server.h"
 
 namespace dtrun::cmd {
@@ -47,8 +47,8 @@ constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
     {.name = "token_file",
      .placeholder = "FILE",
-     .help = "The key that agents and `dtrun status` need [$DTRUN_TOKEN, the key itself; without one anybody "
-             "may join who can connect]"},
+     .help = "The key that agents and `dtrun status` need [as for the launcher]"},
+    {.name = "insecure", .help = "No key and plain text. Anybody who can connect may join"},
     kColorOption,
     kHelpOption};
 
@@ -59,7 +59,8 @@ Result<int> parse_port_or_any(const Given& given) {
   return usage(quoted(given) + ": expected " + allowed);
 }
 
-Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given) {
+Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given,
+                                                 const Environment& environment) {
   rendezvous::ServerOptions options;
   options.bind_address = "0.0.0.0";
   options.port = kDefaultPort;
@@ -72,10 +73,14 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   }
   if (const auto address = given.given("bind")) options.bind_address = address->value;
   if (options.bind_address.empty()) return usage("--bind=: expected an address of this host");
-  const Given file = given.given("token_file").value_or(Given{});
-  auto key = rendezvous::find_key(file.value, file.source, std::getenv(rendezvous::kTokenVariable));
-  if (!key.ok()) return key.status();
-  options.key = std::move(key).value();
+  const Endpoint endpoint{options.bind_address, options.port};
+  const auto found = find_key(
+      {.offer = key_offer(given, environment), .environment = environment, .endpoint = endpoint, .hosts = [] {
+         return true;
+       }});
+  if (!found.ok()) return found.status();
+  options.key = found.value().key;
+  if (!options.key) say(plain_text_notice(found.value(), endpoint));
   return options;
 }
 
@@ -88,7 +93,8 @@ void say_listening(const rendezvous::ServerOptions& options, int port) {
 }
 
 int run_store(const Invocation& invocation) {
-  const Result<rendezvous::ServerOptions> options = server_options({invocation.values});
+  const Result<rendezvous::ServerOptions> options =
+      server_options({invocation.values}, invocation.environment);
   if (!options.ok()) return fail(options.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);

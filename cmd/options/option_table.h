@@ -124,8 +124,12 @@ inline constexpr OptionEntry kOptions[] = {
      .placeholder = "FILE",
      .help =
          "The job's key (`dtrun key` makes one), the same on all nodes: only who has it may join, and what "
-         "agents and coordinator say is encrypted [$DTRUN_TOKEN, the key itself; without one anybody may "
-         "join who can connect]",
+         "agents and coordinator say is encrypted [$DTRUN_TOKEN, the key itself; $DTRUN_TOKEN_FD, a "
+         "descriptor "
+         "to read it from; this user's key, ~/.config/dtrun/key, made when it is first needed]",
+     .group = group::kMeeting},
+    {.name = "insecure",
+     .help = "On all nodes: no key and plain text. Anybody who can connect to the endpoint may join",
      .group = group::kMeeting},
     {.name = "master_addr",
      .placeholder = "ADDR",

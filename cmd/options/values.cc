@@ -189,6 +189,11 @@ Result<Endpoint> parse_endpoint(const Given& given, int default_port) {
   return endpoint;
 }
 
+std::string endpoint_text(const Endpoint& endpoint) {
+  const bool ipv6 = endpoint.host.find(':') != std::string::npos;
+  return (ipv6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
+}
+
 Result<Streams> parse_streams(const Given& given) {
   const Status wrong = usage(quoted(given) +
                              ": expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or such a number for "

@@ -37,6 +37,7 @@ struct Endpoint {
 bool may_be_host(const std::string& text);
 
 Result<Endpoint> parse_endpoint(const Given& given, int default_port);
+std::string endpoint_text(const Endpoint& endpoint);  // the same, with the port
 
 // torchrun's streams, 0 none, 1 stdout, 2 stderr, 3 both: one number for all workers or a number by local
 // rank ("0:1,1:2"); ranks that are not named have none.

@@ -29,6 +29,8 @@ struct Machine {
   int worker_cuda = 0;             // the version that dtrun-worker was built for, 13000; 0: without CUDA
   bool bf16 = true;                // the built-in trainer can multiply bfloat16 on these CPUs
   std::vector<Cpu> topology = {};  // of those CPUs
+  // Whether a host's name or address is this machine's; may wait for the name service.
+  std::function<bool(const std::string& host)> is_home = [](const std::string&) { return false; };
 };
 
 Machine this_machine();

@@ -6,10 +6,10 @@
 #include <set>
 #include <sstream>
 
+#include "cmd/plan/key_options.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/nearest.h"
-#include "rendezvous/identity/key_source.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -298,14 +298,33 @@ Status read_conf(Draft& draft) {
   return usage(conf->source + ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");
 }
 
+// What is asked for in words, not by the environment of many jobs.
+void tell_key_has_no_effect(const Draft& draft) {
+  for (const OptionName name : std::initializer_list<OptionName>{"token_file", "insecure"}) {
+    const auto given = draft.typed.given(name);
+    if (given && given->source.starts_with("--")) draft.no_effect(name, " on a single node");
+  }
+}
+
 Status read_key(Draft& draft) {
-  const Given file = draft.options.given("token_file").value_or(Given{});
-  const auto key =
-      rendezvous::find_key(file.value, file.source, draft.environment(rendezvous::kTokenVariable));
-  if (!key.ok()) return key.status();
-  if (!key.value()) return {};
-  draft.spec.rendezvous.key = key.value()->text();
-  draft.spec.rendezvous.key_fingerprint = key.value()->fingerprint();
+  RendezvousSpec& rendezvous = draft.spec.rendezvous;
+  if (rendezvous.standalone) tell_key_has_no_effect(draft);
+  const Endpoint endpoint{rendezvous.host, rendezvous.port};
+  const auto found =
+      find_key({.offer = key_offer(draft.options, draft.environment),
+                .environment = draft.environment,
+                .endpoint = endpoint,
+                .only_asks = draft.options.flag("dry_run"),
+                .hosts = [&] {
+                  return rendezvous.is_host ? *rendezvous.is_host : draft.machine.is_home(rendezvous.host);
+                }});
+  if (!found.ok()) return found.status();
+  if (const auto& key = found.value().key) {
+    rendezvous.key = key->text();
+    rendezvous.key_fingerprint = key->fingerprint();
+  } else if (!found.value().why_none.empty() && !rendezvous.standalone) {
+    draft.notice(plain_text_notice(found.value(), endpoint));
+  }
   return {};
 }
 

@@ -100,10 +100,12 @@ Status compare_keys(const std::string& host, int port, const std::optional<JobKe
   }
   const std::string there = fingerprint_in(*issuer);
   if (there.empty()) return {};
-  if (!key) return refused("wants the job key " + there + ", and none was given here (--token_file)");
+  static constexpr char kRemedy[] =
+      ": copy its ~/.config/dtrun/key to this node, or give all nodes the same --token_file FILE, or "
+      "--insecure";
+  if (!key) return refused("wants the job key " + there + ", and this node has none" + kRemedy);
   if (there == key->fingerprint()) return {};
-  return refused("has the job key " + there + ", and this node has " + key->fingerprint() +
-                 ": give both the same one");
+  return refused("has the job key " + there + ", and this node has " + key->fingerprint() + kRemedy);
 }
 
 }  // namespace dtrun::rendezvous

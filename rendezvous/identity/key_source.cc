@@ -1,55 +1,96 @@
 #include "rendezvous/identity/key_source.h"
 
-#include <fcntl.h>
-#include <openssl/crypto.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "rendezvous/identity/key_file.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
-// A key is one line; what is longer is another file.
-constexpr std::size_t kMostBytes = 4096;
+Status both(const std::string& plain, const std::string& key) {
+  return Status(kExitUsage, plain + " asks for plain text and " + key + " for a key: give one of them");
+}
 
-Result<JobKey> key_in(const std::string& file, const std::string& source) {
-  const std::string what = source + "=" + file;
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return errno_status(kExitNoInput, what, errno);
-  struct stat facts {};
-  std::array<char, kMostBytes + 1> bytes{};
-  std::size_t size = 0;
-  ssize_t got = fstat(fd, &facts);
-  while (got >= 0 && size < bytes.size()) {
-    got = read(fd, bytes.data() + size, bytes.size() - size);
-    if (got <= 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  const int error = errno;
-  close(fd);
-  if (got < 0) return errno_status(kExitNoInput, what, error);
-  if (S_ISREG(facts.st_mode) && (facts.st_mode & S_IROTH) != 0)
-    return Status(kExitNoPermission, what + ": every user of this machine may read this key: chmod 600 " +
-                                         file + ", and take a new one if that mattered");
-  Result<JobKey> key =
-      size > kMostBytes ? Result<JobKey>(Status(kExitNoPermission, what + ": this is no key, it is too long"))
-                        : JobKey::parse({bytes.data(), size}, what);
-  OPENSSL_cleanse(bytes.data(), bytes.size());
-  return key;
+// A descriptor that a parent left open for this process alone.
+Result<JobKey> key_on(const std::string& number) {
+  const std::string what = std::string(kTokenFdVariable) + "=" + number;
+  int fd = -1;
+  const auto end = std::from_chars(number.data(), number.data() + number.size(), fd);
+  if (end.ec != std::errc() || end.ptr != number.data() + number.size() || fd <= STDERR_FILENO)
+    return Status(kExitUsage, what + ": expected the number of an open descriptor, 3 or more");
+  return read_key(fd, what);
+}
+
+Result<FoundKey> found(Result<JobKey> key) {
+  if (!key.ok()) return key.status();
+  return FoundKey{.key = std::move(key).value()};
+}
+
+Result<FoundKey> users_key(const std::filesystem::path& file, bool make) {
+  std::error_code ignored;
+  if (!make && !std::filesystem::exists(file, ignored)) return FoundKey{.why_none = "no " + file.string()};
+  Result<JobKey> key = read_or_make_key(file);
+  if (key.ok() || key.status().exit_code() != kExitCannotCreate) return found(std::move(key));
+  return FoundKey{.why_none = key.status().message()};
 }
 
 }  // namespace
 
-Result<std::optional<JobKey>> find_key(const std::string& file, const std::string& source, const char* text) {
-  // As of a shell's variable that is not set: who asks for a key shall not run without one.
-  if (file.empty() && source.starts_with("--"))
-    return Status(kExitUsage, source + "=: expected the file of the job's key");
-  if (file.empty() && (text == nullptr || *text == '\0')) return std::optional<JobKey>();
-  Result<JobKey> key = file.empty() ? JobKey::parse(text, kTokenVariable) : key_in(file, source);
-  if (!key.ok()) return key.status();
-  return std::optional(std::move(key).value());
+Reach reach_of(const std::string& host) {
+  if (host.empty() || host.starts_with("unix:")) return Reach::kUser;
+  const bool dotted = host.find_first_not_of("0123456789.") == std::string::npos;
+  const bool loopback = (dotted && host.starts_with("127.")) || host == "::1" || host == "localhost";
+  return loopback ? Reach::kMachine : Reach::kNetwork;
+}
+
+Result<KeyChoice> choose_key(const KeyOffer& offer, Reach reach) {
+  // An option without a value, as of a shell's variable that is not set: who asks for a key shall not run
+  // without one.
+  if (offer.file && offer.file->value.empty() && offer.file->source.starts_with("--"))
+    return Status(kExitUsage, offer.file->source + "=: expected the file of the job's key");
+  const bool file = offer.file && !offer.file->value.empty();
+  if (offer.insecure) {
+    if (file) return both(offer.insecure->source, offer.file->source);
+    if (!offer.text.empty()) return both(offer.insecure->source, kTokenVariable);
+    if (!offer.descriptor.empty()) return both(offer.insecure->source, kTokenFdVariable);
+    return KeyChoice::kPlain;
+  }
+  if (reach == Reach::kUser) return KeyChoice::kPlain;
+  if (file) return KeyChoice::kFile;
+  if (!offer.text.empty()) return KeyChoice::kText;
+  return offer.descriptor.empty() ? KeyChoice::kUsers : KeyChoice::kDescriptor;
+}
+
+Result<std::filesystem::path> users_key_file(const std::function<const char*(const char*)>& environment) {
+  // The standard says that a relative path counts for nothing.
+  for (const auto& [variable, below] : {std::pair("XDG_CONFIG_HOME", ""), std::pair("HOME", ".config")}) {
+    const char* folder = environment(variable);
+    if (folder != nullptr && *folder == '/') return std::filesystem::path(folder) / below / "dtrun" / "key";
+  }
+  return Status(kExitNoPermission, "HOME is not set");
+}
+
+Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::filesystem::path>& users_file,
+                          bool make) {
+  const Result<KeyChoice> choice = choose_key(offer, reach);
+  if (!choice.ok()) return choice.status();
+  switch (choice.value()) {
+    case KeyChoice::kFile:
+      return found(read_key_file(offer.file->value, offer.file->source + "=" + offer.file->value));
+    case KeyChoice::kText:
+      return found(JobKey::parse(offer.text, kTokenVariable));
+    case KeyChoice::kDescriptor:
+      return found(key_on(offer.descriptor));
+    case KeyChoice::kUsers:
+      if (!users_file.ok()) return FoundKey{.why_none = users_file.status().message()};
+      return users_key(users_file.value(), make);
+    case KeyChoice::kPlain:
+      break;
+  }
+  return FoundKey{.why_none = offer.insecure ? offer.insecure->source : ""};
 }
 
 }  // namespace dtrun::rendezvous

@@ -45,7 +45,9 @@ double seconds_since(Clock::time_point start) {
 }
 
 std::optional<JobKey> key() {
-  const auto found = find_key("", "", std::getenv(kTokenVariable));
+  const char* text = std::getenv(kTokenVariable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const auto found = JobKey::parse(text, kTokenVariable);
   if (found.ok()) return found.value();
   std::cerr << found.status().message() << "\n";
   std::exit(found.status().exit_code());

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ struct Site {
     return line.substr(0, line.size() - 1);
   }
   std::string fingerprint(const std::string& name) const {
-    const Ended plan = run({kDtrun, "--dry_run", "--token_file", path(name), "--no_python", "true"});
+    const Ended plan = run({kDtrun, "--dry_run", "--nnodes", "2", "--rdzv_endpoint", "127.0.0.1",
+                            "--token_file", path(name), "--no_python", "true"});
     REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
     CHECK(!contains(plan.out, key(name)));
     const std::string before = "\"key_fingerprint\": \"";
@@ -40,11 +42,11 @@ struct Site {
     REQUIRE(at != std::string::npos);
     return plan.out.substr(at + before.size(), 8);
   }
+  std::string endpoint() const { return "127.0.0.1:" + std::to_string(port); }
   // One of two nodes, whose only worker prints its environment.
   std::vector<std::string> node(const std::vector<std::string>& more) const {
-    std::vector<std::string> argv{
-        kDtrun,      "--nnodes",  "2", "--rdzv_endpoint", "127.0.0.1:" + std::to_string(port),
-        "--log_dir", path("logs")};
+    std::vector<std::string> argv{kDtrun,     "--nnodes",  "2",         "--rdzv_endpoint",
+                                  endpoint(), "--log_dir", path("logs")};
     argv.insert(argv.end(), more.begin(), more.end());
     argv.insert(argv.end(), {"--no_python", "env"});
     return argv;
@@ -65,9 +67,17 @@ TEST_CASE("nodes with the same key meet; others end at once, and the key turns u
   CHECK(other.exit_code == 77);
   CHECK(contains(other.err, right));
   CHECK(contains(other.err, wrong));
-  const Ended none = run(site.node({}));
+  const Ended none = run(site.node({"--insecure"}));
   CHECK(none.exit_code == 77);
-  CHECK(contains(none.err, "wants the job key " + right));
+  CHECK(contains(none.err, "wants the job key " + right + ", and this node has none"));
+  const Ended users = run(site.node({}));
+  CHECK(users.exit_code == 77);
+  CHECK(contains(users.err, "has the job key " + right + ", and this node has "));
+  for (const std::string& err : {other.err, none.err, users.err})
+    CHECK(
+        contains(err,
+                 ": copy its ~/.config/dtrun/key to this node, or give all nodes the same --token_file FILE, "
+                 "or --insecure"));
 
   const Ended second = run(site.node({}), {"DTRUN_TOKEN=" + site.key("right")});
   CHECK_MESSAGE(second.exit_code == 0, second.err);
@@ -78,6 +88,7 @@ TEST_CASE("nodes with the same key meet; others end at once, and the key turns u
   std::string said = done.out + done.err + second.out + second.err + other.err + none.err;
   REQUIRE(contains(second.out, "WORLD_SIZE=2"));
   CHECK(!contains(second.out, "DTRUN_TOKEN="));
+  CHECK(!contains(second.out, "DTRUN_TOKEN_FD="));
   for (const auto& entry : fs::recursive_directory_iterator(site.path("logs")))
     if (entry.is_regular_file()) said += read_text(entry.path());
   REQUIRE(contains(said, "\"disconnected\""));
@@ -91,7 +102,7 @@ TEST_CASE("a store with a key serves those who have it, and tells nobody else wh
                  site.path("right")});
   REQUIRE(store.wait_for_out("listening"));
   CHECK(contains(store.out(), site.fingerprint("right")));
-  const std::string endpoint = "127.0.0.1:" + std::to_string(site.port);
+  const std::string endpoint = site.endpoint();
   const Ended stranger = run({kDtrun, "status", "--rdzv_endpoint", endpoint});
   CHECK(stranger.exit_code == 77);
   Process node(site.node({"--token_file", site.path("right"), "--rdzv_id", "job7"}));
@@ -110,15 +121,14 @@ TEST_CASE("a job that runs here is not hidden from who looks without its key") {
   const Site site;
   const std::vector<std::string> user{"XDG_RUNTIME_DIR=" + site.folder.path().string()};
   CHECK(run({kDtrun, "--rdzv_id", "ended", "--no_python", "true"}, user).exit_code == 0);
-  Process locked(
-      {kDtrun, "--token_file", site.path("right"), "--no_python", "sh", "-c", "echo at work; sleep 60"},
-      user);
-  REQUIRE(locked.wait_for_out("at work"));
+  Process locked(site.node({"--token_file", site.path("right"), "--rdzv_id", "locked"}), user);
+  REQUIRE(locked.wait_for_err("joined 1 of 2 nodes"));
   const Ended status = run({kDtrun, "status"}, user);
   CHECK(status.exit_code == 0);
   CHECK(contains(status.out, "run ended "));
-  CHECK(contains(status.out, "wants the job key " + site.fingerprint("right")));
-  CHECK(contains(run({kDtrun, "status", "--token_file", site.path("right")}, user).out, ": running, "));
+  CHECK(contains(status.out, "has the job key " + site.fingerprint("right")));
+  CHECK(contains(run({kDtrun, "status", "--token_file", site.path("right")}, user).out,
+                 "run locked at " + site.endpoint()));
   locked.signal(SIGTERM);
   CHECK(locked.wait() == 143);
 }
@@ -126,7 +136,7 @@ TEST_CASE("a job that runs here is not hidden from who looks without its key") {
 TEST_CASE("files that are no keys, or everybody's, are refused before anything starts") {
   const Site site;
   const auto refusal = [&](const std::vector<std::string>& options, const std::string& variable = "") {
-    std::vector<std::string> argv{kDtrun, "--standalone"};
+    std::vector<std::string> argv{kDtrun, "--nnodes", "1", "--rdzv_endpoint", site.endpoint()};
     argv.insert(argv.end(), options.begin(), options.end());
     argv.insert(argv.end(), {"--no_python", "touch", site.path("started")});
     return run(argv, variable.empty() ? std::vector<std::string>() : std::vector{variable});
@@ -145,6 +155,108 @@ TEST_CASE("files that are no keys, or everybody's, are refused before anything s
   CHECK(refusal({}, "DTRUN_TOKEN=").exit_code == 0);
   CHECK(fs::exists(site.path("started")));
   CHECK(run({kDtrun, "key", site.path("right")}).exit_code == 73);
+}
+
+// A user with a home and jobs of its own.
+std::vector<std::string> user_of(const Site& site, const std::string& home = "home") {
+  fs::create_directories(site.path(home));
+  return {"XDG_CONFIG_HOME=" + site.path(home), "XDG_RUNTIME_DIR=" + site.folder.path().string()};
+}
+
+TEST_CASE("nodes of one home meet with a key that nobody made, and so do status and store") {
+  const Site site;
+  const auto user = user_of(site);
+  Process first(site.node({"--rdzv_id", "job7"}), user);
+  REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
+  const std::string key = site.key("home/dtrun/key");
+  CHECK(key.starts_with("dtk1_"));
+  for (const std::vector<std::string>& place :
+       {std::vector<std::string>{}, {"--rdzv_endpoint", site.endpoint()}}) {
+    std::vector<std::string> words{kDtrun, "status"};
+    words.insert(words.end(), place.begin(), place.end());
+    const Ended status = run(words, user);
+    CHECK(status.exit_code == 0);
+    CHECK(contains(status.out, "run job7 at " + site.endpoint()));
+  }
+  // Another home, as where nodes do not share one: who comes second has made itself a key of its own.
+  const auto start = std::chrono::steady_clock::now();
+  const Ended stranger = run(site.node({"--rdzv_id", "job7"}), user_of(site, "other"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  CHECK(stranger.exit_code == 77);
+  CHECK(contains(stranger.err, "copy its ~/.config/dtrun/key to this node"));
+  const Ended second = run(site.node({"--rdzv_id", "job7"}), user);
+  CHECK_MESSAGE(second.exit_code == 0, second.err);
+  const Ended done = first.end();
+  CHECK_MESSAGE(done.exit_code == 0, done.err);
+  CHECK(!contains(done.out + done.err + second.out + second.err, key));
+  CHECK(!contains(done.err, "plain text"));
+
+  Process store({kDtrun, "store", "--bind", "127.0.0.1", "--port", "0"}, user);
+  REQUIRE(store.wait_for_out("who have the key "));
+}
+
+TEST_CASE("plain text is said on every node, and a key beside it refused") {
+  const Site site;
+  const auto user = user_of(site);
+  Process first(site.node({"--insecure", "--rdzv_id", "open"}), user);
+  REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
+  // Found among this user's jobs; asked for by its endpoint it is one without the user's key.
+  CHECK(contains(run({kDtrun, "status"}, user).out, "run open at " + site.endpoint()));
+  CHECK(run({kDtrun, "status", "--insecure", "--rdzv_endpoint", site.endpoint()}, user).exit_code == 0);
+  auto with_variable = user;
+  with_variable.push_back("DTRUN_INSECURE=1");
+  const Ended second = run(site.node({"--rdzv_id", "open"}), with_variable);
+  const Ended done = first.end();
+  CHECK(second.exit_code == 0);
+  CHECK(done.exit_code == 0);
+  const std::string text =
+      "plain text: any user of this machine who can connect to " + site.endpoint() + " may join ";
+  CHECK_MESSAGE(contains(done.err, text + "(--insecure)\n"), done.err);
+  CHECK_MESSAGE(contains(second.err, text + "(DTRUN_INSECURE)\n"), second.err);
+  CHECK(!fs::exists(site.path("home/dtrun")));
+  CHECK(run(site.node({"--insecure", "--token_file", site.path("right")})).exit_code == 64);
+  CHECK(run({kDtrun, "store", "--insecure"}, {"DTRUN_TOKEN=" + site.key("right")}).exit_code == 64);
+  Process store({kDtrun, "store", "--insecure", "--port", "0"}, user);
+  REQUIRE(store.wait_for_out("listening on port"));
+  CHECK(contains(store.out(), "plain text: anybody who can connect to "));
+}
+
+TEST_CASE("a key comes on a descriptor too, and goes no further") {
+  const Site site;
+  const std::string right = site.path("right");
+  Process first(site.node({"--token_file", right}));
+  REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
+  std::vector<std::string> argv{"sh", "-c", "exec \"$@\" 7<" + right, "sh"};
+  for (const std::string& word : site.node({})) argv.push_back(word);
+  argv.pop_back();
+  argv.insert(argv.end(), {"sh", "-c",
+                           "env; [ ! -e /proc/self/fd/7 ] || echo open; [ ! -e /proc/$PPID/fd/7 ] || "
+                           "readlink /proc/$PPID/fd/7"});
+  const Ended second = run(argv, {"DTRUN_TOKEN_FD=7"});
+  CHECK_MESSAGE(second.exit_code == 0, second.err);
+  CHECK(!contains(second.out, "DTRUN_TOKEN_FD"));
+  CHECK(!contains(second.out, right));
+  CHECK(!contains(second.out, "open\n"));
+  CHECK(first.end().exit_code == 0);
+  CHECK(run(site.node({}), {"DTRUN_TOKEN_FD=7"}).exit_code == 66);
+}
+
+TEST_CASE("without a home nodes beyond loopback refuse, and a dry run makes nothing") {
+  const Site site;
+  const std::vector<std::string> homeless{"XDG_CONFIG_HOME=/nonexistent/config"};
+  const std::vector<std::string> far{kDtrun,      "--nnodes",    "2",   "--rdzv_endpoint",
+                                     "192.0.2.1", "--no_python", "true"};
+  const Ended refused = run(far, homeless);
+  CHECK(refused.exit_code == 77);
+  CHECK(contains(refused.err, "no job key (/nonexistent/config/dtrun/key cannot be made: "));
+  CHECK(contains(refused.err, "KEY (dtrun on 192.0.2.1 prints one"));
+  const Ended store = run({kDtrun, "store", "--port", "0"}, homeless);
+  CHECK(store.exit_code == 77);
+  CHECK(contains(store.err, "export DTRUN_TOKEN=dtk1_"));
+  std::vector<std::string> dry = far;
+  dry.insert(dry.begin() + 1, "--dry_run");
+  CHECK(run(dry, user_of(site)).exit_code == 0);
+  CHECK(fs::is_empty(site.path("home")));
 }
 
 }  // namespace

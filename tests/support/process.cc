@@ -50,6 +50,7 @@ Process::Process(const std::vector<std::string>& argv, const std::vector<std::st
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
   std::vector<std::string> entries = environment;
+  entries.push_back("XDG_CONFIG_HOME=" DTRUN_BIN_DIR "/../tests/config");
   for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
   auto arguments = pointers(argv), variables = pointers(entries);
   pid_ = fork();

@@ -24,7 +24,8 @@ class Process {
  public:
   using Duration = std::chrono::milliseconds;
 
-  // argv[0] is looked up in PATH; `environment` ("NAME=value") is added to this process's own.
+  // argv[0] is looked up in PATH; `environment` ("NAME=value") is added to this process's own, in which the
+  // user's configuration, so also the key for all jobs, is one for the tests of this build.
   explicit Process(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
   ~Process();  // SIGKILL to its group if it still runs
   Process(const Process&) = delete;

@@ -11,6 +11,7 @@
 
 #include "cmd/plan/device_choice.h"
 #include "cmd/plan/plan_json.h"
+#include "tests/support/folder.h"
 
 using namespace dtrun;
 using namespace dtrun::cmd;
@@ -19,6 +20,8 @@ using std::chrono::milliseconds;
 namespace {
 
 using Variables = std::map<std::string, std::string>;
+
+constexpr char kKey[] = "dtk1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 struct Planned {
   Result<JobSpec> spec;
@@ -37,7 +40,9 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
              int gpus = 0, bool bf16 = true, int built_for = 0) {
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
+    if (found != variables.end()) return found->second.c_str();
+    const bool asks_for_key = name == std::string("DTRUN_TOKEN") && !variables.contains("HOME");
+    return asks_for_key ? kKey : nullptr;
   };
   auto parsed = parse_command_line(arguments, environment);
   REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
@@ -47,6 +52,7 @@ Planned plan(const std::vector<std::string>& arguments, const Variables& variabl
   machine.worker_binary = "/opt/dtrun-worker";
   machine.gpus = [&](bool) { return with_gpus(gpus); };
   machine.worker_cuda = built_for;
+  machine.is_home = [](const std::string& host) { return host == "here"; };
   machine.bf16 = bf16;
   for (int id = 0; id < cpus; ++id) machine.topology.push_back({id, 0, 0, id, 0});
   auto spec = make_job_spec(parsed.value(), machine, environment,
@@ -594,4 +600,66 @@ TEST_CASE("the plan is JSON that a script can read") {
   CHECK(json["rendezvous"]["standalone"] == true);
   CHECK(json["rendezvous"]["host"].is_null());
   CHECK(json["config"]["model"]["type"] == "convnet");
+}
+
+TEST_CASE("several nodes have a key: one that is given, or the user's, made when it is first needed") {
+  const std::vector<std::string> job{"--nnodes", "2", "--rdzv_endpoint", "here", "--", "x"};
+  CHECK(good(job).rendezvous.key == kKey);
+  const test::Folder home;
+  const Variables user{{"HOME", home.path().string()}};
+  std::vector<std::string> dry = job;
+  dry.insert(dry.begin(), "--dry_run");
+  CHECK(good(dry, user).rendezvous.key.empty());
+  CHECK(std::filesystem::is_empty(home.path()));
+  const std::string made = good(job, user).rendezvous.key;
+  CHECK(made.starts_with("dtk1_"));
+  CHECK(good(job, user).rendezvous.key == made);
+  CHECK(good(dry, user).rendezvous.key == made);
+}
+
+TEST_CASE("a job of one node has no key, and says so to who gives it one on the command line") {
+  const Planned planned = plan({"--token_file", "/nonexistent", "--insecure=0", "--", "x"});
+  REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
+  CHECK(planned.spec.value().rendezvous.key.empty());
+  REQUIRE(planned.notices.size() == 2);
+  CHECK(planned.notices[0] == "--token_file has no effect on a single node");
+  CHECK(plan({"--", "x"}, {{"DTRUN_TOKEN_FILE", "/nonexistent"}}).notices.empty());
+}
+
+TEST_CASE("plain text is for who asks for it, and said") {
+  const std::vector<std::string> job{"--insecure", "--nnodes", "2", "--rdzv_endpoint", "fd00::1", "--", "x"};
+  const Planned planned = plan(job, {{"HOME", "/nonexistent"}});
+  REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
+  CHECK(planned.spec.value().rendezvous.key.empty());
+  REQUIRE(planned.notices.size() == 1);
+  CHECK(planned.notices[0] == "plain text: anybody who can connect to [fd00::1]:29400 may join (--insecure)");
+  CHECK(bad(job) == "--insecure asks for plain text and DTRUN_TOKEN for a key: give one of them");
+}
+
+TEST_CASE("without any key nodes refuse to meet beyond loopback, and say what to do about it") {
+  const auto refusal = [](const std::string& host) {
+    return bad({"--nnodes", "2", "--rdzv_endpoint", host, "--", "x"}, kExitNoPermission,
+               {{"HOME", "/nonexistent"}});
+  };
+  const std::string here = refusal("here"), elsewhere = refusal("elsewhere");
+  for (const std::string& text : {here, elsewhere}) {
+    CAPTURE(text);
+    CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+    CHECK(text.find("/nonexistent/.config/dtrun/key cannot be made") != std::string::npos);
+    CHECK(text.find("export DTRUN_TOKEN=") != std::string::npos);
+    CHECK(text.find("--token_file") != std::string::npos);
+    CHECK(text.find("--insecure") != std::string::npos);
+  }
+  // Only where the coordinator would be, a key to copy: two nodes would show two.
+  CHECK(here.find("DTRUN_TOKEN=dtk1_") != std::string::npos);
+  CHECK(here != refusal("here"));
+  CHECK(elsewhere.find("dtk1_") == std::string::npos);
+  CHECK(elsewhere.find("dtrun on elsewhere prints one") != std::string::npos);
+
+  const Planned loopback =
+      plan({"--nnodes", "2", "--rdzv_endpoint", "localhost:4711", "--", "x"}, {{"HOME", ""}});
+  REQUIRE(loopback.spec.ok());
+  REQUIRE(loopback.notices.size() == 1);
+  CHECK(loopback.notices[0] ==
+        "plain text: any user of this machine who can connect to localhost:4711 may join (HOME is not set)");
 }

@@ -1,0 +1,38 @@
+#include "cmd/plan/key_options.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// Only the coordinator's host shows a fresh key: from two nodes that each show one a user could take both.
+Status no_key(const KeyQuestion& question, const std::string& why) {
+  const std::string key =
+      question.hosts() ? rendezvous::JobKey::random().text() + " (a fresh key)"
+                       : "KEY (dtrun on " + question.endpoint.host + " prints one, as `dtrun key` does)";
+  return Status(kExitNoPermission, "no job key (" + why + "), and anybody who can connect to " +
+                                       endpoint_text(question.endpoint) +
+                                       " could join; on every node: export DTRUN_TOKEN=" + key +
+                                       "\nor --token_file FILE (`dtrun key FILE` makes it), or a key in "
+                                       "~/.config/dtrun/key, where dtrun looks "
+                                       "for it\nor --insecure on every node: plain text, where all who can "
+                                       "connect may run programs anyway");
+}
+
+}  // namespace
+
+Result<rendezvous::FoundKey> find_key(const KeyQuestion& question) {
+  const rendezvous::Reach reach = rendezvous::reach_of(question.endpoint.host);
+  auto found = rendezvous::find_key(question.offer, reach, rendezvous::users_key_file(question.environment),
+                                    !question.only_asks);
+  const bool may_be_plain =
+      question.only_asks || question.offer.insecure || reach != rendezvous::Reach::kNetwork;
+  if (!found.ok() || found.value().key || may_be_plain) return found;
+  return no_key(question, found.value().why_none);
+}
+
+std::string plain_text_notice(const rendezvous::FoundKey& found, const Endpoint& endpoint) {
+  const bool here = rendezvous::reach_of(endpoint.host) == rendezvous::Reach::kMachine;
+  return "plain text: " + std::string(here ? "any user of this machine" : "anybody") +
+         " who can connect to " + endpoint_text(endpoint) + " may join (" + found.why_none + ")";
+}
+
+}  // namespace dtrun::cmd

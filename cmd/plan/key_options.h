@@ -1,0 +1,49 @@
+// Which key a command takes for its job, the same for all of dtrun: --token_file and --insecure, the
+// environment, the user's own.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cmd/options/given.h"
+#include "cmd/options/values.h"
+#include "proto/core/status.h"
+#include "rendezvous/identity/key_source.h"
+
+namespace dtrun::cmd {
+
+struct KeyQuestion {
+  rendezvous::KeyOffer offer;
+  const Environment& environment;
+  Endpoint endpoint;  // of the coordinator
+  // Who only asks, or shows what would be done, makes no key, and goes on without one.
+  bool only_asks = false;
+  std::function<bool()> hosts = [] { return false; };  // whether the coordinator will be on this machine
+};
+
+// The options of a command that has --token_file and --insecure.
+template <typename Options>
+rendezvous::KeyOffer key_offer(const Options& options, const Environment& environment) {
+  const auto named = [](const std::optional<Given>& given) -> std::optional<rendezvous::Named> {
+    if (!given) return std::nullopt;
+    return rendezvous::Named{.source = given->source, .value = given->value};
+  };
+  const auto text = [&](const char* variable) -> std::string {
+    const char* value = environment(variable);
+    return value != nullptr ? value : "";
+  };
+  rendezvous::KeyOffer offer{.file = named(options.given("token_file"))};
+  if (options.flag("insecure")) offer.insecure = named(options.given("insecure"));
+  offer.text = text(rendezvous::kTokenVariable);
+  offer.descriptor = text(rendezvous::kTokenFdVariable);
+  return offer;
+}
+
+// Fails as rendezvous::find_key, and with EX_NOPERM and three lines if there is no key although strangers
+// could connect and nobody asked for plain text.
+Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
+
+// For people, where there is no key: who may join.
+std::string plain_text_notice(const rendezvous::FoundKey& found, const Endpoint& endpoint);
+
+}  // namespace dtrun::cmd
