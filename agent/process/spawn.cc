@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "agent/system/core_files.h"
 #include "agent/system/descriptor.h"
 
 namespace dtrun::agent {
@@ -50,7 +51,7 @@ struct Exec {
   char** environment;
   const SpawnPlan* plan;
   const CpuMask* cpus;
-  rlimit file_locks;
+  rlimit file_locks, core_files;
   pid_t parent;
   int error_fd;
 };
@@ -96,6 +97,7 @@ rlimit file_locks_of(const SpawnPlan& plan) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
   setrlimit(RLIMIT_LOCKS, &exec.file_locks);  // refused if the hard limit is low; then the token must do
+  setrlimit(RLIMIT_CORE, &exec.core_files);
   if (install_descriptors(*exec.plan) && bind_to(*exec.cpus)) {
     restore_signals();
     execvpe(exec.argv[0], exec.argv, exec.environment);
@@ -145,8 +147,8 @@ Result<pid_t> spawn(const SpawnPlan& plan) {
 
   std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
   const CpuMask cpus(plan.cpus);
-  const pid_t pid =
-      start({argv.data(), environment.data(), &plan, &cpus, file_locks_of(plan), getpid(), write_end.get()});
+  const pid_t pid = start({argv.data(), environment.data(), &plan, &cpus, file_locks_of(plan),
+                           core_file_limit(), getpid(), write_end.get()});
   if (pid < 0) {
     return Status(kExitUnavailable,
                   "cannot start a process for '" + plan.argv[0] + "': " + std::strerror(errno) +

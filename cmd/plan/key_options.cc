@@ -1,5 +1,7 @@
 #include "cmd/plan/key_options.h"
 
+#include "agent/system/core_files.h"
+
 namespace dtrun::cmd {
 namespace {
 
@@ -21,6 +23,8 @@ Status no_key(const KeyQuestion& question, const std::string& why) {
 
 Result<rendezvous::FoundKey> find_key(const KeyQuestion& question) {
   const rendezvous::Reach reach = rendezvous::reach_of(question.endpoint.host);
+  const bool keyless = question.offer.insecure || reach == rendezvous::Reach::kUser;
+  if (!keyless || !question.offer.text.empty()) agent::leave_no_core_file();
   auto found = rendezvous::find_key(question.offer, reach, rendezvous::users_key_file(question.environment),
                                     !question.only_asks);
   const bool may_be_plain =

@@ -39,8 +39,9 @@ rendezvous::KeyOffer key_offer(const Options& options, const Environment& enviro
   return offer;
 }
 
-// Fails as rendezvous::find_key, and with EX_NOPERM and three lines if there is no key although strangers
-// could connect and nobody asked for plain text.
+// From then on a process that may have a key leaves no core file. Fails as rendezvous::find_key, and with
+// EX_NOPERM and three lines if there is no key although strangers could connect and nobody asked for plain
+// text.
 Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 
 // For people, where there is no key: who may join.

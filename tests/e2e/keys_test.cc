@@ -12,6 +12,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/ports.h"
 #include "tests/support/process.h"
+#include "tests/support/skip.h"
 
 using namespace dtrun::test;
 
@@ -257,6 +258,49 @@ TEST_CASE("without a home nodes beyond loopback refuse, and a dry run makes noth
   dry.insert(dry.begin() + 1, "--dry_run");
   CHECK(run(dry, user_of(site)).exit_code == 0);
   CHECK(fs::is_empty(site.path("home")));
+}
+
+// A folder in which `argv` may leave a core file, of any size.
+std::vector<std::string> in(const fs::path& folder, const std::vector<std::string>& argv) {
+  std::vector<std::string> words{"sh", "-c", "cd \"$0\" && ulimit -c unlimited && exec \"$@\"",
+                                 folder.string()};
+  words.insert(words.end(), argv.begin(), argv.end());
+  return words;
+}
+
+TEST_SUITE("core_files") {
+  TEST_CASE("who has a key leaves no core file, and the workers may") {
+    const Site site;
+    const auto aborted = [&](const std::string& name, const std::vector<std::string>& options) {
+      const fs::path folder = site.path(name);
+      fs::create_directory(folder);
+      std::vector<std::string> argv{kDtrun, "store", "--port", "0"};
+      argv.insert(argv.end(), options.begin(), options.end());
+      Process store(in(folder, argv));
+      if (!store.wait_for_out("listening")) return false;
+      store.signal(SIGABRT);
+      return store.wait() == 128 + SIGABRT && !fs::is_empty(folder);
+    };
+    if (!aborted("open", {"--insecure"})) return skip("this machine keeps no core file where a process was");
+    CHECK(!aborted("locked", {"--token_file", site.path("right")}));
+    REQUIRE(fs::is_empty(site.path("locked")));
+
+    std::vector<std::string> node{kDtrun,
+                                  "--nnodes",
+                                  "1",
+                                  "--rdzv_endpoint",
+                                  site.endpoint(),
+                                  "--token_file",
+                                  site.path("right"),
+                                  "--no_python",
+                                  "sh",
+                                  "-c",
+                                  "echo worker: $(ulimit -c); grep core /proc/$PPID/limits"};
+    const Ended job = run(in(site.folder.path(), node));
+    CHECK(contains(job.out, "worker: unlimited\n"));
+    std::string limit = job.out.substr(job.out.find("Max core file size") + 18);
+    CHECK(limit.substr(limit.find_first_not_of(' '), 2) == "1 ");
+  }
 }
 
 }  // namespace
