@@ -37,8 +37,8 @@ std::filesystem::path unfinished(const std::filesystem::path& file) {
 // its name only if nothing has it, on NFS too, and nobody sees it half written.
 int make_key(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
-  mkdir(folder.parent_path().c_str(), 0700);
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  for (const std::filesystem::path& one : {folder.parent_path(), folder})
+    if (mkdir(one.c_str(), 0700) != 0 && errno != EEXIST) return errno;
   const std::filesystem::path made = unfinished(file);
   const int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return errno;
