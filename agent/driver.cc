@@ -207,11 +207,13 @@ void Driver::from_client(rendezvous::ClientEvent event) {
     events_.push_back(event::Opened{.hosting = link_->hosting()});  // not known at the start, but now
   } else if (std::holds_alternative<rendezvous::Connected>(event)) {
     if (!entry_)
-      entry_.emplace(registry_folder(), RegisteredJob{.run_id = spec_.run_id,
-                                                      .host = link_->host(),
-                                                      .port = link_->port(),
-                                                      .pid = getpid(),
-                                                      .has_key = !spec_.rendezvous.key.empty()});
+      entry_.emplace(registry_folder(),
+                     RegisteredJob{.run_id = spec_.run_id,
+                                   .host = link_->host(),
+                                   .port = link_->port(),
+                                   .pid = getpid(),
+                                   .has_key = !spec_.rendezvous.key.empty(),
+                                   .key = spec_.output.remote ? spec_.rendezvous.key : ""});
     events_.push_back(event::Connected{});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));

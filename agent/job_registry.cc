@@ -61,11 +61,8 @@ std::string text_of(const Json& json) {
 }
 
 Json json_of(const RegisteredJob& job) {
-  return {{"run_id", job.run_id},
-          {"host", job.host},
-          {"port", job.port},
-          {"pid", job.pid},
-          {"has_key", job.has_key}};
+  return {{"run_id", job.run_id}, {"host", job.host},       {"port", job.port},
+          {"pid", job.pid},       {"has_key", job.has_key}, {"key", job.key}};
 }
 
 Json json_of(const EndedJob& end) {
@@ -88,7 +85,8 @@ RegisteredJob job_of(const Json& json) {
           .host = json.at("host"),
           .port = json.at("port"),
           .pid = json.at("pid"),
-          .has_key = json.value("has_key", false)};
+          .has_key = json.value("has_key", false),
+          .key = json.value("key", "")};
 }
 
 EndedJob ended_of(const Json& json) {
@@ -164,6 +162,7 @@ JobEntry::~JobEntry() {
 void JobEntry::finish(EndedJob end) {
   if (!lock_.open()) return;
   end.job = job_;
+  end.job.key.clear();
   const std::filesystem::path folder = file_.parent_path();
   std::filesystem::path unfinished = file_;
   unfinished.replace_extension(kUnfinished);

@@ -19,6 +19,9 @@ struct RegisteredJob {
   int port = 0;
   int pid = 0;           // of the agent
   bool has_key = false;  // the coordinator wants one
+  // Which, if it was made for this job alone: the entry, which only this user can read, is then all who has
+  // it but its agents. Not remembered beyond the job.
+  std::string key = {};
 };
 
 // How a run ended, as its agent knew it.

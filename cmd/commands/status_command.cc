@@ -36,6 +36,7 @@ using rendezvous::v1::RunStatus;
 struct Place {
   Endpoint endpoint;
   bool wants_key = true;
+  std::string own_key = {};  // the job's alone; empty: the asker's will do
 };
 
 struct LocalEnd {
@@ -64,7 +65,7 @@ std::vector<Place> local_places(const std::string& run_id) {
   for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
     const Endpoint endpoint{job.host, job.port};
     const bool wanted = run_id.empty() || job.run_id == run_id;
-    if (wanted && seen.insert(text_of(endpoint)).second) places.push_back({endpoint, job.has_key});
+    if (wanted && seen.insert(text_of(endpoint)).second) places.push_back({endpoint, job.has_key, job.key});
   }
   return places;
 }
@@ -123,7 +124,9 @@ struct Answer {
 };
 
 std::optional<rendezvous::JobKey> key_for(const Place& place, const Question& question) {
-  return place.wants_key ? question.key : std::nullopt;
+  if (place.own_key.empty()) return place.wants_key ? question.key : std::nullopt;
+  const auto own = rendezvous::JobKey::parse(place.own_key, "the job's entry");
+  return own.ok() ? std::optional(own.value()) : std::nullopt;
 }
 
 void ask(const Place& place, const Question& question, Answer* answer) {

@@ -1,6 +1,7 @@
 #include "cmd/launch/launcher.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <deque>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/job_registry.h"
 #include "agent/output/console.h"
 #include "agent/system/loop.h"
 #include "agent/system/open_files.h"
@@ -99,6 +101,7 @@ class Launcher {
   std::deque<LaunchEvent> events_;
   std::optional<Loop::TimerId> timer_, life_timer_;
   RepeatedWords said_;
+  std::optional<agent::JobEntry> entry_;  // so that `dtrun status` finds the job from here
   std::optional<int> exit_code_;
 };
 
@@ -343,6 +346,13 @@ void Launcher::act(const launch_action::TellBegin& a) {
   message.mutable_begin()->set_port(line(a.first).planned.port());
   message.mutable_begin()->set_hosts(a.host == a.first);
   if (a.node_rank) message.mutable_begin()->set_node_rank(*a.node_rank);
+  if (a.host == a.first && !plan_.job.key().empty())
+    entry_.emplace(agent::registry_folder(), agent::RegisteredJob{.run_id = plan_.job.run_id(),
+                                                                  .host = a.address,
+                                                                  .port = message.begin().port(),
+                                                                  .pid = getpid(),
+                                                                  .has_key = true,
+                                                                  .key = plan_.job.key()});
   line(a.host).carrier->send(message);
 }
 
