@@ -1,0 +1,186 @@
+// `dtrun -H` as a user types it, where a script takes ssh's place: it drops the host's name and runs the
+// rest, so every host is this one. tests/e2e has real sshds.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Site {
+  Site() {
+    write_text(carrier(), "#!/bin/sh\nshift\nexec \"$@\"\n");
+    fs::permissions(carrier(), fs::perms::owner_all);
+  }
+  std::string carrier() const { return folder / "carrier"; }
+  std::string path(const std::string& name) const { return folder / name; }
+  std::vector<std::string> words(const std::string& hosts, const std::vector<std::string>& more) const {
+    std::vector<std::string> argv{kDtrun, "-H", hosts, "--ssh", carrier(), "--chdir", folder.path()};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return argv;
+  }
+  // dtrun is in the far end's PATH, so it need not be brought there.
+  std::vector<std::string> environment(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> entries{std::string("PATH=") + DTRUN_BIN_DIR + ":/usr/bin:/bin"};
+    entries.insert(entries.end(), more.begin(), more.end());
+    return entries;
+  }
+  Ended launch(const std::string& hosts, const std::vector<std::string>& more,
+               const std::vector<std::string>& variables = {}) const {
+    return run(words(hosts, more), environment(variables));
+  }
+
+  const Folder folder;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Bytes that shells, formats and encodings stumble over; all but NUL.
+std::string awkward(std::mt19937& random, std::size_t longest) {
+  static const std::vector<std::string> kParts{" ",  "'",    "\"",   "\\", "\n", "\t", "$(x)", "`x`", "!",
+                                               "*",  "(x2)", "{}",   "#",  "%s", "\r", "ü",    "=",   "-",
+                                               "\1", "\xff", "[a]b", "~",  ";",  "&",  "|",    "<",   "a"};
+  std::string text;
+  while (text.size() < random() % (longest + 1)) text += kParts[random() % kParts.size()];
+  return text;
+}
+
+TEST_CASE("words and environment arrive byte for byte, many times over") {
+  const Site site;
+  std::mt19937 random(15);
+  for (int round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    std::vector<std::string> more{"--", "sh", "-c", "printf '%s\\0' \"$@\" \"$AWKWARD\" > words.$RANK", "x"};
+    std::string expected;
+    for (int i = 0; i < 125; ++i) {
+      more.push_back(awkward(random, round == 0 ? 20'000 : 40));
+      expected += more.back() + std::string(1, '\0');
+      if (round == 0 && i == 3) break;
+    }
+    const std::string value = awkward(random, 2000);
+    const Ended ended = site.launch("a,b", more, {"AWKWARD=" + value});
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    for (const char* rank : {"0", "1"})
+      CHECK(read_text(site.path(std::string("words.") + rank)) == expected + value + std::string(1, '\0'));
+  }
+}
+
+TEST_CASE("ranks follow the hosts, slots count, and the output says where it comes from") {
+  const Site site;
+  const Ended ended =
+      site.launch("a:2,b", {"--log_prefix", "<{rank}>", "--", "sh", "-c", "echo $GROUP_RANK $WORLD_SIZE"});
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  for (const char* line : {"<0> 0 3\n", "<1> 0 3\n", "<2> 1 3\n"}) CHECK(contains(ended.out, line));
+}
+
+TEST_CASE("the failed worker's exit code is the launch's, and its report is shown once") {
+  const Site site;
+  const Ended ended = site.launch("a,b", {"--", "sh", "-c", "sleep 0.3; exit $((RANK * 3))"});
+  CHECK(ended.exit_code == 3);
+  const std::size_t first = ended.err.find("the job failed: rank 1");
+  REQUIRE(first != std::string::npos);
+  CHECK(ended.err.find("the job failed", first + 1) == std::string::npos);
+}
+
+TEST_CASE("what is missing on the hosts is told once, and nothing starts") {
+  const Site site;
+  const auto refused = [&](std::vector<std::string> more, const std::string& why) {
+    const Ended ended = site.launch("a,b", more);
+    CAPTURE(ended.err);
+    CHECK(ended.exit_code == 66);
+    CHECK(contains(ended.err, "a, b: " + why));
+    CHECK(contains(ended.err, "0 of 2 hosts can run the job; nothing was started"));
+  };
+  refused({"--chdir", "/nowhere", "true"}, "/nowhere: No such file or directory");
+  refused({"no-such-program"}, "no-such-program: no such program in PATH");
+  refused({"missing.py"}, "missing.py: No such file or directory");
+}
+
+TEST_CASE("wrong command lines are told before any host is called") {
+  const Site site;
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& why) {
+    const Ended ended = run(more, site.environment());
+    CAPTURE(ended.err);
+    CHECK((ended.exit_code == 64 || ended.exit_code == 66 || ended.exit_code == 78));
+    CHECK(contains(ended.err, why));
+  };
+  refused(site.words("a,b[", {"true"}), "'[' without ']'");
+  refused(site.words("a,b", {"--node_rank", "1", "true"}), "--node_rank is for one node's own command line");
+  refused(site.words("a,b", {"--nnodes", "3", "true"}), "2 hosts are named");
+  refused(site.words("a,b", {"--include", "c", "true"}), "c");
+  refused(site.words("a,b", {"-x", "NOT A NAME=1", "true"}), "-x: expected NAME");
+  refused(site.words("a,b", {"missing.json"}), "missing.json");
+  refused({kDtrun, "--hostfile", site.path("none"), "true"}, "No such file or directory");
+  refused({kDtrun, "-H", "a", "--hostfile", "b", "true"}, "exclude each other");
+  refused(site.words("a,b", {}), "nothing to run");
+}
+
+TEST_CASE("--dry_run shows what would travel, without secrets; -x decides") {
+  const Site site;
+  const Ended ended =
+      site.launch("a:2,b", {"--dry_run", "-x", "HOME", "-x", "NEW=1 2", "-x", "^MINE", "true"},
+                  {"API_KEY=geheim", "MINE=stays", "DTRUN_TOKEN=dtk1_none", "SSH_CLIENT=1"});
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  for (const char* there : {"\"slots\": 2", "API_KEY=***", "NEW=1 2", "\"HOME="})
+    CHECK(contains(ended.out, there));
+  for (const char* not_there : {"geheim", "stays", "dtk1_none", "SSH_CLIENT"})
+    CHECK(!contains(ended.out, not_there));
+}
+
+TEST_CASE("--check tells of each host and starts nothing") {
+  const Site site;
+  const Ended ended = site.launch("a,b", {"--check", "--", "touch", "started"});
+  CHECK(ended.exit_code == 0);
+  CHECK(contains(ended.out, "a: dtrun"));
+  CHECK(contains(ended.out, "reaches a at "));
+  CHECK(!fs::exists(site.path("started")));
+}
+
+TEST_CASE("dtrun status finds the job, whose key nobody else has") {
+  const Site site;
+  const std::string registry = "XDG_RUNTIME_DIR=" + site.folder.path().string();
+  Process launcher(site.words("a,b", {"--rdzv_id", "job7", "--", "sleep", "600"}),
+                   site.environment({registry}));
+  CHECK(eventually([&] {
+    const Ended status = run({kDtrun, "status", "job7"}, {registry});
+    return status.exit_code == 0 && contains(status.out, "running") && contains(status.out, "world size 2");
+  }));
+  launcher.signal(SIGTERM);
+  CHECK(launcher.wait() == 143);
+}
+
+TEST_CASE("Ctrl-C ends the workers, and so does the launcher's death; nothing is left") {
+  const Site site;
+  for (const int number : {SIGINT, SIGKILL}) {
+    CAPTURE(number);
+    const std::string mark = "17" + std::to_string(number) + std::to_string(getpid());
+    Process launcher(site.words("a,b", {"--nproc_per_node", "2", "--", "sleep", mark}), site.environment());
+    REQUIRE(eventually([&] { return processes_with(mark).size() >= 5; }));  // the launcher and its workers
+    launcher.signal(number);
+    CHECK(launcher.wait() == 128 + number);
+    CHECK(eventually([&] { return processes_with(mark).empty(); }, Process::Duration(40000)));
+  }
+}
+
+TEST_CASE("a launcher ends well however its carriers' ends fall together") {
+  const Site site;
+  for (int i = 0; i < 15; ++i) {
+    const Ended ended = site.launch("a,b,c", {"--", "true"});
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  }
+}
+
+}  // namespace
