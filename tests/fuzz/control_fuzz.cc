@@ -1,5 +1,5 @@
-// Any bytes on the control socket, in pieces: frames, and in each a message of either side. The first byte
-// says how long the pieces are, so that the same frames must come out however the stream is cut.
+// Any bytes on the control socket, or on the line between a launcher and its agents, in pieces: frames, and in
+// each a message of any side. The first byte says how long the pieces are, so that the same frames must come out however the stream is cut.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "proto/control.pb.h"
 #include "proto/core/framing.h"
+#include "proto/launch.pb.h"
 
 namespace {
 
@@ -50,6 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const std::string& payload : payloads) {
     read_and_write<dtrun::control::FromWorker>(payload);
     read_and_write<dtrun::control::FromAgent>(payload);
+    read_and_write<dtrun::launch::FromHost>(payload);
+    read_and_write<dtrun::launch::ToHost>(payload);
   }
   return 0;
 }
