@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,37 +14,37 @@
 namespace dtrun::test {
 namespace {
 
-std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
-void must(const std::vector<std::string>& argv) {
-  const Ended ended = run(argv);
-  if (ended.exit_code == 0) return;
-  std::string command;
-  for (const std::string& word : argv) command += word + " ";
-  throw std::runtime_error(command + "failed: " + ended.err);
-}
-
 // In the child: only what may follow a fork in a process with threads.
-bool separate(const std::string& name, const std::filesystem::path& directory) {
+bool separate(const std::string& name, const std::filesystem::path& directory, bool own_processes) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
   if (unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS) != 0) return false;
   if (sethostname(name.c_str(), name.size()) != 0) return false;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  if (own_processes) {
+    signal(SIGCHLD, SIG_IGN);  // an init: nobody waits for what it adopts
+    if (mount("proc", "/proc", "proc", 0, nullptr) != 0) return false;
+  }
   return directory.empty() || mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=64m") == 0;
 }
 
 }  // namespace
 
-NamespaceHolder::NamespaceHolder(const std::string& name, const std::filesystem::path& directory) {
+std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+NamespaceHolder::NamespaceHolder(const std::string& name, const std::filesystem::path& directory,
+                                 Processes processes) {
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-  pid_ = fork();
+  const bool own_processes = processes == Processes::own;
+  // A fork whose child is the first process of its namespace.
+  pid_ = static_cast<pid_t>(
+      syscall(SYS_clone, SIGCHLD | (own_processes ? CLONE_NEWPID : 0), nullptr, nullptr, nullptr, nullptr));
   if (pid_ == 0) {
     setpgid(0, 0);
-    if (!separate(name, directory) || write(ready[1], "x", 1) != 1) _exit(1);
+    if (!separate(name, directory, own_processes) || write(ready[1], "x", 1) != 1) _exit(1);
     close(ready[0]);
     close(ready[1]);
     for (;;) pause();
@@ -53,7 +54,7 @@ NamespaceHolder::NamespaceHolder(const std::string& name, const std::filesystem:
   const bool separated = read(ready[0], &byte, 1) == 1;
   close(ready[0]);
   if (!separated) {
-    waitpid(pid_, nullptr, 0);
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
     throw std::runtime_error("this machine lets us make no namespaces");
   }
 }
@@ -79,7 +80,7 @@ std::string why_no_hosts() {
 Hosts::Hosts(int count) : switch_("switch", "") {
   std::filesystem::create_directory(directory());
   const auto in = [](pid_t holder, const std::vector<std::string>& argv) {
-    must(joined({"nsenter", "--target", std::to_string(holder), "--net", "--"}, argv));
+    output_of(joined({"nsenter", "--target", std::to_string(holder), "--net", "--"}, argv));
   };
   in(switch_.pid(), {"ip", "link", "add", "br0", "type", "bridge"});
   in(switch_.pid(), {"ip", "link", "set", "br0", "up"});
@@ -106,12 +107,12 @@ std::filesystem::path Hosts::seen_from_here(int host, const std::string& file) c
 }
 
 void Hosts::resize_disk(int host, const std::string& size) const {
-  must(on(host, {"mount", "-o", "remount,size=" + size, directory()}));
+  output_of(on(host, {"mount", "-o", "remount,size=" + size, directory()}));
 }
 
 void Hosts::cable(int host, const std::string& state) const {
-  must({"nsenter", "--target", std::to_string(switch_.pid()), "--net", "--", "ip", "link", "set",
-        "port" + std::to_string(host), state});
+  output_of({"nsenter", "--target", std::to_string(switch_.pid()), "--net", "--", "ip", "link", "set",
+             "port" + std::to_string(host), state});
 }
 
 }  // namespace dtrun::test

@@ -15,14 +15,21 @@
 
 namespace dtrun::test {
 
+// A command with another one behind it.
+std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second);
+
 // Why such a network cannot be made on this machine (not root, no ip, no bridges); empty: it can.
 std::string why_no_hosts();
 
 // A process that does nothing but keep its namespaces alive; they go away with it, whatever ends it.
 class NamespaceHolder {
  public:
-  // `name` becomes the host's. `directory` (may be empty) gets a file system of its own.
-  NamespaceHolder(const std::string& name, const std::filesystem::path& directory);
+  enum class Processes { shared, own };
+
+  // `name` becomes the host's. `directory` (may be empty) gets a file system of its own. With processes of
+  // its own (a PID namespace) the host sees only these, and all of them end with the holder, their init.
+  NamespaceHolder(const std::string& name, const std::filesystem::path& directory,
+                  Processes processes = Processes::shared);
   ~NamespaceHolder();
   NamespaceHolder(const NamespaceHolder&) = delete;
   pid_t pid() const { return pid_; }

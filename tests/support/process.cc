@@ -110,6 +110,14 @@ Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& 
   return Process(argv, environment).end();
 }
 
+std::string output_of(const std::vector<std::string>& argv) {
+  const Ended ended = run(argv);
+  if (ended.exit_code == 0) return ended.out;
+  std::string command;
+  for (const std::string& word : argv) command += word + " ";
+  throw std::runtime_error(command + "failed: " + ended.err);
+}
+
 bool eventually(const std::function<bool()>& condition, Process::Duration limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {

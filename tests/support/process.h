@@ -69,6 +69,9 @@ class Process {
 // Runs a process to its end.
 Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
 
+// What it prints. Throws if it does not end with 0.
+std::string output_of(const std::vector<std::string>& argv);
+
 // Polls `condition` until it holds; false at the deadline.
 bool eventually(const std::function<bool()>& condition, Process::Duration limit = Process::Duration(60000));
 
