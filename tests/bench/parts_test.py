@@ -128,6 +128,14 @@ class PartsTest(unittest.TestCase):
                          {"true_2_ms", "true_8_ms", "agent", "restart_ms", "survivor_ms"})
         self.assertIn("error", numbers["peer"]["torchrun"])
 
+    def test_without_hosts_to_launch_on_each_row_says_so(self):
+        with Bench("exit 0") as bench:
+            code, table, numbers = bench.run("--only", "ssh")
+        self.assertEqual(code, 1)
+        self.check_row(table, "one ssh HOST true, 8 hosts there", "failed: ")
+        self.check_row(table, "left after SIGKILL: pdsh", "failed: ")
+        self.assertIn("ssh_lab", numbers["ssh"]["launch"]["1"]["error"])
+
     def test_a_recovery_that_cannot_be_measured_says_what_the_job_said(self):
         with Bench("echo out of order; exit 3") as bench:
             code, table, numbers = bench.run("--only", "recovery", "--python", "/nonexistent/python")
