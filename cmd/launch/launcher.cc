@@ -125,13 +125,13 @@ int Launcher::run() {
 }
 
 void Launcher::drain() {
-  retired_.clear();
   while (!events_.empty() && !exit_code_) {
     const LaunchEvent event = std::move(events_.front());
     events_.pop_front();
     for (const LaunchAction& action : decide(state_, event, millis_now()))
       std::visit([this](const auto& a) { act(a); }, action);
   }
+  retired_.clear();  // before one of them ends, which would be taken for the end of the line's present one
   show_progress();
 }
 
@@ -236,6 +236,7 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
 // Why a host's key is not known is worth a second look: which key is it?
 void Launcher::gone(int index, int exit_status) {
   Carrier* const carrier = line(index).carrier.get();
+  if (carrier == nullptr) return;  // given up by tend() a moment ago
   SshFailure failure = ssh_failure(exit_status, carrier->standard_error(), host(index));
   if (carrier->greeted() && carrier->standard_error().empty())
     failure = {.what = "its carrier ended with " + describe_exit(exit_status < 128 ? exit_status : 0,
