@@ -29,7 +29,7 @@ using agent::Loop;
 using agent::millis_now;
 using namespace std::chrono_literals;
 
-constexpr auto kSignOfLife = 15s;
+constexpr auto kSignOfLife = 5s;  // how much later than after kLauncherSilence a silent host is lost at most
 constexpr double kClocksDiffer = 2;  // seconds
 
 class Launcher {

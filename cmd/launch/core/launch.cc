@@ -11,6 +11,8 @@ namespace {
 
 using Phase = HostPhase;
 
+constexpr int kStopSignal = 15;  // SIGTERM
+
 // One event's step: changes the state and collects what is to be done.
 class Launch {
  public:
@@ -34,6 +36,7 @@ class Launch {
   void on(const launch_event::Ended& e);
   void on(const launch_event::Told& e);
   void on(const launch_event::Tick&);
+  void stop_where_too_few_are_left();
 
   void dial_who_is_due();
   void dial(int host, bool with_files);
@@ -141,9 +144,10 @@ void Launch::on(const launch_event::Gone& e) {
       break;
     case Phase::kRunning:
       enter(e.host, Phase::kLost);
-      return say(name(e.host) + ": the line to it is gone (" + e.failure.what +
-                     "); its agent ends its part of the job",
-                 true);
+      say(name(e.host) + ": the line to it is gone (" + e.failure.what +
+              "); its agent ends its part of the job",
+          true);
+      return stop_where_too_few_are_left();
     case Phase::kPlanning:
     case Phase::kPlanned:
     case Phase::kLooking:
@@ -153,6 +157,19 @@ void Launch::on(const launch_event::Gone& e) {
       return;
   }
   fail(e.host, kExitUnavailable, e.failure.what + (e.failure.remedy.empty() ? "" : "; " + e.failure.remedy));
+}
+
+// A lost host does not come back, so nobody should wait for it. Where an agent has ended, the job ends
+// anyway.
+void Launch::stop_where_too_few_are_left() {
+  const std::vector<int> running = in_phase({Phase::kRunning});
+  const bool ends = !in_phase({Phase::kEnded}).empty() || s_.signals > 0 || s_.too_few;
+  if (ends || running.empty() || static_cast<int>(running.size()) >= s_.settings.min_nodes) return;
+  s_.too_few = true;
+  say(std::to_string(running.size()) + (running.size() == 1 ? " host is" : " hosts are") +
+          " left, the job needs " + std::to_string(s_.settings.min_nodes) + ": stopping it",
+      true);
+  for (const int index : running) emit(launch_action::PassSignal{.host = index, .signal = kStopSignal});
 }
 
 void Launch::on(const launch_event::Ended& e) {
@@ -282,7 +299,7 @@ void Launch::give_up() {
 void Launch::finish_when_all_ended() {
   if (!all_in({Phase::kEnded, Phase::kLost, Phase::kFailed})) return;
   const std::vector<int> ended = in_phase({Phase::kEnded});
-  if (ended.empty()) return finish(kExitUnavailable);
+  if (ended.empty() || s_.too_few) return finish(kExitUnavailable);
   const bool first_ended = host(*s_.first).phase == Phase::kEnded;
   finish(host(first_ended ? *s_.first : ended.front()).exit_code);
 }

@@ -58,6 +58,7 @@ struct LaunchState {
   FanOut fan_out;
   std::optional<int> first;  // the host that hosts the coordinator
   bool begun = false;        // the agents were told to begin
+  bool too_few = false;      // hosts were lost, and the others told to stop
   int signals = 0;           // that the user sent
   int signal = 0;            // the first of them
   bool finished = false;

@@ -236,15 +236,39 @@ TEST_CASE("Ctrl-C: before the start it is the end, then a message, the third tim
   }
 }
 
-TEST_CASE("a line that breaks while the job runs is told; the others' end counts") {
-  Scenario s({"a", "b", "c"});
+TEST_CASE("a line that breaks while the job runs is told; where enough are left, the others' end counts") {
+  Scenario s({"a", "b", "c"}, 2);
   s.run_all();
   s.lose(0, SshFailure::kOther, "client_loop: send disconnect: Broken pipe");
   CHECK(s.said().find("a: the line to it is gone (client_loop: send disconnect: Broken pipe)") == 0);
   CHECK(!s.exit_code());
-  s.end(1, 69);
-  s.end(2, 69);
-  CHECK(s.exit_code() == 69);
+  CHECK(s.all<action::PassSignal>().empty());
+  s.end(1, 3);
+  s.end(2, 3);
+  CHECK(s.exit_code() == 3);
+}
+
+TEST_CASE("where too few hosts are left, the others are stopped, since a lost one does not come back") {
+  Scenario s({"a", "b", "c"});
+  s.run_all();
+  s.lose(0, SshFailure::kOther);
+  CHECK(s.said().find("2 hosts are left, the job needs 3: stopping it") != std::string::npos);
+  CHECK(s.all<action::PassSignal>().size() == 2);
+  CHECK(s.all<action::PassSignal>().front().signal == 15);
+  s.lose(1, SshFailure::kOther);
+  CHECK(s.all<action::PassSignal>().size() == 2);  // two in a row would mean: at once
+  s.end(2, 143);
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+TEST_CASE("a line that breaks while the job ends stops nobody") {
+  Scenario s({"a", "b", "c"});
+  s.run_all();
+  SUBCASE("by itself") { s.end(0, 0); }
+  SUBCASE("by a signal") { s.on(event::Told{2}); }
+  const auto before = s.all<action::PassSignal>().size();
+  s.lose(2, SshFailure::kOther);
+  CHECK(s.all<action::PassSignal>().size() == before);
 }
 
 TEST_CASE("all lines broken: unavailable") {
