@@ -295,13 +295,15 @@ void Launch::give_up() {
   finish(host(failed.front()).exit_code);
 }
 
-// What the host of the coordinator says counts: it goes last.
+// What the host of the coordinator says counts: it goes last. After a signal it may say that others left it,
+// as they got theirs first.
 void Launch::finish_when_all_ended() {
   if (!all_in({Phase::kEnded, Phase::kLost, Phase::kFailed})) return;
   const std::vector<int> ended = in_phase({Phase::kEnded});
   if (ended.empty() || s_.too_few) return finish(kExitUnavailable);
   const bool first_ended = host(*s_.first).phase == Phase::kEnded;
-  finish(host(first_ended ? *s_.first : ended.front()).exit_code);
+  const int exit_code = host(first_ended ? *s_.first : ended.front()).exit_code;
+  finish(exit_code != kExitOk && s_.signals > 0 ? exit_code_of_signal(s_.signal) : exit_code);
 }
 
 void Launch::hang_up_all() {

@@ -229,6 +229,16 @@ TEST_CASE("Ctrl-C: before the start it is the end, then a message, the third tim
       s.end(1, 130);
       CHECK(s.exit_code() == 130);
     }
+    SUBCASE("one of them before it reaches the first") {
+      s.end(1, 130);
+      s.end(0, kExitUnavailable);
+      CHECK(s.exit_code() == 130);
+    }
+    SUBCASE("too late") {
+      s.end(0, 0);
+      s.end(1, 0);
+      CHECK(s.exit_code() == 0);
+    }
     SUBCASE("a third time") {
       s.on(event::Told{15});
       CHECK(s.exit_code() == 130);
