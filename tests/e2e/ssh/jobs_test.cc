@@ -1,0 +1,87 @@
+// Jobs that are launched over ssh on networks and hosts as people have them: addresses that mislead, no dtrun
+// there, a jump host that refuses, the built-in trainer.
+#include <doctest/doctest.h>
+
+#include "tests/e2e/ssh/launch.h"
+#include "tests/e2e/training.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+// The worker of every host is heard, and the job ends with 0.
+void check_runs(const SshHosts& hosts, int count) {
+  const Ended ended = run(
+      launch(hosts, count,
+             {"--nproc_per_node", "1", "--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE at $(hostname)"}));
+  CAPTURE(ended.err);
+  CHECK(ended.exit_code == 0);
+  for (int i = 0; i < count; ++i) {
+    CHECK_MESSAGE(contains(ended.out, "rank " + std::to_string(i) + " of " + std::to_string(count) + " at " +
+                                          SshHosts::name(i)),
+                  ended.out);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the address of the first host is found: docker0 first, a dead NIC, names that mislead or are unknown") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  for (const bool ipv6 : {false, true}) {
+    const SshHosts hosts({.hosts = alike(3),
+                          .ipv6 = ipv6,
+                          .names = false,
+                          .name_is_loopback = true,
+                          .docker0 = true,
+                          .dead_nic = true});
+    check_runs(hosts, 3);
+  }
+}
+
+TEST_CASE("with IPv6 alone") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  check_runs(SshHosts({.hosts = alike(2), .ipv6 = true}), 2);
+}
+
+TEST_CASE("a host without dtrun gets this one, once") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  SshNetwork network{.hosts = alike(3)};
+  network.hosts[0].dtrun = false;
+  network.hosts[1] = {.shell = "/bin/tcsh", .prints = true, .dtrun = false};
+  const SshHosts hosts(network);
+  const std::vector<std::string> job = launch(hosts, 3, {"--nproc_per_node", "1", "--", "true"});
+  const Ended first = run(job);
+  CHECK_MESSAGE(first.exit_code == 0, first.err);
+  CHECK_MESSAGE(contains(first.err, "bringing dtrun to node0"), first.err);
+  CHECK_MESSAGE(contains(first.err, "bringing dtrun to node1"), first.err);
+  const Ended second = run(job);
+  CHECK_MESSAGE(second.exit_code == 0, second.err);
+  CHECK_MESSAGE(!contains(second.err, "bringing"), second.err);
+}
+
+TEST_CASE("hosts behind a jump host that refuses most logins at once all come up") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(16), .jump = SshHost{.sshd = "MaxStartups 2:50:5\n"}});
+  check_runs(hosts, 16);
+}
+
+TEST_CASE("the trainer on three hosts, of which one has no dtrun, makes the model of one process") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const std::vector<std::string> job{"train.max_steps=40", "train.save_steps=20"};
+  Folder elsewhere;
+  REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
+
+  SshNetwork network{.hosts = alike(3)};
+  network.hosts[2].dtrun = false;
+  const SshHosts hosts(network);
+  const std::filesystem::path config = hosts.seen_at_login("/home/ada/job.json");  // on no host
+  write_text(config, read_text(kConfig));
+  std::filesystem::permissions(config, std::filesystem::perms(0644));
+  const Ended ended = run(launch(
+      hosts, 3,
+      joined({"--nproc_per_node", "1", "--lanes", "1", "job.json", "output_dir=out", "train.eval_steps=0"},
+             job)));
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(model(hosts.seen_from_here(0, "/home/ada/out")) == model(elsewhere / "out"));
+}
