@@ -49,6 +49,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) settings.recovers = trainer->recovers;
   settings.nproc = spec.nproc;
+  settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.endpoint = link.endpoint();
   settings.host = host;

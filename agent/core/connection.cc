@@ -75,7 +75,9 @@ void Step::on(const event::Waiting& e) {
   s.waiting = e;
   s.waiting_at = now_;
   if (news) s.notices = 0;
-  if (news && e.max_nodes > 1) tell_waiting();
+  const bool no_news_yet = s.settings.begin_together && generation() == 0;
+  if (news && e.max_nodes > 1 && no_news_yet) s.notice_at = next_notice();
+  if (news && e.max_nodes > 1 && !no_news_yet) tell_waiting();
   if (e.spare && e.joined <= e.max_nodes) warm_up();
 }
 

@@ -19,8 +19,9 @@ struct Settings {
   bool builtin = false;   // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
   bool recovers = false;  // its workers outlive generations
   int nproc = 1;
-  std::string endpoint;  // "host:port" or "unix:PATH", for people
-  std::string host;      // this node's name
+  bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
+  std::string endpoint;         // "host:port" or "unix:PATH", for people
+  std::string host;             // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
   // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its

@@ -236,7 +236,6 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
 // Why a host's key is not known is worth a second look: which key is it?
 void Launcher::gone(int index, int exit_status) {
   Carrier* const carrier = line(index).carrier.get();
-  if (carrier == nullptr) return;  // given up by tend() a moment ago
   SshFailure failure = ssh_failure(exit_status, carrier->standard_error(), host(index));
   if (carrier->greeted() && carrier->standard_error().empty())
     failure = {.what = "its carrier ended with " + describe_exit(exit_status < 128 ? exit_status : 0,

@@ -26,3 +26,17 @@ TEST_CASE("who waits for other nodes at an address of this machine alone is told
     CHECK((s.printed.back().find("only agents of this machine can join") != std::string::npos) == told);
   }
 }
+
+TEST_CASE(
+    "a node that a launcher starts together with the others says that it waits only when that takes long") {
+  Scenario s(builtin());
+  s.state.settings.begin_together = true;
+  s.happens(event::Connected{});
+  s.happens(event::Welcome{"10.0.0.2", 60000});
+  s.happens(waiting(1, 3));
+  s.happens(waiting(2, 3));
+  CHECK(s.printed.empty());
+  s.passes(5000);
+  REQUIRE(!s.printed.empty());
+  CHECK(s.printed.back().find("joined 2 of 3 nodes") != std::string::npos);
+}
