@@ -25,7 +25,7 @@ inline std::vector<std::string> lasting_program() {
           "--",
           "sh",
           "-c",
-          "setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo up; sleep 1000"};
+          "setsid sleep 1000 </dev/null >/dev/null 2>&1 & sleep 1000 & echo up; wait"};
 }
 
 // The host has nothing to run but sshd.
