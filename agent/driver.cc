@@ -106,7 +106,7 @@ int Driver::run() {
 
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
-  if (spec_.output.remote) listen_to_launcher();
+  if (spec_.output.remote && spec_.output.remote->in_fd >= 0) listen_to_launcher();
   if (Status status = allow_open_files(spec_.nproc, spec_.nodes.max); !status.ok()) return status;
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);

@@ -61,7 +61,7 @@ inline constexpr const char* kProgressModes[] = {"auto", "bar", "plain", "json",
 
 // Where an agent writes that a launcher on another host has started: frames of proto/launch.proto.
 struct RemoteTerminal {
-  int in_fd = -1;    // the launcher's words, read by agent/launcher_line.h
+  int in_fd = -1;    // the launcher's words, read by agent/launcher_line.h; -1: a detached job has none
   int out_fd = -1;   // ours
   bool bar = false;  // it can show a line that is overwritten
   int columns = 80;

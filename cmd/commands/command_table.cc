@@ -2,6 +2,7 @@
 
 #include "cmd/commands/agent_command.h"
 #include "cmd/commands/completion_command.h"
+#include "cmd/commands/detached_commands.h"
 #include "cmd/commands/export_command.h"
 #include "cmd/commands/gpus_command.h"
 #include "cmd/commands/help_command.h"
@@ -17,8 +18,9 @@ namespace {
 
 // In the order in which help names them.
 constexpr const Command* kCommands[] = {
-    &kAgentCommand,  &kStoreCommand,   &kStatusCommand, &kKeyCommand,  &kPrepareCommand,   &kExportCommand,
-    &kSampleCommand, &kProfileCommand, &kGpusCommand,   &kHelpCommand, &kCompletionCommand};
+    &kAgentCommand,   &kStoreCommand, &kStatusCommand,  &kAttachCommand,    &kStopCommand,
+    &kLogsCommand,    &kKeyCommand,   &kPrepareCommand, &kExportCommand,    &kSampleCommand,
+    &kProfileCommand, &kGpusCommand,  &kHelpCommand,    &kCompletionCommand};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +20,8 @@
 #include "cmd/launch/build.h"
 #include "cmd/launch/meeting_place.h"
 #include "cmd/launch/node_checks.h"
+#include "cmd/launch/spool.h"
+#include "cmd/launch/spool_relay.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/options.h"
 #include "cmd/options/values.h"
@@ -236,8 +239,77 @@ void settle_place(const launch::Begin& begin, JobSpec* spec) {
   if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
 }
 
+FromHost ended(int exit_code) {
+  FromHost message;
+  message.mutable_ended()->set_exit_code(exit_code);
+  return message;
+}
+
+// Nothing of ssh is kept, so that its connection can end.
+void leave_line(const Line& line, const SpoolPlace& place) {
+  setsid();
+  const int words = open(place.words.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+  dup2(words >= 0 ? words : STDIN_FILENO, STDOUT_FILENO);
+  dup2(STDOUT_FILENO, STDERR_FILENO);
+  for (const int fd : {words, line.in(), line.out()})
+    if (fd >= 0) close(fd);
+}
+
+// The agent that goes on alone. It tells through `begun` whether it has its file.
+[[noreturn]] void run_detached(JobSpec spec, const Line& line, const SpoolPlace& place, int begun) {
+  leave_line(line, place);
+  Result<SpoolWriter> spool = SpoolWriter::open(place);
+  const std::string why = spool.ok() ? "" : spool.status().message();
+  [[maybe_unused]] const ssize_t n = write(begun, why.data(), why.size());
+  close(begun);
+  if (!spool.ok()) _exit(spool.status().exit_code());
+  spec.output.remote = RemoteTerminal{.out_fd = spool.value().fd()};
+  const int exit_code = agent::run(spec);
+  spool.value().finish(ended(exit_code));
+  _exit(exit_code);
+}
+
+// Two forks: the agent is nobody's child here, and leads no session that could get a terminal.
+Status detach(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
+  const agent::Descriptor read_end(ends[0]);
+  agent::Descriptor write_end(ends[1]);
+  const pid_t child = fork();
+  if (child == 0) {
+    const pid_t grandchild = fork();
+    if (grandchild == 0) run_detached(spec, line, place, write_end.get());
+    _exit(grandchild > 0 ? 0 : 1);
+  }
+  const int error = errno;
+  write_end.reset();
+  int status = 0;
+  if (child > 0) waitpid(child, &status, 0);
+  if (child < 0 || status != 0) return errno_status(kExitUnavailable, "cannot start the agent", error);
+  std::string why;
+  char bytes[512];
+  for (ssize_t n = 0; (n = read(read_end.get(), bytes, sizeof bytes)) > 0;)
+    why.append(bytes, static_cast<std::size_t>(n));
+  return why.empty() ? Status() : Status(kExitCannotCreate, why);
+}
+
+int run_detached_job(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
+  const Status status = detach(spec, line, place);
+  FromHost begun;
+  begun.mutable_begun();
+  line.say(status.ok() ? begun : refused(status));
+  return status.exit_code();
+}
+
+Result<NodePlan> plan_host(const launch::Job& job) {
+  if (job.has_detached())
+    if (Status status = make_spool_folder(spool_place(job.run_id(), job.detached())); !status.ok())
+      return status;
+  return plan_node(job);
+}
+
 int run_job(Line& line, const launch::Job& job) {
-  Result<NodePlan> plan = plan_node(job);
+  Result<NodePlan> plan = plan_host(job);
   Result<MeetingPlace> place = plan.ok() ? MeetingPlace::open() : plan.status();
   if (!place.ok()) {
     line.say(refused(place.status()));
@@ -251,15 +323,14 @@ int run_job(Line& line, const launch::Job& job) {
 
   JobSpec& spec = plan.value().spec;
   settle_place(next->begin(), &spec);
+  if (job.has_detached()) return run_detached_job(spec, line, spool_place(job.run_id(), job.detached()));
   spec.output.remote = RemoteTerminal{.in_fd = line.in(),
                                       .out_fd = line.out(),
                                       .bar = job.terminal().bar(),
                                       .columns = job.terminal().columns(),
                                       .colour = job.terminal().colour()};
   const int exit_code = agent::run(spec);
-  FromHost ended;
-  ended.mutable_ended()->set_exit_code(exit_code);
-  line.say(ended);
+  line.say(ended(exit_code));
   return exit_code;
 }
 
@@ -271,6 +342,11 @@ int run_host_agent() {
   line.greet();
   line.say(hello());
   const std::optional<ToHost> first = line.next(nullptr);
+  if (first && first->has_attach()) {
+    const Status status = relay_spool(first->attach(), line.in(), line.out());
+    if (!status.ok()) line.say(refused(status));
+    return status.exit_code();
+  }
   if (!first || !first->has_job()) return kExitUnavailable;  // only asked who is here
   return run_job(line, first->job());
 }

@@ -15,6 +15,7 @@
 #include "cmd/hosts/host_filter.h"
 #include "cmd/hosts/hostfile.h"
 #include "cmd/hosts/travelling_environment.h"
+#include "cmd/launch/spool.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/launch_plan.h"
 #include "proto/base/ids.h"
@@ -68,7 +69,8 @@ Status read_nodes(const Options& options, LaunchPlan* plan) {
   const int hosts = static_cast<int>(plan->hosts.size());
   for (const Host& host : plan->hosts) settings.hosts.push_back(host.name());
   settings.min_nodes = settings.max_nodes = hosts;
-  settings.only_check = options.flag("check");
+  if (options.flag("detach")) settings.purpose = Purpose::kDetach;
+  if (options.flag("check")) settings.purpose = Purpose::kCheck;
   if (const auto given = options.given("nnodes")) {
     const Result<NodeCount> nodes = parse_nodes(*given);
     if (!nodes.ok()) return nodes.status();
@@ -188,6 +190,9 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
   for (const std::string& word : words) plan.job.add_words(word);
   plan.job.set_run_id(text_of(options, "rdzv_id"));
   if (plan.job.run_id().empty()) plan.job.set_run_id(random_id(4));
+  plan.settings.run_id = plan.job.run_id();
+  if (options.flag("detach"))
+    if (Status bad = check_run_id(plan.settings.run_id); !bad.ok()) return bad;
   if (!plan.job.nodes().empty()) plan.job.set_key(rendezvous::JobKey::random().text());
   plan.output.colour = colour_at_first_sight(words, environment);
   plan.workers_are_given = options.has("nproc_per_node");

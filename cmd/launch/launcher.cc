@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -18,6 +20,7 @@
 #include "cmd/launch/build.h"
 #include "cmd/launch/carrier.h"
 #include "cmd/launch/core/repeats.h"
+#include "cmd/launch/detached_runs.h"
 #include "cmd/launch/own_files.h"
 #include "proto/core/contract.h"
 
@@ -44,6 +47,9 @@ class Launcher {
   }
 
   int run();
+  bool all_ended() const {
+    return std::ranges::all_of(state_.hosts, [](const auto& h) { return h.phase == HostPhase::kEnded; });
+  }
 
  private:
   // What is known of one host beside what was decided.
@@ -78,6 +84,8 @@ class Launcher {
   void act(const launch_action::HangUp& a);
   void act(const launch_action::Say& a);
   void act(const launch_action::TellCheck& a);
+  void act(const launch_action::Remember& a);
+  void act(const launch_action::TellDetached& a);
   void act(const launch_action::Finish& a) { exit_code_ = a.exit_code; }
 
   // The carrier's words: to `host`, to run `script` (empty: `dtrun agent`) there.
@@ -214,6 +222,8 @@ void Launcher::from_host(int host, const launch::FromHost& message) {
       return;
     case Body::kEnded:
       return events_.push_back(launch_event::Ended{.host = host, .exit_code = message.ended().exit_code()});
+    case Body::kBegun:  // that is all of it that this launch sees
+      return events_.push_back(launch_event::Ended{.host = host, .exit_code = kExitOk});
     case Body::kAlive:
     case Body::BODY_NOT_SET:
       return;
@@ -320,12 +330,21 @@ void Launcher::act(const launch_action::Dial& a) {
 
 void Launcher::act(const launch_action::SendJob& a) {
   launch::ToHost message;
+  if (!plan_.nodes.empty()) {
+    *message.mutable_attach() = plan_.attach;
+    message.mutable_attach()->set_node(plan_.nodes[static_cast<std::size_t>(a.host)]);
+    line(a.host).carrier->send(message);
+    for (const int number : plan_.signals) act(launch_action::PassSignal{a.host, number});
+    return;
+  }
   launch::Job& job = *message.mutable_job();
   job = plan_.job;
   const Host& to = host(a.host);
   if (!plan_.workers_are_given && to.slots > 0) job.set_workers(std::to_string(to.slots));
   for (const int gpu : to.gpus) job.add_gpus(gpu);
-  job.mutable_terminal()->set_bar(console_.has_terminal());
+  const bool detached = plan_.settings.purpose == Purpose::kDetach;
+  if (detached) job.set_detached(a.host);
+  job.mutable_terminal()->set_bar(console_.has_terminal() && !detached);
   job.mutable_terminal()->set_columns(console_.columns());
   job.mutable_terminal()->set_colour(console_.palette() == Palette(true));
   line(a.host).carrier->send(message);
@@ -385,6 +404,21 @@ void Launcher::act(const launch_action::TellCheck&) {
   }
 }
 
+void Launcher::act(const launch_action::Remember&) {
+  DetachedRun run{.run_id = plan_.job.run_id(), .ssh = plan_.ssh};
+  for (std::size_t i = 0; i < lines_.size(); ++i)
+    if (state_.hosts[i].phase == HostPhase::kRunning)
+      run.hosts.push_back({.destination = plan_.hosts[i].destination, .node = static_cast<int>(i)});
+  if (Status status = remember_run(run); !status.ok())
+    console_.error(status.within("dtrun attach and dtrun stop will not find this run").message());
+}
+
+void Launcher::act(const launch_action::TellDetached&) {
+  const std::string& id = plan_.job.run_id();
+  console_.write(Console::Stream::kOut, "run " + id + " goes on alone: dtrun attach " + id +
+                                            " | dtrun stop " + id + " | dtrun logs " + id + "\n");
+}
+
 // Until the job runs: how far the hosts are. Then what an agent shows.
 void Launcher::show_progress() {
   if (!console_.has_terminal() || exit_code_) return;
@@ -407,9 +441,17 @@ void Launcher::pause_output(bool paused) {
 
 }  // namespace
 
-int run_launch(LaunchPlan plan) {
+int run_launch(LaunchPlan plan, bool* ended) {
+  if (plan.settings.purpose == Purpose::kDetach)
+    if (Status status = check_can_remember(); !status.ok()) {
+      std::fprintf(stderr, "dtrun: %s\n", status.message().c_str());
+      return status.exit_code();
+    }
   agent::Signals signals;
-  return Launcher(std::move(plan), signals).run();
+  Launcher launcher(std::move(plan), signals);
+  const int exit_code = launcher.run();
+  if (ended != nullptr) *ended = launcher.all_ended();
+  return exit_code;
 }
 
 }  // namespace dtrun::cmd

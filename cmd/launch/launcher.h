@@ -21,10 +21,15 @@ struct LaunchPlan {
   launch::Job job;                 // but what differs from host to host
   bool workers_are_given = false;  // by --nproc_per_node, so a host's slots do not count
   OutputSpec output;               // of this terminal
+  // To come back to a detached job: the hosts' numbers in its run, and what is asked of each.
+  std::vector<int> nodes = {};
+  launch::Attach attach = {};
+  std::vector<int> signals = {};  // that each of them gets
 };
 
 // The exit code of the job, once no agent runs any more. Takes over all signals of the process, which must
 // have one thread.
-int run_launch(LaunchPlan plan);
+// `ended`, if given: whether every host has told its end.
+int run_launch(LaunchPlan plan, bool* ended = nullptr);
 
 }  // namespace dtrun::cmd

@@ -171,6 +171,10 @@ inline constexpr OptionEntry kOptions[] = {
      .help = "Start nothing: say of each host whether the job could run there, and whether the hosts reach "
              "each other",
      .group = group::kHosts},
+    {.name = "detach",
+     .help =
+         "Start the job and leave it to itself; `dtrun attach`, `dtrun stop` and `dtrun logs` find it again",
+     .group = group::kHosts},
     {.name = "chdir",
      .placeholder = "DIR",
      .help = "The directory to run in, on every host [the current one]",

@@ -30,7 +30,7 @@ class Launch {
   void on(const launch_event::Begin&) {}  // the first hosts are due
   void on(const launch_event::Answered& e);
   void on(const launch_event::Planned& e);
-  void on(const launch_event::Refused& e) { fail(e.host, e.exit_code, e.why); }
+  void on(const launch_event::Refused& e);
   void on(const launch_event::Seen& e);
   void on(const launch_event::Gone& e);
   void on(const launch_event::Ended& e);
@@ -43,12 +43,14 @@ class Launch {
   void settle();
   void choose_first();
   bool enough(const std::vector<int>& hosts) const;
+  const char* fate_after_loss() const;
   void begin();
   void give_up();
   void tell_failures();
   void finish_when_all_ended();
   void hang_up_all();
   void finish(int exit_code);
+  bool is(Purpose purpose) const { return s_.settings.purpose == purpose; }
 
   HostState& host(int index) { return s_.hosts[static_cast<std::size_t>(index)]; }
   const std::string& name(int index) const { return s_.settings.hosts[static_cast<std::size_t>(index)]; }
@@ -89,6 +91,7 @@ void Launch::fail(int index, int exit_code, const std::string& why) {
   host(index).exit_code = exit_code;
   host(index).why = why;
   emit(launch_action::HangUp{index});
+  if (s_.begun) say(name(index) + ": " + why, true);
 }
 
 void Launch::dial(int index, bool with_files) {
@@ -105,7 +108,7 @@ void Launch::on(const launch_event::Answered& e) {
   if (host(e.host).phase != Phase::kDialling) return;
   if (e.same_build) {
     s_.fan_out.logged_in(e.host);
-    enter(e.host, Phase::kPlanning);
+    enter(e.host, s_.settings.purpose >= Purpose::kAttach ? Phase::kRunning : Phase::kPlanning);
     return emit(launch_action::SendJob{e.host});
   }
   if (host(e.host).with_files)
@@ -121,6 +124,10 @@ void Launch::on(const launch_event::Planned& e) {
   enter(e.host, Phase::kPlanned);
 }
 
+void Launch::on(const launch_event::Refused& e) {
+  if (host(e.host).phase < Phase::kEnded) fail(e.host, e.exit_code, e.why);
+}
+
 void Launch::on(const launch_event::Seen& e) {
   if (host(e.host).phase != Phase::kLooking || !s_.first) return;
   if (!e.address.empty()) {
@@ -134,6 +141,11 @@ void Launch::on(const launch_event::Seen& e) {
            " (" + list + "): nodes must reach each other on all ports");
 }
 
+const char* Launch::fate_after_loss() const {
+  if (is(Purpose::kRun)) return "its agent ends its part of the job";
+  return is(Purpose::kDetach) ? "whether its agent has begun is not known" : "the job there goes on";
+}
+
 void Launch::on(const launch_event::Gone& e) {
   HostState& state = host(e.host);
   switch (state.phase) {
@@ -144,9 +156,7 @@ void Launch::on(const launch_event::Gone& e) {
       break;
     case Phase::kRunning:
       enter(e.host, Phase::kLost);
-      say(name(e.host) + ": the line to it is gone (" + e.failure.what +
-              "); its agent ends its part of the job",
-          true);
+      say(name(e.host) + ": the line to it is gone (" + e.failure.what + "); " + fate_after_loss(), true);
       return stop_where_too_few_are_left();
     case Phase::kPlanning:
     case Phase::kPlanned:
@@ -162,6 +172,7 @@ void Launch::on(const launch_event::Gone& e) {
 // A lost host does not come back, so nobody should wait for it. Where an agent has ended, the job ends
 // anyway.
 void Launch::stop_where_too_few_are_left() {
+  if (!is(Purpose::kRun)) return;
   const std::vector<int> running = in_phase({Phase::kRunning});
   const bool ends = !in_phase({Phase::kEnded}).empty() || s_.signals > 0 || s_.too_few;
   if (ends || running.empty() || static_cast<int>(running.size()) >= s_.settings.min_nodes) return;
@@ -182,7 +193,9 @@ void Launch::on(const launch_event::Ended& e) {
 // The third time nobody is waited for.
 void Launch::on(const launch_event::Told& e) {
   if (s_.signals++ == 0) s_.signal = e.signal;
-  if (!s_.begun || s_.signals > 2) {
+  const bool only_looks = is(Purpose::kAttach) || is(Purpose::kLogs);
+  if (only_looks) say("the job goes on; dtrun stop " + s_.settings.run_id + " ends it");
+  if (only_looks || !s_.begun || s_.signals > 2) {
     hang_up_all();
     return finish(exit_code_of_signal(s_.signal));
   }
@@ -221,7 +234,7 @@ void Launch::choose_first() {
 
 // A check goes on to the end, whoever fails.
 bool Launch::enough(const std::vector<int>& hosts) const {
-  return s_.settings.only_check || static_cast<int>(hosts.size()) >= s_.settings.min_nodes;
+  return is(Purpose::kCheck) || static_cast<int>(hosts.size()) >= s_.settings.min_nodes;
 }
 
 // The address of the first host that most others reach, since their workers will come to it too.
@@ -240,7 +253,7 @@ void Launch::begin() {
   const std::vector<int> ready = in_phase({Phase::kReady});
   if (host(*s_.first).phase == Phase::kFailed || !enough(ready)) return give_up();
   tell_failures();
-  if (s_.settings.only_check) {
+  if (is(Purpose::kCheck)) {
     emit(launch_action::TellCheck{});
     hang_up_all();
     const std::vector<int> failed = in_phase({Phase::kFailed});
@@ -248,6 +261,7 @@ void Launch::begin() {
   }
   s_.begun = true;
   host(*s_.first).address = meeting_address();
+  if (is(Purpose::kDetach)) emit(launch_action::Remember{});
   // Where there are spare hosts, any of them may have to take any place.
   const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
   int rank = 0;
@@ -301,6 +315,11 @@ void Launch::finish_when_all_ended() {
   if (!all_in({Phase::kEnded, Phase::kLost, Phase::kFailed})) return;
   const std::vector<int> ended = in_phase({Phase::kEnded});
   if (ended.empty() || s_.too_few) return finish(kExitUnavailable);
+  if (is(Purpose::kDetach)) emit(launch_action::TellDetached{});
+  if (!is(Purpose::kRun) && !is(Purpose::kAttach)) {
+    const bool all_well = is(Purpose::kDetach) ? in_phase({Phase::kLost}).empty() : all_in({Phase::kEnded});
+    return finish(all_well ? kExitOk : kExitUnavailable);
+  }
   const bool first_ended = host(*s_.first).phase == Phase::kEnded;
   const int exit_code = host(first_ended ? *s_.first : ended.front()).exit_code;
   finish(exit_code != kExitOk && s_.signals > 0 ? exit_code_of_signal(s_.signal) : exit_code);
@@ -319,10 +338,12 @@ void Launch::finish(int exit_code) {
 
 LaunchState initial_launch(const LaunchSettings& settings) {
   const std::size_t hosts = settings.hosts.size();
+  const bool comes_back = settings.purpose >= Purpose::kAttach;
   return {.settings = settings,
           .hosts = std::vector<HostState>(hosts),
           .fan_out = FanOut(static_cast<int>(hosts)),
-          .first = std::nullopt};
+          .first = comes_back ? std::optional(0) : std::nullopt,
+          .begun = comes_back};
 }
 
 std::vector<LaunchAction> decide(LaunchState& state, const LaunchEvent& event, Millis now) {

@@ -21,11 +21,22 @@
 
 namespace dtrun::cmd {
 
+enum class Purpose {
+  kRun,
+  kCheck,
+  kDetach,  // to start a job that goes on alone
+  // To come back to one: hosts go from answering straight to running.
+  kAttach,
+  kStop,
+  kLogs,
+};
+
 struct LaunchSettings {
   std::vector<std::string> hosts;  // names, for messages
   int min_nodes = 1;
   int max_nodes = 1;
-  bool only_check = false;
+  Purpose purpose = Purpose::kRun;
+  std::string run_id = {};  // for messages about a detached job
 };
 
 enum class HostPhase {
@@ -136,6 +147,10 @@ struct Say {
 };
 // All hosts are ready, and only that was asked.
 struct TellCheck {};
+// A detached job is about to begin: who is to find it again must know its hosts.
+struct Remember {};
+// It runs, on one host at least.
+struct TellDetached {};
 struct Finish {
   int exit_code;
 };
@@ -143,7 +158,8 @@ struct Finish {
 
 using LaunchAction = std::variant<launch_action::Dial, launch_action::SendJob, launch_action::AskToLook,
                                   launch_action::TellBegin, launch_action::PassSignal, launch_action::HangUp,
-                                  launch_action::Say, launch_action::TellCheck, launch_action::Finish>;
+                                  launch_action::Say, launch_action::TellCheck, launch_action::Remember,
+                                  launch_action::TellDetached, launch_action::Finish>;
 
 LaunchState initial_launch(const LaunchSettings& settings);
 

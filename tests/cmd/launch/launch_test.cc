@@ -17,11 +17,11 @@ namespace action = launch_action;
 
 // A launch with a clock of its own, and what it did so far.
 struct Scenario {
-  explicit Scenario(std::vector<std::string> hosts, int min = 0, int max = 0, bool only_check = false)
+  explicit Scenario(std::vector<std::string> hosts, int min = 0, int max = 0, Purpose purpose = Purpose::kRun)
       : state(initial_launch({.hosts = hosts,
                               .min_nodes = min > 0 ? min : static_cast<int>(hosts.size()),
                               .max_nodes = max > 0 ? max : static_cast<int>(hosts.size()),
-                              .only_check = only_check})) {}
+                              .purpose = purpose})) {}
 
   template <typename Event>
   void on(const Event& e) {
@@ -290,7 +290,7 @@ TEST_CASE("all lines broken: unavailable") {
 }
 
 TEST_CASE("--check starts nothing and tells of all hosts") {
-  Scenario s({"a", "b", "c"}, 1, 3, true);
+  Scenario s({"a", "b", "c"}, 1, 3, Purpose::kCheck);
   s.on(event::Begin{});
   s.plan(0);
   s.plan(1);
@@ -352,6 +352,75 @@ TEST_CASE("random events keep the invariants") {
     for (const auto& one : s.all<action::TellBegin>()) CHECK(++begun[one.host] == 1);
     if (!begun.empty()) CHECK(static_cast<int>(begun.size()) >= s.state.settings.min_nodes);
     if (!s.state.finished && !s.state.begun) CHECK(next_deadline(s.state).has_value());
+  }
+}
+
+TEST_CASE("a detached launch ends when every host has begun, and is remembered before") {
+  Scenario s({"a", "b"}, 0, 0, Purpose::kDetach);
+  s.run_all();
+  const auto index_of = [&](const auto& wanted) {
+    for (std::size_t i = 0; i < s.done.size(); ++i)
+      if (s.done[i].index() == LaunchAction(wanted).index()) return i;
+    return s.done.size();
+  };
+  CHECK(index_of(action::Remember{}) < index_of(action::TellBegin{}));
+  s.end(0, 0);
+  CHECK(!s.exit_code());
+  s.end(1, 0);
+  CHECK(s.all<action::TellDetached>().size() == 1);
+  CHECK(s.exit_code() == 0);
+}
+
+TEST_CASE("a detached launch that one host did not answer to the end is no success, but can be stopped") {
+  Scenario s({"a", "b"}, 0, 0, Purpose::kDetach);
+  s.run_all();
+  s.end(0, 0);
+  s.lose(1, SshFailure::kOther);
+  CHECK(s.all<action::TellDetached>().size() == 1);
+  CHECK(s.exit_code() == kExitUnavailable);
+  CHECK(s.said().find("whether its agent has begun is not known") != std::string::npos);
+}
+
+TEST_CASE("who comes back to a job asks each host as it answers, and goes on without those that fail") {
+  Scenario s({"a", "b", "c"}, 0, 0, Purpose::kAttach);
+  s.on(event::Begin{});
+  s.answer(2);
+  CHECK(s.all<action::SendJob>().size() == 1);
+  s.lose(1, SshFailure::kOther, "no route");
+  CHECK(s.said() == "b: no route\n");
+  s.answer(0);
+  s.end(0, 3);
+  CHECK(!s.exit_code());
+  s.end(2, 0);
+  CHECK(s.exit_code() == 3);
+}
+
+TEST_CASE("Ctrl-C on an attach leaves the job alone, on a stop it is passed on") {
+  for (const Purpose purpose : {Purpose::kAttach, Purpose::kLogs, Purpose::kStop}) {
+    Scenario s({"a"}, 0, 0, purpose);
+    s.on(event::Begin{});
+    s.answer(0);
+    s.on(event::Told{2});
+    const bool stops = purpose == Purpose::kStop;
+    CHECK(s.all<action::PassSignal>().size() == (stops ? 1 : 0));
+    CHECK(s.exit_code() == (stops ? std::nullopt : std::optional(130)));
+  }
+}
+
+TEST_CASE("stop and logs end with 0 when every host has told all, whatever the job's code") {
+  for (const Purpose purpose : {Purpose::kStop, Purpose::kLogs}) {
+    for (const bool one_fails : {false, true}) {
+      Scenario s({"a", "b"}, 0, 0, purpose);
+      s.on(event::Begin{});
+      s.answer(0);
+      s.answer(1);
+      if (one_fails)
+        s.on(event::Refused{.host = 1, .exit_code = 66, .why = "no detached run"});
+      else
+        s.end(1, 143);
+      s.end(0, 143);
+      CHECK(s.exit_code() == (one_fails ? kExitUnavailable : 0));
+    }
   }
 }
 

@@ -1,0 +1,94 @@
+#include "cmd/commands/detached_commands.h"
+
+#include <signal.h>
+
+#include <string>
+
+#include "cmd/commands/answer.h"
+#include "cmd/launch/detached_runs.h"
+#include "cmd/options/values.h"
+#include "proto/base/log.h"
+
+namespace dtrun::cmd {
+namespace {
+
+constexpr OptionEntry kOptionsOfAttach[] = {kColorOption, kHelpOption};
+constexpr OptionEntry kOptionsOfStop[] = {
+    {.name = "now", .help = "Kill the workers at once, without the time that they have to end"},
+    kColorOption,
+    kHelpOption};
+constexpr OptionEntry kOptionsOfLogs[] = {
+    {.name = "follow", .short_name = "f", .help = "Go on until the job has ended"},
+    kColorOption,
+    kHelpOption};
+
+// Calls the run's hosts, as `prepare` changes the plan.
+template <typename Prepare>
+int come_back(const Invocation& invocation, Purpose purpose, Prepare prepare) {
+  Result<DetachedRun> run = find_detached_run(invocation.argument);
+  if (!run.ok()) return fail(run.status());
+  set_up_log("dtrun");
+  LaunchPlan plan = plan_to_come_back(run.value(), purpose);
+  prepare(plan);
+  const bool to_the_end = plan.attach.follow();
+  bool ended = false;
+  const int exit_code = run_launch(std::move(plan), &ended);
+  run.value().ended = ended && to_the_end;
+  if (run.value().ended)
+    if (const Status status = remember_run(run.value()); !status.ok()) notice(status.message());
+  return exit_code;
+}
+
+int run_attach(const Invocation& invocation) {
+  return come_back(invocation, Purpose::kAttach, [](LaunchPlan&) {});
+}
+
+int run_stop(const Invocation& invocation) {
+  const Values<kOptionsOfStop> options{invocation.values};
+  return come_back(invocation, Purpose::kStop, [&](LaunchPlan& plan) {
+    plan.attach.set_from_now(true);
+    plan.signals = {SIGTERM};
+    if (options.flag("now")) plan.signals.push_back(SIGINT);  // a second one, as of an impatient user
+  });
+}
+
+int run_logs(const Invocation& invocation) {
+  const Values<kOptionsOfLogs> options{invocation.values};
+  return come_back(invocation, Purpose::kLogs,
+                   [&](LaunchPlan& plan) { plan.attach.set_follow(options.flag("follow")); });
+}
+
+}  // namespace
+
+constinit const Command kAttachCommand{
+    .name = "attach",
+    .summary = "Come back to a job that was started with --detach",
+    .description =
+        "Shows what the job has said from its start on, then what it says, and ends with its exit code. "
+        "Ctrl-C leaves the job alone. Also for a job that has ended. RUN may be left out where one run goes "
+        "on.",
+    .argument = "[RUN]",
+    .options = kOptionsOfAttach,
+    .rare = true,
+    .run = run_attach};
+
+constinit const Command kStopCommand{
+    .name = "stop",
+    .summary = "End a job that was started with --detach",
+    .description =
+        "As Ctrl-C on the terminal of a job: workers are told to end, and waited for. Ctrl-C here, or "
+        "--now, kills them at once. Ends with 0 when the job runs nowhere any more.",
+    .argument = "[RUN]",
+    .options = kOptionsOfStop,
+    .rare = true,
+    .run = run_stop};
+
+constinit const Command kLogsCommand{.name = "logs",
+                                     .summary = "Show what a job that was started with --detach has said",
+                                     .description = "Ends with 0, whatever the job's exit code.",
+                                     .argument = "[RUN]",
+                                     .options = kOptionsOfLogs,
+                                     .rare = true,
+                                     .run = run_logs};
+
+}  // namespace dtrun::cmd

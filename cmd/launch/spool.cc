@@ -1,0 +1,196 @@
+#include "cmd/launch/spool.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "agent/system/pidfd.h"
+
+namespace dtrun::cmd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
+constexpr std::size_t kPortion = 1u << 20;
+constexpr std::size_t kLongestRunId = 100;
+
+// A record lock belongs to the process: neither workers nor the guardian inherit it.
+struct flock whole_file() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+std::optional<pid_t> holder_of(int fd) {
+  struct flock lock = whole_file();
+  if (fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
+  return lock.l_pid;
+}
+
+// On a network's file system the lock may be that of a process on another host, whose number means something
+// else here.
+bool has_open(pid_t pid, int fd) {
+  struct stat wanted {
+  }, found{};
+  fstat(fd, &wanted);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) {
+    const bool same = stat(entry.path().c_str(), &found) == 0 && found.st_dev == wanted.st_dev &&
+                      found.st_ino == wanted.st_ino;
+    if (same) return true;
+  }
+  return false;
+}
+
+void remove_old(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto written = fs::last_write_time(entry.path(), error);
+    if (!error && fs::file_time_type::clock::now() - written > kKeepEnded) old.push_back(entry.path());
+  }
+  for (const fs::path& file : old) {
+    const agent::Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (fd.open() && !holder_of(fd.get())) unlink(file.c_str());
+  }
+}
+
+Status in_use(const SpoolPlace& place) {
+  return Status(kExitCannotCreate, place.file.string() + ": a detached run of this name goes on here");
+}
+
+}  // namespace
+
+fs::path state_folder() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state == '/') return fs::path(state) / "dtrun";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? fs::path(home) / ".local/state/dtrun" : fs::path();
+}
+
+Status make_private_folder(const fs::path& folder) {
+  std::error_code error;
+  if (folder.is_relative())
+    return Status(kExitCannotCreate, "neither XDG_STATE_HOME nor HOME names a folder for detached runs");
+  fs::create_directories(folder.parent_path(), error);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return errno_status(kExitCannotCreate, folder.string(), errno);
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0) return errno_status(kExitCannotCreate, folder.string(), errno);
+  const bool is_ours = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 077) == 0;
+  if (is_ours && access(folder.c_str(), W_OK) == 0) return {};
+  return Status(kExitCannotCreate,
+                folder.string() + ": must be a folder of yours that nobody else may use (chmod 700)");
+}
+
+Status check_run_id(const std::string& run_id) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
+  if (!run_id.empty() && run_id.size() <= kLongestRunId && run_id[0] != '.' && run_id[0] != '-' &&
+      std::ranges::all_of(run_id, fits))
+    return {};
+  return Status(kExitUsage, "--rdzv_id " + run_id +
+                                ": a detached run's name has letters, digits, '.', '_' "
+                                "and '-', at most " +
+                                std::to_string(kLongestRunId));
+}
+
+SpoolPlace spool_place(const std::string& run_id, int node) {
+  const fs::path stem = state_folder() / "runs" / (run_id + "." + std::to_string(node));
+  return {.file = stem.string() + ".spool", .words = stem.string() + ".err"};
+}
+
+Status make_spool_folder(const SpoolPlace& place) {
+  const fs::path folder = place.file.parent_path();
+  Status status = make_private_folder(folder.parent_path());
+  if (status.ok()) status = make_private_folder(folder);
+  if (!status.ok()) return status;
+  remove_old(folder);
+  const agent::Descriptor fd(open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return fd.open() && holder_of(fd.get()) ? in_use(place) : Status();
+}
+
+Result<SpoolWriter> SpoolWriter::open(const SpoolPlace& place) {
+  agent::Descriptor fd(
+      ::open(place.file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.open()) return errno_status(kExitCannotCreate, place.file.string(), errno);
+  struct flock lock = whole_file();
+  if (fcntl(fd.get(), F_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) return in_use(place);
+    return errno_status(kExitCannotCreate, place.file.string() + " cannot be locked", errno);
+  }
+  if (ftruncate(fd.get(), 0) != 0) return errno_status(kExitCannotCreate, place.file.string(), errno);
+  return SpoolWriter(std::move(fd));
+}
+
+void SpoolWriter::finish(const launch::FromHost& ended) {
+  // A second open file of ours would take the lock with it when it closes.
+  FrameReader frames;
+  std::string bytes(kPortion, '\0');
+  std::uint64_t size = 0;
+  for (ssize_t n = 0; (n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(size))) > 0;) {
+    size += static_cast<std::uint64_t>(n);
+    frames.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
+    while (frames.next().value()) {
+    }
+  }
+  std::string last;
+  if (frames.pending() > 0) {
+    if (ftruncate(fd_.get(), static_cast<off_t>(size - frames.pending())) != 0) return;
+    launch::FromHost lost;
+    lost.mutable_said()->set_text("the disk was full: what was said from here on is lost");
+    append_frame(lost.SerializeAsString(), &last);
+  }
+  append_frame(ended.SerializeAsString(), &last);
+  [[maybe_unused]] const ssize_t n = write(fd_.get(), last.data(), last.size());
+}
+
+Result<SpoolReader> SpoolReader::open(const SpoolPlace& place) {
+  agent::Descriptor fd(::open(place.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.open()) return SpoolReader(std::move(fd));
+  return errno_status(kExitNoInput, place.file.string(), errno);
+}
+
+std::optional<launch::FromHost> SpoolReader::next() {
+  for (;;) {
+    const auto frame = frames_.next();
+    launch::FromHost message;
+    if (!frame.ok()) return std::nullopt;
+    if (frame.value() && message.ParseFromString(*frame.value())) {
+      position_ = read_ - frames_.pending();
+      return message;
+    }
+    std::string bytes(kPortion, '\0');
+    const ssize_t n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(read_));
+    if (n <= 0) return std::nullopt;
+    read_ += static_cast<std::uint64_t>(n);
+    frames_.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
+  }
+}
+
+std::uint64_t SpoolReader::size() const {
+  struct stat status {};
+  return fstat(fd_.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+std::optional<pid_t> SpoolReader::writer() const { return holder_of(fd_.get()); }
+
+bool SpoolReader::signal_writer(int number) const {
+  const std::optional<pid_t> pid = writer();
+  if (!pid || *pid <= 0) return false;
+  const agent::Descriptor process(agent::open_pidfd(*pid));
+  return process.open() && has_open(*pid, fd_.get()) && writer() == pid &&
+         agent::signal_pidfd(process.get(), number);
+}
+
+}  // namespace dtrun::cmd

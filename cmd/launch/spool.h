@@ -1,0 +1,80 @@
+// What a detached job says, kept in a file on each host: the messages that its launcher would have got
+// (proto/launch.proto), up to Ended. The agent holds a lock on the file as long as it lives, so whoever reads
+// it knows whether more may come, and whom to signal.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "agent/system/descriptor.h"
+#include "proto/core/framing.h"
+#include "proto/core/status.h"
+#include "proto/launch.pb.h"
+
+namespace dtrun::cmd {
+
+// $XDG_STATE_HOME/dtrun or ~/.local/state/dtrun; empty where neither is set.
+std::filesystem::path state_folder();
+
+// 0700, and ours. EX_CANTCREAT on failure.
+Status make_private_folder(const std::filesystem::path& folder);
+
+// EX_USAGE unless `run_id` is fit for a file's name.
+Status check_run_id(const std::string& run_id);
+
+struct SpoolPlace {
+  std::filesystem::path file;   // the messages
+  std::filesystem::path words;  // what the agent itself writes to standard error
+};
+
+// Of the run's host number `node`. Several hosts may share a home, or be one machine.
+SpoolPlace spool_place(const std::string& run_id, int node);
+
+// Makes the folder, removes from it what ended long ago, and refuses if the run goes on here.
+Status make_spool_folder(const SpoolPlace& place);
+
+// The agent's end.
+class SpoolWriter {
+ public:
+  // An empty file, locked by this process. EX_CANTCREAT if it cannot be had, or if another agent has it.
+  static Result<SpoolWriter> open(const SpoolPlace& place);
+
+  int fd() const { return fd_.get(); }
+  // The last message. What a full disk has cut off goes, and is told of.
+  void finish(const launch::FromHost& ended);
+
+ private:
+  explicit SpoolWriter(agent::Descriptor fd) : fd_(std::move(fd)) {}
+
+  agent::Descriptor fd_;
+};
+
+class SpoolReader {
+ public:
+  // EX_NOINPUT if there is none.
+  static Result<SpoolReader> open(const SpoolPlace& place);
+
+  // The next message; nothing if none is whole yet.
+  std::optional<launch::FromHost> next();
+  // Bytes up to the end of the last message that next() returned.
+  std::uint64_t position() const { return position_; }
+  std::uint64_t size() const;
+
+  // The agent that writes it; nothing if none does any more.
+  std::optional<pid_t> writer() const;
+  // Sends it a signal, and to no other process.
+  bool signal_writer(int number) const;
+
+ private:
+  explicit SpoolReader(agent::Descriptor fd) : fd_(std::move(fd)) {}
+
+  agent::Descriptor fd_;
+  FrameReader frames_;
+  std::uint64_t read_ = 0, position_ = 0;
+};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,130 @@
+#include "cmd/launch/spool_relay.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "cmd/launch/spool.h"
+#include "proto/base/ids.h"
+#include "proto/core/contract.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kLookEveryMs = 50;
+// To an agent two signals in 250 ms are one that came two ways (agent/core/workers.cc).
+constexpr std::chrono::milliseconds kBetweenSignals(400);
+
+class Relay {
+ public:
+  Relay(const launch::Attach& attach, SpoolReader spool, int in, int out)
+      : attach_(attach), spool_(std::move(spool)), in_(in), out_(out) {}
+
+  void run() {
+    const std::uint64_t before = attach_.from_now() ? spool_.size() : 0;
+    while (!over_) {
+      const bool lives = spool_.writer().has_value();  // before the last look at what it wrote
+      while (!over_) {
+        const auto message = spool_.next();
+        if (!message) break;
+        if (spool_.position() > before || message->has_ended()) pass_on(*message);
+      }
+      if (!over_ && !attach_.follow()) end(kExitOk);
+      if (!over_ && !lives) end_without_word();
+      if (!over_) listen();
+    }
+  }
+
+ private:
+  void pass_on(const launch::FromHost& message) {
+    over_ = over_ || message.has_ended();
+    send(message);
+  }
+
+  void end(int exit_code) {
+    launch::FromHost message;
+    message.mutable_ended()->set_exit_code(exit_code);
+    pass_on(message);
+  }
+
+  void end_without_word() {
+    launch::FromHost message;
+    message.mutable_said()->set_text(
+        "the agent here ended without a word: it was killed, or the host was started again");
+    send(message);
+    end(kExitUnavailable);
+  }
+
+  void send(const launch::FromHost& message) {
+    std::string frame;
+    append_frame(message.SerializeAsString(), &frame);
+    for (std::string_view rest = frame; !rest.empty();) {
+      const ssize_t n = write(out_, rest.data(), rest.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) over_ = true;
+      if (n <= 0) return;
+      rest.remove_prefix(static_cast<std::size_t>(n));
+    }
+  }
+
+  // To the launcher, for a moment.
+  void listen() {
+    pollfd entry{in_, POLLIN, 0};
+    if (poll(&entry, 1, kLookEveryMs) <= 0) {
+      over_ = Clock::now() - heard_at_ >= kLauncherSilence;
+      return;
+    }
+    char bytes[4096];
+    const ssize_t n = read(in_, bytes, sizeof bytes);
+    if (n < 0 && errno == EINTR) return;
+    over_ = n <= 0;
+    if (over_) return;
+    heard_at_ = Clock::now();
+    words_.push({bytes, static_cast<std::size_t>(n)});
+    for (auto frame = words_.next();; frame = words_.next()) {
+      launch::ToHost message;
+      over_ = !frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()));
+      if (over_ || !frame.value()) return;
+      take(message);
+    }
+  }
+
+  void take(const launch::ToHost& message) {
+    launch::FromHost alive;
+    alive.mutable_alive();
+    if (message.has_alive()) send(alive);
+    if (!message.has_signal()) return;
+    std::this_thread::sleep_until(signalled_at_ + kBetweenSignals);
+    signalled_at_ = Clock::now();
+    // An agent that is no more has its reason in the file.
+    spool_.signal_writer(message.signal().number());
+  }
+
+  const launch::Attach& attach_;
+  SpoolReader spool_;
+  const int in_, out_;
+  FrameReader words_;
+  Clock::time_point heard_at_ = Clock::now(), signalled_at_ = {};
+  bool over_ = false;
+};
+
+}  // namespace
+
+Status relay_spool(const launch::Attach& attach, int in, int out) {
+  if (Status status = check_run_id(attach.run_id()); !status.ok()) return status;
+  Result<SpoolReader> spool = SpoolReader::open(spool_place(attach.run_id(), attach.node()));
+  if (!spool.ok())
+    return Status(kExitNoInput, "no detached run " + attach.run_id() + " on " + host_name() + " (" +
+                                    spool.status().message() + ")");
+  Relay(attach, std::move(spool).value(), in, out).run();
+  return {};
+}
+
+}  // namespace dtrun::cmd

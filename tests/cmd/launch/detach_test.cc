@@ -1,0 +1,182 @@
+// `dtrun -H … --detach` and the way back, as a user types them; a script takes ssh's place, so every host is
+// this one.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/files.h"
+#include "tests/support/folder.h"
+#include "tests/support/process.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Several on one machine at a time: the processes of this one have its mark in their command lines.
+struct Site {
+  explicit Site(const std::string& name) : mark(name + std::to_string(getpid())) {
+    write_text(folder / "carrier", "#!/bin/sh\nshift\nexec \"$@\"\n");
+    fs::permissions(folder / "carrier", fs::perms::owner_all);
+  }
+  ~Site() {
+    for (const pid_t pid : processes_with(mark)) kill(pid, SIGKILL);
+  }
+
+  std::vector<std::string> environment() const {
+    return {std::string("PATH=") + DTRUN_BIN_DIR + ":/usr/bin:/bin",
+            "XDG_STATE_HOME=" + folder.path().string()};
+  }
+  std::vector<std::string> words(const std::string& hosts, const std::string& script,
+                                 const std::vector<std::string>& options) const {
+    std::vector<std::string> argv{kDtrun,    "-H",          hosts,       "--ssh", carrier(),
+                                  "--chdir", folder.path(), "--rdzv_id", mark};
+    argv.insert(argv.end(), options.begin(), options.end());
+    argv.insert(argv.end(), {"--", "sh", "-c", script, mark});
+    return argv;
+  }
+  Ended launch(const std::string& hosts, const std::string& script,
+               std::vector<std::string> options = {}) const {
+    options.emplace_back("--detach");
+    return run(words(hosts, script, options), environment());
+  }
+  std::vector<std::string> back(const std::string& command, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> argv{kDtrun, command};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return argv;
+  }
+  Ended come_back(const std::string& command, const std::vector<std::string>& more = {}) const {
+    return run(back(command, more), environment());
+  }
+  std::string carrier() const { return folder / "carrier"; }
+  void let_go_on() const { write_text(folder / "go", ""); }
+  bool nothing_is_left() const {
+    return eventually([&] { return processes_with(mark).empty(); }, Process::Duration(30000));
+  }
+
+  const Folder folder;
+  const std::string mark;
+};
+
+// Says something, waits for the file, says something else.
+const std::string kScript = "echo begun $RANK; while ! test -e go; do sleep 0.1; done; echo over $RANK";
+
+TEST_CASE(
+    "a detached job outlives its launch; attach shows all of it, early or late, and ends with its code") {
+  const Site site("dta");
+  const Ended launched = site.launch("a,b", kScript + "; test $RANK = 0 || { sleep 1; exit 5; }");
+  REQUIRE_MESSAGE(launched.exit_code == 0, launched.err);
+  CHECK(launched.out == "run " + site.mark + " goes on alone: dtrun attach " + site.mark + " | dtrun stop " +
+                            site.mark + " | dtrun logs " + site.mark + "\n");
+  Process early(site.back("attach"), site.environment());
+  CHECK(early.wait_for_out("begun 0"));
+  CHECK(early.wait_for_out("begun 1"));
+  CHECK(contains(site.come_back("logs", {site.mark}).out, "begun 0"));
+  site.let_go_on();
+  const Ended seen = early.end();
+  CHECK(seen.exit_code == 5);
+  CHECK(contains(seen.out, "over 0"));
+  CHECK(contains(seen.err, "the job failed: rank 1"));
+  CHECK(site.nothing_is_left());
+  const Ended late = site.come_back("attach", {site.mark});
+  CHECK(late.exit_code == 5);
+  for (const char* line : {"begun 0\n", "begun 1\n", "over 0\n", "over 1\n"}) CHECK(contains(late.out, line));
+  CHECK(contains(late.err, "the job failed: rank 1"));
+  const Ended logs = site.come_back("logs", {"--follow", site.mark});
+  CHECK(logs.exit_code == 0);
+  CHECK(logs.out.size() == late.out.size());
+  const Ended none = site.come_back("attach");
+  CHECK(none.exit_code == 64);
+  CHECK(contains(none.err, "no detached run goes on; there are: " + site.mark + " (ended)"));
+}
+
+TEST_CASE("what comes back to a job may be killed or interrupted, the job goes on") {
+  const Site site("dtb");
+  REQUIRE(site.launch("a,b", kScript).exit_code == 0);
+  for (const int number : {SIGKILL, SIGINT}) {
+    CAPTURE(number);
+    Process attached(site.back("attach", {site.mark}), site.environment());
+    REQUIRE(attached.wait_for_out("begun 1"));
+    attached.signal(number);
+    const Ended ended = attached.end();
+    CHECK(ended.exit_code == 128 + number);
+    if (number == SIGINT) CHECK(contains(ended.err, "the job goes on; dtrun stop " + site.mark + " ends it"));
+  }
+  CHECK(processes_with(site.mark).size() >= 2);
+  site.let_go_on();
+  const Ended ended = site.come_back("attach", {site.mark});
+  CHECK(ended.exit_code == 0);
+  CHECK(contains(ended.out, "over 1"));
+  CHECK(site.nothing_is_left());
+}
+
+TEST_CASE("dtrun stop ends the job on every host") {
+  for (const bool now : {false, true}) {
+    CAPTURE(now);
+    const Site site(now ? "dtc" : "dtd");
+    const std::string stubborn = "trap '' TERM INT; while :; do sleep 0.1; done";
+    REQUIRE(site.launch("a,b", now ? stubborn : kScript, {"--shutdown_timeout", "100"}).exit_code == 0);
+    Process attached(site.back("attach"), site.environment());
+    REQUIRE(eventually([&] { return processes_with(site.mark).size() >= 2; }));
+    const Ended stopped =
+        site.come_back("stop", now ? std::vector<std::string>{"--now"} : std::vector<std::string>{});
+    CHECK_MESSAGE(stopped.exit_code == 0, stopped.err);
+    CHECK(!contains(stopped.out, "begun"));
+    CHECK(site.nothing_is_left());
+    CHECK(attached.wait() >= 128);
+    CHECK(site.come_back("stop", {site.mark}).exit_code == 0);  // it is
+  }
+}
+
+TEST_CASE("an agent that was killed takes its workers along, and is told of") {
+  const Site site("dte");
+  REQUIRE(site.launch("a", "echo $PPID > agent; " + kScript).exit_code == 0);
+  Process attached(site.back("attach"), site.environment());
+  REQUIRE(attached.wait_for_out("begun 0"));
+  kill(std::stoi(read_text(site.folder / "agent")), SIGKILL);
+  const Ended ended = attached.end();
+  CHECK(ended.exit_code == 69);
+  CHECK(contains(ended.err, "a: the agent here ended without a word"));
+  CHECK(site.nothing_is_left());
+  CHECK(site.come_back("stop", {site.mark}).exit_code == 0);
+}
+
+TEST_CASE("a job goes on when there is no room for what it says") {
+  const Site site("dtg");
+  // In blocks of 512 bytes; a file that would grow over it is refused, as on a full disk.
+  write_text(site.folder / "carrier", "#!/bin/sh\nshift\nulimit -f 100\nexec \"$@\"\n");
+  const std::string script =
+      "i=0; while test $i -lt 5000; do echo line $i of many; i=$((i + 1)); done; : > done; exit 3";
+  REQUIRE(site.launch("a", script).exit_code == 0);
+  CHECK(eventually([&] { return fs::exists(site.folder / "done"); }));
+  const Ended ended = site.come_back("attach", {site.mark});
+  CHECK(ended.exit_code == 3);
+  CHECK(contains(ended.out, "line 100 of many\n"));
+  CHECK(!contains(ended.out, "line 4999 of many\n"));
+  CHECK(contains(ended.err, "the disk was full"));
+}
+
+TEST_CASE("runs that there are not, or are twice, are told of in one line") {
+  const Site site("dtf");
+  const Ended unknown = site.come_back("attach", {"nothing"});
+  CHECK(unknown.exit_code == 64);
+  CHECK(contains(unknown.err, "no detached run nothing; none was detached from here"));
+  CHECK(site.launch("a", kScript, {"--rdzv_id", "../x"}).exit_code == 64);
+  REQUIRE(site.launch("a", kScript).exit_code == 0);
+  const Ended again = site.launch("a", kScript);
+  CHECK(again.exit_code == 73);
+  CHECK(contains(again.err, "a detached run of this name goes on here"));
+  CHECK(site.come_back("stop", {"--now", site.mark}).exit_code == 0);
+  fs::remove_all(site.folder / "dtrun/runs");
+  const Ended gone = site.come_back("attach", {site.mark});
+  CHECK(gone.exit_code == 69);
+  CHECK(contains(gone.err, "a: no detached run " + site.mark + " on "));
+}
+
+}  // namespace
