@@ -118,6 +118,12 @@ void Carrier::write_some() {
   if (input_ends_ && !want) in_.reset();
 }
 
+void Carrier::pause(bool paused) {
+  if (out_.open()) loop_.change(out_.get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
+  paused_ = paused;
+  heard_at_ = agent::Loop::Clock::now();
+}
+
 // False at the end, and if there is nothing now.
 bool Carrier::read_out() {
   char bytes[65536];

@@ -45,15 +45,15 @@ class Carrier {
   void finish_input();
 
   // Its standard output is not read meanwhile.
-  void pause(bool paused) {
-    if (out_.open()) loop_.change(out_.get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
-  }
+  void pause(bool paused);
 
   // The beginning of what it wrote to standard error before the agent ran.
   const std::string& standard_error() const { return standard_error_; }
   bool greeted() const { return greeted_; }
-  // When something came from it last.
-  agent::Loop::Clock::time_point heard_at() const { return heard_at_; }
+  // Nothing came from it for so long, although it was read.
+  bool silent_for(std::chrono::seconds time) const {
+    return !paused_ && agent::Loop::Clock::now() - heard_at_ >= time;
+  }
 
  private:
   Carrier(agent::Loop& loop, Events events) : loop_(loop), events_(std::move(events)) {}
@@ -76,7 +76,7 @@ class Carrier {
   std::deque<std::shared_ptr<const std::string>> queue_;
   std::size_t written_ = 0;  // of the first of them
   bool writing_ = false, input_ends_ = false;
-  bool greeted_ = false;
+  bool greeted_ = false, paused_ = false;
   std::string before_;  // standard output, up to the preamble
   FrameReader frames_;
   std::string standard_error_, line_;

@@ -239,6 +239,12 @@ void settle_place(const launch::Begin& begin, JobSpec* spec) {
   if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
 }
 
+FromHost begun() {
+  FromHost message;
+  message.mutable_begun();
+  return message;
+}
+
 FromHost ended(int exit_code) {
   FromHost message;
   message.mutable_ended()->set_exit_code(exit_code);
@@ -295,9 +301,7 @@ Status detach(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
 
 int run_detached_job(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
   const Status status = detach(spec, line, place);
-  FromHost begun;
-  begun.mutable_begun();
-  line.say(status.ok() ? begun : refused(status));
+  line.say(status.ok() ? begun() : refused(status));
   return status.exit_code();
 }
 
@@ -329,6 +333,7 @@ int run_job(Line& line, const launch::Job& job) {
                                       .bar = job.terminal().bar(),
                                       .columns = job.terminal().columns(),
                                       .colour = job.terminal().colour()};
+  line.say(begun());
   const int exit_code = agent::run(spec);
   line.say(ended(exit_code));
   return exit_code;

@@ -158,19 +158,17 @@ void Launcher::arm_timer() {
 void Launcher::tend() {
   launch::ToHost alive;
   alive.mutable_alive();
-  const auto now = Loop::Clock::now();
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     Carrier* const carrier = lines_[i].carrier.get();
     if (carrier == nullptr || state_.hosts[i].phase < HostPhase::kPlanning) continue;
     carrier->send(alive);
-    if (state_.hosts[i].phase != HostPhase::kRunning || now - carrier->heard_at() < kLauncherSilence)
-      continue;
+    if (state_.hosts[i].phase != HostPhase::kRunning || !carrier->silent_for(kLauncherSilence)) continue;
     retire(std::move(lines_[i].carrier));
     events_.push_back(launch_event::Gone{
         .host = static_cast<int>(i),
         .failure = {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""}});
   }
-  life_timer_ = loop_.call_at(now + kSignOfLife, [this] { tend(); });
+  life_timer_ = loop_.call_at(Loop::Clock::now() + kSignOfLife, [this] { tend(); });
 }
 
 void Launcher::from_signal(int number) {
@@ -222,8 +220,8 @@ void Launcher::from_host(int host, const launch::FromHost& message) {
       return;
     case Body::kEnded:
       return events_.push_back(launch_event::Ended{.host = host, .exit_code = message.ended().exit_code()});
-    case Body::kBegun:  // that is all of it that this launch sees
-      return events_.push_back(launch_event::Ended{.host = host, .exit_code = kExitOk});
+    case Body::kBegun:
+      return events_.push_back(launch_event::Begun{host});
     case Body::kAlive:
     case Body::BODY_NOT_SET:
       return;
@@ -407,7 +405,7 @@ void Launcher::act(const launch_action::TellCheck&) {
 void Launcher::act(const launch_action::Remember&) {
   DetachedRun run{.run_id = plan_.job.run_id(), .ssh = plan_.ssh};
   for (std::size_t i = 0; i < lines_.size(); ++i)
-    if (state_.hosts[i].phase == HostPhase::kRunning)
+    if (state_.hosts[i].phase != HostPhase::kFailed)
       run.hosts.push_back({.destination = plan_.hosts[i].destination, .node = static_cast<int>(i)});
   if (Status status = remember_run(run); !status.ok())
     console_.error(status.within("dtrun attach and dtrun stop will not find this run").message());

@@ -1,5 +1,6 @@
-// Any bytes on the control socket, or on the line between a launcher and its agents, in pieces: frames, and in
-// each a message of any side. The first byte says how long the pieces are, so that the same frames must come out however the stream is cut.
+// Any bytes on the control socket, or on the line between a launcher and its agents, in pieces: frames, and
+// in each a message of any side. The first byte says how long the pieces are, so that the same frames must
+// come out however the stream is cut.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

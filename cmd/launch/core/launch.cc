@@ -33,10 +33,13 @@ class Launch {
   void on(const launch_event::Refused& e);
   void on(const launch_event::Seen& e);
   void on(const launch_event::Gone& e);
+  void on(const launch_event::Begun& e);
   void on(const launch_event::Ended& e);
   void on(const launch_event::Told& e);
   void on(const launch_event::Tick&);
   void stop_where_too_few_are_left();
+  void stop_all(int signal);
+  void end(int host, int exit_code);
 
   void dial_who_is_due();
   void dial(int host, bool with_files);
@@ -45,6 +48,7 @@ class Launch {
   bool enough(const std::vector<int>& hosts) const;
   const char* fate_after_loss() const;
   void begin();
+  void tell_begin(int host);
   void give_up();
   void tell_failures();
   void finish_when_all_ended();
@@ -91,7 +95,9 @@ void Launch::fail(int index, int exit_code, const std::string& why) {
   host(index).exit_code = exit_code;
   host(index).why = why;
   emit(launch_action::HangUp{index});
-  if (s_.begun) say(name(index) + ": " + why, true);
+  if (!s_.begun) return;
+  say(name(index) + ": " + why, true);
+  stop_where_too_few_are_left();
 }
 
 void Launch::dial(int index, bool with_files) {
@@ -172,22 +178,46 @@ void Launch::on(const launch_event::Gone& e) {
 // A lost host does not come back, so nobody should wait for it. Where an agent has ended, the job ends
 // anyway.
 void Launch::stop_where_too_few_are_left() {
-  if (!is(Purpose::kRun)) return;
-  const std::vector<int> running = in_phase({Phase::kRunning});
+  const std::vector<int> left = in_phase({Phase::kRunning, Phase::kReady});
   const bool ends = !in_phase({Phase::kEnded}).empty() || s_.signals > 0 || s_.too_few;
-  if (ends || running.empty() || static_cast<int>(running.size()) >= s_.settings.min_nodes) return;
+  const bool first_is_missing =
+      !in_phase({Phase::kReady}).empty() && host(*s_.first).phase != Phase::kRunning;
+  if (!is(Purpose::kRun) && !(is(Purpose::kDetach) && first_is_missing)) return;
+  if (ends || left.empty()) return;
+  if (static_cast<int>(left.size()) >= s_.settings.min_nodes && !first_is_missing) return;
   s_.too_few = true;
-  say(std::to_string(running.size()) + (running.size() == 1 ? " host is" : " hosts are") +
-          " left, the job needs " + std::to_string(s_.settings.min_nodes) + ": stopping it",
+  say(std::to_string(left.size()) + (left.size() == 1 ? " host is" : " hosts are") + " left, the job needs " +
+          (first_is_missing ? name(*s_.first) : std::to_string(s_.settings.min_nodes)) + ": stopping it",
       true);
-  for (const int index : running) emit(launch_action::PassSignal{.host = index, .signal = kStopSignal});
+  stop_all(kStopSignal);
+}
+
+// Those that have not begun need not.
+void Launch::stop_all(int signal) {
+  for (const int index : in_phase({Phase::kRunning}))
+    emit(launch_action::PassSignal{.host = index, .signal = signal});
+  for (const int index : in_phase({Phase::kReady})) {
+    enter(index, Phase::kFailed);
+    emit(launch_action::HangUp{index});
+  }
+}
+
+void Launch::on(const launch_event::Begun& e) {
+  if (host(e.host).phase != Phase::kRunning) return;
+  if (is(Purpose::kDetach)) end(e.host, kExitOk);
+  if (e.host != s_.first) return;
+  for (const int index : in_phase({Phase::kReady})) tell_begin(index);
 }
 
 void Launch::on(const launch_event::Ended& e) {
   if (host(e.host).phase != Phase::kRunning) return;
-  enter(e.host, Phase::kEnded);
-  host(e.host).exit_code = e.exit_code;
-  emit(launch_action::HangUp{e.host});
+  end(e.host, e.exit_code);
+}
+
+void Launch::end(int index, int exit_code) {
+  enter(index, Phase::kEnded);
+  host(index).exit_code = exit_code;
+  emit(launch_action::HangUp{index});
 }
 
 // The third time nobody is waited for.
@@ -199,8 +229,7 @@ void Launch::on(const launch_event::Told& e) {
     hang_up_all();
     return finish(exit_code_of_signal(s_.signal));
   }
-  for (const int index : in_phase({Phase::kRunning}))
-    emit(launch_action::PassSignal{.host = index, .signal = e.signal});
+  stop_all(e.signal);
 }
 
 void Launch::on(const launch_event::Tick&) {
@@ -264,15 +293,15 @@ void Launch::begin() {
   if (is(Purpose::kDetach)) emit(launch_action::Remember{});
   // Where there are spare hosts, any of them may have to take any place.
   const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
-  int rank = 0;
-  for (const int index : ready) {
-    enter(index, Phase::kRunning);
-    emit(launch_action::TellBegin{.host = index,
-                                  .first = *s_.first,
-                                  .address = host(index).address,
-                                  .node_rank = places_are_fixed ? std::optional(rank) : std::nullopt});
-    ++rank;
-  }
+  for (std::size_t rank = 0; places_are_fixed && rank < ready.size(); ++rank)
+    host(ready[rank]).node_rank = static_cast<int>(rank);
+  tell_begin(*s_.first);
+}
+
+void Launch::tell_begin(int index) {
+  enter(index, Phase::kRunning);
+  emit(launch_action::TellBegin{
+      .host = index, .first = *s_.first, .address = host(index).address, .node_rank = host(index).node_rank});
 }
 
 // What went wrong on several hosts alike is said once.

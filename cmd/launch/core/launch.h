@@ -6,7 +6,8 @@
 //                  │           │                     │                    │
 //                  └───────────┴────── failed ◄──────┘                    └─► lost
 //
-// Nothing starts anywhere before every host is ready or has failed, and all failures are told at once.
+// Nothing starts anywhere before every host is ready or has failed, and all failures are told at once. The
+// first host begins first: until its agent has let go of the port, the others would find it busy.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +60,9 @@ struct HostState {
   std::vector<std::string> addresses = {};
   int port = 0;
   std::string address = {};  // of the first host, as this one reaches it
-  int exit_code = 0;         // of kEnded and kFailed
-  std::string why = {};      // of kFailed and kLost
+  std::optional<int> node_rank = {};
+  int exit_code = 0;     // of kEnded and kFailed
+  std::string why = {};  // of kFailed and kLost
 };
 
 struct LaunchState {
@@ -68,7 +70,7 @@ struct LaunchState {
   std::vector<HostState> hosts;
   FanOut fan_out;
   std::optional<int> first;  // the host that hosts the coordinator
-  bool begun = false;        // the agents were told to begin
+  bool begun = false;        // the first host was told to begin, the others at least when it has
   bool too_few = false;      // hosts were lost, and the others told to stop
   int signals = 0;           // that the user sent
   int signal = 0;            // the first of them
@@ -101,6 +103,10 @@ struct Gone {
   int host;
   SshFailure failure;
 };
+// The agent there begins, and holds no port any more. Of a detached job this is all that its launch sees.
+struct Begun {
+  int host;
+};
 struct Ended {
   int host;
   int exit_code;
@@ -111,9 +117,10 @@ struct Told {
 struct Tick {};
 }  // namespace launch_event
 
-using LaunchEvent = std::variant<launch_event::Begin, launch_event::Answered, launch_event::Planned,
-                                 launch_event::Refused, launch_event::Seen, launch_event::Gone,
-                                 launch_event::Ended, launch_event::Told, launch_event::Tick>;
+using LaunchEvent =
+    std::variant<launch_event::Begin, launch_event::Answered, launch_event::Planned, launch_event::Refused,
+                 launch_event::Seen, launch_event::Gone, launch_event::Begun, launch_event::Ended,
+                 launch_event::Told, launch_event::Tick>;
 
 namespace launch_action {
 struct Dial {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -58,11 +59,13 @@ struct Scenario {
     on(event::Gone{.host = host, .failure = {.kind = kind, .what = what, .remedy = remedy}});
   }
   void end(int host, int exit_code) { on(event::Ended{.host = host, .exit_code = exit_code}); }
+  void begun(int host = 0) { on(event::Begun{host}); }
   void run_all() {
     on(event::Begin{});
     const int hosts = static_cast<int>(state.hosts.size());
     for (int i = 0; i < hosts; ++i) plan(i);
     for (int i = 1; i < hosts; ++i) see(i);
+    begun();
   }
 
   LaunchState state;
@@ -83,6 +86,8 @@ TEST_CASE("all hosts are called, planned, seen, and begin together; the first on
   s.see(1);
   CHECK(s.all<action::TellBegin>().empty());
   s.see(2);
+  REQUIRE(s.all<action::TellBegin>().size() == 1);  // the first holds the port
+  s.begun();
   const auto begun = s.all<action::TellBegin>();
   REQUIRE(begun.size() == 3);
   for (int i = 0; i < 3; ++i) {
@@ -95,6 +100,32 @@ TEST_CASE("all hosts are called, planned, seen, and begin together; the first on
   CHECK(!s.exit_code());
   s.end(0, 3);
   CHECK(s.exit_code() == 3);
+}
+
+TEST_CASE("a first host that is lost before it has begun takes the others along, which have not begun") {
+  Scenario s({"a", "b", "c"}, 1, 3);
+  s.on(event::Begin{});
+  for (int i = 0; i < 3; ++i) s.plan(i);
+  s.see(1);
+  s.see(2);
+  s.lose(0, SshFailure::kOther, "broken");
+  CHECK(s.all<action::TellBegin>().size() == 1);
+  CHECK(s.said().find("2 hosts are left, the job needs a: stopping it") != std::string::npos);
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+TEST_CASE("Ctrl-C between the first host's begin and the others'") {
+  Scenario s({"a", "b"});
+  s.on(event::Begin{});
+  s.plan(0);
+  s.plan(1);
+  s.see(1);
+  s.on(event::Told{2});
+  CHECK(s.all<action::PassSignal>().size() == 1);
+  s.begun();
+  CHECK(s.all<action::TellBegin>().size() == 1);
+  s.end(0, 130);
+  CHECK(s.exit_code() == 130);
 }
 
 TEST_CASE("one host alone needs nobody to see it") {
@@ -129,6 +160,7 @@ TEST_CASE("with a range of nodes the others go on, and the failed host is named"
   s.plan(1);
   s.plan(2);
   s.see(2);
+  s.begun(1);
   const auto begun = s.all<action::TellBegin>();
   REQUIRE(begun.size() == 2);
   CHECK(begun[0].first == 1);
@@ -161,6 +193,7 @@ TEST_CASE("the first host's own address is the one that most others reach") {
   s.see(1, "10.0.0.0");
   s.see(2, "192.168.0.1");
   s.see(3, "192.168.0.1");
+  s.begun();
   const auto begun = s.all<action::TellBegin>();
   REQUIRE(begun.size() == 4);
   CHECK(begun[0].address == "192.168.0.1");
@@ -341,6 +374,9 @@ TEST_CASE("random events keep the invariants") {
         case 9:
           s.on(event::Told{2});
           break;
+        case 10:
+          s.begun(host);
+          break;
         default:
           s.on(event::Tick{});
           break;
@@ -350,7 +386,9 @@ TEST_CASE("random events keep the invariants") {
     CHECK(s.all<action::Finish>().size() <= 1);
     std::map<int, int> begun;
     for (const auto& one : s.all<action::TellBegin>()) CHECK(++begun[one.host] == 1);
-    if (!begun.empty()) CHECK(static_cast<int>(begun.size()) >= s.state.settings.min_nodes);
+    // Somebody is there to end it.
+    const auto runs = [](const HostState& one) { return one.phase == HostPhase::kRunning; };
+    if (s.state.begun && !s.state.finished) CHECK(std::ranges::any_of(s.state.hosts, runs));
     if (!s.state.finished && !s.state.begun) CHECK(next_deadline(s.state).has_value());
   }
 }
