@@ -153,7 +153,8 @@ Status enter(const std::string& directory) {
 void settle_options(const launch::Job& job, Options* options) {
   for (const OptionEntry& entry : kOptions)
     if (std::string_view(entry.group) == group::kHosts) options->values.erase(entry.name);
-  options->values.erase("token_file");
+  for (const OptionName name : {OptionName("token_file"), OptionName("insecure")})
+    options->values.erase(name.text());
   const auto set = [&](OptionName name, const std::string& value) {
     options->values[name.text()] = {.value = value, .source = "--" + std::string(name.text())};
   };
@@ -163,6 +164,7 @@ void settle_options(const launch::Job& job, Options* options) {
     set("standalone", "true");
     return set("nnodes", "1");
   }
+  if (job.key().empty()) set("insecure", "true");
   set("nnodes", job.nodes());
   set("rdzv_endpoint", host_name());  // until it is told where
   if (!options->has("log_prefix") && !options->has("log_line_prefix_template"))
@@ -185,6 +187,8 @@ Result<NodePlan> plan_node(const launch::Job& job) {
 
   NodePlan plan;
   const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
+  // The job's key is the launcher's affair, whatever this host offers.
+  for (const char* variable : {rendezvous::kTokenVariable, rendezvous::kTokenFdVariable}) unsetenv(variable);
   if (!job.key().empty()) setenv(rendezvous::kTokenVariable, job.key().c_str(), 1);
   Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);
   unsetenv(rendezvous::kTokenVariable);

@@ -193,7 +193,10 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
   plan.settings.run_id = plan.job.run_id();
   if (options.flag("detach"))
     if (Status bad = check_run_id(plan.settings.run_id); !bad.ok()) return bad;
-  if (!plan.job.nodes().empty()) plan.job.set_key(rendezvous::JobKey::random().text());
+  const bool plain = options.flag("insecure");
+  if (!plan.job.nodes().empty() && !plain) plan.job.set_key(rendezvous::JobKey::random().text());
+  if (const auto file = options.given("token_file"))
+    notice(file->source + " has no effect: the launcher makes a key for the job");
   plan.output.colour = colour_at_first_sight(words, environment);
   plan.workers_are_given = options.has("nproc_per_node");
   return plan;

@@ -363,12 +363,12 @@ void Launcher::act(const launch_action::TellBegin& a) {
   message.mutable_begin()->set_port(line(a.first).planned.port());
   message.mutable_begin()->set_hosts(a.host == a.first);
   if (a.node_rank) message.mutable_begin()->set_node_rank(*a.node_rank);
-  if (a.host == a.first && !plan_.job.key().empty())
+  if (a.host == a.first && !plan_.job.nodes().empty())
     entry_.emplace(agent::registry_folder(), agent::RegisteredJob{.run_id = plan_.job.run_id(),
                                                                   .host = a.address,
                                                                   .port = message.begin().port(),
                                                                   .pid = getpid(),
-                                                                  .has_key = true,
+                                                                  .has_key = !plan_.job.key().empty(),
                                                                   .key = plan_.job.key()});
   line(a.host).carrier->send(message);
 }

@@ -162,6 +162,18 @@ TEST_CASE("dtrun status finds the job, whose key nobody else has") {
   CHECK(launcher.wait() == 143);
 }
 
+TEST_CASE("whatever a host offers as a key, the job has the launcher's, or none") {
+  const Site site;
+  const std::vector<std::string> print{"--", "sh", "-c", "env"};
+  const Ended keyed = site.launch("a,b", print, {"DTRUN_TOKEN_FILE=/nowhere", "DTRUN_TOKEN=short"});
+  CHECK_MESSAGE(keyed.exit_code == 0, keyed.err);
+  CHECK(!contains(keyed.out, "DTRUN_TOKEN="));
+  CHECK(!contains(keyed.out, "dtk1_"));
+  const Ended plain = site.launch("a,b", print, {"DTRUN_INSECURE=1"});
+  CHECK_MESSAGE(plain.exit_code == 0, plain.err);
+  CHECK(contains(plain.err, "plain text"));
+}
+
 TEST_CASE("Ctrl-C ends the workers, and so does the launcher's death; nothing is left") {
   const Site site;
   for (const int number : {SIGINT, SIGKILL}) {
