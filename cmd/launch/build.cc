@@ -58,7 +58,7 @@ std::string build_id(const std::filesystem::path& program) {
     std::vector<char> notes(segment.p_filesz);
     file.seekg(static_cast<std::streamoff>(segment.p_offset));
     if (!file.read(notes.data(), static_cast<std::streamsize>(notes.size()))) return "";
-    if (const std::string id = id_in(notes); !id.empty()) return id;
+    if (std::string id = id_in(notes); !id.empty()) return id;
   }
   return "";
 }

@@ -78,7 +78,7 @@ Status remember_run(const DetachedRun& run) {
   if (!fd.open()) return errno_status(kExitCannotCreate, unfinished.string(), errno);
   const bool written = write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (written && rename(unfinished.c_str(), file.c_str()) == 0) return {};
-  const Status failure = errno_status(kExitCannotCreate, file.string(), errno);
+  Status failure = errno_status(kExitCannotCreate, file.string(), errno);
   unlink(unfinished.c_str());
   return failure;
 }

@@ -56,9 +56,7 @@ class Launcher {
   struct Line {
     std::unique_ptr<Carrier> carrier;
     launch::Planned planned;
-    std::string host;        // its own name
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
-    bool told_babble = false;
     std::string bar;
   };
 
@@ -235,7 +233,6 @@ void Launcher::show(int host, const launch::Said& said) {
 }
 
 void Launcher::greeted(int host, const launch::Hello& hello) {
-  line(host).host = hello.host();
   line(host).clock_ahead = hello.time() - agent::wall_seconds();
   events_.push_back(launch_event::Answered{
       .host = host, .same_build = hello.protocol() == kLaunchProtocol && hello.build() == build_});

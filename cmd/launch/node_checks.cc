@@ -73,7 +73,7 @@ Status check_node(const JobSpec& spec, const Notice& notice) {
     return errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
         .within("the built-in trainer must lie beside dtrun");
   }
-  if (const Status status = await_output_dir(spec, notice); !status.ok()) return status;
+  if (Status status = await_output_dir(spec, notice); !status.ok()) return status;
   // Once, before any worker takes memory: what is available then is for all of them.
   return check_memory(spec, read_available_memory("/"));
 }
