@@ -110,7 +110,7 @@ TEST_CASE("an endpoint where something else listens ends with 69 and says so") {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(listen(fd, 8) == 0);
+  REQUIRE(listen(fd, 64) == 0);
   REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
   const std::string endpoint = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   refuses({"--nnodes", "2", "--rdzv_endpoint", endpoint, "--", "true"}, 69, {endpoint, "something else"});
