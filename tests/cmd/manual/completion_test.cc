@@ -182,7 +182,7 @@ TEST_CASE_FIXTURE(Shell, "the program is a file or a subcommand, wherever option
   CHECK(complete({"tr"}) == Words{"train.py"});
   Words begun = complete({"st"});
   std::sort(begun.begin(), begun.end());  // files come in their folder's order; readline sorts
-  CHECK(begun == Words{"status", "status page.json", "store", "store.sh"});
+  CHECK(begun == Words{"status", "status page.json", "stop", "store", "store.sh"});
   CHECK(complete({"--standalone", "tr"}) == Words{"train.py"});
   CHECK(complete({"--nnodes", "2", "tr"}) == Words{"train.py"});
   CHECK(complete({"--nnodes", "=", "2", "tr"}) == Words{"train.py"});
@@ -215,7 +215,7 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument 
   CHECK(complete({"status", "--rdzv-e"}) == Words{"--rdzv-endpoint"});
   CHECK(complete({"help", "--format", "ma"}) == Words{"man", "markdown"});
   CHECK(complete({"help", "--format", "=", "t"}) == Words{"text"});
-  CHECK(complete({"help", "--format", "man", "st"}) == Words{"store", "status"});
+  CHECK(complete({"help", "--format", "man", "st"}) == Words{"store", "status", "stop"});
   CHECK(complete({"help", "con"}) == Words{"config"});
   CHECK(complete({"completion", ""}) == Words{"bash", "zsh", "fish", "tcsh"});
   CHECK(complete({"store", ""}).empty());
@@ -236,7 +236,7 @@ TEST_CASE("fish offers options, values, subcommands and overrides, each in its p
   for (const cmd::OptionEntry& option : cmd::kOptions) {
     CHECK_MESSAGE(contains(all, "--" + std::string(option.name)), option.name);
   }
-  CHECK(offers("dtrun sto") == Words{"store"});
+  CHECK(offers("dtrun stor") == Words{"store"});
   CHECK(offers("dtrun --standalone sto").empty());
   CHECK(offers("dtrun tra") == Words{"train.py"});
   CHECK(offers("dtrun --nnodes 2 tra") == Words{"train.py"});
