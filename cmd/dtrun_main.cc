@@ -89,8 +89,7 @@ int run(const std::vector<std::string>& arguments) {
   const Status mistyped = cmd::check_not_subcommand(options.value(), cmd::command_names(), environment);
   if (!mistyped.ok()) return cmd::fail(mistyped);
   if (cmd::names_hosts(options.value())) return launch_on_hosts(options.value(), arguments, environment);
-  if (const auto given = options.value().given("detach"); given && options.value().flag("detach"))
-    return cmd::fail(cmd::usage(given->source + " is for a job on named hosts; -H localhost names this one"));
+  if (const Status status = cmd::check_no_hosts(options.value()); !status.ok()) return cmd::fail(status);
   return launch(options.value(), environment);
 }
 

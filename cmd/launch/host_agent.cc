@@ -115,7 +115,6 @@ FromHost hello() {
   FromHost message;
   message.mutable_hello()->set_protocol(kLaunchProtocol);
   message.mutable_hello()->set_build(own_build());
-  message.mutable_hello()->set_host(host_name());
   message.mutable_hello()->set_time(agent::wall_seconds());
   return message;
 }
@@ -212,7 +211,6 @@ FromHost planned(const NodePlan& plan, const MeetingPlace& place) {
   for (const std::string& address : agent::own_addresses(address_of_ssh())) body.add_addresses(address);
   body.set_port(place.port());
   body.set_nonce(place.nonce());
-  body.set_workers(plan.spec.nproc);
   for (const std::string& notice : plan.notices) body.add_notices(notice);
   body.set_summary(summary_of(plan.spec));
   return message;

@@ -174,6 +174,18 @@ Status check_options(const Options& options, bool one_host) {
 
 bool names_hosts(const Options& options) { return options.has("hostfile") || options.has("hosts"); }
 
+Status check_no_hosts(const Options& options) {
+  for (const OptionEntry& entry : kOptions) {
+    const auto found = options.values.find(entry.name);
+    if (std::string_view(entry.group) != group::kHosts || found == options.values.end()) continue;
+    const Given& given = found->second;
+    const bool matters = given.source.starts_with("-") || options.flag("check") || options.flag("detach");
+    if (matters && !(entry.is_flag() && given.value == "false"))
+      return usage(given.source + " is for a job on named hosts; -H localhost names this one");
+  }
+  return {};
+}
+
 Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<std::string>& words,
                                     const Environment& environment, const Notice& notice) {
   LaunchPlan plan;

@@ -13,6 +13,10 @@ namespace dtrun::cmd {
 // Whether hosts are named, so that this process launches and is no agent.
 bool names_hosts(const Options& options);
 
+// Refuses what has a meaning for named hosts alone: without them --check would start the job. EX_USAGE. What
+// a variable gives counts only where it would matter, as these do. REQUIRES: !names_hosts(options).
+Status check_no_hosts(const Options& options);
+
 // `words`: of the command line, which every host gets as they are. Reads the hostfile and the config.
 // EX_USAGE, EX_CONFIG or EX_NOINPUT on failure.
 Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<std::string>& words,

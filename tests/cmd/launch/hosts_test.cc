@@ -126,6 +126,16 @@ TEST_CASE("wrong command lines are told before any host is called") {
   refused({kDtrun, "--hostfile", site.path("none"), "true"}, "No such file or directory");
   refused({kDtrun, "-H", "a", "--hostfile", "b", "true"}, "exclude each other");
   refused(site.words("a,b", {}), "nothing to run");
+  const auto without_hosts = [&](std::vector<std::string> more) {
+    const std::string option = more[0];
+    more.insert(more.begin(), kDtrun);
+    more.insert(more.end(), {"--", "touch", site.path("started")});
+    refused(more, option + " is for a job on named hosts");
+    CHECK(!fs::exists(site.path("started")));
+  };
+  without_hosts({"--check"});
+  without_hosts({"--include", "a"});
+  without_hosts({"--chdir", "/"});
 }
 
 TEST_CASE("--dry_run shows what would travel, without secrets; -x decides") {
