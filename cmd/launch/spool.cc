@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
+#include <ranges>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -23,6 +25,8 @@ namespace fs = std::filesystem;
 constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
 constexpr std::size_t kPortion = 1u << 20;
 constexpr std::size_t kLongestRunId = 100;
+// Of a full disk, what a job said last gives way to how it ended; a report has a few KB.
+constexpr std::uint64_t kRoomForEnd = 64u << 10;
 
 // A record lock belongs to the process: neither workers nor the guardian inherit it.
 struct flock whole_file() {
@@ -64,6 +68,38 @@ void remove_old(const fs::path& folder) {
     const agent::Descriptor fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (fd.open() && !holder_of(fd.get())) unlink(file.c_str());
   }
+}
+
+std::string frame_of(const launch::FromHost& message) {
+  std::string bytes;
+  append_frame(message.SerializeAsString(), &bytes);
+  return bytes;
+}
+
+bool append(int fd, std::string_view bytes) {
+  const ssize_t n = write(fd, bytes.data(), bytes.size());
+  return n >= 0 && static_cast<std::size_t>(n) == bytes.size();
+}
+
+struct Messages {
+  std::deque<std::uint64_t> ends;  // bytes up to the end of each, of the last kRoomForEnd; ascending
+  bool is_cut = false;             // more bytes follow, which are no whole message
+};
+
+// Through `fd`: a second open file of this process would take the lock with it when it closes.
+Messages messages_of(int fd) {
+  Messages found{.ends = {0}};
+  FrameReader frames;
+  std::string bytes(kPortion, '\0');
+  std::uint64_t size = 0;
+  for (ssize_t n = 0; (n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(size))) > 0;) {
+    size += static_cast<std::uint64_t>(n);
+    frames.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
+    while (frames.next().value()) found.ends.push_back(size - frames.pending());
+    while (found.ends.size() > 1 && size - found.ends.front() > kRoomForEnd) found.ends.pop_front();
+  }
+  found.is_cut = frames.pending() > 0;
+  return found;
 }
 
 Status in_use(const SpoolPlace& place) {
@@ -134,25 +170,15 @@ Result<SpoolWriter> SpoolWriter::open(const SpoolPlace& place) {
 }
 
 void SpoolWriter::finish(const launch::FromHost& ended) {
-  // A second open file of ours would take the lock with it when it closes.
-  FrameReader frames;
-  std::string bytes(kPortion, '\0');
-  std::uint64_t size = 0;
-  for (ssize_t n = 0; (n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(size))) > 0;) {
-    size += static_cast<std::uint64_t>(n);
-    frames.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
-    while (frames.next().value()) {
-    }
+  const Messages before = messages_of(fd_.get());
+  const std::string last = frame_of(ended);
+  if (!before.is_cut && append(fd_.get(), last)) return;
+  launch::FromHost lost;
+  lost.mutable_said()->set_text("the disk was full: what was said from here on is lost");
+  const std::string with_loss = frame_of(lost) + last;
+  for (const std::uint64_t end : before.ends | std::views::reverse) {
+    if (ftruncate(fd_.get(), static_cast<off_t>(end)) != 0 || append(fd_.get(), with_loss)) return;
   }
-  std::string last;
-  if (frames.pending() > 0) {
-    if (ftruncate(fd_.get(), static_cast<off_t>(size - frames.pending())) != 0) return;
-    launch::FromHost lost;
-    lost.mutable_said()->set_text("the disk was full: what was said from here on is lost");
-    append_frame(lost.SerializeAsString(), &last);
-  }
-  append_frame(ended.SerializeAsString(), &last);
-  [[maybe_unused]] const ssize_t n = write(fd_.get(), last.data(), last.size());
 }
 
 Result<SpoolReader> SpoolReader::open(const SpoolPlace& place) {
@@ -172,10 +198,26 @@ std::optional<launch::FromHost> SpoolReader::next() {
     }
     std::string bytes(kPortion, '\0');
     const ssize_t n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(read_));
-    if (n <= 0) return std::nullopt;
+    if (n <= 0) {
+      // What is not whole is read again: on a full disk finish() may put something else there.
+      start_at(position_);
+      return std::nullopt;
+    }
     read_ += static_cast<std::uint64_t>(n);
     frames_.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
   }
+}
+
+void SpoolReader::start_at(std::uint64_t position) {
+  frames_ = FrameReader();
+  read_ = position_ = position;
+}
+
+std::optional<launch::FromHost> SpoolReader::ended() {
+  start_at(0);
+  for (auto message = next(); message; message = next())
+    if (message->has_ended()) return message;
+  return std::nullopt;
 }
 
 std::uint64_t SpoolReader::size() const {

@@ -44,7 +44,7 @@ class SpoolWriter {
   static Result<SpoolWriter> open(const SpoolPlace& place);
 
   int fd() const { return fd_.get(); }
-  // The last message. What a full disk has cut off goes, and is told of.
+  // The last message. On a full disk the messages before it give way, and their loss is told of.
   void finish(const launch::FromHost& ended);
 
  private:
@@ -60,6 +60,8 @@ class SpoolReader {
 
   // The next message; nothing if none is whole yet.
   std::optional<launch::FromHost> next();
+  // The message at the end of a job that is over, wherever next() was: on a full disk finish() goes back.
+  std::optional<launch::FromHost> ended();
   // Bytes up to the end of the last message that next() returned.
   std::uint64_t position() const { return position_; }
   std::uint64_t size() const;
@@ -71,6 +73,7 @@ class SpoolReader {
 
  private:
   explicit SpoolReader(agent::Descriptor fd) : fd_(std::move(fd)) {}
+  void start_at(std::uint64_t position);
 
   agent::Descriptor fd_;
   FrameReader frames_;

@@ -37,7 +37,7 @@ class Relay {
         if (spool_.position() > before || message->has_ended()) pass_on(*message);
       }
       if (!over_ && !attach_.follow()) end(kExitOk);
-      if (!over_ && !lives) end_without_word();
+      if (!over_ && !lives) end_of_dead();
       if (!over_) listen();
     }
   }
@@ -54,7 +54,8 @@ class Relay {
     pass_on(message);
   }
 
-  void end_without_word() {
+  void end_of_dead() {
+    if (const auto ended = spool_.ended()) return pass_on(*ended);
     launch::FromHost message;
     message.mutable_said()->set_text(
         "the agent here ended without a word: it was killed, or the host was started again");

@@ -147,19 +147,31 @@ TEST_CASE("an agent that was killed takes its workers along, and is told of") {
   CHECK(site.come_back("stop", {site.mark}).exit_code == 0);
 }
 
-TEST_CASE("a job goes on when there is no room for what it says") {
-  const Site site("dtg");
-  // In blocks of 512 bytes; a file that would grow over it is refused, as on a full disk.
-  write_text(site.folder / "carrier", "#!/bin/sh\nshift\nulimit -f 100\nexec \"$@\"\n");
+TEST_CASE("a job goes on when there is no room for what it says, and its end is told") {
   const std::string script =
+      "echo first line; while ! test -e go; do sleep 0.1; done;"
       "i=0; while test $i -lt 5000; do echo line $i of many; i=$((i + 1)); done; : > done; exit 3";
-  REQUIRE(site.launch("a", script).exit_code == 0);
-  CHECK(eventually([&] { return fs::exists(site.folder / "done"); }));
-  const Ended ended = site.come_back("attach", {site.mark});
-  CHECK(ended.exit_code == 3);
-  CHECK(contains(ended.out, "line 100 of many\n"));
-  CHECK(!contains(ended.out, "line 4999 of many\n"));
-  CHECK(contains(ended.err, "the disk was full"));
+  // In blocks of 512 bytes; a file that would grow over it is refused, as on a full disk. At each limit
+  // another message is cut, or none.
+  for (const int blocks : {97, 98, 99, 100, 150}) {
+    CAPTURE(blocks);
+    const Site site("dtg");
+    write_text(site.folder / "carrier",
+               "#!/bin/sh\nshift\nulimit -f " + std::to_string(blocks) + "\nexec \"$@\"\n");
+    const Ended launched = site.launch("a", script);
+    REQUIRE_MESSAGE(launched.exit_code == 0, launched.err);
+    CHECK(eventually([&] { return contains(site.come_back("logs", {site.mark}).out, "first line\n"); }));
+    Process attached(site.back("attach"), site.environment());
+    CHECK(attached.wait_for_out("first line"));
+    site.let_go_on();
+    CHECK(attached.end().exit_code == 3);
+    CHECK(eventually([&] { return fs::exists(site.folder / "done"); }));
+    const Ended ended = site.come_back("attach", {site.mark});
+    CHECK(ended.exit_code == 3);
+    CHECK(contains(ended.out, "first line\n"));
+    CHECK(!contains(ended.out, "line 4999 of many\n"));
+    CHECK(contains(ended.err, "the disk was full"));
+  }
 }
 
 TEST_CASE("runs that there are not, or are twice, are told of in one line") {
