@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -50,8 +51,16 @@ Process::Process(const std::vector<std::string>& argv, const std::vector<std::st
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
   std::vector<std::string> entries = environment;
-  entries.push_back("XDG_CONFIG_HOME=" DTRUN_BIN_DIR "/../tests/config");
-  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  const std::string config = "XDG_CONFIG_HOME=";
+  if (std::ranges::none_of(entries, [&](const std::string& given) { return given.starts_with(config); }))
+    entries.push_back(config + DTRUN_BIN_DIR + "/../tests/config");
+  // Once each: of two entries of a name getenv takes the first, and a shell the last.
+  const auto is_given = [&](const std::string& entry) {
+    const std::string name = entry.substr(0, entry.find('=') + 1);
+    return std::ranges::any_of(entries, [&](const std::string& given) { return given.starts_with(name); });
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (!is_given(*entry)) entries.emplace_back(*entry);
   auto arguments = pointers(argv), variables = pointers(entries);
   pid_ = fork();
   if (pid_ == 0) {
