@@ -20,6 +20,7 @@
 #include "agent/output/output_plan.h"
 #include "agent/process/spawn.h"
 #include "agent/system/open_files.h"
+#include "agent/system/termination_log.h"
 #include "agent/system/wall_clock.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
@@ -87,21 +88,22 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
 }
 
 int Driver::run() {
-  if (Status status = prepare(); !status.ok()) {
-    console_.error(status.message());
-    flush_console();
-    return status.exit_code();
-  }
+  if (Status status = prepare(); !status.ok()) give_up(status);
+  const bool begun = !exit_code_;
   while (!exit_code_) {
     arm_timer();
-    if (Status status = loop_.run_once(); !status.ok()) {
-      console_.error(status.message());
-      exit_code_ = status.exit_code();
-    }
+    if (Status status = loop_.run_once(); !status.ok()) give_up(status);
     drain_events();
   }
-  finish();
+  if (*exit_code_ != kExitOk && !failure_.empty()) write_termination_message(failure_);
+  begun ? finish() : flush_console();
   return *exit_code_;
+}
+
+void Driver::give_up(const Status& status) {
+  failure_ = status.message();
+  console_.error(failure_);
+  exit_code_ = status.exit_code();
 }
 
 Status Driver::prepare() {
@@ -533,6 +535,7 @@ void Driver::act(const action::DropOutput&) { console_.drop(); }
 void Driver::act(const action::Print& a) {
   log_.write("notice", {{"text", a.text}});
   if (a.again && shows_waiting()) return;
+  if (a.error) failure_ = a.text;
   console_.tell_job(a.error ? console_.palette().error(a.text) : console_.palette().message(a.text));
 }
 
@@ -541,7 +544,10 @@ void Driver::act(const action::TellNews& a) {
   console_.tell_job(console_.palette().message(a.text));
 }
 
-void Driver::act(const action::Report& a) { reporter_.tell(a.job); }
+void Driver::act(const action::Report& a) {
+  failure_ = failure_report(a.job, spec_.max_restarts);
+  reporter_.tell(a.job);
+}
 
 void Driver::act(const action::End& a) {
   if (a.unreported) reporter_.tell_programs(*a.unreported);

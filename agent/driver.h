@@ -42,6 +42,7 @@ class Driver {
 
  private:
   Status prepare();
+  void give_up(const Status& status);
   void listen_to_launcher();
   void drain_events();
   void arm_timer();
@@ -112,6 +113,7 @@ class Driver {
   std::optional<Loop::TimerId> timer_;
   std::optional<Loop::TimerId> waiting_timer_;
   bool waiting_shown_ = false;
+  std::string failure_;  // what people were told last of why the job failed, or cannot be run here
   std::optional<int> exit_code_;
   bool congested_ = false;
   bool started_ = false;  // a worker, ever

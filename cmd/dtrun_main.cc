@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "agent/local_address.h"
+#include "agent/system/termination_log.h"
 #include "cmd/commands/answer.h"
 #include "cmd/commands/command_table.h"
 #include "cmd/commands/completion_command.h"
@@ -52,18 +53,22 @@ std::optional<int> answer_instead(const cmd::Options& options) {
   return std::nullopt;
 }
 
+int refuse(const Status& status) {
+  agent::write_termination_message(status.message());
+  return cmd::fail(status);
+}
+
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   cmd::Machine machine = cmd::this_machine();
   machine.is_home = [](const std::string& host) { return agent::home_of(host).listen_address.has_value(); };
   Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
-  if (!spec.ok()) return cmd::fail(spec.status());
+  if (!spec.ok()) return refuse(spec.status());
   // No worker, and nothing else that starts from here, shall have it.
   for (const char* const variable : {rendezvous::kTokenVariable, rendezvous::kTokenFdVariable})
     unsetenv(variable);
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
-  if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok())
-    return cmd::fail(status);
+  if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok()) return refuse(status);
   if (!spec.value().device.empty()) cmd::notice("device: " + spec.value().device);
   if (!spec.value().gpus.empty()) cmd::notice("GPUs: " + gpus_text(spec.value().gpus) + ", one per worker");
   return agent::run(spec.value());
@@ -84,12 +89,12 @@ int run(const std::vector<std::string>& arguments) {
   if (command != nullptr)
     return cmd::run_command(*command, {arguments.begin() + 1, arguments.end()}, environment);
   const Result<cmd::Options> options = cmd::parse_command_line(arguments, environment);
-  if (!options.ok()) return cmd::fail(options.status());
+  if (!options.ok()) return refuse(options.status());
   if (const auto code = answer_instead(options.value())) return *code;
   const Status mistyped = cmd::check_not_subcommand(options.value(), cmd::command_names(), environment);
-  if (!mistyped.ok()) return cmd::fail(mistyped);
+  if (!mistyped.ok()) return refuse(mistyped);
   if (cmd::names_hosts(options.value())) return launch_on_hosts(options.value(), arguments, environment);
-  if (const Status status = cmd::check_no_hosts(options.value()); !status.ok()) return cmd::fail(status);
+  if (const Status status = cmd::check_no_hosts(options.value()); !status.ok()) return refuse(status);
   return launch(options.value(), environment);
 }
 

@@ -3,8 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/agent/agent_process.h"
+#include "tests/support/files.h"
 
 using namespace dtrun::agent::test;
+using dtrun::test::contains;
+using dtrun::test::read_text;
+using dtrun::test::write_text;
 
 TEST_CASE("workers that all end with 0 are exit code 0 and no word more") {
   Process job(agent({"--nproc", "3", "--", "/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"}));
@@ -119,6 +123,23 @@ TEST_CASE("a job that was stopped by a signal says so in its report file, and a 
   CHECK(report["first_failure"].is_null());
   CHECK(Process(agent({"--log_dir", folder, "--", "/bin/true"})).wait() == 0);
   CHECK_FALSE(std::filesystem::exists(logs.path() / "test/report.json"));
+}
+
+TEST_CASE("Kubernetes gets the report, or why there was no job, and nothing of a success") {
+  const Folder folder;
+  const std::string message = folder / "message", variable = "DTRUN_TERMINATION_LOG=" + message;
+  const auto told = [&](const std::vector<std::string>& words) {
+    write_text(message, "earlier");
+    Process job(agent(words), {variable});
+    job.wait();
+    return read_text(message);
+  };
+  const std::string report = told({"--nproc", "2", "--", "/bin/sh", "-c", "echo no data >&2; exit 3"});
+  CHECK(report.starts_with("the job failed: rank "));
+  CHECK(contains(report, "exit code 3"));
+  CHECK(contains(report, "no data"));
+  CHECK(contains(told({"--", "/nonexistent/program"}), "/nonexistent/program"));
+  CHECK(told({"--", "/bin/true"}) == "earlier");
 }
 
 TEST_CASE("an error file in torch's format is part of the report") {
