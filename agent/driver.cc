@@ -146,6 +146,7 @@ void Driver::drain_events() {
     for (const Action& action : decide(state_, event, millis_now())) {
       std::visit([this](const auto& a) { act(a); }, action);
     }
+    if (entry_) entry_->set_ready(state_.takes_part());
     show_waiting();
   }
 }

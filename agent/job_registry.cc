@@ -61,8 +61,8 @@ std::string text_of(const Json& json) {
 }
 
 Json json_of(const RegisteredJob& job) {
-  return {{"run_id", job.run_id}, {"host", job.host},       {"port", job.port},
-          {"pid", job.pid},       {"has_key", job.has_key}, {"key", job.key}};
+  return {{"run_id", job.run_id},   {"host", job.host}, {"port", job.port},        {"pid", job.pid},
+          {"has_key", job.has_key}, {"key", job.key},   {"is_ready", job.is_ready}};
 }
 
 Json json_of(const EndedJob& end) {
@@ -86,7 +86,8 @@ RegisteredJob job_of(const Json& json) {
           .port = json.at("port"),
           .pid = json.at("pid"),
           .has_key = json.value("has_key", false),
-          .key = json.value("key", "")};
+          .key = json.value("key", ""),
+          .is_ready = json.value("is_ready", false)};
 }
 
 EndedJob ended_of(const Json& json) {
@@ -141,17 +142,29 @@ std::filesystem::path registry_folder() {
 JobEntry::JobEntry(const std::filesystem::path& folder, const RegisteredJob& job) : job_(job) {
   mkdir(folder.c_str(), 0700);
   if (!is_private(folder)) return;
-  const std::string name = std::to_string(job.pid) + "-" + random_id(4);
-  file_ = folder / (name + kLiving);
-  // It gets its name once it is locked: without a lock whoever lists the jobs takes it for a dead agent's.
-  const std::filesystem::path unlocked = folder / (name + kUnfinished);
-  lock_.reset(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock_.open()) return;
+  file_ = folder / (std::to_string(job.pid) + "-" + random_id(4) + kLiving);
+  write();
+}
+
+// The file gets its name once it is locked: without a lock whoever lists the jobs takes it for a dead
+// agent's.
+void JobEntry::write() {
+  std::filesystem::path unlocked = file_;
+  unlocked.replace_extension(kUnfinished);
+  Descriptor fd(open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.open()) return;
   struct flock lock = whole_file(F_WRLCK);
-  fcntl(lock_.get(), F_SETLK, &lock);
-  const std::string text = text_of(json_of(job));
-  [[maybe_unused]] const ssize_t written = write(lock_.get(), text.data(), text.size());
+  fcntl(fd.get(), F_SETLK, &lock);
+  const std::string text = text_of(json_of(job_));
+  [[maybe_unused]] const ssize_t written = ::write(fd.get(), text.data(), text.size());
   rename(unlocked.c_str(), file_.c_str());
+  lock_ = std::move(fd);
+}
+
+void JobEntry::set_ready(bool is_ready) {
+  if (!lock_.open() || is_ready == job_.is_ready) return;
+  job_.is_ready = is_ready;
+  write();
 }
 
 JobEntry::~JobEntry() {

@@ -22,6 +22,7 @@ struct RegisteredJob {
   // Which, if it was made for this job alone: the entry, which only this user can read, is then all who has
   // it but its agents. Not remembered beyond the job.
   std::string key = {};
+  bool is_ready = false;  // the agent's workers take part in a generation
 };
 
 // How a run ended, as its agent knew it.
@@ -53,11 +54,15 @@ class JobEntry {
   JobEntry(const JobEntry&) = delete;
   JobEntry& operator=(const JobEntry&) = delete;
 
+  // Tells whether the agent's workers take part in a generation; not yet at first.
+  void set_ready(bool is_ready);
   // Leaves word of the run's end; `end.job` is filled in. At most once.
   void finish(EndedJob end);
 
  private:
-  const RegisteredJob job_;
+  void write();
+
+  RegisteredJob job_;
   std::filesystem::path file_;
   Descriptor lock_;
 };

@@ -15,6 +15,10 @@ int State::at_work() const {
   return static_cast<int>(std::ranges::count(workers, Worker::kAtWork, &Worker::stage));
 }
 
+bool State::takes_part() const {
+  return group.generation() > 0 && !group.closed && !group.stopping && !next && at_work() > 0;
+}
+
 bool State::all_ok() const {
   return std::ranges::all_of(workers, [](const Worker& worker) {
     return !worker.part || (worker.stage == Worker::kEnded && worker.outcome.ok());

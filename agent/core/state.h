@@ -128,6 +128,8 @@ struct State {
   int at_work() const;
   // Those that have to end, or to pause, before this node is done with the generation.
   int awaited() const { return settings.recovers && !ending() ? at_work() : running(); }
+  // This node's workers are at work in a generation, as far as is known here.
+  bool takes_part() const;
   bool all_ok() const;  // every worker that is part of the generation ended with 0
 
   bool ending() const { return ended || told_signal != 0 || give_up || job_end; }

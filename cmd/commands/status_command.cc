@@ -191,6 +191,17 @@ int keep_showing(const Question& question) {
   }
 }
 
+// For a readiness probe, in a pod that may not reach the coordinator: by the agents' own entries alone.
+int tell_ready(const Question& question) {
+  std::string waiting;
+  for (const agent::RegisteredJob& job : agent::registered_jobs(agent::registry_folder())) {
+    if (!question.run_id.empty() && job.run_id != question.run_id) continue;
+    if (job.is_ready) return cmd::answer("run " + job.run_id + " is under way here\n");
+    waiting = "run " + job.run_id + " is not under way here: it waits for nodes, or starts again";
+  }
+  return fail(Status(kExitUnavailable, waiting.empty() ? nothing(question) : waiting));
+}
+
 // The one place that may have the named run.
 Result<Place> place_of_run(const Question& question) {
   Result<std::vector<Place>> places = places_of(question);
@@ -228,6 +239,8 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
+    {.name = "ready",
+     .help = "For probes: end with 0 if this host's workers are at work, else with 69; asks no coordinator"},
     {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code instead of 0"},
     kColorOption,
     kHelpOption};
@@ -241,6 +254,8 @@ int run_status(const Invocation& invocation) {
                     .json = options.flag("json"),
                     .watch = options.flag("watch"),
                     .exit_status = options.flag("exit_status")};
+  if (!invocation.argument.empty()) question.run_id = invocation.argument;
+  if (options.flag("ready")) return tell_ready(question);
   const Endpoint anywhere{.host = "*"};
   const auto found = find_key({.offer = key_offer(options, invocation.environment),
                                .environment = invocation.environment,
@@ -248,7 +263,6 @@ int run_status(const Invocation& invocation) {
                                .only_asks = true});
   if (!found.ok()) return fail(found.status());
   question.key = found.value().key;
-  if (!invocation.argument.empty()) question.run_id = invocation.argument;
   const bool one = question.watch && !question.run_id.empty();
   if (question.exit_status && !one)
     return fail(usage("--exit_status is for one run that is watched; use dtrun status --watch RUN_ID"));

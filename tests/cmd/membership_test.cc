@@ -28,8 +28,8 @@ class Launch {
   explicit Launch(std::string nnodes) : nnodes_(std::move(nnodes)) {}
 
   // Agent `rank` with one worker, which writes "up" and its world size, and then does `script`.
-  std::unique_ptr<Process> start(int rank, const Words& options = {},
-                                 const std::string& script = "sleep 600") const {
+  std::unique_ptr<Process> start(int rank, const Words& options = {}, const std::string& script = "sleep 600",
+                                 const Words& environment = {}) const {
     Words words{kDtrun,
                 "--nnodes",
                 nnodes_,
@@ -43,7 +43,7 @@ class Launch {
                 "last_call_timeout=1,join_timeout=60"};
     words.insert(words.end(), options.begin(), options.end());
     words.insert(words.end(), {"--", "/bin/sh", "-c", "echo up $WORLD_SIZE; " + script});
-    return std::make_unique<Process>(words);
+    return std::make_unique<Process>(words, environment);
   }
 
   // Two agents whose workers run; the first one hosts.
@@ -168,4 +168,31 @@ TEST_CASE("work that had ended well runs again only with a word") {
   CHECK(host->wait() == 0);
   CHECK(guest->wait() == 0);
   CHECK_MESSAGE(has(guest->err(), "rank 1 had ended with 0 and runs again: "), guest->err());
+}
+
+TEST_CASE("dtrun status --ready tells whether this host's workers are at work, without the coordinator") {
+  const Folder registry;
+  const Words environment{"XDG_RUNTIME_DIR=" + registry.path().string()};
+  const auto ready = [&](const Words& more = {}) {
+    Words words{kDtrun, "status", "--ready"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, environment);
+  };
+  CHECK(ready().exit_code == 69);
+  const Launch launch("2");
+  auto host = launch.start(0, {}, "sleep 600", environment);
+  REQUIRE(host->wait_for_err("joined 1 of 2"));
+  const Ended waits = ready();
+  CHECK(waits.exit_code == 69);
+  CHECK(has(waits.err, "run launch is not under way here: it waits for nodes"));
+  auto guest = launch.start(1);
+  REQUIRE(host->wait_for_out("up 2"));
+  CHECK(ready().exit_code == 0);
+  CHECK(ready({"launch"}).exit_code == 0);
+  CHECK(ready({"another"}).exit_code == 69);
+  guest->signal(SIGKILL);
+  CHECK(eventually([&] { return ready().exit_code == 69; }, Process::Duration(30000)));
+  host->signal(SIGTERM);
+  host->wait();
+  CHECK(ready().exit_code == 69);
 }
