@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
-#include <ranges>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -176,8 +175,8 @@ void SpoolWriter::finish(const launch::FromHost& ended) {
   launch::FromHost lost;
   lost.mutable_said()->set_text("the disk was full: what was said from here on is lost");
   const std::string with_loss = frame_of(lost) + last;
-  for (const std::uint64_t end : before.ends | std::views::reverse) {
-    if (ftruncate(fd_.get(), static_cast<off_t>(end)) != 0 || append(fd_.get(), with_loss)) return;
+  for (auto end = before.ends.rbegin(); end != before.ends.rend(); ++end) {
+    if (ftruncate(fd_.get(), static_cast<off_t>(*end)) != 0 || append(fd_.get(), with_loss)) return;
   }
 }
 
