@@ -7,9 +7,11 @@
 #include "cmd/commands/gpus_command.h"
 #include "cmd/commands/help_command.h"
 #include "cmd/commands/key_command.h"
+#include "cmd/commands/kubernetes_command.h"
 #include "cmd/commands/prepare_command.h"
 #include "cmd/commands/profile_command.h"
 #include "cmd/commands/sample_command.h"
+#include "cmd/commands/slurm_command.h"
 #include "cmd/commands/status_command.h"
 #include "cmd/commands/store_command.h"
 
@@ -18,9 +20,10 @@ namespace {
 
 // In the order in which help names them.
 constexpr const Command* kCommands[] = {
-    &kAgentCommand,   &kStoreCommand, &kStatusCommand,  &kAttachCommand,    &kStopCommand,
-    &kLogsCommand,    &kKeyCommand,   &kPrepareCommand, &kExportCommand,    &kSampleCommand,
-    &kProfileCommand, &kGpusCommand,  &kHelpCommand,    &kCompletionCommand};
+    &kAgentCommand,   &kStoreCommand,   &kStatusCommand,     &kAttachCommand,
+    &kStopCommand,    &kLogsCommand,    &kKubernetesCommand, &kSlurmCommand,
+    &kKeyCommand,     &kPrepareCommand, &kExportCommand,     &kSampleCommand,
+    &kProfileCommand, &kGpusCommand,    &kHelpCommand,       &kCompletionCommand};
 
 }  // namespace
 

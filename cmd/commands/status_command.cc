@@ -239,8 +239,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},
-    {.name = "ready",
-     .help = "For probes: end with 0 if this host's workers are at work, else with 69; asks no coordinator"},
+    {.name = "ready", .help = "For probes: 0 if workers are at work here, else 69"},
     {.name = "exit_status", .help = "With --watch RUN_ID: end with the run's exit code instead of 0"},
     kColorOption,
     kHelpOption};

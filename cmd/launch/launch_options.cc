@@ -91,14 +91,6 @@ std::vector<std::string> own_environment() {
   return entries;
 }
 
-// Values of an option that may be given several times (OptionEntry::repeats).
-std::vector<std::string> values_of(const std::string& joined) {
-  std::vector<std::string> values;
-  std::istringstream in(joined);
-  for (std::string value; std::getline(in, value, '\0');) values.push_back(value);
-  return values;
-}
-
 Status read_environment(const Options& options, const Notice& notice, launch::Job* job) {
   std::vector<EnvironmentRule> rules;
   if (const auto file = options.given("env_file")) {
@@ -109,7 +101,7 @@ Status read_environment(const Options& options, const Notice& notice, launch::Jo
     rules = std::move(read).value();
   }
   if (const auto given = options.given("export")) {
-    for (const std::string& value : values_of(given->value)) {
+    for (const std::string& value : repeated_values(*given)) {
       Result<EnvironmentRule> rule = parse_environment_rule(value);
       if (!rule.ok()) return rule.status();
       rules.push_back(std::move(rule).value());

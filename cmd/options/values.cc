@@ -260,6 +260,13 @@ ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, cons
   return mode.ok() ? mode.value() : ColourMode::kAuto;
 }
 
+std::vector<std::string> repeated_values(const Given& given) {
+  std::vector<std::string> values;
+  std::istringstream in(given.value);
+  for (std::string value; std::getline(in, value, '\0');) values.push_back(value);
+  return values;
+}
+
 std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words(1);
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -65,6 +65,9 @@ Result<ProgressMode> parse_progress(const Given& given);
 // message about a wrong command line needs to know whether to use colour.
 ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, const Environment& environment);
 
+// Of an option that may be given several times (OptionEntry::repeats).
+std::vector<std::string> repeated_values(const Given& given);
+
 // Between commas; ",," is a comma.
 std::vector<std::string> split_words(const std::string& text);
 

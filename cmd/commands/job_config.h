@@ -1,0 +1,27 @@
+// The config of a command that writes how a job is run elsewhere.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cmd/options/command.h"
+#include "proto/core/status.h"
+#include "worker/config/config.h"
+
+namespace dtrun::cmd {
+
+struct JobConfigFile {
+  std::string text;                    // of the file
+  std::vector<std::string> overrides;  // KEY=VALUE, as typed
+  worker::JobConfig config;            // of both
+};
+
+// What CONFIG.json and KEY=VALUE of the command line say. EX_NOINPUT, or EX_CONFIG with every fault.
+Result<JobConfigFile> read_job_config(const Invocation& invocation);
+
+std::string value_of(const std::optional<Given>& given, const char* otherwise);
+// Writes the option's number to `number`, which stays as it is where none is given. EX_USAGE.
+Status read_number(const std::optional<Given>& given, int* number);
+
+}  // namespace dtrun::cmd

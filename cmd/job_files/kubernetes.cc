@@ -1,0 +1,109 @@
+#include "cmd/job_files/kubernetes.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cmd/job_files/template.h"
+#include "cmd/job_files/templates.h"
+#include "cmd/options/values.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A Job's pods are NAME-INDEX, a label of DNS: 63 characters, of which the index has up to 6 here.
+constexpr std::size_t kLongestName = 52;
+// Seconds between the end of the workers and the kubelet's SIGKILL.
+constexpr int kGraceBeyondShutdown = 10;
+
+bool is_small_letter(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// JSON is YAML, and in ASCII no character means another thing there.
+std::string yaml(const Json& value) { return value.dump(-1, ' ', true); }
+
+std::string args_of(const KubernetesJob& job) {
+  std::string nodes = std::to_string(job.nodes.min);
+  if (job.nodes.max != job.nodes.min) nodes += ":" + std::to_string(job.nodes.max);
+  Json args = {"--nnodes",           nodes,
+               "--max_restarts",     std::to_string(job.max_restarts),
+               "--shutdown_timeout", std::to_string(job.shutdown_timeout_s)};
+  if (job.gpus > 0) args.insert(args.end(), {"--nproc_per_node", "gpu"});
+  args.push_back("/config/job.json");
+  for (const std::string& override : job.overrides) args.push_back(override);
+  return yaml(args);
+}
+
+std::string resources_of(const KubernetesJob& job) {
+  Json limits = Json::object();
+  if (job.gpus > 0) limits["nvidia.com/gpu"] = job.gpus;
+  if (!job.cpus.empty()) limits["cpu"] = job.cpus;
+  if (!job.memory.empty()) limits["memory"] = job.memory;
+  return limits.empty() ? "" : "resources: {limits: " + yaml(limits) + "}";
+}
+
+// The lines that `line` makes of each volume and its number.
+template <typename Line>
+std::string lines_of(const std::vector<VolumeMount>& volumes, Line line) {
+  std::string lines;
+  for (std::size_t i = 0; i < volumes.size(); ++i)
+    lines += (i > 0 ? "\n" : "") + line("volume-" + std::to_string(i), volumes[i]);
+  return lines;
+}
+
+}  // namespace
+
+bool fits_as_name(const std::string& name) {
+  return !name.empty() && name.size() <= kLongestName && is_small_letter(name.front()) &&
+         name.back() != '-' &&
+         std::ranges::all_of(name, [](char c) { return is_small_letter(c) || is_digit(c) || c == '-'; });
+}
+
+std::string name_of_config(const std::string& path) {
+  std::string name;
+  for (const char c : std::filesystem::path(path).stem().string()) {
+    const char small = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const bool stays = is_small_letter(small) || is_digit(small);
+    if (stays && name.empty() && is_digit(small)) name = "job-";
+    if (stays || !name.empty()) name += stays ? small : '-';
+  }
+  name.resize(std::min(name.size(), kLongestName));
+  name.erase(name.find_last_not_of('-') + 1);
+  return name.empty() ? "job" : name;
+}
+
+Result<VolumeMount> parse_volume(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  VolumeMount volume{.claim = text.substr(0, equals),
+                     .path = equals == std::string::npos ? "" : text.substr(equals + 1)};
+  if (!volume.claim.empty() && volume.path.starts_with("/") && volume.path.size() > 1) return volume;
+  return usage("--volume=" + text +
+               ": expected CLAIM=/PATH, a persistent volume claim and where pods see it");
+}
+
+std::string kubernetes_yaml(const KubernetesJob& job) {
+  const bool elastic = job.nodes.min < job.nodes.max;
+  return fill_in(kKubernetesTemplate,
+                 {{"name", job.name},
+                  {"token", yaml(job.key)},
+                  {"config", Json::parse(job.config).dump(2, ' ', true)},
+                  {"pods", std::to_string(job.nodes.max)},
+                  // Of an elastic job a pod that found no node, or came too late, need not end.
+                  {"success_policy", elastic ? "successPolicy: {rules: [{succeededIndexes: \"0\"}]}" : ""},
+                  {"grace", std::to_string(job.shutdown_timeout_s + kGraceBeyondShutdown)},
+                  {"image", yaml(job.image)},
+                  {"args", args_of(job)},
+                  {"resources", resources_of(job)},
+                  {"mounts", lines_of(job.volumes,
+                                      [](const std::string& name, const VolumeMount& volume) {
+                                        return "- {name: " + name + ", mountPath: " + yaml(volume.path) + "}";
+                                      })},
+                  {"volumes", lines_of(job.volumes, [](const std::string& name, const VolumeMount& volume) {
+                     return "- {name: " + name +
+                            ", persistentVolumeClaim: {claimName: " + yaml(volume.claim) + "}}";
+                   })}});
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,80 @@
+#include "cmd/job_files/kubernetes.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/support/files.h"
+
+namespace dtrun::cmd {
+namespace {
+
+using test::contains;
+
+KubernetesJob job() {
+  return {.name = "mnist",
+          .image = "registry/dtrun:1",
+          .nodes = {3, 3},
+          .key = "the-key",
+          .config = R"({"output_dir": "/out/ü"})",
+          .overrides = {"train.max_steps=3", "data.path=\"a: b\"#c"},
+          .max_restarts = 10,
+          .shutdown_timeout_s = 110};
+}
+
+}  // namespace
+
+TEST_CASE("a job's objects have its name, pods, key, config and arguments") {
+  const std::string yaml = kubernetes_yaml(job());
+  for (const char* line :
+       {"\nstringData: {token: \"the-key\"}\n", "\n  selector: {batch.kubernetes.io/job-name: \"mnist\"}\n",
+        "\n  job.json: |\n    {\n      \"output_dir\": \"/out/\\u00fc\"\n    }\n", "\n  completions: 3\n",
+        "\n  parallelism: 3\n", "\n      terminationGracePeriodSeconds: 120\n",
+        "\n        image: \"registry/dtrun:1\"\n",
+        "\n        args: [\"--nnodes\",\"3\",\"--max_restarts\",\"10\",\"--shutdown_timeout\",\"110\","
+        "\"/config/job.json\",\"train.max_steps=3\",\"data.path=\\\"a: b\\\"#c\"]\n"})
+    CHECK_MESSAGE(contains(yaml, line), line);
+  for (const char* word : {"@", "resources:", "successPolicy", "persistentVolumeClaim"})
+    CHECK_MESSAGE(!contains(yaml, word), word);
+}
+
+TEST_CASE("GPUs, limits, volumes and a range of nodes have their lines") {
+  KubernetesJob large = job();
+  large.nodes = {2, 4};
+  large.gpus = 8;
+  large.cpus = "96";
+  large.memory = "1Ti";
+  large.volumes = {{"data", "/data"}, {"out", "/out"}};
+  const std::string yaml = kubernetes_yaml(large);
+  for (const char* line :
+       {"\n  completions: 4\n", "\n  successPolicy: {rules: [{succeededIndexes: \"0\"}]}\n",
+        "args: [\"--nnodes\",\"2:4\"", "\"--nproc_per_node\",\"gpu\",\"/config/job.json\"",
+        "\n        resources: {limits: {\"nvidia.com/gpu\":8,\"cpu\":\"96\",\"memory\":\"1Ti\"}}\n",
+        "\n        - {name: volume-0, mountPath: \"/data\"}\n        - {name: volume-1, mountPath: "
+        "\"/out\"}\n",
+        "\n      - {name: volume-1, persistentVolumeClaim: {claimName: \"out\"}}\n"})
+    CHECK_MESSAGE(contains(yaml, line), line);
+}
+
+TEST_CASE("names are what Kubernetes takes") {
+  CHECK(name_of_config("configs/Fashion_MNIST.v2.json") == "fashion-mnist-v2");
+  CHECK(name_of_config("124M.json") == "job-124m");
+  CHECK(name_of_config("_.json") == "job");
+  CHECK(name_of_config("a_.json") == "a");
+  CHECK(name_of_config(std::string(60, 'x')).size() == 52);
+  for (const char* path : {"ümlaut.json", "-x-.json", "9.json", "A B.json", ".json"})
+    CHECK_MESSAGE(fits_as_name(name_of_config(path)), path);
+  for (const char* name : {"", "9a", "a-", "A", "a_b", "ä"}) CHECK_MESSAGE(!fits_as_name(name), name);
+  CHECK(!fits_as_name(std::string(53, 'a')));
+}
+
+TEST_CASE("a volume is a claim and an absolute path") {
+  const auto volume = parse_volume("data=/mnt/a=b");
+  REQUIRE(volume.ok());
+  CHECK(volume.value().claim == "data");
+  CHECK(volume.value().path == "/mnt/a=b");
+  for (const char* text : {"data", "data=", "=/x", "data=x", "data=/"})
+    CHECK_MESSAGE(parse_volume(text).status().exit_code() == 64, text);
+}
+
+}  // namespace dtrun::cmd
