@@ -1,0 +1,162 @@
+"""scripts/image's image, run by runc the way a kubelet does it: dtrun is PID 1, not root, its root is read-only, memory is
+limited. Needs root, runc and busybox-static; without them it is skipped (exit code 77).
+
+  image_test.py BUILD [unittest options…]
+"""
+
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+from packing import DATA, JOB, LIMIT_S, MIB, ROOT, need, params_sha256, run, run_tests
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+CONFIG = "/usr/share/dtrun/configs/fashion_mnist_convnet.json"
+NONROOT = 65532
+
+
+def unpack(image, folder):
+    with tarfile.open(image) as archive:
+        def blob(digest):
+            return archive.extractfile("blobs/" + digest.replace(":", "/")).read()
+
+        index = json.load(archive.extractfile("index.json"))
+        manifest = json.loads(blob(index["manifests"][0]["digest"]))
+        for layer in manifest["layers"]:
+            with tarfile.open(fileobj=io.BytesIO(blob(layer["digest"]))) as files:
+                files.extractall(folder, numeric_owner=True)
+        return json.loads(blob(manifest["config"]["digest"]))["config"]
+
+
+def setUpModule():
+    global scratch, config_of_image
+    missing = [name for name in ("runc", "busybox") if shutil.which(name) is None]
+    if missing or os.geteuid() != 0 or not DATA.is_dir():
+        raise unittest.SkipTest(f"needs root, dataset-fashion-mnist, runc and busybox-static (scripts/setup --tests): {missing}")
+    folder = tempfile.TemporaryDirectory(prefix="dtrun-image-test-")
+    unittest.addModuleCleanup(folder.cleanup)
+    scratch = pathlib.Path(folder.name)
+    need(ROOT / "scripts/image", "--build", BUILD, scratch / "image.tar")
+    config_of_image = unpack(scratch / "image.tar", scratch / "rootfs")
+
+
+class Container:
+    """One container of the image with `words` behind its entrypoint, as a pod has it."""
+
+    def __init__(self, *words, entrypoint=None, resources=None):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
+        self.name = self.folder.name
+        self.out = self.folder / "out"
+        self.message = self.folder / "message"
+        self.message.touch(mode=0o666)
+        self.message.chmod(0o666)
+        self.out.mkdir()
+        os.chown(self.out, NONROOT, NONROOT)
+        need("runc", "spec", "--bundle", self.folder)
+        spec = json.loads((self.folder / "config.json").read_text())
+        spec["root"] = {"path": str(scratch / "rootfs"), "readonly": True}
+        spec["process"] |= {"terminal": False, "user": {"uid": NONROOT, "gid": NONROOT}, "cwd": config_of_image["WorkingDir"],
+                            "env": config_of_image["Env"], "noNewPrivileges": True, "capabilities": {},
+                            "args": [*(entrypoint or config_of_image["Entrypoint"]), *words]}
+        # A shell, which the image has not, for workers.
+        spec["mounts"] += [{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}, self.bind(DATA, DATA, "ro"), self.bind(self.out, "/out", "rw"),
+                           self.bind(self.message, "/dev/termination-log", "rw"),
+                           self.bind(shutil.which("busybox"), "/tmp/busybox", "ro")]
+        spec["linux"]["resources"] |= resources or {}
+        (self.folder / "config.json").write_text(json.dumps(spec))
+
+    @staticmethod
+    def bind(source, destination, mode):
+        return {"destination": str(destination), "type": "bind", "source": str(source), "options": ["rbind", mode]}
+
+    def start(self):
+        """runc passes signals on to PID 1 and ends as it does."""
+        with (self.folder / "log").open("w") as log:
+            self.process = subprocess.Popen(["runc", "run", "--bundle", self.folder, self.name], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=subprocess.STDOUT)
+        return self
+
+    def end(self):
+        code = self.process.wait(LIMIT_S)
+        run("runc", "delete", "--force", self.name)
+        return code
+
+    def said(self):
+        return (self.folder / "log").read_text()
+
+    def wait_for(self, words):
+        deadline = time.monotonic() + LIMIT_S
+        while words not in self.said():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"no {words!r} in:\n{self.said()}")
+            time.sleep(0.05)
+
+
+class ImageTest(unittest.TestCase):
+    def train(self, *more):
+        return Container("--nproc_per_node", "2", CONFIG, "output_dir=/out/run", f"data.path={DATA}", *more)
+
+    def test_it_trains_to_the_same_bytes_as_the_build(self):
+        container = self.train(*JOB).start()
+        self.assertEqual(container.end(), 0, container.said())
+        need(BUILD / "bin/dtrun", "--standalone", "--nproc_per_node", "1", ROOT / "configs/fashion_mnist_convnet.json",
+             f"output_dir={container.folder / 'built'}", *JOB)
+        self.assertEqual(params_sha256(container.out / "run"), params_sha256(container.folder / "built"))
+        self.assertEqual(container.message.read_text(), "")
+
+    def test_told_to_end_it_writes_a_checkpoint_and_goes_on_from_there(self):
+        steps = "train.max_steps=400"
+        container = self.train(steps).start()
+        container.wait_for("step 1 of 400")
+        container.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        self.assertEqual(container.end(), 128 + signal.SIGTERM, container.said())
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertTrue(any((container.out / "run/checkpoints").iterdir()))
+        again = self.train(steps)
+        shutil.copytree(container.out / "run", again.out / "run")
+        for path in (again.out / "run").rglob("*"):
+            os.chown(path, NONROOT, NONROOT)
+        os.chown(again.out / "run", NONROOT, NONROOT)
+        self.assertEqual(again.start().end(), 0, again.said())
+        self.assertIn("resum", again.said())
+
+    def test_why_it_failed_is_left_for_kubectl(self):
+        container = Container("--nproc_per_node", "2", CONFIG, "output_dir=/out/run", "data.path=/nowhere").start()
+        self.assertEqual(container.end(), 66, container.said())
+        self.assertIn("/nowhere", container.message.read_text())
+        wrong = Container("--nproc_per_node", "x", CONFIG).start()
+        self.assertEqual(wrong.end(), 64)
+        self.assertIn("--nproc_per_node=x", wrong.message.read_text())
+
+    def test_a_worker_that_takes_too_much_memory_is_named(self):
+        container = Container("--", "/tmp/busybox", "sh", "-c", "echo took it; dd if=/dev/zero of=/dev/null bs=900M count=9",
+                              resources={"memory": {"limit": 400 * MIB, "swap": 400 * MIB}})
+        self.assertEqual(container.start().end(), 128 + signal.SIGKILL, container.said())
+        message = container.message.read_text()
+        self.assertIn("rank 0", message)
+        self.assertIn("memory", message)
+        self.assertLessEqual(len(message.encode()), 4096)
+
+    def test_as_pid_1_it_leaves_no_zombies_and_ends_what_its_workers_left(self):
+        orphans = "for i in 1 2 3 4 5; do (sh -c 'sleep 0.2; exit 7' &) ; done; sleep 1; "
+        count = "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l | sed 's/^/zombies /'; cat /proc/1/comm; (sleep 1000 &)"
+        container = Container("--", "/tmp/busybox", "sh", "-c", orphans + count)
+        began = time.monotonic()
+        self.assertEqual(container.start().end(), 0, container.said())
+        self.assertIn("zombies 0\n", container.said())
+        self.assertIn("dtrun\n", container.said())
+        self.assertLess(time.monotonic() - began, 60)
+
+
+if __name__ == "__main__":
+    run_tests()
