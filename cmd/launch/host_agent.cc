@@ -78,6 +78,9 @@ class Line {
       ToHost message;
       if (!read_all(&bytes, place) || !message.ParseFromString(bytes)) return std::nullopt;
       if (!message.has_alive()) return message;
+      FromHost alive;
+      alive.mutable_alive();
+      say(alive);
     }
   }
 
@@ -216,12 +219,19 @@ FromHost planned(const NodePlan& plan, const MeetingPlace& place) {
   return message;
 }
 
-FromHost seen(const launch::Look& look) {
-  const Sight sight =
-      look_for({look.addresses().begin(), look.addresses().end()}, look.port(), look.nonce(), kToLookFor);
+FromHost seen(const launch::Look& look, MeetingPlace* own) {
+  std::vector<Sought> sought;
+  for (const launch::Place& place : look.places())
+    sought.push_back({.addresses = {place.addresses().begin(), place.addresses().end()},
+                      .port = place.port(),
+                      .nonce = place.nonce()});
   FromHost message;
-  message.mutable_seen()->set_address(sight.address);
-  for (const std::string& why : sight.why_not) message.mutable_seen()->add_why_not(why);
+  for (const Sight& sight : look_for(sought, kToLookFor, own)) {
+    launch::Sight& told = *message.mutable_seen()->add_sights();
+    told.set_address(sight.address);
+    told.set_from(sight.from);
+    for (const std::string& why : sight.why_not) told.add_why_not(why);
+  }
   return message;
 }
 
@@ -323,7 +333,8 @@ int run_job(Line& line, const launch::Job& job) {
   }
   line.say(planned(plan.value(), place.value()));
   std::optional<ToHost> next = line.next(&place.value());
-  for (; next && next->has_look(); next = line.next(&place.value())) line.say(seen(next->look()));
+  for (; next && next->has_look(); next = line.next(&place.value()))
+    line.say(seen(next->look(), &place.value()));
   if (!next || !next->has_begin()) return kExitUnavailable;
   { const MeetingPlace closed = std::move(place).value(); }
 

@@ -142,6 +142,7 @@ Status read_job(Options options, LaunchPlan* plan) {
   if (options.program.empty())
     return usage(
         "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
+  plan->settings.all_meet = names_config(options);
   if (!names_config(options)) return {};
   const Result<worker::JobConfig> config = read_job_config(&options);
   if (!config.ok()) return config.status();

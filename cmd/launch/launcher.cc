@@ -70,6 +70,7 @@ class Launcher {
   void from_signal(int number);
   void from_host(int host, const launch::FromHost& message);
   void show(int host, const launch::Said& said);
+  void seen(int host, const launch::Seen& seen);
   void greeted(int host, const launch::Hello& hello);
   void gone(int host, int exit_status);
   void ask_for_key(int host, SshFailure failure);
@@ -160,7 +161,9 @@ void Launcher::tend() {
     Carrier* const carrier = lines_[i].carrier.get();
     if (carrier == nullptr || state_.hosts[i].phase < HostPhase::kPlanning) continue;
     carrier->send(alive);
-    if (state_.hosts[i].phase != HostPhase::kRunning || !carrier->silent_for(kLauncherSilence)) continue;
+    // While it plans it looks at files, and does not listen.
+    const bool answers = state_.hosts[i].phase > HostPhase::kPlanning;
+    if (!answers || !carrier->silent_for(kLauncherSilence)) continue;
     retire(std::move(lines_[i].carrier));
     events_.push_back(launch_event::Gone{
         .host = static_cast<int>(i),
@@ -204,10 +207,7 @@ void Launcher::from_host(int host, const launch::FromHost& message) {
       return events_.push_back(launch_event::Refused{
           .host = host, .exit_code = message.refused().exit_code(), .why = message.refused().why()});
     case Body::kSeen:
-      return events_.push_back(
-          launch_event::Seen{.host = host,
-                             .address = message.seen().address(),
-                             .why_not = {message.seen().why_not().begin(), message.seen().why_not().end()}});
+      return seen(host, message.seen());
     case Body::kOutput:
       return console_.write(message.output().to_stderr() ? Console::Stream::kErr : Console::Stream::kOut,
                             message.output().text());
@@ -230,6 +230,15 @@ void Launcher::from_host(int host, const launch::FromHost& message) {
 void Launcher::show(int host, const launch::Said& said) {
   if (!said.of_job()) return console_.say(name(host) + ": " + said.text());
   if (said_.is_new(host, said.text(), millis_now())) console_.say(said.text());
+}
+
+void Launcher::seen(int host, const launch::Seen& seen) {
+  launch_event::Seen event{.host = host, .sights = {}};
+  for (const launch::Sight& one : seen.sights())
+    event.sights.push_back({.address = one.address(),
+                            .from = one.from(),
+                            .why_not = {one.why_not().begin(), one.why_not().end()}});
+  events_.push_back(std::move(event));
 }
 
 void Launcher::greeted(int host, const launch::Hello& hello) {
@@ -346,11 +355,13 @@ void Launcher::act(const launch_action::SendJob& a) {
 }
 
 void Launcher::act(const launch_action::AskToLook& a) {
-  const launch::Planned& first = line(a.first).planned;
   launch::ToHost message;
-  *message.mutable_look()->mutable_addresses() = first.addresses();
-  message.mutable_look()->set_port(first.port());
-  message.mutable_look()->set_nonce(first.nonce());
+  for (const launch_action::AskToLook::At& at : a.at) {
+    launch::Place& place = *message.mutable_look()->add_places();
+    for (const std::string& address : at.addresses) place.add_addresses(address);
+    place.set_port(line(at.host).planned.port());
+    place.set_nonce(line(at.host).planned.nonce());
+  }
   line(a.host).carrier->send(message);
 }
 
@@ -391,6 +402,9 @@ void Launcher::act(const launch_action::TellCheck&) {
     if (!at.address.empty())
       text += ", reaches " + name(*state_.first) + " at " + at.address + " port " +
               std::to_string(state_.hosts[static_cast<std::size_t>(*state_.first)].port);
+    if (!at.tried.empty())
+      text += ", connects to " + std::to_string(at.tried.size() - at.gaps.size()) + " of the " +
+              std::to_string(at.tried.size()) + " others it tried";
     const int ahead = static_cast<int>(lines_[i].clock_ahead);
     if (lines_[i].clock_ahead > kClocksDiffer) text += ", its clock is " + std::to_string(ahead) + " s ahead";
     if (lines_[i].clock_ahead < -kClocksDiffer)

@@ -80,6 +80,17 @@ class Attempt {
 
   bool under_way() const { return !reached_ && why_not_.empty(); }
   bool reached() const { return reached_; }
+  const std::string& address() const { return address_; }
+  // Ours on the way there.
+  std::string from() const {
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    char text[NI_MAXHOST] = {};
+    auto* const generic = reinterpret_cast<sockaddr*>(&own);
+    const bool known = getsockname(socket_.get(), generic, &size) == 0 &&
+                       getnameinfo(generic, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
+    return known ? text : "";
+  }
   pollfd waits() const {
     return {.fd = under_way() ? socket_.get() : -1,
             .events = static_cast<short>(connected_ ? POLLIN : POLLOUT),
@@ -124,6 +135,49 @@ class Attempt {
   std::string heard_, why_not_;
 };
 
+// One place that is sought. An earlier address is a better one.
+class Search {
+ public:
+  Search(const Sought& place, Clock::time_point deadline) : deadline_(deadline) {
+    for (const std::string& address : place.addresses)
+      attempts_.emplace_back(address, place.port, place.nonce);
+  }
+
+  Clock::time_point deadline() const { return deadline_; }
+  bool over(Clock::time_point now) const {
+    const auto open =
+        std::ranges::find_if(attempts_, [](const Attempt& a) { return a.under_way() || a.reached(); });
+    return open == attempts_.end() || open->reached() || now >= deadline_;
+  }
+  void add_waits(std::vector<pollfd>* entries) const {
+    for (const Attempt& attempt : attempts_) entries->push_back(attempt.waits());
+  }
+  // Takes as many entries as it has added; returns the next.
+  const pollfd* go_on(const pollfd* entry) {
+    for (Attempt& attempt : attempts_)
+      if (const pollfd& one = *entry++; one.fd >= 0 && one.revents != 0) attempt.go_on();
+    const bool reached = std::ranges::any_of(attempts_, &Attempt::reached);
+    if (reached && !std::exchange(reached_one_, true))
+      deadline_ = std::min(deadline_, Clock::now() + kForABetterOne);
+    return entry;
+  }
+  Sight sight() const {
+    Sight sight;
+    for (const Attempt& attempt : attempts_) {
+      if (!attempt.reached()) sight.why_not.push_back(attempt.why_not());
+      if (!attempt.reached() || !sight.address.empty()) continue;
+      sight.address = attempt.address();
+      sight.from = attempt.from();
+    }
+    return sight;
+  }
+
+ private:
+  std::vector<Attempt> attempts_;
+  Clock::time_point deadline_;
+  bool reached_one_ = false;
+};
+
 }  // namespace
 
 Result<MeetingPlace> MeetingPlace::open() {
@@ -150,33 +204,30 @@ void MeetingPlace::greet() {
   }
 }
 
-Sight look_for(const std::vector<std::string>& addresses, int port, const std::string& nonce,
-               std::chrono::milliseconds timeout) {
-  std::vector<Attempt> attempts;
-  for (const std::string& address : addresses) attempts.emplace_back(address, port, nonce);
-  auto deadline = Clock::now() + timeout;
-  bool reached_one = false;
+std::vector<Sight> look_for(const std::vector<Sought>& places, std::chrono::milliseconds timeout,
+                            MeetingPlace* own) {
+  std::vector<Search> searches;
+  for (const Sought& place : places) searches.emplace_back(place, Clock::now() + timeout);
   for (;;) {
-    // An earlier address is a better one.
-    const auto open =
-        std::ranges::find_if(attempts, [](const Attempt& a) { return a.under_way() || a.reached(); });
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    if (open == attempts.end() || open->reached() || left.count() <= 0) break;
-    std::vector<pollfd> entries;
-    for (const Attempt& attempt : attempts) entries.push_back(attempt.waits());
+    const Clock::time_point now = Clock::now();
+    std::vector<pollfd> entries{{.fd = own != nullptr ? own->fd() : -1, .events = POLLIN, .revents = 0}};
+    Clock::time_point wake = Clock::time_point::max();
+    for (const Search& search : searches) {
+      if (search.over(now)) continue;
+      wake = std::min(wake, search.deadline());
+      search.add_waits(&entries);
+    }
+    if (wake == Clock::time_point::max()) break;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(wake - now);
     if (poll(entries.data(), entries.size(), static_cast<int>(left.count()) + 1) < 0 && errno != EINTR) break;
-    for (std::size_t i = 0; i < attempts.size(); ++i)
-      if (entries[i].fd >= 0 && entries[i].revents != 0) attempts[i].go_on();
-    const bool reached = std::ranges::any_of(attempts, &Attempt::reached);
-    if (reached && !std::exchange(reached_one, true))
-      deadline = std::min(deadline, Clock::now() + kForABetterOne);
+    if (own != nullptr && entries[0].revents != 0) own->greet();
+    const pollfd* entry = entries.data() + 1;
+    for (Search& search : searches)
+      if (!search.over(now)) entry = search.go_on(entry);
   }
-  Sight sight;
-  for (std::size_t i = 0; i < attempts.size(); ++i) {
-    if (!attempts[i].reached()) sight.why_not.push_back(attempts[i].why_not());
-    if (attempts[i].reached() && sight.address.empty()) sight.address = addresses[i];
-  }
-  return sight;
+  std::vector<Sight> sights;
+  for (const Search& search : searches) sights.push_back(search.sight());
+  return sights;
 }
 
 }  // namespace dtrun::cmd

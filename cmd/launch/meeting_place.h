@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/system/descriptor.h"
+#include "cmd/launch/core/sight.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {
@@ -31,13 +32,16 @@ class MeetingPlace {
   std::string nonce_;
 };
 
-struct Sight {
-  std::string address;               // the first of those asked for that is reached; empty: none
-  std::vector<std::string> why_not;  // of each that is not, "10.0.0.5: filtered"
+// Another host's place.
+struct Sought {
+  std::vector<std::string> addresses;
+  int port = 0;
+  std::string nonce;
 };
 
-// Tries all at once, and waits for a better one no longer than a second after one was reached.
-Sight look_for(const std::vector<std::string>& addresses, int port, const std::string& nonce,
-               std::chrono::milliseconds timeout);
+// Tries all addresses of all places at once, and for a better address waits no longer than a second after one
+// was reached. Meanwhile looks after `own` (may be null), since others may look for it. In the places' order.
+std::vector<Sight> look_for(const std::vector<Sought>& places, std::chrono::milliseconds timeout,
+                            MeetingPlace* own = nullptr);
 
 }  // namespace dtrun::cmd

@@ -12,6 +12,13 @@ namespace {
 using Phase = HostPhase;
 
 constexpr int kStopSignal = 15;  // SIGTERM
+constexpr const char* kAllPorts = ": nodes must reach each other on all ports";
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& one : parts) text += (text.empty() ? "" : ", ") + one;
+  return text;
+}
 
 // One event's step: changes the state and collects what is to be done.
 class Launch {
@@ -27,6 +34,8 @@ class Launch {
   }
 
  private:
+  using Line = std::pair<int, std::string>;  // a host, and what is true of it
+
   void on(const launch_event::Begin&) {}  // the first hosts are due
   void on(const launch_event::Answered& e);
   void on(const launch_event::Planned& e);
@@ -45,12 +54,18 @@ class Launch {
   void dial(int host, bool with_files);
   void settle();
   void choose_first();
+  void try_ways();
+  void take_place(int host, const Sight& sight);
+  std::string gaps_of(int host) const;
+  void judge_gaps();
+  std::optional<int> most_cut_off() const;
   bool enough(const std::vector<int>& hosts) const;
   const char* fate_after_loss() const;
   void begin();
   void tell_begin(int host);
   void give_up();
   void tell_failures();
+  void tell(const std::vector<Line>& lines, bool error);
   void finish_when_all_ended();
   void hang_up_all();
   void finish(int exit_code);
@@ -135,16 +150,25 @@ void Launch::on(const launch_event::Refused& e) {
 }
 
 void Launch::on(const launch_event::Seen& e) {
-  if (host(e.host).phase != Phase::kLooking || !s_.first) return;
-  if (!e.address.empty()) {
-    host(e.host).address = e.address;
-    return enter(e.host, Phase::kReady);
-  }
-  std::string list;
-  for (const std::string& one : e.why_not) list += (list.empty() ? "" : ", ") + one;
-  fail(e.host, kExitUnavailable,
-       "reaches no address of " + name(*s_.first) + " on port " + std::to_string(host(*s_.first).port) +
-           " (" + list + "): nodes must reach each other on all ports");
+  HostState& state = host(e.host);
+  const std::size_t asked = state.phase == Phase::kTrying ? state.tried.size() : 1;
+  if (state.phase != Phase::kLooking && state.phase != Phase::kTrying) return;
+  if (e.sights.size() != asked) return fail(e.host, kExitSoftware, "its agent answers what was not asked");
+  if (state.phase == Phase::kLooking) return take_place(e.host, e.sights.front());
+  for (std::size_t i = 0; i < asked; ++i)
+    if (e.sights[i].address.empty())
+      state.gaps.push_back({.to = state.tried[i], .why = joined(e.sights[i].why_not)});
+  enter(e.host, Phase::kReady);
+}
+
+void Launch::take_place(int index, const Sight& sight) {
+  if (sight.address.empty())
+    return fail(index, kExitUnavailable,
+                "reaches no address of " + name(*s_.first) + " on port " +
+                    std::to_string(host(*s_.first).port) + " (" + joined(sight.why_not) + ")" + kAllPorts);
+  host(index).address = sight.address;
+  host(index).from = sight.from;
+  enter(index, Phase::kPlaced);
 }
 
 const char* Launch::fate_after_loss() const {
@@ -167,6 +191,8 @@ void Launch::on(const launch_event::Gone& e) {
     case Phase::kPlanning:
     case Phase::kPlanned:
     case Phase::kLooking:
+    case Phase::kPlaced:
+    case Phase::kTrying:
     case Phase::kReady:
       break;
     default:
@@ -233,7 +259,7 @@ void Launch::on(const launch_event::Told& e) {
 }
 
 void Launch::on(const launch_event::Tick&) {
-  for (const int index : in_phase({Phase::kDialling, Phase::kPlanning, Phase::kLooking})) {
+  for (const int index : in_phase({Phase::kDialling, Phase::kPlanning, Phase::kLooking, Phase::kTrying})) {
     const bool brief = host(index).phase == Phase::kDialling && !host(index).with_files;
     const Millis patience = brief ? kAnswerTime : kPatience;
     if (now_ - host(index).since >= patience)
@@ -246,6 +272,7 @@ void Launch::on(const launch_event::Tick&) {
 void Launch::settle() {
   if (s_.begun) return finish_when_all_ended();
   if (!s_.first && all_in({Phase::kPlanned, Phase::kFailed})) choose_first();
+  if (!s_.finished && s_.first && all_in({Phase::kPlaced, Phase::kFailed})) try_ways();
   if (!s_.finished && s_.first && all_in({Phase::kReady, Phase::kFailed})) begin();
 }
 
@@ -253,17 +280,79 @@ void Launch::choose_first() {
   const std::vector<int> planned = in_phase({Phase::kPlanned});
   if (planned.empty() || !enough(planned)) return give_up();
   s_.first = planned.front();
-  enter(*s_.first, Phase::kReady);
+  enter(*s_.first, Phase::kPlaced);
   for (const int index : planned) {
     if (index == *s_.first) continue;
     enter(index, Phase::kLooking);
-    emit(launch_action::AskToLook{.host = index, .first = *s_.first});
+    emit(launch_action::AskToLook{.host = index, .at = {{*s_.first, host(*s_.first).addresses}}});
+  }
+}
+
+// Each host tries those behind it in a ring, which are all others if there are not too many.
+void Launch::try_ways() {
+  const std::vector<int> placed = in_phase({Phase::kPlaced});
+  if (host(*s_.first).phase == Phase::kFailed || !enough(placed)) return give_up();
+  host(*s_.first).address = host(*s_.first).from = meeting_address();
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    launch_action::AskToLook ask{.host = placed[i], .at = {}};
+    for (std::size_t k = 1; k < placed.size() && k <= kMostTried; ++k) {
+      const int other = placed[(i + k) % placed.size()];
+      host(placed[i]).tried.push_back(other);
+      ask.at.push_back({other, {host(other).from}});
+    }
+    enter(placed[i], ask.at.empty() ? Phase::kReady : Phase::kTrying);
+    if (!ask.at.empty()) emit(std::move(ask));
   }
 }
 
 // A check goes on to the end, whoever fails.
 bool Launch::enough(const std::vector<int>& hosts) const {
   return is(Purpose::kCheck) || static_cast<int>(hosts.size()) >= s_.settings.min_nodes;
+}
+
+// Where it does not get, in words; empty: it reaches all that can take part.
+std::string Launch::gaps_of(int index) const {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> parts;
+  for (const Gap& gap : s_.hosts[static_cast<std::size_t>(index)].gaps) {
+    const HostState& to = s_.hosts[static_cast<std::size_t>(gap.to)];
+    if (to.phase == Phase::kReady)
+      parts.push_back(name(gap.to) + " on port " + std::to_string(to.port) + " (" + gap.why + ")");
+  }
+  if (parts.empty()) return "";
+  const std::size_t more = parts.size() - std::min(parts.size(), kNamed);
+  parts.resize(parts.size() - more);
+  return "does not reach " + joined(parts) + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+}
+
+// Of two hosts that do not reach each other one cannot take part.
+void Launch::judge_gaps() {
+  const bool bad = s_.settings.all_meet;
+  std::vector<Line> lines;
+  for (const int index : in_phase({Phase::kReady}))
+    if (const std::string gaps = gaps_of(index); !gaps.empty())
+      lines.push_back({index, gaps + (bad ? kAllPorts : "; a program that connects them would hang")});
+  tell(lines, bad);
+  if (!bad) return;
+  for (auto odd = most_cut_off(); odd; odd = most_cut_off())
+    fail(*odd, kExitUnavailable, "cannot take part, as it and others do not reach each other");
+}
+
+// The later one of those that have as many gaps: the first host is needed.
+std::optional<int> Launch::most_cut_off() const {
+  const std::vector<int> ready = in_phase({Phase::kReady});
+  std::map<int, int> gaps;
+  for (const int index : ready)
+    for (const Gap& gap : s_.hosts[static_cast<std::size_t>(index)].gaps)
+      if (std::ranges::count(ready, gap.to) > 0) {
+        ++gaps[index];
+        ++gaps[gap.to];
+      }
+  gaps.erase(*s_.first);
+  std::optional<int> most;
+  for (const auto& [index, count] : gaps)
+    if (!most || count >= gaps[*most]) most = index;
+  return most;
 }
 
 // The address of the first host that most others reach, since their workers will come to it too.
@@ -279,8 +368,10 @@ std::string Launch::meeting_address() const {
 }
 
 void Launch::begin() {
+  if (host(*s_.first).phase == Phase::kFailed) return give_up();
+  judge_gaps();
   const std::vector<int> ready = in_phase({Phase::kReady});
-  if (host(*s_.first).phase == Phase::kFailed || !enough(ready)) return give_up();
+  if (!enough(ready)) return give_up();
   tell_failures();
   if (is(Purpose::kCheck)) {
     emit(launch_action::TellCheck{});
@@ -289,7 +380,6 @@ void Launch::begin() {
     return finish(failed.empty() ? kExitOk : host(failed.front()).exit_code);
   }
   s_.begun = true;
-  host(*s_.first).address = meeting_address();
   if (is(Purpose::kDetach)) emit(launch_action::Remember{});
   // Where there are spare hosts, any of them may have to take any place.
   const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
@@ -304,24 +394,30 @@ void Launch::tell_begin(int index) {
       .host = index, .first = *s_.first, .address = host(index).address, .node_rank = host(index).node_rank});
 }
 
-// What went wrong on several hosts alike is said once.
 void Launch::tell_failures() {
+  std::vector<Line> lines;
+  for (const int index : in_phase({Phase::kFailed})) lines.push_back({index, host(index).why});
+  tell(lines, true);
+}
+
+// What is true of several hosts alike is said once.
+void Launch::tell(const std::vector<Line>& lines, bool error) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;
-  for (const int index : in_phase({Phase::kFailed})) {
-    const std::string& why = host(index).why;
-    const auto found = std::ranges::find_if(groups, [&](const auto& group) { return group.first == why; });
+  for (const auto& [index, text] : lines) {
+    const std::string& wanted = text;
+    const auto found = std::ranges::find_if(groups, [&](const auto& group) { return group.first == wanted; });
     if (found == groups.end())
-      groups.push_back({why, {index}});
+      groups.push_back({text, {index}});
     else
       found->second.push_back(index);
   }
   constexpr std::size_t kNamed = 8;
-  for (const auto& [why, members] : groups) {
+  for (const auto& [text, members] : groups) {
     std::string names;
     for (std::size_t i = 0; i < std::min(members.size(), kNamed); ++i)
       names += (i == 0 ? "" : ", ") + name(members[i]);
     if (members.size() > kNamed) names += " and " + std::to_string(members.size() - kNamed) + " more";
-    say(names + ": " + why, true);
+    say(names + ": " + text, error);
   }
 }
 
@@ -383,8 +479,8 @@ std::optional<Millis> next_deadline(const LaunchState& state) {
   if (state.finished) return std::nullopt;
   std::optional<Millis> due = state.fan_out.deadline();
   for (const HostState& host : state.hosts) {
-    const bool asked =
-        host.phase == Phase::kDialling || host.phase == Phase::kPlanning || host.phase == Phase::kLooking;
+    const bool asked = host.phase == Phase::kDialling || host.phase == Phase::kPlanning ||
+                       host.phase == Phase::kLooking || host.phase == Phase::kTrying;
     if (!asked) continue;
     const bool brief = host.phase == Phase::kDialling && !host.with_files;
     const Millis patience_ends = host.since + (brief ? kAnswerTime : kPatience);

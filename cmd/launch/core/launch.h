@@ -2,12 +2,15 @@
 // (cmd/launch/launcher.h) turns carriers, messages, signals and time into events, and carries the actions
 // out.
 //
-//   waiting ─► dialling ─► planning ─► planned ─► looking ─► ready ─► running ─► ended
-//                  │           │                     │                    │
-//                  └───────────┴────── failed ◄──────┘                    └─► lost
+//   waiting ─► dialling ─► planning ─► planned ─► looking ─► placed ─► trying ─► ready ─► running ─► ended
+//                  │           │                     │                    │        │         │
+//                  └───────────┴────── failed ◄──────┴────────────────────┴────────┘         └─► lost
 //
 // Nothing starts anywhere before every host is ready or has failed, and all failures are told at once. The
 // first host begins first: until its agent has let go of the port, the others would find it busy.
+//
+// By the way to the first host, where the coordinator will be, each host gets the address under which its
+// workers are known to the others. There the others try to reach it.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +21,7 @@
 
 #include "cmd/hosts/fan_out.h"
 #include "cmd/hosts/ssh_failure.h"
+#include "cmd/launch/core/sight.h"
 #include "proto/core/millis.h"
 
 namespace dtrun::cmd {
@@ -38,6 +42,9 @@ struct LaunchSettings {
   int max_nodes = 1;
   Purpose purpose = Purpose::kRun;
   std::string run_id = {};  // for messages about a detached job
+  // Workers on any two hosts connect to each other, as the built-in trainer's do. Else that two hosts do not
+  // reach each other is only told: what a program needs is not known.
+  bool all_meet = true;
 };
 
 enum class HostPhase {
@@ -46,11 +53,19 @@ enum class HostPhase {
   kPlanning,  // an agent has answered and got the job
   kPlanned,
   kLooking,  // it tries to reach the first host
+  kPlaced,   // it does, and so has an address for the others
+  kTrying,   // it tries to reach the others
   kReady,
   kRunning,
   kEnded,
   kFailed,  // it will not take part
   kLost,    // it took part, and the line to it broke
+};
+
+// That is missing between two hosts.
+struct Gap {
+  int to;
+  std::string why;  // "10.0.0.5: refused"
 };
 
 struct HostState {
@@ -59,7 +74,10 @@ struct HostState {
   Millis since = 0;         // when the phase began
   std::vector<std::string> addresses = {};
   int port = 0;
-  std::string address = {};  // of the first host, as this one reaches it
+  std::string address = {};     // of the first host, as this one reaches it
+  std::string from = {};        // its own, as its workers have it
+  std::vector<int> tried = {};  // the others that it was asked to reach
+  std::vector<Gap> gaps = {};   // those that it does not
   std::optional<int> node_rank = {};
   int exit_code = 0;     // of kEnded and kFailed
   std::string why = {};  // of kFailed and kLost
@@ -95,8 +113,7 @@ struct Refused {
 };
 struct Seen {
   int host;
-  std::string address;  // empty: none
-  std::vector<std::string> why_not;
+  std::vector<Sight> sights;  // in the order of AskToLook
 };
 // Its carrier has ended without a last word.
 struct Gone {
@@ -130,10 +147,14 @@ struct Dial {
 struct SendJob {
   int host;
 };
-// Which of these addresses of the first host does this one reach?
+// Which of these addresses does it reach?
 struct AskToLook {
+  struct At {
+    int host;
+    std::vector<std::string> addresses;
+  };
   int host;
-  int first;
+  std::vector<At> at;
 };
 struct TellBegin {
   int host;
@@ -174,6 +195,9 @@ std::vector<LaunchAction> decide(LaunchState& state, const LaunchEvent& event, M
 
 // When a Tick is due.
 std::optional<Millis> next_deadline(const LaunchState& state);
+
+// So many others each host tries to reach: all of 64, of more those behind it in a ring.
+inline constexpr std::size_t kMostTried = 63;
 
 // How long an agent has to answer, from the dialling on: a shell may be slow, a question may wait for nobody.
 inline constexpr Millis kAnswerTime = 30'000;

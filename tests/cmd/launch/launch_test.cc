@@ -18,11 +18,13 @@ namespace action = launch_action;
 
 // A launch with a clock of its own, and what it did so far.
 struct Scenario {
-  explicit Scenario(std::vector<std::string> hosts, int min = 0, int max = 0, Purpose purpose = Purpose::kRun)
+  explicit Scenario(std::vector<std::string> hosts, int min = 0, int max = 0, Purpose purpose = Purpose::kRun,
+                    bool all_meet = true)
       : state(initial_launch({.hosts = hosts,
                               .min_nodes = min > 0 ? min : static_cast<int>(hosts.size()),
                               .max_nodes = max > 0 ? max : static_cast<int>(hosts.size()),
-                              .purpose = purpose})) {}
+                              .purpose = purpose,
+                              .all_meet = all_meet})) {}
 
   template <typename Event>
   void on(const Event& e) {
@@ -51,8 +53,33 @@ struct Scenario {
     on(event::Planned{
         .host = host, .addresses = {"10.0.0." + std::to_string(host), "192.168.0.1"}, .port = 20001});
   }
+  HostState& at(int host) { return state.hosts[static_cast<std::size_t>(host)]; }
+  // The first host is reached.
   void see(int host, const std::string& address = "10.0.0.0") {
-    on(event::Seen{.host = host, .address = address, .why_not = {}});
+    on(event::Seen{
+        .host = host,
+        .sights = {{.address = address, .from = "10.1.0." + std::to_string(host), .why_not = {}}}});
+  }
+  // Of the others all but `missing`.
+  void reach(int host, const std::vector<int>& missing = {}) {
+    event::Seen seen{.host = host, .sights = {}};
+    for (const int other : at(host).tried) {
+      const bool gap = std::ranges::count(missing, other) > 0;
+      seen.sights.push_back({.address = gap ? "" : at(other).from, .from = "", .why_not = {}});
+      if (gap) seen.sights.back().why_not = {at(other).from + ": no answer"};
+    }
+    on(seen);
+  }
+  // Every host is there, and knows its way to the first.
+  void place_all() {
+    on(event::Begin{});
+    const int hosts = static_cast<int>(state.hosts.size());
+    for (int i = 0; i < hosts; ++i) plan(i);
+    for (int i = 1; i < hosts; ++i) see(i);
+  }
+  void reach_all() {
+    for (int i = 0; i < static_cast<int>(state.hosts.size()); ++i)
+      if (at(i).phase == HostPhase::kTrying) reach(i);
   }
   void lose(int host, SshFailure::Kind kind, const std::string& what = "broken",
             const std::string& remedy = "") {
@@ -61,10 +88,8 @@ struct Scenario {
   void end(int host, int exit_code) { on(event::Ended{.host = host, .exit_code = exit_code}); }
   void begun(int host = 0) { on(event::Begun{host}); }
   void run_all() {
-    on(event::Begin{});
-    const int hosts = static_cast<int>(state.hosts.size());
-    for (int i = 0; i < hosts; ++i) plan(i);
-    for (int i = 1; i < hosts; ++i) see(i);
+    place_all();
+    reach_all();
     begun();
   }
 
@@ -84,8 +109,13 @@ TEST_CASE("all hosts are called, planned, seen, and begin together; the first on
   CHECK(s.all<action::SendJob>().size() == 3);
   REQUIRE(s.all<action::AskToLook>().size() == 2);
   s.see(1);
-  CHECK(s.all<action::TellBegin>().empty());
+  CHECK(s.all<action::AskToLook>().size() == 2);  // where c can be reached is not known
   s.see(2);
+  CHECK(s.all<action::AskToLook>().size() == 5);
+  s.reach(0);
+  s.reach(2);
+  CHECK(s.all<action::TellBegin>().empty());
+  s.reach(1);
   REQUIRE(s.all<action::TellBegin>().size() == 1);  // the first holds the port
   s.begun();
   const auto begun = s.all<action::TellBegin>();
@@ -104,10 +134,8 @@ TEST_CASE("all hosts are called, planned, seen, and begin together; the first on
 
 TEST_CASE("a first host that is lost before it has begun takes the others along, which have not begun") {
   Scenario s({"a", "b", "c"}, 1, 3);
-  s.on(event::Begin{});
-  for (int i = 0; i < 3; ++i) s.plan(i);
-  s.see(1);
-  s.see(2);
+  s.place_all();
+  s.reach_all();
   s.lose(0, SshFailure::kOther, "broken");
   CHECK(s.all<action::TellBegin>().size() == 1);
   CHECK(s.said().find("2 hosts are left, the job needs a: stopping it") != std::string::npos);
@@ -120,6 +148,7 @@ TEST_CASE("Ctrl-C between the first host's begin and the others'") {
   s.plan(0);
   s.plan(1);
   s.see(1);
+  s.reach_all();
   s.on(event::Told{2});
   CHECK(s.all<action::PassSignal>().size() == 1);
   s.begun();
@@ -160,6 +189,7 @@ TEST_CASE("with a range of nodes the others go on, and the failed host is named"
   s.plan(1);
   s.plan(2);
   s.see(2);
+  s.reach_all();
   s.begun(1);
   const auto begun = s.all<action::TellBegin>();
   REQUIRE(begun.size() == 2);
@@ -180,7 +210,7 @@ TEST_CASE("a host that reaches no address of the first is told of with each reas
   s.on(event::Begin{});
   s.plan(0);
   s.plan(1);
-  s.on(event::Seen{.host = 1, .address = "", .why_not = {"10.0.0.0: refused", "192.168.0.1: no answer"}});
+  s.on(event::Seen{.host = 1, .sights = {{.why_not = {"10.0.0.0: refused", "192.168.0.1: no answer"}}}});
   CHECK(s.said().find(
             "b: reaches no address of a on port 20001 (10.0.0.0: refused, 192.168.0.1: no answer)") == 0);
   CHECK(s.exit_code() == kExitUnavailable);
@@ -193,11 +223,115 @@ TEST_CASE("the first host's own address is the one that most others reach") {
   s.see(1, "10.0.0.0");
   s.see(2, "192.168.0.1");
   s.see(3, "192.168.0.1");
+  s.reach_all();
   s.begun();
   const auto begun = s.all<action::TellBegin>();
   REQUIRE(begun.size() == 4);
   CHECK(begun[0].address == "192.168.0.1");
   CHECK(begun[1].address == "10.0.0.0");
+}
+
+TEST_CASE("each host tries the others where their workers will be") {
+  Scenario s({"a", "b", "c"});
+  s.place_all();
+  const auto asked = s.all<action::AskToLook>();
+  REQUIRE(asked.size() == 5);
+  std::map<std::pair<int, int>, std::vector<std::string>> tried;
+  for (const auto& one : asked)
+    for (const auto& at : one.at) tried[{one.host, at.host}] = at.addresses;
+  CHECK(tried.size() == 6);
+  CHECK(tried[{0, 1}] == std::vector<std::string>{"10.1.0.1"});  // b's own on its way to a
+  CHECK(tried[{1, 0}] == std::vector<std::string>{"10.0.0.0"});  // by which a was reached
+  CHECK(tried[{1, 2}] == std::vector<std::string>{"10.1.0.2"});
+}
+
+TEST_CASE("of many hosts each tries those behind it in a ring") {
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) names.push_back("h" + std::to_string(i));
+  Scenario s(names);
+  s.place_all();
+  CHECK(s.at(0).tried.size() == 63);
+  CHECK(s.at(99).tried.front() == 0);
+  CHECK(s.at(99).tried.back() == 62);
+  s.reach_all();
+  CHECK(s.all<action::TellBegin>().size() == 1);
+}
+
+const std::string kToC = "does not reach c on port 20001 (10.1.0.2: no answer)";
+
+TEST_CASE("two hosts that do not reach each other are told of, and nothing starts") {
+  Scenario s({"a", "b", "c", "d"});
+  s.place_all();
+  s.reach(0);
+  s.reach(1, {2});
+  s.reach(2);
+  CHECK(s.said().empty());  // others may have their own trouble
+  s.reach(3, {2});
+  CHECK(s.said() == "b, d: " + kToC +
+                        ": nodes must reach each other on all ports\n"
+                        "c: cannot take part, as it and others do not reach each other\n"
+                        "3 of 4 hosts can run the job; nothing was started\n");
+  CHECK(s.all<action::TellBegin>().empty());
+  CHECK(s.exit_code() == kExitUnavailable);
+}
+
+TEST_CASE("with a range of nodes as few as possible are left out, and never the first") {
+  Scenario s({"a", "b", "c", "d"}, 2, 4);
+  s.place_all();
+  SUBCASE("one is cut off from two") {
+    s.reach(1, {0, 2, 3});
+    s.reach_all();
+    CHECK(s.said().find("b: does not reach c on port 20001 (10.1.0.2: no answer), d on port 20001 (10.1.0.3: "
+                        "no answer), a on port 20001 (10.0.0.0: no answer): nodes") == 0);
+    CHECK(s.said().find("b: cannot take part") != std::string::npos);
+  }
+  SUBCASE("the first is") {
+    s.reach(0, {1});
+    s.reach_all();
+    CHECK(s.said().find("b: cannot take part") != std::string::npos);
+  }
+  s.begun();
+  CHECK(s.all<action::TellBegin>().size() == 3);
+  CHECK(!s.exit_code());
+}
+
+TEST_CASE("what is missing to a host that has gone meanwhile is not told") {
+  Scenario s({"a", "b", "c"}, 2, 3);
+  s.place_all();
+  s.reach(1, {2});
+  s.lose(2, SshFailure::kOther);
+  s.reach(0);
+  CHECK(s.said() == "c: broken\n");
+  CHECK(s.all<action::TellBegin>().size() == 1);
+}
+
+TEST_CASE("any other program is only warned, since it may not need that way") {
+  for (const Purpose purpose : {Purpose::kRun, Purpose::kCheck}) {
+    Scenario s({"a", "b", "c"}, 0, 0, purpose, false);
+    s.place_all();
+    s.reach(1, {2});
+    s.reach_all();
+    CHECK(s.said() == "b: " + kToC + "; a program that connects them would hang\n");
+    CHECK(!s.all<action::Say>().front().error);
+    if (purpose == Purpose::kCheck) CHECK(s.exit_code() == 0);
+    if (purpose == Purpose::kRun) CHECK(s.all<action::TellBegin>().size() == 1);
+  }
+}
+
+TEST_CASE("many gaps of one host are one line") {
+  Scenario s({"a", "b", "c", "d", "e", "f"}, 2, 6);
+  s.place_all();
+  s.reach(5, {0, 1, 2, 3, 4});
+  s.reach_all();
+  CHECK(s.said().find(" and 2 more: nodes must") != std::string::npos);
+}
+
+TEST_CASE("an agent that answers what it was not asked is no part of the job") {
+  Scenario s({"a", "b"});
+  s.place_all();
+  s.on(event::Seen{.host = 1, .sights = {}});
+  s.reach(0);
+  CHECK(s.exit_code() == kExitSoftware);
 }
 
 TEST_CASE("a host without dtrun, or with another build, gets it once") {
@@ -329,6 +463,7 @@ TEST_CASE("--check starts nothing and tells of all hosts") {
   s.plan(1);
   s.lose(2, SshFailure::kUnknownHost, "Could not resolve hostname c");
   s.see(1);
+  s.reach_all();
   CHECK(s.all<action::TellCheck>().size() == 1);
   CHECK(s.all<action::TellBegin>().empty());
   CHECK(s.exit_code() == kExitUnavailable);
@@ -357,10 +492,16 @@ TEST_CASE("random events keep the invariants") {
           break;
         case 3:
         case 4:
-          s.see(host);
+          if (s.at(host).phase == HostPhase::kTrying)
+            s.reach(host);
+          else
+            s.see(host);
           break;
         case 5:
-          s.on(event::Seen{.host = host, .address = "", .why_not = {"x: y"}});
+          if (s.at(host).phase == HostPhase::kTrying)
+            s.reach(host, {static_cast<int>(random() % static_cast<unsigned>(hosts))});
+          else
+            s.on(event::Seen{.host = host, .sights = {{.why_not = {"x: y"}}}});
           break;
         case 6:
           s.lose(host, static_cast<SshFailure::Kind>(random() % 8));
@@ -386,6 +527,8 @@ TEST_CASE("random events keep the invariants") {
     CHECK(s.all<action::Finish>().size() <= 1);
     std::map<int, int> begun;
     for (const auto& one : s.all<action::TellBegin>()) CHECK(++begun[one.host] == 1);
+    for (const auto& [from, count] : begun)
+      for (const Gap& gap : s.at(from).gaps) CHECK(begun.count(gap.to) == 0);
     // Somebody is there to end it.
     const auto runs = [](const HostState& one) { return one.phase == HostPhase::kRunning; };
     if (s.state.begun && !s.state.finished) CHECK(std::ranges::any_of(s.state.hosts, runs));

@@ -32,17 +32,23 @@ struct Host {
   std::thread tended;
 };
 
+Sight look_at(const std::vector<std::string>& addresses, int port, const std::string& nonce,
+              std::chrono::milliseconds timeout) {
+  return look_for({{.addresses = addresses, .port = port, .nonce = nonce}}, timeout).front();
+}
+
 TEST_CASE("the first address that is reached is taken, and the others' reasons are told") {
   const Host host;
-  const Sight sight = look_for({"127.0.0.1", "::1"}, host.place.port(), host.place.nonce(), 5s);
+  const Sight sight = look_at({"127.0.0.1", "::1"}, host.place.port(), host.place.nonce(), 5s);
   CHECK(sight.address == "127.0.0.1");
+  CHECK(sight.from == "127.0.0.1");
   CHECK(host.place.port() >= 20000);
   CHECK(host.place.port() < 32768);
 }
 
 TEST_CASE("an address where another one listens is not the host's") {
   const Host host, other;
-  const Sight sight = look_for({"127.0.0.1"}, other.place.port(), host.place.nonce(), 5s);
+  const Sight sight = look_at({"127.0.0.1"}, other.place.port(), host.place.nonce(), 5s);
   CHECK(sight.address.empty());
   REQUIRE(sight.why_not.size() == 1);
   CHECK(sight.why_not[0] == "127.0.0.1: another host, or another program, has this address");
@@ -51,12 +57,37 @@ TEST_CASE("an address where another one listens is not the host's") {
 TEST_CASE("a closed port is refused, and a port where nobody speaks is silent") {
   int port = 0;
   { port = std::move(MeetingPlace::open()).value().port(); }
-  CHECK(look_for({"127.0.0.1"}, port, "nonce", 5s).why_not == std::vector<std::string>{"127.0.0.1: refused"});
+  CHECK(look_at({"127.0.0.1"}, port, "nonce", 5s).why_not == std::vector<std::string>{"127.0.0.1: refused"});
   const MeetingPlace untended = std::move(MeetingPlace::open()).value();
-  CHECK(look_for({"127.0.0.1"}, untended.port(), "nonce", 200ms).why_not ==
+  CHECK(look_at({"127.0.0.1"}, untended.port(), "nonce", 200ms).why_not ==
         std::vector<std::string>{"127.0.0.1: silent"});
-  CHECK(look_for({"no address"}, port, "nonce", 200ms).why_not ==
+  CHECK(look_at({"no address"}, port, "nonce", 200ms).why_not ==
         std::vector<std::string>{"no address: no numeric address"});
+}
+
+TEST_CASE("several places are looked for at once, and one of them is as slow as it is alone") {
+  const Host one, other;
+  const MeetingPlace untended = std::move(MeetingPlace::open()).value();
+  const auto place = [](const MeetingPlace& at) {
+    return Sought{.addresses = {"127.0.0.1"}, .port = at.port(), .nonce = at.nonce()};
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<Sight> sights =
+      look_for({place(untended), place(one.place), place(other.place), place(untended)}, 300ms);
+  CHECK(std::chrono::steady_clock::now() - begin < 3s);
+  REQUIRE(sights.size() == 4);
+  CHECK(sights[0].why_not == std::vector<std::string>{"127.0.0.1: silent"});
+  CHECK(sights[1].address == "127.0.0.1");
+  CHECK(sights[2].address == "127.0.0.1");
+  CHECK(sights[3].address.empty());
+  CHECK(look_for({}, 5s).empty());
+}
+
+TEST_CASE("whoever looks for others is found meanwhile") {
+  MeetingPlace mine = std::move(MeetingPlace::open()).value();
+  const std::vector<Sight> sights =
+      look_for({{.addresses = {"127.0.0.1"}, .port = mine.port(), .nonce = mine.nonce()}}, 5s, &mine);
+  CHECK(sights[0].address == "127.0.0.1");
 }
 
 TEST_CASE("two places of one host have two ports") {

@@ -33,6 +33,12 @@ bool all_up(const Process& job) {
   });
 }
 
+// Not its guardian, which is younger.
+void kill_agent(const SshHosts& hosts, int host) {
+  for (const SshHosts::Running& process : hosts.processes(host))
+    if (contains(process.command, "dtrun agent")) return void(kill(process.pid, SIGKILL));
+}
+
 // Two jobs of one user on the same hosts: one to be ended, and one that must not notice.
 class TwoJobs {
  public:
@@ -98,6 +104,53 @@ TEST_CASE("after SIGKILL of the launcher, of an ssh or of an agent, nothing is l
       CHECK_MESSAGE(ended.exit_code != 0, ended.err);
       CHECK_MESSAGE(ended.exit_code != -1, ended.err);
     }
+  }
+}
+
+// A login, the plans, the look around and the start take less than a second here; each time another moment of
+// it is hit.
+TEST_CASE("whoever is killed while the hosts are still called and asked, nothing is left") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts{{.hosts = alike(kHosts)}};
+  Process other(launch(hosts, 1, lasting_program()));
+  REQUIRE_MESSAGE(other.wait_for_out("up"), other.err());
+  const std::vector<SshHosts::Running> others = hosts.processes(0);
+  const auto idle = [&](int host) { return hosts.processes(host).size() == (host == 0 ? others.size() : 0); };
+  const int moments = 6 * rounds();
+  for (int moment = 0; moment < moments; ++moment) {
+    for (const std::string victim : {"launcher", "ssh", "agent"}) {
+      CAPTURE(victim);
+      CAPTURE(moment);
+      Process job(launch(hosts, kHosts, lasting_program()));
+      std::this_thread::sleep_for(std::chrono::milliseconds(900 * (moment + 1) / moments));
+      if (victim == "launcher") job.signal(SIGKILL);
+      if (victim == "ssh")
+        for (const pid_t pid : children_of(job.pid(), "ssh")) kill(pid, SIGKILL);
+      if (victim == "agent") kill_agent(hosts, 1);
+      if (victim != "launcher" && !eventually([&] { return !is_alive(job.pid()); }, Process::Duration(3000)))
+        job.signal(SIGTERM);  // its victim was not there yet
+      const Ended ended = job.end(kLimit);
+      CHECK_MESSAGE(ended.exit_code > 0, ended.err);
+      for (int i = 0; i < kHosts; ++i)
+        CHECK_MESSAGE(eventually([&] { return idle(i); }, kLimit), running_on(hosts, i));
+    }
+  }
+  for (const SshHosts::Running& process : others) CHECK(is_alive(process.pid));
+}
+
+TEST_CASE("a cable that is cut while the hosts are called and asked is no launch that never ends") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const int moments = 3 * rounds();
+  for (int moment = 0; moment < moments; ++moment) {
+    CAPTURE(moment);
+    const SshHosts hosts{{.hosts = alike(kHosts)}};
+    Process job(launch(hosts, kHosts, lasting_program()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(600 * (moment + 1) / moments));
+    hosts.cut(1);
+    const Ended ended = job.end(kLimit + Process::Duration(30000));
+    CHECK_MESSAGE(ended.exit_code > 0, ended.err);
+    CHECK_MESSAGE(contains(ended.err, "node1: "), ended.err);
+    for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i, kLimit), running_on(hosts, i));
   }
 }
 

@@ -31,7 +31,7 @@ TEST_CASE(
     if (std::filesystem::exists(shell)) network.hosts.push_back({.shell = shell});
   }
   network.hosts.push_back({.prints = true});
-  network.hosts.push_back({.dtrun = false});
+  network.hosts.push_back({.dtrun = Installed::kNothing});
   const SshHosts hosts(network);
   const std::size_t last = network.hosts.size() - 1;
   for (std::size_t i = 0; i <= last; ++i) {

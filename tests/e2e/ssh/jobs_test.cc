@@ -1,6 +1,7 @@
 // Jobs that are launched over ssh on networks and hosts as people have them: addresses that mislead, no dtrun
 // there, a jump host that refuses, the built-in trainer.
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include "tests/e2e/ssh/launch.h"
 #include "tests/e2e/training.h"
@@ -44,20 +45,51 @@ TEST_CASE("with IPv6 alone") {
   check_runs(SshHosts({.hosts = alike(2), .ipv6 = true}), 2);
 }
 
-TEST_CASE("a host without dtrun gets this one, once") {
+TEST_CASE("a host without dtrun, or with another build of it, gets this one, once") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
-  SshNetwork network{.hosts = alike(3)};
-  network.hosts[0].dtrun = false;
-  network.hosts[1] = {.shell = "/bin/tcsh", .prints = true, .dtrun = false};
+  SshNetwork network{.hosts = alike(4)};
+  network.hosts[3].dtrun = Installed::kAnotherBuild;
+  network.hosts[0].dtrun = Installed::kNothing;
+  network.hosts[1] = {.shell = "/bin/tcsh", .prints = true, .dtrun = Installed::kNothing};
   const SshHosts hosts(network);
-  const std::vector<std::string> job = launch(hosts, 3, {"--nproc_per_node", "1", "--", "true"});
+  REQUIRE(run(hosts.on(3, {"dtrun", "--version"})).exit_code == 0);
+  const std::vector<std::string> job = launch(hosts, 4, {"--nproc_per_node", "1", "--", "true"});
   const Ended first = run(job);
   CHECK_MESSAGE(first.exit_code == 0, first.err);
   CHECK_MESSAGE(contains(first.err, "bringing dtrun to node0"), first.err);
   CHECK_MESSAGE(contains(first.err, "bringing dtrun to node1"), first.err);
+  CHECK_MESSAGE(!contains(first.err, "bringing dtrun to node2"), first.err);
+  CHECK_MESSAGE(contains(first.err, "bringing dtrun to node3"), first.err);
   const Ended second = run(job);
   CHECK_MESSAGE(second.exit_code == 0, second.err);
   CHECK_MESSAGE(!contains(second.err, "bringing"), second.err);
+}
+
+TEST_CASE(
+    "a spare host takes the place of one that is lost, and one that is missing at the start is told of") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(5)});
+  hosts.stop_sshd(4);
+  Process job(launch(hosts, 5,
+                     {"--nnodes", "2:3", "--nproc_per_node", "1", "--", "sh", "-c",
+                      "echo rank $RANK of $WORLD_SIZE at $(hostname) generation $TORCHELASTIC_RESTART_COUNT; "
+                      "sleep 1000 & wait"}));
+  const auto up = [&] {
+    std::vector<int> at;
+    for (int host = 0; host < 4; ++host)
+      if (has_line(job.out(), " of 3 at " + SshHosts::name(host) + " ")) at.push_back(host);
+    return at;
+  };
+  REQUIRE_MESSAGE(eventually([&] { return up().size() == 3; }), job.err());
+  CHECK_MESSAGE(has_line(job.err(), "node4: ", "Connection refused"), job.err());
+  const std::vector<int> first = up();
+  REQUIRE(first.front() == 0);  // it has the coordinator
+  hosts.cut(first.back());
+  CHECK_MESSAGE(eventually([&] { return up().size() == 4; }, Process::Duration(90000)), job.err());
+  job.signal(SIGINT);
+  CHECK(job.end().exit_code == 130);
+  for (int host = 0; host < 4; ++host)
+    CHECK_MESSAGE(is_idle(hosts, host, Process::Duration(70000)), running_on(hosts, host));
 }
 
 TEST_CASE("hosts behind a jump host that refuses most logins at once all come up") {
@@ -73,7 +105,7 @@ TEST_CASE("the trainer on three hosts, of which one has no dtrun, makes the mode
   REQUIRE(run(training(standalone(1), elsewhere / "out", job)).exit_code == 0);
 
   SshNetwork network{.hosts = alike(3)};
-  network.hosts[2].dtrun = false;
+  network.hosts[2].dtrun = Installed::kNothing;
   const SshHosts hosts(network);
   const std::filesystem::path config = hosts.seen_at_login("/home/ada/job.json");  // on no host
   write_text(config, read_text(kConfig));

@@ -113,14 +113,48 @@ TEST_CASE("a key with a passphrase is no question that nobody hears") {
   CHECK_MESSAGE(has_line(ended.err, "node0: ", "ssh-add"), ended.err);
 }
 
-TEST_CASE("a port that is filtered between two hosts is named before a worker starts") {
+TEST_CASE("a filter between two hosts of which none is the first is named, and the trainer does not start") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(3)});
+  hosts.filter(2, 1);
+  const std::string config = hosts.shared() / "job.json", output = hosts.shared() / "out";
+  write_text(config, read_text(kConfig));
+  const Ended ended =
+      run(launch(hosts, 3, {"--nproc_per_node", "1", config, "output_dir=" + output, "train.max_steps=1"}));
+  CHECK_MESSAGE(ended.exit_code == 69, ended.err);
+  CHECK_MESSAGE(has_line(ended.err, "node2: does not reach node1 on port", hosts.address(1)), ended.err);
+  CHECK_MESSAGE(has_line(ended.err, "2 of 3 hosts can run the job; nothing was started"), ended.err);
+  CHECK_FALSE(contains(ended.err, "node1: does not reach"));  // the other way is open
+  CHECK_FALSE(std::filesystem::exists(output));
+  check_nothing_started(hosts, 3);
+
+  const Ended range = run(launch(
+      hosts, 3,
+      {"--nnodes", "2:3", "--nproc_per_node", "1", config, "output_dir=" + output, "train.max_steps=1"}));
+  CHECK_MESSAGE(range.exit_code == 0, range.err);
+  CHECK_MESSAGE(has_line(range.err, "node2: cannot take part"), range.err);
+  CHECK(std::filesystem::exists(output));
+}
+
+TEST_CASE("another program is only warned of a filter between two hosts, of which it may need nothing") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(3)});
+  hosts.filter(2, 1);
+  const Ended ended =
+      run(launch(hosts, 3, {"--nproc_per_node", "1", "--", "touch", hosts.shared() / "started"}));
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK_MESSAGE(has_line(ended.err, "node2: does not reach node1 on port", hosts.address(1)), ended.err);
+  CHECK(std::filesystem::exists(hosts.shared() / "started"));
+}
+
+TEST_CASE("a port of the first host that is filtered is named before a worker starts") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
   const SshHosts hosts({.hosts = alike(3)});
   hosts.filter(2, 0);
   const Ended ended =
       run(launch(hosts, 3, {"--nproc_per_node", "1", "--", "touch", hosts.shared() / "started"}));
   CHECK_MESSAGE(ended.exit_code == 69, ended.err);
-  CHECK_MESSAGE(has_line(ended.err, "node2: ", "of node0 on port"), ended.err);
+  CHECK_MESSAGE(has_line(ended.err, "node2: reaches no address of node0 on port"), ended.err);
   CHECK_MESSAGE(has_line(ended.err, "node2: ", hosts.address(0)), ended.err);
   check_nothing_started(hosts, 3);
 }

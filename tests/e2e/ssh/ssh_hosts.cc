@@ -44,6 +44,15 @@ void print_at_start(const fs::path& home) {
 
 std::string public_key(const fs::path& key) { return read_text(key.string() + ".pub"); }
 
+// The linker's note (elf(5)): sizes of name and id, its type, its name, the id.
+std::string with_another_build_id(std::string program) {
+  const std::string note("\4\0\0\0\24\0\0\0\3\0\0\0GNU\0", 16);
+  const std::size_t at = program.find(note);
+  if (at == std::string::npos) throw std::runtime_error("dtrun has no build id");
+  program[at + note.size()] ^= 1;
+  return program;
+}
+
 void make_key(const fs::path& key) {
   output_of({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key});
 }
@@ -166,9 +175,20 @@ void SshHosts::furnish(const Peer& peer) const {
                    "KbdInteractiveAuthentication no\n" +
                    peer.host.sshd);
   }
-  const fs::path programs = peer.host.dtrun ? fs::path(DTRUN_BIN_DIR) : folder_ / "empty";
   output_of({"nsenter", "--target", std::to_string(peer.holder->pid()), "--mount", "sh", "-ec", kFurnish,
-             "sh", folder_.path(), file(peer, ""), programs, kUser});
+             "sh", folder_.path(), file(peer, ""), programs_of(peer), kUser});
+}
+
+fs::path SshHosts::programs_of(const Peer& peer) const {
+  if (peer.host.dtrun == Installed::kThisBuild) return DTRUN_BIN_DIR;
+  if (peer.host.dtrun == Installed::kNothing) return folder_ / "empty";
+  const fs::path other = folder_ / "another_build";
+  if (fs::create_directory(other)) {
+    write_text(other / "dtrun", with_another_build_id(read_text(kDtrun)));
+    fs::permissions(other / "dtrun", fs::perms(0755));
+    fs::copy(fs::path(DTRUN_BIN_DIR) / "dtrun-worker", other / "dtrun-worker");
+  }
+  return other;
 }
 
 std::string SshHosts::names_known_to(const Peer& peer) const {

@@ -25,10 +25,13 @@ namespace dtrun::test {
 // Why such hosts cannot be made on this machine; empty: they can.
 std::string why_no_ssh_hosts();
 
+// What lies in a host's /usr/local/bin, which sshd puts into PATH.
+enum class Installed { kThisBuild, kAnotherBuild, kNothing };
+
 struct SshHost {
   std::string shell = "/bin/bash";
-  bool prints = false;    // whatever its shell reads at its start prints to both streams
-  bool dtrun = true;      // this build's programs lie in /usr/local/bin, which sshd puts into PATH
+  bool prints = false;  // whatever its shell reads at its start prints to both streams
+  Installed dtrun = Installed::kThisBuild;
   std::string sshd = {};  // more lines of its sshd_config
 };
 
@@ -96,6 +99,7 @@ class SshHosts {
   void cable(const Peer& peer, const std::string& interface, const std::string& bridge,
              const std::string& address, const std::string& prefix) const;
   void furnish(const Peer& peer) const;
+  std::filesystem::path programs_of(const Peer& peer) const;
   std::string names_known_to(const Peer& peer) const;
   std::string known_host(const Peer& peer, const std::string& key) const;
   void rewrite_known_host(int host, const std::string& line) const;
