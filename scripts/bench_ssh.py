@@ -18,6 +18,7 @@ LAB = ROOT / "build/release/tests/ssh_lab"
 TARGET_LOGINS, TARGET_SECONDS = 2, 1  # from the command to the first worker: twice a login and a second
 
 HOSTS = (1, 8, 64)
+HOSTS_BEHIND_JUMP = 200  # by Debian's MaxStartups the jump host refuses logins at random while 10 are unfinished
 HOSTS_OF_ORPHANS = 8
 ORPHANS_AFTER_S = 5
 WORKER_S = 600
@@ -25,11 +26,12 @@ SSH = ("ssh", "-T", "-o", "BatchMode=yes")
 
 
 class Lab:
-    """That many hosts, and a login host with a file of their names in its user's home."""
+    """That many hosts, and a login host with a file of their names in its user's home. With "jump" there is a jump host
+    between them."""
 
-    def __init__(self, count):
+    def __init__(self, count, *network):
         self.names = [f"node{number}" for number in range(count)]
-        self.program = Program([LAB, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        self.program = Program([LAB, str(count), *network], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True)
 
     def __enter__(self):
@@ -102,6 +104,14 @@ def measure_hosts(count, repeats, results):
             results[launcher] = attempt(f"ssh: {launcher} on {count} hosts", measure_launcher, lab, launcher, repeats)
 
 
+def measure_jump():
+    with Lab(HOSTS_BEHIND_JUMP, "jump") as lab:
+        word = uuid.uuid4().hex
+        plain = run(["sh", "-c", f'"$@" | grep -c {word} || true', "sh", *command(lab, "ssh", "echo", word)])[1]
+        first_s, last_s = launch(lab, "dtrun")
+        return {"first_s": first_s, "all_s": last_s, "plain": int(plain)}
+
+
 def measure_orphans(launcher):
     """What still runs some seconds after SIGKILL of the launcher alone."""
     with Lab(HOSTS_OF_ORPHANS) as lab:
@@ -120,6 +130,8 @@ def measure(options, results):
     for count in counts:
         of_count = results["launch"][str(count)] = {}
         of_count.update(attempt(f"ssh: {count} hosts", measure_hosts, count, repeats, of_count) or {})
+    if not options.quick:
+        results["jump"] = attempt("ssh: jump host", measure_jump)
     for launcher in ("dtrun", *sorted(PEERS)):
         results["orphans"][launcher] = attempt(f"ssh: orphans of {launcher}", measure_orphans, launcher)
 
@@ -130,6 +142,12 @@ def launch_rows(launcher, numbers, login_s):
     yield row(f"  first worker: {TITLES[launcher]}", f"{first:.2f} s", f"<= {limit:.2f} s" if ours else "",
               first <= limit if ours else None)
     yield row("    in logins; last worker", f"{first / login_s:.1f}; {numbers['all_s']['median']:.2f} s")
+
+
+def jump_rows(numbers):
+    yield row(f"{HOSTS_BEHIND_JUMP} hosts behind a jump host: first worker", f"{numbers['first_s']:.1f} s")
+    yield row("  all of them", f"{numbers['all_s']:.1f} s")
+    yield row("  ssh to each, all at once: that many came up", f"{numbers['plain']} of {HOSTS_BEHIND_JUMP}")
 
 
 def orphan_rows(launcher, left):
@@ -147,6 +165,8 @@ def rows(results):
         for launcher in LAUNCHERS if login_s else ():
             yield from rows_of(numbers.get(launcher), f"  {TITLES[launcher]}",
                                lambda result, name=launcher, login=login_s: launch_rows(name, result, login))
+    if "jump" in results:
+        yield from rows_of(results["jump"], f"{HOSTS_BEHIND_JUMP} hosts behind a jump host", jump_rows)
     for launcher, left in results["orphans"].items():
         yield from rows_of(left, f"left after SIGKILL: {TITLES[launcher]}",
                            lambda result, name=launcher: orphan_rows(name, result))

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -53,6 +54,12 @@ std::string with_another_build_id(std::string program) {
   return program;
 }
 
+std::string link_address(const std::string& address) {
+  char text[] = "02:77:00:00:00:00";
+  std::snprintf(text + 15, 3, "%02x", std::atoi(address.substr(address.find_last_of(".:") + 1).c_str()));
+  return text;
+}
+
 void make_key(const fs::path& key) {
   output_of({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key});
 }
@@ -99,6 +106,7 @@ SshHosts::SshHosts(SshNetwork network)
   if (network_.jump) peers_.push_back({"jump", address(kJump), *network_.jump, nullptr});
   for (Peer& peer : peers_) plug_in(peer);
   plug_in(login_);
+  for (const Peer& peer : peers_) acquaint(peer);
   for (const Peer& peer : peers_) furnish(peer);
   furnish(login_);
   for (const Peer& peer : peers_)
@@ -149,6 +157,25 @@ ip link set "$1" master "$4" up)",
   const bool ipv6 = address.find(':') != address.npos;
   script(peer.holder->pid(), R"(ip address add "$1" dev "$2" $3; ip link set "$2" up)",
          {address + "/" + prefix, interface, ipv6 ? "nodad" : ""});
+  if (bridge == "inside")
+    script(peer.holder->pid(), R"(ip link set "$1" address "$2")", {interface, link_address(address)});
+}
+
+// All namespaces of a machine share one table of neighbours with room for 1024, but for those that were not
+// learned: 32 hosts that reach each other fill it.
+void SshHosts::acquaint(const Peer& peer) const {
+  std::string lines;
+  const auto know = [&](const std::string& address) {
+    lines +=
+        "neighbour replace " + address + " lladdr " + link_address(address) + " dev eth0 nud permanent\n";
+  };
+  for (const Peer& other : peers_)
+    if (&other != &peer) know(other.address);
+  if (!network_.jump) know(address(kLogin));
+  const fs::path batch = file(peer, "neighbours");
+  fs::create_directories(batch.parent_path());
+  write_text(batch, lines);
+  script(peer.holder->pid(), R"(ip -batch "$1")", {batch});
 }
 
 // Writes what the host has of its own, and puts it into its place.

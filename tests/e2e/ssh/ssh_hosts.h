@@ -98,6 +98,7 @@ class SshHosts {
   void plug_in(Peer& peer) const;
   void cable(const Peer& peer, const std::string& interface, const std::string& bridge,
              const std::string& address, const std::string& prefix) const;
+  void acquaint(const Peer& peer) const;
   void furnish(const Peer& peer) const;
   std::filesystem::path programs_of(const Peer& peer) const;
   std::string names_known_to(const Peer& peer) const;
