@@ -66,6 +66,7 @@ struct RemoteTerminal {
   bool bar = false;  // it can show a line that is overwritten
   int columns = 80;
   bool colour = false;
+  std::uint64_t most_output = 0;  // bytes of what the workers say that are passed on; 0: no limit
 };
 
 struct OutputSpec {

@@ -105,6 +105,7 @@ void Console::send(const launch::FromHost& message) {
 }
 
 void Console::write(Stream stream, std::string_view text) {
+  if (remote_ && !has_room_for(text.size())) return;
   for (; remote_ && !text.empty(); text.remove_prefix(std::min(text.size(), kLongestOutput))) {
     launch::FromHost message;
     message.mutable_output()->set_to_stderr(stream == Stream::kErr);
@@ -116,6 +117,17 @@ void Console::write(Stream stream, std::string_view text) {
   if (above) push(&err_, clearing());
   push(stream == Stream::kOut ? &out_ : &err_, text);
   if (above) push(&err_, bottom_);
+}
+
+// Tells once that there is no more. What dtrun says itself goes on: it is little, and holds how the job ends.
+bool Console::has_room_for(std::size_t output) {
+  if (full_ || remote_->most_output == 0) return !full_;
+  passed_on_ += output;
+  full_ = passed_on_ > remote_->most_output;
+  if (full_)
+    notice("the workers have said " + std::to_string(remote_->most_output >> 20) +
+           " MiB here, what they say from now on is not kept; --log_dir keeps all of it");
+  return !full_;
 }
 
 void Console::notice(const std::string& text) { say(palette_.message(text)); }

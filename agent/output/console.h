@@ -62,6 +62,7 @@ class Console {
   };
 
   void say(const std::string& text, bool of_job);
+  bool has_room_for(std::size_t output);
   void push(Output* output, std::string_view text);
   void pump(Output* output);
   bool write_some(Output* output);
@@ -72,6 +73,8 @@ class Console {
 
   Loop& loop_;
   const std::optional<RemoteTerminal> remote_;  // then all goes through out_
+  std::uint64_t passed_on_ = 0;                 // bytes of the workers' output
+  bool full_ = false;                           // RemoteTerminal::most_output is reached
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;

@@ -42,6 +42,8 @@ using launch::FromHost;
 using launch::ToHost;
 
 constexpr auto kToLookFor = 5s;
+// So much of what a detached job's workers say is kept on each host, and shown again by each attach.
+constexpr std::uint64_t kMostSpooled = 256u << 20;
 
 // The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
 class Line {
@@ -281,7 +283,7 @@ void leave_line(const Line& line, const SpoolPlace& place) {
   [[maybe_unused]] const ssize_t n = write(begun, why.data(), why.size());
   close(begun);
   if (!spool.ok()) _exit(spool.status().exit_code());
-  spec.output.remote = RemoteTerminal{.out_fd = spool.value().fd()};
+  spec.output.remote = RemoteTerminal{.out_fd = spool.value().fd(), .most_output = kMostSpooled};
   const int exit_code = agent::run(spec);
   spool.value().finish(ended(exit_code));
   _exit(exit_code);
