@@ -193,11 +193,11 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
   if (status.ok()) status = read_job(options, &plan);
   if (!status.ok()) return status;
   for (const std::string& word : words) plan.job.add_words(word);
-  plan.job.set_run_id(text_of(options, "rdzv_id"));
-  if (plan.job.run_id().empty()) plan.job.set_run_id(random_id(4));
-  plan.settings.run_id = plan.job.run_id();
-  if (options.flag("detach"))
-    if (Status bad = check_run_id(plan.settings.run_id); !bad.ok()) return bad;
+  const auto run_id = options.given("rdzv_id");
+  if (run_id)
+    if (Status bad = check_run_id(*run_id); !bad.ok()) return bad;
+  plan.settings.run_id = run_id ? run_id->value : random_id(4);
+  plan.job.set_run_id(plan.settings.run_id);
   const bool plain = options.flag("insecure");
   if (!plan.job.nodes().empty() && !plain) plan.job.set_key(rendezvous::JobKey::random().text());
   if (const auto file = options.given("token_file"))

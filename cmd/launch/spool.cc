@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
 constexpr std::size_t kPortion = 1u << 20;
-constexpr std::size_t kLongestRunId = 100;
 // Of a full disk, what a job said last gives way to how it ended; a report has a few KB.
 constexpr std::uint64_t kRoomForEnd = 64u << 10;
 
@@ -127,17 +126,6 @@ Status make_private_folder(const fs::path& folder) {
   if (is_ours && access(folder.c_str(), W_OK) == 0) return {};
   return Status(kExitCannotCreate,
                 folder.string() + ": must be a folder of yours that nobody else may use (chmod 700)");
-}
-
-Status check_run_id(const std::string& run_id) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
-  if (!run_id.empty() && run_id.size() <= kLongestRunId && run_id[0] != '.' && run_id[0] != '-' &&
-      std::ranges::all_of(run_id, fits))
-    return {};
-  return Status(kExitUsage, "--rdzv_id " + run_id +
-                                ": a detached run's name has letters, digits, '.', '_' "
-                                "and '-', at most " +
-                                std::to_string(kLongestRunId));
 }
 
 SpoolPlace spool_place(const std::string& run_id, int node) {

@@ -23,9 +23,6 @@ std::filesystem::path state_folder();
 // 0700, and ours. EX_CANTCREAT on failure.
 Status make_private_folder(const std::filesystem::path& folder);
 
-// EX_USAGE unless `run_id` is fit for a file's name.
-Status check_run_id(const std::string& run_id);
-
 struct SpoolPlace {
   std::filesystem::path file;   // the messages
   std::filesystem::path words;  // what the agent itself writes to standard error

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cmd/launch/spool.h"
+#include "cmd/options/values.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 
@@ -119,7 +120,8 @@ class Relay {
 }  // namespace
 
 Status relay_spool(const launch::Attach& attach, int in, int out) {
-  if (Status status = check_run_id(attach.run_id()); !status.ok()) return status;
+  const Status fit = check_run_id({.value = attach.run_id(), .source = "RUN"});
+  if (!fit.ok()) return fit;
   Result<SpoolReader> spool = SpoolReader::open(spool_place(attach.run_id(), attach.node()));
   if (!spool.ok())
     return Status(kExitNoInput, "no detached run " + attach.run_id() + " on " + host_name() + " (" +

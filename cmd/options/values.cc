@@ -140,6 +140,17 @@ Result<std::uint64_t> parse_size(const Given& given) {
   return number << shift;
 }
 
+Status check_run_id(const Given& given) {
+  constexpr std::size_t kLongest = 128;
+  const std::string& id = given.value;
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  const bool fine =
+      !id.empty() && id.size() <= kLongest && id[0] != '.' && id[0] != '-' && std::ranges::all_of(id, fits);
+  return fine ? Status()
+              : usage(quoted(given) + ": expected letters, digits, '.', '_' and '-', at most " +
+                      std::to_string(kLongest) + ", no '.' or '-' first");
+}
+
 Result<std::set<int>> parse_ranks(const Given& given) {
   std::set<int> ranks;
   for (const std::string& part : split(given.value, ',')) {

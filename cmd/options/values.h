@@ -27,6 +27,8 @@ Result<NodeCount> parse_nodes(const Given& given);
 Result<int> parse_port(const Given& given);            // 1 to 65535
 Result<std::uint64_t> parse_size(const Given& given);  // "500K", "100M", "2G" (powers of 1024) or bytes
 Result<std::set<int>> parse_ranks(const Given& given);
+// A run's name becomes the name of files, part of store keys, and the word behind `dtrun status`.
+Status check_run_id(const Given& given);
 
 // HOST, HOST:PORT, [IPV6], [IPV6]:PORT; a bare IPv6 address has two colons or more. Port 0: any free one.
 struct Endpoint {

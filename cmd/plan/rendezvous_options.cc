@@ -16,15 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The run id becomes a directory name and part of store keys.
-Status check_run_id(const Given& given) {
-  const bool fine = !given.value.empty() && given.value.size() <= 128 && given.value[0] != '.' &&
-                    std::all_of(given.value.begin(), given.value.end(), [](unsigned char c) {
-                      return std::isalnum(c) || c == '-' || c == '_' || c == '.';
-                    });
-  return fine ? Status() : usage(quoted(given) + ": expected letters, digits, '.', '_' and '-', at most 128");
-}
-
 // The port on which the agents meet if only the port of rank 0's program is known.
 int port_beside(int master_port) { return master_port == 65535 ? 65534 : master_port + 1; }
 
