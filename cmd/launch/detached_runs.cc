@@ -31,7 +31,12 @@ Json json_of(const DetachedRun& run) {
   Json hosts = Json::array();
   for (const DetachedHost& host : run.hosts)
     hosts.push_back({{"host", host.destination}, {"node", host.node}});
-  return {{"run_id", run.run_id}, {"ssh", run.ssh}, {"hosts", std::move(hosts)}, {"ended", run.ended}};
+  return {{"run_id", run.run_id},
+          {"ssh", run.ssh},
+          {"accept_new_host_keys", run.accept_new_host_keys},
+          {"directory", run.directory},
+          {"hosts", std::move(hosts)},
+          {"ended", run.ended}};
 }
 
 // Nothing if the file is not what remember_run() writes.
@@ -39,7 +44,11 @@ std::optional<DetachedRun> read_run(const fs::path& file) {
   std::ifstream stream(file);
   try {
     const Json json = Json::parse(stream);
-    DetachedRun run{.run_id = json.at("run_id"), .ssh = json.at("ssh"), .ended = json.at("ended")};
+    DetachedRun run{.run_id = json.at("run_id"),
+                    .ssh = json.at("ssh"),
+                    .accept_new_host_keys = json.at("accept_new_host_keys"),
+                    .directory = json.at("directory"),
+                    .ended = json.at("ended")};
     for (const Json& host : json.at("hosts"))
       run.hosts.push_back({.destination = host.at("host"), .node = host.at("node")});
     const bool whole = !run.ssh.empty() && !run.hosts.empty();
@@ -114,7 +123,10 @@ Result<DetachedRun> find_detached_run(const std::string& run_id) {
 
 LaunchPlan plan_to_come_back(const DetachedRun& run, Purpose purpose) {
   LaunchPlan plan;
+  // Where it is no more, only a relative name among these words would miss it, and says so.
+  [[maybe_unused]] const int result = chdir(run.directory.c_str());
   plan.ssh = run.ssh;
+  plan.accept_new_host_keys = run.accept_new_host_keys;
   plan.is_ssh = fs::path(plan.ssh.front()).filename() == "ssh";
   plan.settings.purpose = purpose;
   plan.settings.run_id = run.run_id;

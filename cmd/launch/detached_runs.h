@@ -18,6 +18,8 @@ struct DetachedHost {
 struct DetachedRun {
   std::string run_id;
   std::vector<std::string> ssh;  // LaunchPlan::ssh
+  bool accept_new_host_keys = false;
+  std::string directory = {};  // that of the launch: `ssh` may name files in it
   std::vector<DetachedHost> hosts = {};
   bool ended = false;  // as far as it is known here
 };
@@ -32,7 +34,8 @@ std::vector<DetachedRun> detached_runs();
 // The named one; with an empty name the only one that goes on. EX_USAGE, with those that there are.
 Result<DetachedRun> find_detached_run(const std::string& run_id);
 
-// To call its hosts again. The caller fills in what is to be done.
+// To call its hosts again as its launch did, in whose directory this process is from then on. The caller
+// fills in what is to be done.
 LaunchPlan plan_to_come_back(const DetachedRun& run, Purpose purpose);
 
 }  // namespace dtrun::cmd

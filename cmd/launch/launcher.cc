@@ -414,7 +414,11 @@ void Launcher::act(const launch_action::TellCheck&) {
 }
 
 void Launcher::act(const launch_action::Remember&) {
-  DetachedRun run{.run_id = plan_.job.run_id(), .ssh = plan_.ssh};
+  std::error_code error;
+  DetachedRun run{.run_id = plan_.job.run_id(),
+                  .ssh = plan_.ssh,
+                  .accept_new_host_keys = plan_.accept_new_host_keys,
+                  .directory = std::filesystem::current_path(error)};
   for (std::size_t i = 0; i < lines_.size(); ++i)
     if (state_.hosts[i].phase != HostPhase::kFailed)
       run.hosts.push_back({.destination = plan_.hosts[i].destination, .node = static_cast<int>(i)});

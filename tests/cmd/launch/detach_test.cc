@@ -96,6 +96,18 @@ TEST_CASE(
   CHECK(contains(none.err, "no detached run goes on; there are: " + site.mark + " (ended)"));
 }
 
+TEST_CASE("who comes back calls the hosts as the launch did, also from another directory") {
+  const Site site("dth");
+  std::vector<std::string> words = site.words("a", kScript, {"--detach", "--ssh", "./carrier"});
+  words.insert(words.begin(), {"env", "-C", site.folder.path()});
+  const Ended launched = run(words, site.environment());
+  REQUIRE_MESSAGE(launched.exit_code == 0, launched.err);
+  site.let_go_on();
+  const Ended ended = site.come_back("attach", {site.mark});
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(contains(ended.out, "over 0"));
+}
+
 TEST_CASE("what comes back to a job may be killed or interrupted, the job goes on") {
   const Site site("dtb");
   REQUIRE(site.launch("a,b", kScript).exit_code == 0);

@@ -116,7 +116,7 @@ TEST_CASE("whoever is killed while the hosts are still called and asked, nothing
   REQUIRE_MESSAGE(other.wait_for_out("up"), other.err());
   const std::vector<SshHosts::Running> others = hosts.processes(0);
   const auto idle = [&](int host) { return hosts.processes(host).size() == (host == 0 ? others.size() : 0); };
-  const int moments = 6 * rounds();
+  const int moments = 2 * rounds();
   for (int moment = 0; moment < moments; ++moment) {
     for (const std::string victim : {"launcher", "ssh", "agent"}) {
       CAPTURE(victim);
@@ -140,7 +140,7 @@ TEST_CASE("whoever is killed while the hosts are still called and asked, nothing
 
 TEST_CASE("a cable that is cut while the hosts are called and asked is no launch that never ends") {
   if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
-  const int moments = 3 * rounds();
+  const int moments = rounds();
   for (int moment = 0; moment < moments; ++moment) {
     CAPTURE(moment);
     const SshHosts hosts{{.hosts = alike(kHosts)}};
