@@ -1,10 +1,7 @@
 // dtrun in the foreground of a terminal: what a user sees while lines are unfinished, and what a user types.
+#include "tests/support/terminal.h"
+
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <pty.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <fstream>
 
@@ -19,45 +16,16 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A terminal with dtrun in its foreground: what a user types, and what the user sees.
-class Terminal {
- public:
-  explicit Terminal(const Words& arguments) {
-    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    std::vector<char*> argv{const_cast<char*>(kDtrun.c_str())};
-    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  ~Terminal() {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    close(fd_);
-  }
-  void type(const std::string& text) { CHECK(write(fd_, text.data(), text.size()) == ssize_t(text.size())); }
-  bool shows(const std::string& text) {
-    fcntl(fd_, F_SETFL, O_NONBLOCK);
-    return eventually([&] {
-      char chunk[4096];
-      for (ssize_t n; (n = read(fd_, chunk, sizeof chunk)) > 0;)
-        seen_.append(chunk, static_cast<std::size_t>(n));
-      return contains(seen_, text);
-    });
-  }
-  const std::string& seen() const { return seen_; }
-
- private:
-  pid_t pid_ = -1;
-  int fd_ = -1;
-  std::string seen_;
-};
+// dtrun on a command line.
+Words typed(Words arguments) {
+  arguments.insert(arguments.begin(), kDtrun);
+  return arguments;
+}
 
 }  // namespace
 
 TEST_CASE("a worker can be talked to through the terminal, as a debugger is") {
-  Terminal terminal({"--", "/bin/sh", "-c", "echo ready; read line; echo got $line; sleep 60"});
+  Terminal terminal(typed({"--", "/bin/sh", "-c", "echo ready; read line; echo got $line; sleep 60"}));
   REQUIRE_MESSAGE(terminal.shows("ready"), terminal.seen());
   terminal.type("continue\n");
   CHECK_MESSAGE(terminal.shows("got continue"), terminal.seen());
@@ -67,8 +35,8 @@ TEST_CASE("a worker can be talked to through the terminal, as a debugger is") {
 
 TEST_CASE("a progress bar is shown as it moves, and ends as one line with its last state") {
   Terminal terminal(
-      {"--", "/bin/sh", "-c",
-       "printf '\\r\\033[1mhalf\\033[0m done' >&2; read line; printf '\\rall done\\n' >&2; sleep 60"});
+      typed({"--", "/bin/sh", "-c",
+             "printf '\\r\\033[1mhalf\\033[0m done' >&2; read line; printf '\\rall done\\n' >&2; sleep 60"}));
   REQUIRE_MESSAGE(terminal.shows("\x1b[K[default:0] half done"), terminal.seen());
   terminal.type("\n");
   REQUIRE_MESSAGE(terminal.shows("[default:0] all done\r\n"), terminal.seen());
@@ -77,7 +45,7 @@ TEST_CASE("a progress bar is shown as it moves, and ends as one line with its la
 
 TEST_CASE("a terminal without escape sequences is given none: an unfinished line is cleared with spaces") {
   setenv("TERM", "dumb", 1);
-  Terminal terminal({"--", "/bin/sh", "-c", "printf 'name? '; read line; echo hello $line; sleep 60"});
+  Terminal terminal(typed({"--", "/bin/sh", "-c", "printf 'name? '; read line; echo hello $line; sleep 60"}));
   setenv("TERM", "xterm", 1);
   REQUIRE_MESSAGE(terminal.shows("[default:0] name? "), terminal.seen());
   terminal.type("ada\n");
@@ -88,9 +56,9 @@ TEST_CASE("a terminal without escape sequences is given none: an unfinished line
 
 TEST_CASE("an unfinished line never wraps, so that it can be cleared") {
   Terminal terminal(
-      {"--log_prefix", "", "--", "/bin/sh", "-c",
-       "printf 'a\tb'; i=0; while [ $i -lt 60 ]; do printf '\\346\\274\\242'; i=$((i+1)); done; "
-       "read line; printf '\\nend\\n'; sleep 60"});
+      typed({"--log_prefix", "", "--", "/bin/sh", "-c",
+             "printf 'a\tb'; i=0; while [ $i -lt 60 ]; do printf '\\346\\274\\242'; i=$((i+1)); done; "
+             "read line; printf '\\nend\\n'; sleep 60"}));
   std::string shown = "\x1b[Ka b";  // three columns, then two for each character, in 79
   for (int i = 0; i < 38; ++i) shown += "\xe6\xbc\xa2";
   REQUIRE_MESSAGE(terminal.shows(shown), terminal.seen());
@@ -102,9 +70,9 @@ TEST_CASE("an unfinished line never wraps, so that it can be cleared") {
 TEST_CASE("whole lines go above the unfinished line of another worker") {
   Folder folder;
   const std::string file = folder.path() / "asked";
-  Terminal terminal({"--nproc_per_node", "2", "--", "/bin/sh", "-c",
-                     "if [ $RANK = 0 ]; then printf 'your name? '; read name; else until [ -e " + file +
-                         " ]; do sleep 0.05; done; fi; echo hello $RANK; sleep 60"});
+  Terminal terminal(typed({"--nproc_per_node", "2", "--", "/bin/sh", "-c",
+                           "if [ $RANK = 0 ]; then printf 'your name? '; read name; else until [ -e " + file +
+                               " ]; do sleep 0.05; done; fi; echo hello $RANK; sleep 60"}));
   REQUIRE_MESSAGE(terminal.shows("[default:0] your name? "), terminal.seen());
   std::ofstream(file).close();
   REQUIRE_MESSAGE(terminal.shows("[default:1] hello 1\r\n[default:0] your name? "), terminal.seen());
@@ -120,7 +88,7 @@ std::string said(const Words& arguments, const std::string& last, const char* na
   const char* before = getenv(name);
   const std::string kept = before != nullptr ? before : "";
   setenv(name, value, 1);
-  Terminal terminal(arguments);
+  Terminal terminal(typed(arguments));
   before != nullptr ? setenv(name, kept.c_str(), 1) : unsetenv(name);
   CHECK_MESSAGE(terminal.shows(last), terminal.seen());
   return terminal.seen();
@@ -150,8 +118,8 @@ TEST_CASE("on a terminal the report's heading is red as --color says, and a blan
 }
 
 TEST_CASE("the wait for other nodes is one line that counts down in place") {
-  Terminal terminal(
-      {"--nnodes", "2", "--rdzv_endpoint", "127.0.0.1:" + std::to_string(free_port()), "--", "/bin/true"});
+  Terminal terminal(typed(
+      {"--nnodes", "2", "--rdzv_endpoint", "127.0.0.1:" + std::to_string(free_port()), "--", "/bin/true"}));
   REQUIRE_MESSAGE(terminal.shows("\r\x1b[Kwaiting: joined 1 of 2 nodes; 593 s left"), terminal.seen());
   const std::string said = "dtrun: joined 1 of 2 nodes";
   REQUIRE(contains(terminal.seen(), said));

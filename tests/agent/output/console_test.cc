@@ -1,9 +1,10 @@
 #include "agent/output/console.h"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 
-#include "agent/system/descriptor.h"
+#include <cstdio>
+#include <memory>
+
 #include "proto/core/framing.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
@@ -18,9 +19,9 @@ namespace {
 std::vector<std::string> said_through(std::uint64_t most_output, const std::function<void(Console&)>& use) {
   const Folder folder;
   const std::string file = folder.path() / "spool";
-  const Descriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const std::unique_ptr<std::FILE, decltype(&std::fclose)> spool(std::fopen(file.c_str(), "w"), std::fclose);
   dtrun::OutputSpec spec;
-  spec.remote = dtrun::RemoteTerminal{.out_fd = fd.get(), .most_output = most_output};
+  spec.remote = dtrun::RemoteTerminal{.out_fd = fileno(spool.get()), .most_output = most_output};
   Loop loop;
   Console console(loop, spec, [](bool) {});
   use(console);

@@ -44,10 +44,6 @@ struct Site {
   const Folder folder;
 };
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Bytes that shells, formats and encodings stumble over; all but NUL.
 std::string awkward(std::mt19937& random, std::size_t longest) {
   static const std::vector<std::string> kParts{" ",  "'",    "\"",   "\\", "\n", "\t", "$(x)", "`x`", "!",
@@ -157,6 +153,26 @@ TEST_CASE("--check tells of each host and starts nothing") {
   CHECK(contains(ended.out, "a: dtrun"));
   CHECK(contains(ended.out, "reaches a at "));
   CHECK(!fs::exists(site.path("started")));
+}
+
+TEST_CASE("--check tells of a host whose clock differs") {
+  const Site site;
+  for (const std::string seconds : {"0", "100", "-100"}) {
+    CAPTURE(seconds);
+    write_text(site.carrier(), "#!/bin/sh\ntest $1 = a || export SHIFTED_SECONDS=" + seconds +
+                                   " LD_PRELOAD=" + DTRUN_SHIFTED_CLOCK + "\nshift\nexec \"$@\"\n");
+    const Ended ended = site.launch("a,b", {"--check", "--", "true"});
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+    const std::size_t second = ended.out.find("b: dtrun");
+    REQUIRE(second != std::string::npos);
+    CHECK(!contains(ended.out.substr(0, second), "clock"));
+    // The login's time is taken for a difference, and what is left of a second is dropped.
+    CHECK((contains(ended.out, "its clock is 99 s ahead") ||
+           contains(ended.out, "its clock is 100 s ahead")) == (seconds == "100"));
+    CHECK((contains(ended.out, "its clock is 100 s behind") ||
+           contains(ended.out, "its clock is 101 s behind")) == (seconds == "-100"));
+    CHECK(contains(ended.out, "clock") == (seconds != "0"));
+  }
 }
 
 TEST_CASE("dtrun status finds the job, whose key nobody else has") {
