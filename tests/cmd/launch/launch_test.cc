@@ -201,13 +201,15 @@ TEST_CASE("with a range of nodes as few as possible are left out, and never the 
                         "no answer), a on port 20001 (10.0.0.0: no answer): nodes") == 0);
     CHECK(s.said().find("b: cannot take part") != std::string::npos);
   }
+  std::size_t left = 3;
   SUBCASE("the first is") {
-    s.reach(0, {1});
+    s.reach(0, {1, 2});
     s.reach_all();
-    CHECK(s.said().find("b: cannot take part") != std::string::npos);
+    CHECK(s.said().find("b, c: cannot take part") != std::string::npos);
+    left = 2;
   }
   s.begun();
-  CHECK(s.all<action::TellBegin>().size() == 3);
+  CHECK(s.all<action::TellBegin>().size() == left);
   CHECK(!s.exit_code());
 }
 
