@@ -18,6 +18,14 @@ std::string address_to_host_on(const std::string& host) {
   return home.listen_address.value_or(host.find(':') == std::string::npos ? "0.0.0.0" : "::");
 }
 
+// Who has a ticket could not show others that it has the key.
+Status cannot_host(const rendezvous::Ticket& ticket) {
+  return Status(kExitNoPermission,
+                "this node would host the coordinator, which takes a key, and has a ticket for run " +
+                    ticket.run_id() + " of a store with the key " + ticket.fingerprint() +
+                    ": name that `dtrun store` with --rdzv_endpoint");
+}
+
 }  // namespace
 
 void Link::Mailbox::post(Job job) {
@@ -38,7 +46,7 @@ Link::Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink s
   host_ = spec.host;
   port_ = spec.port;
   if (!spec.key.empty()) {
-    Result<rendezvous::JobKey> key = rendezvous::JobKey::parse(spec.key, "the plan");
+    Result<rendezvous::Credential> key = rendezvous::Credential::parse(spec.key, "the plan");
     if (key.ok()) key_ = std::move(key).value();
   }
   loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
@@ -103,8 +111,12 @@ void Link::resolve_and_join() {
 // there. The client finds out whether it does.
 Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
-  auto server = rendezvous::Server::start(
-      {.bind_address = listen_address, .port = port_, .host = member_id_, .key = key_});
+  const rendezvous::JobKey* const key = key_ ? key_->key() : nullptr;
+  if (key_ && key == nullptr) return cannot_host(*key_->ticket());
+  auto server = rendezvous::Server::start({.bind_address = listen_address,
+                                           .port = port_,
+                                           .host = member_id_,
+                                           .key = key != nullptr ? std::optional(*key) : std::nullopt});
   if (!server.ok()) return server.status();
   server_ = std::move(server).value();
   return {};
@@ -130,8 +142,12 @@ void Link::start_client() {
 // coordinator at its end: the port may be free by now.
 void Link::hear(rendezvous::ClientEvent event) {
   if (std::holds_alternative<rendezvous::Connected>(event)) connected_ = true;
-  const bool no_answer = std::holds_alternative<rendezvous::Disconnected>(event);
-  if (no_answer && !connected_ && !server_ && listen_address_) (void)host_on(*listen_address_);
+  auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
+  if (disconnected != nullptr && !connected_ && !server_ && listen_address_) {
+    const Status hosted = host_on(*listen_address_);
+    if (hosted.exit_code() == kExitNoPermission && !disconnected->permanent)
+      *disconnected = {.why = hosted, .permanent = true, .attempt = disconnected->attempt};
+  }
   sink_(std::move(event));
 }
 

@@ -71,7 +71,7 @@ class Link {
 
   const RendezvousSpec& spec_;
   const std::string member_id_;
-  std::optional<rendezvous::JobKey> key_;
+  std::optional<rendezvous::Credential> key_;
   Loop& loop_;
   Sink sink_;
   std::string host_;

@@ -24,6 +24,7 @@ Event rejected(const rendezvous::Rejected& refusal, const JobSpec& spec) {
                       .message = refusal.message};
   if (refusal.reason == Rejected::kOtherSettings) out.exit_code = kExitUsage;
   if (refusal.reason == Rejected::kOtherDevice) out.exit_code = kExitConfig;
+  if (refusal.reason == Rejected::kNotPermitted) out.exit_code = kExitNoPermission;
   if (refusal.reason == Rejected::kOtherJob) {
     out.exit_code = kExitConfig;
     const std::string difference = spec.describe_difference ? spec.describe_difference(refusal.job) : "";

@@ -51,7 +51,7 @@ struct Question {
   bool json = false;
   bool watch = false;
   bool exit_status = false;
-  std::optional<rendezvous::JobKey> key = {};
+  std::optional<rendezvous::Credential> key = {};
 };
 
 std::string text_of(const Endpoint& endpoint) {
@@ -123,9 +123,9 @@ struct Answer {
   }
 };
 
-std::optional<rendezvous::JobKey> key_for(const Place& place, const Question& question) {
+std::optional<rendezvous::Credential> key_for(const Place& place, const Question& question) {
   if (place.own_key.empty()) return place.wants_key ? question.key : std::nullopt;
-  const auto own = rendezvous::JobKey::parse(place.own_key, "the job's entry");
+  const auto own = rendezvous::Credential::parse(place.own_key, "the job's entry");
   return own.ok() ? std::optional(own.value()) : std::nullopt;
 }
 

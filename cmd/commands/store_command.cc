@@ -45,6 +45,10 @@ static_assert(kDefaultPort == 29400);  // named in the help of --port
 constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on [all, IPv4 and IPv6]"},
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
+    {.name = "rdzv_id", .placeholder = "ID", .help = "With `ticket`: the run that it opens"},
+    {.name = "ttl",
+     .placeholder = "TIME",
+     .help = "With `ticket`: how long, as 30m, 24h or 7d, by the clock of the store's host [24h]"},
     {.name = "token_file",
      .placeholder = "FILE",
      .help = "The key that agents and `dtrun status` need [as for the launcher]"},
@@ -59,8 +63,30 @@ Result<int> parse_port_or_any(const Given& given) {
   return usage(quoted(given) + ": expected " + allowed);
 }
 
+// What the environment says of other commands does not matter.
+Status only_for(const std::optional<Given>& option, const std::string& command) {
+  const bool typed = option && option->source.starts_with("--");
+  return typed ? usage(option->source + " is for " + command) : Status();
+}
+
+// Nothing where --insecure asks for none; a ticket makes no others, and no store.
+Result<rendezvous::FoundKey> key_of_store(const Values<kOptionsOfStore>& given,
+                                          const Environment& environment, const Endpoint& endpoint) {
+  auto found = find_key(
+      {.offer = key_offer(given, environment), .environment = environment, .endpoint = endpoint, .hosts = [] {
+         return true;
+       }});
+  if (!found.ok() || !found.value().key) return found;
+  if (const rendezvous::Ticket* const ticket = found.value().key->ticket())
+    return Status(kExitNoPermission,
+                  "a store needs its key, and this is a ticket for run " + ticket->run_id());
+  return found;
+}
+
 Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given,
                                                  const Environment& environment) {
+  if (Status status = only_for(given.given("rdzv_id"), "dtrun store ticket"); !status.ok()) return status;
+  if (Status status = only_for(given.given("ttl"), "dtrun store ticket"); !status.ok()) return status;
   rendezvous::ServerOptions options;
   options.bind_address = "0.0.0.0";
   options.port = kDefaultPort;
@@ -74,12 +100,9 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   if (const auto address = given.given("bind")) options.bind_address = address->value;
   if (options.bind_address.empty()) return usage("--bind=: expected an address of this host");
   const Endpoint endpoint{options.bind_address, options.port};
-  const auto found = find_key(
-      {.offer = key_offer(given, environment), .environment = environment, .endpoint = endpoint, .hosts = [] {
-         return true;
-       }});
+  const auto found = key_of_store(given, environment, endpoint);
   if (!found.ok()) return found.status();
-  options.key = found.value().key;
+  if (found.value().key) options.key = *found.value().key->key();
   if (!options.key) say(plain_text_notice(found.value(), endpoint));
   return options;
 }
@@ -92,7 +115,28 @@ void say_listening(const rendezvous::ServerOptions& options, int port) {
       (options.key ? ", who have the key " + options.key->fingerprint() : ""));
 }
 
+Result<std::string> ticket_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
+  if (Status status = only_for(given.given("bind"), "dtrun store"); !status.ok()) return status;
+  if (Status status = only_for(given.given("port"), "dtrun store"); !status.ok()) return status;
+  const auto run_id = given.given("rdzv_id");
+  if (!run_id) return usage("dtrun store ticket: --rdzv_id is missing, the run that the ticket opens");
+  if (Status status = check_run_id(*run_id); !status.ok()) return status;
+  const Result<std::chrono::seconds> ttl = parse_age(given.given("ttl").value_or(Given{"24h", "--ttl"}));
+  if (!ttl.ok()) return ttl.status();
+  const auto found = key_of_store(given, environment, {"0.0.0.0", kDefaultPort});
+  if (!found.ok()) return found.status();
+  if (!found.value().key) return usage(found.value().why_none + ": a ticket is made from the store's key");
+  const std::int64_t until = std::time(nullptr) + ttl.value().count();
+  return rendezvous::Ticket::issue(*found.value().key->key(), run_id->value, until).text() + "\n";
+}
+
 int run_store(const Invocation& invocation) {
+  if (invocation.argument == "ticket") {
+    const Result<std::string> line = ticket_line({invocation.values}, invocation.environment);
+    return line.ok() ? answer(line.value()) : fail(line.status());
+  }
+  if (!invocation.argument.empty())
+    return fail(usage("dtrun store \"" + invocation.argument + "\": expected nothing or \"ticket\""));
   const Result<rendezvous::ServerOptions> options =
       server_options({invocation.values}, invocation.environment);
   if (!options.ok()) return fail(options.status());
@@ -119,7 +163,10 @@ constinit const Command kStoreCommand{
     .summary = "Run the coordinator and its store on a host of their own",
     .description =
         "For any number of jobs: agents on any node may come and go, and while this process is restarted "
-        "their workers keep running.",
+        "their workers keep running.\n\n"
+        "`dtrun store ticket --rdzv_id ID` starts nothing: it prints a line of text that stands in for the "
+        "store's key (--token_file or DTRUN_TOKEN) for that run and no other, until its time is over.",
+    .argument = "[ticket]",
     .options = kOptionsOfStore,
     .run = run_store};
 

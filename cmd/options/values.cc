@@ -140,6 +140,18 @@ Result<std::uint64_t> parse_size(const Given& given) {
   return number << shift;
 }
 
+Result<std::chrono::seconds> parse_age(const Given& given) {
+  constexpr std::int64_t kMost = std::int64_t{100} * 365 * 86400;
+  static const std::map<char, std::int64_t> kUnits{{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  int number = 0;
+  const bool split = given.value.size() > 1 && read_number(given.value.substr(0, given.value.size() - 1),
+                                                           std::numeric_limits<int>::max(), &number);
+  const auto unit = split ? kUnits.find(given.value.back()) : kUnits.end();
+  if (unit == kUnits.end() || number == 0 || number > kMost / unit->second)
+    return usage(quoted(given) + ": expected a time up to 100 years, e.g. 30m, 24h or 7d");
+  return std::chrono::seconds(number * unit->second);
+}
+
 Status check_run_id(const Given& given) {
   constexpr std::size_t kLongest = 128;
   const std::string& id = given.value;

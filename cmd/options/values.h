@@ -23,9 +23,12 @@ std::string quoted(const Given& given);  // "--nnodes=2"
 Result<int> parse_int(const Given& given, int least, const std::string& allowed);
 Result<int> parse_count(const Given& given, int most, const std::string& allowed);  // 1 to `most`
 Result<std::chrono::milliseconds> parse_seconds(const Given& given);
+Result<std::chrono::seconds> parse_age(const Given& given);  // "90s", "30m", "24h", "7d": more than 0
 Result<NodeCount> parse_nodes(const Given& given);
 Result<int> parse_port(const Given& given);            // 1 to 65535
 Result<std::uint64_t> parse_size(const Given& given);  // "500K", "100M", "2G" (powers of 1024) or bytes
+// A run id becomes a directory's name and part of store keys.
+Status check_run_id(const Given& given);
 Result<std::set<int>> parse_ranks(const Given& given);
 // A run's name becomes the name of files, part of store keys, and the word behind `dtrun status`.
 Status check_run_id(const Given& given);

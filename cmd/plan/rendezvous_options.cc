@@ -297,6 +297,14 @@ void tell_key_has_no_effect(const Draft& draft) {
   }
 }
 
+// A ticket names the run that it opens.
+Status take_run_of(const rendezvous::Ticket& ticket, Draft& draft) {
+  if (!draft.options.given("rdzv_id")) draft.spec.run_id = ticket.run_id();
+  if (draft.spec.run_id == ticket.run_id()) return {};
+  return Status(kExitNoPermission,
+                "the ticket is for run " + ticket.run_id() + ", not for --rdzv_id " + draft.spec.run_id);
+}
+
 Status read_key(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   if (rendezvous.standalone) tell_key_has_no_effect(draft);
@@ -311,6 +319,9 @@ Status read_key(Draft& draft) {
                 }});
   if (!found.ok()) return found.status();
   if (const auto& key = found.value().key) {
+    if (const rendezvous::Ticket* const ticket = key->ticket()) {
+      if (Status status = take_run_of(*ticket, draft); !status.ok()) return status;
+    }
     rendezvous.key = key->text();
     rendezvous.key_fingerprint = key->fingerprint();
   } else if (!found.value().why_none.empty() && !rendezvous.standalone) {

@@ -20,7 +20,7 @@ constexpr int kHandshakeMs = 10'000;
 }  // namespace
 
 std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
-                                            const std::optional<JobKey>& key,
+                                            const std::optional<Credential>& key,
                                             grpc::ChannelArguments arguments) {
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetMaxReceiveMessageSize(-1);
@@ -28,7 +28,7 @@ std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
   if (!key) return grpc::CreateCustomInsecureChannelFromFd(endpoint, dialled.fd, arguments);
   // gRPC takes no other credentials on a descriptor: it connects again, to the address that answered.
   close(dialled.fd);
-  const Identity identity = make_identity(*key);
+  const Identity identity = key->identity();
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = identity.root;
   ssl.pem_private_key = identity.private_key;

@@ -9,14 +9,14 @@
 #include <optional>
 
 #include "rendezvous/client/endpoint.h"
-#include "rendezvous/identity/job_key.h"
+#include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {
 
 // To where `dialled` is connected, of which it takes the descriptor. With a key both sides prove that they
-// have it, and all that is said is encrypted.
+// have it (or this one a ticket from it), and all that is said is encrypted.
 std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
-                                            const std::optional<JobKey>& key,
+                                            const std::optional<Credential>& key,
                                             grpc::ChannelArguments arguments = {});
 
 }  // namespace dtrun::rendezvous

@@ -13,7 +13,7 @@
 #include "proto/control.pb.h"
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/identity/job_key.h"
+#include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {
 
@@ -44,7 +44,7 @@ using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDo
 struct ClientOptions {
   std::string host;  // name or numeric address
   int port = 0;
-  std::optional<JobKey> key = {};  // as ServerOptions has it
+  std::optional<Credential> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that says nothing and answers nothing for so long is taken for lost.
   std::chrono::milliseconds keep_alive_timeout{15000};

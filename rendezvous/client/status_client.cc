@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kDialTimeout{5000};
 
 Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusRequest& request,
-                            std::chrono::milliseconds dial_timeout, std::optional<JobKey> key,
+                            std::chrono::milliseconds dial_timeout, std::optional<Credential> key,
                             const Interrupt& interrupt, grpc::ClientContext* context) {
   set_up_grpc();
   if (unix_path(host)) key.reset();  // nobody asks for one there
@@ -29,6 +29,8 @@ Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusR
   v1::StatusReply reply;
   const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context, request, &reply);
   if (status.ok()) return reply;
+  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED)
+    return Status(kExitNoPermission, "the store at " + endpoint + " refuses: " + status.error_message());
   if (Status refused = compare_keys(host, port, key, dial_timeout, interrupt); !refused.ok()) return refused;
   return Status(kExitUnavailable, "what listens at " + endpoint +
                                       " gave no status, so it is no dtrun coordinator (" +
@@ -38,7 +40,8 @@ Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusR
 }  // namespace
 
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
-                                     std::chrono::milliseconds timeout, const std::optional<JobKey>& key) {
+                                     std::chrono::milliseconds timeout,
+                                     const std::optional<Credential>& key) {
   const Interrupt never;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + timeout);
@@ -58,7 +61,7 @@ struct EndOfRun::Call {
 };
 
 EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
-                   const std::optional<JobKey>& key)
+                   const std::optional<Credential>& key)
     : call_(std::make_unique<Call>()) {
   call_->thread = std::thread([call = call_.get(), host, port, run_id, key] {
     v1::StatusRequest request;

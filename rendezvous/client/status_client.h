@@ -8,7 +8,7 @@
 
 #include "proto/core/status.h"
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/identity/job_key.h"
+#include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {
 
@@ -16,14 +16,14 @@ namespace dtrun::rendezvous {
 // the endpoint. `host` may be "unix:PATH", where no key is asked for.
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
-                                     const std::optional<JobKey>& key = {});
+                                     const std::optional<Credential>& key = {});
 
 // Waits in the background to be told how a run ended: the coordinator of an agent goes with its run, but not
 // before it has said so. One thread's own.
 class EndOfRun {
  public:
   EndOfRun(const std::string& host, int port, const std::string& run_id,
-           const std::optional<JobKey>& key = {});
+           const std::optional<Credential>& key = {});
   ~EndOfRun();  // gives up at once
   EndOfRun(const EndOfRun&) = delete;
 

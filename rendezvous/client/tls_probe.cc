@@ -1,6 +1,7 @@
 #include "rendezvous/client/tls_probe.h"
 
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -51,59 +52,94 @@ class NoPipeSignal {
   sigset_t pipe_{}, before_{};
 };
 
-// The name of its certificate's issuer; nothing if what listens there shows none.
-std::optional<std::string> issuer_at(const std::string& host, int port, std::chrono::milliseconds timeout,
-                                     const Interrupt& interrupt) {
+// How a TLS server took a client.
+struct Reception {
+  std::optional<std::string> issuer;  // of its certificate; nothing if it shows none
+  bool refused = false;               // it hung up on who shows a ticket, without a word
+};
+
+void show(SSL* session, const Identity& identity) {
+  const auto read = [](const std::string& pem, auto* reader) {
+    const std::unique_ptr<BIO, decltype(&BIO_free_all)> memory(
+        BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free_all);
+    return reader(memory.get(), nullptr, nullptr, nullptr);
+  };
+  X509* const certificate = read(identity.certificate, PEM_read_bio_X509);
+  EVP_PKEY* const key = read(identity.private_key, PEM_read_bio_PrivateKey);
+  SSL_use_certificate(session, certificate);
+  SSL_use_PrivateKey(session, key);
+  X509_free(certificate);
+  EVP_PKEY_free(key);
+}
+
+// Connects, and reads until the server says something: in TLS 1.3 it looks at the client's certificate last.
+Reception reception_at(const std::string& host, int port, const std::optional<Credential>& key,
+                       std::chrono::milliseconds timeout, const Interrupt& interrupt) {
   const Dialled dialled = dial(host, port, timeout, interrupt);
-  if (dialled.fd < 0) return std::nullopt;
+  if (dialled.fd < 0) return {};
   const NoPipeSignal quiet;
   const auto deadline = Clock::now() + timeout;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   SSL_CTX_free);
   const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
-  std::optional<std::string> issuer;
+  Reception found;
   if (session) {
     // gRPC speaks to nobody who does not name the protocol.
     static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
     SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
     SSL_set_fd(session.get(), dialled.fd);
-    int result = 0;
-    while ((result = SSL_connect(session.get())) != 1) {
+    SSL_set_connect_state(session.get());
+    const bool ticket = key && key->ticket() != nullptr;
+    if (ticket) show(session.get(), key->identity());
+    found.refused = ticket;
+    char byte = 0;
+    for (;;) {
+      const int result = ticket ? SSL_read(session.get(), &byte, 1) : SSL_do_handshake(session.get());
       const int error = SSL_get_error(session.get(), result);
       const bool waits = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
-      if (!waits || !wait_for(session.get(), dialled.fd, deadline, interrupt)) break;
+      if (result == 1) found.refused = false;
+      if (!waits) break;
+      if (wait_for(session.get(), dialled.fd, deadline, interrupt)) continue;
+      found.refused = false;
+      break;
     }
     if (X509* const certificate = SSL_get0_peer_certificate(session.get())) {
       char name[128] = "";
       X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate), NID_commonName, name, sizeof name);
-      issuer = name;
+      found.issuer = name;
     }
     ERR_clear_error();
   }
   close(dialled.fd);
-  return issuer;
+  return found;
 }
 
 }  // namespace
 
-Status compare_keys(const std::string& host, int port, const std::optional<JobKey>& key,
+Status compare_keys(const std::string& host, int port, const std::optional<Credential>& key,
                     std::chrono::milliseconds timeout, const Interrupt& interrupt) {
   const auto refused = [&](const std::string& what) {
     return Status(kExitNoPermission, "the coordinator at " + endpoint_text(host, port) + " " + what);
   };
   if (unix_path(host)) return {};  // no key is asked for there
-  const std::optional<std::string> issuer = issuer_at(host, port, timeout, interrupt);
-  if (!issuer) {
+  const Reception found = reception_at(host, port, key, timeout, interrupt);
+  if (!found.issuer) {
     if (!key || probe(host, port, timeout, interrupt) != Answer::kHttp2) return {};
     return refused("takes anybody (--insecure), and this node has the job key " + key->fingerprint() +
                    ": start all nodes with --insecure, or none");
   }
-  const std::string there = fingerprint_in(*issuer);
+  const std::string there = fingerprint_in(*found.issuer);
   if (there.empty()) return {};
   static constexpr char kRemedy[] =
       ": copy its ~/.config/dtrun/key to this node, or give all nodes the same --token_file FILE, or "
       "--insecure";
   if (!key) return refused("wants the job key " + there + ", and this node has none" + kRemedy);
+  // gRPC's server does not say why it hangs up. With a ticket from its own authority there is one reason,
+  // unless it is just ending: then nobody answers a second time.
+  const bool ticket = found.refused && there == key->fingerprint();
+  if (ticket && reception_at(host, port, key, timeout, interrupt).refused)
+    return Status(kExitNoPermission, key->ticket()->ending() + ", by the clock of the store at " +
+                                         endpoint_text(host, port) + "; ask for a new one there");
   if (there == key->fingerprint()) return {};
   return refused("has the job key " + there + ", and this node has " + key->fingerprint() + kRemedy);
 }

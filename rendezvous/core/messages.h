@@ -167,7 +167,8 @@ struct Rejected {
     kOtherSettings,
     kNodeRankTaken,
     kJobOver,
-    kOtherDevice
+    kOtherDevice,
+    kNotPermitted
   };
   Reason reason = kUnspecified;
   std::string message;

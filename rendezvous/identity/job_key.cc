@@ -6,47 +6,21 @@
 #include <openssl/params.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
+
+#include "rendezvous/identity/base64.h"
 
 namespace dtrun::rendezvous {
 namespace {
 
 constexpr std::string_view kPrefix = "dtk1_";
-constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 constexpr std::size_t kEncoded = (JobKey::kBytes * 8 + 5) / 6;
 constexpr double kLeastBits = 128;
-
-std::string encode(const unsigned char* bytes, std::size_t size) {
-  std::string text;
-  unsigned buffer = 0;
-  int bits = 0;
-  for (std::size_t i = 0; i < size; ++i) {
-    buffer = buffer << 8 | bytes[i], bits += 8;
-    for (; bits >= 6; bits -= 6) text += kLetters[buffer >> (bits - 6) & 63];
-  }
-  if (bits > 0) text += kLetters[buffer << (6 - bits) & 63];
-  return text;
-}
-
-// False if it is none, or its last bits are not zero: then two texts would be one key.
-bool decode(std::string_view text, unsigned char* bytes, std::size_t size) {
-  unsigned buffer = 0;
-  int bits = 0;
-  std::size_t done = 0;
-  for (const char letter : text) {
-    const std::size_t value = kLetters.find(letter);
-    if (value == std::string_view::npos) return false;
-    buffer = buffer << 6 | static_cast<unsigned>(value), bits += 6;
-    if (bits < 8) continue;
-    bits -= 8;
-    if (done == size) return false;
-    bytes[done++] = static_cast<unsigned char>(buffer >> bits);
-  }
-  return done == size && (buffer & ((1u << bits) - 1)) == 0;
-}
 
 // Of a text whose letters were drawn as often as they occur in it.
 double bits_of(std::string_view text) {
@@ -103,7 +77,10 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
   JobKey key;
   if (text.starts_with(kPrefix)) {
     if (text.size() != kPrefix.size() + kEncoded) return refuse("the key is cut off, or too long");
-    if (!decode(text.substr(kPrefix.size()), key.bytes_.data(), kBytes)) return refuse("the key is misspelt");
+    std::optional<std::string> bytes = from_base64url(text.substr(kPrefix.size()));
+    if (!bytes) return refuse("the key is misspelt");
+    std::copy(bytes->begin(), bytes->end(), key.bytes_.begin());
+    OPENSSL_cleanse(bytes->data(), bytes->size());
     return key;
   }
   if (text.find_first_of(" \t\r\n") != std::string_view::npos) return refuse("this is more than one word");
@@ -112,7 +89,7 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
   return key;
 }
 
-std::string JobKey::text() const { return std::string(kPrefix) + encode(bytes_.data(), kBytes); }
+std::string JobKey::text() const { return std::string(kPrefix) + to_base64url(bytes_.data(), kBytes); }
 
 std::string JobKey::fingerprint() const {
   std::array<unsigned char, 4> bytes{};

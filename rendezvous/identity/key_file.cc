@@ -53,7 +53,7 @@ int make_key(const std::filesystem::path& file) {
 
 }  // namespace
 
-Result<JobKey> read_key(int fd, const std::string& what) {
+Result<Credential> read_credential(int fd, const std::string& what) {
   struct stat facts {};
   std::array<char, kMostBytes + 1> bytes{};
   std::size_t size = 0;
@@ -70,9 +70,10 @@ Result<JobKey> read_key(int fd, const std::string& what) {
   const int error = errno;
   close(fd);
   if (got < 0) return errno_status(kExitNoInput, what, error);
-  Result<JobKey> key =
-      size > kMostBytes ? Result<JobKey>(Status(kExitNoPermission, what + ": this is no key, it is too long"))
-                        : JobKey::parse({bytes.data(), size}, what);
+  Result<Credential> key =
+      size > kMostBytes
+          ? Result<Credential>(Status(kExitNoPermission, what + ": this is no key, it is too long"))
+          : Credential::parse({bytes.data(), size}, what);
   OPENSSL_cleanse(bytes.data(), bytes.size());
   if (S_ISREG(facts.st_mode) && (facts.st_mode & S_IROTH) != 0)
     return Status(kExitNoPermission,
@@ -82,18 +83,18 @@ Result<JobKey> read_key(int fd, const std::string& what) {
   return key;
 }
 
-Result<JobKey> read_key_file(const std::filesystem::path& file, const std::string& what) {
+Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what) {
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return errno_status(kExitNoInput, what, errno);
-  return read_key(fd, what);
+  return read_credential(fd, what);
 }
 
-Result<JobKey> read_or_make_key(const std::filesystem::path& file) {
+Result<Credential> read_or_make_key(const std::filesystem::path& file) {
   if (access(file.c_str(), F_OK) != 0) {
     if (const int error = make_key(file); error != 0)
       return errno_status(kExitCannotCreate, file.string() + " cannot be made", error);
   }
-  return read_key_file(file, file.string());
+  return read_credential_file(file, file.string());
 }
 
 }  // namespace dtrun::rendezvous

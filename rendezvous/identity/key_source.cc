@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <ctime>
 #include <utility>
 
 #include "rendezvous/identity/key_file.h"
@@ -15,24 +16,28 @@ Status both(const std::string& plain, const std::string& key) {
 }
 
 // A descriptor that a parent left open for this process alone.
-Result<JobKey> key_on(const std::string& number) {
+Result<Credential> key_on(const std::string& number) {
   const std::string what = std::string(kTokenFdVariable) + "=" + number;
   int fd = -1;
   const auto end = std::from_chars(number.data(), number.data() + number.size(), fd);
   if (end.ec != std::errc() || end.ptr != number.data() + number.size() || fd <= STDERR_FILENO)
     return Status(kExitUsage, what + ": expected the number of an open descriptor, 3 or more");
-  return read_key(fd, what);
+  return read_credential(fd, what);
 }
 
-Result<FoundKey> found(Result<JobKey> key) {
+Result<FoundKey> found(Result<Credential> key) {
   if (!key.ok()) return key.status();
+  const Ticket* const ticket = key.value().ticket();
+  if (ticket != nullptr && ticket->until() < std::time(nullptr))
+    return Status(kExitNoPermission,
+                  ticket->ending() + ", by this host's clock; ask for a new one where the store runs");
   return FoundKey{.key = std::move(key).value()};
 }
 
 Result<FoundKey> users_key(const std::filesystem::path& file, bool make) {
   std::error_code ignored;
   if (!make && !std::filesystem::exists(file, ignored)) return FoundKey{.why_none = "no " + file.string()};
-  Result<JobKey> key = read_or_make_key(file);
+  Result<Credential> key = read_or_make_key(file);
   if (key.ok() || key.status().exit_code() != kExitCannotCreate) return found(std::move(key));
   return FoundKey{.why_none = key.status().message()};
 }
@@ -79,9 +84,9 @@ Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::
   if (!choice.ok()) return choice.status();
   switch (choice.value()) {
     case KeyChoice::kFile:
-      return found(read_key_file(offer.file->value, offer.file->source + "=" + offer.file->value));
+      return found(read_credential_file(offer.file->value, offer.file->source + "=" + offer.file->value));
     case KeyChoice::kText:
-      return found(JobKey::parse(offer.text, kTokenVariable));
+      return found(Credential::parse(offer.text, kTokenVariable));
     case KeyChoice::kDescriptor:
       return found(key_on(offer.descriptor));
     case KeyChoice::kUsers:

@@ -1,5 +1,5 @@
-// Which key a process takes for its job, and where it finds it. What counts is decided by choose_key() alone;
-// find_key() reads it.
+// Which key, or ticket of a store, a process takes for its job, and where it finds it. What counts is decided
+// by choose_key() alone; find_key() reads it.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 #include <string>
 
 #include "proto/core/status.h"
-#include "rendezvous/identity/job_key.h"
+#include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {
 
-// Hold a key as text, and the number of a descriptor on which one can be read. Whoever starts other programs
-// takes both out of their environment.
+// Hold a key or a ticket as text, and the number of a descriptor on which one can be read. Whoever starts
+// other programs takes both out of their environment.
 inline constexpr const char* kTokenVariable = "DTRUN_TOKEN";
 inline constexpr const char* kTokenFdVariable = "DTRUN_TOKEN_FD";
 
@@ -52,7 +52,7 @@ enum class KeyChoice {
 Result<KeyChoice> choose_key(const KeyOffer& offer, Reach reach);
 
 struct FoundKey {
-  std::optional<JobKey> key = {};
+  std::optional<Credential> key = {};
   std::string why_none = {};  // "--insecure", or why this user has no key; empty where none is needed
 };
 
@@ -61,7 +61,8 @@ Result<std::filesystem::path> users_key_file(const std::function<const char*(con
 
 // `make`: whether to make the user's key if there is none yet. Any number of processes may do so at once, on
 // any number of machines with one home: all get the same. A key that cannot be read, or is none, is a failure
-// with EX_NOPERM, EX_NOINPUT or EX_USAGE; that this user has no key is none.
+// with EX_NOPERM, EX_NOINPUT or EX_USAGE, as is a ticket that has ended by this host's clock; that this user
+// has no key is none.
 Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::filesystem::path>& users_file,
                           bool make);
 

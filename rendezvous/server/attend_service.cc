@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "rendezvous/server/peer.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
@@ -19,6 +20,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
       : id_(id),
         context_(context),
         peer_address_(address_of_peer(context->peer())),
+        peer_name_(peer_name(*context)),
         coordinator_(coordinator),
         strand_(strand) {}
 
@@ -47,10 +49,25 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
       report_broken();
       return close(false);
     }
+    if (const auto refusal = refusal_of_join()) return refuse(*refusal);
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
     strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });
     StartRead(&incoming_);
+  }
+
+  std::optional<std::string> refusal_of_join() const {
+    if (!incoming_.has_join()) return std::nullopt;
+    return refusal_of(peer_name_, incoming_.join().run_id());
+  }
+
+  void refuse(const std::string& why) {
+    v1::FromCoordinator message;
+    message.mutable_rejected()->set_reason(v1::Rejected::NOT_PERMITTED);
+    message.mutable_rejected()->set_message(why);
+    send(std::move(message));
+    report_broken();
+    close(false);
   }
 
   // On the strand. gRPC may say that the peer is gone while what it said last is still being read.
@@ -96,6 +113,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   const ConnectionId id_;
   grpc::CallbackServerContext* const context_;
   const std::string peer_address_;
+  const std::string peer_name_;
   Coordinator& coordinator_;
   Strand& strand_;
   v1::FromAgent incoming_;
@@ -172,15 +190,23 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Atte
 
 grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
                                                 const v1::StatusRequest* request, v1::StatusReply* reply) {
+  // Who has a ticket and asks for all runs means its own.
+  const std::string peer = peer_name(*context), asked = request->run_id();
+  const std::string run_id = asked.empty() ? run_of(peer).value_or("") : asked;
+  if (const auto refusal = refusal_of(peer, run_id)) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(status_of_refusal(refusal));
+    return reactor;
+  }
   if (request->at_end()) {
     auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_);
     EndWait* reactor = wait.get();
-    reactor->start(std::move(wait), request->run_id());
+    reactor->start(std::move(wait), run_id);
     return reactor;
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  strand_.post([this, reactor, request, reply] {
-    *reply = coordinator_.status(request->run_id());
+  strand_.post([this, reactor, run_id, reply] {
+    *reply = coordinator_.status(run_id);
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "rendezvous/server/peer.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -74,23 +76,35 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   v1::GetReply* const reply_;
 };
 
-// Runs the operation on the strand and finishes the call with what it returns.
+// Runs the operation on the strand and finishes the call with what it returns, if the caller may touch the
+// key, or all that begin with it.
 grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* context,
+                                                  const std::string& key,
                                                   std::function<grpc::Status()> operation) {
+  if (auto* refused = refuse(context, key)) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   strand_.post([reactor, operation = std::move(operation)] { reactor->Finish(operation()); });
   return reactor;
 }
 
+grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context, const std::string& key) {
+  const auto refusal = refusal_of_key(peer_name(*context), key);
+  if (!refusal) return nullptr;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status_of_refusal(refusal));
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const v1::SetRequest* request, v1::SetReply*) {
-  return on_strand(context, [this, request] {
+  return on_strand(context, request->key(), [this, request] {
     return status_of(store_.set(request->key(), request->value()), request->key(), store_.limits());
   });
 }
 
-grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext*, const v1::GetRequest* request,
-                                            v1::GetReply* reply) {
+grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
+                                            const v1::GetRequest* request, v1::GetReply* reply) {
+  if (auto* refused = refuse(context, request->key())) return refused;
   auto* call = new WaitingGet(*this, next_id_++, request, reply);
   strand_.post([this, call] { get_or_wait(call); });
   return call;
@@ -112,7 +126,7 @@ void StoreService::cancel(KeyValueStore::WaiterId id) {
 
 grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,
                                             const v1::AddRequest* request, v1::AddReply* reply) {
-  return on_strand(context, [this, request, reply]() -> grpc::Status {
+  return on_strand(context, request->key(), [this, request, reply]() -> grpc::Status {
     const KeyValueStore::Sum sum = store_.add(request->key(), request->delta());
     reply->set_sum(sum.value);
     return status_of(sum.outcome, request->key(), store_.limits());
@@ -122,7 +136,7 @@ grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContext* context,
                                                       const v1::CompareAndSetRequest* request,
                                                       v1::CompareAndSetReply* reply) {
-  return on_strand(context, [this, request, reply] {
+  return on_strand(context, request->key(), [this, request, reply] {
     KeyValueStore::Swap swap = store_.compare_and_set(request->key(), request->expected(), request->value());
     reply->set_swapped(swap.swapped);
     reply->set_value(std::move(swap.value));
@@ -132,7 +146,7 @@ grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContex
 
 grpc::ServerUnaryReactor* StoreService::Delete(grpc::CallbackServerContext* context,
                                                const v1::DeleteRequest* request, v1::DeleteReply* reply) {
-  return on_strand(context, [this, request, reply]() -> grpc::Status {
+  return on_strand(context, request->key(), [this, request, reply]() -> grpc::Status {
     if (request->prefix() && request->key().empty())
       return {grpc::StatusCode::INVALID_ARGUMENT, "the empty prefix would delete every run's keys"};
     reply->set_deleted(request->prefix() ? store_.erase_all(request->key()) : store_.erase(request->key()));

@@ -40,7 +40,9 @@ class StoreService final : public v1::Store::CallbackService {
   class WaitingGet;
   void get_or_wait(WaitingGet* call);
   void cancel(KeyValueStore::WaiterId id);
-  grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context,
+  // Ends the call of who may not touch the key; null if it may.
+  static grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const std::string& key);
+  grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context, const std::string& key,
                                       std::function<grpc::Status()> operation);
 
   Strand& strand_;

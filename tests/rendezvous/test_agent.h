@@ -39,7 +39,7 @@ struct RunSettings {
 class TestAgent {
  public:
   TestAgent(std::string name, const std::string& host, int port,
-            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<JobKey>& key = {})
+            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<Credential>& key = {})
       : name_(std::move(name)) {
     ClientOptions options;
     options.keep_alive_timeout = keep_alive_timeout;

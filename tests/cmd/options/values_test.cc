@@ -79,6 +79,16 @@ TEST_CASE("a size is from 1 byte to 2^62") {
     CHECK_FALSE(refusal(parse_size(given(wrong))).empty());
 }
 
+TEST_CASE("ages have a unit and end after 100 years") {
+  using std::chrono::seconds;
+  CHECK(parse_age(given("90s")).value() == seconds(90));
+  CHECK(parse_age(given("30m")).value() == seconds(1800));
+  CHECK(parse_age(given("24h")).value() == seconds(86400));
+  CHECK(parse_age(given("36500d")).value() == seconds(std::int64_t{36500} * 86400));
+  for (const char* wrong : {"", "h", "24", "0h", "-1h", "1.5h", "24 h", "24hh", "36501d", "99999999999d"})
+    CHECK_FALSE(refusal(parse_age(given(wrong))).empty());
+}
+
 TEST_CASE("streams are 0 to 3") {
   CHECK(parse_streams(given("3")).value().of(0) == 3);
   CHECK(parse_streams(given("1:3")).value().of(1) == 3);

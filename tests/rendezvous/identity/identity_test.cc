@@ -10,8 +10,12 @@
 #include <memory>
 #include <string>
 
+#include "rendezvous/identity/ticket.h"
+
 namespace dtrun::rendezvous {
 namespace {
+
+constexpr std::int64_t kFuture = 4102444800;  // 2100
 
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 using Session = std::unique_ptr<SSL, decltype(&SSL_free)>;
@@ -41,11 +45,11 @@ Context context_of(const Identity& identity, const SSL_METHOD* method) {
 
 // Whether both sides are content; *issuer: of the server's certificate, as the client sees it.
 bool shake_hands(const Context& client_context, const Identity& server_identity,
-                 std::string* issuer = nullptr) {
+                 std::string* issuer = nullptr, const char* name = kCertifiedName) {
   const Context server_context = context_of(server_identity, TLS_server_method());
   const Session client(SSL_new(client_context.get()), SSL_free);
   const Session server(SSL_new(server_context.get()), SSL_free);
-  SSL_set1_host(client.get(), kCertifiedName);
+  if (*name != '\0') SSL_set1_host(client.get(), name);
   BIO *here = nullptr, *there = nullptr;
   REQUIRE(BIO_new_bio_pair(&here, 0, &there, 0) == 1);
   SSL_set_bio(client.get(), here, here);
@@ -115,6 +119,22 @@ TEST_CASE("a certificate of the job cannot make others") {
   const JobKey key = JobKey::random();
   const Identity member = make_identity(key);
   CHECK(!shake_hands(context_of_a_guest(member), make_identity(key)));
+}
+
+TEST_CASE("who has a ticket comes in as a client and cannot pose as a member") {
+  const JobKey key = JobKey::random();
+  const Identity member = make_identity(key), ticket = Ticket::issue(key, "dtrun", kFuture).identity();
+  CHECK(shake_hands(ticket, member));
+  CHECK(!shake_hands(member, ticket));
+  CHECK(!shake_hands(ticket, ticket));
+  // Not only by its name: no other than the members' would do.
+  CHECK(!shake_hands(context_of(member, TLS_client_method()), ticket, nullptr, ""));
+  CHECK(shake_hands(context_of(member, TLS_client_method()), member, nullptr, ""));
+}
+
+TEST_CASE("a ticket whose time is over is refused in the handshake") {
+  const JobKey key = JobKey::random();
+  CHECK(!shake_hands(Ticket::issue(key, "job7", 1763899200).identity(), make_identity(key)));
 }
 
 TEST_CASE("keys near the ends of the range give identities, too") {

@@ -1,0 +1,36 @@
+// What a process shows to come in: the job's key, or a ticket of a store.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "proto/core/status.h"
+#include "rendezvous/identity/identity.h"
+#include "rendezvous/identity/job_key.h"
+#include "rendezvous/identity/ticket.h"
+
+namespace dtrun::rendezvous {
+
+class Credential {
+ public:
+  Credential(JobKey key) : held_(std::move(key)) {}        // NOLINT: implicit on purpose
+  Credential(Ticket ticket) : held_(std::move(ticket)) {}  // NOLINT: likewise
+
+  // As JobKey or Ticket has it, told apart by how it begins.
+  static Result<Credential> parse(std::string_view text, const std::string& source);
+  std::string text() const;
+
+  const JobKey* key() const { return std::get_if<JobKey>(&held_); }     // null: a ticket
+  const Ticket* ticket() const { return std::get_if<Ticket>(&held_); }  // null: a key
+  std::string fingerprint() const;  // of the key that it is, or that the ticket comes from
+  Identity identity() const;
+
+  bool operator==(const Credential& other) const { return text() == other.text(); }
+
+ private:
+  std::variant<JobKey, Ticket> held_;
+};
+
+}  // namespace dtrun::rendezvous

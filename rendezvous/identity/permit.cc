@@ -1,0 +1,36 @@
+#include "rendezvous/identity/permit.h"
+
+#include <string_view>
+
+#include "rendezvous/identity/identity.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+constexpr std::string_view kTicket = "run ";
+
+}  // namespace
+
+std::string ticket_name(const std::string& run_id) { return std::string(kTicket) + run_id; }
+
+std::optional<std::string> run_of(const std::string& name) {
+  if (!name.starts_with(kTicket) || name.size() == kTicket.size()) return std::nullopt;
+  return name.substr(kTicket.size());
+}
+
+std::optional<std::string> refusal_of(const std::string& peer, const std::string& run_id) {
+  if (peer.empty() || peer == kCertifiedName) return std::nullopt;
+  const std::optional<std::string> own = run_of(peer);
+  if (!own) return "a certificate for \"" + peer + "\" opens nothing here";
+  if (*own == run_id) return std::nullopt;
+  return "this is a ticket for run " + *own + ", it opens " +
+         (run_id.empty() ? "no other" : "not run " + run_id.substr(0, 128));
+}
+
+// A run's keys begin with its id and a slash (agent/driver.cc), and an id has none.
+std::optional<std::string> refusal_of_key(const std::string& peer, const std::string& key) {
+  const std::size_t slash = key.find('/');
+  return refusal_of(peer, slash == std::string::npos ? "" : key.substr(0, slash));
+}
+
+}  // namespace dtrun::rendezvous

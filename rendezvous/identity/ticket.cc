@@ -1,0 +1,138 @@
+#include "rendezvous/identity/ticket.h"
+
+#include <openssl/core_names.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "rendezvous/identity/base64.h"
+#include "rendezvous/identity/certificates.h"
+#include "rendezvous/identity/permit.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+constexpr std::size_t kSecretBytes = 32;
+
+std::string der(X509* certificate) {
+  unsigned char* bytes = nullptr;
+  const int size = i2d_X509(certificate, &bytes);
+  check(size > 0);
+  std::string text(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
+  OPENSSL_free(bytes);
+  return text;
+}
+
+// What the bytes of a ticket are; a part that is not there is null.
+struct Parts {
+  Certificate root, leaf;
+  Key key;
+};
+
+Parts parts_of(const std::string& bytes) {
+  Parts parts;
+  const auto* at = reinterpret_cast<const unsigned char*>(bytes.data());
+  const unsigned char* const end = at + bytes.size();
+  for (Certificate* const certificate : {&parts.root, &parts.leaf})
+    certificate->reset(d2i_X509(nullptr, &at, static_cast<long>(end - at)));
+  if (parts.root && parts.leaf && end - at == kSecretBytes) {
+    const Number secret(BN_bin2bn(at, kSecretBytes, BN_secure_new()));
+    parts.key = key_of(secret.get());
+  }
+  ERR_clear_error();
+  return parts;
+}
+
+// Every part belongs to the next: a letter that was changed anywhere shows.
+bool belong_together(const Parts& parts) {
+  if (!parts.root || !parts.leaf || !parts.key) return false;
+  EVP_PKEY* const authority = X509_get0_pubkey(parts.root.get());
+  EVP_PKEY* const own = X509_get0_pubkey(parts.leaf.get());
+  const bool together = authority != nullptr && own != nullptr && EVP_PKEY_eq(own, parts.key.get()) == 1 &&
+                        X509_verify(parts.leaf.get(), authority) == 1 &&
+                        X509_verify(parts.root.get(), authority) == 1 &&
+                        X509_check_issued(parts.root.get(), parts.leaf.get()) == X509_V_OK;
+  ERR_clear_error();
+  return together;
+}
+
+std::string_view trimmed_line(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+}  // namespace
+
+Ticket Ticket::issue(const JobKey& store, const std::string& run_id, std::int64_t until) {
+  const Authority authority = authority_of(store);
+  const Key own(EVP_EC_gen("P-256"));
+  check(own != nullptr);
+  const Certificate leaf = unsigned_leaf(own, ticket_name(run_id), authority, until);
+  add_extension(leaf.get(), authority.root.get(), NID_ext_key_usage, "critical,clientAuth");
+  sign(leaf, authority);
+  BIGNUM* number = nullptr;
+  check(EVP_PKEY_get_bn_param(own.get(), OSSL_PKEY_PARAM_PRIV_KEY, &number) == 1);
+  const Number secret(number);
+  std::array<unsigned char, kSecretBytes> scalar{};
+  check(BN_bn2binpad(secret.get(), scalar.data(), kSecretBytes) == kSecretBytes);
+  Ticket ticket;
+  check(ticket.read(der(authority.root.get()) + der(leaf.get()) +
+                    std::string(reinterpret_cast<const char*>(scalar.data()), kSecretBytes)));
+  OPENSSL_cleanse(scalar.data(), scalar.size());
+  return ticket;
+}
+
+Result<Ticket> Ticket::parse(std::string_view text, const std::string& source) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(kExitNoPermission,
+                  source + ": " + why + "; take the line again that `dtrun store ticket` printed");
+  };
+  text = trimmed_line(text);
+  if (!text.starts_with(kPrefix)) return refuse("this is no ticket");
+  std::optional<std::string> bytes = from_base64url(text.substr(kPrefix.size()));
+  Ticket ticket;
+  if (!bytes || !ticket.read(*std::move(bytes))) return refuse("the ticket is misspelt or cut off");
+  return ticket;
+}
+
+bool Ticket::read(std::string bytes) {
+  bytes_ = std::move(bytes);
+  const Parts parts = parts_of(bytes_);
+  if (!belong_together(parts)) return false;
+  const std::optional<std::string> run = run_of(common_name(X509_get_subject_name(parts.leaf.get())));
+  std::tm end{};
+  if (!run || ASN1_TIME_to_tm(X509_get0_notAfter(parts.leaf.get()), &end) != 1) return false;
+  run_id_ = *run;
+  until_ = timegm(&end);
+  fingerprint_ = fingerprint_in(common_name(X509_get_issuer_name(parts.leaf.get())));
+  return !fingerprint_.empty();
+}
+
+std::string Ticket::text() const {
+  return std::string(kPrefix) +
+         to_base64url(reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size());
+}
+
+std::string Ticket::ending() const {
+  std::array<char, 32> at{};
+  std::tm parts{};
+  const std::time_t until = until_;
+  std::strftime(at.data(), at.size(), "%F %T UTC", gmtime_r(&until, &parts));
+  return "the ticket for run " + run_id_ + " ended at " + at.data();
+}
+
+Identity Ticket::identity() const {
+  const Parts parts = parts_of(bytes_);
+  return {.root = pem(parts.root.get()),
+          .certificate = pem(parts.leaf.get()),
+          .private_key = pem(parts.key.get())};
+}
+
+Ticket::~Ticket() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+
+}  // namespace dtrun::rendezvous

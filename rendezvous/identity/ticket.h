@@ -1,0 +1,55 @@
+// What a shared `dtrun store` gives to one run: it opens that run, for a time, and nothing else. The store
+// makes it from its key alone and does not remember it; it is a certificate of the store's authority with its
+// private key, which names the run and may only be shown by a client. One line of text, as secret as a key.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "proto/core/status.h"
+#include "rendezvous/identity/identity.h"
+#include "rendezvous/identity/job_key.h"
+
+namespace dtrun::rendezvous {
+
+class Ticket {
+ public:
+  static constexpr std::string_view kPrefix = "dtt1_";
+
+  // `until`: in seconds since 1970, by the clock of the store.
+  static Ticket issue(const JobKey& store, const std::string& run_id, std::int64_t until);
+
+  // As text() writes it; space around it is ignored. A failure has EX_NOPERM and names `source`, never the
+  // text. One that has ended is read like any other.
+  static Result<Ticket> parse(std::string_view text, const std::string& source);
+
+  // "dtt1_" and some thousand letters, digits, - and _.
+  std::string text() const;
+
+  const std::string& run_id() const { return run_id_; }
+  std::int64_t until() const { return until_; }
+  const std::string& fingerprint() const { return fingerprint_; }  // of the store's key
+
+  // "the ticket for run job7 ended at 2026-11-23 12:00:00 UTC"
+  std::string ending() const;
+
+  // Its root and certificate as TLS wants them.
+  Identity identity() const;
+
+  // Leave nothing in memory.
+  Ticket(const Ticket&) = default;
+  Ticket& operator=(const Ticket&) = default;
+  ~Ticket();
+
+ private:
+  Ticket() = default;
+  bool read(std::string bytes);  // false if it is none
+
+  std::string bytes_;  // DER: the root, the certificate; then the private key's 32 bytes
+  std::string run_id_;
+  std::string fingerprint_;
+  std::int64_t until_ = 0;
+};
+
+}  // namespace dtrun::rendezvous
