@@ -182,6 +182,7 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
 
 grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Attend(
     grpc::CallbackServerContext* context) {
+  came_in_(context->peer());
   auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_);
   Stream* reactor = stream.get();
   reactor->start(std::move(stream));
@@ -190,6 +191,7 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Atte
 
 grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
                                                 const v1::StatusRequest* request, v1::StatusReply* reply) {
+  came_in_(context->peer());
   // Who has a ticket and asks for all runs means its own.
   const std::string peer = peer_name(*context), asked = request->run_id();
   const std::string run_id = asked.empty() ? run_of(peer).value_or("") : asked;

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/server/coordinator.h"
@@ -12,8 +15,9 @@ namespace dtrun::rendezvous {
 
 class AttendService final : public v1::Rendezvous::CallbackService {
  public:
-  // Both must outlive every stream, that is, the server's shutdown.
-  AttendService(Coordinator& coordinator, Strand& strand) : coordinator_(coordinator), strand_(strand) {}
+  // All must outlive every stream, that is, the server's shutdown. `came_in` is told the peer of each call.
+  AttendService(Coordinator& coordinator, Strand& strand, std::function<void(const std::string&)> came_in)
+      : coordinator_(coordinator), strand_(strand), came_in_(std::move(came_in)) {}
 
   grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -26,6 +30,7 @@ class AttendService final : public v1::Rendezvous::CallbackService {
  private:
   Coordinator& coordinator_;
   Strand& strand_;
+  const std::function<void(const std::string&)> came_in_;
   std::atomic<ConnectionId> next_id_{1};
   std::atomic<int> waiters_{0};
 };

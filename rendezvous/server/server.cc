@@ -19,6 +19,7 @@
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/server/attend_service.h"
 #include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/gate.h"
 #include "rendezvous/server/store_service.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/grpc_setup.h"
@@ -39,9 +40,8 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
 // A stranger who says nothing is not waited for longer.
 constexpr int kHandshakeMs = 5000;
 
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const ServerOptions& options) {
-  if (!options.key) return grpc::InsecureServerCredentials();
-  const Identity identity = make_identity(*options.key);
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
+  const Identity identity = make_identity(key);
   grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   ssl.pem_root_certs = identity.root;
   ssl.pem_key_cert_pairs = {{identity.private_key, identity.certificate}};
@@ -56,12 +56,16 @@ class GrpcServer final : public Server {
                       .host = options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
-        attend_(coordinator_, strand_),
+        attend_(coordinator_, strand_,
+                [this](const std::string& peer) {
+                  if (gate_) gate_->came_in(peer);
+                }),
         store_(strand_, limits_of(options)) {
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
   ~GrpcServer() override {
+    if (gate_) gate_->close();
     if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open, waits for it
     strand_.stop();
   }
@@ -75,11 +79,28 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.AddListeningPort(endpoint_text(options.bind_address, options.port), credentials_of(options),
-                             &port_);
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+    if (options.key) {
+      gate_ = Gate::open(options.bind_address, options.port);
+      if (!gate_) return false;
+      using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+      acceptor =
+          builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(*options.key));
+    } else {
+      builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
+                               grpc::InsecureServerCredentials(), &port_);
+    }
     builder.RegisterService(&attend_);
     builder.RegisterService(&store_);
     server_ = builder.BuildAndStart();
+    if (server_ && gate_) {
+      port_ = gate_->port();
+      gate_->start([acceptor = std::shared_ptr(std::move(acceptor))](int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.fd = fd;
+        acceptor->HandleNewConnection(&connection);
+      });
+    }
     return server_ != nullptr && port_ != 0;
   }
 
@@ -88,6 +109,7 @@ class GrpcServer final : public Server {
   int waiters() const override { return attend_.waiters(); }
 
  private:
+  std::unique_ptr<Gate> gate_;  // with a key; closed before the server is shut down
   Strand strand_;
   Coordinator coordinator_;
   AttendService attend_;

@@ -45,12 +45,13 @@ void close_with_reset(int fd) {
 }  // namespace
 
 // False once there is nothing more to pass on.
-bool Relay::pass_on(int from, int to) {
+bool Relay::pass_on(int from, int to, std::string* record) {
   char chunk[65536];
   const ssize_t n = recv(from, chunk, sizeof chunk, 0);
   if (n > 0) {
     const std::lock_guard lock(mutex_);
     passed_.append(chunk, static_cast<std::size_t>(n));
+    if (record != nullptr) record->append(chunk, static_cast<std::size_t>(n));
   }
   for (ssize_t sent = 0; sent < n;) {
     const ssize_t more = send(to, chunk + sent, static_cast<std::size_t>(n - sent), MSG_NOSIGNAL);
@@ -113,6 +114,11 @@ std::string Relay::passed() const {
   return passed_;
 }
 
+std::string Relay::sent() const {
+  const std::lock_guard lock(mutex_);
+  return sent_;
+}
+
 int Relay::connections() const {
   const std::lock_guard lock(mutex_);
   return connections_;
@@ -147,7 +153,7 @@ void Relay::run() {
     if (polled.size() == 1) continue;
     auto at = polled.begin() + 2;
     for (auto pair = pairs_.begin(); pair != pairs_.end(); at += 2) {
-      const bool ended = (at[0].revents != 0 && !pass_on(pair->from, pair->to)) ||
+      const bool ended = (at[0].revents != 0 && !pass_on(pair->from, pair->to, &sent_)) ||
                          (at[1].revents != 0 && !pass_on(pair->to, pair->from));
       if (ended) {
         close(pair->from);

@@ -24,6 +24,8 @@ class Relay {
   int connections() const;  // accepted so far
   // All bytes of both directions so far, as they came.
   std::string passed() const;
+  // Those of who connected.
+  std::string sent() const;
 
  private:
   struct Pair {
@@ -31,7 +33,7 @@ class Relay {
   };
 
   void run();
-  bool pass_on(int from, int to);
+  bool pass_on(int from, int to, std::string* record = nullptr);
   void accept_one();
   void wake();
   void close_all();
@@ -47,7 +49,7 @@ class Relay {
   bool resetting_ = false;
   bool frozen_ = false;
   int connections_ = 0;
-  std::string passed_;
+  std::string passed_, sent_;
   std::thread thread_;
 };
 

@@ -1,0 +1,133 @@
+#include "rendezvous/core/accept_queue.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rendezvous/core/deadlines.h"
+
+namespace dtrun::rendezvous {
+
+std::optional<AcceptQueue::Id> AcceptQueue::arrived(Id id, const std::string& source, Millis now) {
+  std::optional<Id> goes;
+  if (waiting_.size() >= limits_.waiting) {
+    const auto most =
+        std::ranges::max_element(sources_, {}, [](const auto& entry) { return entry.second.waiting; });
+    const auto oldest =
+        std::ranges::find_if(waiting_, [&](const auto& entry) { return entry.second.source == most->first; });
+    goes = oldest->first;
+    left(oldest->first);
+  }
+  waiting_.emplace(id, Waiting{.source = source, .since = now});
+  ++sources_[source].waiting;
+  return goes;
+}
+
+void AcceptQueue::greeted(Id id) {
+  const auto found = waiting_.find(id);
+  if (found == waiting_.end() || found->second.greeted) return;
+  found->second.greeted = true;
+  sources_[found->second.source].ready.push_back(id);
+}
+
+void AcceptQueue::left(Id id) {
+  const auto found = waiting_.find(id);
+  if (found == waiting_.end()) return;
+  --sources_[found->second.source].waiting;
+  const std::string source = found->second.source;
+  waiting_.erase(found);
+  forget_idle(source);
+}
+
+double AcceptQueue::failures_of(const Source& source, Millis now) const {
+  const double forgiven = static_cast<double>(now - source.counted_at) / 1000 * limits_.failures_per_second;
+  return std::max(0.0, source.failures - forgiven);
+}
+
+// Handshakes under way count as failures to come: else as many as may go on at once would be free each time.
+bool AcceptQueue::may_begin(const Source& source, Millis now) const {
+  const double failures = failures_of(source, now);
+  return failures == 0 || failures + static_cast<double>(source.handshaking) + 1 <= limits_.failures;
+}
+
+std::optional<AcceptQueue::Id> AcceptQueue::take_from(Source& source) {
+  while (!source.ready.empty()) {
+    const Id id = source.ready.front();
+    source.ready.pop_front();
+    if (waiting_.contains(id)) return id;
+  }
+  return std::nullopt;
+}
+
+std::vector<AcceptQueue::Id> AcceptQueue::take_next(Millis now) {
+  std::vector<Id> next;
+  for (std::size_t idle = 0; handshaking_.size() < limits_.handshaking && idle < sources_.size();) {
+    auto turn = sources_.upper_bound(last_);
+    if (turn == sources_.end()) turn = sources_.begin();
+    last_ = turn->first;
+    Source& source = turn->second;
+    const auto id = may_begin(source, now) ? take_from(source) : std::nullopt;
+    if (!id) {
+      ++idle;
+      continue;
+    }
+    idle = 0;
+    waiting_.erase(*id);
+    --source.waiting;
+    ++source.handshaking;
+    handshaking_.emplace(*id, Handshake{.source = last_, .until = now + limits_.to_prove});
+    next.push_back(*id);
+  }
+  return next;
+}
+
+void AcceptQueue::proven(Id id) {
+  const auto found = handshaking_.find(id);
+  if (found == handshaking_.end()) return;
+  const std::string source = found->second.source;
+  handshaking_.erase(found);
+  --sources_[source].handshaking;
+  forget_idle(source);
+}
+
+void AcceptQueue::failed(Id id, Millis now) {
+  const auto found = handshaking_.find(id);
+  if (found == handshaking_.end()) return;
+  Source& source = sources_[found->second.source];
+  source.failures = failures_of(source, now) + 1;
+  source.counted_at = now;
+  --source.handshaking;
+  handshaking_.erase(found);
+}
+
+std::vector<AcceptQueue::Id> AcceptQueue::take_expired(Millis now) {
+  std::vector<Id> waited, late;
+  for (const auto& [id, waiting] : waiting_)
+    if (now >= waiting.since + (waiting.greeted ? limits_.to_begin : limits_.to_greet)) waited.push_back(id);
+  for (const auto& [id, handshake] : handshaking_)
+    if (now >= handshake.until) late.push_back(id);
+  for (const Id id : waited) left(id);
+  for (const Id id : late) failed(id, now);
+  std::erase_if(sources_, [&](const auto& entry) {
+    const Source& source = entry.second;
+    return source.waiting == 0 && source.handshaking == 0 && failures_of(source, now) == 0;
+  });
+  return waited;
+}
+
+// Those that wait are looked at twice a second, so that nobody keeps a list by deadline.
+Millis AcceptQueue::next_deadline(Millis now) const {
+  constexpr Millis kLook = 500, kLookForTurns = 50;
+  if (waiting_.empty() && handshaking_.empty() && sources_.empty()) return kNever;
+  const bool turns =
+      std::ranges::any_of(sources_, [](const auto& entry) { return !entry.second.ready.empty(); });
+  return now + (turns ? kLookForTurns : kLook);
+}
+
+// A source with failures is remembered until they are forgiven.
+void AcceptQueue::forget_idle(const std::string& name) {
+  const auto found = sources_.find(name);
+  const Source& source = found->second;
+  if (source.waiting == 0 && source.handshaking == 0 && source.failures == 0) sources_.erase(found);
+}
+
+}  // namespace dtrun::rendezvous

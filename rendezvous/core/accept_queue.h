@@ -1,0 +1,83 @@
+// Which of the connections that nobody knows yet may begin a handshake, and which have to go, so that
+// strangers cost little however many they are. A connection waits until it has said hello as TLS does, then
+// until it is its turn: sources (addresses) take turns, few handshakes go on at once, and a source of which
+// many fail may begin only some a second. Who has shown that he may come in counts no more. Pure.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/core/millis.h"
+
+namespace dtrun::rendezvous {
+
+class AcceptQueue {
+ public:
+  using Id = std::uint64_t;
+
+  struct Limits {
+    std::size_t waiting = 1024;     // connections before their handshake
+    std::size_t handshaking = 256;  // at once
+    Millis to_greet = 5000;         // from its arrival
+    Millis to_begin = 10000;        // from its arrival; an agent waits no longer
+    Millis to_prove = 5500;         // from the beginning of its handshake
+    int failures = 100;             // of one source, that are free;
+    int failures_per_second = 20;   // and then
+  };
+  explicit AcceptQueue(const Limits& limits) : limits_(limits) {}
+
+  // Who has to go to make room, if anybody: the one that waits longest of the source that has most.
+  std::optional<Id> arrived(Id id, const std::string& source, Millis now);
+  void greeted(Id id);
+  // It is gone, or was closed, before its handshake began. Unknown ones are ignored, here and below.
+  void left(Id id);
+
+  // Those whose handshake begins now, in this order.
+  std::vector<Id> take_next(Millis now);
+  void proven(Id id);
+  void failed(Id id, Millis now);
+
+  // Those that have waited too long; to be closed. Who is late with its handshake counts as failed, and
+  // whoever carries it out ends it.
+  std::vector<Id> take_expired(Millis now);
+  Millis next_deadline(Millis now) const;  // of deadlines.h: kNever if there is none
+
+  bool is_handshaking(Id id) const { return handshaking_.contains(id); }
+  std::size_t waiting() const { return waiting_.size(); }
+  std::size_t handshaking() const { return handshaking_.size(); }
+  std::size_t sources() const { return sources_.size(); }
+
+ private:
+  struct Waiting {
+    std::string source;
+    Millis since = 0;
+    bool greeted = false;
+  };
+  struct Handshake {
+    std::string source;
+    Millis until = 0;
+  };
+  struct Source {
+    std::size_t waiting = 0, handshaking = 0;
+    std::deque<Id> ready;   // some of them may have left since
+    double failures = 0;    // not forgiven yet
+    Millis counted_at = 0;  // up to then
+  };
+
+  double failures_of(const Source& source, Millis now) const;
+  bool may_begin(const Source& source, Millis now) const;
+  std::optional<Id> take_from(Source& source);
+  void forget_idle(const std::string& name);
+
+  const Limits limits_;
+  std::map<Id, Waiting> waiting_;  // ids grow: the first has waited longest
+  std::map<Id, Handshake> handshaking_;
+  std::map<std::string, Source> sources_;
+  std::string last_;  // the source whose turn it was
+};
+
+}  // namespace dtrun::rendezvous

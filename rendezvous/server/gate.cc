@@ -1,0 +1,345 @@
+#include "rendezvous/server/gate.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/core/accept_queue.h"
+#include "rendezvous/core/deadlines.h"
+#include "rendezvous/server/strand.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Marks in epoll's data that are no connection's id.
+constexpr std::uint64_t kWake = 0, kFirstListener = 1, kFirstConnection = 100;
+// How long nobody is accepted when this process may not open another file.
+constexpr Millis kNoFilesPause = 100;
+// Accepted in a row, before those that wait are looked at.
+constexpr int kBatch = 64;
+
+// The address without the port, as sources are told apart; of IPv6 the network, of which one host may have
+// all addresses.
+struct Peer {
+  std::string source, name;  // name: as gRPC writes it
+};
+
+Peer peer_of(const sockaddr_storage& from) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const auto name = [&](const char* before, const char* after, in_port_t port) {
+    return before + std::string(text.data()) + after + std::to_string(ntohs(port));
+  };
+  if (from.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(from);
+    inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
+    return {text.data(), name("ipv4:", ":", four.sin_port)};
+  }
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(from);
+  if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
+    inet_ntop(AF_INET, six.sin6_addr.s6_addr + 12, text.data(), text.size());
+    return {text.data(), name("ipv4:", ":", six.sin6_port)};
+  }
+  inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
+  return {std::string(reinterpret_cast<const char*>(six.sin6_addr.s6_addr), 8),
+          name("ipv6:%5B", "%5D:", six.sin6_port)};
+}
+
+// Strangers get a part of the files that this process may have open; agents need the rest.
+AcceptQueue::Limits limits() {
+  AcceptQueue::Limits limits;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return limits;
+  limits.waiting = std::clamp<std::size_t>(files.rlim_cur / 8, 16, limits.waiting);
+  limits.handshaking = std::clamp<std::size_t>(files.rlim_cur / 16, 8, limits.handshaking);
+  return limits;
+}
+
+int listen_on(const addrinfo& address) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const int on = 1, off = 0;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what it accepts has it too
+  if (address.ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+int port_of(int fd) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
+  return ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own).sin6_port
+                                         : reinterpret_cast<sockaddr_in&>(own).sin_port);
+}
+
+// Every address that the text means: "localhost" has two, and all addresses are "::" where there is IPv6.
+std::vector<int> listen_on_all(const std::string& address, int port) {
+  const bool all = address == "0.0.0.0" || address == "::";
+  std::vector<int> listeners;
+  for (const std::string& numeric : all ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector{address}) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE;
+    addrinfo* found = nullptr;
+    if (getaddrinfo(numeric.c_str(), nullptr, &hints, &found) != 0) continue;
+    for (addrinfo* one = found; one != nullptr; one = one->ai_next) {
+      const int same = listeners.empty() ? port : port_of(listeners.front());
+      if (one->ai_family == AF_INET6)
+        reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port = htons(static_cast<in_port_t>(same));
+      else
+        reinterpret_cast<sockaddr_in*>(one->ai_addr)->sin_port = htons(static_cast<in_port_t>(same));
+      const int fd = listen_on(*one);
+      if (fd >= 0) listeners.push_back(fd);
+    }
+    freeaddrinfo(found);
+    if (all && !listeners.empty()) break;
+  }
+  return listeners;
+}
+
+class EpollGate final : public Gate {
+ public:
+  explicit EpollGate(std::vector<int> listeners)
+      : listeners_(std::move(listeners)),
+        port_(port_of(listeners_.front())),
+        epoll_(epoll_create1(EPOLL_CLOEXEC)),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        queue_(limits()) {
+    watch(wake_, kWake, EPOLLIN);
+  }
+
+  ~EpollGate() override {
+    close();
+    ::close(wake_);
+    ::close(epoll_);
+  }
+
+  void close() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    eventfd_write(wake_, 1);
+    if (thread_.joinable()) thread_.join();
+    for (const auto& [id, connection] : connections_) ::close(connection.fd);
+    for (const int fd : listeners_) ::close(fd);
+    connections_.clear();
+    listeners_.clear();
+  }
+
+  void start(HandOver hand_over) override {
+    hand_over_ = std::move(hand_over);
+    accept_again();
+    thread_ = std::thread([this] { run(); });
+  }
+
+  int port() const override { return port_; }
+
+  void came_in(const std::string& peer) override {
+    const std::lock_guard lock(mutex_);
+    came_in_.push_back(peer);
+    if (came_in_.size() == 1) eventfd_write(wake_, 1);
+  }
+
+ private:
+  struct Connection {
+    int fd = -1;  // once handed over: a second descriptor of it, which shows its end
+    Peer peer;
+  };
+
+  void run();
+  bool take_words();
+  void accept_some(int listener);
+  void accept_again();
+  void pause_accepting();
+  void look_at(std::uint64_t id, std::uint32_t events);
+  void hand_over_next();
+  void let_go(std::uint64_t id);
+  void watch(int fd, std::uint64_t mark, std::uint32_t events) const {
+    epoll_event event{.events = events, .data = {.u64 = mark}};
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  }
+
+  std::vector<int> listeners_;
+  const int port_, epoll_, wake_;
+  HandOver hand_over_;
+  std::thread thread_;
+
+  std::mutex mutex_;  // guards the next two
+  std::vector<std::string> came_in_;
+  bool ending_ = false;
+
+  // The thread's.
+  AcceptQueue queue_;
+  std::map<std::uint64_t, Connection> connections_;
+  std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name
+  std::uint64_t next_id_ = kFirstConnection;
+  Millis accept_at_ = kNever;  // when to go on, after a pause
+};
+
+void EpollGate::run() {
+  std::array<epoll_event, 256> events{};
+  while (take_words()) {
+    const Millis now = steady_now();
+    for (const std::uint64_t id : queue_.take_expired(now)) let_go(id);
+    for (auto known = handed_over_.begin(); known != handed_over_.end();) {
+      const std::uint64_t id = (known++)->second;
+      if (!queue_.is_handshaking(id)) let_go(id);
+    }
+    hand_over_next();
+    if (now >= accept_at_) accept_again();
+    const Millis deadline = std::min(queue_.next_deadline(now), accept_at_);
+    const int timeout = deadline == kNever ? -1 : static_cast<int>(std::max<Millis>(0, deadline - now));
+    const int ready = epoll_wait(epoll_, events.data(), events.size(), timeout);
+    for (int i = 0; i < ready; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 >= kFirstConnection)
+        look_at(event.data.u64, event.events);
+      else if (event.data.u64 >= kFirstListener)
+        accept_some(listeners_[event.data.u64 - kFirstListener]);
+    }
+  }
+}
+
+// False at the end.
+bool EpollGate::take_words() {
+  eventfd_t ignored = 0;
+  eventfd_read(wake_, &ignored);
+  std::vector<std::string> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return false;
+    peers.swap(came_in_);
+  }
+  for (const std::string& peer : peers) {
+    const auto known = handed_over_.find(peer);
+    if (known == handed_over_.end()) continue;
+    const std::uint64_t id = known->second;
+    queue_.proven(id);
+    let_go(id);
+  }
+  return true;
+}
+
+void EpollGate::accept_some(int listener) {
+  for (int i = 0; i < kBatch; ++i) {
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting();
+      return;
+    }
+    const std::uint64_t id = next_id_++;
+    const Connection& connection =
+        connections_.emplace(id, Connection{.fd = fd, .peer = peer_of(from)}).first->second;
+    if (const auto goes = queue_.arrived(id, connection.peer.source, steady_now())) let_go(*goes);
+    watch(fd, id, EPOLLIN | EPOLLRDHUP | EPOLLET);
+  }
+}
+
+void EpollGate::accept_again() {
+  accept_at_ = kNever;
+  for (std::size_t i = 0; i < listeners_.size(); ++i) watch(listeners_[i], kFirstListener + i, EPOLLIN);
+}
+
+void EpollGate::pause_accepting() {
+  accept_at_ = steady_now() + kNoFilesPause;
+  for (const int fd : listeners_) epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  const int fd = found->second.fd;
+  if (queue_.is_handshaking(id)) {
+    if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
+    queue_.failed(id, steady_now());
+    return let_go(id);
+  }
+  std::array<unsigned char, kGreetingBytes> first{};
+  int available = 0;
+  ioctl(fd, FIONREAD, &available);
+  const ssize_t got = available > 0 ? recv(fd, first.data(), first.size(), MSG_PEEK) : 0;
+  const Greeting greeting =
+      greeting_of(first.data(), got < kGreetingBytes ? static_cast<int>(got) : available);
+  const bool gone = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+  if (gone || greeting == Greeting::kOther) {
+    queue_.left(id);
+    return let_go(id);
+  }
+  if (greeting == Greeting::kHello) queue_.greeted(id);
+}
+
+void EpollGate::hand_over_next() {
+  for (const std::uint64_t id : queue_.take_next(steady_now())) {
+    Connection& connection = connections_.at(id);
+    const int fd = connection.fd;
+    connection.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+    if (connection.fd < 0) {
+      queue_.failed(id, steady_now());
+      connections_.erase(id);
+      ::close(fd);
+      continue;
+    }
+    watch(connection.fd, id, EPOLLET);
+    handed_over_[connection.peer.name] = id;
+    hand_over_(fd);
+  }
+}
+
+void EpollGate::let_go(std::uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  ::close(found->second.fd);
+  const auto known = handed_over_.find(found->second.peer.name);
+  if (known != handed_over_.end() && known->second == id) handed_over_.erase(known);
+  connections_.erase(found);
+}
+
+}  // namespace
+
+// RFC 8446, sections 4 and 5.1: a record of the kind "handshake", of a version 3.x, that begins with a
+// ClientHello.
+Greeting greeting_of(const unsigned char* first, int available) {
+  constexpr unsigned char kHandshake = 22, kClientHello = 1;
+  constexpr int kHeader = 5, kMost = 1 << 14;
+  if (available > 0 && first[0] != kHandshake) return Greeting::kOther;
+  if (available > 1 && first[1] != 3) return Greeting::kOther;
+  if (available < kGreetingBytes) return Greeting::kMore;
+  const int length = first[3] << 8 | first[4];
+  if (length < 4 || length > kMost || first[5] != kClientHello) return Greeting::kOther;
+  return available < kHeader + length ? Greeting::kMore : Greeting::kHello;
+}
+
+std::unique_ptr<Gate> Gate::open(const std::string& address, int port) {
+  std::vector<int> listeners = listen_on_all(address, port);
+  if (listeners.empty()) return nullptr;
+  return std::make_unique<EpollGate>(std::move(listeners));
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,35 @@
+// The door in front of a gRPC server with a key: listens and accepts, lets strangers wait outside, and hands
+// over whose turn it is (core/accept_queue.h) with not a byte taken. gRPC itself accepts whoever comes,
+// spends a hundred kilobytes on each, and ends the process when no descriptor is left.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace dtrun::rendezvous {
+
+class Gate {
+ public:
+  // Takes a connected socket, which is then its own. Called on the gate's thread.
+  using HandOver = std::function<void(int fd)>;
+
+  // Listens on the address as ServerOptions has it. Null, and errno, if it cannot. Nobody is accepted before
+  // start().
+  static std::unique_ptr<Gate> open(const std::string& address, int port);
+  virtual ~Gate() = default;
+
+  virtual void start(HandOver hand_over) = 0;
+  // Ends the thread: no call of HandOver after it returns, and who still waits is turned away.
+  virtual void close() = 0;
+  virtual int port() const = 0;
+  // The peer, as grpc::ServerContext::peer() has it, made a call: it has shown its certificate. Any thread.
+  virtual void came_in(const std::string& peer) = 0;
+};
+
+// How what a connection begins with looks: `first`, and the number of bytes that came so far.
+enum class Greeting { kMore, kHello, kOther };
+constexpr int kGreetingBytes = 6;
+Greeting greeting_of(const unsigned char* first, int available);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,150 @@
+// Who may begin a handshake, at a made-up time.
+#include "rendezvous/core/accept_queue.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <set>
+
+#include "rendezvous/core/deadlines.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using Ids = std::vector<AcceptQueue::Id>;
+
+void arrive(AcceptQueue& queue, AcceptQueue::Id id, const std::string& source, Millis now = 0) {
+  CHECK(!queue.arrived(id, source, now));
+  queue.greeted(id);
+}
+
+TEST_CASE("who says hello begins at once, who says nothing never does and goes after his time") {
+  AcceptQueue queue({});
+  CHECK(!queue.arrived(1, "a", 0));
+  CHECK(!queue.arrived(2, "a", 0));
+  queue.greeted(2);
+  CHECK(queue.take_next(10) == Ids{2});
+  queue.proven(2);
+  CHECK(queue.take_expired(4999).empty());
+  CHECK(queue.take_expired(5000) == Ids{1});
+  CHECK(queue.waiting() + queue.handshaking() + queue.sources() == 0);
+  CHECK(queue.next_deadline(5000) == kNever);
+}
+
+TEST_CASE("few handshakes go on at once, and the next begins when one has ended") {
+  AcceptQueue queue({.handshaking = 2});
+  for (AcceptQueue::Id id = 1; id <= 4; ++id) arrive(queue, id, "a");
+  CHECK(queue.take_next(0) == Ids{1, 2});
+  CHECK(queue.take_next(0).empty());
+  queue.proven(1);
+  CHECK(queue.take_next(0) == Ids{3});
+  queue.failed(2, 0);
+  CHECK(queue.take_next(0) == Ids{4});
+}
+
+TEST_CASE("a handshake that does not end gives its place up, and who waits longer than an agent would goes") {
+  AcceptQueue queue({.handshaking = 1});
+  arrive(queue, 1, "a");
+  arrive(queue, 2, "b");
+  arrive(queue, 3, "c");
+  CHECK(queue.take_next(0) == Ids{1});
+  CHECK(queue.take_expired(5499).empty());
+  CHECK(queue.take_expired(5500).empty());  // whoever carries it out ends it
+  CHECK(queue.take_next(5500) == Ids{2});
+  CHECK(queue.take_expired(10000) == Ids{3});
+}
+
+TEST_CASE("sources take turns: one that floods does not keep another waiting") {
+  AcceptQueue queue({.handshaking = 1});
+  for (AcceptQueue::Id id = 1; id <= 100; ++id) arrive(queue, id, "flood");
+  CHECK(queue.take_next(0) == Ids{1});
+  arrive(queue, 200, "member");
+  queue.failed(1, 0);
+  CHECK(queue.take_next(0) == Ids{200});
+}
+
+TEST_CASE("where too many wait, one of the source that has most goes") {
+  AcceptQueue queue({.waiting = 3});
+  CHECK(!queue.arrived(1, "member", 0));
+  CHECK(!queue.arrived(2, "flood", 0));
+  CHECK(!queue.arrived(3, "flood", 0));
+  CHECK(queue.arrived(4, "flood", 0) == 2);
+  CHECK(queue.arrived(5, "other", 0) == 3);
+  CHECK(queue.waiting() == 3);
+}
+
+TEST_CASE("a source whose handshakes fail may begin only some a second; others do not notice") {
+  AcceptQueue queue({.failures = 10, .failures_per_second = 2});
+  AcceptQueue::Id id = 0;
+  int begun = 0;
+  for (int i = 0; i < 100; ++i) {
+    arrive(queue, ++id, "wrong");
+    for (const AcceptQueue::Id one : queue.take_next(0)) queue.failed(one, 0), ++begun;
+  }
+  CHECK(begun == 10);
+  arrive(queue, ++id, "right");
+  CHECK(queue.take_next(0) == Ids{id});
+  // Two failures are forgiven after a second.
+  CHECK(queue.take_next(1000).size() == 2);
+}
+
+TEST_CASE(
+    "who has come in counts no more: ten thousand agents of one address are let in as fast as they prove "
+    "it") {
+  AcceptQueue queue({});
+  for (AcceptQueue::Id id = 1; id <= 10000; ++id) {
+    arrive(queue, id, "nat");
+    REQUIRE(queue.take_next(0) == Ids{id});
+    queue.proven(id);
+  }
+  CHECK(queue.sources() == 0);
+}
+
+TEST_CASE("whatever happens, the limits hold, all that came are accounted for, and nothing is left") {
+  std::mt19937 random(3);
+  AcceptQueue queue({.waiting = 20, .handshaking = 5});
+  std::set<AcceptQueue::Id> waiting, handshaking;
+  AcceptQueue::Id last = 0;
+  Millis now = 0;
+  const auto any_of = [&](const std::set<AcceptQueue::Id>& ids) {
+    return ids.empty() ? 0 : *std::next(ids.begin(), static_cast<long>(random() % ids.size()));
+  };
+  for (int step = 0; step < 20000; ++step) {
+    now += static_cast<Millis>(random() % 20);
+    const AcceptQueue::Id one = any_of(waiting), other = any_of(handshaking);
+    switch (random() % 6) {
+      case 0:
+      case 1:
+        if (const auto goes =
+                queue.arrived(++last, std::string(1, static_cast<char>('a' + random() % 4)), now))
+          CHECK(waiting.erase(*goes) == 1);
+        waiting.insert(last);
+        break;
+      case 2:
+        queue.greeted(one);
+        break;
+      case 3:
+        queue.left(one);
+        waiting.erase(one);
+        break;
+      case 4:
+        for (const auto id : queue.take_next(now)) CHECK(waiting.erase(id) == 1), handshaking.insert(id);
+        break;
+      default:
+        random() % 2 == 0 ? queue.proven(other) : queue.failed(other, now);
+        handshaking.erase(other);
+    }
+    for (const auto id : queue.take_expired(now)) CHECK(waiting.erase(id) == 1);
+    std::erase_if(handshaking, [&](AcceptQueue::Id id) { return !queue.is_handshaking(id); });
+    REQUIRE(queue.waiting() == waiting.size());
+    REQUIRE(queue.handshaking() == handshaking.size());
+    REQUIRE(queue.waiting() <= 20);
+    REQUIRE(queue.handshaking() <= 5);
+  }
+  queue.take_expired(now + 20000);
+  queue.take_expired(now + 20000000);
+  CHECK(queue.waiting() + queue.handshaking() + queue.sources() == 0);
+}
+
+}  // namespace
+}  // namespace dtrun::rendezvous
