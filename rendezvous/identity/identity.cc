@@ -1,6 +1,8 @@
 #include "rendezvous/identity/identity.h"
 
+#include <openssl/conf.h>
 #include <openssl/ec.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include <string_view>
@@ -13,6 +15,24 @@ namespace {
 constexpr std::string_view kIssuer = "dtrun job ";
 
 }  // namespace
+
+// gRPC makes the SSL_CTX and shows it to nobody. What OpenSSL gives to every new one is read from a
+// configuration.
+void leave_out_session_tickets() {
+  static const bool done = [] {
+    constexpr std::string_view kText =
+        "openssl_conf = parts\n[parts]\nssl_conf = contexts\n[contexts]\nsystem_default = "
+        "all\n[all]\nNumTickets = 0\n";
+    OPENSSL_load_builtin_modules();
+    OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CONFIG, nullptr);  // the system's, which would come later and win
+    const Owned<CONF, NCONF_free> configuration(NCONF_new(nullptr));
+    const Owned<BIO, BIO_free_all> text(BIO_new_mem_buf(kText.data(), static_cast<int>(kText.size())));
+    long line = 0;
+    return NCONF_load_bio(configuration.get(), text.get(), &line) > 0 &&
+           CONF_modules_load(configuration.get(), nullptr, 0) > 0;
+  }();
+  check(done);
+}
 
 std::string issuer_of(const std::string& fingerprint) { return std::string(kIssuer) + fingerprint; }
 

@@ -41,6 +41,7 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
 constexpr int kHandshakeMs = 5000;
 
 std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
+  leave_out_session_tickets();
   const Identity identity = make_identity(key);
   grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   ssl.pem_root_certs = identity.root;
