@@ -4,12 +4,15 @@
 #include <netinet/in.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <random>
+#include <set>
 
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/identity/identity.h"
@@ -171,6 +174,49 @@ TEST_CASE("who believes every server and has no key, or another, hears not a byt
   CHECK(!heard_by(server->port(), make_identity(key)).empty());
   CHECK(heard_by(server->port(), std::nullopt).empty());
   CHECK(heard_by(server->port(), make_identity(JobKey::random())).empty());
+}
+
+// Sockets of this process that it has open twice.
+std::size_t doubled_sockets() {
+  std::multiset<std::string> sockets;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string what = std::filesystem::read_symlink(entry, error).string();
+    if (what.starts_with("socket:")) sockets.insert(what);
+  }
+  return sockets.size() - std::set<std::string>(sockets.begin(), sockets.end()).size();
+}
+
+TEST_CASE("the gate forgets who came in at once, by whatever address") {
+  const JobKey key = JobKey::random();
+  for (const auto& [bound, address] :
+       {std::pair{"127.0.0.1", "127.0.0.1"}, {"::", "127.0.0.1"}, {"::", "::1"}}) {
+    const auto server = start_server(bound, key);
+    TestAgent agent("agent", address, server->port(), milliseconds(15000), key);
+    agent.join({});
+    REQUIRE(agent.hear(v1::FromCoordinator::kAssignment).has_value());
+    const auto begin = Clock::now();
+    while (doubled_sockets() > 0 && Clock::now() - begin < std::chrono::seconds(10)) usleep(10000);
+    CHECK(Clock::now() - begin < std::chrono::seconds(4));  // it would wait 5.5 s for one that says nothing
+  }
+}
+
+TEST_CASE("who says nothing, or no hello, is hung up on") {
+  const JobKey key = JobKey::random();
+  const auto server = start_server("127.0.0.1", key);
+  const auto seconds_until_end = [](int fd) {
+    const auto begin = Clock::now();
+    pollfd polled{fd, POLLIN, 0};
+    char byte = 0;
+    CHECK(poll(&polled, 1, 15000) == 1);
+    CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0);
+    close(fd);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  const int silent = connect_to(server->port()), plain = connect_to(server->port());
+  send(plain, kPreface.data(), kPreface.size(), MSG_NOSIGNAL);
+  CHECK(seconds_until_end(plain) < 3);
+  CHECK(seconds_until_end(silent) > 1);
 }
 
 TEST_CASE("a run goes on while strangers connect, talk rubbish, and stay") {
