@@ -109,7 +109,8 @@ void Driver::give_up(const Status& status) {
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
   if (spec_.output.remote && spec_.output.remote->in_fd >= 0) listen_to_launcher();
-  if (Status status = allow_open_files(spec_.nproc, spec_.nodes.max); !status.ok()) return status;
+  const Result<std::size_t> files_for_strangers = allow_open_files(spec_.nproc, spec_.nodes.max);
+  if (!files_for_strangers.ok()) return files_for_strangers.status();
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
     if (error) {
@@ -118,7 +119,7 @@ Status Driver::prepare() {
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
-  auto link = Link::start(spec_.rendezvous, identity_.member_id, scratch_, loop_,
+  auto link = Link::start(spec_.rendezvous, identity_.member_id, files_for_strangers.value(), scratch_, loop_,
                           [this](auto event) { from_client(std::move(event)); });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();

@@ -36,9 +36,11 @@ void Link::Mailbox::post(Job job) {
   eventfd_write(wake.get(), 1);
 }
 
-Link::Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink sink)
+Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_for_strangers, Loop& loop,
+           Sink sink)
     : spec_(spec),
       member_id_(std::move(member_id)),
+      files_for_strangers_(files_for_strangers),
       loop_(loop),
       sink_(std::move(sink)),
       mailbox_(std::make_shared<Mailbox>()) {
@@ -58,8 +60,9 @@ Link::~Link() {
 }
 
 Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& member_id,
-                                          Scratch& scratch, Loop& loop, Sink sink) {
-  std::unique_ptr<Link> link(new Link(spec, member_id, loop, std::move(sink)));
+                                          std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
+                                          Sink sink) {
+  std::unique_ptr<Link> link(new Link(spec, member_id, files_for_strangers, loop, std::move(sink)));
   if (spec.standalone) {
     if (Status status = link->stand_alone(scratch); !status.ok()) return status;
   } else if (spec.is_host) {
@@ -116,7 +119,8 @@ Status Link::host_on(const std::string& listen_address) {
   auto server = rendezvous::Server::start({.bind_address = listen_address,
                                            .port = port_,
                                            .host = member_id_,
-                                           .key = key != nullptr ? std::optional(*key) : std::nullopt});
+                                           .key = key != nullptr ? std::optional(*key) : std::nullopt,
+                                           .files_for_strangers = files_for_strangers_});
   if (!server.ok()) return server.status();
   server_ = std::move(server).value();
   return {};

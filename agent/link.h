@@ -26,8 +26,10 @@ class Link {
 
   // `sink` is called on the loop. Fails if a standalone coordinator cannot be started, whose socket lies in
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
+  // `files_for_strangers`: of a coordinator with a key that is hosted here, as ServerOptions has it.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
-                                             Scratch& scratch, Loop& loop, Sink sink);
+                                             std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
+                                             Sink sink);
   ~Link();
   Link(const Link&) = delete;
 
@@ -58,7 +60,8 @@ class Link {
     void post(Job job);
   };
 
-  Link(const RendezvousSpec& spec, std::string member_id, Loop& loop, Sink sink);
+  Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_for_strangers, Loop& loop,
+       Sink sink);
 
   Status stand_alone(Scratch& scratch);
   void resolve_and_join();
@@ -71,6 +74,7 @@ class Link {
 
   const RendezvousSpec& spec_;
   const std::string member_id_;
+  const std::size_t files_for_strangers_;
   std::optional<rendezvous::Credential> key_;
   Loop& loop_;
   Sink sink_;

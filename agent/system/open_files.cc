@@ -13,23 +13,26 @@ namespace {
 // An agent without workers has about 20 open, and a few more while it starts a process or connects.
 constexpr rlim_t kOwn = 40;
 constexpr rlim_t kPerWorker = 6;
+constexpr rlim_t kStrangers = 512;
 
 }  // namespace
 
-Status allow_open_files(int workers, int nodes) {
+Result<std::size_t> allow_open_files(int workers, int nodes) {
   const rlim_t needed = kOwn + kPerWorker * static_cast<rlim_t>(workers);
-  const rlim_t wanted = needed + static_cast<rlim_t>(nodes);
+  const rlim_t known = needed + static_cast<rlim_t>(nodes), wanted = known + kStrangers;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::size_t{0};
   if (limit.rlim_max < needed) {
     return Status(kExitUsage, "only " + std::to_string(limit.rlim_max) +
                                   " files may be open at once (ulimit -n), and " + std::to_string(workers) +
                                   (workers == 1 ? " worker needs " : " workers need ") +
                                   std::to_string(needed) + "; raise the limit");
   }
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);
-  return {};
+  if (limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(wanted, limit.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return std::size_t{0};
+  }
+  return std::min(kStrangers, limit.rlim_cur - std::min(limit.rlim_cur, known));
 }
 
 void allow_all_open_files() {

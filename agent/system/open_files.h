@@ -2,14 +2,17 @@
 // them before it starts, because gRPC ends the process when it cannot have one.
 #pragma once
 
+#include <cstddef>
+
 #include "proto/core/status.h"
 
 namespace dtrun::agent {
 
 // Raises the soft limit, if it is lower, to what an agent has open: its own, those of each worker (pipes, log
-// files, process handle, control socket), and a connection for each node in case it hosts the coordinator.
+// files, process handle, control socket), and, in case it hosts the coordinator, a connection for each node
+// and some for strangers. Returns how many of these last ones there are: what the limit leaves, maybe none.
 // Fails if the hard limit does not allow the workers.
-Status allow_open_files(int workers, int nodes);
+Result<std::size_t> allow_open_files(int workers, int nodes);
 
 // Raises the soft limit to the hard one.
 void allow_all_open_files();

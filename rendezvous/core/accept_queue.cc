@@ -7,18 +7,45 @@
 
 namespace dtrun::rendezvous {
 
+AcceptQueue::Limits AcceptQueue::Limits::within(std::size_t files) {
+  Limits limits;
+  limits.handshaking = std::clamp<std::size_t>(files / 6, 1, limits.handshaking);
+  const std::size_t left = files - std::min(files, 2 * limits.handshaking);
+  limits.waiting = std::clamp<std::size_t>(left, 2, limits.waiting);
+  return limits;
+}
+
+std::optional<AcceptQueue::Id> AcceptQueue::who_goes(Millis now) const {
+  const auto oldest_where_most = [&](const auto& count, bool silent) -> std::optional<Id> {
+    const auto most =
+        std::ranges::max_element(sources_, {}, [&](const auto& entry) { return count(entry.second); });
+    if (count(most->second) == 0) return std::nullopt;
+    const auto oldest = std::ranges::find_if(waiting_, [&](const auto& entry) {
+      return entry.second.source == most->first && !(silent && entry.second.greeted);
+    });
+    return oldest->first;
+  };
+  const auto waiting_sources = static_cast<std::size_t>(
+      std::ranges::count_if(sources_, [](const auto& entry) { return entry.second.waiting > 0; }));
+  auto goes = oldest_where_most(
+      [&](const Source& source) { return failures_of(source, now) > 0 ? source.waiting : 0; }, false);
+  if (!goes) goes = oldest_where_most([](const Source& source) { return source.silent; }, true);
+  if (goes) return goes;
+  return oldest_where_most(
+      [&](const Source& source) {
+        return source.waiting > waiting_.size() / waiting_sources + 1 ? source.waiting : 0;
+      },
+      false);
+}
+
 std::optional<AcceptQueue::Id> AcceptQueue::arrived(Id id, const std::string& source, Millis now) {
   std::optional<Id> goes;
-  if (waiting_.size() >= limits_.waiting) {
-    const auto most =
-        std::ranges::max_element(sources_, {}, [](const auto& entry) { return entry.second.waiting; });
-    const auto oldest =
-        std::ranges::find_if(waiting_, [&](const auto& entry) { return entry.second.source == most->first; });
-    goes = oldest->first;
-    left(oldest->first);
-  }
+  if (waiting_.size() >= limits_.waiting) goes = who_goes(now);
+  if (goes) left(*goes);
   waiting_.emplace(id, Waiting{.source = source, .since = now});
-  ++sources_[source].waiting;
+  Source& its = sources_[source];
+  ++its.waiting;
+  ++its.silent;
   return goes;
 }
 
@@ -26,14 +53,17 @@ void AcceptQueue::greeted(Id id) {
   const auto found = waiting_.find(id);
   if (found == waiting_.end() || found->second.greeted) return;
   found->second.greeted = true;
-  sources_[found->second.source].ready.push_back(id);
+  Source& source = sources_[found->second.source];
+  --source.silent;
+  source.ready.push_back(id);
 }
 
 void AcceptQueue::left(Id id) {
   const auto found = waiting_.find(id);
   if (found == waiting_.end()) return;
-  --sources_[found->second.source].waiting;
   const std::string source = found->second.source;
+  --sources_[source].waiting;
+  if (!found->second.greeted) --sources_[source].silent;
   waiting_.erase(found);
   forget_idle(source);
 }

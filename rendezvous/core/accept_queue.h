@@ -1,7 +1,9 @@
 // Which of the connections that nobody knows yet may begin a handshake, and which have to go, so that
 // strangers cost little however many they are. A connection waits until it has said hello as TLS does, then
 // until it is its turn: sources (addresses) take turns, few handshakes go on at once, and a source of which
-// many fail may begin only some a second. Who has shown that he may come in counts no more. Pure.
+// many fail may begin only some a second. Who has shown that he may come in counts no more. Where too many
+// wait, those go whom nobody would miss; if there are none, the others stay with the kernel for a while.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +29,18 @@ class AcceptQueue {
     Millis to_prove = 5500;         // from the beginning of its handshake
     int failures = 100;             // of one source, that are free;
     int failures_per_second = 20;   // and then
+
+    // What fits into so many files, of which a handshake takes two; not less than a handshake and two that
+    // wait, and not more than the above.
+    static Limits within(std::size_t files);
   };
   explicit AcceptQueue(const Limits& limits) : limits_(limits) {}
 
-  // Who has to go to make room, if anybody: the one that waits longest of the source that has most.
+  // No room, and nobody has to go for another: whoever comes shall not be accepted yet.
+  bool is_full(Millis now) const { return waiting_.size() >= limits_.waiting && !who_goes(now); }
+  // Who has to go to make room, if anybody: the one that waits longest of a source whose handshakes fail, or
+  // of those that have not said hello, or of a source that has more than an equal share; of such a source
+  // that has most. REQUIRES: !is_full(now).
   std::optional<Id> arrived(Id id, const std::string& source, Millis now);
   void greeted(Id id);
   // It is gone, or was closed, before its handshake began. Unknown ones are ignored, here and below.
@@ -62,12 +72,13 @@ class AcceptQueue {
     Millis until = 0;
   };
   struct Source {
-    std::size_t waiting = 0, handshaking = 0;
-    std::deque<Id> ready;   // some of them may have left since
-    double failures = 0;    // not forgiven yet
-    Millis counted_at = 0;  // up to then
+    std::size_t waiting = 0, silent = 0, handshaking = 0;  // silent: those of the waiting that said no hello
+    std::deque<Id> ready;                                  // some of them may have left since
+    double failures = 0;                                   // not forgiven yet
+    Millis counted_at = 0;                                 // up to then
   };
 
+  std::optional<Id> who_goes(Millis now) const;
   double failures_of(const Source& source, Millis now) const;
   bool may_begin(const Source& source, Millis now) const;
   std::optional<Id> take_from(Source& source);

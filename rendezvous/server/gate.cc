@@ -32,8 +32,8 @@ namespace {
 
 // Marks in epoll's data that are no connection's id.
 constexpr std::uint64_t kWake = 0, kFirstListener = 1, kFirstConnection = 100;
-// How long nobody is accepted when this process may not open another file.
-constexpr Millis kNoFilesPause = 100;
+// How long nobody is accepted when this process may not open another file, or when the queue is full.
+constexpr Millis kNoFilesPause = 100, kFullPause = 10;
 // Accepted in a row, before those that wait are looked at.
 constexpr int kBatch = 64;
 
@@ -63,14 +63,9 @@ Peer peer_of(const sockaddr_storage& from) {
           name("ipv6:%5B", "%5D:", six.sin6_port)};
 }
 
-// Strangers get a part of the files that this process may have open; agents need the rest.
-AcceptQueue::Limits limits() {
-  AcceptQueue::Limits limits;
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return limits;
-  limits.waiting = std::clamp<std::size_t>(files.rlim_cur / 8, 16, limits.waiting);
-  limits.handshaking = std::clamp<std::size_t>(files.rlim_cur / 16, 8, limits.handshaking);
-  return limits;
+std::size_t quarter_of_files() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
 }
 
 int listen_on(const addrinfo& address) {
@@ -122,12 +117,12 @@ std::vector<int> listen_on_all(const std::string& address, int port) {
 
 class EpollGate final : public Gate {
  public:
-  explicit EpollGate(std::vector<int> listeners)
+  EpollGate(std::vector<int> listeners, std::size_t files)
       : listeners_(std::move(listeners)),
         port_(port_of(listeners_.front())),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        queue_(limits()) {
+        queue_(AcceptQueue::Limits::within(files)) {
     watch(wake_, kWake, EPOLLIN);
   }
 
@@ -174,7 +169,7 @@ class EpollGate final : public Gate {
   bool take_words();
   void accept_some(int listener);
   void accept_again();
-  void pause_accepting();
+  void pause_accepting(Millis time);
   void look_at(std::uint64_t id, std::uint32_t events);
   void hand_over_next();
   void let_go(std::uint64_t id);
@@ -246,11 +241,13 @@ bool EpollGate::take_words() {
 
 void EpollGate::accept_some(int listener) {
   for (int i = 0; i < kBatch; ++i) {
+    if (queue_.is_full(steady_now())) return pause_accepting(kFullPause);
     sockaddr_storage from{};
     socklen_t size = sizeof from;
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting();
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        pause_accepting(kNoFilesPause);
       return;
     }
     const std::uint64_t id = next_id_++;
@@ -266,8 +263,8 @@ void EpollGate::accept_again() {
   for (std::size_t i = 0; i < listeners_.size(); ++i) watch(listeners_[i], kFirstListener + i, EPOLLIN);
 }
 
-void EpollGate::pause_accepting() {
-  accept_at_ = steady_now() + kNoFilesPause;
+void EpollGate::pause_accepting(Millis time) {
+  accept_at_ = steady_now() + time;
   for (const int fd : listeners_) epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
@@ -336,10 +333,10 @@ Greeting greeting_of(const unsigned char* first, int available) {
   return available < kHeader + length ? Greeting::kMore : Greeting::kHello;
 }
 
-std::unique_ptr<Gate> Gate::open(const std::string& address, int port) {
+std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files) {
   std::vector<int> listeners = listen_on_all(address, port);
   if (listeners.empty()) return nullptr;
-  return std::make_unique<EpollGate>(std::move(listeners));
+  return std::make_unique<EpollGate>(std::move(listeners), files.value_or(quarter_of_files()));
 }
 
 }  // namespace dtrun::rendezvous

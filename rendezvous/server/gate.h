@@ -3,8 +3,10 @@
 // spends a hundred kilobytes on each, and ends the process when no descriptor is left.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace dtrun::rendezvous {
@@ -14,9 +16,9 @@ class Gate {
   // Takes a connected socket, which is then its own. Called on the gate's thread.
   using HandOver = std::function<void(int fd)>;
 
-  // Listens on the address as ServerOptions has it. Null, and errno, if it cannot. Nobody is accepted before
-  // start().
-  static std::unique_ptr<Gate> open(const std::string& address, int port);
+  // Listens on the address, a TCP one; it and `files` are as ServerOptions has them. Null, and errno, if it
+  // cannot. Nobody is accepted before start().
+  static std::unique_ptr<Gate> open(const std::string& address, int port, std::optional<std::size_t> files);
   virtual ~Gate() = default;
 
   virtual void start(HandOver hand_over) = 0;

@@ -81,8 +81,8 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
-    if (options.key) {
-      gate_ = Gate::open(options.bind_address, options.port);
+    if (options.key && !unix_path(options.bind_address)) {
+      gate_ = Gate::open(options.bind_address, options.port, options.files_for_strangers);
       if (!gate_) return false;
       using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
       acceptor =

@@ -2,6 +2,7 @@
 // streams and timers. Runs on gRPC's threads and one that waits for deadlines; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,8 +21,11 @@ struct ServerOptions {
   bool separate = false;  // a `dtrun store`: any number of runs side by side, and no agent hosts it
   std::string host = {};  // the member id of the agent in whose process this is
   // Who does not have it ends in the handshake; nothing is said in the clear. Without one whoever can connect
-  // may join.
+  // may join. On a Unix socket nobody asks for it.
   std::optional<JobKey> key = {};
+  // How many files may be open for who has not shown the key yet, at least 4; nothing: a quarter of those
+  // that this process may have open.
+  std::optional<std::size_t> files_for_strangers = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
 };
 

@@ -201,6 +201,19 @@ TEST_CASE("the gate forgets who came in at once, by whatever address") {
   }
 }
 
+TEST_CASE("on a Unix socket there is no gate, and nobody is asked for a key") {
+  char folder[] = "/tmp/dtrun-test-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string path = std::string("unix:") + folder + "/socket";
+  {
+    const auto server = start_server(path, JobKey::random());
+    TestAgent agent("agent", path, 0);
+    agent.join({});
+    CHECK(agent.hear(v1::FromCoordinator::kAssignment).has_value());
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("who says nothing, or no hello, is hung up on") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);

@@ -28,18 +28,28 @@ int limited(rlim_t soft, rlim_t hard, const std::function<int()>& ask) {
 }  // namespace
 
 TEST_CASE("40 files and 6 for each worker are enough, one fewer is refused") {
-  const auto ask = [] { return allow_open_files(2, 1).exit_code(); };
+  const auto ask = [] { return allow_open_files(2, 1).status().exit_code(); };
   CHECK(limited(30, 52, ask) == 0);
   CHECK(limited(30, 51, ask) == dtrun::kExitUsage);
 }
 
-TEST_CASE("the limit is raised to what workers and nodes need, as far as that goes, and never lowered") {
+TEST_CASE("the limit is raised for workers, nodes and strangers, as far as that goes, and never lowered") {
   const auto raised = [] {
     if (!allow_open_files(2, 10).ok()) return 255;
     rlimit limit{};
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(limit.rlim_cur) : 255;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(limit.rlim_cur / 10) : 255;
   };
-  CHECK(limited(30, 200, raised) == 62);
-  CHECK(limited(30, 55, raised) == 55);
-  CHECK(limited(63, 200, raised) == 63);
+  CHECK(limited(30, 2000, raised) == (62 + 512) / 10);
+  CHECK(limited(30, 200, raised) == 20);
+  CHECK(limited(30, 59, raised) == 5);
+  CHECK(limited(630, 2000, raised) == 63);
+}
+
+TEST_CASE("strangers get what workers and nodes leave, and no more than they may have at most") {
+  const auto left = [] { return static_cast<int>(allow_open_files(2, 10).value() / 4); };
+  CHECK(limited(30, 55, left) == 0);
+  CHECK(limited(30, 62, left) == 0);
+  CHECK(limited(30, 102, left) == 40 / 4);
+  CHECK(limited(30, 2000, left) == 512 / 4);
+  CHECK(limited(2000, 2000, left) == 512 / 4);
 }

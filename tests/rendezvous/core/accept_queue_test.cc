@@ -73,6 +73,50 @@ TEST_CASE("where too many wait, one of the source that has most goes") {
   CHECK(queue.waiting() == 3);
 }
 
+TEST_CASE("who has said hello stays before one who has not, whatever the others of its source do") {
+  AcceptQueue queue({.waiting = 4, .handshaking = 0});
+  for (AcceptQueue::Id id = 1; id <= 3; ++id) arrive(queue, id, "nat");
+  CHECK(!queue.arrived(4, "quiet", 0));
+  CHECK(!queue.is_full(0));
+  CHECK(queue.arrived(5, "nat", 0) == 4);
+}
+
+TEST_CASE("of sources that all say hello the greedy one's go, and those whose handshakes fail before them") {
+  AcceptQueue queue({.waiting = 6, .handshaking = 1});
+  arrive(queue, 1, "wrong");
+  arrive(queue, 2, "wrong");
+  CHECK(queue.take_next(0) == Ids{1});
+  for (AcceptQueue::Id id = 3; id <= 7; ++id) arrive(queue, id, "greedy");
+  CHECK(queue.arrived(8, "member", 0) == 3);
+  queue.greeted(8);
+  queue.failed(1, 0);
+  CHECK(queue.arrived(9, "member", 0) == 2);
+}
+
+TEST_CASE(
+    "where all have said hello and none is greedy, the next is left to the kernel until there is room") {
+  AcceptQueue queue({.waiting = 4, .handshaking = 1});
+  for (AcceptQueue::Id id = 1; id <= 4; ++id) arrive(queue, id, id % 2 == 0 ? "a" : "b");
+  CHECK(queue.is_full(0));
+  CHECK(queue.take_next(0).size() == 1);
+  CHECK(!queue.is_full(0));
+  AcceptQueue one_address({.waiting = 4, .handshaking = 1});
+  for (AcceptQueue::Id id = 1; id <= 4; ++id) arrive(one_address, id, "nat");
+  CHECK(one_address.is_full(0));
+}
+
+TEST_CASE("the files that strangers may take are never exceeded, and leave room for one member at least") {
+  const AcceptQueue::Limits most;
+  for (const std::size_t files : {0, 1, 4, 7, 12, 100, 512, 1000, 1536, 5000}) {
+    const auto limits = AcceptQueue::Limits::within(files);
+    CHECK(limits.waiting + 2 * limits.handshaking <= std::max<std::size_t>(files, 4));
+    CHECK(limits.handshaking >= 1);
+    CHECK(limits.waiting >= 2);
+  }
+  CHECK(AcceptQueue::Limits::within(1536).waiting == most.waiting);
+  CHECK(AcceptQueue::Limits::within(1 << 20).handshaking == most.handshaking);
+}
+
 TEST_CASE("a source whose handshakes fail may begin only some a second; others do not notice") {
   AcceptQueue queue({.failures = 10, .failures_per_second = 2});
   AcceptQueue::Id id = 0;
@@ -115,6 +159,7 @@ TEST_CASE("whatever happens, the limits hold, all that came are accounted for, a
     switch (random() % 6) {
       case 0:
       case 1:
+        if (queue.is_full(now)) break;
         if (const auto goes =
                 queue.arrived(++last, std::string(1, static_cast<char>('a' + random() % 4)), now))
           CHECK(waiting.erase(*goes) == 1);
