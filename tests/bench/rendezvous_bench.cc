@@ -8,12 +8,16 @@
 //                                                     the others are welcome, until all have their
 //                                                     assignments
 //   rendezvous_bench heartbeat PORT STREAMS COUNT     seconds until the server has digested COUNT heartbeats
+//   rendezvous_bench flood PORT NUMBER                strangers come until standard input ends, at most
+//   NUMBER
 //
-// With a job's key in DTRUN_TOKEN `serve` wants it and the agents have it.
+// With a job's key in DTRUN_TOKEN `serve` wants it and the agents have it. A flood needs it for what
+// strangers have recorded; they themselves do not have it.
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,6 +30,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"
@@ -33,6 +38,7 @@
 #include "rendezvous/identity/key_source.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/grpc_setup.h"
+#include "tests/rendezvous/strangers.h"
 
 namespace {
 
@@ -329,6 +335,33 @@ int send_heartbeats(int port, int streams, int count) {
   return report(seconds_since(begin), unfinished + unanswered);
 }
 
+// ---- strangers
+
+int flood(int port, long number) {
+  using dtrun::test::Flood;
+  signal(SIGPIPE, SIG_IGN);
+  const auto recordings = key() ? dtrun::test::record(port, *key()) : dtrun::test::Recordings();
+  if (recordings.plain.empty() || recordings.locked.empty()) {
+    std::cerr << "nobody answers at " << port << " who has the key in " << kTokenVariable << "\n";
+    return 1;
+  }
+  const auto begin = Clock::now();
+  Flood strangers(port, number, recordings);
+  std::thread([&strangers] {
+    for (std::string line; std::getline(std::cin, line);) {
+    }
+    strangers.stop();
+  }).detach();
+  strangers.wait();
+  std::cout << "{\"seconds\": " << seconds_since(begin) << ", \"answered\": " << strangers.answered()
+            << ", \"strangers\": " << strangers.come() << ", \"kinds\": {";
+  for (int kind = 0; kind < Flood::kKinds; ++kind)
+    std::cout << (kind == 0 ? "" : ", ") << '"' << Flood::kNames[static_cast<std::size_t>(kind)]
+              << "\": " << strangers.come(kind);
+  std::cout << "}}" << std::endl;
+  _exit(0);  // a thread may still read
+}
+
 void allow_many_files() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -344,6 +377,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "serve") return serve();
   if (mode == "serve_floor") return serve_floor();
+  if (mode == "flood" && argc == 4) return flood(std::atoi(argv[2]), std::atol(argv[3]));
   if (argc == 5) {
     const int port = std::atoi(argv[2]), first = std::atoi(argv[3]), second = std::atoi(argv[4]);
     if (mode == "join") return join_all(port, first, second);
@@ -351,6 +385,6 @@ int main(int argc, char** argv) {
     if (mode == "heartbeat") return send_heartbeats(port, first, second);
   }
   std::cerr << "usage: rendezvous_bench serve | serve_floor | join PORT AGENTS CONNECTIONS | "
-               "assign PORT AGENTS CONNECTIONS | heartbeat PORT STREAMS COUNT\n";
+               "assign PORT AGENTS CONNECTIONS | heartbeat PORT STREAMS COUNT | flood PORT NUMBER\n";
   return 64;
 }
