@@ -6,11 +6,26 @@
 #include "rendezvous/core/deadlines.h"
 
 namespace dtrun::rendezvous {
+namespace {
+
+// Only who has the key makes a source known, so it is as much as a large cluster needs.
+constexpr std::size_t kMostKnown = 1 << 16;
+
+double left_of(double failures, Millis counted_at, int forgiven_per_second, Millis now) {
+  return std::max(0.0, failures - static_cast<double>(now - counted_at) / 1000 * forgiven_per_second);
+}
+
+// Handshakes under way count as failures to come: else as many as may go on at once would be free each time.
+bool may_begin_after(double failures, std::size_t handshaking, int free) {
+  return failures == 0 || failures + static_cast<double>(handshaking) + 1 <= free;
+}
+
+}  // namespace
 
 AcceptQueue::Limits AcceptQueue::Limits::within(std::size_t files) {
   Limits limits;
   limits.handshaking = std::clamp<std::size_t>(files / 6, 1, limits.handshaking);
-  const std::size_t left = files - std::min(files, 2 * limits.handshaking);
+  const std::size_t left = files - std::min(files, 2 * limits.handshaking + 1);
   limits.waiting = std::clamp<std::size_t>(left, 2, limits.waiting);
   return limits;
 }
@@ -28,7 +43,12 @@ std::optional<AcceptQueue::Id> AcceptQueue::who_goes(Millis now) const {
   const auto waiting_sources = static_cast<std::size_t>(
       std::ranges::count_if(sources_, [](const auto& entry) { return entry.second.waiting > 0; }));
   auto goes = oldest_where_most(
-      [&](const Source& source) { return failures_of(source, now) > 0 ? source.waiting : 0; }, false);
+      [&](const Source& source) {
+        return !source.known && failures_of(source, now) > 0 ? source.waiting : 0;
+      },
+      false);
+  if (!goes && strange_failures(now) > 0)
+    goes = oldest_where_most([](const Source& source) { return source.known ? 0 : source.waiting; }, false);
   if (!goes) goes = oldest_where_most([](const Source& source) { return source.silent; }, true);
   if (goes) return goes;
   return oldest_where_most(
@@ -44,6 +64,7 @@ std::optional<AcceptQueue::Id> AcceptQueue::arrived(Id id, const std::string& so
   if (goes) left(*goes);
   waiting_.emplace(id, Waiting{.source = source, .since = now});
   Source& its = sources_[source];
+  its.known = known_.contains(source);
   ++its.waiting;
   ++its.silent;
   return goes;
@@ -69,14 +90,17 @@ void AcceptQueue::left(Id id) {
 }
 
 double AcceptQueue::failures_of(const Source& source, Millis now) const {
-  const double forgiven = static_cast<double>(now - source.counted_at) / 1000 * limits_.failures_per_second;
-  return std::max(0.0, source.failures - forgiven);
+  return left_of(source.failures.count, source.failures.counted_at, limits_.failures_per_second, now);
 }
 
-// Handshakes under way count as failures to come: else as many as may go on at once would be free each time.
+double AcceptQueue::strange_failures(Millis now) const {
+  return left_of(strange_.count, strange_.counted_at, limits_.strange_failures_per_second, now);
+}
+
 bool AcceptQueue::may_begin(const Source& source, Millis now) const {
-  const double failures = failures_of(source, now);
-  return failures == 0 || failures + static_cast<double>(source.handshaking) + 1 <= limits_.failures;
+  return may_begin_after(failures_of(source, now), source.handshaking, limits_.failures) &&
+         (source.known ||
+          may_begin_after(strange_failures(now), strange_handshaking_, limits_.strange_failures));
 }
 
 std::optional<AcceptQueue::Id> AcceptQueue::take_from(Source& source) {
@@ -104,29 +128,37 @@ std::vector<AcceptQueue::Id> AcceptQueue::take_next(Millis now) {
     waiting_.erase(*id);
     --source.waiting;
     ++source.handshaking;
-    handshaking_.emplace(*id, Handshake{.source = last_, .until = now + limits_.to_prove});
+    if (!source.known) ++strange_handshaking_;
+    handshaking_.emplace(
+        *id, Handshake{.source = last_, .until = now + limits_.to_prove, .strange = !source.known});
     next.push_back(*id);
   }
   return next;
 }
 
+std::string AcceptQueue::end_handshake(std::map<Id, Handshake>::iterator handshake) {
+  std::string name = handshake->second.source;
+  if (handshake->second.strange) --strange_handshaking_;
+  --sources_[name].handshaking;
+  handshaking_.erase(handshake);
+  return name;
+}
+
 void AcceptQueue::proven(Id id) {
   const auto found = handshaking_.find(id);
   if (found == handshaking_.end()) return;
-  const std::string source = found->second.source;
-  handshaking_.erase(found);
-  --sources_[source].handshaking;
-  forget_idle(source);
+  const std::string name = end_handshake(found);
+  if (known_.size() < kMostKnown) known_.insert(name);
+  sources_[name].known = known_.contains(name);
+  forget_idle(name);
 }
 
 void AcceptQueue::failed(Id id, Millis now) {
   const auto found = handshaking_.find(id);
   if (found == handshaking_.end()) return;
-  Source& source = sources_[found->second.source];
-  source.failures = failures_of(source, now) + 1;
-  source.counted_at = now;
-  --source.handshaking;
-  handshaking_.erase(found);
+  Source& source = sources_[end_handshake(found)];
+  source.failures = {.count = failures_of(source, now) + 1, .counted_at = now};
+  if (!source.known) strange_ = {.count = strange_failures(now) + 1, .counted_at = now};
 }
 
 std::vector<AcceptQueue::Id> AcceptQueue::take_expired(Millis now) {
@@ -157,7 +189,7 @@ Millis AcceptQueue::next_deadline(Millis now) const {
 void AcceptQueue::forget_idle(const std::string& name) {
   const auto found = sources_.find(name);
   const Source& source = found->second;
-  if (source.waiting == 0 && source.handshaking == 0 && source.failures == 0) sources_.erase(found);
+  if (source.waiting == 0 && source.handshaking == 0 && source.failures.count == 0) sources_.erase(found);
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,15 +1,17 @@
 // Which of the connections that nobody knows yet may begin a handshake, and which have to go, so that
 // strangers cost little however many they are. A connection waits until it has said hello as TLS does, then
 // until it is its turn: sources (addresses) take turns, few handshakes go on at once, and a source of which
-// many fail may begin only some a second. Who has shown that he may come in counts no more. Where too many
-// wait, those go whom nobody would miss; if there are none, the others stay with the kernel for a while.
-// Pure.
+// many fail may begin only some a second, and so may all sources together from which nobody ever came in:
+// each handshake costs a millisecond of a processor. Who has shown that he may come in counts no more. Where
+// too many wait, those go whom nobody would miss; if there are none, the others stay with the kernel for a
+// while. Pure.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,18 +31,20 @@ class AcceptQueue {
     Millis to_prove = 5500;         // from the beginning of its handshake
     int failures = 100;             // of one source, that are free;
     int failures_per_second = 20;   // and then
+    int strange_failures = 200;     // the same of all sources together from which nobody ever came in
+    int strange_failures_per_second = 50;
 
-    // What fits into so many files, of which a handshake takes two; not less than a handshake and two that
-    // wait, and not more than the above.
+    // What fits into so many files, of which a handshake takes two, and who comes one before another goes for
+    // it; not less than a handshake and two that wait, and not more than the above.
     static Limits within(std::size_t files);
   };
   explicit AcceptQueue(const Limits& limits) : limits_(limits) {}
 
   // No room, and nobody has to go for another: whoever comes shall not be accepted yet.
   bool is_full(Millis now) const { return waiting_.size() >= limits_.waiting && !who_goes(now); }
-  // Who has to go to make room, if anybody: the one that waits longest of a source whose handshakes fail, or
-  // of those that have not said hello, or of a source that has more than an equal share; of such a source
-  // that has most. REQUIRES: !is_full(now).
+  // Who has to go to make room, if anybody: the one that waits longest of a strange source whose handshakes
+  // fail, or of those that have not said hello, or of a source that has more than an equal share; of such a
+  // source that has most. REQUIRES: !is_full(now).
   std::optional<Id> arrived(Id id, const std::string& source, Millis now);
   void greeted(Id id);
   // It is gone, or was closed, before its handshake began. Unknown ones are ignored, here and below.
@@ -70,25 +74,36 @@ class AcceptQueue {
   struct Handshake {
     std::string source;
     Millis until = 0;
+    bool strange = false;  // its source was not known when it began
+  };
+  struct Failures {
+    double count = 0;       // not forgiven yet
+    Millis counted_at = 0;  // up to then
   };
   struct Source {
     std::size_t waiting = 0, silent = 0, handshaking = 0;  // silent: those of the waiting that said no hello
     std::deque<Id> ready;                                  // some of them may have left since
-    double failures = 0;                                   // not forgiven yet
-    Millis counted_at = 0;                                 // up to then
+    Failures failures;
+    bool known = false;  // somebody came in from there
   };
 
   std::optional<Id> who_goes(Millis now) const;
   double failures_of(const Source& source, Millis now) const;
+  double strange_failures(Millis now) const;
   bool may_begin(const Source& source, Millis now) const;
   std::optional<Id> take_from(Source& source);
+  // Takes it out, however it ended; the name of its source.
+  std::string end_handshake(std::map<Id, Handshake>::iterator handshake);
   void forget_idle(const std::string& name);
 
   const Limits limits_;
   std::map<Id, Waiting> waiting_;  // ids grow: the first has waited longest
   std::map<Id, Handshake> handshaking_;
   std::map<std::string, Source> sources_;
-  std::string last_;  // the source whose turn it was
+  std::string last_;             // the source whose turn it was
+  std::set<std::string> known_;  // the sources that are
+  Failures strange_;             // of those that are not
+  std::size_t strange_handshaking_ = 0;
 };
 
 }  // namespace dtrun::rendezvous

@@ -34,8 +34,8 @@ namespace {
 constexpr std::uint64_t kWake = 0, kFirstListener = 1, kFirstConnection = 100;
 // How long nobody is accepted when this process may not open another file, or when the queue is full.
 constexpr Millis kNoFilesPause = 100, kFullPause = 10;
-// Accepted in a row, before those that wait are looked at.
-constexpr int kBatch = 64;
+// Accepted in a row, before those that wait are looked at: who comes with its hello is not thrown out unread.
+constexpr int kBatch = 16;
 
 // The address without the port, as sources are told apart; of IPv6 the network, of which one host may have
 // all addresses.

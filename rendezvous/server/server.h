@@ -23,7 +23,7 @@ struct ServerOptions {
   // Who does not have it ends in the handshake; nothing is said in the clear. Without one whoever can connect
   // may join. On a Unix socket nobody asks for it.
   std::optional<JobKey> key = {};
-  // How many files may be open for who has not shown the key yet, at least 4; nothing: a quarter of those
+  // How many files may be open for who has not shown the key yet, at least 5; nothing: a quarter of those
   // that this process may have open.
   std::optional<std::size_t> files_for_strangers = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time

@@ -204,8 +204,8 @@ TEST_CASE("a ticket neither hosts a coordinator nor makes a store or tickets, an
   const Ended late = run(site.node({}), {brief});
   CHECK(late.exit_code == 77);
   CHECK_MESSAGE(contains(late.err, "the ticket for run job7 ended at 20"), late.err);
-  CHECK(run({kDtrun, "store", "ticket", "--rdzv_id", "job7"}, {"XDG_CONFIG_HOME=/nonexistent/config"}).exit_code ==
-        77);
+  CHECK(run({kDtrun, "store", "ticket", "--rdzv_id", "job7"}, {"XDG_CONFIG_HOME=/nonexistent/config"})
+            .exit_code == 77);
   for (const std::vector<std::string>& wrong : {std::vector<std::string>{"store", "ticket"},
                                                 {"store", "ticket", "--rdzv_id", "a/b"},
                                                 {"store", "ticket", "--rdzv_id", "a", "--ttl", "1"},

@@ -67,7 +67,7 @@ int connect_from_somewhere(int port, std::mt19937& random) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  const std::uint32_t host = random() % 8 == 0 ? 0 : random() % 1000;
+  const std::uint32_t host = random() % 64 == 0 ? 0 : random() % 1000;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (host << 8));
   const int on = 1;
   setsockopt(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);

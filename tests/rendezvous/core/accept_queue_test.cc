@@ -105,15 +105,32 @@ TEST_CASE(
   CHECK(one_address.is_full(0));
 }
 
+TEST_CASE("where strangers fail, they go before those of a known address, though it fails too") {
+  AcceptQueue queue({.waiting = 2, .handshaking = 3});
+  for (AcceptQueue::Id id = 1; id <= 2; ++id) arrive(queue, id, "member");
+  CHECK(queue.take_next(0) == Ids{1, 2});
+  arrive(queue, 3, "stranger");
+  CHECK(queue.take_next(0) == Ids{3});
+  queue.proven(1);
+  queue.failed(2, 0);
+  queue.failed(3, 0);
+  arrive(queue, 4, "member");
+  arrive(queue, 5, "stranger");
+  CHECK(queue.arrived(6, "member", 0) == 5);
+  queue.left(4);
+  arrive(queue, 7, "zero failures of its own");
+  CHECK(queue.arrived(8, "member", 0) == 7);  // 6 has not said hello yet
+}
+
 TEST_CASE("the files that strangers may take are never exceeded, and leave room for one member at least") {
   const AcceptQueue::Limits most;
   for (const std::size_t files : {0, 1, 4, 7, 12, 100, 512, 1000, 1536, 5000}) {
     const auto limits = AcceptQueue::Limits::within(files);
-    CHECK(limits.waiting + 2 * limits.handshaking <= std::max<std::size_t>(files, 4));
+    CHECK(limits.waiting + 1 + 2 * limits.handshaking <= std::max<std::size_t>(files, 5));
     CHECK(limits.handshaking >= 1);
     CHECK(limits.waiting >= 2);
   }
-  CHECK(AcceptQueue::Limits::within(1536).waiting == most.waiting);
+  CHECK(AcceptQueue::Limits::within(1537).waiting == most.waiting);
   CHECK(AcceptQueue::Limits::within(1 << 20).handshaking == most.handshaking);
 }
 
@@ -130,6 +147,37 @@ TEST_CASE("a source whose handshakes fail may begin only some a second; others d
   CHECK(queue.take_next(0) == Ids{id});
   // Two failures are forgiven after a second.
   CHECK(queue.take_next(1000).size() == 2);
+}
+
+TEST_CASE("of all sources that nobody knows only some handshakes may fail; a known one does not notice") {
+  AcceptQueue queue({.strange_failures = 10, .strange_failures_per_second = 2});
+  AcceptQueue::Id id = 0;
+  arrive(queue, ++id, "member");
+  CHECK(queue.take_next(0) == Ids{id});
+  queue.proven(id);
+  CHECK(queue.sources() == 0);
+  int begun = 0;
+  for (int i = 0; i < 100; ++i) {
+    arrive(queue, ++id, "stranger" + std::to_string(i));
+    for (const AcceptQueue::Id one : queue.take_next(0)) queue.failed(one, 0), ++begun;
+  }
+  CHECK(begun == 10);
+  arrive(queue, ++id, "member");
+  CHECK(queue.take_next(0) == Ids{id});
+  queue.failed(id, 0);  // a broken connection is none of the strangers'
+  CHECK(queue.take_next(1000).size() == 2);
+}
+
+TEST_CASE("who comes in from a new address while others fail there is known from then on") {
+  AcceptQueue queue({.strange_failures = 10, .strange_failures_per_second = 0});
+  for (AcceptQueue::Id id = 1; id <= 100; ++id) arrive(queue, id, std::to_string(id));
+  const Ids begun = queue.take_next(0);
+  CHECK(begun.size() == 100);  // nothing speaks against them yet
+  for (const AcceptQueue::Id id : begun) id % 2 == 0 ? queue.failed(id, 0) : queue.proven(id);
+  arrive(queue, 200, "later");
+  CHECK(queue.take_next(0).empty());
+  arrive(queue, 201, "1");
+  CHECK(queue.take_next(0) == Ids{201});
 }
 
 TEST_CASE(
