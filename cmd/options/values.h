@@ -27,8 +27,6 @@ Result<std::chrono::seconds> parse_age(const Given& given);  // "90s", "30m", "2
 Result<NodeCount> parse_nodes(const Given& given);
 Result<int> parse_port(const Given& given);            // 1 to 65535
 Result<std::uint64_t> parse_size(const Given& given);  // "500K", "100M", "2G" (powers of 1024) or bytes
-// A run id becomes a directory's name and part of store keys.
-Status check_run_id(const Given& given);
 Result<std::set<int>> parse_ranks(const Given& given);
 // A run's name becomes the name of files, part of store keys, and the word behind `dtrun status`.
 Status check_run_id(const Given& given);
