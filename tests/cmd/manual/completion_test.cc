@@ -218,7 +218,8 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument 
   CHECK(complete({"help", "--format", "man", "st"}) == Words{"store", "status", "stop"});
   CHECK(complete({"help", "con"}) == Words{"config"});
   CHECK(complete({"completion", ""}) == Words{"bash", "zsh", "fish", "tcsh"});
-  CHECK(complete({"store", ""}).empty());
+  CHECK(complete({"store", ""}) == Words{"ticket"});
+  CHECK(complete({"gpus", ""}).empty());
 }
 
 TEST_CASE("fish offers options, values, subcommands and overrides, each in its place" *
