@@ -1,5 +1,6 @@
 #include "agent/output/console.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -82,7 +83,21 @@ Console::Console(Loop& loop, const OutputSpec& spec, std::function<void(bool)> c
     struct stat info {};
     output->terminal = isatty(output->fd) == 1;
     output->regular = fstat(output->fd, &info) == 0 && S_ISREG(info.st_mode);
+    if (output->terminal) open_anew(output);
   }
+  struct stat out {
+  }, err{};
+  one_terminal_ = out_.terminal && err_.terminal && fstat(out_.fd, &out) == 0 && fstat(err_.fd, &err) == 0 &&
+                  out.st_rdev == err.st_rdev;
+}
+
+// A terminal takes fewer bytes than a pipe when it says that it can be written, and a stopped one (Ctrl-S)
+// none for hours: a write that blocks would be taken for our death. The mode of the descriptor that we were
+// given is also that of the shell's.
+void Console::open_anew(Output* output) {
+  const std::string path = "/proc/self/fd/" + std::to_string(output->fd);
+  output->own.reset(open(path.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+  if (output->own.open()) output->fd = output->own.get();
 }
 
 Console::~Console() {
@@ -189,6 +204,7 @@ std::string Console::clearing() const {
 }
 
 void Console::push(Output* output, std::string_view text) {
+  if (one_terminal_) output = &err_;
   if (output->broken) return;
   output->queue.append(text);
   if (!text.empty()) output->mid_line = text.back() != '\n';

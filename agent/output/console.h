@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "agent/core/job_spec.h"
+#include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
 #include "proto/launch.pb.h"
 
@@ -54,6 +55,7 @@ class Console {
     int fd;
     bool terminal = false;
     bool regular = false;
+    Descriptor own = {};  // a terminal opened anew, to be written without blocking
     bool broken = false;
     bool watched = false;
     bool mid_line = false;
@@ -63,6 +65,7 @@ class Console {
 
   void say(const std::string& text, bool of_job);
   bool has_room_for(std::size_t output);
+  static void open_anew(Output* output);
   void push(Output* output, std::string_view text);
   void pump(Output* output);
   bool write_some(Output* output);
@@ -78,6 +81,8 @@ class Console {
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;
+  bool one_terminal_ =
+      false;  // both are the same; then all goes through err_, so that nothing gets into a half line
   const Palette palette_;
   const bool dumb_;  // the terminal knows no escape sequences
   std::string bar_, unfinished_;

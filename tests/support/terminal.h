@@ -2,16 +2,17 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
-#include "tests/support/files.h"
 #include "tests/support/process.h"
 
 namespace dtrun::test {
@@ -37,14 +38,20 @@ class Terminal {
   Terminal(const Terminal&) = delete;
 
   void type(const std::string& text) { CHECK(write(fd_, text.data(), text.size()) == ssize_t(text.size())); }
-  bool shows(const std::string& text) {
-    fcntl(fd_, F_SETFL, O_NONBLOCK);
-    return eventually([&] {
-      char chunk[4096];
-      for (ssize_t n; (n = read(fd_, chunk, sizeof chunk)) > 0;)
-        seen_.append(chunk, static_cast<std::size_t>(n));
-      return contains(seen_, text);
-    });
+  // False at the deadline, and at the program's end.
+  bool shows(const std::string& text, Process::Duration limit = Process::Duration(60000)) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    for (std::size_t from = 0; seen_.find(text, from) == std::string::npos;) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      from = seen_.size() - std::min(seen_.size(), text.size());
+      pollfd entry{fd_, POLLIN, 0};
+      if (poll(&entry, 1, 100) <= 0) continue;
+      char chunk[65536];
+      const ssize_t n = read(fd_, chunk, sizeof chunk);
+      if (n <= 0) return false;
+      seen_.append(chunk, static_cast<std::size_t>(n));
+    }
+    return true;
   }
   const std::string& seen() const { return seen_; }
 
