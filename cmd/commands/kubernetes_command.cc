@@ -101,8 +101,8 @@ constinit const Command kKubernetesCommand{
     .summary = "Write what runs a job on Kubernetes, for kubectl apply",
     .description =
         "Prints a Secret with a new key, a Service, a ConfigMap with CONFIG.json, and an Indexed Job with a "
-        "pod for each node. Nothing else is needed: the pods find each other by what Kubernetes tells "
-        "them.\n\n"
+        "pod for each node. The first pod has the coordinator, under a name that stays when the pod is "
+        "replaced.\n\n"
         "  dtrun kubernetes --image registry/dtrun --nnodes 3 CONFIG.json | kubectl apply -f -\n\n"
         "docs/kubernetes.md tells what the objects do, and how a job goes on when a pod is lost.",
     .argument = "CONFIG.json",

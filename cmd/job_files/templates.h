@@ -4,6 +4,5 @@
 namespace dtrun::cmd {
 
 extern const char* const kKubernetesTemplate;
-extern const char* const kSlurmTemplate;
 
 }  // namespace dtrun::cmd
