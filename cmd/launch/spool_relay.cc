@@ -120,7 +120,7 @@ class Relay {
 }  // namespace
 
 Status relay_spool(const launch::Attach& attach, int in, int out) {
-  const Status fit = check_run_id({.value = attach.run_id(), .source = "RUN"});
+  Status fit = check_run_id({.value = attach.run_id(), .source = "RUN"});
   if (!fit.ok()) return fit;
   Result<SpoolReader> spool = SpoolReader::open(spool_place(attach.run_id(), attach.node()));
   if (!spool.ok())

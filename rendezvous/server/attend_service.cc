@@ -193,7 +193,8 @@ grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* con
                                                 const v1::StatusRequest* request, v1::StatusReply* reply) {
   came_in_(context->peer());
   // Who has a ticket and asks for all runs means its own.
-  const std::string peer = peer_name(*context), asked = request->run_id();
+  const std::string peer = peer_name(*context);
+  const std::string& asked = request->run_id();
   const std::string run_id = asked.empty() ? run_of(peer).value_or("") : asked;
   if (const auto refusal = refusal_of(peer, run_id)) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
