@@ -47,6 +47,9 @@ def setUpModule():
     scratch = pathlib.Path(folder.name)
     need(ROOT / "scripts/image", "--build", BUILD, scratch / "image.tar")
     config_of_image = unpack(scratch / "image.tar", scratch / "rootfs")
+    trial = Container("--version").start()
+    if trial.end() != 0 and "level=error" in trial.said():  # runc's word, not dtrun's
+        raise unittest.SkipTest(f"runc makes no container here: {trial.said()}")
 
 
 class Container:
