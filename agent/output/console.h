@@ -81,8 +81,8 @@ class Console {
   std::function<void(bool)> congestion_;
   bool congested_ = false;
   Output out_, err_;
-  bool one_terminal_ =
-      false;  // both are the same; then all goes through err_, so that nothing gets into a half line
+  // Both are the same; then all goes through err_, so that nothing gets into a half line.
+  bool one_terminal_ = false;
   const Palette palette_;
   const bool dumb_;  // the terminal knows no escape sequences
   std::string bar_, unfinished_;

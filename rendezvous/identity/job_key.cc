@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "rendezvous/identity/base64.h"
+#include "rendezvous/identity/trimmed.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -30,13 +31,6 @@ double bits_of(std::string_view text) {
   double bits = 0;
   for (const auto& [letter, count] : counts) bits += count * std::log2(size / count);
   return bits;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
 // RFC 5869, with SHA-256 and a salt of our own.

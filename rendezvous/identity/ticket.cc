@@ -11,6 +11,7 @@
 #include "rendezvous/identity/base64.h"
 #include "rendezvous/identity/certificates.h"
 #include "rendezvous/identity/permit.h"
+#include "rendezvous/identity/trimmed.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -59,13 +60,6 @@ bool belong_together(const Parts& parts) {
   return together;
 }
 
-std::string_view trimmed_line(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
-
 }  // namespace
 
 Ticket Ticket::issue(const JobKey& store, const std::string& run_id, std::int64_t until) {
@@ -92,7 +86,7 @@ Result<Ticket> Ticket::parse(std::string_view text, const std::string& source) {
     return Status(kExitNoPermission,
                   source + ": " + why + "; take the line again that `dtrun store ticket` printed");
   };
-  text = trimmed_line(text);
+  text = trimmed(text);
   if (!text.starts_with(kPrefix)) return refuse("this is no ticket");
   std::optional<std::string> bytes = from_base64url(text.substr(kPrefix.size()));
   Ticket ticket;
