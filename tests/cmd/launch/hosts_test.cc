@@ -3,18 +3,14 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <chrono>
 #include <filesystem>
 #include <random>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 #include "tests/support/process.h"
-#include "tests/support/terminal.h"
 
 using namespace dtrun::test;
 
@@ -177,36 +173,6 @@ TEST_CASE("--check tells of a host whose clock differs") {
            contains(ended.out, "its clock is 101 s behind")) == (seconds == "-100"));
     CHECK(contains(ended.out, "clock") == (seconds != "0"));
   }
-}
-
-// Longer than a host may be silent.
-TEST_CASE("a terminal that is stopped for long (Ctrl-S) loses no line, and the job goes on behind it") {
-  const Site site;
-  constexpr int kLines = 60'000;  // of 100 bytes: more than all buffers hold
-  Terminal terminal(
-      site.words("a,b", {"--", "sh", "-c",
-                         "seq -f \"line %.0f of $RANK" + std::string(80, '.') + "\" " +
-                             std::to_string(kLines) + "; : > done.$RANK; sleep 1; echo over $RANK"}),
-      site.environment());
-  REQUIRE(terminal.shows("line 10 of"));
-  terminal.type("\x13");
-  std::this_thread::sleep_for(std::chrono::seconds(75));
-  for (const char* file : {"done.0", "done.1"}) CHECK(!fs::exists(site.path(file)));
-  terminal.type("\x11");
-  REQUIRE(terminal.shows("over 0"));
-  REQUIRE(terminal.shows("over 1"));
-  int next[] = {1, 1};
-  std::istringstream lines(terminal.seen());
-  for (std::string line; std::getline(lines, line);) {
-    int number = 0, rank = 0;
-    const std::size_t at = line.rfind("line ");  // behind the bar and what clears it
-    if (at == std::string::npos || std::sscanf(line.c_str() + at, "line %d of %d", &number, &rank) != 2)
-      continue;
-    REQUIRE((rank == 0 || rank == 1));
-    REQUIRE(number == next[rank]++);
-  }
-  for (const int rank : {0, 1}) CHECK(next[rank] == kLines + 1);
-  CHECK(!contains(terminal.seen(), "silent"));
 }
 
 TEST_CASE("dtrun status finds the job, whose key nobody else has") {
