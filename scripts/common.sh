@@ -6,6 +6,9 @@ root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 self=$(readlink -f "$0")  # before the change of folder: it may be a relative path
 cd "$root" || exit
 
+# A copy of the repository elsewhere finds in ccache what another one compiled.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
+
 say() { printf 'dtrun: %s\n' "$*" >&2; }
 
 # The comment at the top of the script that runs is its help.
