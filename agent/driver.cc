@@ -191,6 +191,7 @@ void Driver::finish() {
   children_.sweep_strangers();
   link_->close(1s);
   link_.reset();
+  view_.end();
   flush_console();
 }
 

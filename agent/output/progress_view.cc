@@ -1,5 +1,7 @@
 #include "agent/output/progress_view.h"
 
+#include <cstdlib>
+
 #include "agent/system/wall_clock.h"
 
 namespace dtrun::agent {
@@ -23,11 +25,13 @@ ProgressPoint to_point(const control::Progress& progress) {
 }  // namespace
 
 void ProgressView::update(const control::Progress& progress) {
-  if (progress.total_steps() <= 0 || mode_ == ProgressMode::kNone) return;
+  if (progress.total_steps() <= 0) return;
   const auto now = Loop::Clock::now();
   ProgressPoint point = to_point(progress);
   point.seconds_left = pace_.seconds_left(point.step, point.total_steps,
                                           std::chrono::duration<double>(now.time_since_epoch()).count());
+  tell_kubeflow(point);
+  if (mode_ == ProgressMode::kNone) return;
   if (mode_ == ProgressMode::kJson) {
     print_json(point);
   } else if (console_.has_terminal() && mode_ != ProgressMode::kPlain) {
@@ -60,6 +64,21 @@ void ProgressView::print_json(const ProgressPoint& point) {
   console_.write(Console::Stream::kOut, progress_json(point, place_, wall_seconds()) + "\n");
 }
 
+void ProgressView::tell_kubeflow(const ProgressPoint& point) {
+  if (!kubeflow_) {
+    const std::optional<KubeflowServer> server = KubeflowServer::of(std::getenv);
+    if (!server) return;
+    kubeflow_ = std::make_unique<KubeflowStatus>(*server);
+  }
+  tell_fault();
+  kubeflow_->update(point);
+}
+
+void ProgressView::tell_fault() {
+  if (const std::string fault = kubeflow_->take_fault(); !fault.empty())
+    console_.notice("Kubeflow does not take the job's progress, and the job goes on: " + fault);
+}
+
 void ProgressView::clear() {
   console_.set_bar("");
   pace_ = Pace();
@@ -68,6 +87,12 @@ void ProgressView::clear() {
 void ProgressView::begin(const ProgressPlace& place) {
   clear();
   place_ = place;
+}
+
+void ProgressView::end() {
+  if (!kubeflow_) return;
+  kubeflow_->finish();
+  tell_fault();
 }
 
 }  // namespace dtrun::agent

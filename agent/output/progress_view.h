@@ -1,9 +1,10 @@
-// Shows the progress that rank 0 reports, as --progress says.
+// Shows the progress that rank 0 reports, as --progress says, and tells Kubeflow where it asks for that.
 #pragma once
 
 #include "agent/core/job_spec.h"
 #include "agent/core/progress_text.h"
 #include "agent/output/console.h"
+#include "agent/output/kubeflow_status.h"
 #include "agent/output/progress_json.h"
 #include "agent/system/loop.h"
 #include "proto/control.pb.h"
@@ -19,11 +20,15 @@ class ProgressView {
   void clear();
   // Workers start that will report progress of this place.
   void begin(const ProgressPlace& place);
+  // The job is over.
+  void end();
 
  private:
   void draw_bar(const ProgressPoint& point, Loop::Clock::time_point now);
   void print_line(const ProgressPoint& point, Loop::Clock::time_point now);
   void print_json(const ProgressPoint& point);
+  void tell_kubeflow(const ProgressPoint& point);
+  void tell_fault();
 
   Console& console_;
   const ProgressMode mode_;
@@ -32,6 +37,7 @@ class ProgressView {
   Loop::Clock::time_point shown_{};
   std::int64_t shown_step_ = -1;
   std::string shown_json_;
+  std::unique_ptr<KubeflowStatus> kubeflow_;  // none: nobody asks, or no rank 0 of ours has said anything yet
 };
 
 }  // namespace dtrun::agent

@@ -1,0 +1,57 @@
+// Tells Kubeflow Trainer how far the job is, where it asks: then `kubectl get trainjob` shows it. The
+// protocol is that of KEP-2779 (https://github.com/kubeflow/trainer, docs/user-guides/trainjob-progress.md):
+// a POST of JSON over TLS to the address in $KUBEFLOW_TRAINER_SERVER_URL, with the token in the file …_TOKEN,
+// to a server whose certificate the authority in the file …_CA_CERT has made.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "agent/core/progress_text.h"
+
+namespace dtrun::agent {
+
+// The body of a POST. `updated_at` as RFC 3339 has it.
+std::string kubeflow_status_json(const ProgressPoint& point, const std::string& updated_at);
+
+struct KubeflowServer {
+  std::string url, ca_file, token_file;
+
+  // Nothing where the variables are not set; `environment` is getenv.
+  static std::optional<KubeflowServer> of(const std::function<const char*(const char*)>& environment);
+  // Empty: it took the body; else why not. Blocks for a few seconds at most.
+  std::string post(const std::string& body) const;
+};
+
+// Posts from a thread of its own, the newest that it was told and not more often than every five seconds:
+// nothing of it reaches the job. All members are called from one thread.
+class KubeflowStatus {
+ public:
+  explicit KubeflowStatus(KubeflowServer server);
+  ~KubeflowStatus() { finish(); }
+  KubeflowStatus(const KubeflowStatus&) = delete;
+
+  void update(const ProgressPoint& point);
+  // Posts the last one. No update follows.
+  void finish();
+  // Once, when a post has failed: why.
+  std::string take_fault();
+
+ private:
+  void run();
+
+  const KubeflowServer server_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<ProgressPoint> waiting_;  // guarded by mutex_, like those below
+  std::string fault_;
+  bool failed_ = false, ending_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace dtrun::agent
