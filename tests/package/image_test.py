@@ -52,6 +52,10 @@ def setUpModule():
         raise unittest.SkipTest(f"runc makes no container here: {trial.said()}")
 
 
+def read(path):
+    return path.read_text() if path.exists() else ""
+
+
 class Container:
     """One container of the image with `words` behind its entrypoint, as a pod has it."""
 
@@ -96,9 +100,9 @@ class Container:
     def said(self):
         return (self.folder / "log").read_text()
 
-    def wait_for(self, words):
+    def wait_for(self, words, times=1):
         deadline = time.monotonic() + LIMIT_S
-        while words not in self.said():
+        while self.said().count(words) < times:
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise AssertionError(f"no {words!r} in:\n{self.said()}")
             time.sleep(0.05)
@@ -133,6 +137,47 @@ class ImageTest(unittest.TestCase):
         self.assertEqual(again.start().end(), 0, again.said())
         self.assertIn("resum", again.said())
 
+    def test_told_to_end_in_any_phase_it_ends_in_time_and_loses_no_step(self):
+        for after in (0.02, 0.1, 0.3, 0.6, 1.0, 1.5):  # it loads, trains, evaluates, writes checkpoints
+            with self.subTest(after=after):
+                container = self.train("train.max_steps=2000", "train.logging_steps=1", "train.eval_steps=10", "train.save_steps=10").start()
+                time.sleep(after)
+                self.assert_ends_when_told(container)
+                trained = [json.loads(line) for line in read(container.out / "run/metrics.jsonl").splitlines()]
+                last = max((event["step"] for event in trained if event["event"] == "train"), default=0)
+                saved = [path.name for path in (container.out / "run/checkpoints").glob("step-*")]
+                if last:
+                    self.assertIn(f"step-{last:08}", saved, container.said())
+
+    def test_told_to_end_while_it_waits_for_nodes_or_for_a_restart_it_ends_in_time(self):
+        waits = Container("--nnodes", "2", "--rdzv_endpoint", "localhost:29400", "--insecure", "--", "/tmp/busybox", "true").start()
+        waits.wait_for("joined 1 of 2")
+        self.assert_ends_when_told(waits)
+        fails = Container("--max_restarts", "20", "--", "/tmp/busybox", "sh", "-c", "echo fails; exit 3").start()
+        fails.wait_for("fails", 2)  # the second restart waits for a second
+        self.assert_ends_when_told(fails)
+
+    def assert_ends_when_told(self, container):
+        began = time.monotonic()
+        while container.process.poll() is None and not self.is_up(container):
+            time.sleep(0.01)
+        run("runc", "kill", container.name, "TERM")
+        self.assertEqual(container.end(), 128 + signal.SIGTERM, container.said())
+        self.assertLess(time.monotonic() - began, 30)
+
+    @staticmethod
+    def is_up(container):
+        return '"running"' in run("runc", "state", container.name)[1]
+
+    def test_how_a_worker_ended_is_the_exit_code_and_the_message(self):
+        # Templates have $$ for $, as torchrun has it.
+        for command, code, words in (("exit 3", 3, "exit code 3"), ("kill -SEGV $$$$", 128 + signal.SIGSEGV, "SIGSEGV")):
+            with self.subTest(command):
+                container = Container("--", "/tmp/busybox", "sh", "-c", command).start()
+                self.assertEqual(container.end(), code, container.said())
+                self.assertIn("rank 0", container.message.read_text())
+                self.assertIn(words, container.message.read_text())
+
     def test_why_it_failed_is_left_for_kubectl(self):
         container = Container("--nproc_per_node", "2", CONFIG, "output_dir=/out/run", "data.path=/nowhere").start()
         self.assertEqual(container.end(), 66, container.said())
@@ -159,6 +204,20 @@ class ImageTest(unittest.TestCase):
         self.assertIn("zombies 0\n", container.said())
         self.assertIn("dtrun\n", container.said())
         self.assertLess(time.monotonic() - began, 60)
+
+    def test_for_gpus_it_has_the_libraries_that_a_worker_opens(self):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=scratch))
+        names = ["libcublasLt.so.13", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libcudnn.so.9", "libcudnn_ops.so.9",
+                 "libnccl.so.2"]
+        for name in names:
+            (folder / name).write_text(name)
+        need("env", f"DTRUN_CUDA_LIBRARY_PATH=/nowhere:{folder}", ROOT / "scripts/image", "--cuda", "--build", BUILD,
+             scratch / "cuda.tar")
+        config = unpack(scratch / "cuda.tar", scratch / "cuda")
+        for name in names:
+            self.assertEqual((scratch / "cuda/usr/lib/x86_64-linux-gnu" / name).read_text(), name)
+        self.assertTrue(any((scratch / "cuda").rglob("libz.so.1")))
+        self.assertIn("NVIDIA_VISIBLE_DEVICES=all", config["Env"])
 
 
 if __name__ == "__main__":
