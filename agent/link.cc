@@ -10,7 +10,7 @@
 namespace dtrun::agent {
 namespace {
 
-constexpr std::chrono::milliseconds kAskAgain{500};
+constexpr std::chrono::milliseconds kAskAgain{500}, kAskLater{2000};
 
 // Where to listen on a host that others reach by an address that is not its own, such as a router's.
 std::string address_to_host_on(const std::string& host) {
@@ -90,21 +90,23 @@ Status Link::stand_alone(Scratch& scratch) {
 
 // A look-up cannot be interrupted, so the thread is detached and puts its result into the mailbox. A job in
 // the mailbox may use the link: only the link's own loop runs jobs. While a container starts, not even it may
-// know its own name, so the look-up is repeated.
+// know its own name, and of one that takes another's place the name service may know only the other's
+// address: so the look-up is repeated until somebody answers there.
 void Link::resolve_and_join() {
   std::thread([this, mailbox = std::weak_ptr(mailbox_), host = spec_.host] {
     const auto post = [&mailbox](Job job) {
+      if (const auto box = mailbox.lock()) box->post(std::move(job));
+    };
+    const auto wanted = [&mailbox] {
       const auto box = mailbox.lock();
-      if (box) box->post(std::move(job));
-      return box != nullptr;
+      return box && !box->answered;
     };
     Home home = home_of(host);
-    bool wanted = post([this, home] { join(home.listen_address); });
-    if (home.known) return;
-    while (wanted && !home.known) {
-      std::this_thread::sleep_for(kAskAgain);
+    post([this, home] { join(home.listen_address); });
+    if (home.listen_address) return;
+    while (!home.listen_address && wanted()) {
+      std::this_thread::sleep_for(home.known ? kAskLater : kAskAgain);
       home = home_of(host);
-      wanted = !mailbox.expired();
     }
     if (home.listen_address) post([this, home] { (void)host_on(*home.listen_address); });
   }).detach();
@@ -145,7 +147,7 @@ void Link::start_client() {
 // Where nobody answers although the port was taken, its holder was another program's connection or a
 // coordinator at its end: the port may be free by now.
 void Link::hear(rendezvous::ClientEvent event) {
-  if (std::holds_alternative<rendezvous::Connected>(event)) connected_ = true;
+  if (std::holds_alternative<rendezvous::Connected>(event)) connected_ = mailbox_->answered = true;
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
   if (disconnected != nullptr && !connected_ && !server_ && listen_address_) {
     const Status hosted = host_on(*listen_address_);

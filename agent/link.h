@@ -2,6 +2,7 @@
 // through which gRPC's threads reach the loop.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -55,7 +56,8 @@ class Link {
   struct Mailbox {
     Descriptor wake;  // eventfd
     std::mutex mutex;
-    std::deque<Job> jobs;  // guarded by mutex
+    std::deque<Job> jobs;                // guarded by mutex
+    std::atomic<bool> answered = false;  // a coordinator, ever
 
     void post(Job job);
   };

@@ -77,23 +77,19 @@ std::string why_no_hosts() {
   return "";
 }
 
-Hosts::Hosts(int count) : switch_("switch", "") {
+void Switch::plug(pid_t host, const std::string& port, const std::string& address) const {
+  in(holder_.pid(),
+     {"ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", std::to_string(host)});
+  in(holder_.pid(), {"ip", "link", "set", port, "master", "br0", "up"});
+  in(host, {"ip", "address", "add", address, "dev", "eth0"});
+  for (const char* device : {"lo", "eth0"}) in(host, {"ip", "link", "set", device, "up"});
+}
+
+Hosts::Hosts(int count) {
   std::filesystem::create_directory(directory());
-  const auto in = [](pid_t holder, const std::vector<std::string>& argv) {
-    output_of(joined({"nsenter", "--target", std::to_string(holder), "--net", "--"}, argv));
-  };
-  in(switch_.pid(), {"ip", "link", "add", "br0", "type", "bridge"});
-  in(switch_.pid(), {"ip", "link", "set", "br0", "up"});
   for (int host = 0; host < count; ++host) {
     hosts_.push_back(std::make_unique<NamespaceHolder>(name(host), directory()));
-    const pid_t pid = hosts_.back()->pid();
-    const std::string port = "port" + std::to_string(host);
-    in(switch_.pid(),
-       {"ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", std::to_string(pid)});
-    in(switch_.pid(), {"ip", "link", "set", port, "master", "br0", "up"});
-    in(pid, {"ip", "address", "add", address(host) + "/24", "dev", "eth0"});
-    in(pid, {"ip", "link", "set", "lo", "up"});
-    in(pid, {"ip", "link", "set", "eth0", "up"});
+    switch_.plug(hosts_.back()->pid(), port(host), address(host) + "/24");
   }
 }
 
@@ -108,11 +104,6 @@ std::filesystem::path Hosts::seen_from_here(int host, const std::string& file) c
 
 void Hosts::resize_disk(int host, const std::string& size) const {
   output_of(on(host, {"mount", "-o", "remount,size=" + size, directory()}));
-}
-
-void Hosts::cable(int host, const std::string& state) const {
-  output_of({"nsenter", "--target", std::to_string(switch_.pid()), "--net", "--", "ip", "link", "set",
-             "port" + std::to_string(host), state});
 }
 
 }  // namespace dtrun::test

@@ -38,6 +38,27 @@ class NamespaceHolder {
   pid_t pid_ = -1;
 };
 
+// A bridge in a namespace of its own, and the cables in it.
+class Switch {
+ public:
+  Switch() : holder_("switch", "") {
+    in(holder_.pid(), {"ip", "link", "add", "br0", "type", "bridge"}), lift("br0");
+  }
+  // The host gets an eth0 with this address, as "10.77.0.1/24"; `port` is the cable's name at this end, until
+  // the host is gone.
+  void plug(pid_t host, const std::string& port, const std::string& address) const;
+  // Nothing arrives any more, nobody is told.
+  void drop(const std::string& port) const { in(holder_.pid(), {"ip", "link", "set", port, "down"}); }
+  void lift(const std::string& port) const { in(holder_.pid(), {"ip", "link", "set", port, "up"}); }
+
+ private:
+  static void in(pid_t holder, const std::vector<std::string>& argv) {
+    output_of(joined({"nsenter", "--target", std::to_string(holder), "--net", "--"}, argv));
+  }
+
+  NamespaceHolder holder_;
+};
+
 class Hosts {
  public:
   explicit Hosts(int count);
@@ -54,15 +75,15 @@ class Hosts {
   // Limits what the host's directory holds, e.g. "400k".
   void resize_disk(int host, const std::string& size) const;
 
-  // Takes the host's cable out of the switch: nothing arrives, nobody is told.
-  void cut(int host) const { cable(host, "down"); }
-  void mend(int host) const { cable(host, "up"); }
+  // Takes the host's cable out of the switch.
+  void cut(int host) const { switch_.drop(port(host)); }
+  void mend(int host) const { switch_.lift(port(host)); }
 
  private:
-  void cable(int host, const std::string& state) const;
+  static std::string port(int host) { return "port" + std::to_string(host); }
 
   Folder shared_path_;
-  NamespaceHolder switch_;
+  Switch switch_;
   std::vector<std::unique_ptr<NamespaceHolder>> hosts_;
 };
 
