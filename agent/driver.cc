@@ -52,6 +52,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.nproc = spec.nproc;
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
+  settings.may_be_started_again = spec.may_be_started_again;
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();
@@ -123,6 +124,9 @@ Status Driver::prepare() {
                           [this](auto event) { from_client(std::move(event)); });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
+  if (link_->hosting() && !spec_.rendezvous.standalone && link_->port() != spec_.rendezvous.port)
+    console_.notice("port " + std::to_string(spec_.rendezvous.port) + " is taken: the coordinator is at " +
+                    link_->endpoint());
   state_ = initial_state(settings_of(spec_, *link_, identity_.host), millis_now());
   log_.write("start", {{"run_id", spec_.run_id},
                        {"endpoint", link_->endpoint()},
@@ -220,7 +224,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
                                    .pid = getpid(),
                                    .has_key = !spec_.rendezvous.key.empty(),
                                    .key = spec_.output.remote ? spec_.rendezvous.key : ""});
-    events_.push_back(event::Connected{});
+    events_.push_back(event::Connected{link_->endpoint()});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));
   } else if (auto* lost = std::get_if<rendezvous::Disconnected>(&event)) {
@@ -254,7 +258,8 @@ void Driver::from_signal(int number) {
       return told_to_end(number);
     case SIGUSR1:
     case SIGUSR2:
-      if (trainer_ != nullptr) return;  // dtrun-worker has no use for them, and would die
+      // dtrun-worker has no use for them.
+      if (trainer_ != nullptr) return spec_.may_be_started_again ? told_to_end(number) : void();
       [[fallthrough]];
     case SIGCONT:
       return children_.signal_groups(number);

@@ -118,14 +118,22 @@ Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
   const rendezvous::JobKey* const key = key_ ? key_->key() : nullptr;
   if (key_ && key == nullptr) return cannot_host(*key_->ticket());
-  auto server = rendezvous::Server::start({.bind_address = listen_address,
-                                           .port = port_,
-                                           .host = member_id_,
-                                           .key = key != nullptr ? std::optional(*key) : std::nullopt,
-                                           .files_for_strangers = files_for_strangers_});
-  if (!server.ok()) return server.status();
-  server_ = std::move(server).value();
-  return {};
+  std::vector<int> ports{spec_.port};
+  ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
+  Status first;
+  for (const int port : ports) {
+    auto server = rendezvous::Server::start({.bind_address = listen_address,
+                                             .port = port,
+                                             .host = member_id_,
+                                             .key = key != nullptr ? std::optional(*key) : std::nullopt,
+                                             .files_for_strangers = files_for_strangers_});
+    if (!server.ok() && first.ok()) first = server.status();
+    if (!server.ok()) continue;
+    server_ = std::move(server).value();
+    port_ = port;
+    return {};
+  }
+  return first;
 }
 
 void Link::join(const std::optional<std::string>& listen_address) {
@@ -137,6 +145,7 @@ void Link::start_client() {
   rendezvous::ClientOptions options;
   options.host = host_;
   options.port = port_;
+  if (!server_) options.more_ports = spec_.more_ports;
   options.key = key_;
   options.keep_alive_timeout = spec_.keep_alive_timeout;
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
@@ -147,7 +156,10 @@ void Link::start_client() {
 // Where nobody answers although the port was taken, its holder was another program's connection or a
 // coordinator at its end: the port may be free by now.
 void Link::hear(rendezvous::ClientEvent event) {
-  if (std::holds_alternative<rendezvous::Connected>(event)) connected_ = mailbox_->answered = true;
+  if (const auto* const connected = std::get_if<rendezvous::Connected>(&event)) {
+    connected_ = mailbox_->answered = true;
+    port_ = connected->port;
+  }
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
   if (disconnected != nullptr && !connected_ && !server_ && listen_address_) {
     const Status hosted = host_on(*listen_address_);

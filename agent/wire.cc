@@ -209,6 +209,7 @@ control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<
   job->set_config_json(trainer.config_json);
   job->set_lanes(trainer.lanes);
   if (host_copy) job->set_host_copy_fd(kHostCopyFd);
+  job->set_only_agent_stops(trainer.only_agent_stops);
   job->set_device(trainer.cuda ? "cuda" : "cpu");
   if (!trainer.cuda) return message;
   const Gpu& gpu = gpus[static_cast<std::size_t>(local_rank)];

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -24,6 +26,7 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/launch_plan.h"
 #include "cmd/plan/plan_json.h"
+#include "proto/base/ids.h"
 #include "proto/base/log.h"
 #include "rendezvous/identity/key_source.h"
 
@@ -58,10 +61,25 @@ int refuse(const Status& status) {
   return cmd::fail(status);
 }
 
+// What tells of the cluster that may have started us.
+cmd::Scene scene() {
+  cmd::Scene scene{.hostname = host_name(), .file = [](const std::string& path) {
+                     std::ifstream file(path);
+                     return std::string(std::istreambuf_iterator<char>(file), {});
+                   }};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) scene.variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return scene;
+}
+
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   cmd::Machine machine = cmd::this_machine();
   machine.is_home = [](const std::string& host) { return agent::home_of(host).listen_address.has_value(); };
+  machine.scene = scene();
   Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
   // No worker, and nothing else that starts from here, shall have it.
@@ -69,6 +87,9 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
     unsetenv(variable);
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok()) return refuse(status);
+  if (!spec.value().place.empty()) cmd::notice(spec.value().place);
+  if (!spec.value().cpus_by.empty())
+    cmd::notice("CPUs: " + std::to_string(spec.value().cpus) + ", by " + spec.value().cpus_by);
   if (!spec.value().device.empty()) cmd::notice("device: " + spec.value().device);
   if (!spec.value().gpus.empty()) cmd::notice("GPUs: " + gpus_text(spec.value().gpus) + ", one per worker");
   return agent::run(spec.value());

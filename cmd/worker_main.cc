@@ -54,8 +54,8 @@ sigset_t stop_signals() {
 void watch_signals(ControlClient& agent) {
   std::thread([&agent] {
     const sigset_t signals = stop_signals();
-    for (int signal = 0;;) {
-      if (sigwait(&signals, &signal) == 0) agent.signal_received();
+    for (siginfo_t info;;) {
+      if (sigwaitinfo(&signals, &info) > 0) agent.signal_received(info.si_pid == getppid());
     }
   }).detach();
 }
@@ -170,6 +170,8 @@ int worker_main(int argc, char** argv) {
   }
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // Slurm may send the signals of its --signal to all processes of a step; they are the agent's.
+  for (const int number : {SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // gloo writes to sockets whose peer may be gone
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error of writing
   set_up_log("");

@@ -28,7 +28,8 @@ void Step::on(const event::Opened& e) {
                         .hosting = s.link.hosting});
 }
 
-void Step::on(const event::Connected&) {
+void Step::on(const event::Connected& e) {
+  if (!e.endpoint.empty()) s.settings.endpoint = e.endpoint;
   s.link.connected = s.link.ever_connected = true;
   s.link.tell_at.reset();
   s.notices = 0;

@@ -20,7 +20,9 @@ namespace event {
 struct Opened {          // a connection is open: Join may be sent
   bool hosting = false;  // the coordinator lives in this process
 };
-struct Connected {};  // the other end is a coordinator
+struct Connected {            // the other end is a coordinator
+  std::string endpoint = {};  // for people, where it was not known before; else empty
+};
 struct Disconnected {
   std::string why;
   bool permanent = false;

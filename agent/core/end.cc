@@ -58,7 +58,7 @@ void Step::settle() {
   s.group.broken_at.reset();
   s.group.look_until.reset();
   s.group.notice_at.reset();
-  if (s.told_signal != 0) return leave(s.told_signal, exit_code_of_signal(s.told_signal));
+  if (s.told_signal != 0) return leave(s.told_signal, s.exit_code_when_told());
   if (s.give_up) return leave(0, *s.give_up);
   if (s.job_end) return conclude();
   close_generation();

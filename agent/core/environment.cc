@@ -47,12 +47,12 @@ class Variables {
   std::vector<std::string> entries_;
 };
 
-void set_ranks(const Assignment& assignment, int local_rank, Variables* env) {
+void set_ranks(const WorkerSetting& setting, const Assignment& assignment, int local_rank, Variables* env) {
   const rendezvous::Node& here = assignment.node;
   env->set("RANK", here.first_rank + local_rank);
-  env->set("LOCAL_RANK", local_rank);
+  env->set("LOCAL_RANK", setting.first_local_rank + local_rank);
   env->set("WORLD_SIZE", assignment.world_size);
-  env->set("LOCAL_WORLD_SIZE", here.nproc);
+  env->set("LOCAL_WORLD_SIZE", std::max(here.nproc, setting.local_world_size));
   env->set("GROUP_RANK", assignment.group_rank);
   env->set("GROUP_WORLD_SIZE", assignment.node_count);
   env->set("ROLE_RANK", here.first_rank + local_rank);  // one role per job
@@ -94,10 +94,10 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
                                             const WorkerSetting& setting, const Assignment& assignment,
                                             int local_rank, int control_fd, const std::string& error_file) {
   Variables env(inherited);
-  set_ranks(assignment, local_rank, &env);
+  set_ranks(setting, assignment, local_rank, &env);
   set_job(setting, assignment, &env);
   if (setting.gpus_by_address) env.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  if (setting.virtual_local_rank) set_virtual_local_rank(local_rank, &env);
+  if (setting.virtual_local_rank) set_virtual_local_rank(setting.first_local_rank + local_rank, &env);
   env.erase("TORCHELASTIC_ERROR_FILE");
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase(kEnvControlFd);

@@ -19,6 +19,10 @@ struct WorkerSetting {
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
   std::string master_address;       // empty: the assignment's
   bool gpus_by_address = false;     // CUDA counts GPUs as nvidia-smi does
+  // Where the host has other agents of the job: the local rank of this one's first worker, and how many
+  // workers there are on the host (0: this agent's).
+  int first_local_rank = 0;
+  int local_world_size = 0;
 };
 
 // "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.

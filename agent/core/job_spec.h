@@ -24,6 +24,7 @@ struct NodeCount {
 struct RendezvousSpec {
   std::string host;             // name or numeric address of the coordinator; empty if standalone
   int port = 0;                 // 0 if standalone
+  std::vector<int> more_ports;  // where the coordinator is if `port` is another program's, in this order
   bool standalone = false;      // one node, whose coordinator listens on a Unix socket that the agent makes
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out
@@ -90,10 +91,11 @@ struct BuiltinTrainer {
   std::filesystem::path worker_binary;
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
-  int lanes = 1;             // per worker
-  bool recovers = true;      // workers outlive generations and keep what they have trained
-  bool cuda = false;         // its workers compute on JobSpec::gpus; else on the CPU
-  bool host_copies = false;  // each has memory that outlives it, for copies of what it has trained
+  int lanes = 1;                  // per worker
+  bool recovers = true;           // workers outlive generations and keep what they have trained
+  bool cuda = false;              // its workers compute on JobSpec::gpus; else on the CPU
+  bool only_agent_stops = false;  // other signals that reach its workers are not for them
+  bool host_copies = false;       // each has memory that outlives it, for copies of what it has trained
 };
 
 // Any other program.
@@ -107,6 +109,15 @@ struct JobSpec {
   int nproc = 1;                 // workers on this node
   std::optional<int> node_rank;  // --node_rank
   std::string topology;          // --topology; empty: not known
+  std::string place;             // in the job of a cluster, for people; empty: no cluster said
+  // Where several agents of the job share the host: the local rank of the first worker of this one, and how
+  // many workers there are (0: those of this agent).
+  int first_local_rank = 0;
+  int local_world_size = 0;
+  int cpus = 0;  // that it may use; 0: not known
+  std::string
+      cpus_by;  // what allows no more, where that is not the machine: "cpu.max of its control group /"
+  bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
   // Exit codes of other programs after which a restart would not help: inclusive ranges. The built-in trainer

@@ -124,7 +124,8 @@ std::string stopping_notice(const State& s, Millis now) {
 std::string signal_notice(const State& s, Millis now) {
   const Millis grace = s.group.kill_at ? *s.group.kill_at - now : s.settings.shutdown_timeout;
   return "stopping " + count_text(s.running(), "worker") + " after " + describe_signal(s.told_signal) +
-         " (at most " + seconds_text(grace) + "; a second signal stops at once)";
+         " (at most " + seconds_text(grace) +
+         (s.told_by_scheduler() ? "; the job may be started again)" : "; a second signal stops at once)");
 }
 
 std::string regrouped_notice(const State& s, const Assignment& to) {

@@ -15,13 +15,18 @@
 
 namespace dtrun::agent {
 
+// The signals by which schedulers stop jobs. They come as they are set up there, one after the other or
+// twice: a second one means no hurry, unlike a person's second Ctrl-C.
+bool is_schedulers(int signal);
+
 struct Settings {
   bool builtin = false;   // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
   bool recovers = false;  // its workers outlive generations
   int nproc = 1;
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
-  std::string endpoint;         // "host:port" or "unix:PATH", for people
-  std::string host;             // this node's name
+  bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
+  std::string endpoint;               // "host:port" or "unix:PATH", for people
+  std::string host;                   // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
   // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its
@@ -131,6 +136,11 @@ struct State {
   // This node's workers are at work in a generation, as far as is known here.
   bool takes_part() const;
   bool all_ok() const;  // every worker that is part of the generation ended with 0
+
+  // A scheduler told us to stop, which may start the job again.
+  bool told_by_scheduler() const { return settings.may_be_started_again && is_schedulers(told_signal); }
+  // Once the workers have ended. REQUIRES: told_signal
+  int exit_code_when_told() const;
 
   bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
   // All its workers ended with 0, by themselves. Those of the built-in trainer never do otherwise: they may

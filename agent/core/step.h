@@ -67,7 +67,7 @@ class Step {
   void tell_if_slow(const std::string& reason);
   void tell_why_stopping();
   void kill_workers();
-  void again_told();
+  void again_told(int number);
   WorkerOutcome complete(WorkerOutcome outcome, bool never_ran) const;
   bool is_collateral(const WorkerOutcome& outcome) const;
   bool is_retryable(const WorkerOutcome& outcome) const;

@@ -99,7 +99,7 @@ void Step::on(const event::WorkerCompleted& e) {
 void Step::on(const event::Signal& e) {
   if (s.ended) return;
   if (s.job_end && !workers_run()) return end(s.job_end->exit_code);
-  if (s.told_signal != 0) return again_told();
+  if (s.told_signal != 0) return again_told(e.number);
   s.told_signal = e.number;
   s.told_at = now_;
   if (workers_run()) {
@@ -181,8 +181,9 @@ void Step::kill_workers() {
       emit(action::SignalWorkers{.number = SIGKILL, .only = worker.serial});
 }
 
-void Step::again_told() {
+void Step::again_told(int number) {
   if (now_ - s.told_at < kSameSignal) return;
+  if (s.settings.may_be_started_again && is_schedulers(number)) return;
   emit(action::DropOutput{});
   if (s.leaving) return end(*s.leaving);
   s.group.kill_at.reset();

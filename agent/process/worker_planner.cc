@@ -22,7 +22,9 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
           .token = token,
           .virtual_local_rank = spec.virtual_local_rank,
           .master_address = spec.rendezvous.master_address,
-          .gpus_by_address = trainer != nullptr && trainer->cuda};
+          .gpus_by_address = trainer != nullptr && trainer->cuda,
+          .first_local_rank = spec.first_local_rank,
+          .local_world_size = spec.local_world_size};
 }
 
 }  // namespace
@@ -50,9 +52,9 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
   plan.mark = limit_mark(worker_token(setting_.token, local_rank));
   plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
                                         plan.control ? kControlFd : -1, plan.error_file.string());
-  plan.argv = trainer_ != nullptr
-                  ? std::vector<std::string>{trainer_->worker_binary.string()}
-                  : worker_arguments(std::get<ExternalProgram>(spec_.program).argv, local_rank);
+  plan.argv = trainer_ != nullptr ? std::vector<std::string>{trainer_->worker_binary.string()}
+                                  : worker_arguments(std::get<ExternalProgram>(spec_.program).argv,
+                                                     spec_.first_local_rank + local_rank);
   plan_hang_files(&plan);
   if (trainer_ != nullptr && trainer_->host_copies) plan_host_copy(console, &plan);
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);

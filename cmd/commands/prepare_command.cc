@@ -4,12 +4,12 @@
 #include <charconv>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "cmd/commands/answer.h"
 #include "cmd/commands/become_worker.h"
 #include "cmd/options/values.h"
+#include "cmd/plan/machine.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -68,7 +68,7 @@ int run_prepare(const Invocation& invocation) {
     if (!count.ok()) return fail(count.status());
     shard_tokens = given->value;
   }
-  threads = std::to_string(std::max(1u, std::thread::hardware_concurrency()));
+  threads = std::to_string(usable_cpus().count);
   if (const auto given = options.given("threads")) {
     const auto count = parse_count(*given, 1024, "1 to 1024");
     if (!count.ok()) return fail(count.status());

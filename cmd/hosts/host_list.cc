@@ -2,25 +2,10 @@
 #include "cmd/hosts/hostfile.h"
 
 namespace dtrun::cmd {
-namespace {
-
-// Up to a comma that is not in brackets.
-std::string_view next_word(std::string_view text) {
-  bool inside = false;
-  std::size_t end = 0;
-  for (; end < text.size() && (inside || text[end] != ','); ++end) {
-    if (text[end] == '[') inside = true;
-    if (text[end] == ']') inside = false;
-  }
-  return text.substr(0, end);
-}
-
-}  // namespace
-
 Result<std::vector<Host>> parse_host_list(std::string_view text, const std::string& source) {
   HostRoll roll;
   for (int position = 1;; ++position) {
-    const auto word = next_word(text);
+    const auto word = first_word(text);
     if (word.empty()) {
       return Status(kExitUsage, source + ": expected hosts between commas, like a,b[0-3],ada@h:2");
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <optional>
 
 #include "proto/core/contract.h"
@@ -13,12 +14,12 @@ namespace {
 
 // A file with a line for each slot of each host is longer than one with a line for each host.
 constexpr int kMaxNamed = 4 * kMaxNodes;
-constexpr std::size_t kMostDigits = 9;
+constexpr std::size_t kMostDigits = 18;  // of a number in brackets: some are dates
 
 Status not_a_host(const std::string& message) { return {kExitUsage, message}; }
 
-std::optional<int> read_number(std::string_view digits, int most) {
-  int number = 0;
+std::optional<std::int64_t> read_number(std::string_view digits, std::int64_t most) {
+  std::int64_t number = 0;
   const auto end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, number);
   if (error != std::errc{} || stop != end || number < 0 || number > most) return std::nullopt;
@@ -43,7 +44,7 @@ Status expand_range(std::string_view range, std::vector<std::string>* values) {
   const auto dash = range.find('-');
   const auto first = range.substr(0, dash);
   const auto last = dash == range.npos ? first : range.substr(dash + 1);
-  constexpr int kMost = 999'999'999;
+  constexpr std::int64_t kMost = 999'999'999'999'999'999;
   const auto from = read_number(first, kMost), to = read_number(last, kMost);
   if (!from || !to || *to < *from || first.size() > kMostDigits) {
     return not_a_host("expected numbers and ranges like [1-3,7] in brackets, not '" + shown(range) + "'");
@@ -52,7 +53,7 @@ Status expand_range(std::string_view range, std::vector<std::string>* values) {
     return not_a_host("more than " + std::to_string(kMaxNodes) + " hosts");
   }
   const std::size_t width = first.starts_with('0') ? first.size() : 0;
-  for (int number = *from; number <= *to; ++number) {
+  for (std::int64_t number = *from; number <= *to; ++number) {
     const auto digits = std::to_string(number);
     values->push_back(std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits);
   }
@@ -68,34 +69,6 @@ Result<std::vector<std::string>> expand_group(std::string_view group) {
     if (comma == group.npos) return values;
     group.remove_prefix(comma + 1);
   }
-}
-
-// All names of "n[1-3]-ib", the last group running fastest.
-Result<std::vector<std::string>> expand(std::string_view name) {
-  std::vector<std::string> names = {""};
-  while (!name.empty()) {
-    const auto open = std::min(name.find('['), name.size());
-    // Looked at here, before one long name becomes many.
-    if (names.front().size() + open > kLongestDestination) return not_a_host("longer than any host's name");
-    for (auto& one : names) one += name.substr(0, open);
-    name.remove_prefix(open);
-    if (names.front().find(']') != std::string::npos) return not_a_host("']' without '['");
-    if (name.empty()) break;
-    const auto close = name.find(']');
-    if (close == name.npos) return not_a_host("'[' without ']'");
-    const auto values = expand_group(name.substr(1, close - 1));
-    if (!values.ok()) return values.status();
-    if (names.size() * values.value().size() > kMaxNodes) {
-      return not_a_host("more than " + std::to_string(kMaxNodes) + " hosts");
-    }
-    std::vector<std::string> longer;
-    for (const auto& one : names) {
-      for (const auto& value : values.value()) longer.push_back(one + value);
-    }
-    names = std::move(longer);
-    name.remove_prefix(close + 1);
-  }
-  return names;
 }
 
 struct Parts {
@@ -138,7 +111,46 @@ Status check_destination(const std::string& destination) {
 
 }  // namespace
 
-int read_slots(std::string_view text) { return read_number(text, kMaxWorkersPerNode).value_or(0); }
+std::string_view first_word(std::string_view text) {
+  bool inside = false;
+  std::size_t end = 0;
+  for (; end < text.size() && (inside || text[end] != ','); ++end) {
+    if (text[end] == '[') inside = true;
+    if (text[end] == ']') inside = false;
+  }
+  return text.substr(0, end);
+}
+
+Result<std::vector<std::string>> expand_groups(std::string_view name) {
+  std::vector<std::string> names = {""};
+  while (!name.empty()) {
+    const auto open = std::min(name.find('['), name.size());
+    // Looked at here, before one long name becomes many.
+    if (names.front().size() + open > kLongestDestination) return not_a_host("longer than any host's name");
+    for (auto& one : names) one += name.substr(0, open);
+    name.remove_prefix(open);
+    if (names.front().find(']') != std::string::npos) return not_a_host("']' without '['");
+    if (name.empty()) break;
+    const auto close = name.find(']');
+    if (close == name.npos) return not_a_host("'[' without ']'");
+    const auto values = expand_group(name.substr(1, close - 1));
+    if (!values.ok()) return values.status();
+    if (names.size() * values.value().size() > kMaxNodes) {
+      return not_a_host("more than " + std::to_string(kMaxNodes) + " hosts");
+    }
+    std::vector<std::string> longer;
+    for (const auto& one : names) {
+      for (const auto& value : values.value()) longer.push_back(one + value);
+    }
+    names = std::move(longer);
+    name.remove_prefix(close + 1);
+  }
+  return names;
+}
+
+int read_slots(std::string_view text) {
+  return static_cast<int>(read_number(text, kMaxWorkersPerNode).value_or(0));
+}
 
 std::string shown(std::string_view text, std::size_t most) {
   const bool is_cut = text.size() > most;
@@ -161,7 +173,7 @@ Result<std::vector<Host>> parse_host_word(std::string_view word) {
     return not_a_host("expected slots from 1 to " + std::to_string(kMaxWorkersPerNode) + " after ':', not '" +
                       shown(slots_text) + "'");
   }
-  auto names = address ? Result<std::vector<std::string>>({std::string(name)}) : expand(name);
+  auto names = address ? Result<std::vector<std::string>>({std::string(name)}) : expand_groups(name);
   if (!names.ok()) return names.status();
   std::vector<Host> hosts;
   for (const auto& one : names.value()) {

@@ -16,6 +16,13 @@ namespace dtrun::cmd {
 // 09, 10, 11. An IPv6 address with slots is in brackets; without it may be.
 Result<std::vector<Host>> parse_host_word(std::string_view word);
 
+// All names of "n[1-3]-ib[0-1]", the last group running fastest, with zeros kept as above. EX_USAGE if it is
+// misspelt or names more than kMaxNodes.
+Result<std::vector<std::string>> expand_groups(std::string_view name);
+
+// Up to a comma that is not in brackets.
+std::string_view first_word(std::string_view list);
+
 // 1 to kMaxWorkersPerNode; 0: no such number.
 int read_slots(std::string_view text);
 

@@ -1,5 +1,6 @@
 #include "cmd/launch/node_checks.h"
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +33,12 @@ Status await_output_dir(const JobSpec& spec, const Notice& notice) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return {};
+}
+
+std::optional<std::uint64_t> size_of_shm() {
+  struct statvfs system {};
+  if (statvfs("/dev/shm", &system) != 0) return std::nullopt;
+  return std::uint64_t{system.f_blocks} * system.f_frsize;
 }
 
 bool in_path(const std::string& program) {
@@ -74,6 +81,7 @@ Status check_node(const JobSpec& spec, const Notice& notice) {
         .within("the built-in trainer must lie beside dtrun");
   }
   if (Status status = await_output_dir(spec, notice); !status.ok()) return status;
+  if (const std::string small = small_shm_notice(spec, size_of_shm()); !small.empty()) notice(small);
   // Once, before any worker takes memory: what is available then is for all of them.
   return check_memory(spec, read_available_memory("/"));
 }

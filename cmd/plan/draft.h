@@ -2,6 +2,7 @@
 // in.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -24,6 +25,10 @@ struct Draft {
   std::optional<worker::JobConfig> config = {};  // of the built-in trainer
   JobSpec spec = {};
   std::optional<GpuSight> sight = {};
+  std::optional<Place> place = {};  // that a cluster gave this process
+
+  // That this process may use.
+  int cpus() const { return std::min(machine.cpus, place && place->cpus ? *place->cpus : machine.cpus); }
 
   // Asks the machine, once.
   const GpuSight& gpus() {

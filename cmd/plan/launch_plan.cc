@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 
+#include "cmd/plan/cluster_place.h"
 #include "cmd/plan/config_file.h"
 #include "cmd/plan/cpu_binding.h"
 #include "cmd/plan/device_choice.h"
@@ -108,8 +109,10 @@ Status read_workers(Draft& draft) {
     const bool counts = given.value == "gpu" || given.value == "auto";
     const std::string obstacle = counts ? gpu_obstacle(draft) : "";
     const int gpus = counts && obstacle.empty() ? static_cast<int>(draft.gpus().gpus.size()) : 0;
-    return parse_nproc(given, draft.machine.cpus, gpus, obstacle);
+    return parse_nproc(given, draft.cpus(), gpus, obstacle);
   };
+  if (Status status = settle_workers(draft, [&] { return gpu_obstacle(draft).empty(); }); !status.ok())
+    return status;
   if (Status status = draft.read("nproc_per_node", &spec.nproc, parse); !status.ok()) return status;
   return draft.read("node_rank", &spec.node_rank, [&](const Given& rank) -> Result<int> {
     Result<int> number = parse_int(rank, 0, "a node's rank, 0 or more");
@@ -136,8 +139,9 @@ Status read_topology(Draft& draft) {
 std::vector<Gpu> gpus_for_workers(Draft& draft) {
   std::vector<Gpu> gpus = draft.sight.value_or(GpuSight()).gpus;
   const char* local_rank = draft.environment("LOCAL_RANK");
-  if (rendezvous_backend(draft.options) != "env" || local_rank == nullptr) return gpus;
-  const auto skipped = static_cast<std::size_t>(std::max(0, std::atoi(local_rank)));
+  const bool exported = rendezvous_backend(draft.options) == "env" && local_rank != nullptr;
+  const int first = exported ? std::atoi(local_rank) : draft.spec.first_local_rank;
+  const auto skipped = static_cast<std::size_t>(std::max(0, first));
   gpus.erase(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(std::min(skipped, gpus.size())));
   return gpus;
 }
@@ -168,11 +172,13 @@ Status read_device(Draft& draft) {
 // torchrun gives each worker one thread, which would leave most of the node idle.
 void read_threads(Draft& draft) {
   JobSpec& spec = draft.spec;
-  spec.omp_num_threads = std::max(1, draft.machine.cpus / spec.nproc);
+  spec.cpus = draft.cpus();
+  spec.cpus_by = spec.cpus < draft.machine.cpus ? draft.place->job : draft.machine.cpus_by;
+  spec.omp_num_threads = std::max(1, draft.cpus() / spec.nproc);
   const char* chosen = draft.environment("OMP_NUM_THREADS");
   if (draft.config || chosen != nullptr || spec.nproc == 1) return;
   draft.notice("OMP_NUM_THREADS=" + std::to_string(spec.omp_num_threads) + " for each worker (" +
-               std::to_string(draft.machine.cpus) + " cores, " + std::to_string(spec.nproc) +
+               std::to_string(draft.cpus()) + " cores, " + std::to_string(spec.nproc) +
                " workers; set it to have another)");
 }
 
@@ -272,8 +278,7 @@ Status read_lanes(Draft& draft, int* lanes) {
     draft.no_effect("lanes", ": a worker with a GPU has one lane");
     return {};
   }
-  *lanes =
-      rendezvous_backend(draft.options) == "env" ? 1 : std::max(1, draft.machine.cpus / draft.spec.nproc);
+  *lanes = rendezvous_backend(draft.options) == "env" ? 1 : std::max(1, draft.cpus() / draft.spec.nproc);
   const auto chosen = draft.options.given("lanes");
   if (!chosen || chosen->value == "auto") return {};
   Result<int> count =
@@ -317,6 +322,7 @@ Status read_trainer(Draft& draft) {
                                       .lanes = lanes,
                                       .recovers = recovers,
                                       .cuda = !draft.spec.gpus.empty(),
+                                      .only_agent_stops = draft.spec.may_be_started_again,
                                       .host_copies = host_copies};
   return {};
 }
@@ -350,9 +356,10 @@ Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, co
   }
   Draft draft{
       .typed = options, .options = options, .machine = machine, .environment = environment, .notice = notice};
-  const Status status = run_parts(draft, {read_program, read_workers, read_rendezvous_options, read_topology,
-                                          read_device, read_trainer, read_policy, read_times, read_accepted,
-                                          read_virtual_local_rank, read_cpus, read_output_options});
+  const Status status =
+      run_parts(draft, {read_program, read_place, read_workers, read_rendezvous_options, tell_place,
+                        read_topology, read_device, read_trainer, read_policy, read_times, read_accepted,
+                        read_virtual_local_rank, read_cpus, read_output_options});
   if (!status.ok()) return status;
   return std::move(draft.spec);
 }

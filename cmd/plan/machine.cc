@@ -11,6 +11,7 @@
 
 #include "agent/gpu/ask_gpus.h"
 #include "agent/gpu/nvml.h"
+#include "cmd/plan/control_groups.h"
 #include "worker/config/bf16.h"
 #include "worker/config/cuda.h"
 
@@ -92,27 +93,18 @@ std::optional<std::uint64_t> read_number(const fs::path& path) {
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
-// The names that versions 1 and 2 of control groups have for the same things.
-struct MemoryGroups {
-  fs::path mount;
-  const char *limit, *usage, *reclaimable;
-};
-
-// Of `group` and all that it is in, the least that one of them leaves. Files that were read count as used,
-// but are dropped when memory is short.
-void take_group_limits(const MemoryGroups& files, fs::path group, std::optional<worker::Available>& least) {
-  for (;; group = group.parent_path()) {
-    const fs::path directory = files.mount / group.relative_path();
-    const auto limit = read_number(directory / files.limit), usage = read_number(directory / files.usage);
-    if (limit && usage) {
-      const std::uint64_t reclaimable = read_value(directory / "memory.stat", files.reclaimable).value_or(0);
-      const std::uint64_t used = *usage - std::min(*usage, reclaimable),
-                          left = *limit - std::min(*limit, used);
-      if (!least || left < least->bytes)
-        least = {.bytes = left, .by = std::string(files.limit) + " of its control group " + group.string()};
-    }
-    if (!group.has_relative_path()) return;
-  }
+// What a control group leaves. Files that were read count as used, but are dropped when memory is short.
+std::optional<worker::Available> memory_left(const ControlGroup& group) {
+  const char* const limit_file = group.unified ? "memory.max" : "memory.limit_in_bytes";
+  const char* const usage_file = group.unified ? "memory.current" : "memory.usage_in_bytes";
+  const auto limit = read_number(group.directory / limit_file),
+             usage = read_number(group.directory / usage_file);
+  if (!limit || !usage) return std::nullopt;
+  const char* const reclaimable_key = group.unified ? "inactive_file" : "total_inactive_file";
+  const std::uint64_t reclaimable = read_value(group.directory / "memory.stat", reclaimable_key).value_or(0);
+  const std::uint64_t used = *usage - std::min(*usage, reclaimable);
+  return worker::Available{.bytes = *limit - std::min(*limit, used),
+                           .by = std::string(limit_file) + " of its control group " + group.name};
 }
 
 }  // namespace
@@ -121,24 +113,9 @@ std::optional<worker::Available> read_available_memory(const fs::path& root) {
   std::optional<worker::Available> least;
   if (const auto kilobytes = read_value(root / "proc/meminfo", "MemAvailable"))
     least = {.bytes = *kilobytes * 1024, .by = "MemAvailable in /proc/meminfo"};
-  std::ifstream groups(root / "proc/self/cgroup");
-  // "4:memory:/a/b" for version 1, "0::/a/b" for version 2.
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controllers == ",,")
-      take_group_limits({.mount = root / "sys/fs/cgroup",
-                         .limit = "memory.max",
-                         .usage = "memory.current",
-                         .reclaimable = "inactive_file"},
-                        line.substr(second + 1), least);
-    else if (controllers.find(",memory,") != std::string::npos)
-      take_group_limits({.mount = root / "sys/fs/cgroup/memory",
-                         .limit = "memory.limit_in_bytes",
-                         .usage = "memory.usage_in_bytes",
-                         .reclaimable = "total_inactive_file"},
-                        line.substr(second + 1), least);
+  for (const ControlGroup& group : control_groups(root, "memory")) {
+    auto left = memory_left(group);
+    if (left && (!least || left->bytes < least->bytes)) least = std::move(left);
   }
   return least;
 }
@@ -173,12 +150,22 @@ std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowe
   return cpus;
 }
 
+UsableCpus usable_cpus() {
+  const int allowed = std::max<int>(1, static_cast<int>(allowed_cpus().size()));
+  const auto quota = read_cpu_quota("/");
+  // Of half a CPU's time there is no use: its thread would wait when the others have had theirs.
+  if (!quota || quota->cpus >= allowed) return {.count = allowed};
+  return {.count = std::max(1, static_cast<int>(quota->cpus)), .by = quota->by};
+}
+
 Machine this_machine() {
   Machine machine;
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const std::set<int> cpus = allowed_cpus();
-  machine.cpus = std::max<int>(1, static_cast<int>(cpus.size()));
+  const UsableCpus usable = usable_cpus();
+  machine.cpus = usable.count;
+  machine.cpus_by = usable.by;
   machine.topology = read_topology("/", cpus);
   machine.gpus = [self](bool asked_for) {
     // To ask takes a process and the driver's time, which jobs of the CPU must not lose.

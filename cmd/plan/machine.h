@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
+#include "cmd/cluster/place.h"
 #include "cmd/plan/cpu_binding.h"
 #include "worker/memory/need.h"
 
@@ -17,7 +18,8 @@ namespace dtrun::cmd {
 
 // this_machine() asks the system once; tests make one up.
 struct Machine {
-  int cpus = 1;  // that this process may use
+  int cpus = 1;              // that this process may use
+  std::string cpus_by = {};  // as UsableCpus has it
   // The GPUs that CUDA shows a program started here. Asked only where they matter to a job: the driver may
   // take its time. `asked_for`: by the user, so it is looked for also where nothing speaks for it.
   std::function<GpuSight(bool asked_for)> gpus = [](bool) {
@@ -31,9 +33,19 @@ struct Machine {
   std::vector<Cpu> topology = {};  // of those CPUs
   // Whether a host's name or address is this machine's; may wait for the name service.
   std::function<bool(const std::string& host)> is_home = [](const std::string&) { return false; };
+  // Of the cluster that may have started this process; nothing: it is not asked.
+  std::optional<Scene> scene = {};
 };
 
 Machine this_machine();
+
+// How many threads this process can keep busy: its CPUs, or fewer where a control group gives it less of
+// their time.
+struct UsableCpus {
+  int count = 1;
+  std::string by = {};  // what gives less: "cpu.max of its control group /kubepods"; empty: nothing
+};
+UsableCpus usable_cpus();
 
 // The CPUs in `allowed`, by id. `root` stands for "/".
 std::vector<Cpu> read_topology(const std::filesystem::path& root, const std::set<int>& allowed);

@@ -1,6 +1,10 @@
 // Whether this machine has the memory that its workers of a job need.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "agent/core/job_spec.h"
 #include "cmd/plan/machine.h"
 
@@ -9,5 +13,10 @@ namespace dtrun::cmd {
 // EX_CONFIG if not, with the numbers and what to change. Of other programs than the built-in trainer, of
 // workers that compute in the memory of GPUs, and of what the workers will refuse anyway, nothing is said.
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available);
+
+// For people, where /dev/shm is as small as containers have it (64 MB), and several workers of this node may
+// share memory there: Python's, whose data loaders do, and those with GPUs, whose NCCL does. Else empty.
+// `size` of /dev/shm, in bytes; nothing: not known.
+std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size);
 
 }  // namespace dtrun::cmd

@@ -21,6 +21,7 @@ Json rendezvous_json(const RendezvousSpec& rendezvous) {
           {"host", or_null(rendezvous.host)},
           {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
+          {"more_ports", rendezvous.more_ports.empty() ? Json(nullptr) : Json(rendezvous.more_ports)},
           {"key_fingerprint", or_null(rendezvous.key_fingerprint)},
           {"master_addr", or_null(rendezvous.master_address)},
           {"master_port", or_null(rendezvous.master_port)},
@@ -91,10 +92,13 @@ void add_program(const JobSpec& spec, Json* plan) {
 std::string plan_json(const JobSpec& spec) {
   Json plan;
   plan["run_id"] = spec.run_id;
+  plan["place"] = or_null(spec.place);
   plan["nnodes"] = {{"min", spec.nodes.min}, {"max", spec.nodes.max}};
   plan["nproc_per_node"] = spec.nproc;
   plan["node_rank"] = spec.node_rank ? Json(*spec.node_rank) : Json(nullptr);
   plan["topology"] = spec.topology.empty() ? Json(nullptr) : Json(spec.topology);
+  plan["cpus"] = or_null(spec.cpus);
+  plan["cpus_by"] = or_null(spec.cpus_by);
   plan["role"] = spec.role;
   plan["rendezvous"] = rendezvous_json(spec.rendezvous);
   plan["max_restarts"] = spec.max_restarts;

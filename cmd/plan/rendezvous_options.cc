@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "cmd/plan/cluster_place.h"
 #include "cmd/plan/key_options.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
@@ -66,6 +67,7 @@ Result<std::optional<Endpoint>> find_endpoint(Draft& draft, bool is_static) {
   if (given) return given_endpoint(draft, *endpoint);
   if (one_node || draft.options.flag("standalone")) return no_place();
   if (draft.options.has("master_addr")) return endpoint_beside_master(draft);
+  if (draft.place) return endpoint_of_place(draft);
   return usage(
       "several nodes need --rdzv_endpoint HOST[:PORT], the same on each: the host where the coordinator "
       "runs");
@@ -299,7 +301,7 @@ void tell_key_has_no_effect(const Draft& draft) {
 
 // A ticket names the run that it opens.
 Status take_run_of(const rendezvous::Ticket& ticket, Draft& draft) {
-  if (!draft.options.given("rdzv_id")) draft.spec.run_id = ticket.run_id();
+  if (!draft.typed.given("rdzv_id")) draft.spec.run_id = ticket.run_id();
   if (draft.spec.run_id == ticket.run_id()) return {};
   return Status(kExitNoPermission,
                 "the ticket is for run " + ticket.run_id() + ", not for --rdzv_id " + draft.spec.run_id);

@@ -14,10 +14,12 @@ inline constexpr int kExitSoftware = 70;      // a bug in dtrun
 inline constexpr int kExitOsError = 71;       // a GPU or its driver failed while training
 inline constexpr int kExitCannotCreate = 73;  // a directory or file to write cannot be made, or is in use
 inline constexpr int kExitIo = 74;  // no room, or a broken disk, for something that the job cannot do without
+// A scheduler told dtrun to stop, the workers have saved what they trained: start the job again.
+inline constexpr int kExitStartAgain = 75;
 inline constexpr int kExitNoPermission = 77;  // no job key, or another one than the coordinator has
 inline constexpr int kExitConfig = 78;        // invalid config.json
 
-// Between dtrun-worker and its agent only; dtrun itself never ends with these two.
+// Between dtrun-worker and its agent only; dtrun itself never ends with these two in this sense.
 inline constexpr int kExitWorkerStopped =
     75;  // ended early at an agreed step because it, or a peer, was told to
 inline constexpr int kExitWorkerPeerLost = 76;  // ended because a collective with its peers broke

@@ -36,6 +36,7 @@ using std::chrono::milliseconds;
 // A coordinator answers a Join within a millisecond, but ten thousand at once take it some seconds.
 constexpr milliseconds kAnswerTimeout{10000};
 constexpr milliseconds kProbeTimeout{1000};
+constexpr milliseconds kOnlyOthersIsPermanent{15000};  // a coordinator of a row of ports starts with its step
 constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
 // Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
 constexpr int kSilentIsPermanent = 2;
@@ -64,7 +65,9 @@ Status unavailable(const std::string& message) { return Status(kExitUnavailable,
 class Core : public std::enable_shared_from_this<Core> {
  public:
   Core(const ClientOptions& options, Client::Sink sink)
-      : options_(options), endpoint_(endpoint_text(options.host, options.port)), sink_(std::move(sink)) {}
+      : options_(options), ports_{options.port}, sink_(std::move(sink)) {
+    ports_.insert(ports_.end(), options.more_ports.begin(), options.more_ports.end());
+  }
 
   void run();
   void send(const v1::FromAgent& message);
@@ -79,13 +82,20 @@ class Core : public std::enable_shared_from_this<Core> {
     bool connected = false;
     Status why = {};
     bool permanent = false;
+    bool same_anywhere = false;  // other ports of the host would be no better
   };
+  Attempt sweep();
   Attempt attempt();
   Attempt attend(const Dialled& dialled);
   Attempt diagnose(const grpc::Status& status);
   Attempt unresolved(const std::string& error);
   bool adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Channel> channel);
-  void drop();
+  struct Answered {
+    bool met = false;
+    std::string by_other_run;
+  };
+  Answered drop();
+  void meet();
   bool pause(milliseconds time);
   void deliver(ClientEvent event);
   void on_connected();
@@ -93,25 +103,31 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<KvCalls> kv_calls();
   Attempt silent();
   Attempt something_else(const std::string& what) const;
+  int port() const { return ports_[port_]; }
+  std::string endpoint() const { return endpoint_text(options_.host, port()); }
   std::string counterpart() const { return separate_.load() ? "store" : "coordinator"; }
 
   const ClientOptions options_;
-  const std::string endpoint_;
+  std::vector<int> ports_;  // never changed
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
   std::atomic<bool> separate_{false};  // what was met last is a `dtrun store`
 
   // The thread's.
+  std::size_t port_ = 0;  // of ports_: the one that is tried, or where the coordinator is
   std::optional<Clock::time_point> unknown_since_;
+  std::optional<Clock::time_point> only_others_since_;
   int silent_attempts_ = 0;
   bool ever_connected_ = false;
 
-  std::mutex mutex_;  // guards the next five
+  std::mutex mutex_;  // guards the next seven
   std::condition_variable closing_changed_;
   bool closing_ = false;
   std::shared_ptr<ClientStream> stream_;
   std::shared_ptr<grpc::Channel> channel_;
   std::shared_ptr<KvCalls> kv_;  // made when it is first needed
+  bool met_ = false;             // the run's coordinator, on this connection
+  std::string other_run_;        // this connection's coordinator serves another: its words
 
   std::mutex sink_mutex_;  // one call of the sink at a time; guards the sink
   Client::Sink sink_;
@@ -121,7 +137,7 @@ void Core::run() {
   std::uint64_t random = reinterpret_cast<std::uintptr_t>(this) ^
                          static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
   for (int failures = 1;; ++failures) {
-    const Attempt ended = attempt();
+    const Attempt ended = sweep();
     if (ended.connected) failures = 1;
     {
       const std::lock_guard lock(mutex_);
@@ -134,17 +150,39 @@ void Core::run() {
   }
 }
 
+// One attempt on each port, from the one where the coordinator was. Of what is found elsewhere the news is
+// what would keep us out, which matters only if the coordinator does not come to another port in the
+// meantime.
+Core::Attempt Core::sweep() {
+  Attempt told;
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    Attempt ended = attempt();
+    if (ended.connected || ended.same_anywhere || ports_.size() == 1) return ended;
+    if (i == 0 || (ended.permanent && !told.permanent)) told = std::move(ended);
+    port_ = (port_ + 1) % ports_.size();
+    const std::lock_guard lock(mutex_);
+    if (closing_) return told;
+  }
+  if (!told.permanent) {
+    only_others_since_.reset();
+    return told;
+  }
+  if (!only_others_since_) only_others_since_ = Clock::now();
+  told.permanent = !ever_connected_ && Clock::now() - *only_others_since_ >= kOnlyOthersIsPermanent;
+  return told;
+}
+
 Core::Attempt Core::attempt() {
   resolving_ = true;
-  const Dialled dialled = dial(options_.host, options_.port, options_.connect_timeout, interrupt_);
+  const Dialled dialled = dial(options_.host, port(), options_.connect_timeout, interrupt_);
   resolving_ = false;
   if (dialled.unresolved) return unresolved(dialled.error);
   unknown_since_.reset();
   if (dialled.fd >= 0) return attend(dialled);
   return {.why = unavailable(
-              ever_connected_ ? "cannot reach the " + counterpart() + " at " + endpoint_ + " any more (" +
+              ever_connected_ ? "cannot reach the " + counterpart() + " at " + endpoint() + " any more (" +
                                     dialled.error + ")"
-                              : "no coordinator at " + endpoint_ + " (" + dialled.error +
+                              : "no coordinator at " + endpoint() + " (" + dialled.error +
                                     "); is the agent or the `dtrun store` that hosts it running, and is the "
                                     "port open?")};
 }
@@ -154,13 +192,14 @@ Core::Attempt Core::unresolved(const std::string& error) {
   // The name of a container that is started again is unknown until then.
   const bool permanent = !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
   return {.why = unavailable("the host name \"" + options_.host + "\" of the rendezvous endpoint " +
-                             endpoint_ + " does not resolve (" + error + "); check --rdzv_endpoint"),
-          .permanent = permanent};
+                             endpoint() + " does not resolve (" + error + "); check --rdzv_endpoint"),
+          .permanent = permanent,
+          .same_anywhere = true};
 }
 
 Core::Attempt Core::attend(const Dialled& dialled) {
   std::shared_ptr<grpc::Channel> channel =
-      open_channel(dialled, options_.port, options_.key, arguments_for(options_.keep_alive_timeout));
+      open_channel(dialled, port(), options_.key, arguments_for(options_.keep_alive_timeout));
   std::weak_ptr<Core> weak = weak_from_this();
   auto connected = [weak] {
     if (auto core = weak.lock()) core->on_connected();
@@ -177,22 +216,23 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   channel.reset();
   if (!stream->wait_until_answered(Clock::now() + kAnswerTimeout)) stream->cancel();
   stream->wait_until_done();
-  drop();
-  if (!stream->was_connected()) return diagnose(stream->status());
+  const Answered answered = drop();
+  if (!answered.by_other_run.empty()) return {.why = unavailable(answered.by_other_run), .permanent = true};
+  if (!answered.met) return diagnose(stream->status());
   ever_connected_ = true;
   const std::string message = stream->status().error_message();
   return {.connected = true,
-          .why = unavailable("lost the connection to the " + counterpart() + " at " + endpoint_ +
+          .why = unavailable("lost the connection to the " + counterpart() + " at " + endpoint() +
                              in_brackets(message, options_.keep_alive_timeout))};
 }
 
 // The connection stood, but no coordinator answered.
 Core::Attempt Core::diagnose(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return something_else("another gRPC service");
-  if (Status refused = compare_keys(options_.host, options_.port, options_.key, kProbeTimeout, interrupt_);
+  if (Status refused = compare_keys(options_.host, port(), options_.key, kProbeTimeout, interrupt_);
       !refused.ok())
     return {.why = refused, .permanent = true};
-  switch (probe(options_.host, options_.port, kProbeTimeout, interrupt_)) {
+  switch (probe(options_.host, port(), kProbeTimeout, interrupt_)) {
     case Answer::kOther:
       return something_else("it does not speak gRPC");
     case Answer::kSilent:
@@ -202,21 +242,21 @@ Core::Attempt Core::diagnose(const grpc::Status& status) {
     case Answer::kGone:
       break;
   }
-  return {.why = unavailable("the " + counterpart() + " at " + endpoint_ + " does not answer" +
+  return {.why = unavailable("the " + counterpart() + " at " + endpoint() + " does not answer" +
                              in_brackets(status.error_message(), options_.keep_alive_timeout))};
 }
 
 Core::Attempt Core::silent() {
   if (++silent_attempts_ >= kSilentIsPermanent)
     return something_else("it accepts connections but says nothing");
-  return {.why = unavailable("what listens on " + endpoint_ +
+  return {.why = unavailable("what listens on " + endpoint() +
                              " accepts connections but says nothing: a coordinator that stands still, or "
                              "something else")};
 }
 
 Core::Attempt Core::something_else(const std::string& what) const {
-  return {.why = unavailable("something else than a dtrun coordinator listens on " + endpoint_ + " (" + what +
-                             "); choose another port with --rdzv_endpoint"),
+  return {.why = unavailable("something else than a dtrun coordinator listens on " + endpoint() + " (" +
+                             what + "); choose another port with --rdzv_endpoint"),
           .permanent = true};
 }
 
@@ -226,14 +266,18 @@ bool Core::adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Cha
   if (closing_) return false;
   stream_ = std::move(stream);
   channel_ = std::move(channel);
+  met_ = false;
+  other_run_.clear();
   return true;
 }
 
-void Core::drop() {
+// How the connection was answered, which has ended.
+Core::Answered Core::drop() {
   kv_calls()->disconnected();
   const std::lock_guard lock(mutex_);
   stream_.reset();
   channel_.reset();
+  return {.met = met_, .by_other_run = other_run_};
 }
 
 // False if the client closes meanwhile.
@@ -252,17 +296,33 @@ std::shared_ptr<KvCalls> Core::kv_calls() {
   return kv_;
 }
 
+// Whose coordinator it is, only its first word tells, and that matters only where there are several ports.
 void Core::on_connected() {
+  if (ports_.size() == 1) meet();
+}
+
+void Core::meet() {
   std::shared_ptr<grpc::Channel> channel;
   {
     const std::lock_guard lock(mutex_);
     channel = channel_;
+    if (std::exchange(met_, true)) return;
   }
-  deliver(Connected{});
+  deliver(Connected{port()});
   kv_calls()->connected(channel);
 }
 
 void Core::on_received(v1::FromCoordinator message) {
+  if (ports_.size() > 1) {
+    const auto& rejected = message.rejected();
+    const bool other = message.has_rejected() && rejected.reason() == v1::Rejected::OTHER_RUN;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!met_ && other) other_run_ = rejected.message();
+      if (!other_run_.empty()) return;
+    }
+    meet();
+  }
   if (message.has_welcome()) {
     separate_ = message.welcome().separate();
     kv_calls()->met_store(message.welcome().instance());

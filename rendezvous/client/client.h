@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "proto/control.pb.h"
 #include "proto/core/status.h"
@@ -24,7 +25,9 @@ struct Opened {
   std::string local_address;  // this host's address on the route to the coordinator, numeric
 };
 // A coordinator answered. Comes before the first Received.
-struct Connected {};
+struct Connected {
+  int port = 0;  // of ClientOptions, the one where it is
+};
 struct Received {
   v1::FromCoordinator message;
 };
@@ -44,6 +47,9 @@ using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDo
 struct ClientOptions {
   std::string host;  // name or numeric address
   int port = 0;
+  // Where the coordinator may be as well: another program, or another run's coordinator, may have taken
+  // `port`. They are tried in order.
+  std::vector<int> more_ports = {};
   std::optional<Credential> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that says nothing and answers nothing for so long is taken for lost.

@@ -39,13 +39,15 @@ struct RunSettings {
 class TestAgent {
  public:
   TestAgent(std::string name, const std::string& host, int port,
-            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<Credential>& key = {})
+            milliseconds keep_alive_timeout = milliseconds(15000), const std::optional<Credential>& key = {},
+            const std::vector<int>& more_ports = {})
       : name_(std::move(name)) {
     ClientOptions options;
     options.keep_alive_timeout = keep_alive_timeout;
     options.host = host;
     options.port = port;
     options.key = key;
+    options.more_ports = more_ports;
     client_ = Client::start(options, [this](ClientEvent event) { push(std::move(event)); });
   }
 
@@ -89,6 +91,20 @@ class TestAgent {
       if (end && std::holds_alternative<Connected>(*end)) return true;
     }
     return false;
+  }
+
+  // The same where there are several ports, on which others may answer. REQUIRES: join() was called
+  std::optional<Connected> meet(milliseconds patience = kPatience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+      const auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+      const auto event = wait(left, [](const ClientEvent& one) {
+        return std::holds_alternative<Opened>(one) || std::holds_alternative<Connected>(one);
+      });
+      if (!event) return std::nullopt;
+      if (const auto* met = std::get_if<Connected>(&*event)) return *met;
+      send(join_);
+    }
   }
 
   // The next event of the type; others before it are dropped. None at the deadline.

@@ -98,7 +98,8 @@ std::optional<ControlClient::Start> ControlClient::ready(const control::Ready& r
   return Start{.place = *std::exchange(start_, std::nullopt), .paused = pause_.get_token()};
 }
 
-void ControlClient::signal_received() {
+void ControlClient::signal_received(bool of_agent) {
+  if (only_agent_stops_ && !of_agent) return;
   if (signals_.fetch_add(1) > 0) end_process_(kExitWorkerStopped);
   request_stop();
 }
@@ -271,6 +272,7 @@ void ControlClient::take(const control::FromAgent& message) {
     case control::FromAgent::kJob: {
       std::lock_guard lock(mutex_);
       job_ = message.job();
+      only_agent_stops_ = job_->only_agent_stops();
       break;
     }
     case control::FromAgent::kStart:

@@ -41,8 +41,9 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   // Says that this worker waits for a place, and waits for it. Nothing if it is told to stop instead.
   std::optional<Start> ready(const control::Ready& ready);
 
-  // A stop by signal. The second one while the first is being carried out ends the process. Any thread.
-  void signal_received();
+  // A stop by signal. The second one while the first is being carried out ends the process. Some jobs take
+  // signals of the agent alone. Any thread.
+  void signal_received(bool of_agent = true);
 
   // While this worker has nothing to save, a stop ends the process at once; after this call it sets the flag.
   void enter_training() {
@@ -80,6 +81,7 @@ class ControlClient final : public AgentLink, public KeyValueStore {
   std::atomic<bool> pause_requested_{false};  // after a step
   std::atomic<bool> in_training_{false};
   std::atomic<int> signals_{0};
+  std::atomic<bool> only_agent_stops_{false};
 
   std::mutex send_mutex_;  // one frame at a time on the socket; taken before mutex_
 

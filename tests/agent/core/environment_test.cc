@@ -121,6 +121,24 @@ TEST_CASE("with virtual local ranks each worker has its own GPU as device 0") {
   CHECK(environment({"CUDA_VISIBLE_DEVICES=5,7"}).at("CUDA_VISIBLE_DEVICES") == "5,7");
 }
 
+TEST_CASE("agents that share a host count its workers together") {
+  WorkerSetting setting = kSetting;
+  setting.first_local_rank = 3;
+  setting.local_world_size = 8;
+  const auto all = [&](const std::vector<std::string>& inherited) {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : worker_environment(inherited, setting, two_nodes(), 1, -1, ""))
+      found[entry.substr(0, entry.find('='))] = entry.substr(entry.find('=') + 1);
+    return found;
+  };
+  CHECK(all({}).at("LOCAL_RANK") == "4");
+  CHECK(all({}).at("LOCAL_WORLD_SIZE") == "8");
+  CHECK(all({}).at("RANK") == "4");
+  CHECK(all({}).at("GROUP_RANK") == "1");
+  setting.virtual_local_rank = true;
+  CHECK(all({"CUDA_VISIBLE_DEVICES=7,6,5,4,3"}).at("CUDA_VISIBLE_DEVICES") == "3");
+}
+
 TEST_CASE("a given master address goes before the node's own") {
   WorkerSetting setting = kSetting;
   setting.master_address = "head";

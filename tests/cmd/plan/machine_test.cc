@@ -78,7 +78,7 @@ TEST_CASE("without /sys every CPU is a core of its own on one node") {
 TEST_CASE("this machine has CPUs, each with its place") {
   const Machine machine = this_machine();
   CHECK(machine.cpus >= 1);
-  CHECK(static_cast<int>(machine.topology.size()) == machine.cpus);
+  CHECK(static_cast<int>(machine.topology.size()) >= machine.cpus);
 }
 
 TEST_CASE("memory that can be had is the kernel's number, or what control groups leave if that is less") {

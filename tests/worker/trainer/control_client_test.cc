@@ -208,6 +208,25 @@ TEST_CASE("while training a stop only sets the flag, and a second signal ends th
   CHECK(ended_with == kExitWorkerStopped);
 }
 
+TEST_CASE("where only the agent stops workers, a scheduler's signal to all processes is not for them") {
+  FakeAgent agent;
+  std::thread answering([&] {
+    agent.next();
+    control::FromAgent message;
+    message.mutable_job()->set_only_agent_stops(true);
+    agent.send(message);
+  });
+  agent.client->hello();
+  answering.join();
+  agent.client->enter_training();
+  for (int twice = 0; twice < 2; ++twice) agent.client->signal_received(false);
+  CHECK_FALSE(agent.client->stop_requested());
+  agent.client->signal_received(true);
+  CHECK(agent.client->stop_requested());
+  agent.client->signal_received(false);
+  CHECK(ended_with == -1);
+}
+
 TEST_CASE("before training begins a stop ends the process, since nothing is there to be saved") {
   FakeAgent agent;
   agent.client->signal_received();

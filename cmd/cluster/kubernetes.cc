@@ -1,0 +1,104 @@
+// What pods find without asking Kubernetes: their host name, their own line of /etc/hosts, and the variables
+// that a controller sets. Jobs of the Training Operator and of Kubeflow's Trainer are told by PET_ variables,
+// which are options.
+#include <algorithm>
+#include <sstream>
+
+#include "cmd/cluster/node_list.h"
+#include "cmd/cluster/numbers.h"
+#include "cmd/cluster/systems.h"
+#include "cmd/hosts/host_words.h"
+
+namespace dtrun::cmd {
+namespace {
+
+std::string first_label(const std::string& name) { return name.substr(0, name.find('.')); }
+
+// The name in DNS that the kubelet writes beside the pod's host name where the pod has a subdomain:
+// "10.1.0.7  mnist-1.mnist.default.svc.cluster.local  mnist-1". Empty if there is none.
+std::string name_in_dns(const std::string& hosts_file, const std::string& hostname) {
+  std::istringstream lines(hosts_file);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string address, name;
+    words >> address >> name;
+    if (name.starts_with(hostname + ".")) return name;
+  }
+  return "";
+}
+
+}  // namespace
+
+Found find_indexed_job(const Scene& scene, const Said& said) {
+  constexpr char kIndex[] = "JOB_COMPLETION_INDEX";
+  if (!has(scene, kIndex)) return std::optional<Place>();
+  const std::string hostname = first_label(scene.hostname);
+  const std::string name = name_in_dns(scene.file("/etc/hosts"), hostname);
+  const std::string suffix = "-" + text_of(scene, kIndex);
+  const bool named = hostname.ends_with(suffix) && hostname.size() > suffix.size() && !name.empty();
+  // Without names for its pods the Job's tasks are not meant to meet.
+  if (!named && !said.nodes) return std::optional<Place>();
+  const std::string job_name = hostname.substr(0, hostname.size() - suffix.size());
+  Place place{.job = named ? "Kubernetes Job " + job_name : "Kubernetes Job"};
+  const Result<int> index = number_of(scene, kIndex, 0, place.job);
+  if (!index.ok()) return index.status();
+  place.agents = std::nullopt;
+  place.rank = index.value();
+  place.node = hostname;
+  if (named) {
+    place.first = job_name + "-0" + name.substr(hostname.size());
+    place.run_id = run_id_of(job_name);
+  }
+  if (place.rank > 0) place.hosts = false;
+  if (said.nodes) return std::optional(std::move(place));
+  if (place.rank > 0)
+    return Status(kExitUsage, place.job + ": this is pod " + std::to_string(place.rank) +
+                                  " of an Indexed Job whose pods have names to meet by; --nnodes N or "
+                                  "PET_NNODES says how many (--standalone: each pod runs alone)");
+  place.agents = 1;
+  place.alone = "its pods have names to meet by; --nnodes N or PET_NNODES says how many";
+  return std::optional(std::move(place));
+}
+
+Found find_leader_worker_set(const Scene& scene, const Said&) {
+  if (!has(scene, "LWS_LEADER_ADDRESS")) return std::optional<Place>();
+  Result<Place> place = place_of_node(scene, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX");
+  if (!place.ok()) return place.status();
+  place.value().node = first_label(scene.hostname);
+  place.value().first = text_of(scene, "LWS_LEADER_ADDRESS");
+  place.value().run_id = run_id_of(first_label(place.value().first));
+  return std::optional(std::move(place).value());
+}
+
+// VC_TASK_HOSTS names the pods of each of the job's tasks; the one that the pod itself is in has its name.
+Found find_volcano(const Scene& scene, const Said&) {
+  if (!has(scene, "VC_TASK_INDEX") && !has(scene, "VK_TASK_INDEX")) return std::optional<Place>();
+  const std::string job = "Volcano", hostname = first_label(scene.hostname);
+  std::vector<std::vector<std::string>> tasks;
+  for (const auto& [name, value] : scene.variables) {
+    if (!name.starts_with("VC_") || !name.ends_with("_HOSTS") || value.empty()) continue;
+    auto hosts = parse_node_list(value);
+    if (!hosts.ok()) return contradiction(job, name + "=" + shown(value) + ": " + hosts.status().message());
+    // The master has rank 0, by whatever letter its name begins.
+    const bool is_master = name == "VC_MASTER_HOSTS";
+    tasks.insert(is_master ? tasks.begin() : tasks.end(), std::move(hosts).value());
+  }
+  std::vector<std::string> pods;
+  for (const auto& hosts : tasks) pods.insert(pods.end(), hosts.begin(), hosts.end());
+  const auto self = std::ranges::find(pods, hostname, first_label);
+  if (pods.empty()) return std::optional<Place>();
+  if (self == pods.end())
+    return contradiction(job, "this pod, " + shown(hostname) + ", is not among VC_…_HOSTS");
+  Place place{.job = job};
+  place.agents = static_cast<int>(pods.size());
+  place.rank = static_cast<int>(self - pods.begin());
+  place.node = hostname;
+  place.first = pods.front();
+  if (place.rank > 0) place.hosts = false;
+  // Pods are JOB-TASK-INDEX, in the subdomain JOB.
+  if (const std::size_t dot = pods.front().find('.'); dot != std::string::npos)
+    place.run_id = run_id_of(first_label(pods.front().substr(dot + 1)));
+  return std::optional(std::move(place));
+}
+
+}  // namespace dtrun::cmd

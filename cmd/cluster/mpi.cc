@@ -1,0 +1,95 @@
+// The launchers of MPI start processes, and tell each its number among them. Where the first one is only some
+// of them tell.
+#include <array>
+
+#include "cmd/cluster/numbers.h"
+#include "cmd/cluster/port_row.h"
+#include "cmd/cluster/systems.h"
+
+namespace dtrun::cmd {
+namespace {
+
+Result<Ranks> ranks_in(const Scene& scene, const std::string& job, const std::array<const char*, 4>& names) {
+  Ranks ranks;
+  const std::array<int*, 4> fields{&ranks.rank, &ranks.size, &ranks.local_rank, &ranks.local_size};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Result<int> number = number_of(scene, names[i], static_cast<int>(i % 2), job);
+    if (!number.ok()) return number.status();
+    *fields[i] = number.value();
+  }
+  return ranks;
+}
+
+// The host of mpirun, and so most often of its first process, from "1234.0;tcp://10.0.0.1,10.1.0.1:41234".
+std::string host_of_mpirun(const std::string& uri) {
+  constexpr std::string_view kBefore = "tcp://";
+  const std::size_t found = uri.find(kBefore);
+  if (found == uri.npos) return "";
+  const std::size_t begin = found + kBefore.size();
+  const std::string host = uri.substr(begin, uri.find_first_of(",:;/", begin) - begin);
+  return host.find_first_not_of("0123456789.") == host.npos ? host : "";
+}
+
+}  // namespace
+
+Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const Said&) {
+  if (ranks.rank >= ranks.size || ranks.local_rank >= ranks.local_size || ranks.local_size > ranks.size)
+    return contradiction(job, "process " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.size) +
+                                  ", on this host " + std::to_string(ranks.local_rank) + " of " +
+                                  std::to_string(ranks.local_size));
+  Place place{.job = job};
+  place.agents = ranks.size;
+  place.rank = ranks.rank;
+  place.first = ranks.local_size == ranks.size ? "localhost" : "";
+  place.hosts = ranks.rank == 0;
+  place.tasks = ranks.local_size;
+  place.local_rank = ranks.local_rank;
+  place.several_tasks = ranks.local_size > 1;
+  return place;
+}
+
+Found find_open_mpi(const Scene& scene, const Said& said) {
+  constexpr char kSize[] = "OMPI_COMM_WORLD_SIZE";
+  if (!has(scene, kSize)) return std::optional<Place>();
+  const std::string job = "Open MPI";
+  const auto ranks =
+      ranks_in(scene, job,
+               {"OMPI_COMM_WORLD_RANK", kSize, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+  if (!ranks.ok()) return ranks.status();
+  if (ranks.value().size == 1) return std::optional<Place>();
+  Result<Place> place = place_of_process(job, ranks.value(), said);
+  if (!place.ok()) return place.status();
+  const std::string uri = text_of(scene, "OMPI_MCA_orte_hnp_uri");
+  if (place.value().first.empty()) {
+    place.value().first = host_of_mpirun(uri);
+    place.value().guessed = true;
+  }
+  // The job's number, on every host the same.
+  if (const std::string id = uri.substr(0, uri.find('.')); !id.empty()) {
+    place.value().run_id = run_id_of("mpi-" + id);
+    place.value().ports = port_row(uri);
+  }
+  place.value().one_per_node = "mpirun --map-by ppr:1:node";
+  return std::optional(std::move(place).value());
+}
+
+Found find_pmi(const Scene& scene, const Said& said) {
+  if (!has(scene, "PMI_RANK") || !has(scene, "PMI_SIZE")) return std::optional<Place>();
+  const bool pals = has(scene, "PALS_RANKID"),
+             intel = has(scene, "I_MPI_HYDRA_HOST_FILE") || has(scene, "I_MPI_HYDRA_UUID");
+  const std::string job = pals ? "PALS" : intel ? "Intel MPI" : "MPICH";
+  // srun speaks PMI as well, and says the same by its own variables.
+  if (is_slurm_task(scene) && text_of(scene, "PMI_SIZE") == text_of(scene, "SLURM_STEP_NUM_TASKS"))
+    return std::optional<Place>();
+  const auto ranks =
+      pals ? ranks_in(scene, job, {"PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"})
+           : ranks_in(scene, job, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
+  if (!ranks.ok()) return ranks.status();
+  if (ranks.value().size == 1) return std::optional<Place>();
+  Result<Place> place = place_of_process(job, ranks.value(), said);
+  if (!place.ok()) return place.status();
+  place.value().one_per_node = "mpiexec -ppn 1";
+  return std::optional(std::move(place).value());
+}
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,51 @@
+#include "cmd/cluster/numbers.h"
+
+#include <charconv>
+
+#include "cmd/hosts/host_words.h"
+#include "proto/core/contract.h"
+
+namespace dtrun::cmd {
+
+std::string text_of(const Scene& scene, const std::string& name) {
+  const auto found = scene.variables.find(name);
+  return found == scene.variables.end() ? "" : found->second;
+}
+
+bool has(const Scene& scene, const std::string& name) { return !text_of(scene, name).empty(); }
+
+std::optional<int> whole_number(std::string_view text, int most) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const bool fits = error == std::errc{} && stop == end && text.front() != '-' && number <= most;
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+Status contradiction(const std::string& job, const std::string& what) {
+  return {kExitUsage, job + ": " + what + "; --standalone runs on this node alone"};
+}
+
+Result<int> number_of(const Scene& scene, const std::string& name, int least, const std::string& job) {
+  // A job of more than kMaxNodes nodes may have that many tasks on each.
+  constexpr int kMost = kMaxNodes * kMaxWorkersPerNode;
+  const std::string text = text_of(scene, name);
+  if (const auto number = whole_number(text, kMost); number && *number >= least) return *number;
+  if (!scene.variables.contains(name)) return contradiction(job, name + " is not set");
+  return contradiction(job, name + "=" + shown(text) + ": expected a number from " + std::to_string(least) +
+                                " to " + std::to_string(kMost));
+}
+
+std::string run_id_of(const std::string& name) {
+  constexpr std::size_t kLongest = 128;
+  std::string id = name.substr(0, kLongest);
+  for (char& c : id) {
+    const bool fits =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    if (!fits) c = '-';
+  }
+  const std::size_t begin = id.find_first_not_of(".-");
+  return begin == std::string::npos ? "" : id.substr(begin);
+}
+
+}  // namespace dtrun::cmd

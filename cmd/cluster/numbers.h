@@ -1,0 +1,28 @@
+// Numbers that a cluster's variables hold. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cmd/cluster/place.h"
+
+namespace dtrun::cmd {
+
+// The text of a variable; empty if it is not set.
+std::string text_of(const Scene& scene, const std::string& name);
+bool has(const Scene& scene, const std::string& name);  // and it is not empty
+
+// All of `text` as a decimal number from 0 to `most`, without a sign.
+std::optional<int> whole_number(std::string_view text, int most);
+
+// A variable's number from `least` on. EX_USAGE if it is anything else; `job` names who set it.
+Result<int> number_of(const Scene& scene, const std::string& name, int least, const std::string& job);
+
+// What a cluster says that does not fit together: the message, and how to run on this node alone.
+Status contradiction(const std::string& job, const std::string& what);
+
+// A run's id from a cluster's name for a job: what a run id may not have becomes '-'. May be empty.
+std::string run_id_of(const std::string& name);
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,149 @@
+// Slurm tells each task of a step everything. A job's script and the shell of salloc are no tasks: there
+// SLURM_STEP_ID is missing, or one of the numbers that Slurm keeps for them.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <numeric>
+
+#include "cmd/cluster/node_list.h"
+#include "cmd/cluster/numbers.h"
+#include "cmd/cluster/port_row.h"
+#include "cmd/cluster/systems.h"
+#include "cmd/hosts/host_words.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// From here on steps are batch scripts, interactive shells and the like (slurm.h).
+constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;
+
+// Job numbers are up to 2^26, with clusters of clusters up to 2^32.
+std::optional<std::uint32_t> number_in(const Scene& scene, const std::string& name) {
+  const std::string text = text_of(scene, name);
+  std::uint32_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fits = error == std::errc{} && stop == text.data() + text.size();
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+struct Step {
+  int nodes = 1, node = 0;
+  int tasks = 1, task = 0, local_task = 0;
+  std::vector<std::string> names = {};  // of the nodes
+  std::vector<int> tasks_of_nodes = {};
+};
+
+Status read_numbers(const Scene& scene, const std::string& job, Step* step) {
+  const struct {
+    const char* name;
+    int least;
+    int* field;
+  } numbers[] = {{"SLURM_STEP_NUM_NODES", 1, &step->nodes},
+                 {"SLURM_NODEID", 0, &step->node},
+                 {"SLURM_STEP_NUM_TASKS", 1, &step->tasks},
+                 {"SLURM_PROCID", 0, &step->task},
+                 {"SLURM_LOCALID", 0, &step->local_task}};
+  for (const auto& [name, least, field] : numbers) {
+    const Result<int> number = number_of(scene, name, least, job);
+    if (!number.ok()) return number.status();
+    *field = number.value();
+  }
+  return {};
+}
+
+template <typename List>
+Status misread(const Scene& scene, const std::string& job, const char* name, const Result<List>& list) {
+  return contradiction(
+      job, std::string(name) + "=" + shown(text_of(scene, name)) + ": " + list.status().message());
+}
+
+Status read_lists(const Scene& scene, const std::string& job, Step* step) {
+  constexpr char kNodes[] = "SLURM_STEP_NODELIST", kTasks[] = "SLURM_STEP_TASKS_PER_NODE";
+  auto names = parse_node_list(text_of(scene, kNodes));
+  if (!names.ok()) return misread(scene, job, kNodes, names);
+  auto tasks = parse_counts(text_of(scene, kTasks));
+  if (!tasks.ok()) return misread(scene, job, kTasks, tasks);
+  step->names = std::move(names).value();
+  step->tasks_of_nodes = std::move(tasks).value();
+  return {};
+}
+
+std::string counted(const char* name, long number) {
+  return std::string(name) + " " + std::to_string(number);
+}
+
+// Slurm itself always agrees with itself; a variable that somebody exported may not.
+Status check(const std::string& job, const Step& step) {
+  const auto differ = [&](const std::string& one, const std::string& other) {
+    return contradiction(job, "its variables contradict each other (" + one + ", " + other + ")");
+  };
+  const long names = static_cast<long>(step.names.size()),
+             counts = static_cast<long>(step.tasks_of_nodes.size());
+  if (names != step.nodes) return differ(counted("nodes", step.nodes), counted("names of nodes", names));
+  if (counts != step.nodes) return differ(counted("nodes", step.nodes), counted("nodes with tasks", counts));
+  const long sum = std::accumulate(step.tasks_of_nodes.begin(), step.tasks_of_nodes.end(), 0L);
+  if (sum != step.tasks) return differ(counted("tasks", step.tasks), counted("tasks on all nodes", sum));
+  if (step.node >= step.nodes) return differ(counted("nodes", step.nodes), counted("node", step.node));
+  if (step.task >= step.tasks) return differ(counted("tasks", step.tasks), counted("task", step.task));
+  const int here = step.tasks_of_nodes[static_cast<std::size_t>(step.node)];
+  if (step.local_task < here) return {};
+  return differ(counted("tasks on this node", here), counted("task on this node", step.local_task));
+}
+
+// Slurm gives a step some of a node's CPUs, and need not hold it to them.
+std::optional<int> cpus_of_task(const Scene& scene, int tasks_here) {
+  constexpr int kMost = 1 << 20;
+  const auto per_task = whole_number(text_of(scene, "SLURM_CPUS_PER_TASK"), kMost);
+  if (per_task && *per_task > 0) return per_task;
+  const auto on_node = whole_number(text_of(scene, "SLURM_CPUS_ON_NODE"), kMost);
+  if (!on_node || *on_node == 0) return std::nullopt;
+  return std::max(1, *on_node / tasks_here);
+}
+
+Found place_in_step(const Scene& scene, std::uint32_t job_number, std::uint32_t step_number) {
+  const std::string id = std::to_string(job_number) + "." + std::to_string(step_number);
+  Place place{.job = "Slurm step " + id};
+  Step step;
+  if (Status status = read_numbers(scene, place.job, &step); !status.ok()) return status;
+  if (Status status = read_lists(scene, place.job, &step); !status.ok()) return status;
+  if (Status status = check(place.job, step); !status.ok()) return status;
+  place.several_tasks = std::ranges::any_of(step.tasks_of_nodes, [](int tasks) { return tasks > 1; });
+  place.agents = place.several_tasks ? step.tasks : step.nodes;
+  place.rank = place.several_tasks ? step.task : step.node;
+  place.node = step.names[static_cast<std::size_t>(step.node)];
+  place.first = step.names.front();
+  place.hosts = step.node == 0 && step.local_task == 0;
+  // The steps of a job have rows of their own, also when they run at once.
+  place.ports = port_row(std::uint64_t{job_number} * 31 + step_number);
+  place.run_id = id;
+  place.tasks = step.tasks_of_nodes[static_cast<std::size_t>(step.node)];
+  place.local_rank = step.local_task;
+  place.cpus = cpus_of_task(scene, place.tasks);
+  place.one_per_node = "srun -N" + std::to_string(step.nodes) + " --ntasks-per-node=1";
+  return std::optional(std::move(place));
+}
+
+}  // namespace
+
+bool is_slurm_task(const Scene& scene) {
+  return number_in(scene, "SLURM_STEP_ID").value_or(kFirstSpecialStep) < kFirstSpecialStep;
+}
+
+Found find_slurm(const Scene& scene, const Said&) {
+  const auto job = number_in(scene, "SLURM_JOB_ID");
+  if (is_slurm_task(scene)) {
+    if (job) return place_in_step(scene, *job, *number_in(scene, "SLURM_STEP_ID"));
+    return contradiction("Slurm",
+                         "SLURM_STEP_ID is set, but SLURM_JOB_ID=" + shown(text_of(scene, "SLURM_JOB_ID")));
+  }
+  if (has(scene, "SLURM_STEP_ID") && !number_in(scene, "SLURM_STEP_ID"))
+    return contradiction("Slurm",
+                         "SLURM_STEP_ID=" + shown(text_of(scene, "SLURM_STEP_ID")) + " is no number");
+  const auto nodes = whole_number(text_of(scene, "SLURM_JOB_NUM_NODES"), 1 << 20);
+  if (!job || !nodes || *nodes < 2) return std::optional<Place>();
+  return std::optional(Place{.job = "Slurm job " + std::to_string(*job),
+                             .alone = "the job has " + std::to_string(*nodes) +
+                                      "; srun --ntasks-per-node=1 before dtrun starts it on all of them"});
+}
+
+}  // namespace dtrun::cmd

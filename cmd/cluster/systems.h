@@ -1,0 +1,39 @@
+// What single systems tell of this process's place. Nothing: it was not started by this one. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cmd/cluster/place.h"
+
+namespace dtrun::cmd {
+
+using Found = Result<std::optional<Place>>;
+
+Found find_slurm(const Scene& scene, const Said& said);
+Found find_open_mpi(const Scene& scene, const Said& said);
+Found find_pmi(const Scene& scene, const Said& said);  // MPICH's Hydra, Intel's, PALS
+Found find_indexed_job(const Scene& scene, const Said& said);
+Found find_volcano(const Scene& scene, const Said& said);
+Found find_leader_worker_set(const Scene& scene, const Said& said);
+Found find_sky_pilot(const Scene& scene, const Said& said);
+Found find_aws_batch(const Scene& scene, const Said& said);
+Found find_lepton(const Scene& scene, const Said& said);
+Found find_flux(const Scene& scene, const Said& said);
+Found find_jsrun(const Scene& scene, const Said& said);
+Found find_pbs(const Scene& scene, const Said& said);
+
+// Whether srun started this process, and not only something in a Slurm job.
+bool is_slurm_task(const Scene& scene);
+
+// The place of a node of so many, as two variables have it. EX_USAGE if the numbers don't fit together.
+Result<Place> place_of_node(const Scene& scene, const std::string& job, const char* size, const char* index);
+
+// A process's place among `size` of which `local_size` are on this host, as MPI's launchers count: an agent
+// each. EX_USAGE if the numbers don't fit together.
+struct Ranks {
+  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+};
+Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const Said& said);
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,29 @@
+// What the control groups that this process is in leave it: a container's limits are there, and nowhere else.
+// Both versions of control groups.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dtrun::cmd {
+
+struct ControlGroup {
+  std::filesystem::path directory;  // with the files of the controller
+  std::string name;                 // "/kubepods/pod1"
+  bool unified = false;             // version 2
+};
+
+// This process's group of a controller ("memory", "cpu") and all that it is in, in both versions. `root`
+// stands for "/".
+std::vector<ControlGroup> control_groups(const std::filesystem::path& root, const std::string& controller);
+
+struct CpuQuota {
+  double cpus = 0;  // processor time per time
+  std::string by;   // "cpu.max of its control group /kubepods"
+};
+// The least of all groups; nothing where there is no limit.
+std::optional<CpuQuota> read_cpu_quota(const std::filesystem::path& root);
+
+}  // namespace dtrun::cmd

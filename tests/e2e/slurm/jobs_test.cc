@@ -1,0 +1,210 @@
+// Jobs on a real Slurm: srun is the whole command line, whatever the shape of its step, and a job that Slurm
+// stops goes on where it stopped.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "tests/e2e/slurm/slurm_cluster.h"
+#include "tests/e2e/training.h"
+#include "tests/support/skip.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+const SlurmCluster& slurm() {
+  static const SlurmCluster cluster(3);
+  return cluster;
+}
+
+std::vector<std::string> srun(const std::vector<std::string>& shape,
+                              const std::vector<std::string>& program) {
+  return joined(joined({"srun"}, shape), program);
+}
+
+// What each worker is told, a line each, sorted.
+const std::vector<std::string> kTellPlace{kDtrun,
+                                          "--log_prefix",
+                                          "",
+                                          "--",
+                                          "/bin/sh",
+                                          "-c",
+                                          "echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $WORLD_SIZE $(hostname)"};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string sorted(const std::string& text) {
+  std::istringstream stream(text);
+  std::multiset<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.insert(line);
+  std::string all;
+  for (const auto& line : lines) all += line + "\n";
+  return all;
+}
+
+// Holds them until the file that it makes is gone.
+constexpr char kHoldPorts[] = R"(
+import os, socket, sys, time
+row = 10240 + (int(os.environ['SLURM_JOB_ID']) * 31 + 1) % 2048 * 8
+held = [socket.create_server(('', port)) for port in (row, row + 1)]
+open(sys.argv[1], 'w').close()
+while os.path.exists(sys.argv[1]): time.sleep(0.1)
+)";
+
+const std::vector<std::string> kShort{"train.max_steps=40"};
+// Long enough to be stopped on the way.
+const std::vector<std::string> kLong{"train.max_steps=600", "train.save_steps=0"};
+
+// One worker on this machine, which nobody stops: what every other run must equal.
+std::string expected(const std::vector<std::string>& job) {
+  static std::map<std::vector<std::string>, std::string> known;
+  std::string& bytes = known[job];
+  if (!bytes.empty()) return bytes;
+  const Folder folder;
+  const Ended ended = run(training(standalone(1), folder / "out", job));
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  return bytes = model(folder / "out");
+}
+
+std::vector<std::string> job_in(const std::filesystem::path& output, const std::vector<std::string>& job,
+                                const std::vector<std::string>& options = {}) {
+  return training(joined({"--lanes", "1"}, options), output, job);
+}
+
+// The last step of a line of training, by each attempt to run the job.
+std::vector<long> steps_of(const std::filesystem::path& output) {
+  std::istringstream lines(read_if_there(output / "metrics.jsonl"));
+  std::vector<long> steps;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string word = "\"event\":\"train\",\"step\":";
+    if (const auto at = line.find(word); at != line.npos)
+      steps.push_back(std::stol(line.substr(at + word.size())));
+  }
+  return steps;
+}
+
+bool trains(const std::filesystem::path& output, long lines = 20) {
+  return eventually([&] { return metrics_lines(output) >= lines; });
+}
+
+// Every step once, in order: the run went on at the step at which it had stopped.
+void check_goes_on(const std::filesystem::path& output, long count) {
+  const auto steps = steps_of(output);
+  CHECK(steps.size() == static_cast<std::size_t>(count));
+  CHECK(std::ranges::is_sorted(steps));
+}
+
+bool nothing_left() {
+  return eventually([] {
+    for (int node = 1; node <= 3; ++node)
+      if (!slurm().processes(node).empty()) return false;
+    return true;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("srun dtrun CONFIG: nodes and ranks are Slurm's, the model is that of one worker") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  CHECK(sorted(slurm().run(srun({"-N3"}, kTellPlace)).out) == "0 0/1 3 n1\n1 0/1 3 n2\n2 0/1 3 n3\n");
+
+  const auto output = slurm().shared() / "three";
+  const Ended ended = slurm().run(srun({"-N3"}, job_in(output, kShort)));
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  for (const char* line : {"node 0 of 3 (n1), coordinator n1:", "node 2 of 3 (n3), coordinator n1:"})
+    CHECK_MESSAGE(contains(ended.err, line), ended.err);
+  CHECK(model(output) == expected(kShort));
+  CHECK(nothing_left());
+}
+
+TEST_CASE("steps of other shapes: one node, several tasks on some nodes, on all") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  const Ended one = slurm().run(srun({"-N1"}, kTellPlace));
+  CHECK(one.out.starts_with("0 0/1 1 n"));
+  CHECK_MESSAGE(contains(one.err, ": one node (n"), one.err);
+  CHECK(sorted(slurm().run(srun({"-n3", "-N2", "-w", "n1,n2"}, kTellPlace)).out) ==
+        "0 0/2 3 n1\n1 1/2 3 n1\n2 0/1 3 n2\n");
+  CHECK(sorted(slurm().run(srun({"-N2", "--ntasks-per-node=2", "-w", "n1,n3"}, kTellPlace)).out) ==
+        "0 0/2 4 n1\n1 1/2 4 n1\n2 0/2 4 n3\n3 1/2 4 n3\n");
+  // Cyclic distribution gives neighbours other nodes.
+  CHECK(
+      sorted(
+          slurm().run(srun({"-N2", "--ntasks-per-node=2", "-m", "cyclic", "-w", "n1,n2"}, kTellPlace)).out) ==
+      "0 0/2 4 n1\n1 0/2 4 n2\n2 1/2 4 n1\n3 1/2 4 n2\n");
+  const auto output = slurm().shared() / "tasks";
+  const Ended tasks = slurm().run(srun({"-N2", "--ntasks-per-node=2"}, job_in(output, kShort)));
+  CHECK_MESSAGE(tasks.exit_code == 0, tasks.err);
+  CHECK(model(output) == expected(kShort));
+
+  const Ended refused =
+      slurm().run(srun({"-N2", "--ntasks-per-node=2"}, {kDtrun, "--nproc_per_node", "2", "--", "/bin/true"}));
+  CHECK(refused.exit_code == 64);
+  CHECK_MESSAGE(contains(refused.err, "srun -N2 --ntasks-per-node=1"), refused.err);
+}
+
+TEST_CASE("two steps of one job at once do not meet; without srun one node runs and says so") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  const std::string both = "srun --overlap -N2 -n2 " + kDtrun +
+                           " --log_prefix 'a ' -- /bin/sh -c 'echo $WORLD_SIZE; "
+                           "sleep 1' & srun --overlap -N2 -n2 " +
+                           kDtrun + " --log_prefix 'b ' -- /bin/sh -c 'echo $WORLD_SIZE; sleep 1' & wait; " +
+                           kDtrun + " --log_prefix 'c ' -- /bin/sh -c 'echo $WORLD_SIZE'";
+  const Ended ended = slurm().run({"salloc", "-N2", "/bin/sh", "-c", both});
+  CHECK_MESSAGE(sorted(ended.out) == "a 2\na 2\nb 2\nb 2\nc 1\n", ended.err);
+  CHECK_MESSAGE(contains(ended.err, "one node, although the job has 2; srun"), ended.err);
+}
+
+TEST_CASE("a port of the row that others have is passed over") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  // The row follows from job and step: step 0 takes the first ports of step 1.
+  const std::string held = slurm().shared() / "held";
+  const std::string script = "srun -N1 -n1 -w n1 python3 -c \"" + std::string(kHoldPorts) + "\" '" + held +
+                             "' & while [ ! -e '" + held +
+                             "' ]; do sleep 0.1; done; srun --overlap -N2 -n2 " + kDtrun +
+                             " --log_prefix '' -- /bin/sh -c 'echo $WORLD_SIZE'; rm '" + held + "'; wait";
+  const Ended ended = slurm().run({"salloc", "-N2", "-w", "n1,n2", "/bin/sh", "-c", script});
+  CHECK_MESSAGE(ended.out == "2\n2\n", ended.err);
+  CHECK_MESSAGE(contains(ended.err, "is taken: the coordinator is at n1:"), ended.err);
+}
+
+TEST_CASE(
+    "--signal: the checkpoint is written, 75, and the next run goes on at that step and adds to its logs") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  const auto output = slurm().shared() / "signal";
+  const auto logs = slurm().shared() / "logs";
+  const auto job = job_in(output, kLong, {"--log_dir", logs, "--rdzv_id", "mine"});
+  const auto step = slurm().start(srun({"-N2", "-J", "signalled"}, job));
+  REQUIRE_MESSAGE(trains(output), step->err());
+  const std::string id = slurm().run({"squeue", "-h", "-n", "signalled", "-o", "%i"}).out;
+  slurm().run({"scancel", "--signal=USR1", first_line(id)});
+  CHECK(step->wait() == 75);
+  CHECK_MESSAGE(contains(step->err(), "after SIGUSR1"), step->err());
+  const auto done = steps_of(output).size();
+  REQUIRE(done < 600);
+  const Ended again = slurm().run(srun({"-N2"}, job));
+  CHECK_MESSAGE(again.exit_code == 0, again.err);
+  check_goes_on(output, 600);
+  CHECK(model(output) == expected(kLong));
+  const std::string events = read_text(logs / "mine" / "events.jsonl");
+  CHECK(std::count(events.begin(), events.end(), '\n') > 8);
+  CHECK(events.find("SIGUSR1") < events.rfind("\"event\":\"start\""));
+  CHECK(nothing_left());
+}
+
+TEST_CASE("the agent of a node is killed: the others go on, and Slurm hears of it") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  const auto output = slurm().shared() / "killed";
+  const auto step = slurm().start(
+      srun({"-N3", "--no-kill", "--kill-on-bad-exit=0"},
+           job_in(output, kLong,
+                  {"--nnodes", "2:3", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2"})));
+  REQUIRE_MESSAGE(trains(output), step->err());
+  run(slurm().on(3, {"pkill", "-KILL", "-x", "dtrun"}));
+  CHECK(step->wait() == 137);
+  CHECK(model(output) == expected(kLong));
+  CHECK(nothing_left());
+}

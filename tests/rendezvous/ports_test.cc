@@ -1,0 +1,72 @@
+// A coordinator that may be on any of several ports, over real sockets: what others have there is passed
+// over, be it a program, a coordinator with another key, or one of another run.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/rendezvous/test_agent.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// A port that nobody listens on, or somebody who never says a word.
+class Port {
+ public:
+  explicit Port(bool listens) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE((!listens || listen(fd_, 1) == 0));
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    number_ = ntohs(address.sin_port);
+  }
+  ~Port() { close(fd_); }
+  Port(const Port&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int fd_;
+  int number_ = 0;
+};
+
+RunSettings run_called(const std::string& run_id) {
+  RunSettings run;
+  run.run_id = run_id;
+  return run;
+}
+
+TEST_CASE("the run's own coordinator is found behind a closed port, another key's and another run's") {
+  const JobKey key = JobKey::random();
+  const Port closed(false);
+  const auto strangers = start_server("127.0.0.1", JobKey::random()), others = start_server("127.0.0.1", key),
+             ours = start_server("127.0.0.1", key);
+  TestAgent other("other", "127.0.0.1", others->port(), kPatience, key);
+  other.join(run_called("other"));
+  REQUIRE(other.hear(v1::FromCoordinator::kAssignment));
+  TestAgent host("host", "127.0.0.1", ours->port(), kPatience, key);
+  host.join(run_called("ours"));
+  REQUIRE(host.hear(v1::FromCoordinator::kAssignment));
+
+  TestAgent agent("agent", "127.0.0.1", closed.number(), kPatience, key,
+                  {strangers->port(), others->port(), ours->port()});
+  agent.join(run_called("ours"));
+  const std::optional<Connected> met = agent.meet();
+  REQUIRE(met);
+  CHECK(met->port == ours->port());
+}
+
+TEST_CASE("where only others are found, the reason is told, and the coordinator may still come") {
+  const JobKey key = JobKey::random();
+  const Port closed(false);
+  const auto strangers = start_server("127.0.0.1", JobKey::random());
+  TestAgent agent("agent", "127.0.0.1", closed.number(), kPatience, key, {strangers->port()});
+  const auto told = agent.next<Disconnected>();
+  REQUIRE(told);
+  CHECK(told->why.exit_code() == kExitNoPermission);
+  CHECK_FALSE(told->permanent);
+}
+
+}  // namespace
+}  // namespace dtrun::rendezvous
