@@ -11,6 +11,7 @@
 #include "cmd/commands/prepare_command.h"
 #include "cmd/commands/profile_command.h"
 #include "cmd/commands/sample_command.h"
+#include "cmd/commands/slurm_command.h"
 #include "cmd/commands/status_command.h"
 #include "cmd/commands/store_command.h"
 
@@ -19,9 +20,10 @@ namespace {
 
 // In the order in which help names them.
 constexpr const Command* kCommands[] = {
-    &kAgentCommand,  &kStoreCommand,      &kStatusCommand, &kAttachCommand,  &kStopCommand,
-    &kLogsCommand,   &kKubernetesCommand, &kKeyCommand,    &kPrepareCommand, &kExportCommand,
-    &kSampleCommand, &kProfileCommand,    &kGpusCommand,   &kHelpCommand,    &kCompletionCommand};
+    &kAgentCommand,   &kStoreCommand,   &kStatusCommand,     &kAttachCommand,
+    &kStopCommand,    &kLogsCommand,    &kKubernetesCommand, &kSlurmCommand,
+    &kKeyCommand,     &kPrepareCommand, &kExportCommand,     &kSampleCommand,
+    &kProfileCommand, &kGpusCommand,    &kHelpCommand,       &kCompletionCommand};
 
 }  // namespace
 

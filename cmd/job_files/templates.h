@@ -4,5 +4,6 @@
 namespace dtrun::cmd {
 
 extern const char* const kKubernetesTemplate;
+extern const char* const kSlurmTemplate;
 
 }  // namespace dtrun::cmd

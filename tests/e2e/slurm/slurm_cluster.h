@@ -1,7 +1,8 @@
 // A real Slurm for one test program: a login host with slurmctld and munged, and nodes n1, n2, … with a
-// slurmd each. They are network namespaces with names and addresses of their own, joined by a bridge; nodes
-// have processes of their own too, so nothing outlives the test. Programs and files are shared, as on a
-// cluster with a shared home.
+// slurmd each. All but the last node are in the partitions "low" and "high", of which the second preempts
+// jobs of the first; the last one is "aside". They are network namespaces with names and addresses of their
+// own, joined by a bridge; nodes have processes of their own too, so nothing outlives the test. Programs and
+// files are shared, as on a cluster with a shared home.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +21,8 @@ std::string why_no_slurm();
 
 class SlurmCluster {
  public:
-  // Returns once all nodes are idle. Throws if they are not within half a minute.
+  // `nodes`: beside the one that is aside. Returns once all are idle. Throws if they are not within half a
+  // minute.
   explicit SlurmCluster(int nodes);
 
   // The command on the login host; its process is the command's, with nothing in between.

@@ -1,0 +1,67 @@
+#include "cmd/commands/slurm_command.h"
+
+#include <filesystem>
+#include <string>
+
+#include "cmd/commands/answer.h"
+#include "cmd/commands/job_config.h"
+#include "cmd/job_files/slurm.h"
+#include "cmd/options/values.h"
+
+namespace dtrun::cmd {
+namespace {
+
+constexpr OptionEntry kOptionsOfSlurm[] = {
+    {.name = "nnodes", .placeholder = "N|MIN:MAX", .help = "Nodes, or their range [launch.nnodes, else 1]"},
+    {.name = "gpus", .placeholder = "N", .help = "GPUs of each node, with a worker for each [0]"},
+    {.name = "time", .placeholder = "TIME", .help = "Time limit, as sbatch has it [the partition's]"},
+    {.name = "partition", .placeholder = "NAME", .help = "Where to run [the cluster's default]"},
+    {.name = "max_restarts",
+     .placeholder = "N",
+     .help = "Restarts after failures [launch.max_restarts, else 10]"},
+    kColorOption,
+    kHelpOption};
+
+using SlurmOptions = Values<kOptionsOfSlurm>;
+
+int run_slurm(const Invocation& invocation) {
+  const SlurmOptions options{invocation.values};
+  const Result<JobConfigFile> file = read_job_config(invocation);
+  if (!file.ok()) return fail(file.status());
+  const worker::LaunchConfig& launch = file.value().config.launch;
+  SlurmJob job{.name = std::filesystem::path(invocation.argument).stem(),
+               .time = value_of(options.given("time"), ""),
+               .partition = value_of(options.given("partition"), ""),
+               .max_restarts = launch.max_restarts.value_or(10),
+               .config = std::filesystem::absolute(invocation.argument),
+               .overrides = file.value().overrides};
+  const Given from_config{.value = launch.nnodes.value_or("1"), .source = "launch.nnodes"};
+  const Result<NodeCount> nodes = parse_nodes(options.given("nnodes").value_or(from_config));
+  if (!nodes.ok()) return fail(nodes.status());
+  job.nodes = nodes.value();
+  Status status = read_number(options.given("gpus"), &job.gpus);
+  if (status.ok()) status = read_number(options.given("max_restarts"), &job.max_restarts);
+  return status.ok() ? answer(slurm_script(job)) : fail(status);
+}
+
+}  // namespace
+
+constinit const Command kSlurmCommand{
+    .name = "slurm",
+    .summary = "Write a script that runs a job under Slurm, for sbatch",
+    .description =
+        "Prints a batch script that takes whole nodes and starts one agent on each with srun; nodes, ranks "
+        "and "
+        "the coordinator are what Slurm says. A job that is preempted or out of time writes a checkpoint and "
+        "is "
+        "queued again.\n\n"
+        "  dtrun slurm --nnodes 4 --gpus 8 CONFIG.json > job.sbatch; sbatch job.sbatch\n\n"
+        "In an allocation that you have, `srun dtrun CONFIG.json` is all: docs/slurm.md.",
+    .argument = "CONFIG.json",
+    .second = "[KEY=VALUE]",
+    .second_repeats = true,
+    .options = kOptionsOfSlurm,
+    .rare = true,
+    .run = run_slurm};
+
+}  // namespace dtrun::cmd

@@ -1,0 +1,52 @@
+#include "cmd/job_files/slurm.h"
+
+#include <cctype>
+
+#include "cmd/job_files/template.h"
+#include "cmd/job_files/templates.h"
+
+namespace dtrun::cmd {
+namespace {
+
+// Seconds before the end of the time limit at which Slurm tells the job, and of these the last ones, in which
+// the agents end after their workers.
+constexpr int kWarning = 300, kGraceAfterShutdown = 10;
+
+// In a line of #SBATCH, which knows neither all of a shell's quotes nor line breaks.
+std::string plain(std::string name) {
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  return name;
+}
+
+// For a shell, with quotes only where they are needed.
+std::string quoted_word(const std::string& word) {
+  constexpr char kPlain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+std::string slurm_script(const SlurmJob& job) {
+  const bool elastic = job.nodes.min < job.nodes.max;
+  const std::string least = std::to_string(job.nodes.min), most = std::to_string(job.nodes.max);
+  std::string options = "--max_restarts " + std::to_string(job.max_restarts) + " --shutdown_timeout " +
+                        std::to_string(kWarning - kGraceAfterShutdown);
+  if (elastic) options = "--nnodes " + least + ":" + most + " " + options;
+  if (job.gpus > 0) options += " --nproc_per_node gpu";
+  std::string config = quoted_word(job.config);
+  for (const std::string& override : job.overrides) config += " " + quoted_word(override);
+  return fill_in(kSlurmTemplate, {{"name", plain(job.name)},
+                                  {"warning", std::to_string(kWarning)},
+                                  {"nodes", elastic ? least + "-" + most : most},
+                                  {"gpus", job.gpus > 0 ? std::to_string(job.gpus) : ""},
+                                  {"time", job.time},
+                                  {"partition", job.partition},
+                                  {"options", options},
+                                  {"config", config}});
+}
+
+}  // namespace dtrun::cmd

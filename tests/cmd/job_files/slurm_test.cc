@@ -1,0 +1,53 @@
+#include "cmd/job_files/slurm.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/support/files.h"
+
+namespace dtrun::cmd {
+
+using test::contains;
+
+TEST_CASE("a batch script has what was asked for, and no line of what was not") {
+  const std::string script = slurm_script({.name = "mnist",
+                                           .nodes = {4, 4},
+                                           .max_restarts = 10,
+                                           .config = "/home/ada/it's.json",
+                                           .overrides = {"train.max_steps=3", "data.path=a b"}});
+  CHECK(script.starts_with("#!/bin/bash\n"));
+  for (const char* line : {"\n#SBATCH --job-name=mnist\n", "\n#SBATCH --nodes=4\n",
+                           "dtrun --max_restarts 10 --shutdown_timeout 290 '/home/ada/it'\\''s.json' "
+                           "train.max_steps=3 'data.path=a b'\n"})
+    CHECK_MESSAGE(contains(script, line), line);
+  for (const char* word : {"gpu", "--time", "--partition", "@nodes@"})
+    CHECK_MESSAGE(!contains(script, word), word);
+}
+
+TEST_CASE("a job's name is a word that sbatch takes") {
+  for (const auto& [name, line] : {std::pair("a b", "a-b"),
+                                   {"x\n#SBATCH --exclusive", "x--SBATCH---exclusive"},
+                                   {"it's.v2", "it-s.v2"},
+                                   {"ü", "--"}})
+    CHECK_MESSAGE(contains(slurm_script({.name = name, .config = "/c.json"}),
+                           std::string("\n#SBATCH --job-name=") + line + "\n"),
+                  name);
+}
+
+TEST_CASE("a range of nodes is asked for as one, and GPUs have a worker each") {
+  const std::string script = slurm_script({.name = "mnist",
+                                           .nodes = {2, 4},
+                                           .gpus = 8,
+                                           .time = "2:00:00",
+                                           .partition = "a100",
+                                           .config = "/c.json"});
+  for (const char* line :
+       {"\n#SBATCH --nodes=2-4\n", "\n#SBATCH --gpus-per-node=8\n", "\n#SBATCH --time=2:00:00\n",
+        "\n#SBATCH --partition=a100\n", "\n#SBATCH --signal=USR1@300\n",
+        "dtrun --nnodes 2:4 --max_restarts 0 --shutdown_timeout 290 --nproc_per_node gpu /c.json\n"})
+    CHECK_MESSAGE(contains(script, line), line);
+}
+
+}  // namespace dtrun::cmd
