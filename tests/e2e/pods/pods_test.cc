@@ -98,7 +98,7 @@ TEST_CASE("names that come late, stale and twice are waited for") {
 }
 
 TEST_CASE("a pod that is deleted is one pod: the others' workers go on, and the new one takes its seat") {
-  const int steps = 200 + 400 * rounds();  // they go on meanwhile
+  const int steps = 200 + 700 * rounds();  // they go on meanwhile
   Pods pods(job(steps));
   std::vector<std::string> addresses;
   for (int index = 0; index < kPods; ++index) {
