@@ -45,6 +45,7 @@ Found find_indexed_job(const Scene& scene, const Said& said) {
   place.agents = std::nullopt;
   place.rank = index.value();
   place.node = hostname;
+  place.is_replaced = true;
   if (named) {
     place.first = job_name + "-0" + name.substr(hostname.size());
     place.run_id = run_id_of(job_name);
@@ -65,6 +66,7 @@ Found find_leader_worker_set(const Scene& scene, const Said&) {
   Result<Place> place = place_of_node(scene, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX");
   if (!place.ok()) return place.status();
   place.value().node = first_label(scene.hostname);
+  place.value().is_replaced = true;
   place.value().first = text_of(scene, "LWS_LEADER_ADDRESS");
   place.value().run_id = run_id_of(first_label(place.value().first));
   return std::optional(std::move(place).value());
@@ -93,6 +95,7 @@ Found find_volcano(const Scene& scene, const Said&) {
   place.agents = static_cast<int>(pods.size());
   place.rank = static_cast<int>(self - pods.begin());
   place.node = hostname;
+  place.is_replaced = true;
   place.first = pods.front();
   if (place.rank > 0) place.hosts = false;
   // Pods are JOB-TASK-INDEX, in the subdomain JOB.

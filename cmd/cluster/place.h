@@ -33,7 +33,9 @@ struct Place {
   // Agents of the job: one on each node, or one for each task where a node has several. Nothing: the cluster
   // does not say, so an option must.
   std::optional<int> agents = 1;
-  int rank = 0;            // of this one
+  int rank = 0;  // of this one
+  // Another process may come in its place before this one is known to be gone, so the rank is not claimed.
+  bool is_replaced = false;
   std::string node = {};   // this node's name; empty: not known
   std::string first = {};  // the host of the agent with rank 0, where the coordinator is; empty: not known
   bool guessed = false;    // `first` may be another host, from which the job was started

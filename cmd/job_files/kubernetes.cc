@@ -30,11 +30,6 @@ std::string args_of(const KubernetesJob& job) {
   Json args = {"--nnodes",           nodes,
                "--max_restarts",     std::to_string(job.max_restarts),
                "--shutdown_timeout", std::to_string(job.shutdown_timeout_s)};
-  // Pod 0 has the coordinator; its name stays when the pod is replaced.
-  if (job.nodes.max > 1) {
-    args.push_back("--rdzv_endpoint");
-    args.push_back(job.name + "-0." + job.name);
-  }
   if (job.gpus > 0) args.insert(args.end(), {"--nproc_per_node", "gpu"});
   args.push_back("/config/job.json");
   for (const std::string& override : job.overrides) args.push_back(override);

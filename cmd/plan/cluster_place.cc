@@ -59,7 +59,7 @@ Status read_place(Draft& draft) {
   const std::string whose = place.job + "'s ";
   if (place.agents)
     draft.options.add_default("nnodes", {.value = std::to_string(*place.agents), .source = whose + "nodes"});
-  if (place.agents != 1)
+  if (place.agents != 1 && !place.is_replaced)
     draft.options.add_default("node_rank",
                               {.value = std::to_string(place.rank), .source = whose + "node rank"});
   if (!place.run_id.empty())

@@ -32,18 +32,17 @@ TEST_CASE("a job's objects have its name, pods, key, config and arguments") {
         "\n  parallelism: 3\n", "\n      terminationGracePeriodSeconds: 120\n",
         "\n        image: \"registry/dtrun:1\"\n",
         "\n        args: "
-        "[\"--nnodes\",\"3\",\"--max_restarts\",\"10\",\"--shutdown_timeout\",\"110\",\"--rdzv_endpoint\","
-        "\"mnist-0.mnist\","
+        "[\"--nnodes\",\"3\",\"--max_restarts\",\"10\",\"--shutdown_timeout\",\"110\","
         "\"/config/job.json\",\"train.max_steps=3\",\"data.path=\\\"a: b\\\"#c\"]\n"})
     CHECK_MESSAGE(contains(yaml, line), line);
   for (const char* word : {"@", "resources:", "successPolicy", "persistentVolumeClaim"})
     CHECK_MESSAGE(!contains(yaml, word), word);
 }
 
-TEST_CASE("one pod has nobody to meet") {
+TEST_CASE("where they meet, pods find by themselves") {
   KubernetesJob alone = job();
   alone.nodes = {1, 1};
-  CHECK(!contains(kubernetes_yaml(alone), "rdzv_endpoint"));
+  for (const KubernetesJob& one : {job(), alone}) CHECK(!contains(kubernetes_yaml(one), "rdzv_endpoint"));
 }
 
 TEST_CASE("GPUs, limits, volumes and a range of nodes have their lines") {
