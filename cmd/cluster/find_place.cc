@@ -3,6 +3,7 @@
 #include "cmd/cluster/numbers.h"
 #include "cmd/cluster/place.h"
 #include "cmd/cluster/systems.h"
+#include "cmd/hosts/host_words.h"
 #include "proto/core/contract.h"
 
 namespace dtrun::cmd {
@@ -29,7 +30,7 @@ bool may_be_started_again(const Scene& scene) { return is_slurm_task(scene) && !
 
 std::string place_line(const Place& place, int agents, const std::string& endpoint) {
   std::string line = place.job + ": ";
-  const std::string node = place.node.empty() ? "" : " (" + place.node + ")";
+  const std::string node = place.node.empty() ? "" : " (" + shown(place.node) + ")";
   if (agents == 1) {
     line += "one node" + node;
     return place.alone.empty() ? line : line + ", although " + place.alone;

@@ -39,7 +39,7 @@ Found find_indexed_job(const Scene& scene, const Said& said) {
   // Without names for its pods the Job's tasks are not meant to meet.
   if (!named && !said.nodes) return std::optional<Place>();
   const std::string job_name = hostname.substr(0, hostname.size() - suffix.size());
-  Place place{.job = named ? "Kubernetes Job " + job_name : "Kubernetes Job"};
+  Place place{.job = named ? "Kubernetes Job " + shown(job_name) : "Kubernetes Job"};
   const Result<int> index = number_of(scene, kIndex, 0, place.job);
   if (!index.ok()) return index.status();
   place.agents = std::nullopt;
@@ -80,7 +80,8 @@ Found find_volcano(const Scene& scene, const Said&) {
   for (const auto& [name, value] : scene.variables) {
     if (!name.starts_with("VC_") || !name.ends_with("_HOSTS") || value.empty()) continue;
     auto hosts = parse_node_list(value);
-    if (!hosts.ok()) return contradiction(job, name + "=" + shown(value) + ": " + hosts.status().message());
+    if (!hosts.ok())
+      return contradiction(job, shown(name) + "=" + shown(value) + ": " + hosts.status().message());
     // The master has rank 0, by whatever letter its name begins.
     const bool is_master = name == "VC_MASTER_HOSTS";
     tasks.insert(is_master ? tasks.begin() : tasks.end(), std::move(hosts).value());

@@ -5,6 +5,7 @@
 #include "cmd/cluster/numbers.h"
 #include "cmd/cluster/port_row.h"
 #include "cmd/cluster/systems.h"
+#include "cmd/hosts/host_words.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -79,7 +80,7 @@ Found find_lepton(const Scene& scene, const Said&) {
 
 Found find_flux(const Scene& scene, const Said& said) {
   if (!has(scene, "FLUX_TASK_RANK")) return std::optional<Place>();
-  const std::string job = "Flux job " + text_of(scene, "FLUX_JOB_ID");
+  const std::string job = "Flux job " + shown(text_of(scene, "FLUX_JOB_ID"));
   Result<Place> place = place_of_node(scene, job, "FLUX_JOB_SIZE", "FLUX_TASK_RANK");
   if (!place.ok()) return place.status();
   const Result<int> local = number_of(scene, "FLUX_TASK_LOCAL_ID", 0, job),
@@ -104,7 +105,7 @@ Found find_flux(const Scene& scene, const Said& said) {
 // tell.
 Found find_jsrun(const Scene& scene, const Said& said) {
   if (!has(scene, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
-  const std::string job = "LSF job " + text_of(scene, "LSB_JOBID");
+  const std::string job = "LSF job " + shown(text_of(scene, "LSB_JOBID"));
   Ranks ranks;
   const struct {
     const char* name;
@@ -130,7 +131,7 @@ Found find_jsrun(const Scene& scene, const Said& said) {
 // A job's script is task 1 of the first node; what pbsdsh starts on all nodes has later numbers.
 Found find_pbs(const Scene& scene, const Said&) {
   if (!has(scene, "PBS_JOBID") || !has(scene, "PBS_NODEFILE")) return std::optional<Place>();
-  const std::string id = text_of(scene, "PBS_JOBID"), job = "PBS job " + id.substr(0, id.find('.'));
+  const std::string id = text_of(scene, "PBS_JOBID"), job = "PBS job " + shown(id.substr(0, id.find('.')));
   const std::vector<std::string> nodes = words_of(scene.file(text_of(scene, "PBS_NODEFILE")));
   if (nodes.size() < 2) return std::optional<Place>();
   Place place{.job = job};

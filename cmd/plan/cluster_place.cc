@@ -93,6 +93,8 @@ Result<std::optional<Endpoint>> endpoint_of_place(Draft& draft) {
   const Place& place = *draft.place;
   const std::string remedy =
       ": add --rdzv_endpoint HOST[:PORT], the host of its first node, the same everywhere";
+  if (!place.first.empty() && !may_be_host(place.first))
+    return usage(place.job + " names a first node that can be no host" + remedy);
   if (place.first.empty()) return usage(place.job + " does not say where its nodes can meet" + remedy);
   if (place.guessed && place.hosts == true && !draft.machine.is_home(place.first))
     return usage(place.job + " was started on " + place.first + ", and its first process is on another host" +

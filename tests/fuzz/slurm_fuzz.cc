@@ -12,10 +12,14 @@ using namespace dtrun::cmd;
 
 namespace {
 
+void check_line(const std::string& line) {
+  if (line.empty() || line.size() > 1000) std::abort();
+  if (std::ranges::any_of(line, [](char c) { return static_cast<unsigned char>(c) < ' '; })) std::abort();
+}
+
 void check_refusal(const dtrun::Status& status) {
-  const auto& message = status.message();
-  if (status.exit_code() != dtrun::kExitUsage || message.empty() || message.size() > 1000) std::abort();
-  if (std::ranges::any_of(message, [](char c) { return static_cast<unsigned char>(c) < ' '; })) std::abort();
+  if (status.exit_code() != dtrun::kExitUsage) std::abort();
+  check_line(status.message());
 }
 
 void check_lists(const std::string& text) {
@@ -32,7 +36,7 @@ void check_place(const Place& place) {
   if (place.cpus && *place.cpus < 1) std::abort();
   for (const int port : place.ports)
     if (port < 1024 || port > 65535) std::abort();
-  if (place_line(place, place.agents.value_or(2), "x:1").empty()) std::abort();
+  check_line(place_line(place, place.agents.value_or(2), "x:1"));
 }
 
 }  // namespace

@@ -364,6 +364,21 @@ TEST_CASE("clouds and other batch systems") {
   CHECK_FALSE(lsf.several_tasks);
 }
 
+TEST_CASE("names with control characters or without end make no mess of a message") {
+  const std::string wild = "a\n\x1b[31m" + std::string(5000, 'x');
+  for (const Variables& job :
+       {Variables{{"FLUX_JOB_ID", wild}, {"FLUX_TASK_RANK", "x"}},
+        Variables{{"LSB_JOBID", wild}, {"JSM_NAMESPACE_RANK", "x"}},
+        Variables{{"VC_TASK_INDEX", "0"}, {"VC_" + wild + "_HOSTS", "a,,b"}},
+        Variables{{"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", wild}},
+        Variables{{"PBS_JOBID", wild}, {"PBS_NODEFILE", "f"}, {"PBS_TASKNUM", "2"}, {"PBS_NODENUM", wild}}}) {
+    const std::string message = refused(scene(job, wild, "a\nb\n"));
+    CHECK(message.size() < 600);
+    CHECK(message.find('\n') == std::string::npos);
+    CHECK(message.find('\x1b') == std::string::npos);
+  }
+}
+
 TEST_CASE("PBS tells where its nodes are, and pbsdsh which one this is") {
   const Variables job = {{"PBS_JOBID", "123.server"},
                          {"PBS_NODEFILE", "/var/nodes"},

@@ -223,6 +223,14 @@ TEST_CASE("pods need nothing but how many they are") {
   CHECK(spec.run_id == "mnist");
 }
 
+TEST_CASE("what can be no host's name is no place to meet") {
+  for (const char* leader : {"a b", "http://a", "a,b", "\n"})
+    CHECK(contains(refusal_of({"--", "x"}, {.variables = {{"LWS_LEADER_ADDRESS", leader},
+                                                          {"LWS_GROUP_SIZE", "2"},
+                                                          {"LWS_WORKER_INDEX", "1"}}}),
+                   "LeaderWorkerSet names a first node that can be no host"));
+}
+
 TEST_CASE("where a launcher does not say where nodes meet, an endpoint must") {
   const Variables mpi = {{"OMPI_COMM_WORLD_SIZE", "2"},
                          {"OMPI_COMM_WORLD_RANK", "0"},
