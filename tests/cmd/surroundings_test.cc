@@ -148,6 +148,34 @@ TEST_CASE("workers for which a limit leaves no processes end the job with 69, th
       job.err);
 }
 
+TEST_CASE("a control group's CPU quota counts, not the machine's cores" * doctest::test_suite("root")) {
+  const std::string group = "/sys/fs/cgroup/cpu/dtrun-test-" + std::to_string(getpid());
+  if (run({"mkdir", group}).exit_code != 0) return skip("needs root, and version 1 of control groups");
+  write_text(group + "/cpu.cfs_quota_us", "150000");
+  write_text(group + "/cpu.cfs_period_us", "100000");
+  const std::string enter = "echo $$ > " + group + "/cgroup.procs";
+  const Ended plan = run_in_shell(enter, {"--dry_run", "--nproc_per_node", "cpu", "--", "x"});
+  const Ended job = run_in_shell(enter, {"--", "true"});
+  run({"rmdir", group});
+  CHECK_MESSAGE(contains(plan.out, "\"nproc_per_node\": 1,"), plan.out);
+  CHECK_MESSAGE(contains(plan.out, "\"cpus_by\": \"cpu.cfs_quota_us of its control group /dtrun-test-"),
+                plan.out);
+  CHECK_MESSAGE(contains(job.err, "dtrun: CPUs: 1, by cpu.cfs_quota_us of its control group"), job.err);
+}
+
+TEST_CASE("a /dev/shm as small as a container's is told of, once" * doctest::test_suite("namespaces")) {
+  if (Process({"unshare", "-rm", "true"}).wait() != 0) return skip("no namespaces here");
+  const auto told = [](const std::string& size, const std::string& workers) {
+    return run_in_shell("set -- unshare -rm /bin/sh -c 'mount -t tmpfs -o size=" + size +
+                            " tmpfs /dev/shm && exec \"$@\"' sh \"$@\"",
+                        {"--nproc_per_node", workers, "-m", "this"}, {"PYTHON_EXEC=python3"})
+        .err;
+  };
+  CHECK(contains(told("64m", "2"), "dtrun: /dev/shm has 64 MB, where PyTorch and NCCL share memory"));
+  for (const std::string& err : {told("64m", "1"), told("1g", "2")})
+    CHECK_MESSAGE(!contains(err, "/dev/shm"), err);
+}
+
 TEST_CASE("localhost is this machine though /etc/hosts does not say so" * doctest::test_suite("namespaces")) {
   if (Process({"unshare", "-rm", "true"}).wait() != 0) return skip("no namespaces here");
   const Ended job = run_in_shell(
