@@ -176,6 +176,23 @@ TEST_CASE("a /dev/shm as small as a container's is told of, once" * doctest::tes
     CHECK_MESSAGE(!contains(err, "/dev/shm"), err);
 }
 
+TEST_CASE("who is told to host the coordinator is reached by its name in a network of IPv6 alone" *
+          doctest::test_suite("namespaces")) {
+  if (run({"unshare", "-rmn", "ip", "-V"}).exit_code != 0) return skip("no namespaces, or no ip, here");
+  const Folder folder;
+  write_text(folder / "hosts", "fd00:77::1 only6\n");
+  const std::string network = "mount --bind " + (folder / "hosts").string() +
+                              " /etc/hosts; ip link add d0 type veth peer name d1; "
+                              "ip address add fd00:77::1/64 dev d0 nodad; "
+                              "for link in lo d0 d1; do ip link set $link up; done";
+  const Ended job =
+      run_in_shell("set -- unshare -rmn /bin/sh -ec '" + network + "; exec \"$@\"' sh \"$@\"",
+                   {"--nnodes", "1:2", "--rdzv_conf", "is_host=1,last_call_timeout=0,join_timeout=20",
+                    "--rdzv_endpoint", "only6", "--", "/bin/echo", "met"});
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+  CHECK(job.out == "[default:0] met\n");
+}
+
 TEST_CASE("localhost is this machine though /etc/hosts does not say so" * doctest::test_suite("namespaces")) {
   if (Process({"unshare", "-rm", "true"}).wait() != 0) return skip("no namespaces here");
   const Ended job = run_in_shell(
