@@ -1,0 +1,42 @@
+// Hosts that may lead, and members that obey, on a virtual clock and a network that cuts links one way or
+// both, delays and loses what is said. Hosts crash, are started again with nothing in memory, stand still,
+// and their clocks run apart. Everything follows from the seed. What must hold is checked in true time, which
+// none of them knows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "rendezvous/core/succession.h"
+
+namespace dtrun::rendezvous::succession {
+
+struct SimSettings {
+  std::uint64_t seed = 0;
+  int hosts = 3;
+  int members = 2;
+  bool alone = false;  // one vote is enough
+  Millis trouble = 5000;
+  int faults = 8;  // within that time
+  // Crashes spare the record: fewer than a majority are without it at a time.
+  bool keeps_record = true;
+  std::function<void(Settings&)> tamper = {};
+};
+
+struct SimResult {
+  std::string broken;  // what did not hold, or ""
+  int leads = 0;       // times that a host began to lead
+  int lapsed = 0;      // that one stopped because its lease ran out
+  int written = 0;     // versions of the record that a majority had
+  bool ended = false;  // the job's end was told
+  int refused = 0;     // orders that members refused
+  int crashes = 0, pauses = 0, cuts = 0;
+  int alone_beside = 0;   // of takeover=always: moments with two that led
+  Millis until_lead = 0;  // from the end of the trouble, until one led that stays
+  std::int64_t events = 0;
+};
+
+SimResult simulate(const SimSettings& settings);
+
+}  // namespace dtrun::rendezvous::succession
