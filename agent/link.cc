@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "agent/local_address.h"
+#include "rendezvous/client/peer_links.h"
 #include "rendezvous/wire/grpc_setup.h"
+#include "rendezvous/wire/succession.h"
 
 namespace dtrun::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kAskAgain{500}, kAskLater{2000};
+constexpr int kTimesToAsk = 30;
 
 // Of a host in a network of IPv6 alone.
 bool has_no_ipv4() {
@@ -59,7 +62,7 @@ Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_
       sink_(std::move(sink)),
       mailbox_(std::make_shared<Mailbox>()) {
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  host_ = spec.host;
+  host_ = spec.hosts.empty() ? spec.host : rendezvous::list_text(spec.hosts);
   port_ = spec.port;
   if (!spec.key.empty()) {
     Result<rendezvous::Credential> key = rendezvous::Credential::parse(spec.key, "the plan");
@@ -79,6 +82,8 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std:
   std::unique_ptr<Link> link(new Link(spec, member_id, files_for_strangers, loop, std::move(sink)));
   if (spec.standalone) {
     if (Status status = link->stand_alone(scratch); !status.ok()) return status;
+  } else if (!spec.hosts.empty()) {
+    link->join_list();
   } else if (spec.is_host) {
     const std::string& given = spec.listen_address;
     const std::string listen = !*spec.is_host ? "" : given.empty() ? address_to_host_on(spec.host) : given;
@@ -100,6 +105,42 @@ Status Link::stand_alone(Scratch& scratch) {
   if (Status hosted = host_on(host_); !hosted.ok()) return hosted;
   start_client();
   return {};
+}
+
+// Who may lead is found out beside: it is of no importance for joining.
+void Link::join_list() {
+  start_client();
+  if (spec_.is_host && !*spec_.is_host) return;
+  if (!spec_.own_host) return find_own_place();
+  own_place_ = *spec_.own_host;
+  if (own_place_ < 0) return;
+  const std::string& given = spec_.listen_address;
+  (void)host_on(given.empty() ? address_to_host_on(spec_.hosts[static_cast<std::size_t>(own_place_)])
+                              : given);
+}
+
+// The first of the list that is this machine. As in resolve_and_join() a name may be known later, or be
+// another machine's at first; who is in the list has found itself after a minute, and others need not ask for
+// ever.
+void Link::find_own_place() {
+  std::thread([this, mailbox = std::weak_ptr(mailbox_), hosts = spec_.hosts] {
+    bool all_known = false;
+    for (int asked = 0; !mailbox.expired() && (!all_known || asked < kTimesToAsk); ++asked) {
+      all_known = true;
+      for (int place = 0; place < static_cast<int>(hosts.size()); ++place) {
+        const Home home = home_of(hosts[static_cast<std::size_t>(place)]);
+        all_known = all_known && home.known;
+        if (!home.listen_address) continue;
+        if (const auto box = mailbox.lock())
+          box->post([this, place, address = *home.listen_address] {
+            own_place_ = place;
+            (void)host_on(address);
+          });
+        return;
+      }
+      std::this_thread::sleep_for(all_known ? kAskLater : kAskAgain);
+    }
+  }).detach();
 }
 
 // A look-up cannot be interrupted, so the thread is detached and puts its result into the mailbox. A job in
@@ -132,15 +173,24 @@ Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
   const rendezvous::JobKey* const key = key_ ? key_->key() : nullptr;
   if (key_ && key == nullptr) return cannot_host(*key_->ticket());
+  rendezvous::ServerOptions options{.bind_address = listen_address,
+                                    .host = member_id_,
+                                    .key = key != nullptr ? std::optional(*key) : std::nullopt,
+                                    .files_for_strangers = files_for_strangers_};
+  if (!spec_.hosts.empty()) {
+    const std::string list = endpoint() + (spec_.takeover_alone ? " takeover=always" : "");
+    const int count = static_cast<int>(spec_.hosts.size());
+    options.candidate = {.settings = rendezvous::succession::settings_for(
+                             count, own_place_, spec_.takeover_alone, rendezvous::merged_runs),
+                         .list = list,
+                         .peers = rendezvous::peers_on(spec_.hosts, own_place_, port_, key_, list)};
+  }
   std::vector<int> ports{spec_.port};
   ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
   Status first;
   for (const int port : ports) {
-    auto server = rendezvous::Server::start({.bind_address = listen_address,
-                                             .port = port,
-                                             .host = member_id_,
-                                             .key = key != nullptr ? std::optional(*key) : std::nullopt,
-                                             .files_for_strangers = files_for_strangers_});
+    options.port = port;
+    auto server = rendezvous::Server::start(options);
     if (!server.ok() && first.ok()) first = server.status();
     if (!server.ok()) continue;
     server_ = std::move(server).value();
@@ -158,6 +208,7 @@ void Link::join(const std::optional<std::string>& listen_address) {
 void Link::start_client() {
   rendezvous::ClientOptions options;
   options.host = host_;
+  options.hosts = spec_.hosts;
   options.port = port_;
   if (!server_) options.more_ports = spec_.more_ports;
   options.key = key_;
@@ -175,7 +226,9 @@ void Link::hear(rendezvous::ClientEvent event) {
     port_ = connected->port;
   }
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
-  if (disconnected != nullptr && !connected_ && !server_ && listen_address_) {
+  // Where several hosts may lead, another agent of this one may have ended that did its part.
+  const bool may_host = !connected_ || !spec_.hosts.empty();
+  if (disconnected != nullptr && may_host && !server_ && listen_address_) {
     const Status hosted = host_on(*listen_address_);
     if (hosted.exit_code() == kExitNoPermission && !disconnected->permanent)
       *disconnected = {.why = hosted, .permanent = true, .attempt = disconnected->attempt};

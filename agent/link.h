@@ -40,11 +40,11 @@ class Link {
   void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request);
   void close(std::chrono::milliseconds timeout);
 
-  std::string endpoint() const;  // "host:port", or "unix:PATH" if standalone
+  std::string endpoint() const;  // "host:port", "host,host:port", or "unix:PATH" if standalone
   // The same in parts; "unix:PATH" has no port.
   const std::string& host() const { return host_; }
   int port() const { return port_; }
-  bool hosting() const { return server_ != nullptr; }
+  bool hosting() const { return server_ != nullptr && server_->leads(); }
   // Members connected to the coordinator hosted here, this agent included, and those who wait to hear how the
   // run ended.
   int members() const { return server_ ? server_->members() + server_->waiters() : 0; }
@@ -66,6 +66,8 @@ class Link {
        Sink sink);
 
   Status stand_alone(Scratch& scratch);
+  void join_list();
+  void find_own_place();
   void resolve_and_join();
   // `listen_address`: where to host the coordinator, nothing if another machine does.
   void join(const std::optional<std::string>& listen_address);
@@ -82,7 +84,8 @@ class Link {
   Sink sink_;
   std::string host_;
   int port_ = 0;
-  std::optional<std::string> listen_address_;  // if this host is the coordinator's
+  std::optional<std::string> listen_address_;  // if this host is the coordinator's, or may be
+  int own_place_ = -1;                         // among several that may
   bool connected_ = false;                     // was, once
   std::shared_ptr<Mailbox> mailbox_;
 

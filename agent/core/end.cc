@@ -72,7 +72,7 @@ void Step::leave(int signal, int exit_code) {
   emit(action::SendLeave{.generation = generation(), .signal = signal});
   const bool failed = s.group.reported && !s.group.reported->collateral;
   if (signal != 0 && failed && s.group.assignment.node_count == 1) report_before(signal, exit_code);
-  if (!s.link.hosting || !s.link.connected) return end(exit_code);
+  if (!s.link.hosting || !s.link.connected || s.settings.succeeded) return end(exit_code);
   s.leaving = exit_code;  // the coordinator goes with this agent, and tells the others first
   s.members_deadline = now_ + kLastWord;
   emit(action::AwaitMembers{.is_member = !s.link.address.empty()});
@@ -157,7 +157,8 @@ void Step::end(int exit_code) {
   here.reason = s.told_signal != 0 ? "stopped by " + describe_signal(s.told_signal) : s.give_up_reason;
   action::End end{.exit_code = exit_code, .unreported = {}, .run = s.job_end};
   if (exit_code != 0 && !s.reported) end.unreported = here;
-  if (!end.run && s.link.hosting) end.run = here;  // no run outlives its coordinator's host
+  // Where nobody takes over no run outlives its coordinator's host.
+  if (!end.run && s.link.hosting && !s.settings.succeeded) end.run = here;
   emit(std::move(end));
 }
 

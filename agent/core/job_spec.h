@@ -26,6 +26,11 @@ struct RendezvousSpec {
   int port = 0;                 // 0 if standalone
   std::vector<int> more_ports;  // where the coordinator is if `port` is another program's, in this order
   bool standalone = false;      // one node, whose coordinator listens on a Unix socket that the agent makes
+  // Of several that may be the coordinator, in the order in which they take over; `host` is the first of
+  // them. Empty: there is but one.
+  std::vector<std::string> hosts;
+  std::optional<int> own_host;  // this machine's place among `hosts`, -1: none; unset: the agent finds out
+  bool takeover_alone = false;  // of two hosts each goes on without the other
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out
   std::string key;              // the job's, as text; empty: none. Never shown

@@ -108,6 +108,9 @@ std::string gone_notice(const State& s, Millis now) {
       s.settings.endpoint + " was out of reach for " + seconds_text(now - s.link.lost_at) + ": ";
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
+  if (s.settings.succeeded)
+    return "the coordinator at " + gone +
+           "of its hosts too few are up, or the network to them is cut (perhaps this node's own)" + done;
   if (s.link.separate) return "the store at " + gone + "start it again, and the job on all nodes" + done;
   return "the coordinator at " + gone + "its agent or node is down, or the network between (perhaps " +
          "this node's own). Start the job again on the nodes that are left, or give the coordinator a host "

@@ -25,6 +25,7 @@ struct Settings {
   int nproc = 1;
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
+  bool succeeded = false;             // where the coordinator's host ends, another one takes over
   std::string endpoint;               // "host:port" or "unix:PATH", for people
   std::string host;                   // this node's name
   Millis join_timeout = 600000;

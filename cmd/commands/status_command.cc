@@ -73,9 +73,13 @@ std::vector<Place> local_places(const std::string& run_id) {
 Result<std::vector<Place>> places_of(const Question& question) {
   if (question.endpoint.empty()) return local_places(question.run_id);
   if (rendezvous::unix_path(question.endpoint)) return std::vector<Place>{{{question.endpoint, 0}, false}};
-  Result<Endpoint> endpoint = parse_endpoint({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
-  if (!endpoint.ok()) return endpoint.status();
-  if (endpoint.value().port > 0) return std::vector<Place>{{endpoint.value()}};
+  Result<std::vector<Endpoint>> endpoints =
+      parse_endpoints({question.endpoint, "--rdzv_endpoint"}, kDefaultPort);
+  if (!endpoints.ok()) return endpoints.status();
+  std::vector<std::string> hosts;
+  for (const Endpoint& one : endpoints.value()) hosts.push_back(one.host);
+  const Endpoint endpoint{rendezvous::list_text(hosts), endpoints.value().front().port};
+  if (endpoint.port > 0) return std::vector<Place>{{endpoint}};
   return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
 }
 
@@ -233,7 +237,7 @@ int watch_named(const Question& question) {
 constexpr OptionEntry kOptionsOfStatus[] = {
     {.name = "rdzv_endpoint",
      .placeholder = "HOST[:PORT]",
-     .help = "The coordinator to ask [this host's jobs]"},
+     .help = "One HOST, or HOST,HOST,HOST [this host's jobs]"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
     {.name = "token_file", .placeholder = "FILE", .help = "The job's key [as for the launcher]"},
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "agent/local_address.h"
 #include "agent/system/open_files.h"
 #include "cmd/commands/answer.h"
 #include "cmd/options/values.h"
@@ -14,7 +15,10 @@
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
+#include "rendezvous/client/peer_links.h"
 #include "rendezvous/server/server.h"
+#include "rendezvous/wire/grpc_setup.h"
+#include "rendezvous/wire/succession.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -33,6 +37,10 @@ std::string endpoint_of(const std::string& host, int port) {
   return (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
+std::string endpoint_of_list(const std::vector<std::string>& hosts, int port) {
+  return rendezvous::endpoint_text(rendezvous::list_text(hosts), port);
+}
+
 sigset_t ending_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -45,6 +53,10 @@ static_assert(kDefaultPort == 29400);  // named in the help of --port
 constexpr OptionEntry kOptionsOfStore[] = {
     {.name = "bind", .placeholder = "ADDR", .help = "Address to listen on [all, IPv4 and IPv6]"},
     {.name = "port", .placeholder = "N", .help = "Port; 0: any free one [29400]"},
+    {.name = "peers",
+     .placeholder = "HOST,HOST,HOST",
+     .help = "Three stores or more, this one too, the same list on each: one is the coordinator, and when it "
+             "is lost another one takes over"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "With `ticket`: the run that it opens"},
     {.name = "ttl",
      .placeholder = "TIME",
@@ -83,6 +95,37 @@ Result<rendezvous::FoundKey> key_of_store(const Values<kOptionsOfStore>& given,
   return found;
 }
 
+// This store's place among them: the address that it listens on, or the one that is this machine's.
+Result<int> own_place(const Given& peers, const std::vector<Endpoint>& hosts, const std::string& bind) {
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (hosts[i].host == bind) return static_cast<int>(i);
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (agent::home_of(hosts[i].host).listen_address) return static_cast<int>(i);
+  return usage(quoted(peers) + ": none of these is this host; name all stores, this one too");
+}
+
+Status add_peers(const Given& peers, rendezvous::ServerOptions* options) {
+  const Result<std::vector<Endpoint>> hosts = parse_endpoints(peers, options->port);
+  if (!hosts.ok()) return hosts.status();
+  if (hosts.value().size() < 3)
+    return usage(quoted(peers) +
+                 ": expected three stores or more; of two neither can tell that the other is "
+                 "lost from a cut network");
+  if (options->port == 0 || hosts.value().front().port != options->port)
+    return usage(quoted(peers) + ": all stores listen on the same port, which --port gives");
+  const Result<int> self = own_place(peers, hosts.value(), options->bind_address);
+  if (!self.ok()) return self.status();
+  std::vector<std::string> names;
+  for (const Endpoint& one : hosts.value()) names.push_back(one.host);
+  const std::string list = endpoint_of_list(names, options->port);
+  const auto key = options->key ? std::optional<rendezvous::Credential>(*options->key) : std::nullopt;
+  options->candidate = {.settings = rendezvous::succession::settings_for(
+                            static_cast<int>(names.size()), self.value(), false, rendezvous::merged_runs),
+                        .list = list,
+                        .peers = rendezvous::peers_on(names, self.value(), options->port, key, list)};
+  return {};
+}
+
 Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given,
                                                  const Environment& environment) {
   if (Status status = only_for(given.given("rdzv_id"), "dtrun store ticket"); !status.ok()) return status;
@@ -104,20 +147,24 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   if (!found.ok()) return found.status();
   if (found.value().key) options.key = *found.value().key->key();
   if (!options.key) say(plain_text_notice(found.value(), endpoint));
+  if (const auto peers = given.given("peers"))
+    if (Status status = add_peers(*peers, &options); !status.ok()) return status;
   return options;
 }
 
 void say_listening(const rendezvous::ServerOptions& options, int port) {
   const std::string& address = options.bind_address;
   const bool everywhere = address == "0.0.0.0" || address == "::";  // for gRPC the same: IPv4 and IPv6
+  const std::string own = endpoint_of(everywhere ? host_name() : address, port);
   say("listening on " + (everywhere ? "port " + std::to_string(port) : endpoint_of(address, port)) +
-      "; agents find it with --rdzv_endpoint " + endpoint_of(everywhere ? host_name() : address, port) +
+      "; agents find it with --rdzv_endpoint " + (options.candidate ? options.candidate->list : own) +
       (options.key ? ", who have the key " + options.key->fingerprint() : ""));
 }
 
 Result<std::string> ticket_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
   if (Status status = only_for(given.given("bind"), "dtrun store"); !status.ok()) return status;
   if (Status status = only_for(given.given("port"), "dtrun store"); !status.ok()) return status;
+  if (Status status = only_for(given.given("peers"), "dtrun store"); !status.ok()) return status;
   const auto run_id = given.given("rdzv_id");
   if (!run_id) return usage("dtrun store ticket: --rdzv_id is missing, the run that the ticket opens");
   if (Status status = check_run_id(*run_id); !status.ok()) return status;
@@ -150,9 +197,10 @@ int run_store(const Invocation& invocation) {
   int number = 0;
   sigwait(&signals, &number);
   const int members = server.value()->members();
+  const std::string until =
+      options.value().candidate ? "another store to take over" : "it to be started again";
   say("stopped by " + std::string("SIG") + sigabbrev_np(number) +
-      (members > 0 ? "; " + std::to_string(members) + " agents go on and wait for it to be started again"
-                   : ""));
+      (members > 0 ? "; " + std::to_string(members) + " agents go on and wait for " + until : ""));
   return exit_code_of_signal(number);
 }
 

@@ -97,7 +97,7 @@ inline constexpr OptionEntry kOptions[] = {
      .placeholder = "HOST[:PORT]",
      .help = "Where the coordinator is; the agent on that host starts it. Port 29400 [the first node of the "
              "cluster's "
-             "job]",
+             "job]. HOST,HOST,HOST: another takes over",
      .group = group::kMeeting,
      .in_torchrun = true,
      .common = true},
@@ -119,7 +119,8 @@ inline constexpr OptionEntry kOptions[] = {
          "join_timeout=600, last_call_timeout=5, keep_alive_interval=5, keep_alive_max_attempt=3; "
          "read_timeout: "
          "how long a node goes on without its coordinator [30; join_timeout with `dtrun store`] (seconds); "
-         "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]",
+         "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]; "
+         "takeover=always or never: whether of two hosts the second takes over [never]",
      .group = group::kMeeting,
      .in_torchrun = true},
     {.name = "token_file",

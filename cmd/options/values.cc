@@ -212,6 +212,28 @@ Result<Endpoint> parse_endpoint(const Given& given, int default_port) {
   return endpoint;
 }
 
+Result<std::vector<Endpoint>> parse_endpoints(const Given& given, int default_port) {
+  std::vector<Endpoint> endpoints;
+  constexpr int kNone = -1;
+  int port = kNone;
+  for (const std::string& part : split(given.value + ",", ',')) {
+    Result<Endpoint> one = parse_endpoint({part, given.source}, kNone);
+    if (!one.ok()) return one.status();
+    const int of_this = one.value().port;
+    if (of_this != kNone && port != kNone && of_this != port)
+      return usage(quoted(given) + ": expected one port for all hosts, HOST,HOST,HOST:PORT");
+    if (of_this != kNone) port = of_this;
+    if (std::ranges::find(endpoints, one.value().host, &Endpoint::host) != endpoints.end())
+      return usage(quoted(given) + ": " + one.value().host + " is named twice");
+    endpoints.push_back(one.value());
+  }
+  if (endpoints.size() > kMostEndpoints)
+    return usage(quoted(given) + ": expected at most " + std::to_string(kMostEndpoints) +
+                 " hosts; three outlive the loss of any one of them, five of any two");
+  for (Endpoint& endpoint : endpoints) endpoint.port = port == kNone ? default_port : port;
+  return endpoints;
+}
+
 std::string endpoint_text(const Endpoint& endpoint) {
   const bool ipv6 = endpoint.host.find(':') != std::string::npos;
   return (ipv6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);

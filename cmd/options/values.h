@@ -42,6 +42,11 @@ bool may_be_host(const std::string& text);
 Result<Endpoint> parse_endpoint(const Given& given, int default_port);
 std::string endpoint_text(const Endpoint& endpoint);  // the same, with the port
 
+// Several such between commas, of which each may be the coordinator, in the order in which they take over:
+// HOST,HOST,HOST[:PORT]. One port is for all.
+Result<std::vector<Endpoint>> parse_endpoints(const Given& given, int default_port);
+inline constexpr std::size_t kMostEndpoints = 9;
+
 // torchrun's streams, 0 none, 1 stdout, 2 stderr, 3 both: one number for all workers or a number by local
 // rank ("0:1,1:2"); ranks that are not named have none.
 struct Streams {

@@ -19,6 +19,7 @@ Json or_null(milliseconds time) { return time.count() == 0 ? Json(nullptr) : Jso
 Json rendezvous_json(const RendezvousSpec& rendezvous) {
   return {{"standalone", rendezvous.standalone},
           {"host", or_null(rendezvous.host)},
+          {"hosts", rendezvous.hosts.empty() ? Json(nullptr) : Json(rendezvous.hosts)},
           {"is_host", rendezvous.is_host ? Json(*rendezvous.is_host) : Json(nullptr)},
           {"port", or_null(rendezvous.port)},
           {"more_ports", rendezvous.more_ports.empty() ? Json(nullptr) : Json(rendezvous.more_ports)},

@@ -22,10 +22,15 @@ int port_beside(int master_port) { return master_port == 65535 ? 65534 : master_
 
 std::optional<Endpoint> no_place() { return std::nullopt; }
 
-Result<std::optional<Endpoint>> given_endpoint(const Draft& draft, const Given& given) {
-  Result<Endpoint> endpoint = parse_endpoint(given, kDefaultPort);
-  if (!endpoint.ok()) return endpoint.status();
-  if (endpoint.value().port != 0) return std::optional<Endpoint>(endpoint.value());
+Result<std::optional<Endpoint>> given_endpoint(Draft& draft, const Given& given) {
+  Result<std::vector<Endpoint>> endpoints = parse_endpoints(given, kDefaultPort);
+  if (!endpoints.ok()) return endpoints.status();
+  const std::vector<Endpoint>& all = endpoints.value();
+  if (all.front().port != 0) {
+    if (all.size() > 1)
+      for (const Endpoint& one : all) draft.spec.rendezvous.hosts.push_back(one.host);
+    return std::optional<Endpoint>(all.front());
+  }
   if (draft.spec.nodes.max == 1) return no_place();  // torchrun's "localhost:0"
   return usage(quoted(given) + ": expected a port from 1 to 65535");
 }
@@ -228,7 +233,7 @@ constexpr TimeKey kTimeKeys[] = {
      .set = [](milliseconds time, RendezvousSpec& rendezvous, KeepAlive&) { rendezvous.read_timeout = time; },
      .may_be_short = false}};
 
-constexpr char kIsHost[] = "is_host";
+constexpr char kIsHost[] = "is_host", kTakeover[] = "takeover";
 constexpr const char* kStoreKeys[] = {"store_type", "use_libuv"};
 
 Status read_is_host(Draft& draft, const Given& given) {
@@ -240,8 +245,39 @@ Status read_is_host(Draft& draft, const Given& given) {
   return {};
 }
 
+Status read_takeover(const Given& given, std::optional<bool>* takeover) {
+  if (given.value != "always" && given.value != "never")
+    return usage(quoted(given) + ": expected always or never");
+  *takeover = given.value == "always";
+  return {};
+}
+
+// Who takes over where the first host of the list is gone. Of three or more a majority knows which half of a
+// cut network it is; of two neither does.
+void settle_takeover(Draft& draft, std::optional<bool> takeover) {
+  RendezvousSpec& rendezvous = draft.spec.rendezvous;
+  const std::vector<std::string>& hosts = rendezvous.hosts;
+  if (hosts.empty()) {
+    if (takeover) draft.notice("--rdzv_conf takeover has no effect: --rdzv_endpoint names one host");
+    return;
+  }
+  const bool two = hosts.size() == 2;
+  if (takeover && !*takeover) {
+    rendezvous.hosts.clear();
+  } else if (two && !takeover) {
+    draft.notice("only " + hosts[0] + " hosts the coordinator: if it is lost, " + hosts[1] +
+                 " does not take over, since it cannot tell that from a cut network. Name a third host, or " +
+                 "give --rdzv_conf takeover=always, with which both sides of a cut may go on");
+    rendezvous.hosts.clear();
+  } else if (two) {
+    rendezvous.takeover_alone = true;
+  } else if (takeover) {
+    draft.notice("--rdzv_conf takeover=always has no effect: of three hosts or more a majority goes on");
+  }
+}
+
 Status unknown_key(const Given& conf, const std::string& key) {
-  std::vector<std::string> known{kIsHost};
+  std::vector<std::string> known{kIsHost, kTakeover};
   for (const TimeKey& one : kTimeKeys) known.emplace_back(one.name);
   const std::string nearest = nearest_name(key, known);
   return usage(conf.source + ": unknown key " + key +
@@ -260,30 +296,41 @@ Status read_time(Draft& draft, const Given& conf, const std::string& value, cons
   return {};
 }
 
-Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, KeepAlive& keep_alive) {
+struct Conf {
+  KeepAlive keep_alive;
+  std::optional<bool> takeover;
+};
+
+Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, Conf& read) {
   const std::size_t equals = entry.find('=');
   const std::string key = trimmed(entry.substr(0, equals));
   if (equals == std::string::npos || key.empty()) return usage(quoted(conf) + ": expected KEY=SECONDS,…");
   const Given given{.value = trimmed(entry.substr(equals + 1)), .source = conf.source + " " + key};
   if (key == kIsHost) return read_is_host(draft, given);
+  if (key == kTakeover) return read_takeover(given, &read.takeover);
   if (std::ranges::find(kStoreKeys, key) != std::end(kStoreKeys)) {
     draft.notice(given.source + " has no effect: dtrun has no c10d store");
     return {};
   }
   const auto* time_key = std::ranges::find_if(kTimeKeys, [&](const TimeKey& one) { return key == one.name; });
   if (time_key == std::end(kTimeKeys)) return unknown_key(conf, key);
-  return read_time(draft, conf, given.value, *time_key, keep_alive);
+  return read_time(draft, conf, given.value, *time_key, read.keep_alive);
 }
 
 Status read_conf(Draft& draft) {
   const auto conf = draft.options.given("rdzv_conf");
-  if (!conf) return {};
-  KeepAlive keep_alive;
+  Conf read;
+  if (!conf) {
+    settle_takeover(draft, read.takeover);
+    return {};
+  }
   std::istringstream entries(conf->value);
   for (std::string entry; std::getline(entries, entry, ',');) {
-    Status status = read_conf_entry(draft, *conf, entry, keep_alive);
+    Status status = read_conf_entry(draft, *conf, entry, read);
     if (!status.ok()) return status;
   }
+  if (!draft.spec.rendezvous.standalone) settle_takeover(draft, read.takeover);
+  const KeepAlive& keep_alive = read.keep_alive;
   const double silence = static_cast<double>(keep_alive.interval.count()) * keep_alive.attempts;
   draft.spec.rendezvous.keep_alive_timeout = milliseconds(std::llround(silence));
   if (draft.spec.rendezvous.standalone) draft.no_effect("rdzv_conf", " on a single node");
@@ -310,15 +357,21 @@ Status take_run_of(const rendezvous::Ticket& ticket, Draft& draft) {
 Status read_key(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   if (rendezvous.standalone) tell_key_has_no_effect(draft);
-  const Endpoint endpoint{rendezvous.host, rendezvous.port};
-  const auto found =
-      find_key({.offer = key_offer(draft.options, draft.environment),
-                .environment = draft.environment,
-                .endpoint = endpoint,
-                .only_asks = draft.options.flag("dry_run"),
-                .hosts = [&] {
-                  return rendezvous.is_host ? *rendezvous.is_host : draft.machine.is_home(rendezvous.host);
-                }});
+  const std::vector<std::string> hosts =
+      rendezvous.hosts.empty() ? std::vector{rendezvous.host} : rendezvous.hosts;
+  // Strangers reach the list as far as they reach any of it.
+  Endpoint endpoint{rendezvous.host, rendezvous.port};
+  for (const std::string& host : hosts)
+    if (rendezvous::reach_of(host) == rendezvous::Reach::kNetwork) endpoint.host = host;
+  const auto found = find_key({.offer = key_offer(draft.options, draft.environment),
+                               .environment = draft.environment,
+                               .endpoint = endpoint,
+                               .only_asks = draft.options.flag("dry_run"),
+                               .hosts = [&] {
+                                 return rendezvous.is_host
+                                            ? *rendezvous.is_host
+                                            : std::ranges::any_of(hosts, draft.machine.is_home);
+                               }});
   if (!found.ok()) return found.status();
   if (const auto& key = found.value().key) {
     if (const rendezvous::Ticket* const ticket = key->ticket()) {

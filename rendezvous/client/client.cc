@@ -1,5 +1,6 @@
 // The order of events, on the client's own thread, until it is closed:
 //
+//   find        of several hosts: which of them is the coordinator?
 //   dial        resolve the host's name, connect a socket
 //   Opened      the connection stands: the agent sends its Join
 //   Connected   a coordinator answered: what waited for the store is asked now; then Received …
@@ -24,6 +25,7 @@
 #include "rendezvous/client/client_stream.h"
 #include "rendezvous/client/endpoint.h"
 #include "rendezvous/client/kv_calls.h"
+#include "rendezvous/client/leader_watch.h"
 #include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
 
@@ -40,6 +42,10 @@ constexpr milliseconds kOnlyOthersIsPermanent{15000};  // a coordinator of a row
 constexpr milliseconds kUnknownNameIsPermanent{15000};  // names of starting containers appear late
 // Attempts, each of kAnswerTimeout: a coordinator may be stopped, or starved, for a while.
 constexpr int kSilentIsPermanent = 2;
+// Hosts that have just started agree within this time on one that leads.
+constexpr milliseconds kWithoutLeader{2000};
+// The host that was the leader may be gone, and another one lead by then.
+constexpr milliseconds kToLeader{1000};
 
 // A ping follows a third of `silence` after the last sign of life, and has the rest of it to be answered.
 grpc::ChannelArguments arguments_for(milliseconds silence) {
@@ -65,9 +71,13 @@ Status unavailable(const std::string& message) { return Status(kExitUnavailable,
 class Core : public std::enable_shared_from_this<Core> {
  public:
   Core(const ClientOptions& options, Client::Sink sink)
-      : options_(options), ports_{options.port}, sink_(std::move(sink)) {
+      : options_(options), ports_{options.port}, host_(options.host), sink_(std::move(sink)) {
     ports_.insert(ports_.end(), options.more_ports.begin(), options.more_ports.end());
   }
+
+  // With several hosts; before run() and after it.
+  void watch();
+  void stop_watching() { watch_.reset(); }
 
   void run();
   void send(const v1::FromAgent& message);
@@ -86,6 +96,8 @@ class Core : public std::enable_shared_from_this<Core> {
   };
   Attempt sweep();
   Attempt attempt();
+  bool find_leader(Attempt* none);
+  void leader_changed();
   Attempt attend(const Dialled& dialled);
   Attempt diagnose(const grpc::Status& status);
   Attempt unresolved(const std::string& error);
@@ -104,23 +116,29 @@ class Core : public std::enable_shared_from_this<Core> {
   Attempt silent();
   Attempt something_else(const std::string& what) const;
   int port() const { return ports_[port_]; }
-  std::string endpoint() const { return endpoint_text(options_.host, port()); }
+  std::string endpoint() const { return endpoint_text(host_, port()); }
   std::string counterpart() const { return separate_.load() ? "store" : "coordinator"; }
 
   const ClientOptions options_;
-  std::vector<int> ports_;  // never changed
+  std::vector<int> ports_;              // never changed
+  std::unique_ptr<LeaderWatch> watch_;  // null: there is one host
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
   std::atomic<bool> separate_{false};  // what was met last is a `dtrun store`
 
+  std::atomic<succession::Term> obeyed_{0};  // the highest of a leader
+
   // The thread's.
-  std::size_t port_ = 0;  // of ports_: the one that is tried, or where the coordinator is
+  std::size_t port_ = 0;        // of ports_: the one that is tried, or where the coordinator is
+  std::string host_;            // that it dials
+  succession::Term tried_ = 0;  // of the leader that it dialled last, and found none
   std::optional<Clock::time_point> unknown_since_;
   std::optional<Clock::time_point> only_others_since_;
   int silent_attempts_ = 0;
   bool ever_connected_ = false;
 
-  std::mutex mutex_;  // guards the next seven
+  std::mutex mutex_;               // guards the next eight
+  succession::Term followed_ = 0;  // of the leader that stream_ goes to
   std::condition_variable closing_changed_;
   bool closing_ = false;
   std::shared_ptr<ClientStream> stream_;
@@ -146,7 +164,8 @@ void Core::run() {
     deliver(Disconnected{.why = ended.why, .permanent = ended.permanent, .attempt = failures});
     kv_calls()->expire();
     // A coordinator that lives gives the seat away after a moment: the first attempt is at once.
-    if (!pause(ended.connected ? milliseconds(0) : back_off(failures, &random))) return;
+    if (!pause(ended.connected || watch_ ? milliseconds(0) : back_off(failures, &random))) return;
+    if (watch_ && !ended.connected) (void)watch_->wait_for(tried_, back_off(failures, &random));
   }
 }
 
@@ -172,9 +191,54 @@ Core::Attempt Core::sweep() {
   return told;
 }
 
+void Core::watch() {
+  if (options_.hosts.empty()) return;
+  auto watch = LeaderWatch::start(options_.hosts, options_.port, options_.key, [weak = weak_from_this()] {
+    if (auto core = weak.lock()) core->leader_changed();
+  });
+  const std::lock_guard lock(mutex_);
+  watch_ = std::move(watch);
+}
+
+// The connection to a leader that another one has followed is of no use, even if it still stands.
+void Core::leader_changed() {
+  std::shared_ptr<ClientStream> stream;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!watch_ || !stream_ || watch_->newest().term <= followed_) return;
+    stream = stream_;
+  }
+  stream->cancel();
+}
+
+// Makes the leader the host to dial. False where none is known for a while.
+bool Core::find_leader(Attempt* none) {
+  const succession::Leader leader = watch_->wait_for(0, kWithoutLeader);
+  if (leader.term == 0) {
+    const Status trouble = watch_->trouble();
+    const bool other_key = trouble.exit_code() == kExitNoPermission;
+    std::string list;
+    for (const std::string& host : options_.hosts) list += (list.empty() ? "" : ",") + host;
+    *none = {.why = other_key ? trouble
+                              : unavailable("no host of " + list + " is the coordinator (" +
+                                            trouble.message() + ")"),
+             .permanent = other_key && !ever_connected_};
+    tried_ = 0;
+    return false;
+  }
+  host_ = options_.hosts[static_cast<std::size_t>(leader.host)];
+  tried_ = leader.term;
+  const std::lock_guard lock(mutex_);
+  followed_ = leader.term;
+  return true;
+}
+
 Core::Attempt Core::attempt() {
+  if (Attempt none; watch_ && !find_leader(&none)) return none;
   resolving_ = true;
-  const Dialled dialled = dial(options_.host, port(), options_.connect_timeout, interrupt_);
+  const milliseconds limit =
+      watch_ ? std::min(kToLeader, options_.connect_timeout) : options_.connect_timeout;
+  const Dialled dialled = dial(host_, port(), limit, interrupt_);
   resolving_ = false;
   if (dialled.unresolved) return unresolved(dialled.error);
   unknown_since_.reset();
@@ -190,9 +254,10 @@ Core::Attempt Core::attempt() {
 Core::Attempt Core::unresolved(const std::string& error) {
   if (!unknown_since_) unknown_since_ = Clock::now();
   // The name of a container that is started again is unknown until then.
-  const bool permanent = !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
-  return {.why = unavailable("the host name \"" + options_.host + "\" of the rendezvous endpoint " +
-                             endpoint() + " does not resolve (" + error + "); check --rdzv_endpoint"),
+  const bool permanent =
+      !watch_ && !ever_connected_ && Clock::now() - *unknown_since_ >= kUnknownNameIsPermanent;
+  return {.why = unavailable("the host name \"" + host_ + "\" of the rendezvous endpoint " + endpoint() +
+                             " does not resolve (" + error + "); check --rdzv_endpoint"),
           .permanent = permanent,
           .same_anywhere = true};
 }
@@ -214,6 +279,7 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   deliver(Opened{dialled.local_address});
   stream->start(channel, stream);
   channel.reset();
+  if (watch_) leader_changed();  // there may be another one since it was dialled
   if (!stream->wait_until_answered(Clock::now() + kAnswerTimeout)) stream->cancel();
   stream->wait_until_done();
   const Answered answered = drop();
@@ -228,11 +294,12 @@ Core::Attempt Core::attend(const Dialled& dialled) {
 
 // The connection stood, but no coordinator answered.
 Core::Attempt Core::diagnose(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
+    return {.why = unavailable(endpoint() + ": " + status.error_message())};
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return something_else("another gRPC service");
-  if (Status refused = compare_keys(options_.host, port(), options_.key, kProbeTimeout, interrupt_);
-      !refused.ok())
+  if (Status refused = compare_keys(host_, port(), options_.key, kProbeTimeout, interrupt_); !refused.ok())
     return {.why = refused, .permanent = true};
-  switch (probe(options_.host, port(), kProbeTimeout, interrupt_)) {
+  switch (probe(host_, port(), kProbeTimeout, interrupt_)) {
     case Answer::kOther:
       return something_else("it does not speak gRPC");
     case Answer::kSilent:
@@ -312,7 +379,10 @@ void Core::meet() {
   kv_calls()->connected(channel);
 }
 
+// What a leader said before it was deposed may come late: whoever obeyed a later one does not obey it.
 void Core::on_received(v1::FromCoordinator message) {
+  if (message.term() < obeyed_.load()) return;
+  obeyed_ = message.term();
   if (ports_.size() > 1) {
     const auto& rejected = message.rejected();
     const bool other = message.has_rejected() && rejected.reason() == v1::Rejected::OTHER_RUN;
@@ -341,7 +411,11 @@ void Core::send(const v1::FromAgent& message) {
     const std::lock_guard lock(mutex_);
     stream = stream_;
   }
-  if (stream && (message.has_join() || stream->was_connected())) stream->send(message);
+  if (!stream || (!message.has_join() && !stream->was_connected())) return;
+  if (!watch_ || !message.has_join()) return stream->send(message);
+  v1::FromAgent join = message;
+  join.mutable_join()->set_term(obeyed_.load());
+  stream->send(join);
 }
 
 void Core::kv(int worker_serial, const std::string& prefix, const control::KvRequest& request) {
@@ -357,6 +431,7 @@ void Core::close(milliseconds timeout) {
   }
   closing_changed_.notify_all();
   interrupt_.raise();
+  if (watch_) watch_->interrupt();
   if (!stream) return;
   const auto deadline = Clock::now() + timeout;
   stream->half_close();
@@ -377,7 +452,10 @@ void Core::quit() {
 class GrpcClient final : public Client {
  public:
   GrpcClient(const ClientOptions& options, Sink sink)
-      : core_(std::make_shared<Core>(options, std::move(sink))), thread_([core = core_] { core->run(); }) {}
+      : core_(std::make_shared<Core>(options, std::move(sink))) {
+    core_->watch();
+    thread_ = std::thread([core = core_] { core->run(); });
+  }
 
   ~GrpcClient() override {
     core_->quit();
@@ -385,7 +463,7 @@ class GrpcClient final : public Client {
     if (core_->resolving())
       thread_.detach();
     else
-      thread_.join();
+      join();
   }
 
   void send(const v1::FromAgent& message) override { core_->send(message); }
@@ -395,6 +473,11 @@ class GrpcClient final : public Client {
   void close(milliseconds timeout) override { core_->close(timeout); }
 
  private:
+  void join() {
+    thread_.join();
+    core_->stop_watching();  // here: its own threads could be the last to hold the core
+  }
+
   const std::shared_ptr<Core> core_;
   std::thread thread_;
 };

@@ -50,6 +50,9 @@ struct ClientOptions {
   // Where the coordinator may be as well: another program, or another run's coordinator, may have taken
   // `port`. They are tried in order.
   std::vector<int> more_ports = {};
+  // Of several that may be the coordinator: `host` is not looked at then, and the client finds out which of
+  // them is, and follows.
+  std::vector<std::string> hosts = {};
   std::optional<Credential> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that says nothing and answers nothing for so long is taken for lost.

@@ -1,9 +1,11 @@
 #include "rendezvous/client/status_client.h"
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/channel.h"
@@ -16,10 +18,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kDialTimeout{5000};
 
-Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusRequest& request,
-                            std::chrono::milliseconds dial_timeout, std::optional<Credential> key,
-                            const Interrupt& interrupt, grpc::ClientContext* context) {
-  set_up_grpc();
+// Makes the context of each call, with its deadline; null: no more calls.
+using MakeContext = std::function<std::shared_ptr<grpc::ClientContext>()>;
+
+Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::StatusRequest& request,
+                                std::chrono::milliseconds dial_timeout, std::optional<Credential> key,
+                                const Interrupt& interrupt, const MakeContext& make_context) {
   if (unix_path(host)) key.reset();  // nobody asks for one there
   const std::string endpoint = endpoint_text(host, port);
   const Dialled dialled = dial(host, port, dial_timeout, interrupt);
@@ -27,8 +31,12 @@ Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusR
     return Status(kExitUnavailable, "no coordinator at " + endpoint + " (" + dialled.error + ")");
   const auto channel = open_channel(dialled, port, key);
   v1::StatusReply reply;
-  const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context, request, &reply);
+  const std::shared_ptr<grpc::ClientContext> context = make_context();
+  if (!context) return Status(kExitUnavailable, "interrupted");
+  const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context.get(), request, &reply);
   if (status.ok()) return reply;
+  if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
+    return Status(kExitUnavailable, endpoint + ": " + status.error_message());
   if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED)
     return Status(kExitNoPermission, "the store at " + endpoint + " refuses: " + status.error_message());
   if (Status refused = compare_keys(host, port, key, dial_timeout, interrupt); !refused.ok()) return refused;
@@ -37,24 +45,44 @@ Result<v1::StatusReply> ask(const std::string& host, int port, const v1::StatusR
                                       status.error_message() + ")");
 }
 
+// Of several hosts the one that leads answers; hosts that do not answer at all are not waited for for long.
+Result<v1::StatusReply> ask(const std::string& list, int port, const v1::StatusRequest& request,
+                            std::chrono::milliseconds dial_timeout, const std::optional<Credential>& key,
+                            const Interrupt& interrupt, const MakeContext& make_context) {
+  set_up_grpc();
+  const std::vector<std::string> hosts = hosts_of(list);
+  const auto each = dial_timeout / static_cast<int>(hosts.size());
+  std::string why;
+  for (const std::string& host : hosts) {
+    auto reply = ask_one(host, port, request, each, key, interrupt, make_context);
+    if (reply.ok() || hosts.size() == 1 || reply.status().exit_code() == kExitNoPermission) return reply;
+    why += (why.empty() ? "" : "; ") + reply.status().message();
+  }
+  return Status(kExitUnavailable, why);
+}
+
 }  // namespace
 
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key) {
   const Interrupt never;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
+  const auto each = timeout / static_cast<int>(hosts_of(host).size());
   v1::StatusRequest request;
   request.set_run_id(run_id);
-  return ask(host, port, request, timeout, key, never, &context);
+  return ask(host, port, request, timeout, key, never, [each] {
+    auto context = std::make_shared<grpc::ClientContext>();
+    context->set_deadline(std::chrono::system_clock::now() + each);
+    return context;
+  });
 }
 
 struct EndOfRun::Call {
   Interrupt interrupt;
-  grpc::ClientContext context;
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable told;
+  bool ending = false;
+  std::shared_ptr<grpc::ClientContext> context;  // of the call under way
   std::optional<v1::RunStatus> run;
   bool done = false;
   std::thread thread;
@@ -67,7 +95,11 @@ EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
     v1::StatusRequest request;
     request.set_run_id(run_id);
     request.set_at_end(true);
-    const auto reply = ask(host, port, request, kDialTimeout, key, call->interrupt, &call->context);
+    const auto reply = ask(host, port, request, kDialTimeout, key, call->interrupt, [call] {
+      const std::lock_guard lock(call->mutex);
+      call->context = call->ending ? nullptr : std::make_shared<grpc::ClientContext>();
+      return call->context;
+    });
     const std::lock_guard lock(call->mutex);
     call->done = true;
     if (reply.ok() && reply.value().runs_size() == 1) call->run = reply.value().runs(0);
@@ -77,7 +109,11 @@ EndOfRun::EndOfRun(const std::string& host, int port, const std::string& run_id,
 
 EndOfRun::~EndOfRun() {
   call_->interrupt.raise();
-  call_->context.TryCancel();
+  {
+    const std::lock_guard lock(call_->mutex);
+    call_->ending = true;
+    if (call_->context) call_->context->TryCancel();
+  }
   call_->thread.join();
 }
 

@@ -13,7 +13,8 @@
 namespace dtrun::rendezvous {
 
 // Of one run, or of all if `run_id` is empty. A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names
-// the endpoint. `host` may be "unix:PATH", where no key is asked for.
+// the endpoint. `host` may be "unix:PATH", where no key is asked for, or a list_text(): the one that leads
+// answers.
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key = {});

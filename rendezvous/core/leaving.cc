@@ -78,7 +78,7 @@ void Stepper::remove(ConnectionId id, News::Kind kind, const std::string& how) {
   if (seat) expel(*seat, how);
   if (needed) note(kind, host, host + " " + how);
   if (s_.members.empty() && s_.current.membership == nullptr && s_.phase == Phase::kGathering)
-    s_ = State{};  // nobody is left who knew the run: the next one to join states it anew
+    begin_anew();  // nobody is left who knew the run: the next one to join states it
   else
     count_changed();
 }

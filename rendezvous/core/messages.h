@@ -101,6 +101,7 @@ struct Join {
   std::string gpu = {};  // the kind of its GPUs, likewise; empty: none, or not known
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
+  std::int64_t term = 0;       // the highest of a leader that the agent obeyed (succession.h)
 
   bool operator==(const Join&) const = default;
 };

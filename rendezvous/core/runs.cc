@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kMaxEnded = 20000;
 // A failed worker's last words weigh as much as several members.
 constexpr std::size_t kOutcomeSize = 8;
+// For so long the members of a run whose coordinator went with its end unsaid come to the next one.
+constexpr Millis kTellRestored = 3000;
 
 std::size_t size_of(const State& ended) {
   const JobEnd& result = *ended.result;
@@ -58,7 +60,12 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
       std::erase_if(joins, [&](const Event& join) { return join.from == event.from; });
   }
   if (run.empty() || keep_for_next(run, event)) return actions;
-  if (!states_.contains(run) && !std::holds_alternative<Join>(event.body)) return actions;
+  if (!states_.contains(run)) {
+    const auto* join = std::get_if<Join>(&event.body);
+    if (join == nullptr) return actions;
+    const auto known = restored_.find(join->run_id);
+    if (known != restored_.end()) states_[run].newest_seen = known->second;
+  }
   actions = rendezvous::step(states_[run], event, now);
   tell_of_last(run, event, now, &actions);
   end_if_over(run, now, &actions);
@@ -81,12 +88,49 @@ bool Runs::keep_for_next(const std::string& run, const Event& event) {
 bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   const auto* join = std::get_if<Join>(&event.body);
   if (join == nullptr) return false;
+  const auto tell = [&](std::int64_t generation, const std::shared_ptr<const JobEnd>& result) {
+    actions->push_back({.to = event.from, .generation = generation, .body = rendezvous::Ended{result}});
+    actions->push_back({.to = event.from, .generation = generation, .body = Close{}});
+    return true;
+  };
+  // Whose members an earlier coordinator knew: they come with a generation of that run.
+  const auto before = ends_restored_.find(join->run_id);
+  if (before != ends_restored_.end() && event.generation > 0 && event.generation <= before->second.generation)
+    return tell(before->second.generation, before->second.end);
   const auto known = ended_run_of_.find(join->member_id);
-  if (known == ended_run_of_.end()) return false;
-  const State& run = *known->second;
-  actions->push_back({.to = event.from, .generation = run.generation, .body = rendezvous::Ended{run.result}});
-  actions->push_back({.to = event.from, .generation = run.generation, .body = Close{}});
-  return true;
+  return known != ended_run_of_.end() && tell(known->second->generation, known->second->result);
+}
+
+std::vector<RunRecord> Runs::records(Millis now) const {
+  std::vector<RunRecord> records;
+  for (const auto& [run, state] : states_)
+    if (state.settings)
+      records.push_back({.run_id = state.settings->run_id,
+                         .generation = std::max(state.generation, state.newest_seen),
+                         .end = state.result});
+  for (const auto& state : ended_)
+    if (now - state->over_at < kRecentlyEnded)
+      records.push_back(
+          {.run_id = state->settings->run_id, .generation = state->generation, .end = state->result});
+  if (now - restored_at_ < kRecentlyEnded)
+    for (const auto& [run, record] : ends_restored_) records.push_back(record);
+  for (const auto& [run, generation] : restored_)
+    if (!states_.contains(run)) records.push_back({.run_id = run, .generation = generation});
+  return records;
+}
+
+void Runs::restore(const std::vector<RunRecord>& records, Millis now) {
+  restored_at_ = now;
+  for (const RunRecord& record : records) {
+    if (record.end)
+      ends_restored_[record.run_id] = record;
+    else
+      restored_[record.run_id] = std::max(restored_[record.run_id], record.generation);
+  }
+}
+
+bool Runs::has_end_to_tell(Millis now) const {
+  return !ends_restored_.empty() && now - restored_at_ < kTellRestored;
 }
 
 // Who comes too late for a run begins to wait for the next one of its name. That may be a mistake.

@@ -22,6 +22,14 @@ inline constexpr Millis kKeepEnded = 24LL * 3600 * 1000;
 // For so long an ended run is of interest to those who do not ask for it by name.
 inline constexpr Millis kRecentlyEnded = 600 * 1000;
 
+// What a later coordinator has to know of a run, so that no number of a generation comes twice, and no end is
+// taken back.
+struct RunRecord {
+  std::string run_id;
+  std::int64_t generation = 0;             // the newest
+  std::shared_ptr<const JobEnd> end = {};  // null: it is not over
+};
+
 class Runs {
  public:
   // `many`: false means one run only. Its state machine gets all events and refuses members of other runs.
@@ -29,6 +37,13 @@ class Runs {
 
   std::vector<Action> step(const Event& event, Millis now);
   Millis next_deadline() const;
+
+  // Of all runs at work, and of those that ended in the last ten minutes.
+  std::vector<RunRecord> records(Millis now) const;
+  // Begins where an earlier coordinator ended. REQUIRES: nothing has happened here yet.
+  void restore(const std::vector<RunRecord>& records, Millis now);
+  // Whether members may still come who were not told of an end that restore() brought.
+  bool has_end_to_tell(Millis now) const;
 
   // Members that are connected, or away (Seats).
   int members() const;
@@ -54,7 +69,7 @@ class Runs {
   void forget_old(Millis now);
   void begin_next(const std::string& run, Millis now, std::vector<Action>* actions);
 
-  const bool many_;
+  bool many_;
   std::map<std::string, State> states_;
   std::map<ConnectionId, std::string> run_of_;
   std::map<std::string, std::vector<Event>> kept_;  // Joins for the next run of a name, in order
@@ -63,6 +78,9 @@ class Runs {
   std::map<std::string, std::shared_ptr<const State>> newest_ended_;  // by run id
   std::map<MemberId, std::shared_ptr<const State>> ended_run_of_;
   std::vector<std::string> newly_ended_;
+  std::map<std::string, std::int64_t> restored_;    // newest generations of runs that were at work
+  std::map<std::string, RunRecord> ends_restored_;  // by run id
+  Millis restored_at_ = 0;
 };
 
 }  // namespace dtrun::rendezvous

@@ -119,6 +119,12 @@ std::int64_t KeyValueStore::erase_all(const std::string& prefix) {
   return erased;
 }
 
+void KeyValueStore::clear() {
+  values_.clear();
+  size_of_run_.clear();
+  size_ = 0;
+}
+
 std::vector<KeyValueStore::Answer> KeyValueStore::take_answers(Millis now) {
   while (next_deadline() <= now && !by_deadline_.empty()) {
     const WaiterId waiter = by_deadline_.begin()->second;

@@ -82,6 +82,7 @@ class KeyValueStore {
   bool erase(const std::string& key);  // false: there was none
   // How many keys began with it. REQUIRES: not empty, which would be everybody's keys.
   std::int64_t erase_all(const std::string& prefix);
+  void clear();  // no key is left; waiters still wait
 
   // The waiters that can be answered now. Call it after every change and at next_deadline().
   std::vector<Answer> take_answers(Millis now);

@@ -11,6 +11,10 @@
 namespace dtrun::rendezvous {
 namespace {
 
+grpc::Status does_not_lead() {
+  return {grpc::StatusCode::FAILED_PRECONDITION, "another host is the coordinator"};
+}
+
 // Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
 class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>,
                      public Connection,
@@ -73,7 +77,13 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   // On the strand. gRPC may say that the peer is gone while what it said last is still being read.
   void take(Event event) {
     if (gone_) return;
-    if (!std::exchange(known_, true)) coordinator_.opened(id_, shared_from_this());
+    if (!std::exchange(known_, true) && !coordinator_.opened(id_, shared_from_this())) {
+      gone_ = true;
+      const std::lock_guard lock(mutex_);
+      end_ = does_not_lead();
+      closing_ = true;
+      return finish_if_flushed();
+    }
     coordinator_.received(std::move(event));
   }
 
@@ -107,7 +117,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   void finish_if_flushed() {
     if (!closing_ || finished_ || !outbox_.empty()) return;
     finished_ = true;
-    Finish(grpc::Status::OK);
+    Finish(end_);
   }
 
   const ConnectionId id_;
@@ -128,6 +138,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   std::deque<v1::FromCoordinator> outbox_;  // the front is being written
   bool closing_ = false;
   bool finished_ = false;
+  grpc::Status end_;
 };
 
 // A Status call that is answered at the end of a run. Owns itself until gRPC says OnDone, which is when the
@@ -144,6 +155,10 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
     self_ = std::move(self);
     strand_.post([self = self_, run_id] {
       if (self->finished_) return;
+      if (!self->coordinator_.leads()) {
+        self->end_ = does_not_lead();
+        return self->finish();
+      }
       self->coordinator_.await_end(self->id_, run_id, [self](v1::StatusReply reply) {
         *self->reply_ = std::move(reply);
         self->finish();
@@ -166,7 +181,7 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
 
   // On the strand.
   void finish() {
-    if (!std::exchange(finished_, true)) Finish(grpc::Status::OK);
+    if (!std::exchange(finished_, true)) Finish(end_);
   }
 
   const ConnectionId id_;
@@ -175,7 +190,8 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
   Strand& strand_;
   std::atomic<int>& count_;
   std::shared_ptr<EndWait> self_;
-  bool finished_ = false;  // the strand's
+  bool finished_ = false;  // the strand's, as the next
+  grpc::Status end_;
 };
 
 }  // namespace
@@ -209,6 +225,7 @@ grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* con
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   strand_.post([this, reactor, run_id, reply] {
+    if (!coordinator_.leads()) return reactor->Finish(does_not_lead());
     *reply = coordinator_.status(run_id);
     reactor->Finish(grpc::Status::OK);
   });

@@ -3,22 +3,100 @@
 // before people are told of the event. Keys of an ended run are deleted last.
 #include "rendezvous/server/coordinator.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "proto/base/ids.h"
 #include "rendezvous/server/run_status.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/succession.h"
 
 namespace dtrun::rendezvous {
-void Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection) {
+namespace {
+
+// Whether members still come for an end that an earlier coordinator knew.
+constexpr Millis kLookAgain = 100;
+
+}  // namespace
+
+Coordinator::Coordinator(Options options)
+    : options_(std::move(options)),
+      runs_(options_.separate),
+      instance_(random_id(8)),
+      leading_(options_.fence == nullptr) {}
+
+void Coordinator::lead(std::int64_t term, const std::string& record) {
+  forget();
+  runs_.restore(runs_from_text(record), steady_now());
+  instance_ = random_id(8);
+  record_ = record;
+  term_ = term;
+  version_ = written_ = 1;
+  leading_ = true;
+  members_.store(runs_.has_end_to_tell(steady_now()) ? 1 : 0);
+  if (options_.notice) options_.notice("this host is the coordinator now");
+}
+
+void Coordinator::step_down() {
+  if (leading_ && !is_over()) forget();
+}
+
+void Coordinator::forget() {
+  if (std::exchange(leading_, false) && options_.notice)
+    options_.notice("this host is the coordinator no more");
+  runs_ = Runs(options_.separate);
+  unsaid_.clear();
+  told_.clear();
+  members_.store(0);
+  for (const auto& [id, connection] : std::exchange(connections_, {})) connection->close(true);
+  for (const auto& [id, waiter] : std::exchange(waiters_, {})) waiter.told({});  // they ask the next one
+}
+
+void Coordinator::written(std::int64_t version) {
+  written_ = std::max(written_, version);
+  if (!leads()) return;
+  while (!unsaid_.empty() && unsaid_.front().version <= written_) {
+    say(unsaid_.front().action);
+    unsaid_.pop_front();
+  }
+  if (!waiters_.empty()) tell_waiters();
+}
+
+// The only run, and a majority knows it.
+bool Coordinator::is_over() const {
+  const auto over = [](const auto& run) { return run.second.phase == Phase::kOver; };
+  return !options_.separate && is_written() && !runs_.states().empty() &&
+         std::ranges::all_of(runs_.states(), over);
+}
+
+bool Coordinator::leads() {
+  return options_.fence == nullptr || (leading_ && (is_over() || options_.fence->acts(term_)));
+}
+
+// A lease that is over is over for good, also if votes come that would have prolonged it.
+bool Coordinator::may_act() {
+  if (leads()) return true;
+  if (leading_) {
+    options_.fence->resign(term_);
+    forget();
+  }
+  return false;
+}
+
+bool Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection) {
+  if (!may_act()) return false;
   connections_.emplace(id, std::move(connection));
+  return true;
 }
 
 // An agent may have a coordinator of its own and be a member here: a run does not end with such a one.
 void Coordinator::received(Event event) {
-  if (auto* join = std::get_if<Join>(&event.body))
+  if (auto* join = std::get_if<Join>(&event.body)) {
     join->hosts = join->hosts && join->member_id == options_.host;
+    if (options_.fence != nullptr && join->term > term_) return options_.fence->heard_of(join->term);
+  }
   take(event);
 }
 
@@ -28,16 +106,41 @@ void Coordinator::broken(ConnectionId id) {
 }
 
 Millis Coordinator::tend() {
+  if (!leading_) return kNever;
   if (runs_.next_deadline() <= steady_now()) take({.body = Tick{}});
-  return runs_.next_deadline();
+  const bool waits = runs_.has_end_to_tell(steady_now());
+  if (!waits) members_.store(runs_.members());
+  return std::min(runs_.next_deadline(), waits ? steady_now() + kLookAgain : kNever);
+}
+
+// Numbers of generations and ends of runs: nothing is said of them that a later coordinator might not know.
+void Coordinator::keep_record(const std::vector<Action>& actions) {
+  if (options_.fence == nullptr) return;
+  const bool changed = std::ranges::any_of(actions, [](const Action& action) {
+    return std::holds_alternative<Assigned>(action.body) || std::holds_alternative<Ended>(action.body);
+  });
+  if (!changed) return;
+  std::string record = text_of_runs(runs_.records(steady_now()));
+  if (record == record_) return;
+  record_ = std::move(record);
+  ++version_;
+  options_.fence->write(term_, record_);
 }
 
 void Coordinator::take(const Event& event) {
+  if (!may_act()) return;
   const std::vector<Action> actions = runs_.step(event, steady_now());
-  for (const Action& action : actions) say(action);
+  keep_record(actions);
+  if (!may_act()) return;
+  for (const Action& action : actions) {
+    if (is_written())
+      say(action);
+    else
+      unsaid_.push_back({version_, action});
+  }
   if (options_.notice) tell_news(actions);
-  members_.store(runs_.members());
-  if (!waiters_.empty()) tell_waiters();
+  members_.store(runs_.members() + (runs_.has_end_to_tell(steady_now()) ? 1 : 0));
+  if (!waiters_.empty() && is_written()) tell_waiters();
   if (options_.notice && !std::holds_alternative<Heartbeat>(event.body)) tell_people();
   for (const std::string& run : runs_.take_ended())
     if (options_.ended) options_.ended(run);
@@ -48,9 +151,10 @@ void Coordinator::say(const Action& action) {
   if (connection == connections_.end()) return;
   if (const auto* close = std::get_if<Close>(&action.body)) return connection->second->close(close->abort);
   v1::FromCoordinator message = to_message(action);
+  message.set_term(term_);
   if (message.has_welcome()) {
     message.mutable_welcome()->set_separate(options_.separate);
-    message.mutable_welcome()->set_instance(options_.instance);
+    message.mutable_welcome()->set_instance(instance_);
   }
   connection->second->send(std::move(message));
 }
@@ -108,7 +212,7 @@ std::vector<const State*> Coordinator::recently_ended() const {
 
 void Coordinator::await_end(ConnectionId id, const std::string& run_id, Told told) {
   waiters_[id] = {run_id, std::move(told)};
-  tell_waiters();
+  if (is_written()) tell_waiters();
 }
 
 void Coordinator::tell_waiters() {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,19 +25,42 @@ class Connection {
   virtual void close(bool abort) = 0;  // after what was sent before, or at once
 };
 
+// Of several coordinators one may act (candidate.h): whether this one does, and what later ones have to know.
+// Thread-safe.
+class Fence {
+ public:
+  virtual ~Fence() = default;
+  // In this term; once false, it stays so.
+  virtual bool acts(std::int64_t term) const = 0;
+  virtual void resign(std::int64_t term) = 0;  // acts() was false
+  // Becomes the next version of the record; the first is what lead() was called with.
+  virtual void write(std::int64_t term, std::string record) = 0;
+  virtual void heard_of(std::int64_t term) = 0;  // that a member obeyed
+};
+
 class Coordinator {
  public:
   struct Options {
-    bool separate = false;  // `dtrun store`: any number of runs, and no agent goes down with it
-    std::string instance;   // sent in each Welcome: another one means that the store is empty again
-    std::string host = {};  // id of the only member that is believed to host this coordinator
+    bool separate = false;   // `dtrun store`: any number of runs, and no agent goes down with it
+    Fence* fence = nullptr;  // null: nobody else could be the coordinator
+    std::string host = {};   // id of the only member that is believed to host this coordinator
     // Called when a run is over, and all its members have left.
     std::function<void(const std::string& run_id)> ended = {};
     std::function<void(const std::string& line)> notice = {};  // called with a line for people
   };
-  explicit Coordinator(Options options) : options_(std::move(options)), runs_(options_.separate) {}
+  explicit Coordinator(Options options);
 
-  void opened(ConnectionId id, std::shared_ptr<Connection> connection);
+  // With a fence: begins with what earlier ones left, as the leader of that term; forgets everything, and
+  // breaks all connections; and a majority has this version of the record.
+  void lead(std::int64_t term, const std::string& record);
+  void step_down();
+  void written(std::int64_t version);
+  // Whether this one answers. Once a run is over, and a majority knows, it says so to its last members
+  // whoever leads.
+  bool leads();
+
+  // False if it does not lead.
+  bool opened(ConnectionId id, std::shared_ptr<Connection> connection);
   void received(Event event);
   void broken(ConnectionId id);
 
@@ -52,7 +77,8 @@ class Coordinator {
   void await_end(ConnectionId id, const std::string& run_id, Told told);
   void forget_waiter(ConnectionId id) { waiters_.erase(id); }
 
-  int members() const { return members_.load(); }  // any thread
+  // Any thread. One more while members may come for the end of a run that an earlier coordinator knew.
+  int members() const { return members_.load(); }
 
  private:
   struct Waiter {
@@ -60,6 +86,17 @@ class Coordinator {
     Told told;
   };
 
+  // What a step brought, to be said once a majority has the record's version.
+  struct Unsaid {
+    std::int64_t version;
+    Action action;
+  };
+
+  bool is_over() const;
+  bool may_act();
+  void forget();
+  void keep_record(const std::vector<Action>& actions);
+  bool is_written() const { return version_ <= written_; }
   const State* find(const std::string& run_id) const;
   std::vector<const State*> recently_ended() const;
   void tell_waiters();
@@ -70,6 +107,12 @@ class Coordinator {
 
   const Options options_;
   Runs runs_;
+  std::string instance_;  // sent in each Welcome: another one means that the store is empty again
+  bool leading_ = true;
+  std::int64_t term_ = 0;
+  std::string record_;
+  std::int64_t version_ = 0, written_ = 0;
+  std::deque<Unsaid> unsaid_;
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
   std::map<ConnectionId, Waiter> waiters_;  // for the end of a run

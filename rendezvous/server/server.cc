@@ -1,6 +1,6 @@
 // The order of things: the strand starts before the port is open, since the first message may come at once.
 // At the end the gRPC server goes first, which cancels all streams and waits for them; then the strand stops,
-// since those streams still post to it.
+// since those streams still post to it. A host that may lead tells the others before all this.
 #include "rendezvous/server/server.h"
 
 #include <grpcpp/security/server_credentials.h>
@@ -15,9 +15,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "proto/base/ids.h"
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/server/attend_service.h"
+#include "rendezvous/server/candidate.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/gate.h"
 #include "rendezvous/server/store_service.h"
@@ -52,22 +52,29 @@ std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
 class GrpcServer final : public Server {
  public:
   explicit GrpcServer(const ServerOptions& options)
-      : coordinator_({.separate = options.separate,
-                      .instance = random_id(8),
-                      .host = options.host,
+      : candidate_(options.candidate ? std::make_unique<Candidate>(*options.candidate, calls()) : nullptr),
+        coordinator_({.separate = options.separate,
+                      .fence = candidate_.get(),
+                      .host = options.candidate ? "" : options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
         attend_(coordinator_, strand_,
                 [this](const std::string& peer) {
                   if (gate_) gate_->came_in(peer);
                 }),
-        store_(strand_, limits_of(options)) {
+        store_(strand_, limits_of(options), [this] { return coordinator_.leads(); }) {
+    if (candidate_)
+      succession_.emplace(*candidate_, [this](const std::string& peer) {
+        if (gate_) gate_->came_in(peer);
+      });
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
   ~GrpcServer() override {
+    if (candidate_) candidate_->retire();
     if (gate_) gate_->close();
     if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open, waits for it
+    candidate_.reset();
     strand_.stop();
   }
 
@@ -93,6 +100,7 @@ class GrpcServer final : public Server {
     }
     builder.RegisterService(&attend_);
     builder.RegisterService(&store_);
+    if (succession_) builder.RegisterService(&*succession_);
     server_ = builder.BuildAndStart();
     if (server_ && gate_) {
       port_ = gate_->port();
@@ -108,13 +116,38 @@ class GrpcServer final : public Server {
   int port() const override { return port_; }
   int members() const override { return coordinator_.members(); }
   int waiters() const override { return attend_.waiters(); }
+  bool leads() const override { return !candidate_ || candidate_->leads(); }
 
  private:
+  // The candidate's own strand does not wait for what the coordinator has to do.
+  Candidate::Calls calls() {
+    return {.lead =
+                [this](succession::Term term, std::string record) {
+                  strand_.hand_over([this, term, record = std::move(record)] {
+                    store_.clear();
+                    coordinator_.lead(term, record);
+                  });
+                },
+            .step_down =
+                [this] {
+                  strand_.hand_over([this] {
+                    coordinator_.step_down();
+                    if (!coordinator_.leads()) store_.clear();
+                  });
+                },
+            .written =
+                [this](std::int64_t version) {
+                  strand_.hand_over([this, version] { coordinator_.written(version); });
+                }};
+  }
+
   std::unique_ptr<Gate> gate_;  // with a key; closed before the server is shut down
   Strand strand_;
+  std::unique_ptr<Candidate> candidate_;  // null: nobody else may lead
   Coordinator coordinator_;
   AttendService attend_;
   StoreService store_;
+  std::optional<SuccessionService> succession_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

@@ -10,8 +10,15 @@
 
 #include "proto/core/status.h"
 #include "rendezvous/identity/job_key.h"
+#include "rendezvous/wire/peers.h"
 
 namespace dtrun::rendezvous {
+
+struct CandidateOptions {
+  succession::Settings settings;
+  std::string list;  // of the hosts, as text: who has another one is refused
+  MakePeers peers;
+};
 
 struct ServerOptions {
   // Numeric, or "localhost"; "0.0.0.0" or "::" for all, IPv6 too; or "unix:PATH", in a folder that only this
@@ -27,6 +34,8 @@ struct ServerOptions {
   // that this process may have open.
   std::optional<std::size_t> files_for_strangers = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
+  // One of several hosts, of which one at a time is the coordinator. Nothing: it is always this one.
+  std::optional<CandidateOptions> candidate = {};
 };
 
 class Server {
@@ -46,6 +55,9 @@ class Server {
   // Calls that wait to be told how a run ended, or whose answer is still being written. The hosting agent
   // waits for these too: nobody else could tell them.
   virtual int waiters() const = 0;
+
+  // Whether this host is the coordinator now.
+  virtual bool leads() const = 0;
 };
 
 }  // namespace dtrun::rendezvous

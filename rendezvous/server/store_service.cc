@@ -7,6 +7,9 @@
 namespace dtrun::rendezvous {
 namespace {
 
+// The client asks again on its next connection.
+grpc::Status elsewhere() { return {grpc::StatusCode::UNAVAILABLE, "another host is the coordinator"}; }
+
 grpc::Status not_found(const std::string& key) { return {grpc::StatusCode::NOT_FOUND, "no key " + key}; }
 
 std::string mebibytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -62,6 +65,7 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
     }
   }
   void finish_cancelled() { Finish(grpc::Status::CANCELLED); }
+  void finish_elsewhere() { Finish(elsewhere()); }
 
  private:
   // By id: the call may have been answered, and be gone, by the time the strand gets there.
@@ -83,7 +87,9 @@ grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* c
                                                   std::function<grpc::Status()> operation) {
   if (auto* refused = refuse(context, key)) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  strand_.post([reactor, operation = std::move(operation)] { reactor->Finish(operation()); });
+  strand_.post([this, reactor, operation = std::move(operation)] {
+    reactor->Finish(serves_() ? operation() : elsewhere());
+  });
   return reactor;
 }
 
@@ -111,6 +117,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
 }
 
 void StoreService::get_or_wait(WaitingGet* call) {
+  if (!serves_()) return call->finish_elsewhere();
   std::optional<std::string> value = store_.get(call->key());
   if (value || call->timeout() == 0) return call->finish(std::move(value));
   waiting_[call->id()] = call;
@@ -122,6 +129,14 @@ void StoreService::cancel(KeyValueStore::WaiterId id) {
   if (call.empty()) return;
   store_.cancel(id);
   call.mapped()->finish_cancelled();
+}
+
+void StoreService::clear() {
+  for (const auto& [id, call] : std::exchange(waiting_, {})) {
+    store_.cancel(id);
+    call->finish_elsewhere();
+  }
+  store_.clear();
 }
 
 grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,

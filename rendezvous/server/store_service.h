@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/core/store.h"
@@ -15,8 +16,10 @@ namespace dtrun::rendezvous {
 
 class StoreService final : public v1::Store::CallbackService {
  public:
-  // The strand must outlive every call, that is, the server's shutdown.
-  StoreService(Strand& strand, const KeyValueStore::Limits& limits) : strand_(strand), store_(limits) {}
+  // The strand must outlive every call, that is, the server's shutdown. `serves` is called there: false where
+  // another host is the coordinator, and has the keys.
+  StoreService(Strand& strand, const KeyValueStore::Limits& limits, std::function<bool()> serves)
+      : strand_(strand), serves_(std::move(serves)), store_(limits) {}
 
   grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context, const v1::SetRequest* request,
                                 v1::SetReply* reply) override;
@@ -32,6 +35,8 @@ class StoreService final : public v1::Store::CallbackService {
 
   // Deletes all keys with the prefix. On the strand.
   void forget(const std::string& prefix) { store_.erase_all(prefix); }
+  // The same for all keys; who waits for one has to ask the next store. On the strand.
+  void clear();
 
   // Answers waiters that can be answered now; returns the next deadline. On the strand.
   std::int64_t tend();
@@ -46,6 +51,7 @@ class StoreService final : public v1::Store::CallbackService {
                                       std::function<grpc::Status()> operation);
 
   Strand& strand_;
+  const std::function<bool()> serves_;
   std::atomic<KeyValueStore::WaiterId> next_id_{1};
   // The rest is the strand's.
   KeyValueStore store_;

@@ -32,6 +32,15 @@ void Strand::post(Task task) {
   if (!busy_) work(lock);
 }
 
+void Strand::hand_over(Task task) {
+  const std::lock_guard lock(mutex_);
+  if (ending_) return;
+  tasks_.push_back(std::move(task));
+  if (busy_) return;  // that thread takes it
+  deadline_ = 0;
+  earlier_.notify_one();
+}
+
 // Does what is posted, also meanwhile, and what is due. REQUIRES: not busy.
 void Strand::work(std::unique_lock<std::mutex>& lock) {
   busy_ = true;

@@ -38,6 +38,8 @@ class Strand {
 
   // Any thread, also from inside a task. REQUIRES: the caller holds no lock that a task takes.
   void post(Task task);
+  // The same, but never on this thread: for who must not wait for what others posted.
+  void hand_over(Task task);
 
  private:
   void work(std::unique_lock<std::mutex>& lock);

@@ -118,7 +118,8 @@ Join from_wire(const v1::Join& wire) {
           .device = wire.device(),
           .gpu = wire.gpu(),
           .gpus = {wire.gpus().begin(), wire.gpus().end()},
-          .topology = wire.topology()};
+          .topology = wire.topology(),
+          .term = wire.term()};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -152,6 +153,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_gpu(join.gpu);
   for (int gpu : join.gpus) wire->add_gpus(gpu);
   wire->set_topology(join.topology);
+  wire->set_term(join.term);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {

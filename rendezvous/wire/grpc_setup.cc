@@ -67,9 +67,28 @@ std::optional<std::string> unix_path(const std::string& host) {
   return host.substr(kUnix.size());
 }
 
+std::string list_text(const std::vector<std::string>& hosts) {
+  if (hosts.size() == 1) return hosts.front();
+  std::string text;
+  for (const std::string& host : hosts) {
+    const bool ipv6 = host.find(':') != std::string::npos;
+    text += (text.empty() ? "" : ",") + (ipv6 ? "[" + host + "]" : host);
+  }
+  return text;
+}
+
+std::vector<std::string> hosts_of(const std::string& list) {
+  if (unix_path(list) || list.find(',') == std::string::npos) return {list};
+  std::vector<std::string> hosts;
+  std::istringstream parts(list);
+  for (std::string host; std::getline(parts, host, ',');)
+    hosts.push_back(host.starts_with("[") ? host.substr(1, host.size() - 2) : host);
+  return hosts;
+}
+
 std::string endpoint_text(const std::string& host, int port) {
   if (unix_path(host)) return host;
-  const bool ipv6 = host.find(':') != std::string::npos;
+  const bool ipv6 = host.find(':') != std::string::npos && host.find(',') == std::string::npos;
   return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 

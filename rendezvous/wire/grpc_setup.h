@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dtrun::rendezvous {
 
@@ -11,8 +12,13 @@ namespace dtrun::rendezvous {
 // as the process. Call before any other use of gRPC; calls after the first do nothing.
 void set_up_grpc();
 
-// "10.0.0.1:29400", "[fd00::1]:29400"; "unix:/tmp/a" as it is.
+// "10.0.0.1:29400", "[fd00::1]:29400"; "unix:/tmp/a" as it is. Of a list_text() too: "node0,node1:29400".
 std::string endpoint_text(const std::string& host, int port);
+
+// Several hosts where one could stand: "node0,node1", "[fd00::1],[fd00::2]". One is itself.
+std::string list_text(const std::vector<std::string>& hosts);
+// Of such a text; one host if it is none.
+std::vector<std::string> hosts_of(const std::string& list);
 
 // A Unix socket where a host could stand, "unix:PATH": its port means nothing.
 std::string unix_endpoint(const std::string& path);

@@ -208,7 +208,7 @@ TEST_CASE_FIXTURE(Shell, "a program's own arguments are left to bash") {
 }
 
 TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument are offered behind it") {
-  CHECK(complete({"store", "--p"}) == Words{"--port"});
+  CHECK(complete({"store", "--po"}) == Words{"--port"});
   CHECK(contains(complete({"status", "--"}), "--watch"));
   CHECK_FALSE(contains(complete({"status", "--"}), "--nnodes"));
   CHECK(complete({"status", "--wa", "--rdzv_e"}) == Words{"--rdzv_endpoint"});
@@ -241,7 +241,7 @@ TEST_CASE("fish offers options, values, subcommands and overrides, each in its p
   CHECK(offers("dtrun --standalone sto").empty());
   CHECK(offers("dtrun tra") == Words{"train.py"});
   CHECK(offers("dtrun --nnodes 2 tra") == Words{"train.py"});
-  CHECK(offers("dtrun store --p") == Words{"--port"});
+  CHECK(offers("dtrun store --po") == Words{"--port"});
   CHECK(offers("dtrun store tra").empty());
   CHECK(offers("dtrun completion f") == Words{"fish"});
   CHECK(offers("dtrun help --format m") == Words{"man", "markdown"});

@@ -60,6 +60,27 @@ TEST_CASE("an IPv6 address stands alone or in brackets; what is neither names th
               .ends_with("an IPv6 address with a port is written [ADDRESS]:PORT"));
 }
 
+TEST_CASE("several endpoints have one port, and each host is named once") {
+  const auto listed = [](const std::string& text) {
+    const auto endpoints = parse_endpoints(given(text), 29400);
+    REQUIRE_MESSAGE(endpoints.ok(), text);
+    std::string all;
+    for (const Endpoint& one : endpoints.value()) all += endpoint_text(one) + " ";
+    return all;
+  };
+  CHECK(listed("a") == "a:29400 ");
+  CHECK(listed("a,b,c") == "a:29400 b:29400 c:29400 ");
+  CHECK(listed("a,b,c:7") == "a:7 b:7 c:7 ");
+  CHECK(listed("a:7,b:7") == "a:7 b:7 ");
+  CHECK(listed("fd77::1,[fd77::2]:7") == "[fd77::1]:7 [fd77::2]:7 ");
+  CHECK(refusal(parse_endpoints(given("a:7,b:8"), 1)).find("one port for all hosts") != std::string::npos);
+  CHECK(refusal(parse_endpoints(given("a,b,a"), 1)).find("a is named twice") != std::string::npos);
+  CHECK(refusal(parse_endpoints(given("a,b,c,d,e,f,g,h,i,j"), 1)).find("at most 9 hosts") !=
+        std::string::npos);
+  for (const char* wrong : {"", "a,", ",a", "a,,b", "a,b c"})
+    CHECK_FALSE(refusal(parse_endpoints(given(wrong), 1)).empty());
+}
+
 TEST_CASE("a port is from 1 to 65535; an endpoint's may also be 0, for any free one") {
   CHECK(parse_port(given("1")).value() == 1);
   CHECK(parse_port(given("65535")).value() == 65535);

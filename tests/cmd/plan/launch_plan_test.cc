@@ -231,6 +231,42 @@ TEST_CASE("is_host says who hosts the coordinator where addresses do not tell") 
   CHECK(bad(conf("maybe")).find("--rdzv_conf is_host=maybe: expected 1 or 0") != std::string::npos);
 }
 
+TEST_CASE(
+    "of several hosts of the coordinator three take over from each other, and two where they are told to") {
+  const auto planned = [](const std::string& hosts, const std::string& conf) {
+    Planned planned = plan({"--nnodes", "2", "--rdzv_endpoint", hosts, "--rdzv_conf", conf, "--", "x"});
+    REQUIRE(planned.spec.ok());
+    return planned;
+  };
+  using Hosts = std::vector<std::string>;
+  Planned three = planned("a,b,c:7", "last_call_timeout=1");
+  CHECK(three.spec.value().rendezvous.host == "a");
+  CHECK(three.spec.value().rendezvous.port == 7);
+  CHECK(three.spec.value().rendezvous.hosts == Hosts{"a", "b", "c"});
+  CHECK_FALSE(three.spec.value().rendezvous.takeover_alone);
+  CHECK(three.notices.empty());
+  CHECK(planned("a,b,c", "takeover=never").spec.value().rendezvous.hosts.empty());
+  CHECK(planned("a,b,c", "takeover=always").notices.at(0).find("has no effect") != std::string::npos);
+
+  const Planned two = plan({"--nnodes", "2", "--rdzv_endpoint", "a,b", "--", "x"});
+  REQUIRE(two.spec.ok());
+  CHECK(two.spec.value().rendezvous.host == "a");
+  CHECK(two.spec.value().rendezvous.hosts.empty());
+  CHECK(two.notices.at(0).find("b does not take over") != std::string::npos);
+  CHECK(two.notices.at(0).find("takeover=always") != std::string::npos);
+  CHECK(planned("a,b", "takeover=never").notices.empty());
+  Planned always = planned("a,b", "takeover=always");
+  CHECK(always.spec.value().rendezvous.hosts == Hosts{"a", "b"});
+  CHECK(always.spec.value().rendezvous.takeover_alone);
+  CHECK(always.notices.empty());
+
+  CHECK(planned("a", "takeover=always").notices.at(0).find("names one host") != std::string::npos);
+  CHECK(bad({"--nnodes", "2", "--rdzv_endpoint", "a,b", "--rdzv_conf", "takeover=yes", "--", "x"}) ==
+        "--rdzv_conf takeover=yes: expected always or never");
+  CHECK(bad({"--rdzv_conf", "take_over=never", "--", "x"}).find("did you mean takeover?") !=
+        std::string::npos);
+}
+
 TEST_CASE("the env backend takes its place in the world from the environment") {
   const Variables variables{
       {"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}};

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "rendezvous/wire/succession.h"
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -132,6 +134,39 @@ TEST_CASE("every field of every message is a field of its struct, there and back
   check_round_trip<v1::StopOrder>();
   check_round_trip<v1::Hang>();
   check_round_trip<v1::JobEnd>();
+  check_round_trip<v1::SuccessionRecord>();
+  check_round_trip<v1::SuccessionAsk>();
+  check_round_trip<v1::SuccessionAnswer>();
+}
+
+TEST_CASE("what later coordinators have to know is read as it was written") {
+  auto end = std::make_shared<JobEnd>();
+  end->exit_code = 3;
+  end->reason = "because";
+  const std::vector<RunRecord> runs{{.run_id = "a", .generation = 4},
+                                    {.run_id = "b", .generation = 9, .end = end}};
+  const std::vector<RunRecord> read = runs_from_text(text_of_runs(runs));
+  REQUIRE(read.size() == 2);
+  CHECK(read[0].run_id == "a");
+  CHECK(read[0].generation == 4);
+  CHECK(read[0].end == nullptr);
+  CHECK(read[1].generation == 9);
+  REQUIRE(read[1].end != nullptr);
+  CHECK(*read[1].end == *end);
+  CHECK(runs_from_text("").empty());
+
+  const std::string later =
+      text_of_runs({{.run_id = "a", .generation = 7}, {.run_id = "b", .generation = 2}});
+  for (const std::string& merged :
+       {merged_runs(text_of_runs(runs), later), merged_runs(later, text_of_runs(runs))}) {
+    const std::vector<RunRecord> all = runs_from_text(merged);
+    REQUIRE(all.size() == 3);
+    CHECK(all[0].generation == 7);  // a
+    CHECK(all[1].generation == 2);  // the next run of b's name
+    CHECK(all[1].end == nullptr);
+    CHECK(all[2].generation == 9);
+    CHECK(all[2].end != nullptr);
+  }
 }
 
 TEST_CASE("an assignment too, but for its generation, which stands beside the message") {

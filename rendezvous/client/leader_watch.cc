@@ -1,0 +1,143 @@
+#include "rendezvous/client/leader_watch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "rendezvous/client/caller.h"
+#include "rendezvous/wire/grpc_setup.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A host that lives answers by then, also without news; one that does not is dialled anew.
+constexpr milliseconds kWithoutNews{1000};
+constexpr milliseconds kToAnswer{2000};
+constexpr milliseconds kAgain{100};
+
+class Watch final : public LeaderWatch {
+ public:
+  Watch(const std::vector<std::string>& hosts, int port, const std::optional<Credential>& key,
+        std::function<void()> changed)
+      : changed_(std::move(changed)) {
+    for (const std::string& host : hosts) sources_.push_back(std::make_unique<Source>(host, port, key));
+    for (const auto& source : sources_)
+      source->thread = std::thread([this, one = source.get()] { ask(*one); });
+  }
+
+  ~Watch() override {
+    interrupt();
+    for (const auto& source : sources_) source->thread.join();
+  }
+
+  succession::Leader newest() const override {
+    const std::lock_guard lock(mutex_);
+    return newest_of_all();
+  }
+
+  succession::Leader wait_for(succession::Term above, milliseconds limit) override {
+    std::unique_lock lock(mutex_);
+    news_.wait_for(lock, limit, [&] { return interrupted_ || newest_of_all().term > above; });
+    return newest_of_all();
+  }
+
+  void interrupt() override {
+    {
+      const std::lock_guard lock(mutex_);
+      interrupted_ = true;
+    }
+    ending_ = true;
+    news_.notify_all();
+    for (const auto& source : sources_) source->caller.interrupt();
+  }
+
+  Status trouble() const override {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (const auto& source : sources_) {
+      if (source->trouble.exit_code() == kExitNoPermission) return source->trouble;
+      if (!source->trouble.ok()) text += (text.empty() ? "" : "; ") + source->trouble.message();
+    }
+    return Status(kExitUnavailable, text.empty() ? "they have not agreed yet on one" : text);
+  }
+
+ private:
+  struct Source {
+    Source(const std::string& host, int port, const std::optional<Credential>& key)
+        : caller(host, port, key) {}
+
+    Caller caller;
+    std::thread thread;
+    // Guarded by the watch's mutex.
+    succession::Leader leader;  // as this host says
+    Status trouble;
+  };
+
+  // REQUIRES: mutex_ held.
+  succession::Leader newest_of_all() const {
+    succession::Leader newest;
+    for (const auto& source : sources_)
+      if (source->leader.term > newest.term) newest = source->leader;
+    return newest;
+  }
+
+  void ask(Source& source) {
+    succession::Term known = 0;
+    while (!ending_) {
+      v1::LeaderRequest request;
+      request.set_known_term(known);
+      request.set_wait_ms(kWithoutNews.count());
+      v1::LeaderReply reply;
+      const Status status =
+          source.caller.call(static_cast<grpc::Status (v1::Succession::Stub::*)(
+                                 grpc::ClientContext*, const v1::LeaderRequest&, v1::LeaderReply*)>(
+                                 &v1::Succession::Stub::Leader),
+                             request, &reply, kToAnswer);
+      const bool sound = status.ok() && reply.term() > 0 && reply.host() >= 0 &&
+                         reply.host() < static_cast<int>(sources_.size());
+      known = status.ok() ? reply.term() : 0;
+      note(source, sound ? succession::Leader{reply.term(), reply.host()} : succession::Leader{}, status);
+      if (!status.ok()) pause();
+    }
+  }
+
+  void note(Source& source, const succession::Leader& leader, const Status& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      source.trouble = status;
+      if (std::exchange(source.leader, leader) == leader) return;
+    }
+    news_.notify_all();
+    const std::lock_guard lock(changed_mutex_);
+    if (!ending_) changed_();
+  }
+
+  void pause() {
+    std::unique_lock lock(mutex_);
+    news_.wait_for(lock, kAgain, [this] { return interrupted_; });
+  }
+
+  const std::function<void()> changed_;
+  std::mutex changed_mutex_;  // one call at a time
+  std::atomic<bool> ending_{false};
+  mutable std::mutex mutex_;  // guards the sources' leaders, and
+  bool interrupted_ = false;
+  std::condition_variable news_;
+  std::vector<std::unique_ptr<Source>> sources_;
+};
+
+}  // namespace
+
+std::unique_ptr<LeaderWatch> LeaderWatch::start(const std::vector<std::string>& hosts, int port,
+                                                const std::optional<Credential>& key,
+                                                std::function<void()> changed) {
+  set_up_grpc();
+  return std::make_unique<Watch>(hosts, port, key, std::move(changed));
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,135 @@
+#include "rendezvous/client/peer_links.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "rendezvous/client/caller.h"
+#include "rendezvous/wire/grpc_setup.h"
+#include "rendezvous/wire/succession.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Well below what a vote binds: who does not answer in time is dialled anew while it still counts.
+constexpr milliseconds kToAnswer{250};
+// Between two attempts to reach one that refuses.
+constexpr milliseconds kPauseAfterFailure{50};
+
+class PeerLink {
+ public:
+  PeerLink(int host, const std::string& name, int self, int port, const std::optional<Credential>& key,
+           std::string list, const Peers::Answered& answered)
+      : host_(host),
+        self_(self),
+        list_(std::move(list)),
+        answered_(answered),
+        caller_(name, port, key),
+        thread_([this] { run(); }) {}
+
+  ~PeerLink() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    caller_.interrupt();
+    thread_.join();
+  }
+
+  void ask(const succession::Ask& ask) {
+    {
+      const std::lock_guard lock(mutex_);
+      next_ = ask;
+    }
+    changed_.notify_all();
+  }
+
+  void flush(std::chrono::steady_clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline, [this] { return !next_ && !asking_; });
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      succession::Ask ask;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return next_ || ending_; });
+        if (ending_) return;
+        ask = *std::exchange(next_, std::nullopt);
+        asking_ = true;
+      }
+      const bool reached = carry(ask);
+      std::unique_lock lock(mutex_);
+      asking_ = false;
+      changed_.notify_all();
+      if (!reached) changed_.wait_for(lock, kPauseAfterFailure, [this] { return ending_; });
+    }
+  }
+
+  bool carry(const succession::Ask& ask) {
+    v1::SuccessionRequest request;
+    request.set_list(list_);
+    request.set_from(self_);
+    to_wire(ask, request.mutable_ask());
+    v1::SuccessionAnswer reply;
+    const Status status =
+        caller_.call(static_cast<grpc::Status (v1::Succession::Stub::*)(
+                         grpc::ClientContext*, const v1::SuccessionRequest&, v1::SuccessionAnswer*)>(
+                         &v1::Succession::Stub::Ask),
+                     request, &reply, kToAnswer);
+    if (status.ok()) answered_(host_, from_wire(reply));
+    return status.ok();
+  }
+
+  const int host_, self_;
+  const std::string list_;
+  const Peers::Answered& answered_;
+  Caller caller_;
+  std::mutex mutex_;  // guards the next three
+  std::condition_variable changed_;
+  std::optional<succession::Ask> next_;
+  bool asking_ = false;
+  bool ending_ = false;
+  std::thread thread_;  // last: it uses the rest
+};
+
+class PeerLinks final : public Peers {
+ public:
+  PeerLinks(const std::vector<std::string>& hosts, int self, int port, const std::optional<Credential>& key,
+            const std::string& list, Answered answered)
+      : answered_(std::move(answered)) {
+    for (int host = 0; host < static_cast<int>(hosts.size()); ++host)
+      links_.push_back(host == self ? nullptr
+                                    : std::make_unique<PeerLink>(host, hosts[static_cast<std::size_t>(host)],
+                                                                 self, port, key, list, answered_));
+  }
+
+  void ask(int to, const succession::Ask& ask) override { links_[static_cast<std::size_t>(to)]->ask(ask); }
+  void flush(milliseconds limit) override {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    for (const auto& link : links_)
+      if (link) link->flush(deadline);
+  }
+
+ private:
+  const Answered answered_;
+  std::vector<std::unique_ptr<PeerLink>> links_;  // by host; null: this one
+};
+
+}  // namespace
+
+MakePeers peers_on(const std::vector<std::string>& hosts, int self, int port,
+                   const std::optional<Credential>& key, const std::string& list) {
+  set_up_grpc();
+  return [=](Peers::Answered answered) {
+    return std::make_unique<PeerLinks>(hosts, self, port, key, list, std::move(answered));
+  };
+}
+
+}  // namespace dtrun::rendezvous

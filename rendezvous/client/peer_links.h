@@ -1,0 +1,19 @@
+// How a host that may lead asks the others: one connection to each, with a thread of its own, so that one
+// that does not answer keeps no other waiting.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/identity/credential.h"
+#include "rendezvous/wire/peers.h"
+
+namespace dtrun::rendezvous {
+
+// `hosts` in the order of the list, of which `self` is this one; `list` goes with every ask, so that hosts
+// with different lists refuse each other.
+MakePeers peers_on(const std::vector<std::string>& hosts, int self, int port,
+                   const std::optional<Credential>& key, const std::string& list);
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,188 @@
+#include "rendezvous/server/candidate.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "rendezvous/server/peer.h"
+#include "rendezvous/wire/succession.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+// Who asks for the leader may be held for so long.
+constexpr Millis kLongestWaitForLeader = 10000;
+
+}  // namespace
+
+Candidate::Candidate(CandidateOptions options, Calls calls)
+    : options_(std::move(options)),
+      calls_(std::move(calls)),
+      state_(succession::begin(options_.settings, steady_now())) {
+  peers_ = options_.peers([this](int from, succession::Answer answer) {
+    strand_.post([this, from, answer = std::move(answer)] { take({.from = from, .body = answer}); });
+  });
+  strand_.start([this] { return tend(); });
+  strand_.post([] {});  // it looks at the first deadline
+}
+
+Candidate::~Candidate() {
+  retire();
+  peers_.reset();
+  strand_.stop();
+}
+
+void Candidate::retire() {
+  strand_.post([this] {
+    if (!std::exchange(retired_, true)) take({.body = succession::Retire{}});
+  });
+  peers_->flush(std::chrono::milliseconds(100));
+}
+
+bool Candidate::acts(std::int64_t term) const {
+  const std::lock_guard lock(mutex_);
+  return term_ == term && steady_now() < until_;
+}
+
+bool Candidate::leads() const {
+  const std::lock_guard lock(mutex_);
+  return term_ > 0 && steady_now() < until_;
+}
+
+void Candidate::resign(std::int64_t term) {
+  strand_.post([this, term] { take({.body = succession::Resign{term}}); });
+}
+
+void Candidate::write(std::int64_t term, std::string record) {
+  strand_.post([this, term, record = std::move(record)] { take({.body = succession::Write{term, record}}); });
+}
+
+void Candidate::heard_of(std::int64_t term) {
+  strand_.post([this, term] { take({.body = succession::Heard{term}}); });
+}
+
+void Candidate::asked(int from, const std::string& list, const succession::Ask& ask, Answer answer) {
+  if (list != options_.list) return answer(std::nullopt);
+  strand_.post([this, from, ask, answer = std::move(answer)] { take({.from = from, .body = ask}, answer); });
+}
+
+void Candidate::take(const succession::Event& event, Answer answer) {
+  std::vector<succession::Action> actions = succession::step(state_, event, steady_now());
+  {
+    // First of all: from here on the coordinator knows what it may.
+    const std::lock_guard lock(mutex_);
+    term_ = state_.serves ? state_.term : 0;
+    until_ = succession::leads_until(state_);
+  }
+  std::optional<succession::Answer> said;
+  for (succession::Action& action : actions) {
+    if (auto* own = std::get_if<succession::Answer>(&action.body))
+      said = std::move(*own);
+    else
+      carry_out(std::move(action));
+  }
+  if (answer) answer(said.value_or(succession::Answer{.kind = succession::Ask::kRelease}));
+}
+
+void Candidate::carry_out(succession::Action action) {
+  if (const auto* ask = std::get_if<succession::Ask>(&action.body)) return peers_->ask(action.to, *ask);
+  if (auto* lead = std::get_if<succession::Lead>(&action.body))
+    return calls_.lead(lead->term, std::move(lead->record));
+  if (const auto* written = std::get_if<succession::Written>(&action.body))
+    return calls_.written(written->version);
+  calls_.step_down();
+}
+
+Millis Candidate::tend() {
+  if (succession::next_deadline(state_) <= steady_now()) take({.body = succession::Tick{}});
+  tell_waiters();
+  Millis next = succession::next_deadline(state_);
+  for (const auto& [id, waiter] : waiters_) next = std::min(next, waiter.until);
+  return next;
+}
+
+void Candidate::await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told) {
+  strand_.post([this, id, known, wait, told = std::move(told)] {
+    waiters_[id] = {known, steady_now() + std::clamp<Millis>(wait, 0, kLongestWaitForLeader), told};
+  });
+}
+
+void Candidate::forget_waiter(std::uint64_t id) {
+  strand_.post([this, id] {
+    auto waiter = waiters_.extract(id);
+    if (!waiter.empty()) waiter.mapped().told({});
+  });
+}
+
+void Candidate::tell_waiters() {
+  const Millis now = steady_now();
+  const succession::Leader leader = succession::known_leader(state_, now);
+  std::erase_if(waiters_, [&](const auto& entry) {
+    const Waiter& waiter = entry.second;
+    if (waiter.known == leader.term && now < waiter.until) return false;
+    waiter.told(leader);
+    return true;
+  });
+}
+
+// ---- the service
+
+namespace {
+
+// A call that waits for news of the leader. Deletes itself when gRPC is done with it, which is after
+// finish().
+class LeaderWait final : public grpc::ServerUnaryReactor {
+ public:
+  LeaderWait(std::uint64_t id, Candidate& candidate, v1::LeaderReply* reply)
+      : id_(id), candidate_(candidate), reply_(reply) {}
+
+  void finish(const succession::Leader& leader) {
+    reply_->set_term(leader.term);
+    reply_->set_host(leader.host);
+    Finish(grpc::Status::OK);
+  }
+
+ private:
+  // By id: the call may have been answered, and be gone, by the time the strand gets there.
+  void OnCancel() override { candidate_.forget_waiter(id_); }
+  void OnDone() override { delete this; }
+
+  const std::uint64_t id_;
+  Candidate& candidate_;
+  v1::LeaderReply* const reply_;
+};
+
+}  // namespace
+
+// A ticket opens a run, but does not make a host of the coordinator.
+grpc::ServerUnaryReactor* SuccessionService::Ask(grpc::CallbackServerContext* context,
+                                                 const v1::SuccessionRequest* request,
+                                                 v1::SuccessionAnswer* reply) {
+  came_in_(context->peer());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const auto refusal = refusal_of(peer_name(*context), "")) {
+    reactor->Finish(status_of_refusal(refusal));
+    return reactor;
+  }
+  candidate_.asked(
+      request->from(), request->list(), from_wire(request->ask()),
+      [this, reactor, reply](const std::optional<succession::Answer>& answer) {
+        if (answer) to_wire(*answer, reply);
+        reactor->Finish(answer ? grpc::Status::OK
+                               : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, candidate_.list()));
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SuccessionService::Leader(grpc::CallbackServerContext* context,
+                                                    const v1::LeaderRequest* request,
+                                                    v1::LeaderReply* reply) {
+  came_in_(context->peer());
+  const std::uint64_t id = next_id_++;
+  auto* call = new LeaderWait(id, candidate_, reply);
+  candidate_.await_leader(id, request->known_term(), request->wait_ms(),
+                          [call](const succession::Leader& leader) { call->finish(leader); });
+  return call;
+}
+
+}  // namespace dtrun::rendezvous

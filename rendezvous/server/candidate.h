@@ -1,0 +1,98 @@
+// One of several hosts that may lead: drives the pure state machine of succession.h with real time and real
+// connections, and keeps the coordinator of this host from acting while it does not lead. It has a strand of
+// its own: a coordinator that ten thousand agents join at once goes on asking for votes. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/core/succession.h"
+#include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/server.h"
+#include "rendezvous/server/strand.h"
+#include "rendezvous/wire/peers.h"
+
+namespace dtrun::rendezvous {
+
+class Candidate final : public Fence {
+ public:
+  // What follows for the coordinator; called on this object's strand.
+  struct Calls {
+    std::function<void(succession::Term term, std::string record)> lead;
+    std::function<void()> step_down;
+    std::function<void(std::int64_t version)> written;
+  };
+  Candidate(CandidateOptions options, Calls calls);
+  ~Candidate() override;
+
+  // Leads no more, and tells the others, so that one of them leads at once. Before the server's shutdown.
+  void retire();
+
+  bool leads() const;
+  bool acts(std::int64_t term) const override;
+  void resign(std::int64_t term) override;
+  void write(std::int64_t term, std::string record) override;
+  void heard_of(std::int64_t term) override;
+
+  // ---- the service
+  // Nothing: the other host has another list.
+  using Answer = std::function<void(std::optional<succession::Answer>)>;
+  void asked(int from, const std::string& list, const succession::Ask& ask, Answer answer);
+  // Once there is another leader than the one of `known` (a term), or after `wait`.
+  using Told = std::function<void(succession::Leader)>;
+  void await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told);
+  void forget_waiter(std::uint64_t id);
+
+  const std::string& list() const { return options_.list; }
+
+ private:
+  struct Waiter {
+    succession::Term known = 0;
+    Millis until = 0;
+    Told told;
+  };
+
+  void take(const succession::Event& event, Answer answer = nullptr);
+  void carry_out(succession::Action action);
+  Millis tend();
+  void tell_waiters();
+
+  const CandidateOptions options_;
+  const Calls calls_;
+  mutable std::mutex mutex_;   // guards the next two
+  succession::Term term_ = 0;  // in which this host leads, 0: it does not
+  Millis until_ = 0;
+  // The strand's.
+  succession::State state_;
+  std::map<std::uint64_t, Waiter> waiters_;
+  bool retired_ = false;
+  std::unique_ptr<Peers> peers_;
+  Strand strand_;
+};
+
+// The Succession service.
+class SuccessionService final : public v1::Succession::CallbackService {
+ public:
+  SuccessionService(Candidate& candidate, std::function<void(const std::string&)> came_in)
+      : candidate_(candidate), came_in_(std::move(came_in)) {}
+
+  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const v1::SuccessionRequest* request,
+                                v1::SuccessionAnswer* reply) override;
+  grpc::ServerUnaryReactor* Leader(grpc::CallbackServerContext* context, const v1::LeaderRequest* request,
+                                   v1::LeaderReply* reply) override;
+
+ private:
+  Candidate& candidate_;
+  const std::function<void(const std::string&)> came_in_;
+  std::atomic<std::uint64_t> next_id_{1};
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,28 @@
+// How the hosts that may lead reach each other: an interface, since the coordinator's side
+// (server/candidate.h) speaks through connections that the other side makes (client/peer_links.h).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "rendezvous/core/succession.h"
+
+namespace dtrun::rendezvous {
+
+class Peers {
+ public:
+  // Called on threads of its own, one call at a time for each host.
+  using Answered = std::function<void(int from, succession::Answer)>;
+
+  virtual ~Peers() = default;  // no call of Answered after it returns
+
+  // Never waits. What was to be said to that host before, and is not on its way yet, is dropped: it is stale.
+  virtual void ask(int to, const succession::Ask& ask) = 0;
+  // Waits until what was to be said is on its way, at most `limit`.
+  virtual void flush(std::chrono::milliseconds limit) = 0;
+};
+
+using MakePeers = std::function<std::unique_ptr<Peers>(Peers::Answered)>;
+
+}  // namespace dtrun::rendezvous

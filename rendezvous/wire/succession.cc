@@ -1,0 +1,108 @@
+#include "rendezvous/wire/succession.h"
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "rendezvous/wire/convert.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+succession::Stamp stamp_of(const v1::SuccessionStamp& wire) {
+  return {.term = wire.term(), .version = wire.version()};
+}
+
+void set_stamp(const succession::Stamp& stamp, v1::SuccessionStamp* wire) {
+  wire->set_term(stamp.term);
+  wire->set_version(stamp.version);
+}
+
+// One of a newer dtrun binds nobody.
+succession::Ask::Kind kind_of(int wire) {
+  return v1::SuccessionAsk::Kind_IsValid(wire) ? static_cast<succession::Ask::Kind>(wire)
+                                               : succession::Ask::kProbe;
+}
+
+}  // namespace
+
+succession::Record from_wire(const v1::SuccessionRecord& wire) {
+  return {.stamp = stamp_of(wire.stamp()), .text = wire.text()};
+}
+
+void to_wire(const succession::Record& record, v1::SuccessionRecord* wire) {
+  set_stamp(record.stamp, wire->mutable_stamp());
+  wire->set_text(record.text);
+}
+
+succession::Ask from_wire(const v1::SuccessionAsk& wire) {
+  succession::Ask ask{
+      .kind = kind_of(wire.kind()), .term = wire.term(), .sent_at = wire.sent_at(), .serves = wire.serves()};
+  if (wire.has_record()) ask.record = from_wire(wire.record());
+  return ask;
+}
+
+void to_wire(const succession::Ask& ask, v1::SuccessionAsk* wire) {
+  wire->set_kind(static_cast<v1::SuccessionAsk::Kind>(ask.kind));
+  wire->set_term(ask.term);
+  wire->set_sent_at(ask.sent_at);
+  wire->set_serves(ask.serves);
+  if (ask.record) to_wire(*ask.record, wire->mutable_record());
+}
+
+succession::Answer from_wire(const v1::SuccessionAnswer& wire) {
+  succession::Answer answer{.kind = kind_of(wire.kind()),
+                            .term = wire.term(),
+                            .sent_at = wire.sent_at(),
+                            .granted = wire.granted(),
+                            .newest = wire.newest(),
+                            .stamp = stamp_of(wire.stamp())};
+  if (wire.has_record()) answer.record = from_wire(wire.record());
+  return answer;
+}
+
+void to_wire(const succession::Answer& answer, v1::SuccessionAnswer* wire) {
+  wire->set_kind(static_cast<v1::SuccessionAsk::Kind>(answer.kind));
+  wire->set_term(answer.term);
+  wire->set_sent_at(answer.sent_at);
+  wire->set_granted(answer.granted);
+  wire->set_newest(answer.newest);
+  set_stamp(answer.stamp, wire->mutable_stamp());
+  if (answer.record) to_wire(*answer.record, wire->mutable_record());
+}
+
+std::string text_of_runs(const std::vector<RunRecord>& runs) {
+  v1::RunsRecord record;
+  for (const RunRecord& run : runs) {
+    v1::RunsRecord::Run* one = record.add_runs();
+    one->set_run_id(run.run_id);
+    one->set_generation(run.generation);
+    if (run.end) to_wire(*run.end, one->mutable_end());
+  }
+  return record.SerializeAsString();
+}
+
+std::string merged_runs(const std::string& one, const std::string& other) {
+  std::map<std::pair<std::string, bool>, RunRecord> merged;  // by run id, at work and ended
+  for (const std::string& text : {one, other})
+    for (const RunRecord& run : runs_from_text(text)) {
+      RunRecord& known = merged[{run.run_id, run.end != nullptr}];
+      if (run.generation >= known.generation) known = run;
+    }
+  std::vector<RunRecord> runs;
+  for (const auto& [name, run] : merged) runs.push_back(run);
+  return text_of_runs(runs);
+}
+
+std::vector<RunRecord> runs_from_text(const std::string& text) {
+  v1::RunsRecord record;
+  std::vector<RunRecord> runs;
+  if (!record.ParseFromString(text)) return runs;
+  for (const v1::RunsRecord::Run& run : record.runs())
+    runs.push_back({.run_id = run.run_id(),
+                    .generation = run.generation(),
+                    .end = run.has_end() ? std::make_shared<const JobEnd>(from_wire(run.end())) : nullptr});
+  return runs;
+}
+
+}  // namespace dtrun::rendezvous
