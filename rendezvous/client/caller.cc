@@ -15,7 +15,9 @@ void Caller::interrupt() {
 
 Status Caller::connect(std::chrono::milliseconds limit) {
   if (stub_) return {};
+  resolving_ = true;
   const Dialled dialled = dial(host_, port_, limit, interrupt_);
+  resolving_ = false;
   if (dialled.fd < 0) return Status(kExitUnavailable, endpoint_text(host_, port_) + ": " + dialled.error);
   stub_ = v1::Succession::NewStub(open_channel(dialled, port_, key_));
   return {};
@@ -36,7 +38,7 @@ Status Caller::leave(const grpc::Status& status, std::chrono::milliseconds limit
   }
   const std::string where = endpoint_text(host_, port_);
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
-    return Status(kExitUsage, where + " was started with another list of hosts, " + status.error_message());
+    return Status(kExitUsage, where + " has another list of hosts: " + status.error_message());
   stub_.reset();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
     if (Status refused = compare_keys(host_, port_, key_, limit, interrupt_); !refused.ok()) return refused;

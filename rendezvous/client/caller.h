@@ -6,6 +6,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,8 @@ class Caller {
 
   // Ends the call under way, and those to come. Any thread.
   void interrupt();
+  // Perhaps in the name service, which cannot be interrupted. Any thread.
+  bool resolving() const { return resolving_.load(); }
 
  private:
   Status connect(std::chrono::milliseconds limit);
@@ -47,6 +50,7 @@ class Caller {
   const int port_;
   const std::optional<Credential> key_;
   Interrupt interrupt_;
+  std::atomic<bool> resolving_{false};
   std::unique_ptr<v1::Succession::Stub> stub_;  // null: not connected
 
   std::mutex mutex_;  // guards the rest

@@ -98,6 +98,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Attempt attempt();
   bool find_leader(Attempt* none);
   void leader_changed();
+  Dialled dial_leader();
   Attempt attend(const Dialled& dialled);
   Attempt diagnose(const grpc::Status& status);
   Attempt unresolved(const std::string& error);
@@ -137,8 +138,9 @@ class Core : public std::enable_shared_from_this<Core> {
   int silent_attempts_ = 0;
   bool ever_connected_ = false;
 
-  std::mutex mutex_;               // guards the next eight
+  std::mutex mutex_;               // guards the next nine
   succession::Term followed_ = 0;  // of the leader that stream_ goes to
+  std::shared_ptr<Interrupt> dialling_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
   std::shared_ptr<ClientStream> stream_;
@@ -205,10 +207,26 @@ void Core::leader_changed() {
   std::shared_ptr<ClientStream> stream;
   {
     const std::lock_guard lock(mutex_);
-    if (!watch_ || !stream_ || watch_->newest().term <= followed_) return;
+    if (!watch_ || watch_->newest().term <= followed_) return;
+    if (dialling_) dialling_->raise();
     stream = stream_;
   }
-  stream->cancel();
+  if (stream) stream->cancel();
+}
+
+// Ends early if another host leads meanwhile: one that is cut off answers nobody.
+Dialled Core::dial_leader() {
+  const auto dialling = std::make_shared<Interrupt>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) dialling->raise();
+    dialling_ = dialling;
+  }
+  leader_changed();
+  Dialled dialled = dial(host_, port(), std::min(kToLeader, options_.connect_timeout), *dialling);
+  const std::lock_guard lock(mutex_);
+  dialling_.reset();
+  return dialled;
 }
 
 // Makes the leader the host to dial. False where none is known for a while.
@@ -236,9 +254,7 @@ bool Core::find_leader(Attempt* none) {
 Core::Attempt Core::attempt() {
   if (Attempt none; watch_ && !find_leader(&none)) return none;
   resolving_ = true;
-  const milliseconds limit =
-      watch_ ? std::min(kToLeader, options_.connect_timeout) : options_.connect_timeout;
-  const Dialled dialled = dial(host_, port(), limit, interrupt_);
+  const Dialled dialled = watch_ ? dial_leader() : dial(host_, port(), options_.connect_timeout, interrupt_);
   resolving_ = false;
   if (dialled.unresolved) return unresolved(dialled.error);
   unknown_since_.reset();
@@ -427,6 +443,7 @@ void Core::close(milliseconds timeout) {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
+    if (dialling_) dialling_->raise();
     stream = stream_;
   }
   closing_changed_.notify_all();

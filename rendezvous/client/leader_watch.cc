@@ -20,33 +20,37 @@ constexpr milliseconds kWithoutNews{1000};
 constexpr milliseconds kToAnswer{2000};
 constexpr milliseconds kAgain{100};
 
-class Watch final : public LeaderWatch {
+// Shared by the watch and its threads: one that waits for a name server outlives the watch.
+class Inquiry {
  public:
-  Watch(const std::vector<std::string>& hosts, int port, const std::optional<Credential>& key,
-        std::function<void()> changed)
+  Inquiry(const std::vector<std::string>& hosts, int port, const std::optional<Credential>& key,
+          std::function<void()> changed)
       : changed_(std::move(changed)) {
     for (const std::string& host : hosts) sources_.push_back(std::make_unique<Source>(host, port, key));
-    for (const auto& source : sources_)
-      source->thread = std::thread([this, one = source.get()] { ask(*one); });
   }
 
-  ~Watch() override {
-    interrupt();
-    for (const auto& source : sources_) source->thread.join();
+  int count() const { return static_cast<int>(sources_.size()); }
+  bool resolving(int source) const { return sources_[static_cast<std::size_t>(source)]->caller.resolving(); }
+  void run(int source) { ask(*sources_[static_cast<std::size_t>(source)]); }
+
+  // No call of `changed` after it returns.
+  void silence() {
+    const std::lock_guard lock(changed_mutex_);
+    changed_ = nullptr;
   }
 
-  succession::Leader newest() const override {
+  succession::Leader newest() const {
     const std::lock_guard lock(mutex_);
     return newest_of_all();
   }
 
-  succession::Leader wait_for(succession::Term above, milliseconds limit) override {
+  succession::Leader wait_for(succession::Term above, milliseconds limit) {
     std::unique_lock lock(mutex_);
     news_.wait_for(lock, limit, [&] { return interrupted_ || newest_of_all().term > above; });
     return newest_of_all();
   }
 
-  void interrupt() override {
+  void interrupt() {
     {
       const std::lock_guard lock(mutex_);
       interrupted_ = true;
@@ -56,7 +60,7 @@ class Watch final : public LeaderWatch {
     for (const auto& source : sources_) source->caller.interrupt();
   }
 
-  Status trouble() const override {
+  Status trouble() const {
     const std::lock_guard lock(mutex_);
     std::string text;
     for (const auto& source : sources_) {
@@ -72,8 +76,7 @@ class Watch final : public LeaderWatch {
         : caller(host, port, key) {}
 
     Caller caller;
-    std::thread thread;
-    // Guarded by the watch's mutex.
+    // Guarded by the inquiry's mutex.
     succession::Leader leader;  // as this host says
     Status trouble;
   };
@@ -114,7 +117,7 @@ class Watch final : public LeaderWatch {
     }
     news_.notify_all();
     const std::lock_guard lock(changed_mutex_);
-    if (!ending_) changed_();
+    if (changed_ && !ending_) changed_();
   }
 
   void pause() {
@@ -122,13 +125,41 @@ class Watch final : public LeaderWatch {
     news_.wait_for(lock, kAgain, [this] { return interrupted_; });
   }
 
-  const std::function<void()> changed_;
-  std::mutex changed_mutex_;  // one call at a time
+  std::mutex changed_mutex_;  // one call at a time; guards the next
+  std::function<void()> changed_;
   std::atomic<bool> ending_{false};
   mutable std::mutex mutex_;  // guards the sources' leaders, and
   bool interrupted_ = false;
   std::condition_variable news_;
   std::vector<std::unique_ptr<Source>> sources_;
+};
+
+class Watch final : public LeaderWatch {
+ public:
+  explicit Watch(std::shared_ptr<Inquiry> inquiry) : inquiry_(std::move(inquiry)) {
+    for (int source = 0; source < inquiry_->count(); ++source)
+      threads_.emplace_back([inquiry = inquiry_, source] { inquiry->run(source); });
+  }
+
+  ~Watch() override {
+    inquiry_->interrupt();
+    inquiry_->silence();
+    for (int source = 0; source < inquiry_->count(); ++source) {
+      std::thread& thread = threads_[static_cast<std::size_t>(source)];
+      inquiry_->resolving(source) ? thread.detach() : thread.join();
+    }
+  }
+
+  succession::Leader newest() const override { return inquiry_->newest(); }
+  succession::Leader wait_for(succession::Term above, milliseconds limit) override {
+    return inquiry_->wait_for(above, limit);
+  }
+  void interrupt() override { inquiry_->interrupt(); }
+  Status trouble() const override { return inquiry_->trouble(); }
+
+ private:
+  const std::shared_ptr<Inquiry> inquiry_;
+  std::vector<std::thread> threads_;  // by source
 };
 
 }  // namespace
@@ -137,7 +168,7 @@ std::unique_ptr<LeaderWatch> LeaderWatch::start(const std::vector<std::string>& 
                                                 const std::optional<Credential>& key,
                                                 std::function<void()> changed) {
   set_up_grpc();
-  return std::make_unique<Watch>(hosts, port, key, std::move(changed));
+  return std::make_unique<Watch>(std::make_shared<Inquiry>(hosts, port, key, std::move(changed)));
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,6 +1,7 @@
 #include "rendezvous/client/peer_links.h"
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -19,25 +20,33 @@ constexpr milliseconds kToAnswer{250};
 // Between two attempts to reach one that refuses.
 constexpr milliseconds kPauseAfterFailure{50};
 
-class PeerLink {
+// Shared with its thread, which outlives it where it waits for a name server.
+class PeerLink : public std::enable_shared_from_this<PeerLink> {
  public:
   PeerLink(int host, const std::string& name, int self, int port, const std::optional<Credential>& key,
-           std::string list, const Peers::Answered& answered)
+           std::string list, Peers::Answered answered)
       : host_(host),
         self_(self),
         list_(std::move(list)),
-        answered_(answered),
-        caller_(name, port, key),
-        thread_([this] { run(); }) {}
+        answered_(std::move(answered)),
+        caller_(name, port, key) {}
 
-  ~PeerLink() {
+  void start() {
+    thread_ = std::thread([self = shared_from_this()] { self->run(); });
+  }
+
+  void end() {
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
     }
     changed_.notify_all();
     caller_.interrupt();
-    thread_.join();
+    {
+      const std::lock_guard lock(answered_mutex_);
+      answered_ = nullptr;
+    }
+    caller_.resolving() ? thread_.detach() : thread_.join();
   }
 
   void ask(const succession::Ask& ask) {
@@ -76,6 +85,7 @@ class PeerLink {
     v1::SuccessionRequest request;
     request.set_list(list_);
     request.set_from(self_);
+    request.set_to(host_);
     to_wire(ask, request.mutable_ask());
     v1::SuccessionAnswer reply;
     const Status status =
@@ -83,31 +93,40 @@ class PeerLink {
                          grpc::ClientContext*, const v1::SuccessionRequest&, v1::SuccessionAnswer*)>(
                          &v1::Succession::Stub::Ask),
                      request, &reply, kToAnswer);
-    if (status.ok()) answered_(host_, from_wire(reply));
-    return status.ok();
+    if (!status.ok()) return false;
+    const std::lock_guard lock(answered_mutex_);
+    if (answered_) answered_(host_, from_wire(reply));
+    return true;
   }
 
   const int host_, self_;
   const std::string list_;
-  const Peers::Answered& answered_;
+  std::mutex answered_mutex_;  // guards the next; null: nobody listens any more
+  Peers::Answered answered_;
   Caller caller_;
   std::mutex mutex_;  // guards the next three
   std::condition_variable changed_;
   std::optional<succession::Ask> next_;
   bool asking_ = false;
   bool ending_ = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;
 };
 
 class PeerLinks final : public Peers {
  public:
   PeerLinks(const std::vector<std::string>& hosts, int self, int port, const std::optional<Credential>& key,
-            const std::string& list, Answered answered)
-      : answered_(std::move(answered)) {
-    for (int host = 0; host < static_cast<int>(hosts.size()); ++host)
-      links_.push_back(host == self ? nullptr
-                                    : std::make_unique<PeerLink>(host, hosts[static_cast<std::size_t>(host)],
-                                                                 self, port, key, list, answered_));
+            const std::string& list, const Answered& answered) {
+    for (int host = 0; host < static_cast<int>(hosts.size()); ++host) {
+      links_.push_back(nullptr);
+      if (host == self) continue;
+      links_.back() = std::make_shared<PeerLink>(host, hosts[static_cast<std::size_t>(host)], self, port, key,
+                                                 list, answered);
+      links_.back()->start();
+    }
+  }
+  ~PeerLinks() override {
+    for (const auto& link : links_)
+      if (link) link->end();
   }
 
   void ask(int to, const succession::Ask& ask) override { links_[static_cast<std::size_t>(to)]->ask(ask); }
@@ -118,8 +137,7 @@ class PeerLinks final : public Peers {
   }
 
  private:
-  const Answered answered_;
-  std::vector<std::unique_ptr<PeerLink>> links_;  // by host; null: this one
+  std::vector<std::shared_ptr<PeerLink>> links_;  // by host; null: this one
 };
 
 }  // namespace
@@ -127,8 +145,8 @@ class PeerLinks final : public Peers {
 MakePeers peers_on(const std::vector<std::string>& hosts, int self, int port,
                    const std::optional<Credential>& key, const std::string& list) {
   set_up_grpc();
-  return [=](Peers::Answered answered) {
-    return std::make_unique<PeerLinks>(hosts, self, port, key, list, std::move(answered));
+  return [=](const Peers::Answered& answered) {
+    return std::make_unique<PeerLinks>(hosts, self, port, key, list, answered);
   };
 }
 

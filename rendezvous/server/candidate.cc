@@ -61,8 +61,8 @@ void Candidate::heard_of(std::int64_t term) {
   strand_.post([this, term] { take({.body = succession::Heard{term}}); });
 }
 
-void Candidate::asked(int from, const std::string& list, const succession::Ask& ask, Answer answer) {
-  if (list != options_.list) return answer(std::nullopt);
+void Candidate::asked(int from, int to, const std::string& list, const succession::Ask& ask, Answer answer) {
+  if (list != options_.list || to != options_.settings.self) return answer(std::nullopt);
   strand_.post([this, from, ask, answer = std::move(answer)] { take({.from = from, .body = ask}, answer); });
 }
 
@@ -164,13 +164,15 @@ grpc::ServerUnaryReactor* SuccessionService::Ask(grpc::CallbackServerContext* co
     reactor->Finish(status_of_refusal(refusal));
     return reactor;
   }
-  candidate_.asked(
-      request->from(), request->list(), from_wire(request->ask()),
-      [this, reactor, reply](const std::optional<succession::Answer>& answer) {
-        if (answer) to_wire(*answer, reply);
-        reactor->Finish(answer ? grpc::Status::OK
-                               : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, candidate_.list()));
-      });
+  candidate_.asked(request->from(), request->to(), request->list(), from_wire(request->ask()),
+                   [this, reactor, reply](const std::optional<succession::Answer>& answer) {
+                     if (answer) to_wire(*answer, reply);
+                     reactor->Finish(answer
+                                         ? grpc::Status::OK
+                                         : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                                                        "it is host " + std::to_string(candidate_.place()) +
+                                                            " of " + candidate_.list()));
+                   });
   return reactor;
 }
 

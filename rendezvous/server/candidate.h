@@ -43,15 +43,16 @@ class Candidate final : public Fence {
   void heard_of(std::int64_t term) override;
 
   // ---- the service
-  // Nothing: the other host has another list.
+  // Nothing: the other host has another list, or takes this one for another.
   using Answer = std::function<void(std::optional<succession::Answer>)>;
-  void asked(int from, const std::string& list, const succession::Ask& ask, Answer answer);
+  void asked(int from, int to, const std::string& list, const succession::Ask& ask, Answer answer);
   // Once there is another leader than the one of `known` (a term), or after `wait`.
   using Told = std::function<void(succession::Leader)>;
   void await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told);
   void forget_waiter(std::uint64_t id);
 
   const std::string& list() const { return options_.list; }
+  int place() const { return options_.settings.self; }
 
  private:
   struct Waiter {

@@ -1,0 +1,271 @@
+// Three hosts of which each may be the coordinator, on three addresses of loopback: real servers, connections
+// and votes. What takes real machines is in tests/e2e/takeover_test.cc.
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "rendezvous/client/leader_watch.h"
+#include "rendezvous/client/peer_links.h"
+#include "rendezvous/client/status_client.h"
+#include "rendezvous/wire/grpc_setup.h"
+#include "rendezvous/wire/succession.h"
+#include "tests/rendezvous/test_agent.h"
+#include "tests/support/ports.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+const std::vector<std::string> kHosts{"127.0.0.1", "127.0.0.2", "127.0.0.3"};
+
+class Cluster {
+ public:
+  explicit Cluster(const std::optional<JobKey>& key = {}, bool separate = false)
+      : port(test::free_port()), key_(key), separate_(separate) {}
+
+  void start(int host, const std::string& list = "list") {
+    ServerOptions options;
+    options.bind_address = kHosts[static_cast<std::size_t>(host)];
+    options.port = port;
+    options.key = key_;
+    options.separate = separate_;
+    const auto credential = key_ ? std::optional<Credential>(*key_) : std::nullopt;
+    options.candidate = {.settings = succession::settings_for(3, host, false, merged_runs),
+                         .list = list,
+                         .peers = peers_on(kHosts, host, port, credential, list)};
+    auto server = Server::start(options);
+    REQUIRE_MESSAGE(server.ok(), server.status().message());
+    servers[static_cast<std::size_t>(host)] = std::move(server).value();
+  }
+  void start_all() {
+    for (int host = 0; host < 3; ++host) start(host);
+  }
+  void stop(int host) { servers[static_cast<std::size_t>(host)].reset(); }
+  // The one that leads; -1 if none does within the patience.
+  int leader() const {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      for (int host = 0; host < 3; ++host)
+        if (servers[static_cast<std::size_t>(host)] && servers[static_cast<std::size_t>(host)]->leads())
+          return host;
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    return -1;
+  }
+
+  const int port;
+  std::array<std::unique_ptr<Server>, 3> servers;
+
+ private:
+  const std::optional<JobKey> key_;
+  const bool separate_;
+};
+
+// An agent that joins again on each connection, as a real one does.
+class Follower {
+ public:
+  // `was_in`: a generation that it says it is part of, as its first of two nodes.
+  Follower(std::string name, int port, const std::optional<Credential>& key = {}, int was_in = 0)
+      : name_(std::move(name)) {
+    assigned.set_generation(was_in);
+    assigned.mutable_assignment()->set_node_count(2);
+    assigned.mutable_assignment()->set_world_size(2);
+    ClientOptions options;
+    options.hosts = kHosts;
+    options.port = port;
+    options.key = key;
+    client_ = Client::start(options, [this](ClientEvent event) { hear(std::move(event)); });
+  }
+  ~Follower() { client_.reset(); }
+
+  template <typename Predicate>
+  bool eventually(Predicate predicate) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return predicate(*this); });
+  }
+  void finish() {
+    v1::FromAgent message;
+    {
+      const std::lock_guard lock(mutex_);
+      message.set_generation(assigned.generation());
+    }
+    message.mutable_finished();
+    client_->send(message);
+  }
+  Client& client() { return *client_; }
+
+  // Guarded by the mutex; looked at within eventually().
+  int welcomes = 0;
+  bool resumed = false;
+  std::int64_t term = 0;
+  v1::FromCoordinator assigned;
+  std::optional<v1::JobEnd> end;
+  std::vector<control::KvReply> replies;
+  Status failed;
+
+ private:
+  void hear(ClientEvent event) {
+    std::optional<v1::FromAgent> answer;
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::holds_alternative<Opened>(event)) answer = join();
+      if (auto* done = std::get_if<KvDone>(&event)) replies.push_back(done->reply);
+      if (auto* lost = std::get_if<Disconnected>(&event); lost != nullptr && lost->permanent)
+        failed = lost->why;
+      if (auto* received = std::get_if<Received>(&event)) {
+        const v1::FromCoordinator& message = received->message;
+        CHECK(message.term() >= term);
+        term = message.term();
+        if (message.has_welcome()) {
+          ++welcomes;
+          resumed = message.welcome().resumed();
+        }
+        if (message.has_assignment()) assigned = message;
+        if (message.has_job_end()) end = message.job_end();
+      }
+    }
+    changed_.notify_all();
+    if (answer) client_->send(*answer);
+  }
+
+  v1::FromAgent join() const {
+    v1::FromAgent message;
+    message.set_generation(assigned.generation());
+    v1::Join* join = message.mutable_join();
+    join->set_run_id("test");
+    join->set_member_id(name_);
+    join->set_host("host-" + name_);
+    join->set_nproc(1);
+    join->set_node_rank(-1);
+    join->set_min_nodes(2);
+    join->set_max_nodes(2);
+    join->set_last_call_ms(30000);
+    join->set_join_timeout_ms(60000);
+    join->set_heartbeat_timeout_ms(60000);
+    join->set_job("{}");
+    join->set_group_rank(-1);
+    if (assigned.generation() == 0) return message;
+    join->set_group_rank(assigned.assignment().group_rank());
+    join->set_node_count(assigned.assignment().node_count());
+    join->set_first_rank(assigned.assignment().node().first_rank());
+    join->set_world_size(assigned.assignment().world_size());
+    return message;
+  }
+
+  const std::string name_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unique_ptr<Client> client_;
+};
+
+bool has_generation(const Follower& one) { return one.assigned.generation() > 0; }
+
+control::KvRequest request(control::KvRequest::Op op, const std::string& value = "") {
+  control::KvRequest request;
+  request.set_id(7);
+  request.set_op(op);
+  request.set_key("k");
+  request.set_value(value);
+  request.set_timeout_ms(10000);
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("the next host takes over: agents keep their seats, and the store its keys") {
+  Cluster cluster;
+  cluster.start_all();
+  Follower a("a", cluster.port), b("b", cluster.port);
+  REQUIRE(a.eventually(has_generation));
+  REQUIRE(b.eventually(has_generation));
+  a.client().kv(0, "g1/", request(control::KvRequest::SET, "v"));
+  REQUIRE(a.eventually([](const Follower& one) { return one.replies.size() == 1; }));
+  const int first = cluster.leader();
+  CHECK(first == 0);
+  const auto since = std::chrono::steady_clock::now();
+  cluster.stop(first);
+  for (Follower* one : {&a, &b}) {
+    REQUIRE(one->eventually([](const Follower& f) { return f.welcomes == 2; }));
+    CHECK(one->eventually([](const Follower& f) { return f.resumed && f.assigned.generation() == 1; }));
+  }
+  MESSAGE("handed over within "
+          << std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - since).count()
+          << " ms");
+  CHECK(cluster.leader() != first);
+  b.client().kv(0, "g1/", request(control::KvRequest::GET));
+  REQUIRE(b.eventually([](const Follower& one) { return one.replies.size() == 1; }));
+  CHECK(b.eventually([](const Follower& one) { return one.replies[0].value() == "v"; }));
+
+  // And the one that comes back is a voter for the next.
+  cluster.start(first);
+  std::this_thread::sleep_for(milliseconds(1000));
+  const int second = cluster.leader();
+  cluster.stop(second);
+  REQUIRE(a.eventually([](const Follower& f) { return f.welcomes >= 3; }));
+  a.finish();
+  b.finish();
+  for (Follower* one : {&a, &b}) {
+    CHECK(one->eventually([](const Follower& f) { return f.end && f.end->exit_code() == 0; }));
+  }
+}
+
+TEST_CASE("an end that was told is told by the next coordinator too") {
+  Cluster cluster;
+  cluster.start_all();
+  auto a = std::make_unique<Follower>("a", cluster.port);
+  Follower b("b", cluster.port);
+  REQUIRE(a->eventually(has_generation));
+  REQUIRE(b.eventually(has_generation));
+  const int first = cluster.leader();
+  a->finish();
+  b.finish();
+  REQUIRE(a->eventually([](const Follower& f) { return f.end.has_value(); }));
+  cluster.stop(first);
+  REQUIRE(cluster.leader() != first);
+  // Who comes with the generation that is over had not heard of it.
+  Follower late("late", cluster.port, {}, 1);
+  CHECK(late.eventually([](const Follower& f) { return f.end && f.end->exit_code() == 0; }));
+  // A new agent begins another run, whose generations count on.
+  Follower c("c", cluster.port), d("d", cluster.port);
+  CHECK(c.eventually([](const Follower& f) { return f.assigned.generation() == 2; }));
+  const auto status = fetch_status(list_text(kHosts), cluster.port, "test", kPatience);
+  CHECK_MESSAGE(status.ok(), status.status().message());
+}
+
+TEST_CASE("with a key all the same, and who has another one is told so") {
+  const JobKey key = JobKey::random();
+  Cluster cluster(key);
+  cluster.start_all();
+  Follower a("a", cluster.port, Credential(key)), b("b", cluster.port, Credential(key));
+  REQUIRE(a.eventually(has_generation));
+  const int first = cluster.leader();
+  cluster.stop(first);
+  CHECK(b.eventually([](const Follower& f) { return f.welcomes == 2 && f.resumed; }));
+  Follower stranger("c", cluster.port, Credential(JobKey::random()));
+  CHECK(stranger.eventually([](const Follower& f) { return f.failed.exit_code() == kExitNoPermission; }));
+}
+
+TEST_CASE("a host with another list gets no votes, and gives none") {
+  Cluster cluster;
+  cluster.start(0);
+  cluster.start(1, "another list");
+  std::this_thread::sleep_for(milliseconds(2000));
+  CHECK_FALSE(cluster.servers[0]->leads());
+  CHECK_FALSE(cluster.servers[1]->leads());
+  cluster.start(2);
+  CHECK(cluster.leader() >= 0);
+  CHECK_FALSE(cluster.servers[1]->leads());
+}
+
+TEST_CASE("one of three alone does not lead, and answers nobody") {
+  Cluster cluster;
+  cluster.start(0);
+  Follower a("a", cluster.port);
+  std::this_thread::sleep_for(milliseconds(2000));
+  CHECK_FALSE(cluster.servers[0]->leads());
+  const auto status = fetch_status("127.0.0.1", cluster.port, "", milliseconds(2000));
+  CHECK(status.status().exit_code() == kExitUnavailable);
+  cluster.start(1);
+  CHECK(cluster.leader() >= 0);
+}
+
+}  // namespace dtrun::rendezvous
