@@ -66,7 +66,7 @@ void Candidate::asked(int from, int to, const std::string& list, const successio
   strand_.post([this, from, ask, answer = std::move(answer)] { take({.from = from, .body = ask}, answer); });
 }
 
-void Candidate::take(const succession::Event& event, Answer answer) {
+void Candidate::take(const succession::Event& event, const Answer& answer) {
   std::vector<succession::Action> actions = succession::step(state_, event, steady_now());
   {
     // First of all: from here on the coordinator knows what it may.

@@ -61,7 +61,7 @@ class Candidate final : public Fence {
     Told told;
   };
 
-  void take(const succession::Event& event, Answer answer = nullptr);
+  void take(const succession::Event& event, const Answer& answer = nullptr);
   void carry_out(succession::Action action);
   Millis tend();
   void tell_waiters();
