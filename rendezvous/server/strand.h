@@ -38,7 +38,8 @@ class Strand {
 
   // Any thread, also from inside a task. REQUIRES: the caller holds no lock that a task takes.
   void post(Task task);
-  // The same, but never on this thread: for who must not wait for what others posted.
+  // The same, but never inside this call: for who must not wait for what others posted. What has not begun
+  // when the strand stops is dropped.
   void hand_over(Task task);
 
  private:

@@ -300,3 +300,33 @@ TEST_CASE("of two hosts the second takes over only where it is told to") {
     CHECK_MESSAGE(contains(ended.err, "10.77.0.2 does not take over"), ended.err);
   }
 }
+
+TEST_CASE("of three stores another one takes over, and the job's only node notices nothing") {
+  const std::string port = std::to_string(free_port());
+  std::string list;
+  for (int store = 1; store <= 3; ++store)
+    list += (store > 1 ? "," : "") + ("127.0.0." + std::to_string(store));
+  std::vector<std::unique_ptr<Process>> stores;
+  for (int store = 1; store <= 3; ++store)
+    stores.push_back(std::make_unique<Process>(std::vector<std::string>{
+        kDtrun, "store", "--bind", "127.0.0." + std::to_string(store), "--port", port, "--peers", list}));
+  Folder directory;
+  Process job(training({"--nnodes", "1", "--rdzv_endpoint", list + ":" + port, "--rdzv_id", "stores",
+                        "--nproc_per_node", "1", "--lanes", "1"},
+                       directory / "out", {"train.max_steps=400", "train.save_steps=1000000"}));
+  REQUIRE_MESSAGE(eventually([&] { return metrics_lines(directory / "out") > 10; }), job.err());
+  const auto leader = std::ranges::find_if(
+      stores, [](const auto& store) { return contains(store->out(), "is the coordinator now"); });
+  REQUIRE(leader != stores.end());
+  (*leader)->signal(SIGKILL);
+  CHECK(eventually([&] {
+    return std::ranges::any_of(stores, [&](const auto& store) {
+      return &store != &*leader && contains(store->out(), "taken over as it runs");
+    });
+  }));
+  const Ended ended = job.end();
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK(model(directory / "out") == expected(400));
+  const Ended status = run({kDtrun, "status", "stores", "--rdzv_endpoint", list + ":" + port});
+  CHECK_MESSAGE(contains(status.out, "over, exit code 0"), status.out << status.err);
+}

@@ -57,6 +57,30 @@ TEST_CASE("a task that a task posts runs after it, and before the strand is tend
   CHECK(ran == std::vector<std::string>{"outer", "tend", "inner", "tend"});
 }
 
+TEST_CASE("what is handed over does not run inside that call, and keeps its place") {
+  std::vector<std::string> ran;
+  std::promise<std::thread::id> where;
+  Strand strand;
+  strand.start([] { return kNothingDue; });
+  strand.post([&] {
+    strand.hand_over([&] {
+      ran.emplace_back("second");
+      where.set_value(std::this_thread::get_id());
+    });
+    ran.emplace_back("first");
+  });
+  auto ran_on = where.get_future();
+  REQUIRE(ran_on.wait_for(kPatience) == std::future_status::ready);  // by the thread that was at work
+  CHECK(ran == std::vector<std::string>{"first", "second"});
+  for (int i = 0; i < 100; ++i) {
+    std::promise<std::thread::id> idle;
+    auto other = idle.get_future();
+    strand.hand_over([&] { idle.set_value(std::this_thread::get_id()); });
+    REQUIRE(other.wait_for(kPatience) == std::future_status::ready);
+    CHECK(other.get() != std::this_thread::get_id());
+  }
+}
+
 TEST_CASE("what is due is done though nobody posts, also when it is due earlier than it was") {
   std::promise<void> first, second;
   bool again = false;
