@@ -47,7 +47,9 @@ Found find_indexed_job(const Scene& scene, const Said& said) {
   place.node = hostname;
   place.is_replaced = true;
   if (named) {
-    place.first = job_name + "-0" + name.substr(hostname.size());
+    const std::string subdomain = name.substr(hostname.size());
+    place.first = job_name + "-0" + subdomain;
+    place.next = {job_name + "-1" + subdomain, job_name + "-2" + subdomain};
     place.run_id = run_id_of(job_name);
   }
   if (place.rank > 0) place.hosts = false;

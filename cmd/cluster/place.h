@@ -38,7 +38,9 @@ struct Place {
   bool is_replaced = false;
   std::string node = {};   // this node's name; empty: not known
   std::string first = {};  // the host of the agent with rank 0, where the coordinator is; empty: not known
-  bool guessed = false;    // `first` may be another host, from which the job was started
+  // Where the coordinator goes if that is lost, in this order: the hosts of ranks 1 and 2. Empty: not known.
+  std::vector<std::string> next = {};
+  bool guessed = false;            // `first` may be another host, from which the job was started
   std::optional<bool> hosts = {};  // whether this agent hosts it; nothing: it finds out by the name
   std::vector<int> ports = {};  // on which it may be, the first free one in this order; empty: the usual one
   std::string run_id = {};      // empty: the cluster has no name for the job

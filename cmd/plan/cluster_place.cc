@@ -37,6 +37,12 @@ Status check_nodes(const Place& place, const Given& given) {
                "; leave it out" + (place.several_tasks ? one_dtrun_on_each(place) : ", or start as many"));
 }
 
+// Of three hosts two must be there from the start, so not where the job may begin with fewer.
+bool names_all_hosts(const Place& place, const NodeCount& nodes) {
+  const int hosts = 1 + static_cast<int>(place.next.size());
+  return hosts > 1 && nodes.max >= hosts && nodes.max - nodes.min < hosts / 2 + 1;
+}
+
 bool sees_one_gpu_of_several(const Draft& draft) {
   const char* const visible = draft.environment("CUDA_VISIBLE_DEVICES");
   return visible != nullptr && *visible != '\0' &&
@@ -101,6 +107,12 @@ Result<std::optional<Endpoint>> endpoint_of_place(Draft& draft) {
                  remedy);
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   rendezvous.is_host = place.hosts;
+  if (names_all_hosts(place, draft.spec.nodes)) {
+    rendezvous.hosts = {place.first};
+    rendezvous.hosts.insert(rendezvous.hosts.end(), place.next.begin(), place.next.end());
+    rendezvous.own_host = place.rank < static_cast<int>(rendezvous.hosts.size()) ? place.rank : -1;
+    rendezvous.is_host.reset();
+  }
   if (place.ports.empty()) return std::optional(Endpoint{.host = place.first, .port = kDefaultPort});
   rendezvous.more_ports.assign(place.ports.begin() + 1, place.ports.end());
   return std::optional(Endpoint{.host = place.first, .port = place.ports.front()});

@@ -368,6 +368,7 @@ Status read_key(Draft& draft) {
                                .endpoint = endpoint,
                                .only_asks = draft.options.flag("dry_run"),
                                .hosts = [&] {
+                                 if (rendezvous.own_host) return *rendezvous.own_host >= 0;
                                  return rendezvous.is_host
                                             ? *rendezvous.is_host
                                             : std::ranges::any_of(hosts, draft.machine.is_home);

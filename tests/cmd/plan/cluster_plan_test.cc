@@ -219,8 +219,35 @@ TEST_CASE("pods need nothing but how many they are") {
   CHECK(contains(spec.place, "Kubernetes Job mnist: node 2 of 3 (mnist-2)"));
   CHECK(spec.rendezvous.host == "mnist-0.mnist.default.svc.cluster.local");
   CHECK(spec.rendezvous.port == 29400);
-  CHECK(spec.rendezvous.is_host == false);
   CHECK(spec.run_id == "mnist");
+}
+
+TEST_CASE("of three pods each may have the coordinator, where two of them are there from the start") {
+  const auto spec_of = [](const std::string& pod, const std::string& nodes) {
+    const std::string name = "mnist-" + pod;
+    return plan_of({"--", "x"},
+                   {.variables = {{"JOB_COMPLETION_INDEX", pod}, {"PET_NNODES", nodes}},
+                    .hostname = name,
+                    .hosts_file = "10.1.0.7 " + name + ".mnist.default.svc.cluster.local " + name + "\n"});
+  };
+  const std::vector<std::string> three{"mnist-0.mnist.default.svc.cluster.local",
+                                       "mnist-1.mnist.default.svc.cluster.local",
+                                       "mnist-2.mnist.default.svc.cluster.local"};
+  for (const char* nodes : {"3", "8", "3:4"}) {
+    CAPTURE(nodes);
+    for (const auto& [pod, own] : {std::pair("0", 0), std::pair("2", 2), std::pair("3", -1)}) {
+      if (*pod == '3' && *nodes == '3' && nodes[1] == 0) continue;
+      const JobSpec spec = spec_of(pod, nodes);
+      CHECK(spec.rendezvous.hosts == three);
+      CHECK(spec.rendezvous.own_host == own);
+      CHECK_FALSE(spec.rendezvous.is_host);
+    }
+  }
+  for (const char* nodes : {"2", "2:4", "1:3"}) {
+    const JobSpec spec = spec_of("1", nodes);
+    CHECK(spec.rendezvous.hosts.empty());
+    CHECK(spec.rendezvous.is_host == false);
+  }
 }
 
 TEST_CASE("what can be no host's name is no place to meet") {
