@@ -8,6 +8,8 @@
 //   diagnose    nobody answered: is it something else that listens there?
 //   Disconnected, and dial again: at once if the connection had stood, else after a back-off
 //
+// Of several ports all are dialled before Disconnected; what answers for another run is none of ours.
+//
 // send() and kv() come from the agent's thread, Connected and Received from gRPC's.
 #include "rendezvous/client/client.h"
 
