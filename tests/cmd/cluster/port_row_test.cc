@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <set>
+#include <string>
 
 using namespace dtrun::cmd;
 

@@ -113,14 +113,19 @@ ip link set "to-$1" master inside up)",
 
 void SlurmCluster::start_daemons() {
   const std::string conf = folder_ / "slurm.conf";
-  munged_ = std::make_unique<Process>(at_login(
-      {"/usr/sbin/munged", "--foreground", "--force", "--num-threads=2",
-       "--key-file=" + (folder_ / "munge.key").string(), "--socket=" + (folder_ / "munge.socket").string(),
-       "--pid-file=" + (folder_ / "munged.pid").string(), "--seed-file=" + (folder_ / "munged.seed").string(),
-       "--log-file=" + (folder_ / "munged.log").string()}));
+  // Whatever ends this test ends them. Those on nodes end with their node.
+  const std::vector<std::string> with_us{"setpriv", "--pdeathsig", "KILL", "--"};
+  munged_ = std::make_unique<Process>(
+      joined(with_us, at_login({"/usr/sbin/munged", "--foreground", "--force", "--num-threads=2",
+                                "--key-file=" + (folder_ / "munge.key").string(),
+                                "--socket=" + (folder_ / "munge.socket").string(),
+                                "--pid-file=" + (folder_ / "munged.pid").string(),
+                                "--seed-file=" + (folder_ / "munged.seed").string(),
+                                "--log-file=" + (folder_ / "munged.log").string()})));
   if (!eventually([&] { return fs::exists(folder_ / "munge.socket"); }, 10s))
     throw std::runtime_error("munged does not start: " + munged_->err());
-  slurmctld_ = std::make_unique<Process>(at_login({"/usr/sbin/slurmctld", "-D", "-f", conf}), environment());
+  slurmctld_ = std::make_unique<Process>(joined(with_us, at_login({"/usr/sbin/slurmctld", "-D", "-f", conf})),
+                                         environment());
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     nodes_[i].daemon = std::make_unique<Process>(
         on(static_cast<int>(i) + 1, {"/usr/sbin/slurmd", "-D", "-N", nodes_[i].name, "-f", conf}),
