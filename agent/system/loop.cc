@@ -61,7 +61,8 @@ Status Loop::run_once() {
   const int count = epoll_wait(epoll_.get(), events, 64, wait_ms());
   if (count < 0 && errno != EINTR) return errno_status(kExitSoftware, "epoll_wait", errno);
   for (int i = 0; i < count; ++i) {
-    auto it = watches_.find(events[i].data.u64);
+    const std::uint64_t serial = events[i].data.u64;  // a copy: the kernel's struct is packed
+    auto it = watches_.find(serial);
     if (it == watches_.end()) continue;  // forgotten by an earlier callback of this round
     const std::shared_ptr<Watch> keep = it->second;
     keep->ready(events[i].events);

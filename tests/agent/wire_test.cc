@@ -83,7 +83,8 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   const auto message =
       to_message(action::SendJoin{.running = running(), .age = 1004, .hosting = true}, spec(), kIdentity);
   const wire::Join& join = message.join();
-  CHECK(silent(join) == std::set<std::string>{"command"});  // a program has one
+  // A program has a command, and the term is the client's to say.
+  CHECK(silent(join) == std::set<std::string>{"command", "term"});
   CHECK(message.generation() == 7);
   CHECK(join.run_id() == "run");
   CHECK(join.member_id() == "id");
@@ -123,7 +124,7 @@ TEST_CASE("an agent that was in no generation says so, and that any node rank wi
   CHECK(message.join().node_rank() == -1);
   CHECK(silent(message.join()) ==
         std::set<std::string>{"node_count", "first_rank", "world_size", "restart_count", "membership_changes",
-                              "crash_history", "age_ms", "hosts", "command", "workers"});
+                              "crash_history", "age_ms", "hosts", "command", "workers", "term"});
 }
 
 TEST_CASE("a program's words are told as far as people read them, and are always text") {
