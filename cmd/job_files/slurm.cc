@@ -37,6 +37,9 @@ std::string slurm_script(const SlurmJob& job) {
                         std::to_string(kWarning - kGraceAfterShutdown);
   if (elastic) options = "--nnodes " + least + ":" + most + " " + options;
   if (job.gpus > 0) options += " --nproc_per_node gpu";
+  // With fewer nodes the job goes on where it may. Else Slurm ends what is left of it, and queues it anew.
+  const std::string no_kill = elastic ? "#SBATCH --no-kill" : "";
+  const std::string step = elastic ? "--no-kill --kill-on-bad-exit=0" : "--kill-on-bad-exit=0";
   std::string config = quoted_word(job.config);
   for (const std::string& override : job.overrides) config += " " + quoted_word(override);
   return fill_in(kSlurmTemplate, {{"name", plain(job.name)},
@@ -45,6 +48,8 @@ std::string slurm_script(const SlurmJob& job) {
                                   {"gpus", job.gpus > 0 ? std::to_string(job.gpus) : ""},
                                   {"time", job.time},
                                   {"partition", job.partition},
+                                  {"no_kill", no_kill},
+                                  {"step", step},
                                   {"options", options},
                                   {"config", config}});
 }

@@ -21,7 +21,7 @@ TEST_CASE("a batch script has what was asked for, and no line of what was not") 
                            "dtrun --max_restarts 10 --shutdown_timeout 290 '/home/ada/it'\\''s.json' "
                            "train.max_steps=3 'data.path=a b'\n"})
     CHECK_MESSAGE(contains(script, line), line);
-  for (const char* word : {"gpu", "--time", "--partition", "@nodes@"})
+  for (const char* word : {"gpu", "--time", "--partition", "--no-kill", "@s"})
     CHECK_MESSAGE(!contains(script, word), word);
 }
 
@@ -44,10 +44,13 @@ TEST_CASE("a range of nodes is asked for as one, and GPUs have a worker each") {
                                            .time = "2:00:00",
                                            .partition = "a100",
                                            .config = "/c.json"});
+  CHECK_FALSE(contains(script, "#SBATCH --ntasks"));
   for (const char* line :
        {"\n#SBATCH --nodes=2-4\n", "\n#SBATCH --gpus-per-node=8\n", "\n#SBATCH --time=2:00:00\n",
-        "\n#SBATCH --partition=a100\n", "\n#SBATCH --signal=USR1@300\n",
-        "dtrun --nnodes 2:4 --max_restarts 0 --shutdown_timeout 290 --nproc_per_node gpu /c.json\n"})
+        "\n#SBATCH --partition=a100\n", "\n#SBATCH --signal=USR1@300\n", "\n#SBATCH --no-kill\n",
+        "\nsrun --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 dtrun --nnodes 2:4 --max_restarts 0 "
+        "--shutdown_timeout 290 "
+        "--nproc_per_node gpu /c.json\n"})
     CHECK_MESSAGE(contains(script, line), line);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "tests/e2e/slurm/slurm_cluster.h"
 #include "tests/e2e/training.h"
@@ -74,8 +75,9 @@ constexpr char kHoldPorts[] = R"(
 import os, socket, sys, time
 row = 10240 + (int(os.environ['SLURM_JOB_ID']) * 31 + 1) % 2048 * 8
 held = [socket.create_server(('', port)) for port in (row, row + 1)]
-open(sys.argv[1], 'w').close()
-while os.path.exists(sys.argv[1]): time.sleep(0.1)
+name = sys.argv[1] + os.environ['SLURM_NODEID']
+open(name, 'w').close()
+while os.path.exists(name): time.sleep(0.1)
 )";
 
 const std::vector<std::string> kShort{"train.max_steps=40"};
@@ -127,6 +129,33 @@ bool nothing_left() {
     for (int node = 1; node <= 3; ++node)
       if (!slurm().processes(node).empty()) return false;
     return true;
+  });
+}
+
+// What `dtrun slurm` writes, as a user submits it. The job's number.
+std::string submit(const std::string& nodes, const std::filesystem::path& output, const std::string& log) {
+  const Ended written = run(joined(
+      {kDtrun, "slurm", "--nnodes", nodes, "--partition", "low", kConfig},
+      {"output_dir=" + output.string(), "train.eval_steps=0", "train.logging_steps=1", kLong[0], kLong[1]}));
+  REQUIRE_MESSAGE(written.exit_code == 0, written.err);
+  const std::string script = output.string() + ".sbatch";
+  write_text(script, written.out);
+  const std::string with_dtrun = std::string("PATH=") + DTRUN_BIN_DIR + ":/usr/bin:/bin";
+  return first_line(slurm().run({"env", with_dtrun, "sbatch", "--parsable", "-o", log, script}).out);
+}
+
+// Slurm waits two minutes before it starts a job again, unless it is told not to. At once it would take the
+// end of the first run's script for that of the second.
+bool restarts(const std::string& job) {
+  const auto shown = [&] { return slurm().run({"scontrol", "show", "job", job}).out; };
+  const auto waits = [&] { return contains(shown(), "JobState=PENDING"); };
+  if (!eventually(waits) || !nothing_left()) return false;
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  return eventually([&] {
+    slurm().run({"scontrol", "update", "JobId=" + job, "StartTime=now"});
+    const std::string now = shown();
+    return contains(now, "Restarts=1") &&
+           (contains(now, "JobState=RUNNING") || contains(now, "JobState=COMPLETED"));
   });
 }
 
@@ -184,15 +213,14 @@ TEST_CASE("two steps of one job at once do not meet; without srun one node runs 
 
 TEST_CASE("a port of the row that others have is passed over") {
   if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
-  // The row follows from job and step: step 0 takes the first ports of step 1.
+  // The row follows from job and step: step 0 takes the first ports of step 1, on two of the three nodes.
   const std::string held = slurm().shared() / "held";
-  const std::string script = "srun -N1 -n1 -w n1 python3 -c \"" + std::string(kHoldPorts) + "\" '" + held +
-                             "' & while [ ! -e '" + held +
-                             "' ]; do sleep 0.1; done; srun --overlap -N2 -n2 " + kDtrun +
-                             " --log_prefix '' -- /bin/sh -c 'echo $WORLD_SIZE'; rm '" + held + "'; wait";
-  const Ended ended = slurm().run({"salloc", "-N2", "-w", "n1,n2", "/bin/sh", "-c", script});
-  CHECK_MESSAGE(ended.out == "2\n2\n", ended.err);
-  CHECK_MESSAGE(contains(ended.err, "is taken: the coordinator is at n1:"), ended.err);
+  const std::string script = "srun -N2 -n2 -w n1,n2 python3 -c \"" + std::string(kHoldPorts) + "\" '" + held +
+                             "' & for i in 0 1; do while [ ! -e '" + held +
+                             "'$i ]; do sleep 0.1; done; done; srun --overlap -N3 -n3 " + kDtrun +
+                             " --log_prefix '' -- /bin/sh -c 'echo $WORLD_SIZE'; rm '" + held + "'?; wait";
+  const Ended ended = slurm().run({"salloc", "-N3", "/bin/sh", "-c", script});
+  CHECK_MESSAGE(ended.out == "3\n3\n3\n", ended.err);
 }
 
 TEST_CASE(
@@ -221,13 +249,16 @@ TEST_CASE(
 
 TEST_CASE("the agent of a node is killed: the others go on, and Slurm hears of it") {
   if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
-  const auto output = slurm().shared() / "killed";
+  int node = 0;
+  SUBCASE("of any") { node = 3; }
+  SUBCASE("of the one with the coordinator") { node = 1; }
+  const auto output = slurm().shared() / ("killed" + std::to_string(node));
   const auto step = slurm().start(
       srun({"-N3", "--no-kill", "--kill-on-bad-exit=0"},
            job_in(output, kLong,
                   {"--nnodes", "2:3", "--rdzv_conf", "keep_alive_interval=1,keep_alive_max_attempt=2"})));
   REQUIRE_MESSAGE(trains(output), step->err());
-  run(slurm().on(3, {"pkill", "-KILL", "-x", "dtrun"}));
+  run(slurm().on(node, {"pkill", "-KILL", "-x", "dtrun"}));
   CHECK(step->wait() == 137);
   CHECK(model(output) == expected(kLong));
   CHECK(nothing_left());
@@ -242,31 +273,41 @@ TEST_CASE(
   CHECK(contains(read_text(slurm().shared() / "limited.told"), "saved\n"));
 }
 
-// What `dtrun slurm` writes, as a user submits it.
+TEST_CASE("a node fails: fewer go on where they may, else Slurm queues the job again") {
+  if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
+  std::string nodes;
+  SUBCASE("2 or 3 nodes") { nodes = "2:3"; }
+  SUBCASE("3 nodes") { nodes = "3"; }
+  const bool fewer = nodes != "3";
+  const auto output = slurm().shared() / ("failed" + nodes.substr(0, 1));
+  const std::string log = output.string() + ".log";
+  const std::string id = submit(nodes, output, log);
+  REQUIRE_MESSAGE(trains(output), read_if_there(log));
+  slurm().run({"scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=test"});
+  run(slurm().on(3, {"pkill", "-KILL", "-x", "slurmstepd|dtrun|dtrun-worker"}));
+  if (fewer) {
+    CHECK(slurm().waits_for_state(id, "FAILED"));  // srun has the lost task's code
+    CHECK_MESSAGE(contains(read_text(log), "going on with 4 workers on 2 nodes"), read_text(log));
+  }
+  slurm().run({"scontrol", "update", "NodeName=n3", "State=RESUME"});
+  if (!fewer) {
+    CHECK(restarts(id));
+    CHECK(slurm().waits_for_state(id, "COMPLETED"));
+  }
+  CHECK_MESSAGE(model(output) == expected(kLong), read_text(log));
+  CHECK(nothing_left());
+}
+
 TEST_CASE("preempted: saved within the grace, queued again, and goes on at that step") {
   if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
   const auto output = slurm().shared() / "preempted";
-  const Ended written = run(joined(
-      {kDtrun, "slurm", "--nnodes", "3", "--partition", "low", kConfig},
-      {"output_dir=" + output.string(), "train.eval_steps=0", "train.logging_steps=1", kLong[0], kLong[1]}));
-  REQUIRE_MESSAGE(written.exit_code == 0, written.err);
-  write_text(slurm().shared() / "job.sbatch", written.out);
   const std::string log = slurm().shared() / "job.log";
-  const std::string with_dtrun = std::string("PATH=") + DTRUN_BIN_DIR + ":/usr/bin:/bin";
-  const std::string id = first_line(
-      slurm()
-          .run({"env", with_dtrun, "sbatch", "--parsable", "-o", log, slurm().shared() / "job.sbatch"})
-          .out);
+  const std::string id = submit("3", output, log);
   REQUIRE_MESSAGE(trains(output), read_if_there(log));
   const Ended urgent = slurm().run({"srun", "-p", "high", "-N3", "--exclusive", "/bin/true"});
   CHECK_MESSAGE(urgent.exit_code == 0, urgent.err);
   CHECK(steps_of(output).size() < kLongSteps);
-  // Slurm waits two minutes before it starts a job again.
-  REQUIRE(eventually([&] {
-    slurm().run({"scontrol", "update", "JobId=" + id, "StartTime=now"});
-    const std::string job = slurm().run({"scontrol", "show", "job", id}).out;
-    return contains(job, "Restarts=1") && !contains(job, "JobState=PENDING");
-  }));
+  REQUIRE(restarts(id));
   CHECK(slurm().waits_for_state(id, "COMPLETED"));
   check_goes_on(output, kLongSteps);
   CHECK(model(output) == expected(kLong));
