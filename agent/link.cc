@@ -177,16 +177,16 @@ Status Link::host_on(const std::string& listen_address) {
                                     .host = member_id_,
                                     .key = key != nullptr ? std::optional(*key) : std::nullopt,
                                     .files_for_strangers = files_for_strangers_};
+  std::vector<int> ports{spec_.port};
+  ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
   if (!spec_.hosts.empty()) {
-    const std::string list = endpoint() + (spec_.takeover_alone ? " takeover=always" : "");
     const int count = static_cast<int>(spec_.hosts.size());
     options.candidate = {.settings = rendezvous::succession::settings_for(
                              count, own_place_, spec_.takeover_alone, rendezvous::merged_runs),
-                         .list = list,
-                         .peers = rendezvous::peers_on(spec_.hosts, own_place_, port_, key_, list)};
+                         .list = spec_.list,
+                         .peers = rendezvous::peers_on(spec_.hosts, own_place_, ports, key_, spec_.list)};
+    if (spec_.first_start) options.candidate->settings.abstain = 0;
   }
-  std::vector<int> ports{spec_.port};
-  ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
   Status first;
   for (const int port : ports) {
     options.port = port;
@@ -210,7 +210,12 @@ void Link::start_client() {
   options.host = host_;
   options.hosts = spec_.hosts;
   options.port = port_;
-  if (!server_) options.more_ports = spec_.more_ports;
+  // Several hosts need not all have the same port of a row.
+  if (!spec_.hosts.empty() && !spec_.more_ports.empty()) {
+    options.port = spec_.port;
+    options.list = spec_.list;
+  }
+  if (!server_ || !spec_.hosts.empty()) options.more_ports = spec_.more_ports;
   options.key = key_;
   options.keep_alive_timeout = spec_.keep_alive_timeout;
   client_ = rendezvous::Client::start(options, [this](rendezvous::ClientEvent event) {
@@ -225,9 +230,12 @@ void Link::hear(rendezvous::ClientEvent event) {
     connected_ = mailbox_->answered = true;
     port_ = connected->port;
   }
+  if (const auto* const received = std::get_if<rendezvous::Received>(&event))
+    if (received->message.has_welcome()) stores_host_ = received->message.welcome().separate();
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
-  // Where several hosts may lead, another agent of this one may have ended that did its part.
-  const bool may_host = !connected_ || !spec_.hosts.empty();
+  // Where several hosts may lead, another agent of this one may have ended that did its part. A store's part
+  // is no agent's: it serves other runs too.
+  const bool may_host = !connected_ || (!spec_.hosts.empty() && !stores_host_);
   if (disconnected != nullptr && may_host && !server_ && listen_address_) {
     const Status hosted = host_on(*listen_address_);
     if (hosted.exit_code() == kExitNoPermission && !disconnected->permanent)

@@ -87,6 +87,7 @@ class Link {
   std::optional<std::string> listen_address_;  // if this host is the coordinator's, or may be
   int own_place_ = -1;                         // among several that may
   bool connected_ = false;                     // was, once
+  bool stores_host_ = false;                   // a `dtrun store` answered last
   std::shared_ptr<Mailbox> mailbox_;
 
   std::unique_ptr<rendezvous::Server> server_;

@@ -29,7 +29,12 @@ struct RendezvousSpec {
   // Of several that may be the coordinator, in the order in which they take over; `host` is the first of
   // them. Empty: there is but one.
   std::vector<std::string> hosts;
+  // What these call their list, the same on each of them by whatever addresses they reach each other: who has
+  // another one is none of theirs. "node0,node1,node2 port 29400 of run 7".
+  std::string list;
   std::optional<int> own_host;  // this machine's place among `hosts`, -1: none; unset: the agent finds out
+  bool first_start = false;     // no agent of this run was on this machine before
+  bool takes_over = true;       // else only the first host of any list hosts the coordinator
   bool takeover_alone = false;  // of two hosts each goes on without the other
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out

@@ -50,6 +50,7 @@ Found find_indexed_job(const Scene& scene, const Said& said) {
     const std::string subdomain = name.substr(hostname.size());
     place.first = job_name + "-0" + subdomain;
     place.next = {job_name + "-1" + subdomain, job_name + "-2" + subdomain};
+    if (place.rank < 3) place.own_host = place.rank;
     place.run_id = run_id_of(job_name);
   }
   if (place.rank > 0) place.hosts = false;

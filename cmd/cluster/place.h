@@ -40,6 +40,8 @@ struct Place {
   std::string first = {};  // the host of the agent with rank 0, where the coordinator is; empty: not known
   // Where the coordinator goes if that is lost, in this order: the hosts of ranks 1 and 2. Empty: not known.
   std::vector<std::string> next = {};
+  int own_host = -1;               // this process's place among `first` and `next`; -1: it hosts none
+  bool starts_once = false;        // all are started together, none in place of one that has ended
   bool guessed = false;            // `first` may be another host, from which the job was started
   std::optional<bool> hosts = {};  // whether this agent hosts it; nothing: it finds out by the name
   std::vector<int> ports = {};  // on which it may be, the first free one in this order; empty: the usual one

@@ -17,6 +17,9 @@ namespace {
 // From here on steps are batch scripts, interactive shells and the like (slurm.h).
 constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;
 
+// That may have the coordinator: of three one may be lost.
+constexpr int kHosts = 3;
+
 // Job numbers are up to 2^26, with clusters of clusters up to 2^32.
 std::optional<std::uint32_t> number_in(const Scene& scene, const std::string& name) {
   const std::string text = text_of(scene, name);
@@ -113,6 +116,9 @@ Found place_in_step(const Scene& scene, std::uint32_t job_number, std::uint32_t 
   place.node = step.names[static_cast<std::size_t>(step.node)];
   place.first = step.names.front();
   place.hosts = step.node == 0 && step.local_task == 0;
+  if (step.nodes >= kHosts) place.next.assign(step.names.begin() + 1, step.names.begin() + kHosts);
+  if (step.node < kHosts && step.local_task == 0) place.own_host = step.node;
+  place.starts_once = true;
   // The steps of a job have rows of their own, also when they run at once.
   place.ports = port_row(std::uint64_t{job_number} * 31 + step_number);
   place.run_id = id;

@@ -122,7 +122,7 @@ Status add_peers(const Given& peers, rendezvous::ServerOptions* options) {
   options->candidate = {.settings = rendezvous::succession::settings_for(
                             static_cast<int>(names.size()), self.value(), false, rendezvous::merged_runs),
                         .list = list,
-                        .peers = rendezvous::peers_on(names, self.value(), options->port, key, list)};
+                        .peers = rendezvous::peers_on(names, self.value(), {options->port}, key, list)};
   return {};
 }
 

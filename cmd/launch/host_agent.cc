@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -244,6 +245,22 @@ FromHost refused(const Status& status) {
   return message;
 }
 
+// On any of them the first port is free, most likely; else the one that was found there is.
+void settle_candidates(const launch::Begin& begin, JobSpec* spec) {
+  RendezvousSpec& rendezvous = spec->rendezvous;
+  for (const launch::Candidate& one : begin.candidates()) {
+    rendezvous.hosts.push_back(one.address());
+    rendezvous.list += (rendezvous.list.empty() ? "" : ",") + one.name();
+    if (one.port() != rendezvous.port && std::ranges::count(rendezvous.more_ports, one.port()) == 0)
+      rendezvous.more_ports.push_back(one.port());
+  }
+  rendezvous.list += " of run " + spec->run_id;
+  rendezvous.own_host = begin.has_own_candidate() ? begin.own_candidate() : -1;
+  rendezvous.first_start = true;
+  rendezvous.is_host.reset();
+  if (begin.has_own_candidate()) rendezvous.listen_address = "0.0.0.0";
+}
+
 void settle_place(const launch::Begin& begin, JobSpec* spec) {
   if (spec->rendezvous.standalone) return;
   spec->rendezvous.host = begin.address();
@@ -251,6 +268,7 @@ void settle_place(const launch::Begin& begin, JobSpec* spec) {
   spec->rendezvous.is_host = begin.hosts();
   if (begin.hosts()) spec->rendezvous.listen_address = "0.0.0.0";
   if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
+  if (begin.candidates_size() > 0 && spec->rendezvous.takes_over) settle_candidates(begin, spec);
 }
 
 FromHost begun() {

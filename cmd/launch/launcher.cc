@@ -23,6 +23,7 @@
 #include "cmd/launch/detached_runs.h"
 #include "cmd/launch/own_files.h"
 #include "proto/core/contract.h"
+#include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -356,7 +357,7 @@ void Launcher::act(const launch_action::SendJob& a) {
 
 void Launcher::act(const launch_action::AskToLook& a) {
   launch::ToHost message;
-  for (const launch_action::AskToLook::At& at : a.at) {
+  for (const launch_action::At& at : a.at) {
     launch::Place& place = *message.mutable_look()->add_places();
     for (const std::string& address : at.addresses) place.add_addresses(address);
     place.set_port(line(at.host).planned.port());
@@ -371,9 +372,19 @@ void Launcher::act(const launch_action::TellBegin& a) {
   message.mutable_begin()->set_port(line(a.first).planned.port());
   message.mutable_begin()->set_hosts(a.host == a.first);
   if (a.node_rank) message.mutable_begin()->set_node_rank(*a.node_rank);
+  std::vector<std::string> addresses;
+  for (const launch_action::At& at : a.may_lead) {
+    if (at.host == a.host) message.mutable_begin()->set_own_candidate(static_cast<int>(addresses.size()));
+    addresses.push_back(at.addresses.front());
+    launch::Candidate& candidate = *message.mutable_begin()->add_candidates();
+    candidate.set_name(name(at.host));
+    candidate.set_address(at.addresses.front());
+    candidate.set_port(line(at.host).planned.port());
+  }
+  if (addresses.empty()) addresses.push_back(a.address);
   if (a.host == a.first && !plan_.job.nodes().empty())
     entry_.emplace(agent::registry_folder(), agent::RegisteredJob{.run_id = plan_.job.run_id(),
-                                                                  .host = a.address,
+                                                                  .host = rendezvous::list_text(addresses),
                                                                   .port = message.begin().port(),
                                                                   .pid = getpid(),
                                                                   .has_key = !plan_.job.key().empty(),

@@ -40,6 +40,7 @@ Status check_nodes(const Place& place, const Given& given) {
 // Of three hosts two must be there from the start, so not where the job may begin with fewer.
 bool names_all_hosts(const Place& place, const NodeCount& nodes) {
   const int hosts = 1 + static_cast<int>(place.next.size());
+  if (place.starts_once) return hosts > 1;
   return hosts > 1 && nodes.max >= hosts && nodes.max - nodes.min < hosts / 2 + 1;
 }
 
@@ -110,7 +111,8 @@ Result<std::optional<Endpoint>> endpoint_of_place(Draft& draft) {
   if (names_all_hosts(place, draft.spec.nodes)) {
     rendezvous.hosts = {place.first};
     rendezvous.hosts.insert(rendezvous.hosts.end(), place.next.begin(), place.next.end());
-    rendezvous.own_host = place.rank < static_cast<int>(rendezvous.hosts.size()) ? place.rank : -1;
+    rendezvous.own_host = place.own_host;
+    rendezvous.first_start = place.starts_once;
     rendezvous.is_host.reset();
   }
   if (place.ports.empty()) return std::optional(Endpoint{.host = place.first, .port = kDefaultPort});

@@ -257,12 +257,14 @@ Status read_takeover(const Given& given, std::optional<bool>* takeover) {
 void settle_takeover(Draft& draft, std::optional<bool> takeover) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   const std::vector<std::string>& hosts = rendezvous.hosts;
+  rendezvous.takes_over = takeover.value_or(true);
   if (hosts.empty()) {
-    if (takeover) draft.notice("--rdzv_conf takeover has no effect: --rdzv_endpoint names one host");
+    if (takeover && *takeover)
+      draft.notice("--rdzv_conf takeover has no effect: --rdzv_endpoint names one host");
     return;
   }
   const bool two = hosts.size() == 2;
-  if (takeover && !*takeover) {
+  if (!rendezvous.takes_over) {
     rendezvous.hosts.clear();
   } else if (two && !takeover) {
     draft.notice("only " + hosts[0] + " hosts the coordinator: if it is lost, " + hosts[1] +
@@ -386,6 +388,17 @@ Status read_key(Draft& draft) {
   return {};
 }
 
+// After the run id, which a ticket may bring.
+Status name_list(Draft& draft) {
+  RendezvousSpec& rendezvous = draft.spec.rendezvous;
+  if (rendezvous.hosts.empty()) return {};
+  std::string hosts;
+  for (const std::string& host : rendezvous.hosts) hosts += (hosts.empty() ? "" : ",") + host;
+  rendezvous.list = hosts + " port " + std::to_string(rendezvous.port) + " of run " + draft.spec.run_id +
+                    (rendezvous.takeover_alone ? " (takeover=always)" : "");
+  return {};
+}
+
 }  // namespace
 
 std::string rendezvous_backend(const Options& options) {
@@ -394,8 +407,8 @@ std::string rendezvous_backend(const Options& options) {
 }
 
 Status read_rendezvous_options(Draft& draft) {
-  return run_parts(draft,
-                   {read_backend, read_local_address, read_master_port, read_run_id, read_conf, read_key});
+  return run_parts(draft, {read_backend, read_local_address, read_master_port, read_run_id, read_conf,
+                           read_key, name_list});
 }
 
 }  // namespace dtrun::cmd

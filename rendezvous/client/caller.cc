@@ -15,12 +15,24 @@ void Caller::interrupt() {
 
 Status Caller::connect(std::chrono::milliseconds limit) {
   if (stub_) return {};
-  resolving_ = true;
-  const Dialled dialled = dial(host_, port_, limit, interrupt_);
-  resolving_ = false;
-  if (dialled.fd < 0) return Status(kExitUnavailable, endpoint_text(host_, port_) + ": " + dialled.error);
-  stub_ = v1::Succession::NewStub(open_channel(dialled, port_, key_));
-  return {};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  Status first;
+  for (std::size_t tried = 0; tried < ports_.size(); ++tried) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (tried > 0 && left.count() <= 0) break;
+    resolving_ = true;
+    const Dialled dialled = dial(host_, port(), left, interrupt_);
+    resolving_ = false;
+    if (dialled.fd >= 0) {
+      stub_ = v1::Succession::NewStub(open_channel(dialled, port(), key_));
+      return {};
+    }
+    if (first.ok()) first = Status(kExitUnavailable, endpoint_text(host_, port()) + ": " + dialled.error);
+    try_next_port();
+  }
+  answers_at_ = 0;
+  return first;
 }
 
 bool Caller::enter(grpc::ClientContext* context) {
@@ -33,15 +45,18 @@ Status Caller::leave(const grpc::Status& status, std::chrono::milliseconds limit
   {
     const std::lock_guard lock(mutex_);
     context_ = nullptr;
+    answers_at_ = status.ok() ? port() : 0;
     if (status.ok()) return {};
     if (interrupted_) return Status(kExitUnavailable, "interrupted");
   }
-  const std::string where = endpoint_text(host_, port_);
-  if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
-    return Status(kExitUsage, where + " has another list of hosts: " + status.error_message());
-  stub_.reset();
+  const int tried = port();
+  const std::string where = endpoint_text(host_, tried);
+  const bool other_list = status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
+  if (!other_list || ports_.size() > 1) stub_.reset();
+  try_next_port();
+  if (other_list) return Status(kExitUsage, where + " has another list of hosts: " + status.error_message());
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
-    if (Status refused = compare_keys(host_, port_, key_, limit, interrupt_); !refused.ok()) return refused;
+    if (Status refused = compare_keys(host_, tried, key_, limit, interrupt_); !refused.ok()) return refused;
   return Status(kExitUnavailable, where + ": " + status.error_message());
 }
 

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "proto/core/status.h"
 #include "proto/rendezvous.grpc.pb.h"
@@ -22,8 +24,10 @@ namespace dtrun::rendezvous {
 
 class Caller {
  public:
-  Caller(std::string host, int port, std::optional<Credential> key)
-      : host_(std::move(host)), port_(port), key_(std::move(key)) {}
+  // `ports`: where the host may listen, at least one. Another program may have the first ones, so each is
+  // tried in turn until one answers.
+  Caller(std::string host, std::vector<int> ports, std::optional<Credential> key)
+      : host_(std::move(host)), ports_(std::move(ports)), key_(std::move(key)) {}
 
   // A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names the host. `limit`: for dialling, and again
   // for the call.
@@ -38,19 +42,25 @@ class Caller {
 
   // Ends the call under way, and those to come. Any thread.
   void interrupt();
+  // Where the last call was answered; 0: none was, or not any more. Any thread.
+  int answers_at() const { return answers_at_.load(); }
   // Perhaps in the name service, which cannot be interrupted. Any thread.
   bool resolving() const { return resolving_.load(); }
 
  private:
   Status connect(std::chrono::milliseconds limit);
+  int port() const { return ports_[port_]; }
+  void try_next_port() { port_ = (port_ + 1) % ports_.size(); }
   bool enter(grpc::ClientContext* context);
   Status leave(const grpc::Status& status, std::chrono::milliseconds limit);
 
   const std::string host_;
-  const int port_;
+  const std::vector<int> ports_;
   const std::optional<Credential> key_;
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
+  std::atomic<int> answers_at_{0};
+  std::size_t port_ = 0;                        // of ports_: the one in use
   std::unique_ptr<v1::Succession::Stub> stub_;  // null: not connected
 
   std::mutex mutex_;  // guards the rest

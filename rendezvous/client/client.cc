@@ -97,6 +97,7 @@ class Core : public std::enable_shared_from_this<Core> {
     bool same_anywhere = false;  // other ports of the host would be no better
   };
   Attempt sweep();
+  bool lasts(bool only_others);
   Attempt attempt();
   bool find_leader(Attempt* none);
   void leader_changed();
@@ -186,20 +187,26 @@ Core::Attempt Core::sweep() {
     const std::lock_guard lock(mutex_);
     if (closing_) return told;
   }
-  if (!told.permanent) {
+  told.permanent = lasts(told.permanent);
+  return told;
+}
+
+// Whether on all of several ports others have been for long.
+bool Core::lasts(bool only_others) {
+  if (!only_others) {
     only_others_since_.reset();
-    return told;
+    return false;
   }
   if (!only_others_since_) only_others_since_ = Clock::now();
-  told.permanent = !ever_connected_ && Clock::now() - *only_others_since_ >= kOnlyOthersIsPermanent;
-  return told;
+  return !ever_connected_ && Clock::now() - *only_others_since_ >= kOnlyOthersIsPermanent;
 }
 
 void Core::watch() {
   if (options_.hosts.empty()) return;
-  auto watch = LeaderWatch::start(options_.hosts, options_.port, options_.key, [weak = weak_from_this()] {
+  auto changed = [weak = weak_from_this()] {
     if (auto core = weak.lock()) core->leader_changed();
-  });
+  };
+  auto watch = LeaderWatch::start(options_.hosts, ports_, options_.key, options_.list, std::move(changed));
   const std::lock_guard lock(mutex_);
   watch_ = std::move(watch);
 }
@@ -242,12 +249,15 @@ bool Core::find_leader(Attempt* none) {
     *none = {.why = other_key ? trouble
                               : unavailable("no host of " + list + " is the coordinator (" +
                                             trouble.message() + ")"),
-             .permanent = other_key && !ever_connected_};
+             .permanent = ports_.size() > 1 ? lasts(other_key) : other_key && !ever_connected_,
+             .same_anywhere = true};
     tried_ = 0;
     return false;
   }
   host_ = options_.hosts[static_cast<std::size_t>(leader.host)];
   tried_ = leader.term;
+  const auto known = std::ranges::find(ports_, watch_->port_of(leader.host));
+  if (known != ports_.end()) port_ = static_cast<std::size_t>(known - ports_.begin());
   const std::lock_guard lock(mutex_);
   followed_ = leader.term;
   return true;

@@ -53,6 +53,9 @@ struct ClientOptions {
   // Of several that may be the coordinator: `host` is not looked at then, and the client finds out which of
   // them is, and follows.
   std::vector<std::string> hosts = {};
+  // What these hosts call their list; empty: whatever answers there is one of them. With several ports
+  // another job's coordinator may answer.
+  std::string list = {};
   std::optional<Credential> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
   // A coordinator that says nothing and answers nothing for so long is taken for lost.

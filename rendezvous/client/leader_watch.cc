@@ -23,14 +23,16 @@ constexpr milliseconds kAgain{100};
 // Shared by the watch and its threads: one that waits for a name server outlives the watch.
 class Inquiry {
  public:
-  Inquiry(const std::vector<std::string>& hosts, int port, const std::optional<Credential>& key,
-          std::function<void()> changed)
-      : changed_(std::move(changed)) {
-    for (const std::string& host : hosts) sources_.push_back(std::make_unique<Source>(host, port, key));
+  Inquiry(const std::vector<std::string>& hosts, const std::vector<int>& ports,
+          const std::optional<Credential>& key, std::string list, std::function<void()> changed)
+      : list_(std::move(list)), changed_(std::move(changed)) {
+    for (const std::string& host : hosts)
+      sources_.push_back(std::make_unique<Source>(count(), host, ports, key));
   }
 
   int count() const { return static_cast<int>(sources_.size()); }
   bool resolving(int source) const { return sources_[static_cast<std::size_t>(source)]->caller.resolving(); }
+  int port_of(int source) const { return sources_[static_cast<std::size_t>(source)]->caller.answers_at(); }
   void run(int source) { ask(*sources_[static_cast<std::size_t>(source)]); }
 
   // No call of `changed` after it returns.
@@ -72,9 +74,11 @@ class Inquiry {
 
  private:
   struct Source {
-    Source(const std::string& host, int port, const std::optional<Credential>& key)
-        : caller(host, port, key) {}
+    Source(int place, const std::string& host, const std::vector<int>& ports,
+           const std::optional<Credential>& key)
+        : place(place), caller(host, ports, key) {}
 
+    const int place;  // in the list
     Caller caller;
     // Guarded by the inquiry's mutex.
     succession::Leader leader;  // as this host says
@@ -95,6 +99,8 @@ class Inquiry {
       v1::LeaderRequest request;
       request.set_known_term(known);
       request.set_wait_ms(kWithoutNews.count());
+      request.set_list(list_);
+      request.set_to(source.place);
       v1::LeaderReply reply;
       const Status status =
           source.caller.call(static_cast<grpc::Status (v1::Succession::Stub::*)(
@@ -125,6 +131,7 @@ class Inquiry {
     news_.wait_for(lock, kAgain, [this] { return interrupted_; });
   }
 
+  const std::string list_;
   std::mutex changed_mutex_;  // one call at a time; guards the next
   std::function<void()> changed_;
   std::atomic<bool> ending_{false};
@@ -154,6 +161,7 @@ class Watch final : public LeaderWatch {
   succession::Leader wait_for(succession::Term above, milliseconds limit) override {
     return inquiry_->wait_for(above, limit);
   }
+  int port_of(int host) const override { return inquiry_->port_of(host); }
   void interrupt() override { inquiry_->interrupt(); }
   Status trouble() const override { return inquiry_->trouble(); }
 
@@ -164,11 +172,12 @@ class Watch final : public LeaderWatch {
 
 }  // namespace
 
-std::unique_ptr<LeaderWatch> LeaderWatch::start(const std::vector<std::string>& hosts, int port,
-                                                const std::optional<Credential>& key,
+std::unique_ptr<LeaderWatch> LeaderWatch::start(const std::vector<std::string>& hosts,
+                                                const std::vector<int>& ports,
+                                                const std::optional<Credential>& key, const std::string& list,
                                                 std::function<void()> changed) {
   set_up_grpc();
-  return std::make_unique<Watch>(std::make_shared<Inquiry>(hosts, port, key, std::move(changed)));
+  return std::make_unique<Watch>(std::make_shared<Inquiry>(hosts, ports, key, list, std::move(changed)));
 }
 
 }  // namespace dtrun::rendezvous

@@ -17,9 +17,12 @@ namespace dtrun::rendezvous {
 
 class LeaderWatch {
  public:
-  // `changed` is called on threads of its own, one call at a time, when newest() may be another one.
-  static std::unique_ptr<LeaderWatch> start(const std::vector<std::string>& hosts, int port,
-                                            const std::optional<Credential>& key,
+  // Each host listens on one of `ports`. `list`: of these hosts, as they have it; empty: whatever answers is
+  // one of them. `changed` is called on threads of its own, one call at a time, when newest() may be another
+  // one.
+  static std::unique_ptr<LeaderWatch> start(const std::vector<std::string>& hosts,
+                                            const std::vector<int>& ports,
+                                            const std::optional<Credential>& key, const std::string& list,
                                             std::function<void()> changed);
   virtual ~LeaderWatch() = default;  // no call of `changed` after it returns
 
@@ -27,6 +30,8 @@ class LeaderWatch {
   virtual succession::Leader newest() const = 0;
   // Waits for one with a term above that, at most so long or until interrupt(); the newest then.
   virtual succession::Leader wait_for(succession::Term above, std::chrono::milliseconds limit) = 0;
+  // Where that host answers; 0: it does not.
+  virtual int port_of(int host) const = 0;
   virtual void interrupt() = 0;  // for good
   // What stands in the way where there is none: EX_NOPERM if a host has another key.
   virtual Status trouble() const = 0;

@@ -23,13 +23,13 @@ constexpr milliseconds kPauseAfterFailure{50};
 // Shared with its thread, which outlives it where it waits for a name server.
 class PeerLink : public std::enable_shared_from_this<PeerLink> {
  public:
-  PeerLink(int host, const std::string& name, int self, int port, const std::optional<Credential>& key,
-           std::string list, Peers::Answered answered)
+  PeerLink(int host, const std::string& name, int self, const std::vector<int>& ports,
+           const std::optional<Credential>& key, std::string list, Peers::Answered answered)
       : host_(host),
         self_(self),
         list_(std::move(list)),
         answered_(std::move(answered)),
-        caller_(name, port, key) {}
+        caller_(name, ports, key) {}
 
   void start() {
     thread_ = std::thread([self = shared_from_this()] { self->run(); });
@@ -114,13 +114,13 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
 
 class PeerLinks final : public Peers {
  public:
-  PeerLinks(const std::vector<std::string>& hosts, int self, int port, const std::optional<Credential>& key,
-            const std::string& list, const Answered& answered) {
+  PeerLinks(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
+            const std::optional<Credential>& key, const std::string& list, const Answered& answered) {
     for (int host = 0; host < static_cast<int>(hosts.size()); ++host) {
       links_.push_back(nullptr);
       if (host == self) continue;
-      links_.back() = std::make_shared<PeerLink>(host, hosts[static_cast<std::size_t>(host)], self, port, key,
-                                                 list, answered);
+      links_.back() = std::make_shared<PeerLink>(host, hosts[static_cast<std::size_t>(host)], self, ports,
+                                                 key, list, answered);
       links_.back()->start();
     }
   }
@@ -142,11 +142,11 @@ class PeerLinks final : public Peers {
 
 }  // namespace
 
-MakePeers peers_on(const std::vector<std::string>& hosts, int self, int port,
+MakePeers peers_on(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
                    const std::optional<Credential>& key, const std::string& list) {
   set_up_grpc();
   return [=](const Peers::Answered& answered) {
-    return std::make_unique<PeerLinks>(hosts, self, port, key, list, answered);
+    return std::make_unique<PeerLinks>(hosts, self, ports, key, list, answered);
   };
 }
 

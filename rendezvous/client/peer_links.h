@@ -11,9 +11,9 @@
 
 namespace dtrun::rendezvous {
 
-// `hosts` in the order of the list, of which `self` is this one; `list` goes with every ask, so that hosts
-// with different lists refuse each other.
-MakePeers peers_on(const std::vector<std::string>& hosts, int self, int port,
+// `hosts` in the order of the list, of which `self` is this one; each listens on one of `ports`. `list` goes
+// with every ask, so that hosts with different lists refuse each other.
+MakePeers peers_on(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
                    const std::optional<Credential>& key, const std::string& list);
 
 }  // namespace dtrun::rendezvous

@@ -37,6 +37,7 @@ struct Settings {
   int needed = 2;      // votes, its own included
   Millis lease = 600;  // for so long a vote binds who gave it
   Millis held = 540;   // and so long it is counted by who has it
+  // 0 where this host cannot have given a vote before: nobody of the job was here.
   Millis abstain = 600;
   Millis renew = 150;   // between a leader's asks
   Millis retry = 50;    // between those of who wants to lead

@@ -152,6 +152,11 @@ class LeaderWait final : public grpc::ServerUnaryReactor {
   v1::LeaderReply* const reply_;
 };
 
+grpc::Status other_list(const Candidate& candidate) {
+  return {grpc::StatusCode::FAILED_PRECONDITION,
+          "it is host " + std::to_string(candidate.place()) + " of " + candidate.list()};
+}
+
 }  // namespace
 
 // A ticket opens a run, but does not make a host of the coordinator.
@@ -167,11 +172,7 @@ grpc::ServerUnaryReactor* SuccessionService::Ask(grpc::CallbackServerContext* co
   candidate_.asked(request->from(), request->to(), request->list(), from_wire(request->ask()),
                    [this, reactor, reply](const std::optional<succession::Answer>& answer) {
                      if (answer) to_wire(*answer, reply);
-                     reactor->Finish(answer
-                                         ? grpc::Status::OK
-                                         : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
-                                                        "it is host " + std::to_string(candidate_.place()) +
-                                                            " of " + candidate_.list()));
+                     reactor->Finish(answer ? grpc::Status::OK : other_list(candidate_));
                    });
   return reactor;
 }
@@ -180,6 +181,12 @@ grpc::ServerUnaryReactor* SuccessionService::Leader(grpc::CallbackServerContext*
                                                     const v1::LeaderRequest* request,
                                                     v1::LeaderReply* reply) {
   came_in_(context->peer());
+  const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();
+  if (!request->list().empty() && !is_meant) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(other_list(candidate_));
+    return reactor;
+  }
   const std::uint64_t id = next_id_++;
   auto* call = new LeaderWait(id, candidate_, reply);
   candidate_.await_leader(id, request->known_term(), request->wait_ms(),

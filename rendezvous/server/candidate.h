@@ -46,7 +46,8 @@ class Candidate final : public Fence {
   // Nothing: the other host has another list, or takes this one for another.
   using Answer = std::function<void(std::optional<succession::Answer>)>;
   void asked(int from, int to, const std::string& list, const succession::Ask& ask, Answer answer);
-  // Once there is another leader than the one of `known` (a term), or after `wait`.
+  // Once there is another leader than the one of `known` (a term), or after `wait`. REQUIRES: the asker means
+  // this list, or any.
   using Told = std::function<void(succession::Leader)>;
   void await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told);
   void forget_waiter(std::uint64_t id);

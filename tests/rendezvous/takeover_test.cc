@@ -19,19 +19,20 @@ const std::vector<std::string> kHosts{"127.0.0.1", "127.0.0.2", "127.0.0.3"};
 
 class Cluster {
  public:
-  explicit Cluster(const std::optional<JobKey>& key = {}, bool separate = false)
-      : port(test::free_port()), key_(key), separate_(separate) {}
+  // `ports`: on one of which each host listens.
+  explicit Cluster(const std::optional<JobKey>& key = {}, std::vector<int> ports = {test::free_port()})
+      : port(ports.front()), key_(key), ports_(std::move(ports)) {}
 
-  void start(int host, const std::string& list = "list") {
+  // On the port with this number.
+  void start(int host, const std::string& list = "list", std::size_t its_port = 0) {
     ServerOptions options;
     options.bind_address = kHosts[static_cast<std::size_t>(host)];
-    options.port = port;
+    options.port = ports_[its_port];
     options.key = key_;
-    options.separate = separate_;
     const auto credential = key_ ? std::optional<Credential>(*key_) : std::nullopt;
     options.candidate = {.settings = succession::settings_for(3, host, false, merged_runs),
                          .list = list,
-                         .peers = peers_on(kHosts, host, port, credential, list)};
+                         .peers = peers_on(kHosts, host, ports_, credential, list)};
     auto server = Server::start(options);
     REQUIRE_MESSAGE(server.ok(), server.status().message());
     servers[static_cast<std::size_t>(host)] = std::move(server).value();
@@ -57,14 +58,15 @@ class Cluster {
 
  private:
   const std::optional<JobKey> key_;
-  const bool separate_;
+  const std::vector<int> ports_;
 };
 
 // An agent that joins again on each connection, as a real one does.
 class Follower {
  public:
   // `was_in`: a generation that it says it is part of, as its first of two nodes.
-  Follower(std::string name, int port, const std::optional<Credential>& key = {}, int was_in = 0)
+  Follower(std::string name, int port, const std::optional<Credential>& key = {}, int was_in = 0,
+           const std::vector<int>& more_ports = {}, const std::string& list = "")
       : name_(std::move(name)) {
     assigned.set_generation(was_in);
     assigned.mutable_assignment()->set_node_count(2);
@@ -72,6 +74,8 @@ class Follower {
     ClientOptions options;
     options.hosts = kHosts;
     options.port = port;
+    options.more_ports = more_ports;
+    options.list = list;
     options.key = key;
     client_ = Client::start(options, [this](ClientEvent event) { hear(std::move(event)); });
   }
@@ -254,6 +258,41 @@ TEST_CASE("a host with another list gets no votes, and gives none") {
   cluster.start(2);
   CHECK(cluster.leader() >= 0);
   CHECK_FALSE(cluster.servers[1]->leads());
+}
+
+TEST_CASE("hosts on one of several ports each find each other, beside others with another list") {
+  const std::vector<int> ports{test::free_port(), test::free_port(), test::free_port()};
+  const JobKey key = JobKey::random();
+  JobKey of_others = key;
+  SUBCASE("of the same user") {}
+  SUBCASE("of another user") { of_others = JobKey::random(); }
+  Cluster others(of_others, ports), ours(key, ports);
+  for (int host = 0; host < 3; ++host) others.start(host, "others");
+  REQUIRE(others.leader() >= 0);
+  {
+    // Ours may still come.
+    Follower early("c", ports[0], Credential(key), 0, {ports[1], ports[2]}, "ours");
+    std::this_thread::sleep_for(milliseconds(2500));
+    CHECK(early.eventually([](const Follower& f) { return f.failed.ok() && f.welcomes == 0; }));
+  }
+  ours.start(0, "ours", 1);
+  ours.start(1, "ours", 2);
+  ours.start(2, "ours", 1);
+  Follower a("a", ports[0], Credential(key), 0, {ports[1], ports[2]}, "ours"),
+      b("b", ports[0], Credential(key), 0, {ports[1], ports[2]}, "ours");
+  REQUIRE(a.eventually(has_generation));
+  REQUIRE(b.eventually(has_generation));
+  for (int times = 0; times < 2; ++times) {
+    const int first = ours.leader();
+    REQUIRE(first >= 0);
+    const int welcomes = times + 2;
+    ours.stop(first);
+    CHECK(b.eventually([&](const Follower& f) { return f.welcomes >= welcomes && f.resumed; }));
+    CHECK(ours.leader() != first);
+    ours.start(first, "ours", static_cast<std::size_t>(first == 0 ? 2 : 1));  // on another port than before
+    std::this_thread::sleep_for(milliseconds(1000));
+  }
+  CHECK(others.leader() >= 0);
 }
 
 TEST_CASE("one of three alone does not lead, and answers nobody") {

@@ -62,6 +62,7 @@ class Launch {
   bool enough(const std::vector<int>& hosts) const;
   const char* fate_after_loss() const;
   void begin();
+  std::vector<int> those_who_may_lead() const;
   void tell_begin(int host);
   void give_up();
   void tell_failures();
@@ -385,13 +386,38 @@ void Launch::begin() {
   const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
   for (std::size_t rank = 0; places_are_fixed && rank < ready.size(); ++rank)
     host(ready[rank]).node_rank = static_cast<int>(rank);
+  s_.may_lead = those_who_may_lead();
   tell_begin(*s_.first);
+}
+
+// The first host and two that reach it and each other: of three one may be lost.
+std::vector<int> Launch::those_who_may_lead() const {
+  constexpr std::size_t kWanted = 3;
+  const auto meet = [this](int one, int other) {
+    const auto leads_to = [this](int from, int to) {
+      return std::ranges::none_of(s_.hosts[static_cast<std::size_t>(from)].gaps,
+                                  [to](const Gap& gap) { return gap.to == to; });
+    };
+    return leads_to(one, other) && leads_to(other, one);
+  };
+  std::vector<int> chosen{*s_.first};
+  for (const int index : in_phase({Phase::kReady})) {
+    if (index == *s_.first || chosen.size() == kWanted) continue;
+    if (std::ranges::all_of(chosen, [&](int one) { return meet(one, index); })) chosen.push_back(index);
+  }
+  return chosen.size() == kWanted ? chosen : std::vector<int>();
 }
 
 void Launch::tell_begin(int index) {
   enter(index, Phase::kRunning);
-  emit(launch_action::TellBegin{
-      .host = index, .first = *s_.first, .address = host(index).address, .node_rank = host(index).node_rank});
+  launch_action::TellBegin tell{.host = index,
+                                .first = *s_.first,
+                                .address = host(index).address,
+                                .node_rank = host(index).node_rank,
+                                .may_lead = {}};
+  for (const int one : s_.may_lead)
+    tell.may_lead.push_back({one, {one == *s_.first ? host(index).address : host(one).from}});
+  emit(std::move(tell));
 }
 
 void Launch::tell_failures() {
@@ -468,6 +494,7 @@ LaunchState initial_launch(const LaunchSettings& settings) {
           .hosts = std::vector<HostState>(hosts),
           .fan_out = FanOut(static_cast<int>(hosts)),
           .first = comes_back ? std::optional(0) : std::nullopt,
+          .may_lead = {},
           .begun = comes_back};
 }
 

@@ -87,11 +87,12 @@ struct LaunchState {
   LaunchSettings settings;
   std::vector<HostState> hosts;
   FanOut fan_out;
-  std::optional<int> first;  // the host that hosts the coordinator
-  bool begun = false;        // the first host was told to begin, the others at least when it has
-  bool too_few = false;      // hosts were lost, and the others told to stop
-  int signals = 0;           // that the user sent
-  int signal = 0;            // the first of them
+  std::optional<int> first;   // the host that hosts the coordinator
+  std::vector<int> may_lead;  // the first host and those that take over from it; empty: nobody does
+  bool begun = false;         // the first host was told to begin, the others at least when it has
+  bool too_few = false;       // hosts were lost, and the others told to stop
+  int signals = 0;            // that the user sent
+  int signal = 0;             // the first of them
   bool finished = false;
 };
 
@@ -147,12 +148,12 @@ struct Dial {
 struct SendJob {
   int host;
 };
+struct At {
+  int host;
+  std::vector<std::string> addresses;
+};
 // Which of these addresses does it reach?
 struct AskToLook {
-  struct At {
-    int host;
-    std::vector<std::string> addresses;
-  };
   int host;
   std::vector<At> at;
 };
@@ -161,6 +162,7 @@ struct TellBegin {
   int first;
   std::string address;
   std::optional<int> node_rank;
+  std::vector<At> may_lead;  // each with the address by which it is reached
 };
 struct PassSignal {
   int host;

@@ -161,6 +161,34 @@ TEST_CASE("each host tries the others where their workers will be") {
   CHECK(tried[{1, 2}] == std::vector<std::string>{"10.1.0.2"});
 }
 
+TEST_CASE("the coordinator may be on the first of three hosts that reach each other") {
+  // Each as the others reach it.
+  const auto ways = [](const action::TellBegin& begin) {
+    std::string text;
+    for (const auto& at : begin.may_lead) text += std::to_string(at.host) + "=" + at.addresses.front() + " ";
+    return text;
+  };
+  SUBCASE("all do") {
+    Scenario s({"a", "b", "c", "d"});
+    s.run_all();
+    const auto begun = s.all<action::TellBegin>();
+    REQUIRE(begun.size() == 4);
+    for (const auto& one : begun) CHECK(ways(one) == "0=10.0.0.0 1=10.1.0.1 2=10.1.0.2 ");
+  }
+  SUBCASE("two do not, which is no reason for a program not to run") {
+    Scenario s({"a", "b", "c", "d"}, 4, 4, Purpose::kRun, false);
+    s.place_all();
+    s.reach(2, {1});
+    s.reach_all();
+    CHECK(ways(s.all<action::TellBegin>().at(0)) == "0=10.0.0.0 1=10.1.0.1 3=10.1.0.3 ");
+  }
+  SUBCASE("of two nobody could tell whether the other is lost") {
+    Scenario s({"a", "b"});
+    s.run_all();
+    CHECK(ways(s.all<action::TellBegin>().at(1)).empty());
+  }
+}
+
 TEST_CASE("of many hosts each tries those behind it in a ring") {
   std::vector<std::string> names;
   for (int i = 0; i < 100; ++i) names.push_back("h" + std::to_string(i));

@@ -100,13 +100,15 @@ TEST_CASE("srun dtrun is a whole command line") {
   CHECK(spec.rendezvous.host == "n1");
   CHECK(spec.rendezvous.port == 10240 + 8 * (4711 * 31 % 2048));
   CHECK(spec.rendezvous.more_ports.size() == 7);
-  CHECK(spec.rendezvous.is_host == false);
+  CHECK(spec.rendezvous.hosts == std::vector<std::string>{"n1", "n2", "n3"});
+  CHECK(spec.rendezvous.own_host == 2);
+  CHECK(spec.rendezvous.first_start);
   CHECK(spec.rendezvous.key_fingerprint.size() > 4);
   CHECK(spec.nproc == 1);
   CHECK(spec.may_be_started_again);
   CHECK(contains(plan_json(spec), "\"place\": \"Slurm step 4711.0: node 2 of 3 (n3), coordinator n1:"));
-  CHECK(plan_of({"--", "x"}, in_step({{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}})).rendezvous.is_host ==
-        true);
+  CHECK(plan_of({"--", "x"}, in_step({{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}})).rendezvous.own_host ==
+        0);
 }
 
 TEST_CASE("what the options say counts more") {
@@ -125,6 +127,7 @@ TEST_CASE("what the options say counts more") {
   CHECK(store.rendezvous.host == "store");
   CHECK(store.rendezvous.port == 1);
   CHECK(store.rendezvous.more_ports.empty());
+  CHECK(store.rendezvous.hosts.empty());
   CHECK_FALSE(store.rendezvous.is_host);
   CHECK(contains(store.place, "coordinator store:1"));
 
@@ -174,6 +177,7 @@ TEST_CASE("several tasks on a node are a worker each") {
   CHECK(spec.first_local_rank == 1);
   CHECK(spec.local_world_size == 2);
   CHECK(spec.rendezvous.is_host == false);
+  CHECK(spec.rendezvous.hosts.empty());  // two nodes
   CHECK(plan_of({"--nproc_per_node", "1", "--", "x"}, with_tasks()).nproc == 1);
   CHECK(plan_of({"--", "x"}, with_tasks({{"PET_NPROC_PER_NODE", "auto"}})).nproc == 1);
   // --gpu-bind gives each its own GPU, which is its device 0; without it they share the node's.
@@ -182,6 +186,32 @@ TEST_CASE("several tasks on a node are a worker each") {
   // Cores are the task's, whether or not Slurm holds it to them.
   CHECK(plan_of({"--", "x"}, with_tasks({{"SLURM_CPUS_ON_NODE", "8"}})).omp_num_threads == 4);
   CHECK(plan_of({"--", "x"}, with_tasks({{"SLURM_CPUS_ON_NODE", "64"}})).omp_num_threads == 8);
+}
+
+TEST_CASE("of three nodes or more the first task on each of the first three may have the coordinator") {
+  const auto rendezvous_of = [](const char* node, const char* task, const char* local,
+                                std::vector<std::string> words = {"--", "x"}) {
+    return plan_of(words, in_step({{"SLURM_STEP_NODELIST", "n[1-4]"},
+                                   {"SLURM_STEP_NUM_NODES", "4"},
+                                   {"SLURM_STEP_NUM_TASKS", "8"},
+                                   {"SLURM_STEP_TASKS_PER_NODE", "2(x4)"},
+                                   {"SLURM_NODEID", node},
+                                   {"SLURM_PROCID", task},
+                                   {"SLURM_LOCALID", local}}))
+        .rendezvous;
+  };
+  const std::vector<std::string> three{"n1", "n2", "n3"};
+  for (const auto& [node, task, local, own] :
+       {std::tuple("0", "0", "0", 0), std::tuple("0", "4", "1", -1), std::tuple("1", "1", "0", 1),
+        std::tuple("2", "2", "0", 2), std::tuple("2", "6", "1", -1), std::tuple("3", "3", "0", -1)}) {
+    CAPTURE(task);
+    const RendezvousSpec rendezvous = rendezvous_of(node, task, local);
+    CHECK(rendezvous.hosts == three);
+    CHECK(rendezvous.own_host == own);
+    CHECK(contains(rendezvous.list, "n1,n2,n3 port "));
+    CHECK(contains(rendezvous.list, " of run 4711.0"));
+  }
+  CHECK(rendezvous_of("0", "0", "0", {"--rdzv_conf", "takeover=never", "--", "x"}).hosts.empty());
 }
 
 TEST_CASE("a node has a worker for each GPU of the step, unless somebody says otherwise") {

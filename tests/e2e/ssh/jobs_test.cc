@@ -24,6 +24,13 @@ void check_runs(const SshHosts& hosts, int count) {
   }
 }
 
+// The trainer's config as "job.json", at the login host and on no other.
+void put_config(const SshHosts& hosts) {
+  const std::filesystem::path config = hosts.seen_at_login("/home/ada/job.json");
+  write_text(config, read_text(kConfig));
+  std::filesystem::permissions(config, std::filesystem::perms(0644));
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -106,13 +113,35 @@ TEST_CASE("the trainer on three hosts, of which one has no dtrun, makes the mode
   SshNetwork network{.hosts = alike(3)};
   network.hosts[2].dtrun = Installed::kNothing;
   const SshHosts hosts(network);
-  const std::filesystem::path config = hosts.seen_at_login("/home/ada/job.json");  // on no host
-  write_text(config, read_text(kConfig));
-  std::filesystem::permissions(config, std::filesystem::perms(0644));
+  put_config(hosts);
   const Ended ended = run(launch(
       hosts, 3,
       joined({"--nproc_per_node", "1", "--lanes", "1", "job.json", "output_dir=out", "train.eval_steps=0"},
              job)));
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK(model(hosts.seen_from_here(0, "/home/ada/out")) == model(elsewhere / "out"));
+}
+
+TEST_CASE("the host with the coordinator is lost: another one takes over, and the model is the same") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const std::vector<std::string> steps{"train.max_steps=400", "train.save_steps=1000000"};
+  Folder elsewhere;
+  REQUIRE(run(training(standalone(1), elsewhere / "out", steps)).exit_code == 0);
+
+  const SshHosts hosts({.hosts = alike(3)});
+  put_config(hosts);
+  const auto out = [&](int host) { return hosts.seen_from_here(host, "/home/ada/out"); };
+  Process job(launch(hosts, 3,
+                     joined({"--nnodes", "2:3", "--nproc_per_node", "1", "--lanes", "1", "--rdzv_conf",
+                             "keep_alive_interval=1,keep_alive_max_attempt=2", "job.json", "output_dir=out",
+                             "train.eval_steps=0", "train.logging_steps=1"},
+                            steps)));
+  REQUIRE_MESSAGE(eventually([&] { return metrics_lines(out(0)) > 10; }), job.err());
+  for (const SshHosts::Running& process : hosts.processes(0))
+    if (contains(process.command, "dtrun agent")) kill(process.pid, SIGKILL);
+  CHECK_MESSAGE(job.wait() == 0, job.err());
+  CHECK_MESSAGE(contains(job.err(), "node0: the line to it is gone"), job.err());
+  CHECK(model(out(std::filesystem::exists(out(1) / "model.safetensors") ? 1 : 2)) ==
+        model(elsewhere / "out"));
+  for (int host = 0; host < 3; ++host) CHECK_MESSAGE(is_idle(hosts, host), running_on(hosts, host));
 }
