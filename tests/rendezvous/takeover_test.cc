@@ -77,9 +77,9 @@ class Follower {
     options.more_ports = more_ports;
     options.list = list;
     options.key = key;
+    const std::lock_guard lock(mutex_);  // who hears of the first event sends through it
     client_ = Client::start(options, [this](ClientEvent event) { hear(std::move(event)); });
   }
-  ~Follower() { client_.reset(); }
 
   template <typename Predicate>
   bool eventually(Predicate predicate) {
@@ -158,7 +158,7 @@ class Follower {
   const std::string name_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unique_ptr<Client> client_;
+  std::unique_ptr<Client> client_;  // the last: it ends before what it tells
 };
 
 bool has_generation(const Follower& one) { return one.assigned.generation() > 0; }
