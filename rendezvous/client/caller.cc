@@ -1,5 +1,7 @@
 #include "rendezvous/client/caller.h"
 
+#include <utility>
+
 #include "rendezvous/client/channel.h"
 #include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
@@ -42,18 +44,18 @@ bool Caller::enter(grpc::ClientContext* context) {
 }
 
 Status Caller::leave(const grpc::Status& status, std::chrono::milliseconds limit) {
+  const int tried = port();
+  const bool answered_before = std::exchange(answers_at_, status.ok() ? tried : 0) == tried;
   {
     const std::lock_guard lock(mutex_);
     context_ = nullptr;
-    answers_at_ = status.ok() ? port() : 0;
     if (status.ok()) return {};
     if (interrupted_) return Status(kExitUnavailable, "interrupted");
   }
-  const int tried = port();
   const std::string where = endpoint_text(host_, tried);
   const bool other_list = status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
   if (!other_list || ports_.size() > 1) stub_.reset();
-  try_next_port();
+  if (other_list || !answered_before) try_next_port();
   if (other_list) return Status(kExitUsage, where + " has another list of hosts: " + status.error_message());
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
     if (Status refused = compare_keys(host_, tried, key_, limit, interrupt_); !refused.ok()) return refused;

@@ -25,7 +25,7 @@ namespace dtrun::rendezvous {
 class Caller {
  public:
   // `ports`: where the host may listen, at least one. Another program may have the first ones, so each is
-  // tried in turn until one answers.
+  // tried in turn until one answers, beginning with the one that did.
   Caller(std::string host, std::vector<int> ports, std::optional<Credential> key)
       : host_(std::move(host)), ports_(std::move(ports)), key_(std::move(key)) {}
 
@@ -42,8 +42,8 @@ class Caller {
 
   // Ends the call under way, and those to come. Any thread.
   void interrupt();
-  // Where the last call was answered; 0: none was, or not any more. Any thread.
-  int answers_at() const { return answers_at_.load(); }
+  // The port where the last call was answered; 0: it was not.
+  int answers_at() const { return answers_at_; }
   // Perhaps in the name service, which cannot be interrupted. Any thread.
   bool resolving() const { return resolving_.load(); }
 
@@ -59,7 +59,7 @@ class Caller {
   const std::optional<Credential> key_;
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
-  std::atomic<int> answers_at_{0};
+  int answers_at_ = 0;
   std::size_t port_ = 0;                        // of ports_: the one in use
   std::unique_ptr<v1::Succession::Stub> stub_;  // null: not connected
 

@@ -8,7 +8,8 @@
 //   diagnose    nobody answered: is it something else that listens there?
 //   Disconnected, and dial again: at once if the connection had stood, else after a back-off
 //
-// Of several ports all are dialled before Disconnected; what answers for another run is none of ours.
+// Of several ports of one host all are dialled before Disconnected; what answers for another run is none of
+// ours. Of several hosts the leader says where it listens.
 //
 // send() and kv() come from the agent's thread, Connected and Received from gRPC's.
 #include "rendezvous/client/client.h"
@@ -174,15 +175,16 @@ void Core::run() {
   }
 }
 
-// One attempt on each port, from the one where the coordinator was. Of what is found elsewhere the news is
-// what would keep us out, which matters only if the coordinator does not come to another port in the
-// meantime.
+// One attempt on each port, from the one where the coordinator was; of several hosts, on the leader's. Of
+// what is found elsewhere the news is what would keep us out, which matters only if the coordinator does not
+// come to another port in the meantime.
 Core::Attempt Core::sweep() {
   Attempt told;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     Attempt ended = attempt();
     if (ended.connected || ended.same_anywhere || ports_.size() == 1) return ended;
     if (i == 0 || (ended.permanent && !told.permanent)) told = std::move(ended);
+    if (watch_) break;
     port_ = (port_ + 1) % ports_.size();
     const std::lock_guard lock(mutex_);
     if (closing_) return told;
@@ -240,7 +242,7 @@ Dialled Core::dial_leader() {
 
 // Makes the leader the host to dial. False where none is known for a while.
 bool Core::find_leader(Attempt* none) {
-  const succession::Leader leader = watch_->wait_for(0, kWithoutLeader);
+  const LeaderAt leader = watch_->wait_for(0, kWithoutLeader);
   if (leader.term == 0) {
     const Status trouble = watch_->trouble();
     const bool other_key = trouble.exit_code() == kExitNoPermission;
@@ -256,8 +258,7 @@ bool Core::find_leader(Attempt* none) {
   }
   host_ = options_.hosts[static_cast<std::size_t>(leader.host)];
   tried_ = leader.term;
-  const auto known = std::ranges::find(ports_, watch_->port_of(leader.host));
-  if (known != ports_.end()) port_ = static_cast<std::size_t>(known - ports_.begin());
+  port_ = static_cast<std::size_t>(std::ranges::find(ports_, leader.port) - ports_.begin());
   const std::lock_guard lock(mutex_);
   followed_ = leader.term;
   return true;

@@ -25,14 +25,13 @@ class Inquiry {
  public:
   Inquiry(const std::vector<std::string>& hosts, const std::vector<int>& ports,
           const std::optional<Credential>& key, std::string list, std::function<void()> changed)
-      : list_(std::move(list)), changed_(std::move(changed)) {
+      : ports_(ports), list_(std::move(list)), changed_(std::move(changed)) {
     for (const std::string& host : hosts)
       sources_.push_back(std::make_unique<Source>(count(), host, ports, key));
   }
 
   int count() const { return static_cast<int>(sources_.size()); }
   bool resolving(int source) const { return sources_[static_cast<std::size_t>(source)]->caller.resolving(); }
-  int port_of(int source) const { return sources_[static_cast<std::size_t>(source)]->caller.answers_at(); }
   void run(int source) { ask(*sources_[static_cast<std::size_t>(source)]); }
 
   // No call of `changed` after it returns.
@@ -41,12 +40,12 @@ class Inquiry {
     changed_ = nullptr;
   }
 
-  succession::Leader newest() const {
+  LeaderAt newest() const {
     const std::lock_guard lock(mutex_);
     return newest_of_all();
   }
 
-  succession::Leader wait_for(succession::Term above, milliseconds limit) {
+  LeaderAt wait_for(succession::Term above, milliseconds limit) {
     std::unique_lock lock(mutex_);
     news_.wait_for(lock, limit, [&] { return interrupted_ || newest_of_all().term > above; });
     return newest_of_all();
@@ -82,14 +81,19 @@ class Inquiry {
     Caller caller;
     // Guarded by the inquiry's mutex.
     succession::Leader leader;  // as this host says
+    int port = 0;               // where it says so; 0: it does not
     Status trouble;
   };
 
   // REQUIRES: mutex_ held.
-  succession::Leader newest_of_all() const {
-    succession::Leader newest;
-    for (const auto& source : sources_)
-      if (source->leader.term > newest.term) newest = source->leader;
+  LeaderAt newest_of_all() const {
+    LeaderAt newest;
+    for (const auto& source : sources_) {
+      const auto [term, host] = source->leader;
+      if (term <= newest.term) continue;
+      const int port = ports_.size() == 1 ? ports_[0] : sources_[static_cast<std::size_t>(host)]->port;
+      if (port != 0) newest = {term, host, port};
+    }
     return newest;
   }
 
@@ -119,7 +123,9 @@ class Inquiry {
     {
       const std::lock_guard lock(mutex_);
       source.trouble = status;
-      if (std::exchange(source.leader, leader) == leader) return;
+      const int port = source.caller.answers_at();
+      const bool same_leader = std::exchange(source.leader, leader) == leader;
+      if (std::exchange(source.port, port) == port && same_leader) return;
     }
     news_.notify_all();
     const std::lock_guard lock(changed_mutex_);
@@ -131,6 +137,7 @@ class Inquiry {
     news_.wait_for(lock, kAgain, [this] { return interrupted_; });
   }
 
+  const std::vector<int> ports_;
   const std::string list_;
   std::mutex changed_mutex_;  // one call at a time; guards the next
   std::function<void()> changed_;
@@ -157,11 +164,10 @@ class Watch final : public LeaderWatch {
     }
   }
 
-  succession::Leader newest() const override { return inquiry_->newest(); }
-  succession::Leader wait_for(succession::Term above, milliseconds limit) override {
+  LeaderAt newest() const override { return inquiry_->newest(); }
+  LeaderAt wait_for(succession::Term above, milliseconds limit) override {
     return inquiry_->wait_for(above, limit);
   }
-  int port_of(int host) const override { return inquiry_->port_of(host); }
   void interrupt() override { inquiry_->interrupt(); }
   Status trouble() const override { return inquiry_->trouble(); }
 

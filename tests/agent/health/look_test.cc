@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "agent/health/kernel_wait.h"
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent;
@@ -44,11 +45,10 @@ class Tools {
   Folder folder_;
 };
 
-// Sleeps in Python once it has said so.
 std::unique_ptr<Process> sleeper() {
-  auto process = std::make_unique<Process>(std::vector<std::string>{
-      "/usr/bin/python3", "-c", "import time; print('ready', flush=True); time.sleep(1000)"});
-  REQUIRE(process->wait_for_out("ready"));
+  auto process = std::make_unique<Process>(
+      std::vector<std::string>{"/usr/bin/python3", "-c", "import time; time.sleep(1000)"});
+  REQUIRE(eventually([&] { return kernel_wait(process->pid()).call == "clock_nanosleep"; }));
   return process;
 }
 
