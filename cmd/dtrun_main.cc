@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -42,6 +43,14 @@ using namespace dtrun;
   while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
   }
   close(fd);
+}
+
+// A container's first process: to it the kernel hands no signal that it has no handler for. Until the agent
+// reads them, the plan may wait for a name or a file for seconds.
+[[gnu::constructor(101)]] void end_when_told_as_pid_1() {
+  if (getpid() != 1) return;
+  for (const int number : {SIGTERM, SIGINT, SIGQUIT})
+    std::signal(number, [](int told) { _exit(128 + told); });
 }
 
 // The exit code if the command line asks for text instead of a run.
