@@ -90,9 +90,9 @@ class Follower {
     v1::FromAgent message;
     {
       const std::lock_guard lock(mutex_);
-      message.set_generation(assigned.generation());
+      finished_ = true;
+      message = finished();
     }
-    message.mutable_finished();
     client_->send(message);
   }
   Client& client() { return *client_; }
@@ -122,6 +122,7 @@ class Follower {
         if (message.has_welcome()) {
           ++welcomes;
           resumed = message.welcome().resumed();
+          if (resumed && finished_) answer = finished();
         }
         if (message.has_assignment()) assigned = message;
         if (message.has_job_end()) end = message.job_end();
@@ -129,6 +130,13 @@ class Follower {
     }
     changed_.notify_all();
     if (answer) client_->send(*answer);
+  }
+
+  v1::FromAgent finished() const {
+    v1::FromAgent message;
+    message.set_generation(assigned.generation());
+    message.mutable_finished();
+    return message;
   }
 
   v1::FromAgent join() const {
@@ -158,6 +166,7 @@ class Follower {
   const std::string name_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool finished_ = false;
   std::unique_ptr<Client> client_;  // the last: it ends before what it tells
 };
 

@@ -164,8 +164,10 @@ std::string SlurmCluster::state_of(const std::string& job) const {
   return told.substr(at + word.size(), told.find(' ', at) - at - word.size());
 }
 
-bool SlurmCluster::waits_for_state(const std::string& job, const std::string& state) const {
-  return eventually([&] { return state_of(job) == state; });
+std::string SlurmCluster::await_state(const std::string& job, const std::string& wanted) const {
+  std::string state;
+  eventually([&] { return (state = state_of(job)) == wanted; }, std::chrono::minutes(2));
+  return state;
 }
 
 std::vector<std::string> SlurmCluster::processes(int node) const {

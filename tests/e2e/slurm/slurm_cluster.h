@@ -41,7 +41,8 @@ class SlurmCluster {
 
   // "COMPLETED", "PENDING", …; empty if Slurm does not know the job (any more).
   std::string state_of(const std::string& job) const;
-  bool waits_for_state(const std::string& job, const std::string& state) const;
+  // Waits until it is `wanted`, for two minutes at most; what it is then.
+  std::string await_state(const std::string& job, const std::string& wanted) const;
 
   // A folder that all hosts have.
   std::filesystem::path shared() const { return folder_ / "shared"; }
