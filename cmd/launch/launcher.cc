@@ -281,12 +281,16 @@ void Launcher::ask_for_key(int index, SshFailure failure) {
 
 // ---- actions
 
-// ssh gives one line to the login shell there; other carriers run words as they are.
+// ssh gives one line to the login shell there; other carriers run words as they are. ssh notices by itself
+// that a host is gone, after a minute of silence: an agent that plans looks at files, and says nothing
+// meanwhile.
 std::vector<std::string> Launcher::words_to(int index, const std::string& script) const {
   std::vector<std::string> words = plan_.ssh;
   if (plan_.is_ssh) {
-    for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"})
-      words.emplace_back(word);
+    words.emplace_back("-T");
+    for (const char* option :
+         {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3"})
+      words.insert(words.end(), {"-o", option});
     if (plan_.accept_new_host_keys) words.insert(words.end(), {"-o", "StrictHostKeyChecking=accept-new"});
   }
   words.push_back(host(index).destination);

@@ -33,10 +33,11 @@ bool all_up(const Process& job) {
   });
 }
 
-// Not its guardian, which is younger.
-void kill_agent(const SshHosts& hosts, int host) {
+// Not its guardian, which is younger; 0: there is none yet.
+pid_t agent_on(const SshHosts& hosts, int host) {
   for (const SshHosts::Running& process : hosts.processes(host))
-    if (contains(process.command, "dtrun agent")) return void(kill(process.pid, SIGKILL));
+    if (contains(process.command, "dtrun agent")) return process.pid;
+  return 0;
 }
 
 // Two jobs of one user on the same hosts: one to be ended, and one that must not notice.
@@ -126,7 +127,7 @@ TEST_CASE("whoever is killed while the hosts are still called and asked, nothing
       if (victim == "launcher") job.signal(SIGKILL);
       if (victim == "ssh")
         for (const pid_t pid : children_of(job.pid(), "ssh")) kill(pid, SIGKILL);
-      if (victim == "agent") kill_agent(hosts, 1);
+      if (const pid_t agent = agent_on(hosts, 1); victim == "agent" && agent != 0) kill(agent, SIGKILL);
       if (victim != "launcher" && !eventually([&] { return !is_alive(job.pid()); }, Process::Duration(3000)))
         job.signal(SIGTERM);  // its victim was not there yet
       const Ended ended = job.end(kLimit);
@@ -152,6 +153,22 @@ TEST_CASE("a cable that is cut while the hosts are called and asked is no launch
     CHECK_MESSAGE(contains(ended.err, "node1: "), ended.err);
     for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i, kLimit), running_on(hosts, i));
   }
+}
+
+TEST_CASE("a cable that is cut while an agent looks at its files and says nothing is noticed by ssh") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts{{.hosts = alike(kHosts)}};
+  Process job(launch(hosts, kHosts, lasting_program()));
+  pid_t agent = 0;
+  REQUIRE(eventually([&] { return (agent = agent_on(hosts, 1)) != 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it says hello within 3
+  kill(agent, SIGSTOP);
+  hosts.cut(1);
+  const Ended ended = job.end(kLimit + Process::Duration(30000));
+  CHECK_MESSAGE(ended.exit_code == 69, ended.err);
+  CHECK_MESSAGE(contains(ended.err, "node1: "), ended.err);
+  kill(agent, SIGKILL);
+  for (int i = 0; i < kHosts; ++i) CHECK_MESSAGE(is_idle(hosts, i, kLimit), running_on(hosts, i));
 }
 
 TEST_CASE("after a cable is cut, nothing of the job is left on either side of it") {
