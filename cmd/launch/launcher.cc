@@ -252,10 +252,12 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
 void Launcher::gone(int index, int exit_status) {
   Carrier* const carrier = line(index).carrier.get();
   SshFailure failure = ssh_failure(exit_status, carrier->standard_error(), host(index));
-  if (carrier->greeted() && carrier->standard_error().empty())
-    failure = {.what = "its carrier ended with " + describe_exit(exit_status < 128 ? exit_status : 0,
-                                                                 exit_status < 128 ? 0 : exit_status - 128),
+  if (carrier->greeted() && carrier->standard_error().empty()) {
+    const bool by_signal = exit_status > 128 && exit_status < 128 + NSIG;  // ssh's own failures are 255
+    failure = {.what = std::string(plan_.is_ssh ? "ssh" : "its carrier") + " ended with " +
+                       describe_exit(exit_status, by_signal ? exit_status - 128 : 0),
                .remedy = ""};
+  }
   retire(std::move(line(index).carrier));
   if (failure.kind == SshFailure::kUnknownHostKey && plan_.is_ssh) return ask_for_key(index, failure);
   events_.push_back(launch_event::Gone{.host = index, .failure = failure});
