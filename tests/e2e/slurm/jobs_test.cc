@@ -286,13 +286,15 @@ TEST_CASE("a node fails: fewer go on where they may, else Slurm queues the job a
   slurm().run({"scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=test"});
   run(slurm().on(3, {"pkill", "-KILL", "-x", "slurmstepd|dtrun|dtrun-worker"}));
   if (fewer) {
-    CHECK(slurm().await_state(id, "FAILED") == "FAILED");  // srun has the lost task's code
+    // srun ends with the lost task's code, where it has heard of it.
+    const std::string state = slurm().await_state(id, {"FAILED", "COMPLETED"});
+    CHECK_MESSAGE((state == "FAILED" || state == "COMPLETED"), state);
     CHECK_MESSAGE(contains(read_text(log), "going on with 4 workers on 2 nodes"), read_text(log));
   }
   slurm().run({"scontrol", "update", "NodeName=n3", "State=RESUME"});
   if (!fewer) {
     CHECK(restarts(id));
-    CHECK(slurm().await_state(id, "COMPLETED") == "COMPLETED");
+    CHECK(slurm().await_state(id, {"COMPLETED"}) == "COMPLETED");
   }
   CHECK_MESSAGE(model(output) == expected(kLong), read_text(log));
   CHECK(nothing_left());
@@ -308,7 +310,7 @@ TEST_CASE("preempted: saved within the grace, queued again, and goes on at that 
   CHECK_MESSAGE(urgent.exit_code == 0, urgent.err);
   CHECK(steps_of(output).size() < kLongSteps);
   REQUIRE(restarts(id));
-  CHECK(slurm().await_state(id, "COMPLETED") == "COMPLETED");
+  CHECK(slurm().await_state(id, {"COMPLETED"}) == "COMPLETED");
   check_goes_on(output, kLongSteps);
   CHECK(model(output) == expected(kLong));
   CHECK_MESSAGE(contains(read_text(log), "after SIGTERM"), read_text(log));

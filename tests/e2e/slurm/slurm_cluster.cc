@@ -164,9 +164,9 @@ std::string SlurmCluster::state_of(const std::string& job) const {
   return told.substr(at + word.size(), told.find(' ', at) - at - word.size());
 }
 
-std::string SlurmCluster::await_state(const std::string& job, const std::string& wanted) const {
+std::string SlurmCluster::await_state(const std::string& job, const std::set<std::string>& wanted) const {
   std::string state;
-  eventually([&] { return (state = state_of(job)) == wanted; }, std::chrono::minutes(2));
+  eventually([&] { return wanted.count(state = state_of(job)) > 0; }, std::chrono::minutes(2));
   return state;
 }
 

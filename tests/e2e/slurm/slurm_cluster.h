@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,8 @@ class SlurmCluster {
 
   // "COMPLETED", "PENDING", …; empty if Slurm does not know the job (any more).
   std::string state_of(const std::string& job) const;
-  // Waits until it is `wanted`, for two minutes at most; what it is then.
-  std::string await_state(const std::string& job, const std::string& wanted) const;
+  // Waits until it is one of `wanted`, for two minutes at most; what it is then.
+  std::string await_state(const std::string& job, const std::set<std::string>& wanted) const;
 
   // A folder that all hosts have.
   std::filesystem::path shared() const { return folder_ / "shared"; }
