@@ -2,7 +2,6 @@
 
 #include <sys/eventfd.h>
 
-#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -17,22 +16,11 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain{500}, kAskLater{2000};
 constexpr int kTimesToAsk = 30;
 
-// Of a host in a network of IPv6 alone.
-bool has_no_ipv4() {
-  const std::vector<std::string> addresses = own_addresses("");
-  const auto is_ipv4 = [](const std::string& one) { return one.find(':') == std::string::npos; };
-  const auto is_loopback = [](const std::string& one) { return one.starts_with("127.") || one == "::1"; };
-  return std::ranges::none_of(addresses,
-                              [&](const auto& one) { return is_ipv4(one) && !is_loopback(one); }) &&
-         std::ranges::any_of(addresses, [&](const auto& one) { return !is_ipv4(one) && !is_loopback(one); });
-}
-
 // Where to listen on a host that is told to host the coordinator, by whatever name or address others reach
-// it.
+// it. All addresses are those of IPv6 too.
 std::string address_to_host_on(const std::string& host) {
   const Home home = needs_no_lookup(host) ? home_of(host) : Home();
-  const bool ipv6 = host.find(':') != std::string::npos || (!home.listen_address && has_no_ipv4());
-  return home.listen_address.value_or(ipv6 ? "::" : "0.0.0.0");
+  return home.listen_address.value_or("0.0.0.0");
 }
 
 // Who has a ticket could not show others that it has the key.
