@@ -103,15 +103,20 @@ Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::pat
 }
 
 std::string bringing_script(const std::string& build, std::size_t size) {
-  return "umask 077; d=${XDG_CACHE_HOME:-$HOME/.cache}/dtrun/" + build +
-         "; if test -x $d/bin/dtrun; then touch $d; exec $d/bin/dtrun agent; fi; "
-         "mkdir -p $d.$$ || exit 73; printf \"dtrun wants its files\\n\"; "
+  return "c=${XDG_CACHE_HOME:-}; case $c in /*) ;; *) c=${HOME:-.}/.cache;; esac; "
+         "case $c in /*) ;; *) echo \"neither HOME nor XDG_CACHE_HOME is an absolute path: no place for "
+         "dtrun\" >&2; exit 73;; esac; "
+         "d=$c/dtrun/" +
+         build +
+         "; n=$d.$$; "
+         "if test -x \"$d/bin/dtrun\"; then touch \"$d\"; exec \"$d/bin/dtrun\" agent; fi; "
+         "(umask 077; mkdir -p \"$n\") || exit 73; printf \"dtrun wants its files\\n\"; "
          "head -c " +
          std::to_string(size) +
-         " | tar xf - -C $d.$$ || { rm -rf $d.$$; exit 73; }; "
-         "mv $d.$$ $d 2>/dev/null || rm -rf $d.$$; rm -rf $d/${d##*/}.$$; "
-         "find ${d%/*} -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + ; "
-         "exec $d/bin/dtrun agent";
+         " | tar xf - -C \"$n\" || { rm -rf \"$n\"; exit 73; }; "
+         "mv \"$n\" \"$d\" 2>/dev/null || rm -rf \"$n\"; rm -rf \"$d/${n##*/}\"; "
+         "find \"$c/dtrun\" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + ; "
+         "exec \"$d/bin/dtrun\" agent";
 }
 
 }  // namespace dtrun::cmd
