@@ -7,6 +7,7 @@
 #include "cmd/commands/answer.h"
 #include "cmd/commands/job_config.h"
 #include "cmd/job_files/kubernetes.h"
+#include "cmd/job_files/pod_values.h"
 #include "cmd/options/values.h"
 #include "rendezvous/identity/job_key.h"
 
@@ -14,15 +15,17 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr OptionEntry kOptionsOfKubernetes[] = {
-    {.name = "image", .placeholder = "IMAGE", .help = "Of the pods; its entrypoint is dtrun [dtrun]"},
+    {.name = "image",
+     .placeholder = "IMAGE",
+     .help = "Of the pods, with a tag or digest; its entrypoint is dtrun [must be given]"},
     {.name = "name", .placeholder = "NAME", .help = "Of all objects [the config's file name]"},
     {.name = "nnodes", .placeholder = "N|MIN:MAX", .help = "Pods, or their range [launch.nnodes, else 1]"},
     {.name = "gpus", .placeholder = "N", .help = "GPUs of each pod, with a worker for each [0]"},
     {.name = "cpus", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 8 or 500m [none]"},
     {.name = "memory", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 16Gi [none]"},
     {.name = "volume",
-     .placeholder = "CLAIM=/PATH",
-     .help = "A volume, and where pods see it; may be given several times [none]",
+     .placeholder = "CLAIM=/PATH[:ro]",
+     .help = "A volume, and where pods see it, :ro to read only; may be given several times [none]",
      .repeats = true},
     {.name = "max_restarts",
      .placeholder = "N",
@@ -51,29 +54,72 @@ Status read_name(const KubernetesOptions& options, const std::string& config, Ku
   return usage(quoted(*given) + ": expected up to 52 small letters, digits and '-', a letter first");
 }
 
+Status read_image(const KubernetesOptions& options, KubernetesJob* job) {
+  const auto given = options.given("image");
+  if (!given) return usage("needs --image REGISTRY/NAME:TAG, an image of dtrun (scripts/image makes one)");
+  job->image = given->value;
+  return check_image(*given);
+}
+
+Status read_limits(const KubernetesOptions& options, KubernetesJob* job) {
+  const auto cpus = options.given("cpus"), memory = options.given("memory");
+  job->cpus = value_of(cpus, "");
+  job->memory = value_of(memory, "");
+  Status status = cpus ? check_cpus(*cpus) : Status();
+  if (status.ok() && memory) status = check_memory(*memory);
+  return status.ok() ? read_number(options.given("gpus"), &job->gpus) : status;
+}
+
 Status read_options(const KubernetesOptions& options, const worker::LaunchConfig& launch,
                     KubernetesJob* job) {
   const Given from_config{.value = launch.nnodes.value_or("1"), .source = "launch.nnodes"};
   const Result<NodeCount> nodes = parse_nodes(options.given("nnodes").value_or(from_config));
   if (!nodes.ok()) return nodes.status();
   job->nodes = nodes.value();
-  job->image = value_of(options.given("image"), "dtrun");
-  job->cpus = value_of(options.given("cpus"), "");
-  job->memory = value_of(options.given("memory"), "");
   job->max_restarts = launch.max_restarts.value_or(10);
   job->shutdown_timeout_s = 110;
-  Status status = read_number(options.given("gpus"), &job->gpus);
+  Status status = read_image(options, job);
+  if (status.ok()) status = read_limits(options, job);
   if (status.ok()) status = read_number(options.given("max_restarts"), &job->max_restarts);
   if (status.ok()) status = read_number(options.given("shutdown_timeout"), &job->shutdown_timeout_s);
   return status.ok() ? read_volumes(options, job) : status;
 }
 
-bool is_kept(const std::string& folder, const std::vector<VolumeMount>& volumes) {
+// Which of them the folder lies on: the one that is mounted furthest down. Null: none.
+const VolumeMount* volume_of(const std::string& folder, const std::vector<VolumeMount>& volumes) {
+  const VolumeMount* found = nullptr;
   for (const VolumeMount& volume : volumes) {
     const std::string within = std::filesystem::path(folder).lexically_relative(volume.path).string();
-    if (!within.empty() && !within.starts_with("..")) return true;
+    const bool is_in_it = !within.empty() && !within.starts_with("..");
+    if (is_in_it && (found == nullptr || volume.path.size() > found->path.size())) found = &volume;
   }
-  return false;
+  return found;
+}
+
+Status check_output(const std::string& output, const std::vector<VolumeMount>& volumes) {
+  const VolumeMount* const volume = volume_of(output, volumes);
+  if (volume == nullptr) {
+    notice("output_dir " + output +
+           " is on the pod's own disk, and goes with the pod: --volume CLAIM=/PATH "
+           "and output_dir=/PATH/... keep it");
+  } else if (volume->read_only) {
+    return usage("output_dir " + output + " is on --volume " + volume->claim + "=" + volume->path +
+                 ":ro, where pods may only read");
+  }
+  return {};
+}
+
+// Relative paths are relative to where dtrun runs: an empty directory in a pod.
+void tell_paths_of_here(const worker::JobConfig& config) {
+  const std::pair<const char*, std::string> paths[] = {
+      {"data.path", config.data.path},
+      {"data.tokenizer", config.data.tokenizer.value_or("")},
+      {"train.init_from", config.train.init_from.value_or("")}};
+  for (const auto& [key, path] : paths)
+    if (!path.empty() && !path.starts_with("/"))
+      notice(std::string(key) + " " + path +
+             " is relative to /work, which is empty in a pod: --volume CLAIM=/PATH:ro and " + key +
+             "=/PATH/..., or the path in the image");
 }
 
 int run_kubernetes(const Invocation& invocation) {
@@ -86,11 +132,9 @@ int run_kubernetes(const Invocation& invocation) {
   Status status = read_name(options, invocation.argument, &job);
   if (status.ok()) status = read_options(options, file.value().config.launch, &job);
   if (!status.ok()) return fail(status);
-  const std::string& output = file.value().config.output_dir;
-  if (!is_kept(output, job.volumes))
-    notice("output_dir " + output +
-           " is on the pod's own disk, and goes with the pod: --volume CLAIM=/PATH "
-           "and output_dir=/PATH/... keep it");
+  status = check_output(file.value().config.output_dir, job.volumes);
+  if (!status.ok()) return fail(status);
+  tell_paths_of_here(file.value().config);
   return answer(kubernetes_yaml(job));
 }
 
@@ -103,7 +147,8 @@ constinit const Command kKubernetesCommand{
         "Prints a Secret with a new key, a Service, a ConfigMap with CONFIG.json, and an Indexed Job with a "
         "pod for each node. The first pod has the coordinator, under a name that stays when the pod is "
         "replaced.\n\n"
-        "  dtrun kubernetes --image registry/dtrun --nnodes 3 CONFIG.json | kubectl apply -f -\n\n"
+        "  dtrun kubernetes --image registry/dtrun:1 --nnodes 3 CONFIG.json > job.yaml\n"
+        "  kubectl apply -f job.yaml\n\n"
         "docs/kubernetes.md tells what the objects do, and how a job goes on when a pod is lost.",
     .argument = "CONFIG.json",
     .second = "[KEY=VALUE]",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "cmd/job_files/template.h"
 #include "cmd/job_files/templates.h"
@@ -44,6 +45,8 @@ std::string resources_of(const KubernetesJob& job) {
   return limits.empty() ? "" : "resources: {limits: " + yaml(limits) + "}";
 }
 
+std::string read_only(const VolumeMount& volume) { return volume.read_only ? ", readOnly: true" : ""; }
+
 // The lines that `line` makes of each volume and its number.
 template <typename Line>
 std::string lines_of(const std::vector<VolumeMount>& volumes, Line line) {
@@ -75,12 +78,16 @@ std::string name_of_config(const std::string& path) {
 }
 
 Result<VolumeMount> parse_volume(const std::string& text) {
+  constexpr std::string_view kReadOnly = ":ro";
   const std::size_t equals = text.find('=');
   VolumeMount volume{.claim = text.substr(0, equals),
                      .path = equals == std::string::npos ? "" : text.substr(equals + 1)};
-  if (!volume.claim.empty() && volume.path.starts_with("/") && volume.path.size() > 1) return volume;
+  volume.read_only = volume.path.ends_with(kReadOnly);
+  if (volume.read_only) volume.path.resize(volume.path.size() - kReadOnly.size());
+  const bool is_path = volume.path.starts_with("/") && volume.path.size() > 1;
+  if (!volume.claim.empty() && is_path && volume.path.find(':') == std::string::npos) return volume;
   return usage("--volume=" + text +
-               ": expected CLAIM=/PATH, a persistent volume claim and where pods see it");
+               ": expected CLAIM=/PATH, a persistent volume claim and where pods see it, or CLAIM=/PATH:ro");
 }
 
 std::string kubernetes_yaml(const KubernetesJob& job) {
@@ -98,11 +105,13 @@ std::string kubernetes_yaml(const KubernetesJob& job) {
                   {"resources", resources_of(job)},
                   {"mounts", lines_of(job.volumes,
                                       [](const std::string& name, const VolumeMount& volume) {
-                                        return "- {name: " + name + ", mountPath: " + yaml(volume.path) + "}";
+                                        return "- {name: " + name + ", mountPath: " + yaml(volume.path) +
+                                               read_only(volume) + "}";
                                       })},
                   {"volumes", lines_of(job.volumes, [](const std::string& name, const VolumeMount& volume) {
                      return "- {name: " + name +
-                            ", persistentVolumeClaim: {claimName: " + yaml(volume.claim) + "}}";
+                            ", persistentVolumeClaim: {claimName: " + yaml(volume.claim) + read_only(volume) +
+                            "}}";
                    })}});
 }
 

@@ -13,6 +13,7 @@ namespace dtrun::cmd {
 // A claim of a persistent volume, and where the pods see it.
 struct VolumeMount {
   std::string claim, path;
+  bool read_only = false;
 };
 
 struct KubernetesJob {
@@ -35,7 +36,7 @@ bool fits_as_name(const std::string& name);
 // The nearest name that fits, "job" if nothing of it does: "runs/My_Job.json" is "my-job".
 std::string name_of_config(const std::string& path);
 
-// CLAIM=/PATH. EX_USAGE.
+// CLAIM=/PATH or CLAIM=/PATH:ro. EX_USAGE.
 Result<VolumeMount> parse_volume(const std::string& text);
 
 // REQUIRES: fits_as_name(job.name), job.config is JSON.

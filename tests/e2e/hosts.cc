@@ -29,11 +29,6 @@ bool separate(const std::string& name, const std::filesystem::path& directory, b
 
 }  // namespace
 
-std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 NamespaceHolder::NamespaceHolder(const std::string& name, const std::filesystem::path& directory,
                                  Processes processes) {
   int ready[2];

@@ -15,9 +15,6 @@
 
 namespace dtrun::test {
 
-// A command with another one behind it.
-std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second);
-
 // Why such a network cannot be made on this machine (not root, no ip, no bridges); empty: it can.
 std::string why_no_hosts();
 

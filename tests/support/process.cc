@@ -115,6 +115,11 @@ Ended Process::end(Duration limit) {
   return {.exit_code = exit_code, .out = out(), .err = err()};
 }
 
+std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
   return Process(argv, environment).end();
 }

@@ -66,6 +66,9 @@ class Process {
   Collector out_, err_;
 };
 
+// A command with another one behind it.
+std::vector<std::string> joined(std::vector<std::string> first, const std::vector<std::string>& second);
+
 // Runs a process to its end.
 Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
 

@@ -55,11 +55,6 @@ inline std::vector<std::string> environment() {
   return {"OMP_NUM_THREADS=1", "PYTHON_EXEC=" + python_with_torch()};
 }
 
-inline std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 // argv[0] of `script` is a file of tests/torch/scripts.
 inline std::vector<std::string> under_dtrun(const std::vector<std::string>& options,
                                             std::vector<std::string> script) {

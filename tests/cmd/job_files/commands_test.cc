@@ -26,35 +26,62 @@ for version in "1.33", "1.34", "1.35", "1.36":
 
 const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 
+// `dtrun kubernetes` with an image.
+std::vector<std::string> kubernetes(const std::vector<std::string>& more) {
+  return joined({kDtrun, "kubernetes", "--image", "r/dtrun:1"}, more);
+}
+
+void is_refused(const std::vector<std::string>& words, int exit_code, const std::string& why) {
+  const Ended ended = run(words);
+  CHECK(ended.exit_code == exit_code);
+  CHECK_MESSAGE(contains(ended.err, why), ended.err);
+  CHECK(ended.out.empty());
+}
+
 }  // namespace
 
 TEST_CASE("what cannot run is refused before anything is written") {
-  for (const char* command : {"kubernetes", "slurm"}) {
-    CAPTURE(command);
-    const auto refused = [&](int exit_code, const std::string& why, const std::vector<std::string>& more) {
-      std::vector<std::string> words{kDtrun, command};
-      words.insert(words.end(), more.begin(), more.end());
-      const Ended ended = run(words);
-      CHECK(ended.exit_code == exit_code);
-      CHECK_MESSAGE(contains(ended.err, why), ended.err);
-      CHECK(ended.out.empty());
-    };
-    refused(66, "No such file", {"nothing.json"});
-    refused(78, "train.learning_rat", {kConfig, "train.learning_rat=1"});
-    refused(64, "nnodes", {"--nnodes", "x", kConfig});
-    refused(64, "gpus", {"--gpus", "-1", kConfig});
-    refused(64, "needs CONFIG.json", {});
+  for (const std::vector<std::string>& command : {kubernetes({}), {kDtrun, "slurm"}}) {
+    CAPTURE(command[1]);
+    is_refused(joined(command, {"nothing.json"}), 66, "No such file");
+    is_refused(joined(command, {kConfig, "train.learning_rat=1"}), 78, "train.learning_rat");
+    is_refused(joined(command, {"--nnodes", "x", kConfig}), 64, "nnodes");
+    is_refused(joined(command, {"--gpus", "-1", kConfig}), 64, "gpus");
+    is_refused(command, 64, "needs CONFIG.json");
   }
 }
 
+TEST_CASE("what no pod could start with is refused") {
+  is_refused({kDtrun, "kubernetes", kConfig}, 64, "needs --image REGISTRY/NAME:TAG");
+  is_refused({kDtrun, "kubernetes", "--image", "r/dtrun", kConfig}, 64, "--image=r/dtrun: expected a tag");
+  is_refused(kubernetes({"--memory", "5XX", kConfig}), 64, "--memory=5XX: expected an amount of memory");
+  is_refused(kubernetes({"--cpus", "many", kConfig}), 64, "--cpus=many: expected a number of CPUs");
+  is_refused(kubernetes({"--volume", "d=/d:ro", kConfig, "output_dir=/d/run"}), 64,
+             "d=/d:ro, where pods may only");
+  CHECK(run(kubernetes({"--volume", "d=/d:ro", "--volume", "o=/d/out", kConfig, "output_dir=/d/out/run"}))
+            .exit_code == 0);
+}
+
 TEST_CASE("an output that would go with the pod is warned of; each manifest has a key of its own") {
-  const Ended lost = run({kDtrun, "kubernetes", kConfig});
+  const std::vector<std::string> data{kConfig, "data.path=/data"};
+  const Ended lost = run(kubernetes(data));
   CHECK(contains(lost.err, "goes with the pod"));
-  const Ended kept = run({kDtrun, "kubernetes", "--volume", "o=/out", kConfig, "output_dir=/out/run"});
+  const std::vector<std::string> volume = joined({"--volume", "o=/out"}, data);
+  const Ended kept = run(kubernetes(joined(volume, {"output_dir=/out/run"})));
   CHECK(kept.err.empty());
-  CHECK(contains(run({kDtrun, "kubernetes", "--volume", "o=/out", kConfig, "output_dir=/outer"}).err, "pod"));
+  CHECK(contains(run(kubernetes(joined(volume, {"output_dir=/outer"}))).err, "pod"));
   const auto key_of = [](const std::string& yaml) { return yaml.substr(yaml.find("token: "), 60); };
   CHECK(key_of(lost.out) != key_of(kept.out));
+}
+
+TEST_CASE("input that lies beside this terminal, not in a pod, is warned of") {
+  const auto said = [](const std::vector<std::string>& more) {
+    return run(kubernetes(joined({"--volume", "o=/out", kConfig, "output_dir=/out/run"}, more))).err;
+  };
+  CHECK(contains(said({"data.path=data/mnist"}),
+                 "data.path data/mnist is relative to /work, which is empty in a pod"));
+  CHECK(contains(said({"data.path=/d", "train.init_from=runs/a"}), "train.init_from runs/a is relative"));
+  CHECK(said({"data.path=/d", "train.init_from=/d/a"}).empty());
 }
 
 TEST_SUITE("kubernetes_validate") {
@@ -64,10 +91,9 @@ TEST_SUITE("kubernetes_validate") {
     const Folder folder;
     for (const std::vector<std::string>& more :
          {std::vector<std::string>{},
-          {"--nnodes", "2:4", "--gpus", "8", "--cpus", "8", "--memory", "16Gi", "--volume", "out=/out"}}) {
-      std::vector<std::string> words{kDtrun, "kubernetes", kConfig};
-      words.insert(words.end(), more.begin(), more.end());
-      const Ended written = run(words);
+          {"--nnodes", "2:4", "--gpus", "8", "--cpus", "8", "--memory", "16Gi", "--volume", "out=/out",
+           "--volume", "data=/data:ro"}}) {
+      const Ended written = run(joined(kubernetes({kConfig}), more));
       REQUIRE(written.exit_code == 0);
       write_text(folder / "job.yaml", written.out);
       const Ended checked = run({"python3", "-c", kValidate, folder / "job.yaml"});

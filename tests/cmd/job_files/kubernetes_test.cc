@@ -39,6 +39,26 @@ TEST_CASE("a job's objects have its name, pods, key, config and arguments") {
     CHECK_MESSAGE(!contains(yaml, word), word);
 }
 
+TEST_CASE("the pods pass the strictest of Kubernetes' own profiles, and hold no key to its API") {
+  const std::string yaml = kubernetes_yaml(job());
+  for (const char* word :
+       {"runAsNonRoot: true", "seccompProfile: {type: RuntimeDefault}", "allowPrivilegeEscalation: false",
+        "capabilities: {drop: [ALL]}", "\n      automountServiceAccountToken: false\n"})
+    CHECK_MESSAGE(contains(yaml, word), word);
+}
+
+TEST_CASE("key and config stay as they are while the job runs, also where its objects are applied again") {
+  const std::string yaml = kubernetes_yaml(job());
+  for (const char* kind : {"kind: Secret", "kind: ConfigMap"}) {
+    const std::string object = yaml.substr(yaml.find(kind));
+    CHECK_MESSAGE(contains(object.substr(0, object.find("\n---\n")), "\nimmutable: true"), kind);
+  }
+}
+
+TEST_CASE("the kubelet asks for the state of a pod once its dtrun has started") {
+  CHECK(contains(kubernetes_yaml(job()), "readinessProbe: {initialDelaySeconds: 5, "));
+}
+
 TEST_CASE("where they meet, pods find by themselves") {
   KubernetesJob alone = job();
   alone.nodes = {1, 1};
@@ -51,14 +71,15 @@ TEST_CASE("GPUs, limits, volumes and a range of nodes have their lines") {
   large.gpus = 8;
   large.cpus = "96";
   large.memory = "1Ti";
-  large.volumes = {{"data", "/data"}, {"out", "/out"}};
+  large.volumes = {{.claim = "data", .path = "/data", .read_only = true}, {.claim = "out", .path = "/out"}};
   const std::string yaml = kubernetes_yaml(large);
   for (const char* line :
        {"\n  completions: 4\n", "\n  successPolicy: {rules: [{succeededIndexes: \"0\"}]}\n",
         "args: [\"--nnodes\",\"2:4\"", "\"--nproc_per_node\",\"gpu\",\"/config/job.json\"",
         "\n        resources: {limits: {\"nvidia.com/gpu\":8,\"cpu\":\"96\",\"memory\":\"1Ti\"}}\n",
-        "\n        - {name: volume-0, mountPath: \"/data\"}\n        - {name: volume-1, mountPath: "
-        "\"/out\"}\n",
+        "\n        - {name: volume-0, mountPath: \"/data\", readOnly: true}\n"
+        "        - {name: volume-1, mountPath: \"/out\"}\n",
+        "\n      - {name: volume-0, persistentVolumeClaim: {claimName: \"data\", readOnly: true}}\n",
         "\n      - {name: volume-1, persistentVolumeClaim: {claimName: \"out\"}}\n"})
     CHECK_MESSAGE(contains(yaml, line), line);
 }
@@ -80,7 +101,13 @@ TEST_CASE("a volume is a claim and an absolute path") {
   REQUIRE(volume.ok());
   CHECK(volume.value().claim == "data");
   CHECK(volume.value().path == "/mnt/a=b");
-  for (const char* text : {"data", "data=", "=/x", "data=x", "data=/"})
+  CHECK_FALSE(volume.value().read_only);
+  const auto read_only = parse_volume("data=/mnt:ro");
+  REQUIRE(read_only.ok());
+  CHECK(read_only.value().path == "/mnt");
+  CHECK(read_only.value().read_only);
+  for (const char* text :
+       {"data", "data=", "=/x", "data=x", "data=/", "data=/:ro", "data=:ro", "data=/x:rw", "data=/x:ro:ro"})
     CHECK_MESSAGE(parse_volume(text).status().exit_code() == 64, text);
 }
 

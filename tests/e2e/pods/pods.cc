@@ -35,7 +35,8 @@ std::string why_no_pods() {
 }
 
 Pods::Pods(const std::vector<std::string>& words) : dns_host_("dns", "") {
-  const Ended made = run(joined(joined({kDtrun, "kubernetes"}, words), {"output_dir=" + output().string()}));
+  const Ended made = run(joined(joined({kDtrun, "kubernetes", "--image", "r/dtrun:1"}, words),
+                                {"output_dir=" + output().string()}));
   REQUIRE_MESSAGE(made.exit_code == 0, made.err);
   name_ = between(made.out, "      subdomain: \"", "\"");
   const std::string config = file("job.json", between(made.out, "  job.json: |\n", "---\n"));
