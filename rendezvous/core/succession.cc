@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 namespace dtrun::rendezvous::succession {
 namespace {
+
+// Terms stay below it, and leave room for a round of any number of hosts.
+constexpr Term kLast = std::numeric_limits<Term>::max() - kFurthest;
 
 class Stepper {
  public:
@@ -45,6 +49,7 @@ class Stepper {
   void ask_all();
   bool answered_by_enough(Millis since) const;
   bool sure_that_alone() const;
+  bool succeeds_itself() const;
   void ask_for_votes();
   void take_lead();
   void count_written();
@@ -99,6 +104,7 @@ void Stepper::bind(int from, const Ask& ask) {
   s_.bound_until = now_ + set_.lease;
   rest(0);
   s_.leader = ask.kind == Ask::kRenew && ask.serves ? Leader{ask.term, from} : Leader{};
+  if (s_.leader.term != 0 && std::exchange(s_.served, 0) != 0) say(-1, Forget{});
   if (ask.record) s_.record = {ask.record->stamp, set_.merge(s_.record.text, ask.record->text)};
 }
 
@@ -131,8 +137,9 @@ void Stepper::on(int, const Write& write) {
 
 // A leader below a term that members have followed gets no obedience: it needs a higher one.
 void Stepper::on(int, const Heard& heard) {
-  s_.newest = std::max(s_.newest, heard.term);
-  if (s_.role == State::kFollows || heard.term <= s_.term) return;
+  const Term believed = std::min(heard.term, std::min(s_.newest, kLast - kFurthest) + kFurthest);
+  s_.newest = std::max(s_.newest, believed);
+  if (s_.role == State::kFollows || believed <= s_.term) return;
   if (s_.role == State::kLeads) {
     release_voters();
     stop_leading();
@@ -200,7 +207,7 @@ bool Stepper::sure_that_alone() const {
 
 void Stepper::stand() {
   s_.role = State::kProbes;
-  s_.term = (s_.newest / set_.hosts + 1) * set_.hosts + set_.self;
+  s_.term = (std::min(s_.newest, kLast) / set_.hosts + 1) * set_.hosts + set_.self;
   s_.tries_until = now_ + (set_.needed > 1 ? set_.lease : set_.lease / 2);
   s_.peers.assign(static_cast<std::size_t>(set_.hosts), {});
   ask_all();
@@ -238,7 +245,20 @@ void Stepper::ask_all() {
   s_.asks_at = now_ + (kind == Ask::kRenew ? set_.renew : set_.retry);
 }
 
+// Whoever served since then had a majority's votes, and one of those who vote now has its record. A term
+// tells whose it is.
+bool Stepper::succeeds_itself() const {
+  const auto later = [&](const Stamp& stamp) {
+    return stamp.term > s_.served && stamp.term % set_.hosts != set_.self;
+  };
+  const auto voted = [](const Peer& peer) { return peer.granted.has_value(); };
+  return s_.served > 0 && 1 + std::ranges::count_if(s_.peers, voted) + set_.needed > set_.hosts &&
+         !later(s_.record.stamp) &&
+         std::ranges::none_of(s_.peers, [&](const Peer& peer) { return voted(peer) && later(peer.stamp); });
+}
+
 void Stepper::take_lead() {
+  if (!succeeds_itself()) s_.served = 0;
   s_.role = State::kLeads;
   s_.newest = std::max(s_.newest, s_.term);
   s_.bound_to = set_.self;
@@ -275,7 +295,8 @@ void Stepper::count_written() {
   if (s_.serves) return say(-1, Written{s_.written});
   s_.serves = true;
   s_.leader = {s_.term, set_.self};
-  say(-1, Lead{s_.term, s_.record.text});
+  const bool again = std::exchange(s_.served, s_.term) != 0;
+  say(-1, Lead{s_.term, s_.record.text, again});
   ask_all();
 }
 

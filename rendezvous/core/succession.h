@@ -28,6 +28,10 @@ namespace dtrun::rendezvous::succession {
 // A leader's number. Later ones are higher, and no two hosts have the same: it is round * hosts + place.
 using Term = std::int64_t;
 
+// So far above what a host has heard of a member's word is believed, once. Nobody has led so often: one that
+// says more is out of its mind, and all who lead after it would soon have no higher number left.
+inline constexpr Term kFurthest = Term{1} << 20;
+
 // Of two texts of a record one that has what either has.
 using Merge = std::string (*)(const std::string& one, const std::string& other);
 
@@ -99,7 +103,7 @@ struct Write {  // by the leader of that term: its record's text from now on. Ig
   Term term = 0;
   std::string text;
 };
-struct Heard {  // of a leader's term, from members
+struct Heard {  // of a leader's term, from members; believed as far as kFurthest
   Term term = 0;
 };
 struct Resign {  // as the leader of that term, whose lease was found to be over before step() saw it
@@ -117,15 +121,18 @@ struct Event {
 struct Lead {  // from now on this host is the leader
   Term term = 0;
   std::string record;  // what those before it left
+  // Nobody else has served since this host did, and it was not told to forget.
+  bool again = false;
 };
 struct Written {  // a majority has this version
   std::int64_t version = 0;
 };
 struct StepDown {};  // at once: it leads no more
+struct Forget {};    // another one serves: what this host kept as the leader is old
 
 struct Action {
   int to = -1;  // a host, of Ask and Answer
-  std::variant<Ask, Answer, Lead, Written, StepDown> body;
+  std::variant<Ask, Answer, Lead, Written, StepDown, Forget> body;
 };
 
 struct Peer {
@@ -152,6 +159,7 @@ struct State {
   Term term = 0;
   std::vector<Peer> peers;  // by host
   bool serves = false;
+  Term served = 0;  // the last term in which it did, until another host does
   bool retired = false;
   std::int64_t written = 0;  // version that a majority has
   Millis stands_at = 0;      // follows: when it will want to lead

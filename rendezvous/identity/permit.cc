@@ -27,6 +27,8 @@ std::optional<std::string> refusal_of(const std::string& peer, const std::string
          (run_id.empty() ? "no other" : "not run " + run_id.substr(0, 128));
 }
 
+bool is_heard_on_leaders(const std::string& peer) { return !run_of(peer); }
+
 // A run's keys begin with its id and a slash (agent/driver.cc), and an id has none.
 std::optional<std::string> refusal_of_key(const std::string& peer, const std::string& key) {
   const std::size_t slash = key.find('/');

@@ -17,6 +17,9 @@ std::optional<std::string> run_of(const std::string& name);
 // it may. `peer`: the name, empty where there is no key and anybody may do anything.
 std::optional<std::string> refusal_of(const std::string& peer, const std::string& run_id);
 
+// Whether its word counts on who leads the coordinator's hosts: a ticket opens a run, and has no say there.
+bool is_heard_on_leaders(const std::string& peer);
+
 // The same for a key of the store, or for all that begin with it.
 std::optional<std::string> refusal_of_key(const std::string& peer, const std::string& key);
 

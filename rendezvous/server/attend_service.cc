@@ -54,6 +54,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
       return close(false);
     }
     if (const auto refusal = refusal_of_join()) return refuse(*refusal);
+    if (incoming_.has_join() && !is_heard_on_leaders(peer_name_)) incoming_.mutable_join()->clear_term();
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
     strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });

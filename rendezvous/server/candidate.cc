@@ -79,17 +79,17 @@ void Candidate::take(const succession::Event& event, const Answer& answer) {
     if (auto* own = std::get_if<succession::Answer>(&action.body))
       said = std::move(*own);
     else
-      carry_out(std::move(action));
+      carry_out(action);
   }
   if (answer) answer(said.value_or(succession::Answer{.kind = succession::Ask::kRelease}));
 }
 
-void Candidate::carry_out(succession::Action action) {
+void Candidate::carry_out(const succession::Action& action) {
   if (const auto* ask = std::get_if<succession::Ask>(&action.body)) return peers_->ask(action.to, *ask);
-  if (auto* lead = std::get_if<succession::Lead>(&action.body))
-    return calls_.lead(lead->term, std::move(lead->record));
+  if (const auto* lead = std::get_if<succession::Lead>(&action.body)) return calls_.lead(*lead);
   if (const auto* written = std::get_if<succession::Written>(&action.body))
     return calls_.written(written->version);
+  if (std::holds_alternative<succession::Forget>(action.body)) return calls_.forget();
   calls_.step_down();
 }
 

@@ -26,8 +26,9 @@ class Candidate final : public Fence {
  public:
   // What follows for the coordinator; called on this object's strand.
   struct Calls {
-    std::function<void(succession::Term term, std::string record)> lead;
+    std::function<void(const succession::Lead& lead)> lead;
     std::function<void()> step_down;
+    std::function<void()> forget;
     std::function<void(std::int64_t version)> written;
   };
   Candidate(CandidateOptions options, Calls calls);
@@ -63,7 +64,7 @@ class Candidate final : public Fence {
   };
 
   void take(const succession::Event& event, const Answer& answer = nullptr);
-  void carry_out(succession::Action action);
+  void carry_out(const succession::Action& action);
   Millis tend();
   void tell_waiters();
 

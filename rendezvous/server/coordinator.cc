@@ -27,12 +27,12 @@ Coordinator::Coordinator(Options options)
       instance_(random_id(8)),
       leading_(options_.fence == nullptr) {}
 
-void Coordinator::lead(std::int64_t term, const std::string& record) {
+void Coordinator::lead(const succession::Lead& lead) {
   forget();
-  runs_.restore(runs_from_text(record), steady_now());
-  instance_ = random_id(8);
-  record_ = record;
-  term_ = term;
+  runs_.restore(runs_from_text(lead.record), steady_now());
+  if (!lead.again) instance_ = random_id(8);
+  record_ = lead.record;
+  term_ = lead.term;
   version_ = written_ = 1;
   leading_ = true;
   members_.store(runs_.has_end_to_tell(steady_now()) ? 1 : 0);

@@ -14,6 +14,7 @@
 
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/core/runs.h"
+#include "rendezvous/core/succession.h"
 
 namespace dtrun::rendezvous {
 
@@ -50,9 +51,9 @@ class Coordinator {
   };
   explicit Coordinator(Options options);
 
-  // With a fence: begins with what earlier ones left, as the leader of that term; forgets everything, and
+  // With a fence: begins with what earlier ones left, as the leader of a term; forgets everything, and
   // breaks all connections; and a majority has this version of the record.
-  void lead(std::int64_t term, const std::string& record);
+  void lead(const succession::Lead& lead);
   void step_down();
   void written(std::int64_t version);
   // Whether this one answers. Once a run is over, and a majority knows, it says so to its last members

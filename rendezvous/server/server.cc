@@ -122,16 +122,22 @@ class GrpcServer final : public Server {
   // The candidate's own strand does not wait for what the coordinator has to do.
   Candidate::Calls calls() {
     return {.lead =
-                [this](succession::Term term, std::string record) {
-                  strand_.hand_over([this, term, record = std::move(record)] {
-                    store_.clear();
-                    coordinator_.lead(term, record);
+                [this](const succession::Lead& lead) {
+                  strand_.hand_over([this, lead] {
+                    if (!lead.again) store_.clear();
+                    coordinator_.lead(lead);
                   });
                 },
             .step_down =
                 [this] {
                   strand_.hand_over([this] {
                     coordinator_.step_down();
+                    if (!coordinator_.leads()) store_.send_away();
+                  });
+                },
+            .forget =
+                [this] {
+                  strand_.hand_over([this] {
                     if (!coordinator_.leads()) store_.clear();
                   });
                 },

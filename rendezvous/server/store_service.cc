@@ -131,12 +131,11 @@ void StoreService::cancel(KeyValueStore::WaiterId id) {
   call.mapped()->finish_cancelled();
 }
 
-void StoreService::clear() {
+void StoreService::send_away() {
   for (const auto& [id, call] : std::exchange(waiting_, {})) {
     store_.cancel(id);
     call->finish_elsewhere();
   }
-  store_.clear();
 }
 
 grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,

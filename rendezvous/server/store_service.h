@@ -35,8 +35,9 @@ class StoreService final : public v1::Store::CallbackService {
 
   // Deletes all keys with the prefix. On the strand.
   void forget(const std::string& prefix) { store_.erase_all(prefix); }
-  // The same for all keys; who waits for one has to ask the next store. On the strand.
-  void clear();
+  // Who waits for a key has to ask the next store. On the strand.
+  void send_away();
+  void clear() { send_away(), store_.clear(); }  // likewise
 
   // Answers waiters that can be answered now; returns the next deadline. On the strand.
   std::int64_t tend();

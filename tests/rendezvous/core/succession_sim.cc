@@ -1,6 +1,8 @@
 #include "tests/rendezvous/core/succession_sim.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <queue>
 #include <random>
@@ -194,6 +196,7 @@ class Simulation {
     if (auto* ask = std::get_if<Ask>(&action.body)) return send(id, action.to, std::move(*ask));
     if (auto* answer = std::get_if<Answer>(&action.body)) return send(id, action.to, std::move(*answer));
     if (const auto* lead = std::get_if<Lead>(&action.body)) return begin_to_lead(id, *lead);
+    if (std::holds_alternative<Forget>(action.body)) return;
     if (std::holds_alternative<StepDown>(action.body)) {
       one.told_to_lead = false;
       one.unsaid.clear();
@@ -221,6 +224,11 @@ class Simulation {
       if (lead.term <= newest_term_) fail("a later leader has a lower term");
     }
     newest_term_ = lead.term;
+    result_.highest = std::max(result_.highest, lead.term);
+    if (lead.again) ++result_.again;
+    if (lead.again && set_.keeps_record && last_leader_ != id)
+      fail("a leader keeps what it had, although another one led since");
+    last_leader_ = id;
     at(now_ + between(1, 400), Work{id, one.life, lead.term});
   }
 
@@ -254,6 +262,7 @@ class Simulation {
   }
 
   void obey(const ToMember& to) {
+    if (set_.lies && to.member == 0 && now_ < set_.trouble) return lie(to.from);
     Term& highest = highest_[static_cast<std::size_t>(to.member)];
     if (to.order.term >= highest) {
       highest = to.order.term;
@@ -261,6 +270,14 @@ class Simulation {
     }
     ++result_.refused;
     at(now_ + delay(), FromMember{to.from, highest});
+  }
+
+  void lie(int to) {
+    constexpr Term kMost = std::numeric_limits<Term>::max();
+    ++result_.lies;
+    const Term lies[] = {-kMost,    -1,   newest_term_ + 1, newest_term_ + 1000, newest_term_ + kFurthest,
+                         kMost - 1, kMost};
+    at(now_ + delay(), FromMember{to, lies[between(0, std::ssize(lies) - 1)]});
   }
 
   // ---- the network
@@ -404,6 +421,7 @@ class Simulation {
   // Of what a majority had, and was told.
   Stamp newest_;
   Term newest_term_ = 0;
+  int last_leader_ = -1;
   std::int64_t generation_ = 0;
   bool end_ = false;
   std::map<std::int64_t, Term> formed_by_;

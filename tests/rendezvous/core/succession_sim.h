@@ -21,6 +21,7 @@ struct SimSettings {
   int faults = 8;  // within that time
   // Crashes spare the record: fewer than a majority are without it at a time.
   bool keeps_record = true;
+  bool lies = false;  // one member says of any number that a leader has it, whenever it is told something
   std::function<void(Settings&)> tamper = {};
 };
 
@@ -31,6 +32,9 @@ struct SimResult {
   int written = 0;     // versions of the record that a majority had
   bool ended = false;  // the job's end was told
   int refused = 0;     // orders that members refused
+  int lies = 0;
+  int again = 0;     // times that a host succeeded itself, and kept what it had
+  Term highest = 0;  // of a leader
   int crashes = 0, pauses = 0, cuts = 0;
   int alone_beside = 0;   // of takeover=always: moments with two that led
   Millis until_lead = 0;  // from the end of the trouble, until one led that stays

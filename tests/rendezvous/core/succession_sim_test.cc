@@ -20,8 +20,9 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
 // Of all schedules of a case: that what it is about happened at all.
 struct Sum {
   std::int64_t schedules = 0, leads = 0, lapsed = 0, written = 0, ended = 0, refused = 0;
-  std::int64_t crashes = 0, pauses = 0, cuts = 0, broken = 0, beside = 0, events = 0;
+  std::int64_t crashes = 0, pauses = 0, cuts = 0, broken = 0, beside = 0, events = 0, lies = 0, again = 0;
   Millis latest = 0;
+  Term highest = 0;
   std::string first_broken;
 
   void add(const SimSettings& settings, const SimResult& result) {
@@ -35,6 +36,9 @@ struct Sum {
     pauses += result.pauses;
     cuts += result.cuts;
     beside += result.alone_beside;
+    lies += result.lies;
+    again += result.again;
+    highest = std::max(highest, result.highest);
     events += result.events;
     latest = std::max(latest, result.until_lead);
     broken += !result.broken.empty();
@@ -58,8 +62,10 @@ Sum run(std::uint64_t count, Change change) {
   MESSAGE(sum.schedules << " schedules, " << sum.events << " events: " << sum.leads << " leads, "
                         << sum.written << " versions, " << sum.ended << " ends, " << sum.refused
                         << " orders refused, " << sum.crashes << " crashes, " << sum.pauses << " pauses, "
-                        << sum.cuts << " cuts; a leader at the latest " << sum.latest
-                        << " ms after the trouble; broken: " << sum.broken << " " << sum.first_broken);
+                        << sum.cuts << " cuts, " << sum.again << " leaders again, " << sum.lies
+                        << " lies, the highest term " << sum.highest << "; a leader at the latest "
+                        << sum.latest << " ms after the trouble; broken: " << sum.broken << " "
+                        << sum.first_broken);
   return sum;
 }
 
@@ -83,6 +89,15 @@ TEST_CASE("also where more hosts lose their memory than may, no two lead at the 
   });
   CHECK(sum.first_broken == "");
   CHECK(sum.crashes > 2 * sum.schedules);
+}
+
+TEST_CASE("a member that lies about terms changes neither, and the numbers last") {
+  const Sum sum = run(schedules() / 10, [](SimSettings& settings) { settings.lies = true; });
+  CHECK(sum.first_broken == "");
+  CHECK(sum.lies > 2 * sum.schedules);
+  CHECK(sum.again > sum.schedules / 2);  // the others had no reason to lead
+  CHECK(sum.highest > kFurthest);
+  CHECK(sum.highest < 1000 * kFurthest);
 }
 
 TEST_CASE("an undisturbed leader stays, however far the clocks are apart") {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -44,7 +45,9 @@ std::string text_of(const Action& action) {
            std::to_string(answer->term) + ", knows " + std::to_string(answer->newest) + ", has " +
            text_of(answer->stamp) + text_of(answer->record);
   if (const auto* lead = std::get_if<Lead>(&action.body))
-    return "leads in term " + std::to_string(lead->term) + ", record \"" + lead->record + "\"";
+    return "leads in term " + std::to_string(lead->term) + (lead->again ? " again" : "") + ", record \"" +
+           lead->record + "\"";
+  if (std::holds_alternative<Forget>(action.body)) return "forgets";
   if (const auto* written = std::get_if<Written>(&action.body))
     return "a majority has version " + std::to_string(written->version);
   return "steps down";
@@ -89,8 +92,9 @@ class Scenario {
     }
   }
   bool has(const std::string& key) const { return values_.contains(key); }
-  int number(const std::string& key, int otherwise = 0) const {
-    return has(key) ? std::stoi(values_.at(key)) : otherwise;
+  template <typename T = int>
+  T number(const std::string& key, T otherwise = 0) const {
+    return has(key) ? static_cast<T>(std::stoll(values_.at(key))) : otherwise;
   }
   std::optional<Record> record() const {
     if (!has("record")) return std::nullopt;
@@ -120,7 +124,7 @@ class Scenario {
     else if (verb == "write")
       event.body = Write{state_.term, values_.at("text")};
     else if (verb == "heard")
-      event.body = Heard{number("term")};
+      event.body = Heard{number<Term>("term")};
     else if (verb == "resign")
       event.body = Resign{state_.term};
     else if (verb == "retire")
@@ -177,6 +181,27 @@ TEST_CASE("a host says what the golden traces say, word for word") {
     const std::string actual = replay(expected);
     if (rewrite) std::ofstream(path) << actual;
     CHECK((rewrite ? actual : expected) == actual);
+  }
+}
+
+TEST_CASE("of a member's term a window is believed, and where no number is left none is made up") {
+  constexpr Term kMost = std::numeric_limits<Term>::max();
+  State state = begin(settings_for(3, 1, false, both), 0);
+  const auto hear = [&](Term term) { return step(state, {.body = Heard{term}}, 0), state.newest; };
+  CHECK(hear(-kMost) == 0);
+  CHECK(hear(kFurthest) == kFurthest);
+  CHECK(hear(2 * kFurthest + 1) == 2 * kFurthest);
+  CHECK(hear(kMost) == 3 * kFurthest);
+  CHECK(hear(3) == 3 * kFurthest);
+  for (const Term newest : {kMost, kMost - 1, kMost - kFurthest}) {
+    state.newest = newest;
+    CHECK(hear(kMost) == newest);
+    state.role = State::kFollows;
+    state.stands_at = 0;
+    step(state, {.body = Tick{}}, 10000);
+    CHECK(state.role == State::kProbes);
+    CHECK(state.term > 0);
+    CHECK(state.term % 3 == 1);
   }
 }
 
