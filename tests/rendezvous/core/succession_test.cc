@@ -3,8 +3,9 @@
 // to be reviewed as a diff.
 //
 // "start hosts=3 self=1 [alone]" begins at time 0; then "TIME VERB [key=value]…": probe, vote, renew, release
-// (asks from=HOST term=T), yes, no (answers from=HOST to=probe|vote|renew term=T), write, heard, resign,
-// retire, run. Timers fire at their own time before each command, but not before "asleep until TIME".
+// (asks from=HOST term=T), yes, no (answers from=HOST to=probe|vote|renew term=T), heard, write and resign
+// (term=T, else that of the moment), retire, run. Timers fire at their own time before each command, but not
+// before "asleep until TIME".
 #include "rendezvous/core/succession.h"
 
 #include <doctest/doctest.h>
@@ -122,11 +123,11 @@ class Scenario {
                           .stamp = stamp("has"),
                           .record = record()};
     else if (verb == "write")
-      event.body = Write{state_.term, values_.at("text")};
+      event.body = Write{has("term") ? number<Term>("term") : state_.term, values_.at("text")};
     else if (verb == "heard")
       event.body = Heard{number<Term>("term")};
     else if (verb == "resign")
-      event.body = Resign{state_.term};
+      event.body = Resign{has("term") ? number<Term>("term") : state_.term};
     else if (verb == "retire")
       event.body = Retire{};
     else
@@ -203,6 +204,14 @@ TEST_CASE("of a member's term a window is believed, and where no number is left 
     CHECK(state.term > 0);
     CHECK(state.term % 3 == 1);
   }
+}
+
+TEST_CASE("a leader is known for as long as its voter is bound to it") {
+  State state = begin(settings_for(3, 1, false, both), 0);
+  step(state, {.from = 0, .body = Ask{.kind = Ask::kRenew, .term = 3, .serves = true}}, 100);
+  const Millis bound_until = 100 + state.settings.lease;
+  CHECK(known_leader(state, bound_until - 1) == Leader{3, 0});
+  CHECK(known_leader(state, bound_until) == Leader{});
 }
 
 // Whatever comes, in any order, from anybody: what one host promises holds.
