@@ -1,6 +1,5 @@
 #include "rendezvous/server/gate.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -25,6 +24,7 @@
 
 #include "rendezvous/core/accept_queue.h"
 #include "rendezvous/core/deadlines.h"
+#include "rendezvous/server/origin.h"
 #include "rendezvous/server/strand.h"
 
 namespace dtrun::rendezvous {
@@ -36,32 +36,6 @@ constexpr std::uint64_t kWake = 0, kFirstListener = 1, kFirstConnection = 100;
 constexpr Millis kNoFilesPause = 100, kFullPause = 10;
 // Accepted in a row, before those that wait are looked at: who comes with its hello is not thrown out unread.
 constexpr int kBatch = 16;
-
-// The address without the port, as sources are told apart; of IPv6 the network, of which one host may have
-// all addresses.
-struct Peer {
-  std::string source, name;  // name: as gRPC writes it
-};
-
-Peer peer_of(const sockaddr_storage& from) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const auto name = [&](const char* before, const char* after, in_port_t port) {
-    return before + std::string(text.data()) + after + std::to_string(ntohs(port));
-  };
-  if (from.ss_family == AF_INET) {
-    const auto& four = reinterpret_cast<const sockaddr_in&>(from);
-    inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
-    return {text.data(), name("ipv4:", ":", four.sin_port)};
-  }
-  const auto& six = reinterpret_cast<const sockaddr_in6&>(from);
-  if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
-    inet_ntop(AF_INET, six.sin6_addr.s6_addr + 12, text.data(), text.size());
-    return {text.data(), name("ipv4:", ":", six.sin6_port)};
-  }
-  inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
-  return {std::string(reinterpret_cast<const char*>(six.sin6_addr.s6_addr), 8),
-          name("ipv6:%5B", "%5D:", six.sin6_port)};
-}
 
 std::size_t quarter_of_files() {
   rlimit limit{};
@@ -162,7 +136,7 @@ class EpollGate final : public Gate {
  private:
   struct Connection {
     int fd = -1;  // once handed over: a second descriptor of it, which shows its end
-    Peer peer;
+    Origin peer;
   };
 
   void run();
@@ -252,7 +226,7 @@ void EpollGate::accept_some(int listener) {
     }
     const std::uint64_t id = next_id_++;
     const Connection& connection =
-        connections_.emplace(id, Connection{.fd = fd, .peer = peer_of(from)}).first->second;
+        connections_.emplace(id, Connection{.fd = fd, .peer = origin_of(from)}).first->second;
     if (const auto goes = queue_.arrived(id, connection.peer.source, steady_now())) let_go(*goes);
     watch(fd, id, EPOLLIN | EPOLLRDHUP | EPOLLET);
   }

@@ -105,6 +105,15 @@ TEST_CASE(
   CHECK(one_address.is_full(0));
 }
 
+TEST_CASE("one more than an equal share is not greedy, two more are") {
+  AcceptQueue queue({.waiting = 5, .handshaking = 0});
+  for (AcceptQueue::Id id = 1; id <= 5; ++id) arrive(queue, id, id <= 3 ? "a" : "b");
+  CHECK(queue.is_full(0));
+  queue.left(5);
+  arrive(queue, 6, "a");
+  CHECK(queue.arrived(7, "b", 0) == 1);
+}
+
 TEST_CASE("where strangers fail, they go before those of a known address, though it fails too") {
   AcceptQueue queue({.waiting = 2, .handshaking = 3});
   for (AcceptQueue::Id id = 1; id <= 2; ++id) arrive(queue, id, "member");
@@ -147,6 +156,34 @@ TEST_CASE("a source whose handshakes fail may begin only some a second; others d
   CHECK(queue.take_next(0) == Ids{id});
   // Two failures are forgiven after a second.
   CHECK(queue.take_next(1000).size() == 2);
+}
+
+TEST_CASE("a source that failed is not forgiven for another connection of it that leaves") {
+  AcceptQueue queue({.failures = 1, .failures_per_second = 0});
+  arrive(queue, 1, "wrong");
+  CHECK(queue.take_next(0) == Ids{1});
+  queue.failed(1, 0);
+  arrive(queue, 2, "wrong");
+  queue.left(2);
+  arrive(queue, 3, "wrong");
+  CHECK(queue.take_next(0).empty());
+}
+
+TEST_CASE("65,536 addresses are known, and no more") {
+  AcceptQueue queue({.strange_failures = 1, .strange_failures_per_second = 0});
+  AcceptQueue::Id id = 0;
+  const auto may_begin = [&](const std::string& source) {
+    arrive(queue, ++id, source);
+    return queue.take_next(0) == Ids{id};
+  };
+  for (int address = 1; address <= 65537; ++address) {
+    REQUIRE(may_begin(std::to_string(address)));
+    queue.proven(id);
+  }
+  REQUIRE(may_begin("stranger"));
+  queue.failed(id, 0);
+  CHECK_FALSE(may_begin("65537"));
+  CHECK(may_begin("65536"));
 }
 
 TEST_CASE("of all sources that nobody knows only some handshakes may fail; a known one does not notice") {

@@ -22,25 +22,36 @@ Join join() {
   return join;
 }
 
-// The end of a job of one node whose workers all failed, rank 0 first.
-JobEnd end_after_failures_of(int workers) {
+WorkerOutcome failure_of(int rank, bool collateral) {
+  WorkerOutcome outcome;
+  outcome.rank = rank;
+  outcome.exit_code = 1;
+  outcome.collateral = collateral;
+  outcome.stderr_tail = {"its last line"};
+  outcome.traceback = "its traceback";
+  return outcome;
+}
+
+// The end of a job of one node whose workers all failed, in this order.
+JobEnd end_after(const std::vector<WorkerOutcome>& failures) {
   Join alone = join();
-  alone.nproc = workers;
+  alone.nproc = static_cast<int>(failures.size());
   State state;
   step(state, {.from = 1, .body = alone}, 0);
   Stopped stopped;
-  for (int rank = 0; rank < workers; ++rank) {
-    WorkerOutcome outcome;
-    outcome.rank = rank;
-    outcome.exit_code = 1;
-    outcome.collateral = rank > 0;
-    stopped.outcomes.push_back(outcome);
-  }
+  stopped.outcomes = failures;
   const std::vector<Action> said = step(state, {.from = 1, .generation = 1, .body = stopped}, 1000);
   REQUIRE(said.size() == 1);
   const auto* end = std::get_if<Ended>(&said.front().body);
   REQUIRE(end != nullptr);
   return *end->result;
+}
+
+// Rank 0 first, and the others because of it.
+JobEnd end_after_failures_of(int workers) {
+  std::vector<WorkerOutcome> failures;
+  for (int rank = 0; rank < workers; ++rank) failures.push_back(failure_of(rank, rank > 0));
+  return end_after(failures);
 }
 
 }  // namespace
@@ -99,6 +110,17 @@ TEST_CASE("the end of a job names kMaxFollowers workers beside the first, and co
   CHECK(cut.first_failure->rank == 0);
   CHECK(cut.followers.front().rank == 1);
   CHECK(cut.followers.back().rank == kMost);
+}
+
+TEST_CASE("what victims wrote does not go with a job's end, what failed by itself tells its last lines") {
+  const JobEnd end = end_after({failure_of(0, false), failure_of(1, true), failure_of(2, false)});
+  REQUIRE(end.first_failure);
+  CHECK(end.first_failure->stderr_tail.size() == 1);
+  REQUIRE(end.followers.size() == 2);
+  CHECK(end.followers[0].stderr_tail.empty());
+  CHECK(end.followers[0].traceback.empty());
+  CHECK(end.followers[1].stderr_tail.size() == 1);
+  CHECK(end.followers[1].traceback == "its traceback");
 }
 
 }  // namespace dtrun::rendezvous
