@@ -85,6 +85,14 @@ TEST_CASE("the first worker dies: the survivor has its rank until the replacemen
         Trace{"start g3 with the same workers", "place #2 as r2", "place #1 as r3", "heartbeat"});
 }
 
+TEST_CASE("a survivor that has the rank of a dead one fails as that rank") {
+  AtWork s;
+  s.exits(0, 0, SIGSEGV);
+  s.is_ready(1, 41);
+  s.gets(2, 1, 1);
+  CHECK(s.exits(1, 0, SIGKILL).front() == "failure r2 signal 9");
+}
+
 TEST_CASE("what a recovery kept and how long it took is told once its first step is done") {
   AtWork s;
   s.now = 1000;
@@ -98,6 +106,21 @@ TEST_CASE("what a recovery kept and how long it took is told once its first step
   CHECK(s.happens(event::Trained{.first_step = 41, .step = 42}) ==
         Trace{"recovered at 41, kept 1, replaced 1, took 30"});
   CHECK(s.happens(event::Trained{.first_step = 41, .step = 43}).empty());
+}
+
+TEST_CASE("a replacement that has not trained yet is none that was kept") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1, 1);
+  s.happens(event::Trained{.first_step = 41, .step = 42});
+  s.is_ready(1);
+  s.now = 2000;
+  s.happens(event::StopOrder{.generation = 2, .reason = "b is whole", .after_step = true});
+  s.is_ready(0, 60);
+  s.gets(3, 2, 1);
+  CHECK(s.happens(event::Trained{.first_step = 60, .step = 61}) ==
+        Trace{"recovered at 60, kept 1, replaced 0, took 0"});
 }
 
 TEST_CASE("a recovery from a copy that outlived all workers is told as such") {
@@ -195,6 +218,17 @@ TEST_CASE("a replacement that dies while it loads disturbs nobody, until three h
   CHECK(printed(s, "ended with signal 9 (SIGKILL) before it took part in the run; starting another"));
   CHECK(s.exits(1, 1) == Trace{"warm up #4 (local 1, r3)"});
   CHECK(s.exits(1, 1) == Trace{"failure r3 code 1", "pause"});
+}
+
+TEST_CASE("replacements that died before one has loaded are not in a row with one that dies later") {
+  AtWork s;
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(0, 41);
+  s.gets(2, 1, 1);
+  s.exits(1, 0, SIGKILL);
+  s.exits(1, 0, SIGKILL);
+  s.is_ready(1);
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"warm up #5 (local 1, r3)"});
 }
 
 TEST_CASE("a replacement that cannot work fails the job at once") {
