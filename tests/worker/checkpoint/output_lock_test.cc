@@ -67,6 +67,13 @@ TEST_CASE("the signature tells one directory from another, also where locks end 
   CHECK(lock.signature().size() < kMaxLockSignature);
 }
 
+TEST_CASE("nothing of a longer signature stays behind a shorter one") {
+  const Folder directory;
+  write_text(directory / ".lock", "process 1 on " + std::string(200, 'x') + "\n1-1 and more");
+  const OutputLock lock(directory.path(), milliseconds(0));
+  CHECK(lock_signature(directory.path()) == lock.signature());
+}
+
 TEST_CASE("a directory that cannot be written is said by its name") {
   const Folder directory;
   write_text(directory.path() / "file", "x");

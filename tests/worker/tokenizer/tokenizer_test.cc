@@ -34,6 +34,15 @@ TEST_CASE("a committed tokenizer gives the ids that tokenizers 0.23 computed, wh
   CHECK(check_cases(kFixture) == 80);
 }
 
+TEST_CASE("with added tokens of both rounds the ids are those of tokenizers 0.23, whole and in parts") {
+  const Folder folder;
+  auto json = nlohmann::json::parse(test::read_text(kFixture / "tokenizer.json"));
+  json["added_tokens"] = nlohmann::json::parse(test::read_text(kFixture / "added/added_tokens.json"));
+  write_text(folder / "tokenizer.json", json.dump());
+  std::filesystem::copy(kFixture / "added/cases.jsonl", folder / "cases.jsonl");
+  CHECK(check_cases(folder.path()) == 17);
+}
+
 TEST_CASE("GPT-2's two files are the same tokenizer as its tokenizer.json") {
   const Folder folder;
   const auto json = nlohmann::json::parse(test::read_text(kFixture / "tokenizer.json"));
