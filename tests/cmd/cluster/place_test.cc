@@ -336,6 +336,9 @@ TEST_CASE("clouds and other batch systems") {
       "ip-10-0-0-9"));
   CHECK(main.hosts == true);
   CHECK(main.first == "ip-10-0-0-9");
+  const Variables led_by_another = with(aws, {{"AWS_BATCH_JOB_MAIN_NODE_INDEX", "1"}});
+  CHECK(found(scene(with(led_by_another, {{"AWS_BATCH_JOB_NODE_INDEX", "1"}}))).hosts == true);
+  CHECK(found(scene(with(led_by_another, {{"AWS_BATCH_JOB_NODE_INDEX", "0"}}))).hosts == false);
 
   const Place lepton = found(scene({{"LEPTON_JOB_WORKER_INDEX", "1"},
                                     {"LEPTON_JOB_TOTAL_WORKERS", "2"},
@@ -352,6 +355,8 @@ TEST_CASE("clouds and other batch systems") {
   CHECK(found(scene(flux)).tasks == 2);
   CHECK(found(scene(flux)).first.empty());
   CHECK(found(scene(with(flux, {{"FLUX_JOB_NNODES", "1"}}))).first == "localhost");
+  const Variables uneven = with(flux, {{"FLUX_JOB_SIZE", "5"}, {"FLUX_TASK_LOCAL_ID", "3"}});
+  CHECK(found(scene(uneven)).tasks == 4);  // beside 3 others, where an even share is 3
   CHECK(refused(scene(with(flux, {{"FLUX_JOB_NNODES", "0"}}))).find("FLUX_JOB_NNODES=0") !=
         std::string::npos);
 
@@ -389,6 +394,8 @@ TEST_CASE("PBS tells where its nodes are, and pbsdsh which one this is") {
         "PBS job 123: one node, although the job has 2; pbsdsh before dtrun, or --hostfile $PBS_NODEFILE, "
         "starts it "
         "on all of them");
+  CHECK(place_line(found(scene(without(job, "PBS_TASKNUM"), "a", nodes)), 1, "") ==
+        place_line(found(scene(job, "a", nodes)), 1, ""));  // which not every PBS sets
   const Place place = found(scene(with(job, {{"PBS_TASKNUM", "2"}, {"PBS_NODENUM", "1"}}), "b", nodes));
   CHECK(place.agents == 2);
   CHECK(place.first == "a.x");
