@@ -133,8 +133,14 @@ TEST_CASE("who listens on the way reads the job in the clear without a key, and 
   }
 }
 
+struct Heard {
+  std::string bytes;
+  int tickets = 0;  // with which a TLS session could be resumed
+};
+
 // What a client gets that believes every server, and shows `identity`'s certificate or none.
-std::string heard_by(int port, const std::optional<Identity>& identity) {
+Heard heard_by(int port, const std::optional<Identity>& identity) {
+  Heard heard;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   SSL_CTX_free);
   if (identity) {
@@ -151,17 +157,22 @@ std::string heard_by(int port, const std::optional<Identity>& identity) {
     X509_free(certificate);
     EVP_PKEY_free(key);
   }
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_CLIENT);
+  SSL_CTX_sess_set_new_cb(context.get(), [](SSL* session, SSL_SESSION*) {
+    ++static_cast<Heard*>(SSL_get_app_data(session))->tickets;
+    return 0;
+  });
   const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
+  SSL_set_app_data(session.get(), &heard);
   static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
   SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
   const int fd = connect_to(port);
   SSL_set_fd(session.get(), fd);
-  std::string heard;
   if (SSL_connect(session.get()) == 1) {
     char bytes[256];
     SSL_write(session.get(), kPreface.data(), static_cast<int>(kPreface.size()));
     const int got = SSL_read(session.get(), bytes, sizeof bytes);
-    if (got > 0) heard.assign(bytes, static_cast<std::size_t>(got));
+    if (got > 0) heard.bytes.assign(bytes, static_cast<std::size_t>(got));
   }
   close(fd);
   return heard;
@@ -171,9 +182,16 @@ TEST_CASE("who believes every server and has no key, or another, hears not a byt
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a connection that is closed
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
-  CHECK(!heard_by(server->port(), make_identity(key)).empty());
-  CHECK(heard_by(server->port(), std::nullopt).empty());
-  CHECK(heard_by(server->port(), make_identity(JobKey::random())).empty());
+  CHECK(heard_by(server->port(), std::nullopt).bytes.empty());
+  CHECK(heard_by(server->port(), make_identity(JobKey::random())).bytes.empty());
+}
+
+TEST_CASE("who has the key hears HTTP/2, and gets no ticket with which to come in without it") {
+  const JobKey key = JobKey::random();
+  const auto server = start_server("127.0.0.1", key);
+  const Heard heard = heard_by(server->port(), make_identity(key));
+  CHECK(!heard.bytes.empty());
+  CHECK(heard.tickets == 0);
 }
 
 // Sockets of this process that it has open twice.

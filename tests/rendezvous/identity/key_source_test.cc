@@ -211,6 +211,18 @@ TEST_CASE("a user's key that is broken or that everybody may read is not passed 
   CHECK(contains(key.status().message(), "every user of this machine may read this key"));
 }
 
+TEST_CASE("what is longer than 4096 bytes is no key's file, and is told as such") {
+  const Folder folder;
+  for (const std::size_t size : {4096, 4097}) {
+    const fs::path file = folder / std::to_string(size);
+    test::write_text(file, std::string(size, 'k'));
+    chmod(file.c_str(), 0600);
+    const Result<FoundKey> key = find_key({}, Reach::kMachine, file, true);
+    REQUIRE(!key.ok());
+    CHECK(contains(key.status().message(), "this is no key, it is too long") == (size > 4096));
+  }
+}
+
 TEST_CASE("a key on a descriptor is read once, and the descriptor closed; what cannot be read is refused") {
   const JobKey key = JobKey::random();
   int ends[2];
