@@ -298,6 +298,15 @@ TEST_CASE("a host without dtrun, or with another build, gets it once") {
   }
 }
 
+TEST_CASE("another build than the one that was brought is not brought again") {
+  Scenario s({"a"});
+  s.on(event::Begin{});
+  s.lose(0, SshFailure::kNoDtrun);
+  s.on(event::Answered{.host = 0, .same_build = false});
+  CHECK(s.all<action::Dial>().size() == 2);
+  CHECK(s.exit_code() == kExitSoftware);
+}
+
 TEST_CASE("a refused login is tried again later") {
   Scenario s({"a"});
   s.on(event::Begin{});

@@ -24,7 +24,9 @@ TEST_CASE("a small /dev/shm is told of where several workers may share memory th
   CHECK(told.find('\n') == std::string::npos);
   CHECK(small_shm_notice(workers(1, "python3"), kOfContainers).empty());
   CHECK(small_shm_notice(workers(2, "/bin/train"), kOfContainers).empty());
-  CHECK(small_shm_notice(workers(2, "python3"), std::uint64_t{1} << 30).empty());
+  constexpr std::uint64_t kEnough = std::uint64_t{128} << 20;
+  CHECK(small_shm_notice(workers(2, "python3"), kEnough).empty());
+  CHECK_FALSE(small_shm_notice(workers(2, "python3"), kEnough - 1).empty());
   CHECK(small_shm_notice(workers(2, "python3"), std::nullopt).empty());
 
   JobSpec one_of_several_tasks = workers(1, "python3.12");
@@ -36,4 +38,19 @@ TEST_CASE("a small /dev/shm is told of where several workers may share memory th
   CHECK(small_shm_notice(trainer, kOfContainers).empty());
   std::get<BuiltinTrainer>(trainer.program).cuda = true;
   CHECK_FALSE(small_shm_notice(trainer, kOfContainers).empty());
+}
+
+TEST_CASE("the workers that other tasks start on a node need memory too") {
+  worker::JobConfig config;
+  config.output_dir = "out";
+  config.model = {.type = "mlp", .hidden_sizes = {8}};
+  config.data.type = "synthetic";
+  JobSpec spec;
+  spec.program = BuiltinTrainer{
+      .worker_binary = "w", .config_json = worker::to_canonical_json(config), .output_dir = "out"};
+  const worker::Available for_one{.bytes = 200 << 20, .by = "the test"};
+  CHECK(check_memory(spec, for_one).ok());
+  spec.local_world_size = 8;
+  const Status refused = check_memory(spec, for_one);
+  CHECK_MESSAGE(refused.message().starts_with("not enough memory: 8 workers need"), refused.message());
 }
