@@ -4,6 +4,7 @@
 
 #include "tests/worker/trainer/jobs.h"
 #include "worker/base/error.h"
+#include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
 #include "worker/trainer/trainer.h"
 
@@ -109,6 +110,21 @@ TEST_CASE("a replica whose lanes still computed when its peers were lost goes on
   }
 }
 
+TEST_CASE("a lost peer ends an evaluation in its midst, not once all is computed") {
+  const Job job;
+  const JobConfig config = job.config("unused");
+  const Datasets data = load_datasets(config);
+  Replica replica(config, data, 1);
+  const Buffer parameters(replica.program.size);
+  initialize_parameters(replica.program, 1, {parameters.data(), parameters.size()});
+  Breaking in_its_midst(5);
+  int computed = 0;
+  CHECK_THROWS_AS(evaluate(*data.test, config.train.micro_batch_size, parameters.data(), in_its_midst,
+                           replica.lanes, [&] { return ++computed < 0; }),
+                  WorkerError);
+  CHECK(computed == 5);
+}
+
 TEST_CASE("a replica's state goes to the device and back, and what was not there yet is told") {
   const Job job;
   const JobConfig config = job.config("unused");
@@ -164,6 +180,7 @@ TEST_CASE("ranks that compute on different devices are told of, and only those")
     set_log_reader([](const std::string&) {});
     CHECK(contains(said, "rank 2 computes on another processor, rank 0 on cpu, ") == mixed);
     CHECK(contains(said, "computes on") == mixed);
+    CHECK(said.find("computes on") == said.rfind("computes on"));  // once, not by each rank
   }
 }
 

@@ -1,7 +1,10 @@
 // The best model and the early end: the same for any number of workers, over stops, losses and resumptions.
 #include "worker/trainer/best_model.h"
 
+#include <functional>
+
 #include "tests/worker/trainer/jobs.h"
+#include "worker/base/stop_point.h"
 #include "worker/checkpoint/layout.h"
 
 namespace dtrun::worker {
@@ -178,12 +181,13 @@ TEST_CASE("a run that goes on from another one's checkpoint finds that one's bes
 TEST_CASE("with another metric the best model is looked for anew") {
   const Job job;
   JobConfig config = first_is_best(job, "run");
-  config.train.max_steps = 10;
+  config.train.max_steps = 15;
+  config.train.early_stopping_patience = 2;
   run_job(config, 1);
   config.train.max_steps = 20;
   config.train.greater_is_better = false;
-  CHECK(run_job(config, 1) == 10);
-  CHECK(best_step(job, "run") > 10);
+  CHECK(run_job(config, 1) == 15);  // and not the end: evaluations without improvement are counted anew, too
+  CHECK(best_step(job, "run") == 20);
 }
 
 // A rank of generation 1, which loses rank 0, and of generation 2 as the rank before. Exit code 0 if it went
@@ -206,40 +210,59 @@ int outlive_rank_0(const Job& job, const JobConfig& config, int rank) {
   return 3;
 }
 
+// A run of three ranks of which rank 0 is lost ends as one that loses nobody. `how`: called in rank 0 before
+// it runs; it is killed when it asks for the `act_at`-th time (TestLink), or by what `how` has prepared.
+void check_outlived(const std::function<int(const Job&)>& how) {
+  const Job job;
+  JobConfig whole = middle_is_best(job, "whole");
+  whole.train.early_stopping_patience = 4;
+  whole.train.save_steps = 2000;  // none but the best is saved
+  run_job(whole, 1);
+  JobConfig config = whole;
+  config.output_dir = job.config("survived").output_dir;
+  std::vector<pid_t> pids;
+  for (const int rank : {1, 2})
+    pids.push_back(fork_child([&, rank] { return outlive_rank_0(job, config, rank); }));
+  const pid_t lost = fork_child([&] {
+    DirectoryStore store(job.directory.path() / "store1");
+    const auto collective = connect(0, 3, store, milliseconds(20000));
+    TestLink link(how(job), true);
+    run_rank(config, *collective, 1, link);
+    return 0;
+  });
+  const auto killed = wait_for_exit(lost, milliseconds(60000));
+  REQUIRE(killed.has_value());
+  REQUIRE(WIFSIGNALED(*killed));
+  for (const pid_t pid : pids) {
+    const auto status = wait_for_exit(pid, milliseconds(60000));
+    REQUIRE(status.has_value());
+    REQUIRE(WIFEXITED(*status));
+    CHECK(WEXITSTATUS(*status) == 0);
+  }
+  CHECK(job.model("survived") == job.model("whole"));
+  CHECK(losses(job.metrics("survived")) == losses(job.metrics("whole")));
+  CHECK(best_step(job, "survived") == best_step(job, "whole"));
+}
+
 TEST_CASE("the best model outlives the rank that wrote it, in the memory of the others and on the disk") {
   // In the middle of an evaluation, between the steps behind one, and far behind the best.
   for (const int act_at : {9, 14, 31, 52}) {
     CAPTURE(act_at);
-    const Job job;
-    JobConfig whole = middle_is_best(job, "whole");
-    whole.train.early_stopping_patience = 4;
-    whole.train.save_steps = 2000;  // none but the best is saved
-    run_job(whole, 1);
-    JobConfig config = whole;
-    config.output_dir = job.config("survived").output_dir;
-    std::vector<pid_t> pids;
-    for (const int rank : {1, 2})
-      pids.push_back(fork_child([&, rank] { return outlive_rank_0(job, config, rank); }));
-    const pid_t lost = fork_child([&] {
-      DirectoryStore store(job.directory.path() / "store1");
-      const auto collective = connect(0, 3, store, milliseconds(20000));
-      TestLink link(act_at, true);
-      run_rank(config, *collective, 1, link);
-      return 0;
-    });
-    const auto killed = wait_for_exit(lost, milliseconds(60000));
-    REQUIRE(killed.has_value());
-    REQUIRE(WIFSIGNALED(*killed));
-    for (const pid_t pid : pids) {
-      const auto status = wait_for_exit(pid, milliseconds(60000));
-      REQUIRE(status.has_value());
-      REQUIRE(WIFEXITED(*status));
-      CHECK(WEXITSTATUS(*status) == 0);
-    }
-    CHECK(job.model("survived") == job.model("whole"));
-    CHECK(losses(job.metrics("survived")) == losses(job.metrics("whole")));
-    CHECK(best_step(job, "survived") == best_step(job, "whole"));
+    check_outlived([&](const Job&) { return act_at; });
   }
+}
+
+TEST_CASE("a best model that the rank which writes was lost with is saved by the next one") {
+  static int saves_left;  // up to that of the best
+  check_outlived([](const Job& job) {
+    const std::string metrics = job.metrics("whole"), save = R"("event":"save")";
+    saves_left = 0;
+    for (std::size_t at = 0; (at = metrics.find(save, at)) != std::string::npos; ++at) ++saves_left;
+    stop_point_hook = [](StopPoint point) {
+      if (point == StopPoint::kSaving && --saves_left == 0) raise(SIGKILL);
+    };
+    return -1;
+  });
 }
 
 }  // namespace

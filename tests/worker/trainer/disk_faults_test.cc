@@ -6,9 +6,11 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <functional>
 #include <new>
 
 #include "tests/worker/trainer/jobs.h"
+#include "worker/base/stop_point.h"
 #include "worker/checkpoint/layout.h"
 
 namespace dtrun::worker {
@@ -43,15 +45,15 @@ struct Run {
   std::string said;    // all lines, and the error with which it ended
 };
 
-// In a process of its own.
-Run run_with(const JobConfig& config, DiskFault fault, int at_call, DiskLog* log) {
+// In a process of its own, in which `prepare` is called first.
+Run run_after(const JobConfig& config, const std::function<void()>& prepare) {
   const Folder folder;
   const fs::path said = folder.path() / "said";
   const pid_t child = fork();
   if (child == 0) {
     std::ofstream lines(said);
     set_log_reader([&](const std::string& line) { lines << line << std::endl; });
-    dtrun::test::fail_disk(fs::path(config.output_dir).parent_path().string(), fault, at_call, log);
+    prepare();
     int code = 0;
     try {
       TestLink link;
@@ -67,6 +69,11 @@ Run run_with(const JobConfig& config, DiskFault fault, int at_call, DiskLog* log
   REQUIRE(waitpid(child, &status, 0) == child);
   return {.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
           .said = read_text(said)};
+}
+
+Run run_with(const JobConfig& config, DiskFault fault, int at_call, DiskLog* log) {
+  const std::string folder = fs::path(config.output_dir).parent_path().string();
+  return run_after(config, [&] { dtrun::test::fail_disk(folder, fault, at_call, log); });
 }
 
 struct Disk {
@@ -175,6 +182,18 @@ TEST_CASE(
   }
   CHECK(told > 0);
   CHECK(ended > 0);
+}
+
+TEST_CASE("what goes wrong in a checkpoint and is not the disk's fault ends the run") {
+  const Job job;
+  const Disk disk(job);
+  const Run run = run_after(disk.config, [] {
+    stop_point_hook = [](StopPoint point) {
+      if (point == StopPoint::kWriting) throw WorkerError(kExitSoftware, "the writer has a bug");
+    };
+  });
+  CHECK_MESSAGE(run.exit_code == kExitSoftware, run.said);
+  CHECK(contains(run.said, "the writer has a bug"));
 }
 
 }  // namespace

@@ -118,6 +118,19 @@ TEST_CASE(
                 loss);
 }
 
+TEST_CASE("a test loss that is not finite ends the job, unless a warning was asked for") {
+  const Job job;
+  JobConfig config = job.config("stops");
+  config.train.eval_steps = 0;
+  config.train.max_steps = 3;  // good ones: the number gets in while the evaluation behind them begins
+  const std::string error = end_with(config, 2, -1, "fc2.bias", 3, NAN);
+  CHECK_MESSAGE(contains(error, "training diverged: after step 3 the test loss is not finite. A lower"),
+                error);
+  config.output_dir = job.config("warns").output_dir;
+  config.train.on_divergence = "warn";
+  CHECK(end_with(config, 2, -1, "fc2.bias", 3, NAN) == "");
+}
+
 TEST_CASE("a rank whose parameters are not those of the others is found, with the tensor") {
   const Job job;
   JobConfig config = job.config("three");

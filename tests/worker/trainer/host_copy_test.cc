@@ -106,20 +106,20 @@ TEST_CASE("where all workers are killed, they go on with the copies, with the by
   }
 }
 
-TEST_CASE("a copy is of this config, or it is none") {
+TEST_CASE("a copy is of this config, its step and its generation, or it is none") {
   const Job job;
   const JobConfig config = config_of(job, "a", 1);
   const Slot slot;
   const Datasets data = load_datasets(config);
   {
     Replica replica(config, data, 1);
-    replica.restore({.step = 3,
+    replica.restore({.step = 7,
                      .parameters = std::vector<float>(replica.program.size, 1.5f),
                      .optimizer = {{"momentum_buffer", std::vector<float>(replica.program.size, 2.5f)}},
                      .config_json = {}});
     replica.log.accuracy = 0.25;
     replica.host_copy = slot.open(replica);
-    replica.host_copy->start(1);
+    replica.host_copy->start(3);
     replica.host_copy->wait();
   }
   JobConfig other = config;
@@ -130,8 +130,8 @@ TEST_CASE("a copy is of this config, or it is none") {
   Replica heir(config, data, 1);
   slot.open(heir);
   CHECK(heir.state.has_values);
-  CHECK(heir.state.step == 3);
-  CHECK(heir.state.copied_in == 1);
+  CHECK(heir.state.step == 7);
+  CHECK(heir.state.copied_in == 3);
   CHECK(heir.log.accuracy == 0.25);
   const TrainState state = heir.snapshot();
   CHECK(state.parameters == std::vector<float>(heir.program.size, 1.5f));

@@ -1,8 +1,11 @@
 // Where a run begins: at the newest good checkpoint of any node, at one that the config names, or anew.
 #include "worker/trainer/resume.h"
 
+#include <thread>
+
 #include "tests/worker/trainer/jobs.h"
 #include "worker/checkpoint/layout.h"
+#include "worker/checkpoint/output_lock.h"
 
 namespace dtrun::worker {
 namespace {
@@ -234,6 +237,19 @@ TEST_CASE("a checkpoint directory that cannot be written is told before the firs
   CHECK_FALSE(fs::exists(fs::path(config.output_dir) / "metrics.jsonl"));
 }
 
+TEST_CASE("the lock of a writer that was lost is waited for longer after a restart than at the start") {
+  const Job job;
+  const JobConfig config = job.config("run");
+  std::optional<OutputLock> lost(std::in_place, config.output_dir, milliseconds(0));
+  CHECK(contains(refusal(config).what(), "is in use by another run"));
+  const std::jthread noticing([&] {
+    std::this_thread::sleep_for(kLockPatience + milliseconds(1000));
+    lost.reset();
+  });
+  run_job(config, 1, 1, 2);
+  CHECK(job.model("run").size() > 0);
+}
+
 TEST_CASE("only what the parameters and samples are may not change between a checkpoint and its resumption") {
   const Job job;
   const JobConfig then = job.config("run");
@@ -249,6 +265,20 @@ TEST_CASE("only what the parameters and samples are may not change between a che
   elsewhere.device = "cpu";
   CHECK(config_drift(elsewhere, to_canonical_json(then)).fatal.empty());
   CHECK(contains(config_drift(elsewhere, to_canonical_json(then)).harmless, "/device"));
+
+  JobConfig keeps_copies = then;
+  keeps_copies.recovery.host_copy_steps = 7;
+  CHECK(config_drift(keeps_copies, to_canonical_json(then)).fatal.empty());
+  CHECK(config_drift(keeps_copies, to_canonical_json(then)).harmless.empty());
+  JobConfig gpt2 = then, recomputing;
+  gpt2.model = {.type = "gpt2"};
+  gpt2.data = {.type = "tokens", .path = "/data", .sequence_length = 8, .vocab_size = 100};
+  recomputing = gpt2;
+  recomputing.model.gradient_checkpointing = true;
+  const ConfigDrift recomputes = config_drift(recomputing, to_canonical_json(gpt2));
+  CHECK(recomputes.fatal.empty());
+  CHECK_MESSAGE(contains(recomputes.harmless, "/model/gradient_checkpointing: true here, false there"),
+                recomputes.harmless);
 
   longer.train.seed = 43;
   const ConfigDrift other_order = config_drift(longer, to_canonical_json(then));
