@@ -7,11 +7,15 @@
 
 #include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "tests/support/folder.h"
+#include "tests/support/skip.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/reduction/exchange_plan.h"
 
 namespace dtrun::worker {
 namespace {
@@ -125,7 +129,32 @@ TEST_CASE("processes share memory, and every step's sum is right") {
   }
 }
 
+bool has_network_namespaces() {
+  const pid_t child = fork_child([] { return unshare(CLONE_NEWNET) == 0 ? 0 : 1; });
+  return exited_with(wait_for_exit(child, milliseconds(10000)), 0);
+}
+
+bool become_nobody() { return setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0; }
+
+// Whether there may be a process of another user, and this one may open its files.
+bool reads_others() {
+  if (geteuid() != 0) return false;
+  const pid_t other = fork_child([] { return become_nobody() ? raise(SIGSTOP) : 1; });
+  int status = 0;
+  waitpid(other, &status, WUNTRACED);
+  if (!WIFSTOPPED(status)) return false;
+  std::error_code error;
+  const bool reads =
+      !std::filesystem::read_symlink("/proc/" + std::to_string(other) + "/fd/0", error).empty();
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  return reads;
+}
+
+TEST_SUITE_BEGIN("root");
+
 TEST_CASE("ranks that cannot share memory with all send the others messages: the same sums") {
+  if (!has_network_namespaces()) return test::skip("needs root, for a network namespace");
   const auto ends = run_as_processes(4, [&](Collective& collective, milliseconds) {
     // Its connections stay; for its peers it is on another host.
     if (collective.rank() == 2 && unshare(CLONE_NEWNET) != 0) return 3;
@@ -140,6 +169,21 @@ TEST_CASE("ranks that cannot share memory with all send the others messages: the
   });
   for (const auto& end : ends) CHECK(exited_with(end, 0));
 }
+
+TEST_CASE("two ranks of which only one may read the other's memory send each other messages") {
+  if (!reads_others()) return test::skip("needs root, to be somebody else");
+  const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {
+    if (collective.rank() == 1 && !become_nobody()) return 3;
+    Rank rank(collective);
+    if (rank.neighbours.any()) return 1;
+    for (int step = 0; step < 30; ++step)
+      if (!rank.step(step)) return 2;
+    return 0;
+  });
+  for (const auto& end : ends) CHECK(exited_with(end, 0));
+}
+
+TEST_SUITE_END();
 
 TEST_CASE("a rank that is killed before it announced its part is lost at once") {
   const auto ends = run_as_processes(2, [&](Collective& collective, milliseconds) {

@@ -28,7 +28,7 @@ class Memory {
     for (std::size_t i = 0; i < floats; ++i) holds_[offset + i].insert(what);
   }
   bool has(std::size_t offset, std::size_t floats, int what) const {
-    return offset + floats <= holds_.size() &&
+    return offset <= holds_.size() && floats <= holds_.size() - offset &&
            std::all_of(holds_.begin() + offset, holds_.begin() + offset + floats,
                        [&](const std::set<int>& holds) { return holds.contains(what); });
   }

@@ -121,6 +121,13 @@ inline std::vector<NamedProgram> planned_programs() {
   z = net.add(z, net.dropout(y, 0.5));
   z = net.add(net.layer_norm(z, "n"), z);
   programs.push_back({"residuals of all kinds", net.finish(net.linear(z, "c", 4))});
+  // Recomputed for its moments alone: nobody reads the norm's output in backward.
+  ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
+  x = again.linear(again.input(), "a", 6);
+  again.begin_segment();
+  x = again.add(again.layer_norm(x, "n"), x);
+  again.end_segments();
+  programs.push_back({"a recomputed norm before an addition", again.finish(again.linear(x, "b", 4))});
   return programs;
 }
 

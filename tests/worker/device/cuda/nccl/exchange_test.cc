@@ -42,17 +42,19 @@ struct Generation {
   std::mutex mutex;
   std::vector<std::byte> records;
   std::atomic<bool> given_up = false;
-  bool healthy = false;  // nothing is to go wrong
+  std::atomic<int> at_end = 0;  // ranks
+  bool healthy = false;         // nothing is to go wrong
   milliseconds patience{400};
 };
 
+// Nothing goes through the host but the barrier at the end.
 class OnlyRank final : public Collective {
  public:
-  OnlyRank(int rank, int world) : rank_(rank), world_(world) {}
+  OnlyRank(Generation& generation, int rank) : generation_(generation), rank_(rank) {}
   int rank() const override { return rank_; }
-  int size() const override { return world_; }
+  int size() const override { return generation_.world; }
   std::unique_ptr<Pending> start(std::span<const OutMessage>, std::span<const InMessage>) override {
-    throw WorkerError(kExitSoftware, "nothing goes through the host");
+    return std::make_unique<Barrier>(generation_.everybody);
   }
   void all_reduce_sum(std::span<float>) override {
     throw WorkerError(kExitSoftware, "nothing goes through the host");
@@ -61,7 +63,13 @@ class OnlyRank final : public Collective {
   void check() const override {}
 
  private:
-  const int rank_, world_;
+  struct Barrier final : Pending {
+    explicit Barrier(std::barrier<>& everybody) : everybody(everybody) {}
+    void wait() override { everybody.arrive_and_wait(); }
+    std::barrier<>& everybody;
+  };
+  Generation& generation_;
+  const int rank_;
 };
 
 class ElsewhereLinks final : public DeviceLinks {
@@ -113,7 +121,7 @@ std::unique_ptr<DeviceLinks> links_of(Generation& generation, Device& device, in
 // One rank's part in a generation: the sum of each step that was whole.
 std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
                               const std::vector<std::vector<Vector>>& steps) {
-  OnlyRank collective(rank, generation.world);
+  OnlyRank collective(generation, rank);
   const std::unique_ptr<Device> device = make_cuda_device(rank);
   Arithmetic& arithmetic = device->arithmetic();
   const auto lane = arithmetic.make_stream();
@@ -147,8 +155,12 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
       lane->wait();
       sums.push_back(std::move(whole));
     }
-    // As GradientExchange::end(): who aborts now may take along what others have not read yet.
-    if (generation.healthy) generation.everybody.arrive_and_wait();
+    // A rank that aborts now may take along what others have not read yet.
+    if (generation.healthy) {
+      ++generation.at_end;
+      exchange->end();
+      CHECK(generation.at_end == generation.world);
+    }
   } catch (const WorkerError& error) {
     CHECK_MESSAGE(error.exit_code() == kExitWorkerPeerLost, error.what());
     if (generation.healthy) {
@@ -262,6 +274,30 @@ TEST_CASE("NCCL's own sum is the same on all ranks") {
     for (std::size_t at = 0; at < kSize; at += 97)
       CHECK(sums[0][i][at] == doctest::Approx(right[at]).epsilon(1e-3).scale(1000));
   }
+}
+
+TEST_CASE("an exchange that is given up in a step frees no memory on which it still works") {
+  cuda_on_cpu::machine.gpus = {0};
+  Generation alone(1);
+  OnlyRank collective(alone, 0);
+  const std::unique_ptr<Device> device = make_cuda_device(0);
+  Arithmetic& arithmetic = device->arithmetic();
+  const auto lane = arithmetic.make_stream();
+  const Buffer partial = arithmetic.allocate(Where::kDevice, kSize),
+               sum = arithmetic.allocate(Where::kDevice, kSize);
+  const Vector values(kSize, 1.5f);
+  arithmetic.copy(*lane, partial.data(), values.data(), kSize);
+  auto exchange = make_device_exchange(collective, arithmetic, kBuckets, false, links_of(alone, *device, 0));
+  exchange->begin(1, sum.data());
+  const float* const partials[] = {partial.data()};
+  for (int bucket = 0; bucket < static_cast<int>(kBuckets.size()); ++bucket)
+    exchange->send(bucket, partials, *lane);
+  exchange.reset();
+  // The stand-in does as late as it may what was enqueued: what nobody waited for never.
+  Vector done(kSize);
+  arithmetic.copy(*lane, done.data(), sum.data(), kSize);
+  lane->wait();
+  CHECK(done == values);
 }
 
 // A fault, then a generation of those that are left, then one of all again: whatever a rank takes for a
