@@ -11,6 +11,7 @@
 
 #include "tests/cuda_on_cpu/cublaslt.h"
 #include "tests/cuda_on_cpu/device_test.h"
+#include "tests/support/worst.h"
 
 namespace {
 
@@ -167,7 +168,8 @@ void check_plain(const Case& c) {
   for (std::size_t j = 0; j < c.s.n; ++j) {
     for (std::size_t i = 0; i < c.s.m; ++i) {
       const double want = c.plain(i, j);
-      worst = std::max(worst, std::abs(got.floats[i + j * c.ld_d] - want) / tolerance(c.s.out, want));
+      worst = dtrun::test::worst_of(worst,
+                                    std::abs(got.floats[i + j * c.ld_d] - want) / tolerance(c.s.out, want));
     }
     for (std::size_t i = c.s.m; i < c.ld_d; ++i)
       CHECK(got.floats[i + j * c.ld_d] == c.d.floats[i + j * c.ld_d]);
@@ -243,7 +245,7 @@ TEST_CASE("epilogues do what the manual says") {
       std::vector<double> columns_summed(setup.m), a_summed(setup.m), b_summed(setup.n);
       double worst = 0;
       const auto compare = [&](double is, double want) {
-        worst = std::max(worst, std::abs(is - want) / tolerance(out, want));
+        worst = dtrun::test::worst_of(worst, std::abs(is - want) / tolerance(out, want));
       };
       const unsigned e = expected.epilogue;
       for (std::size_t j = 0; j < setup.n; ++j) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/worst.h"
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/config/bf16.h"
@@ -151,9 +152,7 @@ TEST_CASE("products of bf16 are the sums of the products, to fp32's rounding, in
                 const double other = add ? 2.5 : what == What::kBias ? bias[j] : 0.0;
                 const double error = std::abs(c[i * c_stride + j] - (alpha * sum + other));
                 const double allowed = static_cast<double>(k + 2) * 0x1p-24 * (size + std::abs(other));
-                worst = error <= allowed    ? worst
-                        : std::isnan(error) ? error
-                                            : std::max(worst, error / allowed);
+                if (!(error <= allowed)) worst = dtrun::test::worst_of(worst, error / allowed);
               }
               for (int j = 0; j < gap; ++j)
                 between_is_untouched =

@@ -10,6 +10,7 @@
 #include <limits>
 #include <thread>
 
+#include "tests/support/worst.h"
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
@@ -76,9 +77,7 @@ double largest_error(const Outcome& outcome, const reference::Result& right) {
   double scale = 0, error = 0;
   for (std::size_t i = 0; i < right.gradient.size(); ++i) {
     scale = std::max(scale, std::abs(right.gradient[i]));
-    const double difference = std::abs(outcome.gradient[i] - right.gradient[i]);
-    error = std::isnan(difference) ? difference : std::max(error, difference);
-    if (std::isnan(error)) return error;
+    error = dtrun::test::worst_of(error, std::abs(outcome.gradient[i] - right.gradient[i]));
   }
   return error / scale;
 }

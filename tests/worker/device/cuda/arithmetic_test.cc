@@ -201,7 +201,7 @@ Vector as_floats(const There& there, const __nv_bfloat16* from, std::size_t size
 
 bool is_rounded(const Vector& rounded, const Vector& exact) {
   for (std::size_t i = 0; i < exact.size(); ++i)
-    if (std::abs(rounded[i] - exact[i]) > std::abs(exact[i]) * 0x1p-8f) return false;
+    if (!(std::abs(rounded[i] - exact[i]) <= std::abs(exact[i]) * 0x1p-8f)) return false;
   return rounded.size() == exact.size();
 }
 

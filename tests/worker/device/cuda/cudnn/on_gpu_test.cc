@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "tests/support/skip.h"
+#include "tests/support/worst.h"
 #include "worker/device/cuda/cudnn/attention.h"
 #include "worker/device/cuda/cudnn/convolution.h"
 
@@ -115,8 +116,7 @@ double difference(const std::vector<double>& found, const std::vector<double>& e
   REQUIRE(found.size() == expected.size());
   double worst = 0, largest = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const double apart = std::abs(found[i] - expected[i]);
-    worst = std::isnan(apart) ? INFINITY : std::max(worst, apart);
+    worst = test::worst_of(worst, std::abs(found[i] - expected[i]));
     largest = std::max(largest, std::abs(expected[i]));
   }
   return worst / largest;
