@@ -8,7 +8,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/support/folder.h"
@@ -93,7 +92,7 @@ TEST_CASE("of a process that dies in mid-message the others know by an error, or
 TEST_CASE("a process that is killed or stopped is silence, and an abort does not wait for it") {
   for (const int signal : {SIGKILL, SIGSTOP}) {
     Ranks ranks(2, "until-silence");
-    std::this_thread::sleep_for(300ms);  // they exchange
+    for (const int rank : {0, 1}) REQUIRE(ranks[rank].wait_for_out("exchanges"));
     ranks[1].signal(signal);
     const Ended ended = ranks.end(0);
     CHECK(ended.exit_code == 0);

@@ -128,7 +128,10 @@ void exchange_until_silence(Rank& me) {
     while (!done && std::chrono::steady_clock::now() < end) {
       done = me.settled(1s) == ncclSuccess && cudaStreamQuery(me.stream) == cudaSuccess;
     }
-    if (done) continue;
+    if (done) {
+      if (round == 0) say("exchanges");
+      continue;
+    }
     say("round " + std::to_string(round) + " does not end");
     say("state " + std::to_string(me.settled(10ms)));
     break;

@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <latch>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "tests/support/folder.h"
@@ -65,12 +69,38 @@ End end_of(const std::function<void()>& call) {
   return end;
 }
 
-// Runs `wait` on a thread, lets it begin, calls `abort`, and checks that the wait ended then, and for it.
+// Whether no other thread of this process runs or could run.
+bool others_sleep() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("State:") && line.find('S', 6) == std::string::npos) return false;
+  }
+  return true;
+}
+
+// Returns once all other threads sleep whenever one looks: they wait, but for gloo's, which look around every
+// 10 ms.
+void await_waiting() {
+  const auto deadline = Clock::now() + milliseconds(20000);
+  for (int sleeps = 0; sleeps < 5; sleeps = others_sleep() ? sleeps + 1 : 0) {
+    if (Clock::now() > deadline) FAIL("the other threads do not come to rest");
+    std::this_thread::sleep_for(milliseconds(3));
+  }
+}
+
+// Runs `wait` on a thread, calls `abort` once it waits, and checks that the wait ended then, and for it.
 void check_abort_ends(const std::string& what, const std::function<void()>& wait,
                       const std::function<void()>& abort) {
   End end;
-  std::thread waiting([&] { end = end_of(wait); });
-  std::this_thread::sleep_for(milliseconds(100));
+  std::latch begun(1);
+  std::thread waiting([&] {
+    begun.count_down();
+    end = end_of(wait);
+  });
+  begun.wait();
+  await_waiting();
   const auto start = Clock::now();
   abort();
   const auto returned = Clock::now();
@@ -134,7 +164,7 @@ TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroy
 TEST_CASE("an abort ends the slice thread's wait when nobody waits for the slice thread") {
   const auto ranks = meet(3);
   LonelyStep step(*ranks[0]);
-  std::this_thread::sleep_for(milliseconds(50));
+  await_waiting();
   ranks[0]->abort();
   const auto start = Clock::now();
   step.exchange.reset();
@@ -208,7 +238,7 @@ struct HalfReceived {
       pending = peer->collective->start({}, {&message, 1});
       peer->collective->barrier();
       peer->await_stop();
-      std::this_thread::sleep_for(milliseconds(50));
+      await_waiting();  // nothing more comes in
     } while (peek(place.data() + kLarge - 1) == std::byte{0});
     CHECK(peek(place.data()) == std::byte{0});
   }
@@ -250,7 +280,7 @@ TEST_CASE("a peer that dies when it has received half a message makes the other 
   const std::vector<std::byte> bytes(kLarge);
   const OutMessage message{.peer = 1, .tag = kTag, .bytes = bytes};
   const auto pending = peer.collective->start({&message, 1}, {});
-  std::this_thread::sleep_for(milliseconds(50));
+  await_waiting();  // nothing more goes out
   const auto died = Clock::now();
   peer.die();
   check_lost(end_of([&] { pending->wait(); }), died);
