@@ -4,6 +4,9 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/support/fake_gpus.h"
 #include "tests/support/process.h"
@@ -74,6 +77,25 @@ TEST_CASE("dtrun gpus shows what is there, and what programs see of it") {
   CHECK(with(nothing, {"gpus"}).out ==
         "driver 580.65.06, for CUDA 13.0 and older\n"
         "no GPU for programs that start here: the NVIDIA driver shows none\n");
+}
+
+TEST_CASE("dtrun gpus --on_request looks again for each line that it is given, and ends with the last") {
+  FakeGpus gpus(alike(1));
+  const Folder folder;
+  const std::string second = folder / "second";
+  Process reader({"/bin/sh", "-c",
+                  "{ echo; while [ ! -e \"$0\" ]; do sleep 0.02; done; echo; } | \"$1\" gpus --on_request",
+                  second, kDtrun},
+                 gpus.environment());
+  REQUIRE(reader.wait_for_out("\n"));
+  gpus.tell(alike(2));
+  std::ofstream(second).close();
+  CHECK(reader.wait() == 0);
+  std::istringstream lines(reader.out());
+  std::vector<std::size_t> seen;
+  for (std::string line; std::getline(lines, line);)
+    seen.push_back(nlohmann::json::parse(line)["gpus"].size());
+  CHECK(seen == std::vector<std::size_t>{1, 2});
 }
 
 // Runs `script` on each of the GPUs; a worker that does "wait_for NAME" goes on once the test has made that

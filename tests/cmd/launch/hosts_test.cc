@@ -146,6 +146,16 @@ TEST_CASE("--dry_run shows what would travel, without secrets; -x decides") {
     CHECK(!contains(ended.out, not_there));
 }
 
+TEST_CASE("the variables of --env_file are on every host, and -x has the last word") {
+  const Site site;
+  write_text(site.path("variables"), "# of the site\nFROM_FILE=a  b\nexport EXPORTED=2 $x\nTWICE=file\n");
+  const Ended ended = site.launch("a,b", {"--env_file", site.path("variables"), "-x", "TWICE=option", "--",
+                                          "sh", "-c", "echo \"rank $RANK: $FROM_FILE|$EXPORTED|$TWICE\""});
+  REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+  for (const char* rank : {"0", "1"})
+    CHECK_MESSAGE(contains(ended.out, std::string("rank ") + rank + ": a  b|2 $x|option\n"), ended.out);
+}
+
 TEST_CASE("--check tells of each host and starts nothing") {
   const Site site;
   const Ended ended = site.launch("a,b", {"--check", "--", "touch", "started"});
