@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "proto/rendezvous.pb.h"
@@ -76,22 +77,20 @@ class SlowWatcher {
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
     REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    dtrun::rendezvous::v1::StatusRequest request;
-    request.set_run_id(run_id);
-    request.set_at_end(true);
-    const std::string message = request.SerializeAsString();
-    const std::string headers = field(":method", "POST") + field(":scheme", "http") +
-                                field(":path", "/dtrun.rendezvous.v1.Rendezvous/Status") +
-                                field(":authority", "x") + field("te", "trailers") +
-                                field("content-type", "application/grpc");
-    say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, "\0\4\0\0\0\0"s) +  // initial window: 0
-        frame(kHeaders, 4, 1, headers) +
-        frame(kData, 1, 1, "\0\0\0\0"s + static_cast<char>(message.size()) + message));
+    say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, "\0\4\0\0\0\0"s));  // initial window: 0
+    ask(kEnd, run_id, true);
   }
   ~SlowWatcher() { close(fd_); }
   SlowWatcher(const SlowWatcher&) = delete;
 
-  void take() { say(frame(kWindowUpdate, 0, 1, "\0\1\0\0"s)); }
+  // Once the coordinator answers a question that came behind, it has heard the first.
+  void await_heard() {
+    ask(kProbe, "another", false);
+    while (next_frame() != std::pair(kHeaders, kProbe)) {
+    }
+    give_room(kProbe);
+  }
+  void take() { give_room(kEnd); }
   std::string received() {  // until the server hangs up
     std::string all;
     char chunk[4096];
@@ -102,6 +101,33 @@ class SlowWatcher {
 
  private:
   static constexpr char kData = 0, kHeaders = 1, kSettings = 4, kWindowUpdate = 8;
+  static constexpr char kEnd = 1, kProbe = 3;  // streams
+
+  void ask(char stream, const std::string& run_id, bool at_end) {
+    dtrun::rendezvous::v1::StatusRequest request;
+    request.set_run_id(run_id);
+    request.set_at_end(at_end);
+    const std::string message = request.SerializeAsString();
+    const std::string headers = field(":method", "POST") + field(":scheme", "http") +
+                                field(":path", "/dtrun.rendezvous.v1.Rendezvous/Status") +
+                                field(":authority", "x") + field("te", "trailers") +
+                                field("content-type", "application/grpc");
+    say(frame(kHeaders, 4, stream, headers) +
+        frame(kData, 1, stream, "\0\0\0\0"s + static_cast<char>(message.size()) + message));
+  }
+  void give_room(char stream) { say(frame(kWindowUpdate, 0, stream, "\0\1\0\0"s)); }
+
+  // Its kind and stream.
+  std::pair<char, char> next_frame() {
+    const std::string head = receive(9);
+    receive(std::size_t{static_cast<unsigned char>(head[1])} << 8 | static_cast<unsigned char>(head[2]));
+    return {head[3], head[8]};
+  }
+  std::string receive(std::size_t bytes) {
+    std::string all(bytes, '\0');
+    REQUIRE(recv(fd_, all.data(), bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes));
+    return all;
+  }
 
   static std::string frame(char type, char flags, char stream, const std::string& body) {
     const auto length = static_cast<unsigned>(body.size());
@@ -273,7 +299,7 @@ TEST_CASE("the coordinator does not go with its run before a watcher has the ans
   Process job(user.job("slow", 3), user.environment);
   REQUIRE_MESSAGE(user.runs("slow"), job.err());
   SlowWatcher watcher(user.socket_of("slow"), "slow");
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // it is heard
+  watcher.await_heard();
   user.touch("slow");
   REQUIRE(job.wait_for_err("the job failed"));
   std::this_thread::sleep_for(std::chrono::seconds(1));
