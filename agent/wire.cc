@@ -71,6 +71,7 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
   join.min_nodes = spec.nodes.min;
   join.max_nodes = spec.nodes.max;
   join.max_restarts = spec.max_restarts;
+  join.crash_loop_limit = spec.crash_loop_limit;
   join.last_call = spec.rendezvous.last_call.count();
   join.join_timeout = spec.rendezvous.join_timeout.count();
   join.heartbeat_timeout = spec.rendezvous.keep_alive_timeout.count();

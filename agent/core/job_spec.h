@@ -130,6 +130,8 @@ struct JobSpec {
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
+  // So many failures in a row that are alike, soon after the start, end the job; 0: they only slow it down.
+  int crash_loop_limit = 0;
   // Exit codes of other programs after which a restart would not help: inclusive ranges. The built-in trainer
   // has its own.
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};

@@ -212,6 +212,11 @@ inline constexpr OptionEntry kOptions[] = {
      .group = group::kFailures,
      .in_torchrun = true,
      .common = true},
+    {.name = "crash_loop_limit",
+     .placeholder = "N",
+     .help = "End the job after N failures in a row that are alike and come soon after the start, even if "
+             "restarts are left [0: it only restarts more slowly]",
+     .group = group::kFailures},
     {.name = "no_restart_exit_codes",
      .placeholder = "N|N-M,...",
      .help = "Exit codes of a program that a restart would not cure; \"\": none. The built-in trainer has "

@@ -187,6 +187,10 @@ Status read_policy(Draft& draft) {
     return parse_int(restarts, 0, "a number of restarts, 0 or more");
   });
   if (!status.ok()) return status;
+  status = draft.read("crash_loop_limit", &draft.spec.crash_loop_limit, [](const Given& limit) {
+    return parse_int(limit, 0, "a number of failures, or 0 for no limit");
+  });
+  if (!status.ok()) return status;
   status = draft.read("no_restart_exit_codes", &draft.spec.no_restart_exit_codes, parse_exit_codes);
   if (!status.ok()) return status;
   if (draft.config) draft.no_effect("no_restart_exit_codes", ": the built-in trainer knows its own failures");

@@ -103,6 +103,7 @@ std::string plan_json(const JobSpec& spec) {
   plan["role"] = spec.role;
   plan["rendezvous"] = rendezvous_json(spec.rendezvous);
   plan["max_restarts"] = spec.max_restarts;
+  plan["crash_loop_limit"] = or_null(spec.crash_loop_limit);
   plan["no_restart_exit_codes"] = spec.no_restart_exit_codes;
   plan["shutdown_timeout"] = seconds(spec.shutdown_timeout);
   plan["signals_to_handle"] = signal_names(spec.signals_to_handle);

@@ -58,7 +58,7 @@ Settings settings_of(const Join& join) {
           .job = join.job,
           .min_nodes = join.min_nodes,
           .max_nodes = join.max_nodes,
-          .max_restarts = join.max_restarts,
+          .restarts = {.max_restarts = join.max_restarts, .crash_loop_limit = join.crash_loop_limit},
           .last_call = std::min(join.last_call, kMaxTimeout),
           .join_timeout = std::min(join.join_timeout, kMaxTimeout),
           .heartbeat_timeout = std::min(join.heartbeat_timeout, kMaxTimeout),
@@ -93,9 +93,12 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
   if (join.min_nodes != run.min_nodes || join.max_nodes != run.max_nodes)
     return other_settings("--nnodes", nnodes(join.min_nodes, join.max_nodes),
                           nnodes(run.min_nodes, run.max_nodes));
-  if (join.max_restarts != run.max_restarts)
+  if (join.max_restarts != run.restarts.max_restarts)
     return other_settings("--max_restarts", std::to_string(join.max_restarts),
-                          std::to_string(run.max_restarts));
+                          std::to_string(run.restarts.max_restarts));
+  if (join.crash_loop_limit != run.restarts.crash_loop_limit)
+    return other_settings("--crash_loop_limit", std::to_string(join.crash_loop_limit),
+                          std::to_string(run.restarts.crash_loop_limit));
   if (join.warms_up != run.warms_up && join.job.empty() == run.job.empty()) {
     const auto name = [](bool warms_up) { return warms_up ? "memory" : "checkpoint"; };
     return other_settings("--recovery", name(join.warms_up), name(run.warms_up));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rendezvous/core/messages.h"
+#include "rendezvous/core/restart_policy.h"
 
 namespace dtrun::rendezvous {
 
@@ -17,7 +18,7 @@ struct Settings {
   std::string job;
   int min_nodes = 1;
   int max_nodes = 1;
-  int max_restarts = 0;
+  RestartLimits restarts;
   Millis last_call = 0;
   Millis join_timeout = 0;
   Millis heartbeat_timeout = 0;

@@ -126,7 +126,7 @@ void Stepper::adopt(std::int64_t generation, const Join& join) {
   auto membership = std::make_shared<Membership>();
   membership->generation = s_.generation = generation;
   membership->world_size = join.world_size;
-  membership->restart_count = std::min(join.restart_count, s_.settings->max_restarts);
+  membership->restart_count = std::min(join.restart_count, s_.settings->restarts.max_restarts);
   membership->membership_changes = s_.membership_changes = join.membership_changes;
   membership->nodes.resize(static_cast<std::size_t>(join.node_count));
   for (int rank = 0; rank < join.node_count; ++rank)

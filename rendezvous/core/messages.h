@@ -78,6 +78,7 @@ struct Join {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
+  int crash_loop_limit = 0;
   Millis last_call = 5000;
   Millis join_timeout = 600000;
   Millis heartbeat_timeout = 15000;  // keep_alive_interval * keep_alive_max_attempt

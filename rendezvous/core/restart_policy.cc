@@ -13,7 +13,8 @@ namespace {
 constexpr Millis kSettled = 30000;
 // A worker that fails this soon has not begun its work: a large framework takes seconds to be loaded.
 constexpr double kEarlySeconds = 10;
-constexpr int kAlikeLimit = 3;
+// From so many failures alike on it is no accident: people are told, and every restart waits.
+constexpr int kLooksLikeALoop = 3;
 constexpr Millis kLongestDelay = 30000;
 
 // Signals that people and schedulers send: they say nothing of what the program would do next time.
@@ -36,7 +37,7 @@ Millis delay_after(int quick_restarts) {
 }  // namespace
 
 // Counts how often in a row the job failed in one way before it got anywhere.
-bool RestartPolicy::same_as_before(const WorkerOutcome& failure, bool early) {
+void RestartPolicy::count_alike(const WorkerOutcome& failure, bool early) {
   const bool counts = early && !came_from_outside(failure);
   if (!counts)
     history_.alike = 0;
@@ -45,7 +46,11 @@ bool RestartPolicy::same_as_before(const WorkerOutcome& failure, bool early) {
   history_.rank = failure.rank;
   history_.exit_code = failure.exit_code;
   history_.signal = failure.signal;
-  return history_.alike >= kAlikeLimit;
+}
+
+Millis RestartPolicy::delay(bool kept) {
+  if (!kept) return delay_after(history_.quick_restarts++);
+  return delay_after(std::max(0, history_.alike - kLooksLikeALoop + 1));
 }
 
 void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
@@ -56,25 +61,28 @@ void RestartPolicy::resume_at(int restarts, const CrashHistory& history) {
   history_.alike = std::clamp(history.alike, 0, restarts_);
 }
 
-RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, int max_restarts, Millis ran,
-                                            std::int64_t step, const std::string& what, bool kept) {
+RestartPolicy::Verdict RestartPolicy::judge(const WorkerOutcome& failure, const RestartLimits& limits,
+                                            Millis ran, std::int64_t step, const std::string& what,
+                                            bool kept) {
   const std::string failed = what.empty() ? describe(failure) : what;
   const auto give_up = [&](const std::string& why) { return Verdict{.reason = failed + why}; };
   if (!failure.retryable) return give_up(", which a restart would not cure");
   const bool progressed = step > history_.best_step;
   history_.best_step = std::max(history_.best_step, step);
-  const bool same = same_as_before(failure, !progressed && failure.uptime_s < kEarlySeconds);
-  if (restarts_ >= max_restarts) return give_up(max_restarts > 0 ? ", and all restarts are used up" : "");
-  if (same)
-    return give_up(", soon after its start and " + std::to_string(history_.alike) +
-                   " times in a row: no further restart would help");
+  count_alike(failure, !progressed && failure.uptime_s < kEarlySeconds);
+  const std::string times = std::to_string(history_.alike) + " times in a row";
+  if (restarts_ >= limits.max_restarts)
+    return give_up(limits.max_restarts > 0 ? ", and all restarts are used up" : "");
+  if (limits.crash_loop_limit > 0 && history_.alike >= limits.crash_loop_limit)
+    return give_up(", soon after its start and " + times + ": --crash_loop_limit " +
+                   std::to_string(limits.crash_loop_limit));
   if (progressed || ran >= kSettled) history_.quick_restarts = 0;
-  const Millis delay = kept ? 0 : delay_after(history_.quick_restarts++);
+  const std::string again = history_.alike < kLooksLikeALoop ? "" : ", soon after its start and " + times;
   ++restarts_;
-  return {
-      .restart = true,
-      .delay = delay,
-      .reason = failed + ", restart " + std::to_string(restarts_) + " of " + std::to_string(max_restarts)};
+  return {.restart = true,
+          .delay = delay(kept),
+          .reason = failed + again + ", restart " + std::to_string(restarts_) + " of " +
+                    std::to_string(limits.max_restarts)};
 }
 
 }  // namespace dtrun::rendezvous

@@ -1,5 +1,6 @@
-// Whether, and when, a job goes on after a worker failure. Pure; counts restarts, waits longer the more often
-// a job fails soon after its start, and gives a job up that fails in the same way again and again.
+// Whether, and when, a job goes on after a worker failure. Pure; counts restarts, and waits longer the more
+// often a job fails soon after its start. One that fails in the same way again and again is given up before
+// its restarts are used up only if it was asked for.
 #pragma once
 
 #include <string>
@@ -7,6 +8,11 @@
 #include "rendezvous/core/messages.h"
 
 namespace dtrun::rendezvous {
+
+struct RestartLimits {
+  int max_restarts = 0;
+  int crash_loop_limit = 0;  // failures alike in a row, soon after the start, that end the job; 0: none do
+};
 
 class RestartPolicy {
  public:
@@ -19,8 +25,8 @@ class RestartPolicy {
   // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
   // reported).
   // `what`: the failure in the reason's words; empty: its own. `kept`: other workers go on with what they
-  // have, so nobody waits.
-  Verdict judge(const WorkerOutcome& failure, int max_restarts, Millis ran, std::int64_t step,
+  // have, so nobody waits, unless the job fails in the same way again and again.
+  Verdict judge(const WorkerOutcome& failure, const RestartLimits& limits, Millis ran, std::int64_t step,
                 const std::string& what = "", bool kept = false);
 
   int restarts() const { return restarts_; }
@@ -29,7 +35,8 @@ class RestartPolicy {
   void resume_at(int restarts, const CrashHistory& history);
 
  private:
-  bool same_as_before(const WorkerOutcome& failure, bool early);
+  void count_alike(const WorkerOutcome& failure, bool early);
+  Millis delay(bool kept);
 
   int restarts_ = 0;
   CrashHistory history_;

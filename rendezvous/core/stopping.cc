@@ -94,7 +94,7 @@ void Stepper::conclude() {
   }
   const std::optional<Hang> hang = hang_of(*first);
   const RestartPolicy::Verdict verdict =
-      s_.policy.judge(*first, s_.settings->max_restarts, now_ - current.started_at, current.step,
+      s_.policy.judge(*first, s_.settings->restarts, now_ - current.started_at, current.step,
                       hang ? describe(*hang) : describe(*first), workers_are_left());
   if (!verdict.restart) return end_job(exit_code_of(*first), verdict.reason, first, hang);
   current.why = verdict.reason;

@@ -85,7 +85,7 @@ v1::RunStatus status_of(const State& state, Millis now) {
     status.set_run_id(state.settings->run_id);
     status.set_min_nodes(state.settings->min_nodes);
     status.set_max_nodes(state.settings->max_nodes);
-    status.set_max_restarts(state.settings->max_restarts);
+    status.set_max_restarts(state.settings->restarts.max_restarts);
   }
   const Generation& current = state.current;
   if (current.membership) {

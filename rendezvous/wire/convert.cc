@@ -98,6 +98,7 @@ Join from_wire(const v1::Join& wire) {
           .min_nodes = wire.min_nodes(),
           .max_nodes = wire.max_nodes(),
           .max_restarts = wire.max_restarts(),
+          .crash_loop_limit = wire.crash_loop_limit(),
           .last_call = wire.last_call_ms(),
           .join_timeout = wire.join_timeout_ms(),
           .heartbeat_timeout = wire.heartbeat_timeout_ms(),
@@ -132,6 +133,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_min_nodes(join.min_nodes);
   wire->set_max_nodes(join.max_nodes);
   wire->set_max_restarts(join.max_restarts);
+  wire->set_crash_loop_limit(join.crash_loop_limit);
   wire->set_last_call_ms(join.last_call);
   wire->set_join_timeout_ms(join.join_timeout);
   wire->set_heartbeat_timeout_ms(join.heartbeat_timeout);

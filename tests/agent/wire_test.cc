@@ -24,6 +24,7 @@ JobSpec spec() {
   spec.node_rank = 1;
   spec.topology = "pod2.rack7";
   spec.max_restarts = 5;
+  spec.crash_loop_limit = 6;
   spec.rendezvous.last_call = milliseconds(1001);
   spec.rendezvous.join_timeout = milliseconds(1002);
   spec.rendezvous.keep_alive_timeout = milliseconds(1003);
@@ -96,6 +97,7 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.min_nodes() == 2);
   CHECK(join.max_nodes() == 4);
   CHECK(join.max_restarts() == 5);
+  CHECK(join.crash_loop_limit() == 6);
   CHECK(join.last_call_ms() == 1001);
   CHECK(join.join_timeout_ms() == 1002);
   CHECK(join.heartbeat_timeout_ms() == 1003);

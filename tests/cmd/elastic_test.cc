@@ -196,10 +196,23 @@ TEST_CASE("dtrun status finds the jobs of this host without being told where the
   CHECK(shown().find(": over, exit code 143, 0 s ago\n  because stopped by SIGTERM") != std::string::npos);
 }
 
-TEST_CASE("a program that fails in one way again and again is given up although restarts are left") {
-  Process job({kDtrun, "--max_restarts", "9", "--", "/bin/sh", "-c", "exit 5"});
+TEST_CASE("a program that fails in one way for a while is restarted until it does not") {
+  const Folder folder;
+  const std::string starts = folder / "starts";
+  const std::string script = "echo >> " + starts + "; [ $(wc -l < " + starts + ") -gt 4 ] || exit 3";
+  Process job({kDtrun, "--max_restarts", "20", "--", "/bin/sh", "-c", script});
+  CHECK_MESSAGE(job.wait() == 0, job.err());
+  CHECK_MESSAGE(
+      says(job, "failed (exit code 3), soon after its start and 3 times in a row, restart 3 of 20 in 2 s"),
+      job.err());
+}
+
+TEST_CASE("a program that fails in one way again and again is given up early only if that was asked for") {
+  Process job({kDtrun, "--max_restarts", "9", "--crash_loop_limit", "3", "--", "/bin/sh", "-c", "exit 5"});
   CHECK(job.wait() == 5);
-  CHECK(job.err().find("3 times in a row") != std::string::npos);
+  const std::string why =
+      "restarts used: 2 of 9 (soon after its start and 3 times in a row: --crash_loop_limit 3)";
+  CHECK_MESSAGE(job.err().find(why) != std::string::npos, job.err());
   Process final(
       {kDtrun, "--max_restarts", "9", "--no-restart-exit-codes", "5", "--", "/bin/sh", "-c", "exit 5"});
   CHECK(final.wait() == 5);
@@ -334,8 +347,8 @@ TEST_CASE("a crash loop does not begin anew with a store that is started again")
   auto store = std::make_unique<Store>();
   const std::string port = store->port();
   const std::string script = "echo start $TORCHELASTIC_RESTART_COUNT; sleep 1; exit 5";
-  Process job({kDtrun, "--nnodes", "1:1", "--rdzv_endpoint", store->endpoint(), "--max_restarts", "9", "--",
-               "/bin/sh", "-c", script});
+  Process job({kDtrun, "--nnodes", "1:1", "--rdzv_endpoint", store->endpoint(), "--max_restarts", "9",
+               "--crash_loop_limit", "3", "--", "/bin/sh", "-c", script});
   REQUIRE(job.wait_for_out("start 1"));
   store->process().signal(SIGKILL);
   store->process().wait();

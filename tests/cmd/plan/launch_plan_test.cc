@@ -117,6 +117,7 @@ TEST_CASE("without options a program runs once, standalone") {
   CHECK(spec.nproc == 1);
   CHECK(spec.nodes.max == 1);
   CHECK(spec.max_restarts == 0);
+  CHECK(spec.crash_loop_limit == 0);
   CHECK(spec.run_id.size() == 8);
   CHECK(std::get<ExternalProgram>(spec.program).argv == std::vector<std::string>{"/bin/true"});
 }
@@ -461,6 +462,7 @@ TEST_CASE("a config brings its launch section, overrides and a canonical text") 
   CHECK(nlohmann::json::parse(trainer.config_json)["train"]["max_steps"] == 10);
   CHECK(good({"--nproc_per_node", "2", "--max_restarts", "0", job.path()}).nproc == 2);
   CHECK(good({"--lanes", "7", job.path()}).max_restarts == 5);
+  CHECK(good({"--crash_loop_limit", "4", job.path()}).crash_loop_limit == 4);
   CHECK(std::get<BuiltinTrainer>(good({"--lanes", "4096", job.path()}).program).lanes == 4096);
   CHECK(bad({"--lanes", "4097", job.path()}).find("(1 to 4096)") != std::string::npos);
 }

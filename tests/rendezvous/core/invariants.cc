@@ -125,7 +125,7 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   const bool taken_over =
       anew || state.current.adopted || !state.settings;  // with the best step of its members
   if (!taken_over && state.policy.history().best_step < best_step_) return "the best step went back";
-  if (state.settings && restarts > state.settings->max_restarts) return "more restarts than allowed";
+  if (state.settings && restarts > state.settings->restarts.max_restarts) return "more restarts than allowed";
   return "";
 }
 

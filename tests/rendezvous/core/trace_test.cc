@@ -143,6 +143,7 @@ class Scenario {
     join.min_nodes = std::stoi(nnodes);
     join.max_nodes = std::stoi(nnodes.substr(nnodes.find(':') + 1));
     join.max_restarts = static_cast<int>(arguments.number("restarts", 1));
+    join.crash_loop_limit = static_cast<int>(arguments.number("crash_loop_limit", 0));
     if (arguments.has("runs")) join.command = {"w.py", arguments.text("runs", "")};
     join.last_call = arguments.number("last_call", 5000);
     join.join_timeout = arguments.number("join_timeout", 60000);
