@@ -404,6 +404,7 @@ HangGuard::View Driver::hang_view() {
   view.matters = [this] { return hangs_matter(state_); };
   view.held_back = [this] { return congested_; };
   view.silence_tells = [this] { return trainer_ != nullptr || state_.group.assignment.node_count == 1; };
+  view.spares_victims = [this] { return state_.settings.recovers; };
   view.tell = [this](const std::string& text) {
     log_.write("notice", {{"text", text}});
     console_.notice(text);

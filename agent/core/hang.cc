@@ -56,6 +56,11 @@ void HangDetector::update(const LifeSigns& signs, bool held_back) {
   seen.last = signs;
 }
 
+void HangDetector::waits_for_peers(int local_rank) {
+  const auto seen = seen_.find(local_rank);
+  if (seen != seen_.end()) seen->second.beat_at = seen->second.active_at = watched_;
+}
+
 std::vector<HungWorker> HangDetector::judge() const {
   std::vector<HungWorker> hung;
   int quiet = 0;  // gave heartbeats once, and none of late
@@ -76,6 +81,15 @@ std::vector<HungWorker> HangDetector::judge() const {
   std::stable_sort(hung.begin(), hung.end(),
                    [](const HungWorker& a, const HungWorker& b) { return a.silent_ms > b.silent_ms; });
   return hung;
+}
+
+std::vector<int> at_fault(const std::map<int, Stand>& hung) {
+  const auto waits = [](Stand stand) { return stand == Stand::kWaits || stand == Stand::kUnseen; };
+  std::vector<int> busy, waiting;
+  for (const auto& [local_rank, stand] : hung) {
+    if (stand != Stand::kWaitsForPeers) (waits(stand) ? waiting : busy).push_back(local_rank);
+  }
+  return busy.empty() ? waiting : busy;
 }
 
 }  // namespace dtrun::agent

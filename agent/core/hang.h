@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "agent/core/vocabulary.h"
 #include "proto/core/millis.h"
 
 namespace dtrun::agent {
@@ -51,6 +52,9 @@ class HangDetector {
   // stopped together with us has had no time to move yet.
   std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, Millis now);
 
+  // The worker was found to be a victim of another one: as good a sign of life as any.
+  void waits_for_peers(int local_rank);
+
  private:
   struct Seen {
     LifeSigns last;
@@ -67,5 +71,10 @@ class HangDetector {
   Millis watched_ = 0;        // time under watch, without time in which this process did not run
   std::map<int, Seen> seen_;  // by local rank
 };
+
+// Which of the workers that hang are to be ended, by local rank, where the others go on with what they have.
+// A worker that waits for a peer is a victim and never one of them; nor is one that waits for it knows what
+// while another one does not wait at all. Empty if all wait for peers: whoever is at fault is elsewhere.
+std::vector<int> at_fault(const std::map<int, Stand>& hung);
 
 }  // namespace dtrun::agent

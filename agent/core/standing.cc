@@ -201,14 +201,20 @@ Standing python_standing(const Wait& wait, const std::vector<Frame>& frames) {
 // The C library's and the runtime's part of a wait, the same for all.
 bool is_plumbing(const Frame& frame) {
   const std::string& f = frame.function;
-  return has_one_of(frame.file, {"/libc.so", "/libpthread.so", "/libstdc++.so", "./nptl/", "./io/",
-                                 "../sysdeps/", "./misc/", "./socket/"}) ||
+  return has_one_of(frame.file, {"/libc.so", "/libpthread.so", "/libstdc++.so", "/include/c++/", "./nptl/",
+                                 "./io/", "../sysdeps/", "./misc/", "./socket/"}) ||
          f.starts_with("__") || f.starts_with("std::");
 }
 
 // Python's own loop: which of the user's functions it runs cannot be seen.
 bool is_interpreter(const Frame& frame) {
   return has_one_of(frame.function, {"PyEval", "PyObject", "Py_Run", "PyRun", "cfunction_", "pymain"});
+}
+
+// Of NCCL, gloo, MPI, PyTorch, and of the built-in trainer (worker/collective/).
+bool is_exchange(const std::string& place) {
+  return has_one_of(place, {"c10d::", "gloo::", "libgloo", "nccl", "MPI_", "PMPI_", "libmpi",
+                            "dtrun::worker::Neighbours::", "sleep_for_news"});
 }
 
 Standing native_standing(const Wait& wait, const std::vector<Frame>& frames) {
@@ -218,9 +224,7 @@ Standing native_standing(const Wait& wait, const std::vector<Frame>& frames) {
     if (is_plumbing(frame) || (frame.function == "??" && frame.file.empty())) continue;
     const bool named = frame.function != "??";
     const std::string place = named ? frame.function : last_part(frame.file, '/');
-    const bool peers =
-        has_one_of(place, {"c10d::", "gloo::", "libgloo", "nccl", "MPI_", "PMPI_", "libmpi"}) &&
-        wait.stand == Stand::kWaits;
+    const bool peers = is_exchange(place) && wait.stand == Stand::kWaits;
     return {wait.does + " in " + place, peers ? Stand::kWaitsForPeers : wait.stand};
   }
   return {plain, wait.stand};

@@ -123,10 +123,16 @@ void HangGuard::begin_look(std::chrono::milliseconds limit) {
 }
 
 void HangGuard::looked() {
+  const bool hung = !found_.empty();
+  if (hung && view_.spares_victims()) spare_victims();
   take_standings();
   const std::string advice = look_->advice();
   if (!advice.empty() && !advised_) view_.tell(advice);
   advised_ = advised_ || !advice.empty();
+  if (hung && found_.empty()) {
+    view_.tell("the workers that gave no sign wait for other ranks: none is ended here");
+    schedule();
+  }
   if (found_.empty()) return;
   std::vector<WorkerOutcome> outcomes;
   for (const Found& one : found_)
@@ -135,8 +141,23 @@ void HangGuard::looked() {
   if (!outcomes.empty()) view_.found(std::move(outcomes));
 }
 
+void HangGuard::spare_victims() {
+  std::map<int, Stand> stands;
+  for (const Found& one : found_)
+    stands[one.local_rank] = one.silent ? Stand::kSilent : look_->standing(one.local_rank).stand;
+  const std::vector<int> fault = at_fault(stands);
+  std::erase_if(found_, [&](const Found& one) {
+    const bool victim = std::ranges::find(fault, one.local_rank) == fault.end();
+    if (victim) detector_->waits_for_peers(one.local_rank);
+    return victim;
+  });
+}
+
+// Where a victim stood is no part of how it ends.
 void HangGuard::take_standings() {
   for (WorkerProcess* worker : view_.workers()) {
+    const bool hangs = std::ranges::find(found_, worker->local_rank(), &Found::local_rank) != found_.end();
+    if (view_.spares_victims() && !hangs) continue;
     Standing standing = look_->standing(worker->local_rank());
     if (standing.stand == Stand::kUnseen) continue;
     const bool silent = std::any_of(found_.begin(), found_.end(), [&](const Found& one) {

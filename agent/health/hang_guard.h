@@ -25,6 +25,8 @@ class HangGuard {
     // A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one
     // that is silent alone is at fault.
     std::function<bool()> silence_tells;
+    // The workers that are left keep what they have, so only those at fault are ended.
+    std::function<bool()> spares_victims;
     std::function<void(const std::string&)> tell;  // people
     // Workers hang, and all have been looked at. Each with how it will have ended.
     std::function<void(std::vector<WorkerOutcome> hung)> found;
@@ -57,6 +59,7 @@ class HangGuard {
   void act_on(const std::vector<HungWorker>& hung);
   void begin_look(std::chrono::milliseconds limit);
   void looked();
+  void spare_victims();
   void take_standings();
   WorkerProcess* find(int local_rank) const;
 

@@ -229,6 +229,19 @@ int trainer_like(const std::string& mode) {
     }
     return 0;
   }
+  if (mode == "hang_together") {  // rank 0 waits for nobody, rank 1 for it
+    if (std::atoi(std::getenv("DTRUN_RESTART_COUNT")) > 0) return 0;
+    for (unsigned i = 1; i <= 3; ++i) {
+      message.mutable_progress()->set_pulse(i);
+      control.send(message);
+      usleep(100000);
+    }
+    if (rank == 0) sleep_forever();
+    if (control.receive().stop().kind() != control::Stop::PAUSE) return 1;
+    control.ready();
+    say("rank 1 goes on");
+    return 0;
+  }
   if (mode == "fault") {
     if (rank != 0) return control.receive().stop().kind() == control::Stop::PAUSE ? 75 : 1;
     message.mutable_fault()->set_exit_code(66);

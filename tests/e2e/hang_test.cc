@@ -2,6 +2,13 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <thread>
+
 #include "tests/e2e/training.h"
 
 using namespace dtrun::test;
@@ -33,7 +40,113 @@ void check_outlives_timeout(int workers, const std::vector<std::string>& overrid
   CHECK_MESSAGE(contains(ended.err, "checkpoint saved"), ended.err);
 }
 
+// A model whose steps take a fraction of a millisecond, so that a moment falls into each part of one.
+constexpr char kSmall[] = R"({
+  "model": {"type": "mlp", "hidden_sizes": [64]},
+  "data": {"type": "synthetic", "samples": 4096, "shape": [1, 8, 8], "classes": 10},
+  "train": {"max_steps": 20000, "global_batch_size": 32, "micro_batch_size": 16, "eval_steps": 0,
+            "logging_steps": 100, "save_steps": 1000, "optim": "sgd", "learning_rate": 0.05}
+})";
+
+int number_from(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+std::size_t count_in(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// Two workers, one of which is stopped now and then.
+class ShortSteps {
+ public:
+  explicit ShortSteps(std::mt19937& random) : random_(random) {
+    std::ofstream(directory_ / "small.json") << kSmall;
+    const Ended alone = run(command(1));
+    REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
+    undisturbed_ = model_bytes();
+    REQUIRE(!undisturbed_.empty());
+  }
+
+  // Stops a worker as often as the job allows, at most so many times; how often that was.
+  int stop_workers(int most) {
+    Process job(command(2));
+    int stopped = 0;
+    while (stopped < most && both_train(job, stopped) && stop_one(job)) ++stopped;
+    const Ended ended = job.end(std::chrono::minutes(5));
+    CAPTURE(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(count_in(ended.err, "restart ") == static_cast<std::size_t>(stopped));
+    CHECK(count_in(ended.err, "resumed from step") == 0);
+    CHECK(steps_redone(ended.err) <= stopped);
+    CHECK(model_bytes() == undisturbed_);
+    return stopped;
+  }
+
+ private:
+  std::vector<std::string> command(int workers) {
+    std::filesystem::remove_all(directory_ / "out");
+    std::vector<std::string> argv = standalone(workers);
+    argv.insert(argv.begin(), kDtrun);
+    argv.insert(argv.end(), {"--max_restarts", "1000", "--heartbeat_timeout", std::to_string(kTimeout),
+                             directory_ / "small.json", "output_dir=" + (directory_ / "out").string()});
+    return argv;
+  }
+
+  // Whoever is stopped before the other one has the state takes it with it: that is another test's.
+  static bool both_train(const Process& job, int times_stopped) {
+    return eventually([&] {
+             if (!is_alive(job.pid())) return true;
+             const bool began = times_stopped > 0 || contains(job.err(), "dtrun: step ");
+             const auto back = static_cast<int>(count_in(job.err(), " with 2 workers\n"));
+             return began && back == times_stopped && children_of(job.pid(), "dtrun-worker").size() == 2;
+           }) &&
+           is_alive(job.pid());
+  }
+
+  // False if the job was over by then.
+  bool stop_one(const Process& job) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20000 + random_() % 300000));
+    const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker");
+    if (workers.size() != 2) return false;
+    const std::size_t which = random_() % 2;
+    if (kill(workers[which], SIGSTOP) != 0) return false;
+    const bool replaced = eventually([&] { return !is_alive(workers[which]) || !is_alive(job.pid()); });
+    CHECK_MESSAGE(replaced, job.err());
+    if (!replaced) kill(workers[which], SIGCONT);
+    if (!is_alive(job.pid())) return false;
+    CHECK_MESSAGE(is_alive(workers[1 - which]), job.err());
+    return true;
+  }
+
+  static int steps_redone(const std::string& err) {
+    const std::string before = "; at least ";
+    const std::size_t at = err.find(before);
+    return at == std::string::npos ? 0 : std::atoi(err.c_str() + at + before.size());
+  }
+
+  std::string model_bytes() const { return read_if_there(directory_ / "out/model.safetensors"); }
+
+  std::mt19937& random_;
+  const Folder directory_;
+  std::string undisturbed_;
+};
+
 }  // namespace
+
+// DTRUN_ROUNDS=300 stops so many, in several jobs, at moments that follow from DTRUN_SEED.
+TEST_CASE(
+    "a worker that is stopped in any moment of a short step costs that step, and never the other worker") {
+  std::mt19937 random(static_cast<unsigned>(number_from("DTRUN_SEED", 1)));
+  const int rounds = number_from("DTRUN_ROUNDS", 4);
+  ShortSteps job(random);
+  int stopped = 0;
+  for (int jobs = 0; stopped < rounds && jobs < rounds; ++jobs) stopped += job.stop_workers(rounds - stopped);
+  CHECK(stopped == rounds);
+  std::printf("%d workers were stopped\n", stopped);
+}
 
 TEST_CASE("a worker that stands still is found, not the one that waits for it, and the run is finished") {
   Folder directory;

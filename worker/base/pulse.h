@@ -14,7 +14,8 @@ class Pulse {
   // After a piece of work that takes well under a second: a microbatch, a few megabytes read or written.
   static void beat() { count_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Around the main thread's waits for peers, which the collective bounds.
+  // Stands in the wait for a peer itself, whichever thread waits, so that no caller can forget it. Whoever
+  // waits bounds the wait.
   class WaitsForPeers {
    public:
     WaitsForPeers() { waits_.fetch_add(1, std::memory_order_relaxed); }

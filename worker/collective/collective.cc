@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "worker/base/error.h"
-#include "worker/base/pulse.h"
 #include "worker/collective/tags.h"
 
 namespace dtrun::worker {
@@ -61,7 +60,6 @@ std::unique_ptr<Pending> Collective::start_gather(
 
 void Collective::all_gather(std::span<std::byte> all) {
   const std::size_t record = all.size() / size();
-  const Pulse::WaitsForPeers alive;
   start_gather(kTagAllGather, [&](int rank) { return all.subspan(rank * record, record); })->wait();
 }
 
@@ -75,7 +73,6 @@ void Collective::broadcast(int root, std::span<std::byte> bytes) {
   } else {
     receives.push_back({.peer = root, .tag = kTagBroadcast, .bytes = bytes});
   }
-  const Pulse::WaitsForPeers alive;
   start(sends, receives)->wait();
 }
 

@@ -17,6 +17,7 @@
 
 #include "worker/base/error.h"
 #include "worker/base/host_identity.h"
+#include "worker/base/pulse.h"
 #include "worker/collective/tags.h"
 
 namespace dtrun::worker {
@@ -157,6 +158,7 @@ void Neighbours::wait_for(int rank, const Ready& ready) {
     if (ready(*peer.board)) return;
     std::this_thread::yield();
   }
+  const Pulse::WaitsForPeers alive;
   const Clock::time_point begin = Clock::now();
   for (int naps = 1;; ++naps) {
     const std::uint32_t seen = peer.board->news.load(std::memory_order_acquire);

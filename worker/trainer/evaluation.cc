@@ -37,7 +37,6 @@ void gather(Collective& collective, std::vector<LeafSums>& leaves) {
     const LeafRange range = leaves_of_rank(static_cast<std::int64_t>(leaves.size()), rank, collective.size());
     return std::as_writable_bytes(std::span(leaves).subspan(range.begin, range.end - range.begin));
   };
-  const Pulse::WaitsForPeers alive;
   collective.start_gather(kTagEvaluation, part_of)->wait();
 }
 

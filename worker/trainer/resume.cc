@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "worker/base/error.h"
-#include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/collective/tags.h"
@@ -94,7 +93,6 @@ void broadcast(Collective& collective, int root, const std::vector<bool>& lacks,
   for (int rank = 0; rank < collective.size() && collective.rank() == root; ++rank)
     if (lacks[rank]) sends.push_back({.peer = rank, .tag = kTagBroadcast, .bytes = bytes});
   if (lacks[collective.rank()]) receives.push_back({.peer = root, .tag = kTagBroadcast, .bytes = bytes});
-  const Pulse::WaitsForPeers alive;
   collective.start(sends, receives)->wait();
 }
 

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "worker/base/pulse.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/tags.h"
 
@@ -36,7 +35,6 @@ class StopVote {
 
   // The furthest that any rank asked for: the same on all.
   Vote result() {
-    const Pulse::WaitsForPeers alive;
     pending_->wait();
     return *std::ranges::max_element(votes_);
   }

@@ -62,6 +62,34 @@ TEST_CASE("a program that never gave a heartbeat is not expected to") {
   CHECK(node.passes(10000).size() == 1);
 }
 
+TEST_CASE("of workers that hang those are at fault that do not wait, and never one that waits for a peer") {
+  using enum Stand;
+  CHECK(at_fault({{0, kWaitsForPeers}, {1, kElsewhere}}) == std::vector{1});
+  CHECK(at_fault({{0, kWaits}, {1, kElsewhere}, {2, kComputes}, {3, kWaits}}) == std::vector{1, 2});
+  CHECK(at_fault({{0, kSilent}, {1, kWaits}}) == std::vector{0});
+  CHECK(at_fault({{0, kWaits}, {1, kWaitsForPeers}, {2, kUnseen}}) == std::vector{0, 2});
+  CHECK(at_fault({{0, kWaitsForPeers}, {1, kWaitsForPeers}}).empty());
+}
+
+TEST_CASE("a worker that was found to wait for its peers has the whole timeout again") {
+  Node node(kBeats, 2);
+  for (auto& one : node.signs) one.beat = 1;
+  CHECK(node.passes(36000).size() == 2);
+  node.detector.waits_for_peers(0);
+  node.detector.waits_for_peers(7);  // there is none
+  const auto other = node.passes(6000);
+  REQUIRE(other.size() == 1);
+  CHECK(other[0].local_rank == 1);
+  node.signs[1].beat = 2;
+  CHECK(node.passes(18000).empty());
+  CHECK(node.passes(12000).size() == 1);
+  Node stalled(kStall, 1);
+  CHECK(stalled.passes(66000).size() == 1);
+  stalled.detector.waits_for_peers(0);
+  CHECK(stalled.passes(55000).empty());
+  CHECK(stalled.passes(10000).size() == 1);
+}
+
 TEST_CASE("of several that fell silent the one that did first is named first") {
   Node node(kBeats, 3);
   for (auto& one : node.signs) one.beat = 1;

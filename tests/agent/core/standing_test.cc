@@ -142,6 +142,27 @@ TEST_CASE("of gdb's frames the main thread's first one counts that is neither li
             .where == "sleep (clock_nanosleep)");
 }
 
+TEST_CASE("the built-in trainer's exchange is a wait for peers, unless the worker was stopped there") {
+  const KernelWait stopped{.state = 'T', .call = "futex", .channel = "do_signal_stop", .file = ""};
+  const std::string begin = "Thread 1 (Thread 0x7f47f50a1000 (LWP 4711) \"dtrun-worker\"):\n";
+  const std::string library =
+      "#0  syscall () at ../sysdeps/unix/sysv/linux/x86_64/syscall.S:38\n"
+      "#1  0x000055fb3a42e29d in wait<dtrun::worker::Lambda> () at "
+      "/usr/include/c++/12/condition_variable:102\n";
+  for (const char* const place :
+       {"#2  0x000055fb3a43 in sleep_for_news (news=..., seen=...) at worker/collective/neighbours.cc:51\n",
+        "#2  0x000055fb3a43 in dtrun::worker::Neighbours::wait_for<dtrun::X> (this=..., rank=...) at "
+        "n.cc:150\n",
+        "#2  0x000055fb3a43 in dtrun::worker::Neighbours::announce (this=..., word=...) at n.cc:137\n"}) {
+    CAPTURE(place);
+    CHECK(native(kFutex, begin + library + place).stand == Stand::kWaitsForPeers);
+    CHECK(native(stopped, begin + library + place).stand == Stand::kElsewhere);
+    CHECK(native(stopped, begin + library + place).where.starts_with("stopped in "));
+  }
+  CHECK(native(kFutex, begin + library + "#2  0x55 in dtrun::worker::BackgroundSaver::run () at b.cc:40\n")
+            .stand == Stand::kWaits);
+}
+
 TEST_CASE("what is no dump has no frames, and no place is longer than a line") {
   for (const char* text : {"", "Error: Failed to find python version from target process\n", "#", "#x y\n",
                            "    (\n    )\n", "Thread \n", "Thread 1 (LWP 4711)\n#0\n#0  0x1\n#0  \n"}) {

@@ -173,3 +173,12 @@ TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands s
   CHECK(alive.wait() == 0);
   CHECK(alive.err() == "");
 }
+
+TEST_CASE(
+    "of workers that fall silent together only the one that does not wait is ended, and the other goes on") {
+  Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", "1000"}),
+              {"TEST_WORKER_MODE=hang_together"});
+  CHECK_MESSAGE(job.wait() == 0, job.err());
+  CHECK_MESSAGE(has(job.err(), "rank 0 hangs: "), job.err());
+  CHECK_MESSAGE(has(job.out(), "rank 1 goes on"), job.err());
+}

@@ -16,6 +16,7 @@
 
 #include "tests/support/folder.h"
 #include "tests/worker/collective/ranks.h"
+#include "worker/base/pulse.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/reduction/exchange_plan.h"
 
@@ -125,6 +126,33 @@ TEST_CASE("an abort ends the wait for a message that nobody sends") {
         ranks[0]->start({}, {&message, 1})->wait();
       },
       [&] { ranks[0]->abort(); });
+}
+
+TEST_CASE("a wait for a message and for an all-reduce gives signs of life, and none once it has ended") {
+  std::vector<std::byte> place(10);
+  std::vector<float> values(1000, 1);
+  for (const bool reduces : {false, true}) {
+    const auto ranks = meet(2);
+    const std::uint64_t before = Pulse::read();
+    CHECK(Pulse::read() == before);
+    std::jthread waiting([&] {
+      const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
+      if (reduces)
+        CHECK_THROWS_AS(ranks[0]->all_reduce_sum(values), WorkerError);
+      else
+        CHECK_THROWS_AS(ranks[0]->start({}, {&message, 1})->wait(), WorkerError);
+    });
+    while (Pulse::read() == before) std::this_thread::sleep_for(milliseconds(1));
+    for (std::uint64_t last = Pulse::read(), looks = 0; looks < 20; ++looks) {
+      std::this_thread::sleep_for(milliseconds(1));
+      const std::uint64_t now = Pulse::read();
+      CHECK(now != std::exchange(last, now));
+    }
+    ranks[0]->abort();
+    waiting.join();
+    const std::uint64_t after = Pulse::read();
+    CHECK(Pulse::read() == after);
+  }
 }
 
 TEST_CASE("an abort ends an all-reduce whose other ranks do not come") {

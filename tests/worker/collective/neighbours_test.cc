@@ -14,6 +14,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/skip.h"
 #include "tests/worker/collective/ranks.h"
+#include "worker/base/pulse.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/reduction/exchange_plan.h"
 
@@ -308,6 +309,68 @@ TEST_CASE("a rank that is stopped is lost when patience ends, and not before") {
   CHECK(exited_with(wait_for_exit(pids[0], milliseconds(10000)), 0));
   kill(pids[1], SIGKILL);
   wait_for_exit(pids[1], milliseconds(5000));
+}
+
+// Looks every few milliseconds whether this process gave a sign of life since the last look.
+class SignsOfLife {
+ public:
+  SignsOfLife() {
+    watching_ = std::jthread([this](const std::stop_token& stop) {
+      for (std::uint64_t last = Pulse::read(); !stop.stop_requested(); ++looks_) {
+        std::this_thread::sleep_for(milliseconds(5));
+        const std::uint64_t now = Pulse::read();
+        streak_ = now == last ? 0 : streak_ + 1;
+        longest_ = std::max(longest_.load(), streak_.load());
+        last = now;
+      }
+    });
+  }
+  void restart() { looks_ = streak_ = longest_ = 0; }
+  // For most of the time without a pause: the wait's begin and its end may be silent.
+  bool steady() const { return looks_ > 10 && 2 * longest_ > looks_; }
+
+ private:
+  std::atomic<int> looks_ = 0, streak_ = 0, longest_ = 0;
+  std::jthread watching_;
+};
+
+TEST_CASE(
+    "whoever waits for a neighbour that is stopped gives signs of life, wherever that one was stopped") {
+  enum StoppedAt { kBeforeItsPart, kAfterItsPart, kAfterTheStep };
+  for (const int world : {2, 3}) {  // directly, and by slices
+    for (const StoppedAt at : {kBeforeItsPart, kAfterItsPart, kAfterTheStep}) {
+      CAPTURE(world);
+      CAPTURE(at);
+      const Folder directory;
+      std::vector<pid_t> pids;
+      for (int each = 0; each < world; ++each) {
+        pids.push_back(fork_child([&, each] {
+          DirectoryStore store(directory.path());
+          const auto collective = connect(each, world, store, milliseconds(30000));
+          Rank rank(*collective, 0, milliseconds(1000));
+          rank.step(0);
+          rank.begin();
+          if (each == 1 && at == kBeforeItsPart) raise(SIGSTOP);
+          rank.send(1);
+          if (each == 1 && at == kAfterItsPart) raise(SIGSTOP);
+          SignsOfLife signs;
+          try {
+            rank.finish();
+            if (each == 1) raise(SIGSTOP);
+            signs.restart();
+            for (int step = 2;; ++step) rank.step(step);
+          } catch (const WorkerError&) {
+          }
+          return signs.steady() ? 0 : 1;
+        }));
+      }
+      for (int each = 0; each < world; ++each)
+        if (each != 1)
+          CHECK(exited_with(wait_for_exit(pids[static_cast<std::size_t>(each)], milliseconds(20000)), 0));
+      kill(pids[1], SIGKILL);
+      wait_for_exit(pids[1], milliseconds(5000));
+    }
+  }
 }
 
 TEST_CASE("a rank that was given up finishes a step of which all is there") {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "worker/base/error.h"
+#include "worker/base/pulse.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/gloo/gloo_store.h"
 #include "worker/collective/gloo/mesh.h"
@@ -75,6 +76,7 @@ class GlooPending final : public Pending {
 
   void wait() override {
     check(*mesh_);
+    const Pulse::WaitsForPeers alive;
     for (Operation& operation : operations_) {
       try {
         if (operation.is_send) {
@@ -160,6 +162,7 @@ class GlooCollective final : public Collective {
 
   void all_reduce_sum(std::span<float> values) override {
     check();
+    const Pulse::WaitsForPeers alive;
     try {
       gloo::AllreduceOptions options(context_);
       options.setOutput(values.data(), values.size());

@@ -17,6 +17,7 @@
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 #include "worker/base/host_identity.h"
+#include "worker/base/pulse.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/libraries/nccl.h"
 #include "worker/device/cuda/nccl/cards.h"
@@ -115,6 +116,7 @@ class NcclLinks final : public DeviceLinks {
 
    private:
     const LinkPeers& peers_;
+    const Pulse::WaitsForPeers alive_;
     const milliseconds limit_;
     const Clock::time_point begin_ = Clock::now();
   };
