@@ -1,15 +1,21 @@
 """Root folders with a distribution's smallest system, made by debootstrap from the mirror that apt has here; programs run in
-them by chroot. Whatever is mounted meanwhile is so for the program alone, in a mount namespace of its own."""
+them by chroot. Whatever is mounted meanwhile is so for the program alone, in a mount namespace of its own. A build keeps the
+archive of each: tests that run at once, or one after another, share them."""
 
+import fcntl
 import os
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
+import time
 
-from packing import run
+from packing import need, run
 
 SUITES = ["bookworm", "trixie"]  # Debian 12 and 13
 BOOTSTRAP_LIMIT_S = 240
+KEPT_S = 24 * 3600
 # apt's ways to the mirror, which are the machine's.
 WAYS = re.compile(r"^Acquire::(http|https|Check|Retries)\b.*", re.IGNORECASE | re.MULTILINE)
 
@@ -74,10 +80,34 @@ def make_root(suite, folder):
     (folder / "etc/apt/apt.conf.d/99machine").write_text("\n".join(line.group() for line in WAYS.finditer(settings)) + "\n")
 
 
-def run_inside(root, *words, limit_s=120):
-    """Exit code and output of a program there, with a user's plain environment and the machine's way to the mirror."""
+def new_root(suite, build, folder):
+    """A new root in an empty folder; raises as make_root does. The folder of debootstrap itself is a temporary one: it knows no
+    spaces."""
+    kept = pathlib.Path(build) / "roots"
+    kept.mkdir(exist_ok=True)
+    archive = kept / f"{suite}.tar"
+    with open(kept / f"{suite}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists() or time.time() - archive.stat().st_mtime > KEPT_S:
+            with tempfile.TemporaryDirectory(prefix="dtrun-root-") as made:
+                make_root(suite, pathlib.Path(made) / "root")
+                need("tar", "-cf", archive.with_suffix(".part"), "-C", f"{made}/root", ".")
+            archive.with_suffix(".part").rename(archive)
+    need("tar", "-xpf", archive, "--numeric-owner", "-C", folder)
+
+
+# $1: the root; then pairs of a folder here and where it is seen there, "--", and the words.
+INSIDE = """
+root=$1; shift
+while [ "$1" != -- ]; do mkdir -p "$root/$2" && mount --bind "$1" "$root/$2" && shift 2 || exit 1; done; shift
+mount -t proc proc "$root/proc" && chroot "$root" "$@"; exit $?"""
+
+
+def run_inside(root, *words, limit_s=120, seen=(), **variables):
+    """Exit code and output of a program there, with a user's plain environment and the machine's way to the mirror. `seen`: a
+    folder here and where it is meanwhile there."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8",
                    "DEBIAN_FRONTEND": "noninteractive"}
     ways = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    script = 'mount -t proc proc "$1/proc" && chroot "$@"; exit $?'
-    return alone("sh", "-c", script, "sh", root, *words, timeout=limit_s, env={**environment, **ways})
+    return alone("sh", "-c", INSIDE, "sh", root, *seen, "--", *words, timeout=limit_s,
+                 env={**environment, **ways, **variables})

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from bare_roots import NoRoots, make_root, run_inside, suites
+from bare_roots import NoRoots, new_root, run_inside, suites
 from packing import DATA, EXIT_NO_INPUT, JOB, NO_DEB, ROOT, make_packages, need, params_sha256, run_tests
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -23,7 +23,8 @@ def make_roots(folder):
     """A folder of each suite, never changed afterwards, or a NoRoots."""
     def make(suite):
         try:
-            make_root(suite, folder / suite)
+            (folder / suite).mkdir()
+            new_root(suite, BUILD, folder / suite)
             shutil.copytree(DATA, folder / suite / DATA.relative_to("/"))
             return folder / suite
         except NoRoots as reason:
