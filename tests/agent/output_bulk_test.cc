@@ -12,8 +12,7 @@ struct Passed {
 
 // Runs an agent whose standard output goes through wc.
 Passed pass(const std::vector<std::string>& argv, const std::string& wc) {
-  std::string command = "{ ";
-  for (const auto& word : argv) command += "'" + word + "' ";
+  const std::string command = "{ " + dtrun::test::shell_text(argv);
   Process job({"/bin/sh", "-c", command + "; } | wc " + wc});
   Passed passed;
   CHECK(eventually(

@@ -41,9 +41,8 @@ TEST_CASE("a reader that has stopped reading does not make the agent deaf") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const std::string out = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(ends[1]);
-  std::string command = "exec ";
-  for (const auto& word : agent_with({}, {"bulk", "50"})) command += word + " ";
-  Process job({"/bin/sh", "-c", command + "> " + out});
+  const std::string command = "exec " + dtrun::test::shell_text(agent_with({}, {"bulk", "50"}));
+  Process job({"/bin/sh", "-c", command + " > " + out});
   // The pipe is full and nobody reads: the worker is held back.
   pid_t worker = -1;
   CHECK(eventually([&] {
@@ -71,11 +70,10 @@ TEST_CASE(
   Folder logs;
   const std::string gate = (logs.path() / "gate").string();
   REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
-  std::string command;
-  for (const auto& word : agent({"--log_dir", logs.path().string(), "--", "/usr/bin/seq", "20000"}))
-    command += word + " ";
+  const std::string command =
+      dtrun::test::shell_text(agent({"--log_dir", logs.path().string(), "--", "/usr/bin/seq", "20000"}));
   // The reader begins once somebody has opened the gate.
-  Process job({"/bin/sh", "-c", command + "| { : < " + gate + "; wc -l; }"});
+  Process job({"/bin/sh", "-c", command + " | { : < " + gate + "; wc -l; }"});
   REQUIRE(eventually(
       [&] { return slurp(logs.path() / "test/events.jsonl").find("\"end\"") != std::string::npos; }));
   for (pid_t pid : dtrun::test::processes_with(logs.path())) {

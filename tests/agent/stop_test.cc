@@ -178,7 +178,7 @@ TEST_CASE("signals are heard while the coordinator's name is being looked up") {
   for (int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     CAPTURE(number);
     Process job(agent({"--host", "node0.example", "--port", "29400", "--nodes", "2", "--", "/bin/true"}),
-                {"LD_PRELOAD=" + binary("slow_names.so"), "ASAN_OPTIONS=verify_asan_link_order=0"});
+                dtrun::test::preloaded(binary("slow_names.so")));
     REQUIRE(job.wait_for_err("looking up node0.example"));
     job.signal(number);
     CHECK(job.wait(std::chrono::milliseconds(10000)) == 128 + number);
@@ -274,8 +274,9 @@ TEST_CASE("another job's daemon without environment is never touched") {
 TEST_CASE("a daemon without environment that a job within a job left is found by both agents") {
   const std::string inner = seconds_of_ours(38), outer = seconds_of_ours(39);
   std::string within = daemon(outer) + "; ";
-  for (const auto& word : agent({"--", "/bin/sh", "-c"})) within += word + " ";
-  within += "'" + daemon(inner) + "; echo agent $PPID; sleep 1000'; sleep 1000";
+  within += dtrun::test::shell_text(
+      agent({"--", "/bin/sh", "-c", daemon(inner) + "; echo agent $PPID; sleep 1000"}));
+  within += "; sleep 1000";
   Process job(agent({"--", "/bin/sh", "-c", within}));
   REQUIRE(job.wait_for_out("agent "));
   REQUIRE(eventually([&] { return sleepers(inner) == 1 && sleepers(outer) == 1; }));
@@ -302,8 +303,8 @@ TEST_CASE("where limits cannot be marked the job runs, and a daemon is found in 
 
 TEST_CASE("children of the shell that became dtrun are not the job's") {
   const std::string mark = seconds_of_ours(32);
-  std::string command = "sleep " + mark + " & exec ";
-  for (const auto& word : agent({"--", "/bin/true"})) command += word + " ";
+  const std::string command =
+      "sleep " + mark + " & exec " + dtrun::test::shell_text(agent({"--", "/bin/true"}));
   Process job({"/bin/sh", "-c", command});
   CHECK(eventually([&] { return !is_alive(job.pid()); }));
   const auto left = dtrun::test::processes_with(mark);

@@ -166,7 +166,7 @@ TEST_CASE(
     "the agent that hosts the coordinator does so also if its own name becomes known only after its start") {
   Process job(agent({"--join_ms", "20000", "--host", "node0.example", "--port", free_port(), "--",
                      "/bin/echo", "ran"}),
-              {"LD_PRELOAD=" + binary("late_names.so"), "ASAN_OPTIONS=verify_asan_link_order=0"});
+              dtrun::test::preloaded(binary("late_names.so")));
   CHECK(job.wait() == 0);
   CHECK(job.out() == "[default:0] ran\n");
 }

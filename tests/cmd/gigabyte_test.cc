@@ -32,7 +32,8 @@ struct Ran {
 // `exec` keeps the agent's pid the shell's.
 Ran run(const std::string& options, const std::string& worker) {
   Process job({"/bin/sh", "-c",
-               "exec " DTRUN_BIN_DIR "/dtrun --rdzv_id t " + options + " -- /bin/sh -c '" + worker + "'"});
+               "exec " + shell_text({kDtrun}) + " --rdzv_id t " + options + " -- " +
+                   shell_text({"/bin/sh", "-c", worker})});
   Ran ran;
   for (long peak = 1; peak > 0;) {
     peak = peak_memory(job.pid());

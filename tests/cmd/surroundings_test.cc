@@ -38,13 +38,13 @@ class OtherUser {
   // Why nothing can be run as this user; empty if it can.
   std::string why_not() const {
     if (geteuid() != 0) return "needs root";
-    Process probe({"/bin/sh", "-c", kBecome + "test -x " + dtrun_.string()});
+    Process probe({"/bin/sh", "-c", kBecome + shell_text({"test", "-x", dtrun_})});
     return probe.wait() == 0 ? "" : "another user cannot reach " + dtrun_.string();
   }
 
   Ended run(int processes, const Words& arguments) const {
     return run_in_shell("shift\nset -- prlimit --nproc=" + std::to_string(processes) + " " + kBecome +
-                            dtrun_.string() + " \"$@\"",
+                            shell_text({dtrun_}) + " \"$@\"",
                         arguments);
   }
 
@@ -108,7 +108,7 @@ TEST_CASE("events that cannot be written are said to be missing, once") {
 TEST_CASE("a reader that went away early is no trouble") {
   const Ended job = run_in_shell("", {"--", "/bin/sh", "-c", "exit 0"});
   CHECK(job.exit_code == 0);
-  Process piped({"/bin/sh", "-c", kDtrun + " -- /usr/bin/seq 100000 | head -n 1"});
+  Process piped({"/bin/sh", "-c", shell_text({kDtrun}) + " -- /usr/bin/seq 100000 | head -n 1"});
   CHECK(piped.wait() == 0);
   CHECK(piped.out() == "[default:0] 1\n");
   CHECK(piped.err().empty());
@@ -225,7 +225,7 @@ TEST_CASE("what keeps a program from being started is said") {
 
 TEST_CASE("workers read what is piped into dtrun, in every generation") {
   Process job({"/bin/sh", "-c",
-               "(echo one; echo two; echo three) | " + kDtrun +
+               "(echo one; echo two; echo three) | " + shell_text({kDtrun}) +
                    " --max_restarts 1 -- /bin/sh -c 'read line; echo got $line; exit $((1 - "
                    "$DTRUN_RESTART_COUNT))'"});
   CHECK(job.wait() == 0);

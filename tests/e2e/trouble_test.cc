@@ -104,8 +104,8 @@ TEST_CASE("noise on the coordinator's port disturbs nobody") {
 TEST_CASE("two nodes that run one job after another meet each time") {
   const std::string options = " --nnodes 2 --rdzv_endpoint 127.0.0.1:" + std::to_string(free_port()) +
                               " --rdzv_conf join_timeout=60 --rdzv_id sweep-$i -- /bin/true || exit $?";
-  const std::vector<std::string> jobs{"/bin/sh", "-c",
-                                      "for i in 1 2 3 4 5 6 7 8 9 10; do " + kDtrun + options + "; done"};
+  const std::vector<std::string> jobs{
+      "/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do " + shell_text({kDtrun}) + options + "; done"};
   Process first(jobs), second(jobs);
   for (Process* node : {&first, &second}) {
     const Ended ended = node->end();

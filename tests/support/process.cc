@@ -148,6 +148,22 @@ bool is_alive(pid_t pid) {
          stat[close + 2] != 'X';
 }
 
+std::vector<std::string> preloaded(const std::string& library) {
+  const std::filesystem::path path = library;
+  return {"LD_PRELOAD=" + path.filename().string(), "LD_LIBRARY_PATH=" + path.parent_path().string(),
+          "ASAN_OPTIONS=verify_asan_link_order=0"};
+}
+
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += text.empty() ? "'" : " '";
+    for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+    text += "'";
+  }
+  return text;
+}
+
 std::vector<pid_t> children_of(pid_t parent, const std::string& name) {
   std::vector<pid_t> found;
   std::error_code error;

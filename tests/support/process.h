@@ -72,6 +72,13 @@ std::vector<std::string> joined(std::vector<std::string> first, const std::vecto
 // Runs a process to its end.
 Ended run(const std::vector<std::string>& argv, const std::vector<std::string>& environment = {});
 
+// The words as a shell's text, which it reads as the same words.
+std::string shell_text(const std::vector<std::string>& words);
+
+// Environment in which a program is started with this library before its others: LD_PRELOAD ends a name at a
+// space, so it has the file's name alone.
+std::vector<std::string> preloaded(const std::string& library);
+
 // What it prints. Throws if it does not end with 0.
 std::string output_of(const std::vector<std::string>& argv);
 

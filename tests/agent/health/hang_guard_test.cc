@@ -150,9 +150,9 @@ TEST_CASE("a worker that waits for us to pass on its output is not hung") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const std::string out = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(ends[1]);
-  std::string command = "exec ";
-  for (const auto& word : agent_with({"--stall_ms", "600"}, {"bulk", "50"})) command += word + " ";
-  Process job({"/bin/sh", "-c", command + "> " + out});
+  const std::string command =
+      "exec " + dtrun::test::shell_text(agent_with({"--stall_ms", "600"}, {"bulk", "50"}));
+  Process job({"/bin/sh", "-c", command + " > " + out});
   CHECK_FALSE(eventually([&] { return !is_alive(job.pid()) || has(job.err(), "no progress"); },
                          std::chrono::milliseconds(3000)));
   job.signal(SIGTERM);

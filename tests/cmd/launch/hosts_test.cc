@@ -169,8 +169,8 @@ TEST_CASE("--check tells of a host whose clock differs") {
   const Site site;
   for (const std::string seconds : {"0", "100", "-100"}) {
     CAPTURE(seconds);
-    write_text(site.carrier(), "#!/bin/sh\ntest $1 = a || export SHIFTED_SECONDS=" + seconds +
-                                   " LD_PRELOAD=" + DTRUN_SHIFTED_CLOCK + "\nshift\nexec \"$@\"\n");
+    write_text(site.carrier(), "#!/bin/sh\ntest $1 = a || export SHIFTED_SECONDS=" + seconds + " " +
+                                   shell_text(preloaded(DTRUN_SHIFTED_CLOCK)) + "\nshift\nexec \"$@\"\n");
     const Ended ended = site.launch("a,b", {"--check", "--", "true"});
     CHECK_MESSAGE(ended.exit_code == 0, ended.err);
     const std::size_t second = ended.out.find("b: dtrun");

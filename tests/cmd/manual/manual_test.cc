@@ -143,9 +143,9 @@ TEST_CASE("the man pages render without a warning, and have every option, comman
           doctest::test_suite("groff")) {
   if (Process({"sh", "-c", "command -v groff"}).wait() != 0) return skip("there is no groff");
   const auto rendered = [](const std::string& topic) {
-    Process groff(
-        {"sh", "-c",
-         "'" + kDtrun + "' help --format man " + topic + " | groff -ww -man -Tascii -P-cbou -rLL=80n"});
+    Process groff({"sh", "-c",
+                   shell_text({kDtrun}) + " help --format man " + topic +
+                       " | groff -ww -man -Tascii -P-cbou -rLL=80n"});
     CHECK(groff.wait() == 0);
     CHECK(groff.err() == "");
     return groff.out();

@@ -37,7 +37,7 @@ const SlurmCluster& slurm() {
         script.replace(at, word.size(), value);
     };
     put("FOLDER", cluster.shared());
-    put("DTRUN", kDtrun);
+    put("DTRUN", shell_text({kDtrun}));
     write_text(cluster.shared() / "limited.sbatch", script);
     return cluster.run({"sbatch", "-o", "/dev/null", cluster.shared() / "limited.sbatch"}).exit_code == 0;
   }();
@@ -201,11 +201,12 @@ TEST_CASE("steps of other shapes: one node, several tasks on some nodes, on all"
 
 TEST_CASE("two steps of one job at once do not meet; without srun one node runs and says so") {
   if (const auto why = why_no_slurm(); !why.empty()) return skip(why);
-  const std::string both = "srun --overlap -N2 -n2 " + kDtrun +
+  const std::string dtrun = shell_text({kDtrun});
+  const std::string both = "srun --overlap -N2 -n2 " + dtrun +
                            " --log_prefix 'a ' -- /bin/sh -c 'echo $WORLD_SIZE; "
                            "sleep 1' & srun --overlap -N2 -n2 " +
-                           kDtrun + " --log_prefix 'b ' -- /bin/sh -c 'echo $WORLD_SIZE; sleep 1' & wait; " +
-                           kDtrun + " --log_prefix 'c ' -- /bin/sh -c 'echo $WORLD_SIZE'";
+                           dtrun + " --log_prefix 'b ' -- /bin/sh -c 'echo $WORLD_SIZE; sleep 1' & wait; " +
+                           dtrun + " --log_prefix 'c ' -- /bin/sh -c 'echo $WORLD_SIZE'";
   const Ended ended = slurm().run({"salloc", "-N2", "/bin/sh", "-c", both});
   CHECK_MESSAGE(sorted(ended.out) == "a 2\na 2\nb 2\nb 2\nc 1\n", ended.err);
   CHECK_MESSAGE(contains(ended.err, "one node, although the job has 2; srun"), ended.err);
@@ -217,7 +218,8 @@ TEST_CASE("a port of the row that others have is passed over") {
   const std::string held = slurm().shared() / "held";
   const std::string script = "srun -N2 -n2 -w n1,n2 python3 -c \"" + std::string(kHoldPorts) + "\" '" + held +
                              "' & for i in 0 1; do while [ ! -e '" + held +
-                             "'$i ]; do sleep 0.1; done; done; srun --overlap -N3 -n3 " + kDtrun +
+                             "'$i ]; do sleep 0.1; done; done; srun --overlap -N3 -n3 " +
+                             shell_text({kDtrun}) +
                              " --log_prefix '' -- /bin/sh -c 'echo $WORLD_SIZE'; rm '" + held + "'?; wait";
   const Ended ended = slurm().run({"salloc", "-N3", "/bin/sh", "-c", script});
   CHECK_MESSAGE(ended.out == "3\n3\n3\n", ended.err);

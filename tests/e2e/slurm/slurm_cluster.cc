@@ -171,11 +171,13 @@ std::string SlurmCluster::await_state(const std::string& job, const std::set<std
 }
 
 std::vector<std::string> SlurmCluster::processes(int node) const {
-  std::istringstream lines(test::run(on(node, {"ps", "-e", "-o", "args="})).out);
+  // The first one is the host itself: a fork of the test's program, named as that is.
+  const std::set<std::string> hosts_own{"slurmd", "slurmstepd", "ps"};
+  std::istringstream lines(test::run(on(node, {"ps", "-e", "-o", "pid=,stat=,comm=,args="})).out);
   std::vector<std::string> found;
-  for (std::string line; std::getline(lines, line);)
-    if (line.find("/dtrun") != std::string::npos && line.find("slurm.conf") == std::string::npos)
-      found.push_back(line);
+  std::string state, name, command;
+  for (int pid = 0; lines >> pid >> state >> name && std::getline(lines, command);)
+    if (pid != 1 && !state.starts_with("Z") && !hosts_own.contains(name)) found.push_back(command);
   return found;
 }
 

@@ -47,7 +47,7 @@ class SlurmCluster {
 
   // A folder that all hosts have.
   std::filesystem::path shared() const { return folder_ / "shared"; }
-  // dtrun's processes and workers on a node, as command lines.
+  // What runs on a node beside Slurm itself, as command lines.
   std::vector<std::string> processes(int node) const;
 
  private:
