@@ -2,18 +2,14 @@
 // set is not installed. How to play rounds again: rounds.h.
 #include <doctest/doctest.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "tests/chaos/round.h"
 #include "tests/chaos/rounds.h"
+#include "tests/support/skip.h"
 
 TEST_CASE(
     "whoever is killed whenever, the built-in trainer ends as the contract says and with the same model") {
-  if (!dtrun::test::has_trainer_data()) {
-    std::printf("skipped: the package dataset-fashion-mnist is not installed\n");
-    std::exit(77);
-  }
+  if (!dtrun::test::has_trainer_data())
+    return dtrun::test::skip("the package dataset-fashion-mnist is not installed");
   constexpr int kAtOnce = 3;  // each has up to four workers that compute
   dtrun::test::play_rounds(true, 20, kAtOnce);
 }

@@ -4,11 +4,9 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "tests/e2e/hosts.h"
 #include "tests/e2e/training.h"
+#include "tests/support/skip.h"
 
 using namespace dtrun::test;
 
@@ -103,14 +101,8 @@ void ends(Process& agent, int exit_code) {
 
 }  // namespace
 
-TEST_CASE("this machine can make a network") {
-  const std::string why = why_no_hosts();
-  if (why.empty()) return;
-  std::printf("skipped: %s\n", why.c_str());
-  std::exit(77);
-}
-
 TEST_CASE("a worker killed on one node: the other node goes on with what its worker holds") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair({"--nnodes", "2", "--max_restarts", "1"});
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   // Past the first checkpoint.
@@ -126,6 +118,7 @@ TEST_CASE("a worker killed on one node: the other node goes on with what its wor
 }
 
 TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that is not rank 0's") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kBoth);
   {
     const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1, {"--node_rank", "1"});
@@ -145,6 +138,7 @@ TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that i
 }
 
 TEST_CASE("the node of rank 0 is lost with its disk: the other one goes on with what its worker holds") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
   // Past the first checkpoint.
@@ -157,6 +151,7 @@ TEST_CASE("the node of rank 0 is lost with its disk: the other one goes on with 
 }
 
 TEST_CASE("the node of rank 0 is told to stop: it hands over, and no step is done again") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
   REQUIRE_MESSAGE(pair.trains(1), first->err() << second->err());
@@ -172,6 +167,7 @@ TEST_CASE("the node of rank 0 is told to stop: it hands over, and no step is don
 
 TEST_CASE(
     "a cut cable: the node with the coordinator goes on alone, the other one ends with 69 and says why") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kGivesUpSoon);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
@@ -188,6 +184,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says who is missing") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair({"--nnodes", "2", "--rdzv_conf",
                    "keep_alive_interval=1,keep_alive_max_attempt=2,join_timeout=3,read_timeout=1"});
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
@@ -201,6 +198,7 @@ TEST_CASE("a cut cable when both nodes are needed: the job ends with 69 and says
 }
 
 TEST_CASE("a cable that is plugged in again: the node comes back and takes its part") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
@@ -218,6 +216,7 @@ TEST_CASE("a cable that is plugged in again: the node comes back and takes its p
 }
 
 TEST_CASE("a stopped agent is noticed by its silence, and takes its part again once it goes on") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"}), second = pair.start(1);
   REQUIRE_MESSAGE(pair.trains(0), first->err() << second->err());
@@ -240,6 +239,7 @@ TEST_CASE("a stopped agent is noticed by its silence, and takes its part again o
 }
 
 TEST_CASE("a node that dies at once and comes back with an empty disk is given the state") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kOneIsEnough);
   const auto first = pair.start(0, {"--node_rank", "0"});
   auto second = pair.start(1);

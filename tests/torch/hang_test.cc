@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "tests/support/ports.h"
-#include "tests/support/skip.h"
 #include "tests/torch/torch_jobs.h"
 
 using namespace dtrun::test;
@@ -43,6 +42,7 @@ constexpr char kNothing[] = "/nowhere";
 }  // namespace
 
 TEST_CASE("without any tool the kernel tells who waits for nobody") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   for (const std::string ranks : {"2", "3"}) {
     const std::string err = error_of(job({"--nproc_per_node", ranks}, "late"), kNothing);
     CAPTURE(err);
@@ -56,6 +56,7 @@ TEST_CASE("without any tool the kernel tells who waits for nobody") {
 
 TEST_SUITE("py_spy") {
   TEST_CASE("with py-spy each rank has its line, and the one that never comes is named") {
+    if (!why_no_torch().empty()) return skip(why_no_torch());
     const std::string path = folder_of_py_spy();
     if (path.empty()) return skip("needs py-spy in PATH, or beside the Python that has PyTorch");
     const std::string err = error_of(job({"--nproc_per_node", "3"}, "late"), path);
@@ -65,6 +66,7 @@ TEST_SUITE("py_spy") {
   }
 
   TEST_CASE("the rank in another collective than the others is named, of two nodes as well") {
+    if (!why_no_torch().empty()) return skip(why_no_torch());
     const std::string path = folder_of_py_spy();
     if (path.empty()) return skip("needs py-spy in PATH, or beside the Python that has PyTorch");
     const std::vector<std::string> both{

@@ -111,16 +111,6 @@ double largest_difference(const std::vector<double>& ours, const std::vector<dou
   return largest;
 }
 
-// A Python with PyTorch that has transformers as well; without one the test is skipped.
-const std::string& python() {
-  const std::string& python = python_with_torch();
-  Process probe({python, "-c", "import transformers"});
-  if (probe.wait(kLong) == 0) return python;
-  std::printf("skipped: %s has no transformers (pip install transformers, DTRUN_TEST_PYTHON)\n",
-              python.c_str());
-  std::exit(77);
-}
-
 void compare(const Case& one) {
   CAPTURE(one.name);
   const Folder folder;
@@ -168,7 +158,7 @@ void compare(const Case& one) {
                                         {"batches", batches_of(job.train, facts.value().train)},
                                         {"variants", variants_of(train)}}
                                        .dump());
-  Process theirs({python(), kScripts + "loss_curve.py", (folder / "spec.json").string()},
+  Process theirs({python_with_torch(), kScripts + "loss_curve.py", (folder / "spec.json").string()},
                  {"OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1"});
   REQUIRE_MESSAGE(theirs.wait(kLong) == 0, theirs.err());
 
@@ -194,18 +184,21 @@ Json sgd(double rate, bool nesterov) {
 
 }  // namespace
 
-TEST_CASE("the losses of a GPT-2 are PyTorch's") {
+TEST_CASE("the losses of a GPT-2 are PyTorch's" * doctest::test_suite("transformers")) {
+  if (const std::string why = why_no_torch_with("transformers"); !why.empty()) return skip(why);
   const Json model{{"type", "gpt2"}, {"n_layer", 2}, {"n_head", 2}, {"n_embd", 16}, {"n_positions", 12}};
   compare({"gpt2, adamw", model, adamw(1e-2)});
   compare({"gpt2, sgd", model, sgd(0.5, false)});
 }
 
 TEST_CASE("the losses of a perceptron are PyTorch's") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   compare({"mlp, adamw", {{"type", "mlp"}, {"hidden_sizes", {32, 16}}, {"activation", "gelu"}}, adamw(1e-3)});
   compare({"mlp, sgd", {{"type", "mlp"}, {"hidden_sizes", {32, 16}}}, sgd(0.02, true)});
 }
 
 TEST_CASE("the losses of a convnet are PyTorch's") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   compare({"convnet, adamw", {{"type", "convnet"}}, adamw(1e-3)});
   compare(
       {"convnet, sgd", {{"type", "convnet"}, {"channels", {6, 8, 10}}, {"kernel_size", 3}}, sgd(0.1, false)});

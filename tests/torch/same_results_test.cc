@@ -30,20 +30,24 @@ void check_same_success(const std::string& workers, const std::vector<std::strin
 }  // namespace
 
 TEST_CASE("DistributedDataParallel with a DistributedSampler ends with torchrun's parameters, bit for bit") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   check_same_success("2", {"ddp_train.py", "--epochs", "3"});
   check_same_success("3", {"ddp_train.py", "--batch-size", "5"});
 }
 
 TEST_CASE("broadcast, all_reduce, all_gather and a sub-group give the same numbers") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   check_same_success("2", {"collectives.py"});
   check_same_success("4", {"collectives.py"});
 }
 
 TEST_CASE("a program without PyTorch finds the same environment and arguments") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   check_same_success("3", {"plain.py", "--some", "a b", "--"});
 }
 
 TEST_CASE("a worker that raises under @record is named as the culprit, with its traceback") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   const Both both = run_both({"--nproc_per_node", "2"}, {"raises.py"});
   CHECK_MESSAGE(both.torchrun_code == 1, both.torchrun_err);
   CHECK_MESSAGE(both.dtrun_code == 1, both.dtrun_err);
@@ -54,6 +58,7 @@ TEST_CASE("a worker that raises under @record is named as the culprit, with its 
 }
 
 TEST_CASE("a worker's own exit code is dtrun's, where torchrun says 1") {
+  if (!why_no_torch().empty()) return skip(why_no_torch());
   const Both both = run_both({"--nproc_per_node", "2"}, {"plain.py", "--fail"});
   CHECK(both.torchrun_code == 1);
   CHECK_MESSAGE(both.dtrun_code == 17, both.dtrun_err);

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <regex>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/process.h"
+#include "tests/support/skip.h"
 
 namespace dtrun::test {
 
@@ -20,34 +20,33 @@ inline const std::string kScripts = DTRUN_SOURCE_DIR "/tests/torch/scripts/";
 // Importing torch takes seconds, on a busy machine many.
 inline constexpr Process::Duration kLong{240000};
 
-// Ends the program with 77, which ctest shows as skipped, if there is none. Debian 13's cannot be used: built
-// without libuv, it fails to make its own store unless told, under torchrun as under dtrun.
-inline const std::string& python_with_torch() {
-  static const std::string python = [] {
-    const char* chosen = std::getenv("DTRUN_TEST_PYTHON");
-    std::string candidate = chosen != nullptr ? chosen : "/usr/bin/python3";
-    Process probe({candidate, "-c",
-                   "import torch.distributed as d; d.TCPStore('127.0.0.1', 0, 1, True); "
-                   "raise SystemExit(not d.is_gloo_available())"});
-    if (probe.wait(kLong) == 0) return candidate;
-    std::printf(
-        "skipped: %s has no PyTorch with a store and gloo (scripts/setup --bench, or DTRUN_TEST_PYTHON)\n",
-        candidate.c_str());
-    std::exit(77);
-  }();
-  return python;
+// The Python that has PyTorch, where why_no_torch() is empty.
+inline std::string python_with_torch() {
+  const char* chosen = std::getenv("DTRUN_TEST_PYTHON");
+  return chosen != nullptr ? chosen : "/usr/bin/python3";
 }
 
-// That Python if it has this module as well; without it the test is skipped.
-inline const std::string& python_with(const std::string& module) {
-  const std::string& python = python_with_torch();
-  Process probe({python, "-c", "import " + module});
-  if (probe.wait(kLong) != 0) {
-    std::printf("skipped: %s has no %s (pip install %s, DTRUN_TEST_PYTHON)\n", python.c_str(), module.c_str(),
-                module.c_str());
-    std::exit(77);
-  }
-  return python;
+// Why it has none; empty: it has. Debian 13's cannot be used: built without libuv, it fails to make its own
+// store unless told, under torchrun as under dtrun.
+inline const std::string& why_no_torch() {
+  static const std::string why = [] {
+    Process probe({python_with_torch(), "-c",
+                   "import torch.distributed as d; d.TCPStore('127.0.0.1', 0, 1, True); "
+                   "raise SystemExit(not d.is_gloo_available())"});
+    return probe.wait(kLong) == 0 ? ""
+                                  : python_with_torch() +
+                                        " has no PyTorch with a store and gloo (scripts/setup --tests, or "
+                                        "DTRUN_TEST_PYTHON)";
+  }();
+  return why;
+}
+
+// The same, or why it lacks this module beside PyTorch.
+inline std::string why_no_torch_with(const std::string& module) {
+  if (!why_no_torch().empty()) return why_no_torch();
+  Process probe({python_with_torch(), "-c", "import " + module});
+  if (probe.wait(kLong) == 0) return "";
+  return python_with_torch() + " has no " + module + " (pip install " + module + ", DTRUN_TEST_PYTHON)";
 }
 
 // One thread each, so that both launchers' workers add in the same order.

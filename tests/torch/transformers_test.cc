@@ -29,7 +29,8 @@ std::string tokens(int count, unsigned seed) {
 }  // namespace
 
 TEST_CASE("transformers finds the same loss in an exported GPT-2") {
-  const std::string& python = python_with("transformers");
+  if (const std::string why = why_no_torch_with("transformers"); !why.empty()) return skip(why);
+  const std::string python = python_with_torch();
   const Folder folder;
   std::filesystem::create_directories(folder / "data");
   write_text(folder / "data/train.bin", tokens(20000, 1));
@@ -62,7 +63,8 @@ TEST_CASE("transformers finds the same loss in an exported GPT-2") {
 }
 
 TEST_CASE("transformers loads the tokenizer that goes with an exported GPT-2, and it is the run's") {
-  const std::string& python = python_with("transformers");
+  if (const std::string why = why_no_torch_with("transformers"); !why.empty()) return skip(why);
+  const std::string python = python_with_torch();
   const Folder folder;
   const std::filesystem::path fixture = DTRUN_SOURCE_DIR "/tests/worker/tokenizer/fixture";
   // GPT-2's own files, and the one of today.
