@@ -127,7 +127,7 @@ class Trio {
     }
     return leader;
   }
-  // Seconds until all others had joined again, of whom one leads; -1: not within ten.
+  // Seconds until all others had joined again, of whom one leads; -1: not within a minute.
   double takeover_from(int gone, double since) const {
     double last = 0;
     const bool done = eventually(
@@ -143,7 +143,7 @@ class Trio {
           }
           return led == 1;
         },
-        milliseconds(10000));
+        milliseconds(60000));
     return done ? last - since : -1;
   }
   std::string any_model() const {
@@ -179,9 +179,9 @@ const std::string& expected(int steps) {
   std::string& bytes = known[steps];
   if (bytes.empty()) {
     Folder directory;
-    const Ended ended =
-        run(training(standalone(1), directory / "out",
-                     {"train.max_steps=" + std::to_string(steps), "train.save_steps=1000000"}));
+    Process alone(training(standalone(1), directory / "out",
+                           {"train.max_steps=" + std::to_string(steps), "train.save_steps=1000000"}));
+    const Ended ended = alone.end(milliseconds(300000));
     REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
     bytes = model(directory / "out");
   }
@@ -221,6 +221,7 @@ Round play(Kind kind, std::mt19937& random, milliseconds pause, int steps) {
   if (kind == kMute) trio.filter(gone, "output");
   round.took = trio.takeover_from(gone, since);
   CHECK_MESSAGE(round.took >= 0, trio.said());
+  round.load = std::max(round.load, load_factor());
   CHECK_MESSAGE(round.took <= kTakeover * round.load, trio.said());
 
   int codes[3] = {0, 0, 0};
