@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/core/environment.h"
+#include "agent/core/left_behind.h"
 #include "agent/process/proc_scan.h"
 
 namespace dtrun::agent {
@@ -58,9 +59,10 @@ void Children::pause_output(bool paused) {
 }
 
 void Children::reap() {
+  bool orphans = false;
   for (;;) {
     siginfo_t info{};
-    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
     const pid_t pid = info.si_pid;
     auto worker =
         std::find_if(workers_.begin(), workers_.end(), [&](auto& w) { return w.second->pid() == pid; });
@@ -69,15 +71,46 @@ void Children::reap() {
       continue;
     }
     waitpid(pid, nullptr, 0);
+    orphans = true;
     std::erase(spared_, pid);
     if (pid == guardian_.pid()) {
       guardian_.forget();
       if (++guardian_restarts_ < 100) guardian_.start();
     }
   }
+  if (orphans) look_at_left_behind();
 }
 
-void Children::sweep(const WorkerProcess& worker) { sweep_token(worker_token(token_, worker.local_rank())); }
+void Children::look_at_left_behind() {
+  std::vector<LeftBehind*> all;
+  for (const auto& [local_rank, left] : left_behind_) all.push_back(left.get());
+  for (LeftBehind* left : all) left->look();
+}
+
+bool Children::let_end(Loop& loop, const WorkerProcess& worker, Loop::Clock::time_point deadline,
+                       const Tell& tell) {
+  if (!has_other_children(known())) return false;
+  const int local_rank = worker.local_rank();
+  auto left = std::make_unique<LeftBehind>(
+      loop, worker_token(token_, local_rank), worker.pid(), worker.rank(), deadline,
+      LeftBehind::Events{.tell = tell, .ended = [this, local_rank] { left_behind_.erase(local_rank); }});
+  if (!left->any()) return false;
+  left_behind_[local_rank] = std::move(left);
+  return true;
+}
+
+void Children::kill_left_behind(const std::string& why) {
+  while (!left_behind_.empty()) left_behind_.begin()->second->kill(why);
+}
+
+void Children::sweep(const WorkerProcess& worker, const Tell& tell) {
+  if (!has_other_children(known())) return;
+  const std::string token = worker_token(token_, worker.local_rank());
+  const std::vector<FoundProcess> found =
+      tell ? find_by_token(token, worker.pid()) : std::vector<FoundProcess>();
+  if (!found.empty()) tell("killing " + left_behind_text(commands_of(found), worker.rank()));
+  sweep_token(token);
+}
 
 void Children::sweep() { sweep_token(token_); }
 

@@ -4,12 +4,14 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/process/guardian.h"
+#include "agent/process/left_behind.h"
 #include "agent/process/worker_process.h"
 #include "proto/control.pb.h"
 
@@ -17,6 +19,8 @@ namespace dtrun::agent {
 
 class Children {
  public:
+  using Tell = std::function<void(const std::string&)>;  // people
+
   // `token` is the guardian's. To be made before the job starts any other process.
   Children(std::string token, Guardian& guardian);
 
@@ -43,8 +47,16 @@ class Children {
   // their subreaper. Starts a new guardian if the old one ended.
   void reap();
 
-  // Kills the worker's processes that left its group (setsid, a daemon).
-  void sweep(const WorkerProcess& worker);
+  // To be called while `worker` is a zombie. What it left behind gets SIGTERM, and until `deadline` to end.
+  // Returns whether there is anything.
+  bool let_end(Loop& loop, const WorkerProcess& worker, Loop::Clock::time_point deadline, const Tell& tell);
+  // The same, but kills all of it that left the worker's group (setsid, a daemon); that is for the worker to
+  // kill. `tell` may be empty.
+  void sweep(const WorkerProcess& worker, const Tell& tell);
+  // Whether anything is left that was given time to end.
+  bool left_behind() const { return !left_behind_.empty(); }
+  // Kills that, and says `why`.
+  void kill_left_behind(const std::string& why);
   // Kills every process that carries the job's mark. Only to be called while no worker runs.
   void sweep();
   // Kills every unknown child of this process. Needed where limits cannot be marked
@@ -55,12 +67,14 @@ class Children {
  private:
   void sweep_token(const std::string& token);
   std::vector<pid_t> known() const;
+  void look_at_left_behind();
 
   const std::string token_;
   Guardian& guardian_;
   int guardian_restarts_ = 0;
-  const bool outsiders_;                                   // this process had children before the job began
-  std::map<int, std::unique_ptr<WorkerProcess>> workers_;  // by serial
+  const bool outsiders_;                                    // this process had children before the job began
+  std::map<int, std::unique_ptr<WorkerProcess>> workers_;   // by serial
+  std::map<int, std::unique_ptr<LeftBehind>> left_behind_;  // by local rank
   std::vector<pid_t> spared_;
 };
 

@@ -187,25 +187,47 @@ void Driver::arm_timer() {
 }
 
 void Driver::finish() {
-  launcher_.reset();
   view_.clear();
   hang_guard_.rest();
   gpu_guard_.rest();
+  if (children_.left_behind()) wait_for_left_behind();
+  launcher_.reset();
   children_.clear();
   children_.sweep();
   children_.sweep_strangers();
-  link_->close(1s);
-  link_.reset();
+  close_link();
   view_.end();
   flush_console();
 }
 
+void Driver::close_link() {
+  if (!link_) return;
+  link_->close(1s);
+  link_.reset();
+}
+
+// The job is over: no other node has to wait for what was left behind on this one.
+void Driver::wait_for_left_behind() {
+  close_link();
+  events_.clear();
+  while (children_.left_behind() && loop_.run_once().ok()) {
+    const bool again = was_told_to_end() && millis_now() - state_.told_at >= kSameSignal;
+    events_.clear();
+    if (again) children_.kill_left_behind("told to end at once");
+  }
+}
+
+// While no event is decided on any more.
+bool Driver::was_told_to_end() const {
+  return std::ranges::any_of(events_,
+                             [](const Event& event) { return std::holds_alternative<event::Signal>(event); });
+}
+
 // Waits until the console's text is written, or nobody reads it any more, or a signal tells us to end.
 void Driver::flush_console() {
-  const auto told = [](const Event& event) { return std::holds_alternative<event::Signal>(event); };
   events_.clear();
   while (console_.pending() && loop_.run_once().ok())
-    if (std::any_of(events_.begin(), events_.end(), told)) console_.drop();
+    if (was_told_to_end()) console_.drop();
 }
 
 // ---- what happens
@@ -282,6 +304,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");
     case Body::kKv:
+      if (!link_) return;
       return link_->kv(serial, spec_.run_id + "/" + std::to_string(worker.generation()) + "/", message.kv());
     case Body::kProgress:
       worker.set_pulse(message.progress().pulse());
@@ -320,6 +343,7 @@ void Driver::act(const action::StartWorkers& a) {
                                {"world_size", a.assignment.world_size},
                                {"restart_count", a.assignment.restart_count},
                                {"reason", a.assignment.reason}});
+  children_.kill_left_behind("the workers are started again");
   children_.forget_ended();
   if (children_.empty()) children_.sweep_strangers();
   view_.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
@@ -398,6 +422,11 @@ void Driver::act(const action::PauseWorkers& a) {
       stop_message(a.after_step ? control::Stop::PAUSE_AFTER_STEP : control::Stop::PAUSE, a.reason));
 }
 
+void Driver::tell_people(const std::string& text) {
+  log_.write("notice", {{"text", text}});
+  console_.notice(text);
+}
+
 HangGuard::View Driver::hang_view() {
   HangGuard::View view;
   view.workers = [this] { return children_.workers(); };
@@ -405,10 +434,7 @@ HangGuard::View Driver::hang_view() {
   view.held_back = [this] { return congested_; };
   view.silence_tells = [this] { return trainer_ != nullptr || state_.group.assignment.node_count == 1; };
   view.spares_victims = [this] { return state_.settings.recovers; };
-  view.tell = [this](const std::string& text) {
-    log_.write("notice", {{"text", text}});
-    console_.notice(text);
-  };
+  view.tell = [this](const std::string& text) { tell_people(text); };
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)
       log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
@@ -434,7 +460,7 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
   callbacks.message = [this, serial](const control::FromWorker& message) {
     from_worker(*children_.find(serial), serial, message);
   };
-  callbacks.exited = [this, serial] { children_.sweep(*children_.find(serial)); };
+  callbacks.exited = [this, serial](bool well) { return let_end(*children_.find(serial), well); };
   callbacks.ended = [this, serial](WorkerOutcome outcome, bool never_ran) {
     note_cause(&outcome);
     gpu_guard_.ended(outcome.pid);
@@ -460,6 +486,19 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
   }
 }
 
+// Workers that are stopped because the job failed, or the generation, take with them what they started; their
+// processes have heard the signal too.
+bool Driver::let_end(const WorkerProcess& worker, bool well) {
+  const Children::Tell tell = [this](const std::string& text) { tell_people(text); };
+  if (well && (state_.told_signal != 0 || !state_.group.stopping)) {
+    const auto deadline = state_.group.kill_at ? time_point_of(*state_.group.kill_at)
+                                               : Loop::Clock::now() + spec_.shutdown_timeout;
+    return children_.let_end(loop_, worker, deadline, tell);
+  }
+  children_.sweep(worker, well || !state_.group.stopping ? tell : nullptr);
+  return false;
+}
+
 void Driver::worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran) {
   log_.write("worker_ended", {{"generation", generation},
                               {"rank", outcome.rank},
@@ -476,6 +515,7 @@ void Driver::act(const action::SignalWorkers& a) {
   hang_guard_.rest();
   killed_ = killed_ || a.number == SIGKILL;
   drop_held(a.number, a.only);
+  if (a.number == SIGKILL && !a.only) children_.kill_left_behind("the workers are killed too");
   if (!a.only) return children_.signal_groups(a.number);
   if (WorkerProcess* worker = children_.find(*a.only)) worker->signal_group(a.number);
 }

@@ -49,6 +49,9 @@ class Driver {
   bool shows_waiting() const;
   void show_waiting();
   void finish();
+  void close_link();
+  void wait_for_left_behind();
+  bool was_told_to_end() const;
   void flush_console();
 
   // Sources of events.
@@ -85,8 +88,10 @@ class Driver {
   void start(const std::vector<action::Spawn>& workers);
   void drop_held(int signal, std::optional<int> only);
   void start_worker(int serial, WorkerPlan plan);
+  bool let_end(const WorkerProcess& worker, bool well);
   void worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran);
   std::string gpu_of(int local_rank) const;
+  void tell_people(const std::string& text);
   HangGuard::View hang_view();
   void note_cause(WorkerOutcome* outcome);
   void leave_word(const JobEnd& run);

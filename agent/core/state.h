@@ -155,6 +155,9 @@ struct State {
   Millis link_deadline() const;
 };
 
+// A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
+// press a key this fast.
+inline constexpr Millis kSameSignal = 250;
 // A lost coordinator that is back this soon is not worth a line on the terminal.
 inline constexpr Millis kBlip = 1000;
 

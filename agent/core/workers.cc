@@ -15,9 +15,6 @@ namespace {
 // From the news of a hang to the end of the workers, the same on all nodes: until then each sees where its
 // own stand. A worker that loses a peer no longer stands where it hung.
 constexpr Millis kAllLook = 5000;
-// A signal repeated this soon counts once: timeout(1) and some supervisors send it twice, and people do not
-// press a key this fast.
-constexpr Millis kSameSignal = 250;
 // If workers take longer than this to end after a signal, other nodes are told why they wait.
 constexpr Millis kUnnoticed = 1000;
 // A broken collective is rarely the cause. The cause (a peer's death, an order to stop) is given so long to

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,11 +43,34 @@ bool carries(std::string_view environment, std::string_view token) {
   return false;
 }
 
-// "PID (NAME) STATE …", where NAME may be anything.
-bool is_zombie(const std::string& folder) {
+std::string folder_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+// "STATE PARENT GROUP …" of "PID (NAME) STATE …", where NAME may be anything; empty if there is no such
+// process.
+std::string after_name(const std::string& folder) {
   const auto stat = read_all(folder + "/stat");
-  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
-  return name_end != std::string::npos && stat->substr(name_end).starts_with(") Z");
+  const std::size_t name_end = stat ? stat->rfind(") ") : std::string::npos;
+  return name_end == std::string::npos ? "" : stat->substr(name_end + 2);
+}
+
+bool is_zombie(const std::string& folder) { return after_name(folder).starts_with("Z"); }
+
+bool is_in_group(const std::string& folder, pid_t group) {
+  char state = 'Z';
+  pid_t parent = 0, its = 0;
+  std::istringstream(after_name(folder)) >> state >> parent >> its;
+  return group > 0 && its == group && state != 'Z';
+}
+
+// The words of its command line; of a process that has removed them its name.
+std::string command_of(const std::string& folder) {
+  std::string command = read_all(folder + "/cmdline").value_or("");
+  while (command.ends_with('\0')) command.pop_back();
+  std::ranges::replace(command, '\0', ' ');
+  if (!command.empty()) return command;
+  std::string name = read_all(folder + "/comm").value_or("?");
+  if (name.ends_with('\n')) name.pop_back();
+  return name;
 }
 
 // Whether a process carries the token or the mark. A zombie has lost its environment, but not its limits.
@@ -55,7 +79,7 @@ class Marked {
   explicit Marked(const std::string& token) : token_(token), mark_(limit_mark(token)) {}
 
   bool operator()(pid_t pid) const {
-    const std::string folder = "/proc/" + std::to_string(pid);
+    const std::string folder = folder_of(pid);
     if (const auto limits = read_all(folder + "/limits"); limits && has_mark(*limits, mark_))
       return !is_zombie(folder);
     const auto environment = read_all(folder + "/environ");
@@ -99,6 +123,37 @@ std::optional<std::vector<pid_t>> other_children(const std::vector<pid_t>& known
 }
 
 }  // namespace
+
+std::vector<FoundProcess> find_by_token(const std::string& token, pid_t group) {
+  std::vector<FoundProcess> found;
+  const Marked is_marked(token);
+  for_each_process([&](pid_t pid) {
+    Descriptor handle(open_pidfd(pid));
+    const std::string folder = folder_of(pid);
+    if (!is_marked(pid) && !is_in_group(folder, group)) return;
+    found.push_back({.pid = pid, .handle = std::move(handle), .command = command_of(folder)});
+  });
+  return found;
+}
+
+bool is_running(const FoundProcess& process) {
+  if (!process.handle.open()) return kill(process.pid, 0) == 0;
+  pollfd end{.fd = process.handle.get(), .events = POLLIN, .revents = 0};
+  return poll(&end, 1, 0) == 0;
+}
+
+void signal_found(const FoundProcess& process, int number) {
+  if (process.handle.open())
+    signal_pidfd(process.handle.get(), number);
+  else
+    kill(process.pid, number);
+}
+
+std::vector<std::string> commands_of(const std::vector<FoundProcess>& found) {
+  std::vector<std::string> commands;
+  for (const FoundProcess& process : found) commands.push_back(process.command);
+  return commands;
+}
 
 int kill_by_token(const std::string& token) {
   int killed = 0;

@@ -9,7 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "agent/system/descriptor.h"
+
 namespace dtrun::agent {
+
+struct FoundProcess {
+  pid_t pid = -1;
+  Descriptor handle;    // pidfd; not open on a kernel without
+  std::string command;  // with its arguments; its name if it has none
+};
+
+// All but zombies whose environment has kEnvAgentToken with `token` in its value, or which carry its mark,
+// and the members of the process group `group` (0: of none). REQUIRES: the group's leader has not been
+// reaped.
+std::vector<FoundProcess> find_by_token(const std::string& token, pid_t group = 0);
+bool is_running(const FoundProcess& process);  // a process without a handle: perhaps another of its number
+void signal_found(const FoundProcess& process, int number);
+std::vector<std::string> commands_of(const std::vector<FoundProcess>& found);
 
 // Sends SIGKILL to each process whose environment has kEnvAgentToken with `token` in its value, or which
 // carries its mark; never to a process that has neither. Returns how many there were. A process that forks

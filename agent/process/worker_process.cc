@@ -24,6 +24,8 @@ using namespace std::chrono_literals;
 
 // How long to read output after the worker's end if another process still holds the pipe.
 constexpr auto kOutputAfterEnd = 1s;
+// Of one that may go on writing: what the worker itself wrote stands before the job's end.
+constexpr auto kOwnOutput = 100ms;
 
 // Changes whenever the file is touched, written or replaced; 0 if there is none.
 std::uint64_t touch_mark(const std::filesystem::path& file) {
@@ -208,7 +210,8 @@ void WorkerProcess::reap() {
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
     return;
   // While the leader is a zombie, no other process or group can get its number.
-  kill(-pid_, SIGKILL);
+  spares_group_ = callbacks_.exited(info.si_code == CLD_EXITED && info.si_status == 0);
+  if (!spares_group_) kill(-pid_, SIGKILL);
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   const bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   exit_code_ = by_signal ? 0 : info.si_status;
@@ -219,8 +222,8 @@ void WorkerProcess::reap() {
   if (handle_.open()) loop_.forget(handle_.get());
   handle_.reset();
   if (control_) control_->drain_and_close();
-  callbacks_.exited();
-  late_timer_ = loop_.call_at(exited_at_ + kOutputAfterEnd, [this] { output_late(); });
+  const auto patience = spares_group_ ? std::chrono::milliseconds(kOwnOutput) : kOutputAfterEnd;
+  late_timer_ = loop_.call_at(exited_at_ + patience, [this] { output_late(); });
   check_ended();
 }
 
@@ -230,6 +233,7 @@ void WorkerProcess::output_late() {
     return;
   }
   late_timer_.reset();
+  if (spares_group_) return count_as_ended();
   for (Output* output : {&*out_, &*err_}) {
     if (output->pipe.open()) finish_output(output);
   }
@@ -238,6 +242,10 @@ void WorkerProcess::output_late() {
 
 void WorkerProcess::check_ended() {
   if (ended_ || pid_ > 0 || out_->pipe.open() || err_->pipe.open()) return;
+  count_as_ended();
+}
+
+void WorkerProcess::count_as_ended() {
   ended_ = true;
   if (late_timer_) loop_.cancel(*late_timer_);
   late_timer_.reset();

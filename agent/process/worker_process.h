@@ -45,7 +45,9 @@ class WorkerProcess {
   // Called on the loop; none may destroy the worker.
   struct Callbacks {
     std::function<void(const control::FromWorker&)> message;
-    std::function<void()> exited;  // its process group is gone; processes that left the group may remain
+    // It has ended, and is a zombie yet: its number is still its group's. `well`: with 0. The answer says
+    // whether what it left behind may end by itself; else its group is killed.
+    std::function<bool(bool well)> exited;
     std::function<void(WorkerOutcome, bool never_ran)> ended;  // the last one: its output is complete
   };
 
@@ -89,8 +91,8 @@ class WorkerProcess {
   void condemn(const std::string& why);
   // Stops or resumes reading its output.
   void pause_output(bool paused);
-  // To be called when a child may have ended: if it is this one, kills what is left of its group and reaps
-  // it.
+  // To be called when a child may have ended: if it is this one, kills what is left of its group, unless that
+  // is spared, and reaps it. What is spared may write to its output after it counts as ended.
   void reap();
 
  private:
@@ -107,6 +109,7 @@ class WorkerProcess {
   void finish_output(Output* output);
   void output_late();
   void check_ended();
+  void count_as_ended();
   WorkerOutcome outcome() const;
   void start_failed(const Status& status);
 
@@ -124,6 +127,7 @@ class WorkerProcess {
   std::string error_;
   bool condemned_ = false;
   bool hung_ = false;
+  bool spares_group_ = false;
   Standing standing_;
   std::uint64_t pulse_ = 0, output_bytes_ = 0;
   std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start

@@ -5,6 +5,7 @@
 #include "tests/agent/agent_process.h"
 
 using namespace dtrun::agent::test;
+using dtrun::test::Ended;
 
 namespace {
 
@@ -33,6 +34,31 @@ pid_t guardian_of(const std::string& run_id) {
     if (slurp("/proc/" + std::to_string(pid) + "/comm") == "guardian\n") return pid;
   }
   return -1;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// What a worker starts and does not wait for: it lives until SIGTERM tells it to do something and end; "": it
+// ignores that.
+struct InBackground {
+  std::string on_term;
+  bool daemon = false;  // without parent, group and environment
+
+  // A shell's command that has started it once it is done.
+  std::string started() const {
+    const Folder folder;  // gone at once: a name that nobody else has
+    const std::string begun = folder.path().string() + ".begun",
+                      trap = on_term.empty() ? "" : on_term + "; exit";
+    const std::string life = "trap '" + trap + "' TERM; touch " + begun + "; while :; do sleep 0.02; done";
+    const std::string start = "/bin/sh -c \"" + life + "\" &";
+    return (daemon ? "(env -i setsid " + start + "); " : start + " ") + "until [ -e " + begun +
+           " ]; do sleep 0.02; done; rm " + begun + "; ";
+  }
+};
+
+Ended end_of(std::vector<std::string> options, const std::string& script) {
+  options.insert(options.end(), {"--", "/bin/sh", "-c", script});
+  return dtrun::test::run(agent(options));
 }
 
 // Signals that a process was sent and has not taken, as bits.
@@ -95,12 +121,106 @@ TEST_CASE("a stopped worker is woken to hear that it should end") {
 }
 
 TEST_CASE("a worker's children and daemons do not outlive it") {
-  Process job(agent_with({}, {"family", "exit"}));
+  Process job(agent_with({"--shutdown_ms", "300"}, {"family", "exit"}));
   REQUIRE(job.wait_for_out("ready"));
   const Family family = family_in(job.out());
   CHECK(job.wait() == 0);
   CHECK_FALSE(is_alive(family.child));
   CHECK_FALSE(is_alive(family.daemon));
+}
+
+TEST_CASE("what a successful worker left behind gets SIGTERM, is told of, and its last words are passed on") {
+  const Ended job = end_of({}, InBackground{.on_term = "echo got TERM"}.started() + "echo trained");
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+  CHECK_MESSAGE(has(job.out, "[default:0] trained"), job.out);
+  CHECK_MESSAGE(has(job.out, "[default:0] got TERM"), job.out);
+  CHECK_MESSAGE(has(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
+  CHECK_MESSAGE(has(job.err, "), in at most 30 s; rank 0 should wait for what has to finish\n"), job.err);
+  CHECK_FALSE_MESSAGE(has(job.err, "killing"), job.err);
+}
+
+TEST_CASE(
+    "what was left behind may finish its file, in the background and as a daemon without an environment") {
+  for (const bool daemon : {false, true}) {
+    CAPTURE(daemon);
+    const Folder folder;
+    const std::string file = folder / "copy";
+    const InBackground copies{.on_term = "sleep 1; echo whole > " + file + "; echo copied", .daemon = daemon};
+    const Ended job = end_of({}, copies.started());
+    CHECK_MESSAGE(job.exit_code == 0, job.err);
+    CHECK(slurp(file) == "whole\n");
+    CHECK_MESSAGE(has(job.out, "[default:0] copied"), job.out);
+    CHECK_MESSAGE(has(job.err, "ending "), job.err);
+    CHECK_FALSE_MESSAGE(has(job.err, "killing"), job.err);
+  }
+}
+
+TEST_CASE("what was left behind and does not end is killed after the grace, a daemon too") {
+  for (const bool daemon : {false, true}) {
+    CAPTURE(daemon);
+    const auto began = std::chrono::steady_clock::now();
+    const Ended job =
+        end_of({"--shutdown_ms", "1200"}, InBackground{.on_term = "", .daemon = daemon}.started());
+    CHECK(std::chrono::steady_clock::now() - began >= std::chrono::milliseconds(1200));
+    CHECK_MESSAGE(job.exit_code == 0, job.err);
+    CHECK_MESSAGE(has(job.err, "dtrun: killing "), job.err);
+    CHECK_MESSAGE(has(job.err, "): not ended after 1.2 s\n"), job.err);
+  }
+}
+
+TEST_CASE("what ends by itself within a moment of its worker gets no signal, and no word is said") {
+  const Ended job = end_of({}, "(trap 'echo got TERM' TERM; sleep 0.1; echo ended) & exit 0");
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+  CHECK(job.out == "[default:0] ended\n");
+  CHECK(job.err == "");
+}
+
+TEST_CASE("what a worker that failed left behind is killed at once, and told of") {
+  const auto began = std::chrono::steady_clock::now();
+  const Ended job = end_of({}, InBackground{.on_term = "echo got TERM"}.started() + "exit 3");
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+  CHECK(job.exit_code == 3);
+  CHECK_MESSAGE(has(job.err, "dtrun: killing "), job.err);
+  CHECK_MESSAGE(has(job.err, " that rank 0 left behind (/bin/sh -c "), job.err);
+  CHECK_FALSE(has(job.out, "got TERM"));
+}
+
+TEST_CASE(
+    "a second Ctrl-C cuts the time short of what was left behind, and after a success the first one does") {
+  for (const bool success : {true, false}) {
+    CAPTURE(success);
+    const std::string worker =
+        success ? "exit 0" : "trap 'exit 0' INT; echo ready; while :; do sleep 0.02; done";
+    const std::string script = InBackground{.on_term = ""}.started() + worker;
+    Process job(agent({"--", "/bin/sh", "-c", script}));
+    if (!success) {
+      REQUIRE(job.wait_for_out("ready"));
+      job.signal(SIGINT);
+    }
+    REQUIRE_MESSAGE(job.wait_for_err(" left behind ("), job.err());
+    const auto began = std::chrono::steady_clock::now();
+    CHECK(eventually([&] {
+      job.signal(SIGINT);
+      return !is_alive(job.pid());
+    }));
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(15));
+    CHECK(job.wait() == (success ? 0 : 130));
+    CHECK_MESSAGE(has(job.err(), "): told to end at once\n"), job.err());
+  }
+}
+
+TEST_CASE("what was left behind does not live on into the next generation") {
+  const Folder folder;
+  const std::string file = folder / "pid";
+  const std::string script = "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { cat " + file + "; exit 0; }; " +
+                             "[ $RANK = 1 ] && { until [ -s " + file +
+                             " ]; do sleep 0.02; done; sleep 1; exit 1; }; " +
+                             InBackground{.on_term = ""}.started() + "echo $! > " + file;
+  const Ended job = end_of({"--nproc", "2", "--max_restarts", "1"}, script);
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+  CHECK_MESSAGE(has(job.err, " that rank 0 left behind ("), job.err);
+  CHECK_MESSAGE(has(job.err, "): the workers are started again\n"), job.err);
+  CHECK_FALSE(is_alive(std::stoi(slurp(file))));
 }
 
 TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and no guardian") {

@@ -1,0 +1,34 @@
+#include "agent/core/left_behind.h"
+
+#include <algorithm>
+
+#include "agent/core/utf8.h"
+#include "rendezvous/core/wording.h"
+
+namespace dtrun::agent {
+namespace {
+
+constexpr std::size_t kNamed = 3, kLongestName = 60;
+
+// Of a command line that may be a whole script, on one line.
+std::string name_of(std::string command) {
+  const auto breaks = [](char c) { return c == '\n' || c == '\r' || c == '\t'; };
+  std::ranges::replace_if(command, breaks, ' ');
+  const std::string name = rendezvous::shortened(printable(command), kLongestName);
+  return name.size() < command.size() ? name + "…" : name;
+}
+
+}  // namespace
+
+std::string left_behind_text(const std::vector<std::string>& commands, int rank) {
+  std::string names;
+  for (std::size_t i = 0; i < std::min(commands.size(), kNamed); ++i)
+    names += (i > 0 ? ", " : "") + name_of(commands[i]);
+  if (commands.size() > kNamed) names += ", …";
+  return std::to_string(commands.size()) + (commands.size() == 1 ? " process" : " processes") +
+         " that rank " + std::to_string(rank) + " left behind (" + names + ")";
+}
+
+std::string patience_text(Millis patience) { return rendezvous::seconds((patience + 50) / 100 * 100); }
+
+}  // namespace dtrun::agent

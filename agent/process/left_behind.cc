@@ -1,0 +1,92 @@
+#include "agent/process/left_behind.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "agent/core/left_behind.h"
+
+namespace dtrun::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kMoment = 500ms;
+
+}  // namespace
+
+LeftBehind::LeftBehind(Loop& loop, std::string token, pid_t worker, int rank,
+                       Loop::Clock::time_point deadline, Events events)
+    : loop_(loop),
+      token_(std::move(token)),
+      rank_(rank),
+      deadline_(deadline),
+      events_(std::move(events)),
+      found_(find_by_token(token_, worker)) {
+  set_timer(std::min(begin_ + kMoment, deadline_), &LeftBehind::end_them);
+}
+
+LeftBehind::~LeftBehind() {
+  if (timer_) loop_.cancel(*timer_);
+}
+
+void LeftBehind::set_timer(Loop::Clock::time_point when, void (LeftBehind::*then)()) {
+  if (timer_) loop_.cancel(*timer_);
+  timer_ = loop_.call_at(when, [this, then] {
+    timer_.reset();
+    (this->*then)();
+  });
+}
+
+std::string LeftBehind::text() const { return left_behind_text(commands_of(found_), rank_); }
+
+std::string LeftBehind::patience() const {
+  return patience_text(std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - begin_).count());
+}
+
+void LeftBehind::done() {
+  const std::function<void()> ended = events_.ended;
+  ended();
+}
+
+// Those known by their group alone are looked at through their handles, as they may be nobody's any more.
+void LeftBehind::find() {
+  std::vector<FoundProcess> now = find_by_token(token_);
+  for (FoundProcess& one : found_) {
+    const bool again = std::ranges::find(now, one.pid, &FoundProcess::pid) != now.end();
+    if (!again && is_running(one)) now.push_back(std::move(one));
+  }
+  found_ = std::move(now);
+}
+
+void LeftBehind::look() {
+  find();
+  if (found_.empty()) done();
+}
+
+void LeftBehind::end_them() {
+  find();
+  if (found_.empty()) return done();
+  const std::string rank = "rank " + std::to_string(rank_);
+  events_.tell("ending " + text() + ", in at most " + patience() + "; " + rank +
+               " should wait for what has to finish");
+  for (const FoundProcess& one : found_) {
+    signal_found(one, SIGTERM);
+    signal_found(one, SIGCONT);  // a stopped one must be continued to hear it
+  }
+  set_timer(deadline_, &LeftBehind::too_late);
+}
+
+void LeftBehind::too_late() { kill("not ended after " + patience()); }
+
+void LeftBehind::kill(const std::string& why) {
+  find();
+  if (!found_.empty()) events_.tell("killing " + text() + ": " + why);
+  for (const FoundProcess& one : found_) signal_found(one, SIGKILL);
+  look_until_none([this] { return kill_by_token(token_); }, 10);
+  done();
+}
+
+}  // namespace dtrun::agent

@@ -1,0 +1,57 @@
+// What a worker that ended with 0 left behind, processes in the background and daemons: they get SIGTERM,
+// have a time to end, and are killed. They may be what saves the results (rsync, an upload), so people are
+// told.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/process/proc_scan.h"
+#include "agent/system/loop.h"
+
+namespace dtrun::agent {
+
+class LeftBehind {
+ public:
+  struct Events {
+    std::function<void(const std::string&)> tell;  // people
+    std::function<void()> ended;                   // none is left; may destroy this object
+  };
+
+  // To be made while the worker is a zombie, so that its number is still that of its group. `token` is the
+  // worker's. What ends within a moment by itself, as helpers do that see their pipe close, is not told of
+  // and gets no signal.
+  LeftBehind(Loop& loop, std::string token, pid_t worker, int rank, Loop::Clock::time_point deadline,
+             Events events);
+  ~LeftBehind();
+  LeftBehind(const LeftBehind&) = delete;
+
+  // To be called when an orphan was reaped: one of them may have ended, and left others.
+  void look();
+  bool any() const { return !found_.empty(); }
+  // Patience is over.
+  void kill(const std::string& why);
+
+ private:
+  void end_them();
+  void done();
+  std::string text() const;
+  std::string patience() const;
+  void find();
+  void set_timer(Loop::Clock::time_point when, void (LeftBehind::*then)());
+  void too_late();
+
+  Loop& loop_;
+  const std::string token_;
+  const int rank_;
+  const Loop::Clock::time_point begin_ = Loop::Clock::now(), deadline_;
+  const Events events_;
+  std::vector<FoundProcess> found_;
+  std::optional<Loop::TimerId> timer_;
+};
+
+}  // namespace dtrun::agent

@@ -1,0 +1,27 @@
+// How people are told of what a worker left behind. What becomes of it is stop_test.cc's.
+#include "agent/core/left_behind.h"
+
+#include <doctest/doctest.h>
+
+using namespace dtrun::agent;
+
+TEST_CASE("what is left behind is counted, and three of it are named") {
+  CHECK(left_behind_text({"rsync -a ckpt remote:"}, 3) ==
+        "1 process that rank 3 left behind (rsync -a ckpt remote:)");
+  CHECK(left_behind_text({"a", "b", "c"}, 0) == "3 processes that rank 0 left behind (a, b, c)");
+  CHECK(left_behind_text({"a", "b", "c", "d"}, 0) == "4 processes that rank 0 left behind (a, b, c, …)");
+}
+
+TEST_CASE("a long script is named by its begin, on one line, and without what a terminal would obey") {
+  CHECK(left_behind_text({"sh -c x\ny\tz\rw\x1b[2J"}, 0) ==
+        "1 process that rank 0 left behind (sh -c x y z w?[2J)");
+  const std::string most(60, 'x');
+  CHECK(left_behind_text({most}, 0) == "1 process that rank 0 left behind (" + most + ")");
+  CHECK(left_behind_text({most + "x"}, 0) == "1 process that rank 0 left behind (" + most + "…)");
+}
+
+TEST_CASE("a time to end is told to the nearest tenth of a second") {
+  CHECK(patience_text(30000) == "30 s");
+  CHECK(patience_text(1199) == "1.2 s");
+  CHECK(patience_text(1149) == "1.1 s");
+}
