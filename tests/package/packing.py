@@ -13,6 +13,7 @@ NO_DEB = "dpkg-dev or file is missing: scripts/setup --tests"
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 JOB = ("train.max_steps=20", "train.logging_steps=10")
 LIMIT_S = 120
+PACKING_LIMIT_S = 400  # xz, beside other tests
 EXIT_SKIPPED = 77
 EXIT_NO_INPUT = 66
 MIB = 1 << 20
@@ -44,7 +45,7 @@ def make_packages(build, folder):
     tools are."""
     has_debs = shutil.which("dpkg-shlibdeps") and shutil.which("file")
     for generator in ("TGZ", "DEB") if has_debs else ("TGZ",):
-        need("cpack", "--config", build / "CPackConfig.cmake", "-G", generator, "-B", folder, umask=0o077)
+        need("cpack", "--config", build / "CPackConfig.cmake", "-G", generator, "-B", folder, umask=0o077, timeout=PACKING_LIMIT_S)
     ends = {"tests": "-tests.tar.gz", "archive": "x86_64.tar.gz", "deb": ".deb"}
     return {name: path for name, end in ends.items() for path in folder.glob(f"*{end}")}
 
