@@ -61,7 +61,7 @@ class DemoTest(unittest.TestCase):
         said = self.inside(root, "nice", "-n", "19", f"/{PLACE}/scripts/demo", *JOB, limit_s=LIMIT_S, seen=seen, **variables)
         self.assertIn("done: 20 steps", said)
         self.assertTrue((root / PLACE / "runs/fashion_mnist/model.safetensors").is_file(), said)
-        again = self.inside(root, f"/{PLACE}/scripts/demo", *JOB, seen=seen, **variables)
+        again = self.inside(root, f"/{PLACE}/scripts/demo", *JOB, limit_s=SETUP_LIMIT_S, seen=seen, **variables)
         self.assertIn("this one goes to runs/fashion_mnist-2", again)
         self.assertNotIn("installing", again)
 
