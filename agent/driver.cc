@@ -121,8 +121,13 @@ Status Driver::prepare() {
     }
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
-  auto link = Link::start(spec_.rendezvous, identity_.member_id, files_for_strangers.value(), scratch_, loop_,
-                          [this](auto event) { from_client(std::move(event)); });
+  auto link = Link::start(
+      spec_.rendezvous, identity_.member_id, files_for_strangers.value(), scratch_, loop_,
+      [this](auto event) { from_client(std::move(event)); },
+      [this](const std::string& line) {
+        log_.write("notice", {{"text", line}});
+        console_.notice(line);
+      });
   if (!link.ok()) return link.status();
   link_ = std::move(link).value();
   if (link_->hosting() && !spec_.rendezvous.standalone && link_->port() != spec_.rendezvous.port)

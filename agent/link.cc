@@ -31,6 +31,12 @@ Status cannot_host(const rendezvous::Ticket& ticket) {
                     ": name that `dtrun store` with --rdzv_endpoint");
 }
 
+// After the address of a node that may not come in.
+std::string turned_away(const rendezvous::Credential& key) {
+  return " was turned away: it has another job key than this node (" + key.fingerprint() +
+         (key.source().empty() ? "" : ", " + key.source()) + "), or none";
+}
+
 }  // namespace
 
 void Link::Mailbox::post(Job job) {
@@ -42,18 +48,19 @@ void Link::Mailbox::post(Job job) {
 }
 
 Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_for_strangers, Loop& loop,
-           Sink sink)
+           Sink sink, Tell tell)
     : spec_(spec),
       member_id_(std::move(member_id)),
       files_for_strangers_(files_for_strangers),
       loop_(loop),
       sink_(std::move(sink)),
+      tell_(std::move(tell)),
       mailbox_(std::make_shared<Mailbox>()) {
   mailbox_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   host_ = spec.hosts.empty() ? spec.host : rendezvous::list_text(spec.hosts);
   port_ = spec.port;
   if (!spec.key.empty()) {
-    Result<rendezvous::Credential> key = rendezvous::Credential::parse(spec.key, "the plan");
+    Result<rendezvous::Credential> key = rendezvous::Credential::parse(spec.key, spec.key_source);
     if (key.ok()) key_ = std::move(key).value();
   }
   loop_.watch(mailbox_->wake.get(), EPOLLIN, [this](std::uint32_t) { deliver(); });
@@ -66,8 +73,9 @@ Link::~Link() {
 
 Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& member_id,
                                           std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
-                                          Sink sink) {
-  std::unique_ptr<Link> link(new Link(spec, member_id, files_for_strangers, loop, std::move(sink)));
+                                          Sink sink, Tell tell) {
+  std::unique_ptr<Link> link(
+      new Link(spec, member_id, files_for_strangers, loop, std::move(sink), std::move(tell)));
   if (spec.standalone) {
     if (Status status = link->stand_alone(scratch); !status.ok()) return status;
   } else if (!spec.hosts.empty()) {
@@ -165,6 +173,11 @@ Status Link::host_on(const std::string& listen_address) {
                                     .host = member_id_,
                                     .key = key != nullptr ? std::optional(*key) : std::nullopt,
                                     .files_for_strangers = files_for_strangers_};
+  if (key_)
+    options.turned_away = [this, mailbox = std::weak_ptr(mailbox_),
+                           words = turned_away(*key_)](const std::string& address) {
+      if (const auto box = mailbox.lock()) box->post([this, line = address + words] { tell_(line); });
+    };
   std::vector<int> ports{spec_.port};
   ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
   if (!spec_.hosts.empty()) {

@@ -24,13 +24,14 @@ namespace dtrun::agent {
 class Link {
  public:
   using Sink = std::function<void(rendezvous::ClientEvent)>;
+  using Tell = std::function<void(const std::string& line)>;  // people, on the loop
 
   // `sink` is called on the loop. Fails if a standalone coordinator cannot be started, whose socket lies in
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
   // `files_for_strangers`: of a coordinator with a key that is hosted here, as ServerOptions has it.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
                                              std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
-                                             Sink sink);
+                                             Sink sink, Tell tell);
   ~Link();
   Link(const Link&) = delete;
 
@@ -63,7 +64,7 @@ class Link {
   };
 
   Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_for_strangers, Loop& loop,
-       Sink sink);
+       Sink sink, Tell tell);
 
   Status stand_alone(Scratch& scratch);
   void join_list();
@@ -82,6 +83,7 @@ class Link {
   std::optional<rendezvous::Credential> key_;
   Loop& loop_;
   Sink sink_;
+  Tell tell_;
   std::string host_;
   int port_ = 0;
   std::optional<std::string> listen_address_;  // if this host is the coordinator's, or may be

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "agent/core/utf8.h"
 #include "agent/process/spawn.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/utf8.h"
 #include "rendezvous/wire/convert.h"
 
 namespace dtrun::agent {

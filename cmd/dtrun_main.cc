@@ -17,6 +17,7 @@
 #include "agent/local_address.h"
 #include "agent/system/termination_log.h"
 #include "cmd/commands/answer.h"
+#include "cmd/commands/build_facts.h"
 #include "cmd/commands/command_table.h"
 #include "cmd/commands/completion_command.h"
 #include "cmd/commands/subcommand.h"
@@ -59,7 +60,7 @@ std::optional<int> answer_instead(const cmd::Options& options) {
     const cmd::Detail detail = options.short_help ? cmd::Detail::kShort : cmd::Detail::kLong;
     return cmd::answer(as_text(cmd::launcher_page(cmd::commands(), detail), cmd::terminal_columns()));
   }
-  if (options.flag("version")) return cmd::answer(cmd::version() + "\n");
+  if (options.flag("version")) return cmd::answer(cmd::version() + "\n" + cmd::build_facts() + "\n");
   if (const auto shell = options.given("print_completion"))
     return cmd::print_completion(shell->value, cmd::quoted(*shell));
   return std::nullopt;
@@ -92,8 +93,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
   // No worker, and nothing else that starts from here, shall have it.
-  for (const char* const variable : {rendezvous::kTokenVariable, rendezvous::kTokenFdVariable})
-    unsetenv(variable);
+  rendezvous::forget_key_variables();
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok()) return refuse(status);
   if (!spec.value().place.empty()) cmd::notice(spec.value().place);

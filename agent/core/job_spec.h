@@ -40,6 +40,7 @@ struct RendezvousSpec {
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out
   std::string key;              // the job's, as text; empty: none. Never shown
   std::string key_fingerprint;  // to tell keys apart
+  std::string key_source;       // where it was found, for people
   std::string local_address;    // --local_addr; empty: the address that reaches the coordinator
   std::string master_address;   // MASTER_ADDR of the workers; empty: the address of the node with rank 0
   int master_port = 0;          // MASTER_PORT of the workers; 0: a free one

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/core/utf8.h"
+#include "proto/core/utf8.h"
 #include "rendezvous/core/wording.h"
 
 namespace dtrun::agent {

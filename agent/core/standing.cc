@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "agent/core/lines.h"
-#include "agent/core/utf8.h"
+#include "proto/core/utf8.h"
 
 namespace dtrun::agent {
 namespace {

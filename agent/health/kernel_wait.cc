@@ -11,8 +11,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "agent/core/utf8.h"
 #include "agent/health/group_usage.h"
+#include "proto/core/utf8.h"
 
 namespace dtrun::agent {
 namespace {

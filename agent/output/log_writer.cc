@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "agent/core/utf8.h"
+#include "proto/core/utf8.h"
 
 namespace dtrun::agent {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/core/utf8.h"
+#include "proto/core/utf8.h"
 
 namespace dtrun::agent {
 namespace {

@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <chrono>
 
-#include "agent/core/utf8.h"
 #include "agent/process/error_file.h"
 #include "agent/process/spawn.h"
 #include "agent/system/pidfd.h"
 #include "agent/system/wall_clock.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/utf8.h"
 
 namespace dtrun::agent {
 namespace {

@@ -135,6 +135,9 @@ Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& 
   options.port = kDefaultPort;
   options.separate = true;
   options.notice = say;
+  options.turned_away = [](const std::string& address) {
+    say(address + " was turned away: it has another key than this store, or none");
+  };
   if (const auto port = given.given("port")) {
     Result<int> number = parse_port_or_any(*port);
     if (!number.ok()) return number.status();

@@ -193,7 +193,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
   NodePlan plan;
   const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
   // The job's key is the launcher's affair, whatever this host offers.
-  for (const char* variable : {rendezvous::kTokenVariable, rendezvous::kTokenFdVariable}) unsetenv(variable);
+  rendezvous::forget_key_variables();
   if (!job.key().empty()) setenv(rendezvous::kTokenVariable, job.key().c_str(), 1);
   Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);
   unsetenv(rendezvous::kTokenVariable);

@@ -382,6 +382,7 @@ Status read_key(Draft& draft) {
     }
     rendezvous.key = key->text();
     rendezvous.key_fingerprint = key->fingerprint();
+    rendezvous.key_source = key->source();
   } else if (!found.value().why_none.empty() && !rendezvous.standalone) {
     draft.notice(plain_text_notice(found.value(), endpoint));
   }

@@ -28,6 +28,7 @@ std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
   if (!key) return grpc::CreateCustomInsecureChannelFromFd(endpoint, dialled.fd, arguments);
   // gRPC takes no other credentials on a descriptor: it connects again, to the address that answered.
   close(dialled.fd);
+  set_up_tls();
   const Identity identity = key->identity();
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = identity.root;

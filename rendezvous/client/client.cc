@@ -31,6 +31,7 @@
 #include "rendezvous/client/leader_watch.h"
 #include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
+#include "rendezvous/wire/intake.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -411,6 +412,7 @@ void Core::meet() {
 // What a leader said before it was deposed may come late: whoever obeyed a later one does not obey it.
 void Core::on_received(v1::FromCoordinator message) {
   if (message.term() < obeyed_.load()) return;
+  make_printable(&message);
   obeyed_ = message.term();
   if (ports_.size() > 1) {
     const auto& rejected = message.rejected();

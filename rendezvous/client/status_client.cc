@@ -12,6 +12,7 @@
 #include "rendezvous/client/endpoint.h"
 #include "rendezvous/client/tls_probe.h"
 #include "rendezvous/wire/grpc_setup.h"
+#include "rendezvous/wire/intake.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -34,7 +35,10 @@ Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::Sta
   const std::shared_ptr<grpc::ClientContext> context = make_context();
   if (!context) return Status(kExitUnavailable, "interrupted");
   const grpc::Status status = v1::Rendezvous::NewStub(channel)->Status(context.get(), request, &reply);
-  if (status.ok()) return reply;
+  if (status.ok()) {
+    make_printable(&reply);
+    return reply;
+  }
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION)
     return Status(kExitUnavailable, endpoint + ": " + status.error_message());
   if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED)

@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <ctime>
 #include <memory>
 
 #include "rendezvous/identity/identity.h"
@@ -114,6 +116,26 @@ Reception reception_at(const std::string& host, int port, const std::optional<Cr
   return found;
 }
 
+// A store's clock may be ahead, but not by much: an agent's coordinator takes no tickets.
+Status ticket_refused(const Ticket& ticket, const std::string& endpoint) {
+  constexpr std::int64_t kClocksApart = 300;  // seconds
+  if (ticket.until() > std::time(nullptr) + kClocksApart)
+    return Status(kExitNoPermission, "the coordinator at " + endpoint +
+                                         " takes no tickets, as a `dtrun store` does, "
+                                         "and this node has one for run " +
+                                         ticket.run_id());
+  return Status(kExitNoPermission,
+                ticket.ending() + ", by the clock of the store at " + endpoint + "; ask for a new one there");
+}
+
+// `source`: where this node's key was found.
+std::string remedy_for(const std::string& source) {
+  const std::string all = ", or give all nodes the same --token_file FILE, or --insecure";
+  if (source.empty() || source.starts_with("/"))
+    return " (" + source + "): copy its ~/.config/dtrun/key to this node" + all;
+  return " (" + source + "): give it the key file of the coordinator's node" + all;
+}
+
 }  // namespace
 
 Status compare_keys(const std::string& host, int port, const std::optional<Credential>& key,
@@ -130,18 +152,19 @@ Status compare_keys(const std::string& host, int port, const std::optional<Crede
   }
   const std::string there = fingerprint_in(*found.issuer);
   if (there.empty()) return {};
-  static constexpr char kRemedy[] =
-      ": copy its ~/.config/dtrun/key to this node, or give all nodes the same --token_file FILE, or "
-      "--insecure";
-  if (!key) return refused("wants the job key " + there + ", and this node has none" + kRemedy);
+  if (!key)
+    return refused(
+        "wants the job key " + there +
+        ", and this node has none (--insecure, DTRUN_INSECURE, or no home): give it the coordinator's "
+        "with --token_file FILE, or start all nodes with --insecure");
   // gRPC's server does not say why it hangs up. With a ticket from its own authority there is one reason,
   // unless it is just ending: then nobody answers a second time.
   const bool ticket = found.refused && there == key->fingerprint();
   if (ticket && reception_at(host, port, key, timeout, interrupt).refused)
-    return Status(kExitNoPermission, key->ticket()->ending() + ", by the clock of the store at " +
-                                         endpoint_text(host, port) + "; ask for a new one there");
+    return ticket_refused(*key->ticket(), endpoint_text(host, port));
   if (there == key->fingerprint()) return {};
-  return refused("has the job key " + there + ", and this node has " + key->fingerprint() + kRemedy);
+  return refused("has the job key " + there + ", and this node has " + key->fingerprint() +
+                 remedy_for(key->source()));
 }
 
 }  // namespace dtrun::rendezvous

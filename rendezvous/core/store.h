@@ -19,9 +19,8 @@
 namespace dtrun::rendezvous {
 
 // What the store holds at most: a key with its value, the keys of one run (all that begin with the same word
-// before a
-// '/'), and everything. A run keeps addresses and ids here; data goes between its workers. So a worker that
-// floods the store stops itself, and not the process that has the store.
+// before a '/'), and everything. A run keeps addresses and ids here; data goes between its workers. So a
+// worker that floods the store stops itself, and not the process that has the store.
 struct StoreLimits {
   std::size_t item = std::size_t{1} << 20;  // bytes, as all three
   std::size_t run = std::size_t{32} << 20;
@@ -63,6 +62,9 @@ class KeyValueStore {
   const Limits& limits() const { return limits_; }
   // Bytes held, by the count of Limits.
   std::size_t size() const { return size_; }
+
+  // Whether there could be such a key. Of others nothing is to be asked for: who waits for one holds it.
+  bool fits(const std::string& key) const { return key.size() + kItemOverhead <= limits_.item; }
 
   std::optional<std::string> get(const std::string& key) const;
 

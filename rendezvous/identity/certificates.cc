@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include "rendezvous/identity/identity.h"
 
@@ -21,11 +22,11 @@ constexpr std::int64_t kBegin = 946684800;
 
 // The private key that follows from the job's key: a number below the order of P-256, of 128 bits more than
 // it needs, so that the remainder favours none (FIPS 186-5, appendix A.2.1).
-Key authority_key(const JobKey& job) {
+Key authority_key(const JobKey& job, std::string_view purpose) {
   const Owned<EC_GROUP, EC_GROUP_free> group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
   const Owned<BN_CTX, BN_CTX_free> context(BN_CTX_secure_new());
   std::array<unsigned char, 48> bytes{};
-  job.derive("certificate authority", bytes.data(), bytes.size());
+  job.derive(purpose, bytes.data(), bytes.size());
   const Number wide(BN_bin2bn(bytes.data(), static_cast<int>(bytes.size()), BN_secure_new()));
   OPENSSL_cleanse(bytes.data(), bytes.size());
   const Number below(BN_dup(EC_GROUP_get0_order(group.get()))), secret(BN_secure_new());
@@ -100,8 +101,12 @@ Key key_of(const BIGNUM* secret) {
   return Key(key);
 }
 
-Authority authority_of(const JobKey& job) {
-  Authority authority{.key = authority_key(job), .root = nullptr, .name = issuer_of(job.fingerprint())};
+Authority authority_of(const JobKey& job, AuthorityFor purpose) {
+  const bool members = purpose == AuthorityFor::kMembers;
+  const std::string name = issuer_of(job.fingerprint());
+  Authority authority{.key = authority_key(job, members ? "certificate authority" : "ticket authority"),
+                      .root = nullptr,
+                      .name = members ? name : name + " tickets"};
   authority.root = certificate_of(authority.key.get(), authority.name, authority.name, kForever);
   X509* const root = authority.root.get();
   add_extension(root, root, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");

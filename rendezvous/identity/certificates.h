@@ -38,7 +38,9 @@ struct Authority {
   Certificate root;
   std::string name;  // the issuer's in what it signs
 };
-Authority authority_of(const JobKey& job);
+// Of who has the key; and of those to whom a store gives tickets, which nobody but a store trusts.
+enum class AuthorityFor { kMembers, kTickets };
+Authority authority_of(const JobKey& job, AuthorityFor purpose = AuthorityFor::kMembers);
 
 // Valid since the year 2000 to the end of 9999.
 inline constexpr std::int64_t kForever = 253402300799;  // seconds since 1970

@@ -4,12 +4,19 @@ namespace dtrun::rendezvous {
 
 Result<Credential> Credential::parse(std::string_view text, const std::string& source) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin != std::string_view::npos && text.substr(begin).starts_with(Ticket::kPrefix)) {
+  // Of any version.
+  if (begin != std::string_view::npos && text.substr(begin).starts_with(Ticket::kPrefix.substr(0, 3))) {
     Result<Ticket> ticket = Ticket::parse(text, source);
-    return ticket.ok() ? Result<Credential>(std::move(ticket).value()) : ticket.status();
+    if (!ticket.ok()) return ticket.status();
+    Credential credential(std::move(ticket).value());
+    credential.source_ = source;
+    return credential;
   }
   Result<JobKey> key = JobKey::parse(text, source);
-  return key.ok() ? Result<Credential>(std::move(key).value()) : key.status();
+  if (!key.ok()) return key.status();
+  Credential credential(std::move(key).value());
+  credential.source_ = source;
+  return credential;
 }
 
 std::string Credential::text() const { return ticket() != nullptr ? ticket()->text() : key()->text(); }

@@ -24,12 +24,14 @@ class Credential {
 
   const JobKey* key() const { return std::get_if<JobKey>(&held_); }     // null: a ticket
   const Ticket* ticket() const { return std::get_if<Ticket>(&held_); }  // null: a key
+  const std::string& source() const { return source_; }  // where it was found, for people; "": nobody knows
   std::string fingerprint() const;  // of the key that it is, or that the ticket comes from
   Identity identity() const;
 
   bool operator==(const Credential& other) const { return text() == other.text(); }
 
  private:
+  std::string source_;
   std::variant<JobKey, Ticket> held_;
 };
 

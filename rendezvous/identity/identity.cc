@@ -2,10 +2,12 @@
 
 #include <openssl/conf.h>
 #include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-#include <string_view>
+#include <ctime>
 
 #include "rendezvous/identity/certificates.h"
 
@@ -18,11 +20,11 @@ constexpr std::string_view kIssuer = "dtrun job ";
 
 // gRPC makes the SSL_CTX and shows it to nobody. What OpenSSL gives to every new one is read from a
 // configuration.
-void leave_out_session_tickets() {
+void set_up_tls() {
   static const bool done = [] {
     constexpr std::string_view kText =
         "openssl_conf = parts\n[parts]\nssl_conf = contexts\n[contexts]\nsystem_default = "
-        "all\n[all]\nNumTickets = 0\n";
+        "all\n[all]\nProtocol = -ALL, TLSv1.3\nNumTickets = 0\n";
     OPENSSL_load_builtin_modules();
     OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CONFIG, nullptr);  // the system's, which would come later and win
     const Owned<CONF, NCONF_free> configuration(NCONF_new(nullptr));
@@ -34,10 +36,25 @@ void leave_out_session_tickets() {
   check(done);
 }
 
+std::optional<std::int64_t> end_of_certificate(std::string_view pem) {
+  const Owned<BIO, BIO_free_all> text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const Certificate certificate(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
+  std::tm end{};
+  const bool read = certificate && ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) == 1;
+  ERR_clear_error();
+  return read ? std::optional<std::int64_t>(timegm(&end)) : std::nullopt;
+}
+
 std::string issuer_of(const std::string& fingerprint) { return std::string(kIssuer) + fingerprint; }
 
 std::string fingerprint_in(const std::string& issuer) {
   return issuer.starts_with(kIssuer) ? issuer.substr(kIssuer.size()) : "";
+}
+
+Identity make_identity_of_store(const JobKey& job) {
+  Identity identity = make_identity(job);
+  identity.root += pem(authority_of(job, AuthorityFor::kTickets).root.get());
+  return identity;
 }
 
 Identity make_identity(const JobKey& job) {

@@ -3,7 +3,10 @@
 // around, no two processes share a private key, and a stranger ends in the handshake.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "rendezvous/identity/job_key.h"
 
@@ -21,10 +24,16 @@ struct Identity {
 
 // Makes a fresh one, in about a millisecond.
 Identity make_identity(const JobKey& key);
+// The same of a `dtrun store`, which lets in who has a ticket too.
+Identity make_identity_of_store(const JobKey& key);
 
-// From now on servers of this process hand out no TLS session tickets: nobody resumes a session here, and
+// From now on both ends of this process' connections speak TLS 1.3 and nothing older, and servers hand out no
+// session tickets: nobody resumes a session here, which would not be asked for its certificate again, and
 // OpenSSL 3.0 spends a sixth of a handshake on them.
-void leave_out_session_tickets();
+void set_up_tls();
+
+// When a certificate ends, as PEM has it: seconds since 1970; nothing if it is none.
+std::optional<std::int64_t> end_of_certificate(std::string_view pem);
 
 // The fingerprint of the key behind a certificate, as its issuer's name has it; "" if it is none of ours.
 std::string fingerprint_in(const std::string& issuer);

@@ -2,12 +2,14 @@
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -21,7 +23,12 @@ namespace {
 
 constexpr std::string_view kPrefix = "dtk1_";
 constexpr std::size_t kEncoded = (JobKey::kBytes * 8 + 5) / 6;
-constexpr double kLeastBits = 128;
+// What a text is worth depends on how it was made, which it does not tell; this is for passwords that a
+// person would make up. `openssl rand -hex 16` has 90 at least.
+constexpr double kLeastBits = 64;
+// Each guess takes 128 MiB and half a second (RFC 7914).
+constexpr std::uint64_t kScryptCost = 1 << 17, kScryptMemory = std::uint64_t{192} << 20;
+constexpr std::uint32_t kScryptBlock = 8, kScryptLanes = 1;
 
 // Of a text whose letters were drawn as often as they occur in it.
 double bits_of(std::string_view text) {
@@ -52,6 +59,29 @@ void hkdf(const void* secret, std::size_t secret_size, std::string_view info, un
   if (!context || EVP_KDF_derive(context.get(), out, size, parameters) != 1) std::abort();
 }
 
+// False for want of memory.
+bool stretch(std::string_view secret, unsigned char* out, std::size_t size) {
+  const std::unique_ptr<EVP_KDF, decltype(&EVP_KDF_free)> kdf(EVP_KDF_fetch(nullptr, "SCRYPT", nullptr),
+                                                              EVP_KDF_free);
+  const std::unique_ptr<EVP_KDF_CTX, decltype(&EVP_KDF_CTX_free)> context(EVP_KDF_CTX_new(kdf.get()),
+                                                                          EVP_KDF_CTX_free);
+  char salt[] = "dtrun job key 2";
+  std::uint64_t cost = kScryptCost, memory = kScryptMemory;
+  std::uint32_t block = kScryptBlock, lanes = kScryptLanes;
+  const OSSL_PARAM parameters[] = {
+      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_PASSWORD, const_cast<char*>(secret.data()),
+                                        secret.size()),
+      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, salt, sizeof salt - 1),
+      OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_N, &cost),
+      OSSL_PARAM_construct_uint32(OSSL_KDF_PARAM_SCRYPT_R, &block),
+      OSSL_PARAM_construct_uint32(OSSL_KDF_PARAM_SCRYPT_P, &lanes),
+      OSSL_PARAM_construct_uint64(OSSL_KDF_PARAM_SCRYPT_MAXMEM, &memory),
+      OSSL_PARAM_construct_end()};
+  const bool done = context && EVP_KDF_derive(context.get(), out, size, parameters) == 1;
+  ERR_clear_error();
+  return done;
+}
+
 }  // namespace
 
 JobKey JobKey::random() {
@@ -79,7 +109,12 @@ Result<JobKey> JobKey::parse(std::string_view text, const std::string& source) {
   }
   if (text.find_first_of(" \t\r\n") != std::string_view::npos) return refuse("this is more than one word");
   if (bits_of(text) < kLeastBits) return refuse("this secret is too easy to guess");
-  hkdf(text.data(), text.size(), "secret", key.bytes_.data(), kBytes);
+  std::array<unsigned char, kBytes> stretched{};
+  if (!stretch(text, stretched.data(), stretched.size()))
+    return Status(kExitUnavailable,
+                  source + ": a secret that `dtrun key` did not make takes 128 MiB of memory to read");
+  hkdf(stretched.data(), stretched.size(), "secret", key.bytes_.data(), kBytes);
+  OPENSSL_cleanse(stretched.data(), stretched.size());
   return key;
 }
 

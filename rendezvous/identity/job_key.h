@@ -18,9 +18,10 @@ class JobKey {
   // From the kernel's random source.
   static JobKey random();
 
-  // As text() writes it, or any other secret of at least 128 bits, as far as that can be told from its
-  // characters: what is certified by a weaker one could be guessed from a certificate. Space around it is
-  // ignored. `source`: where it was found, for who is told that it is none; the text itself is never told.
+  // As text() writes it, or any other secret that is not too short, or too monotonous. Such a one is
+  // stretched by scrypt first, which takes half a second and 128 MiB: a certificate shows whether a guess was
+  // right. Space around it is ignored. `source`: where it was found, for who is told that it is none; the
+  // text itself is never told.
   static Result<JobKey> parse(std::string_view text, const std::string& source);
 
   // "dtk1_" and 43 letters, digits, - and _.

@@ -51,6 +51,20 @@ int make_key(const std::filesystem::path& file) {
   return error;
 }
 
+// Who can write to a key file chooses whose job this process joins.
+Status check_file(const struct stat& facts, const std::string& what) {
+  if (!S_ISREG(facts.st_mode)) return {};
+  if (facts.st_uid != geteuid() && facts.st_uid != 0)
+    return Status(kExitNoPermission, what + ": this key belongs to the user with the number " +
+                                         std::to_string(facts.st_uid) +
+                                         ": take a copy of your own (chmod 600)");
+  if ((facts.st_mode & (S_IROTH | S_IWOTH)) != 0)
+    return Status(kExitNoPermission, what + ": every user of this machine may " +
+                                         ((facts.st_mode & S_IROTH) != 0 ? "read" : "write to") +
+                                         " this key: chmod 600, and take a new one if that mattered");
+  return {};
+}
+
 }  // namespace
 
 Result<Credential> read_credential(int fd, const std::string& what) {
@@ -75,12 +89,8 @@ Result<Credential> read_credential(int fd, const std::string& what) {
           ? Result<Credential>(Status(kExitNoPermission, what + ": this is no key, it is too long"))
           : Credential::parse({bytes.data(), size}, what);
   OPENSSL_cleanse(bytes.data(), bytes.size());
-  if (S_ISREG(facts.st_mode) && (facts.st_mode & S_IROTH) != 0)
-    return Status(kExitNoPermission,
-                  what +
-                      ": every user of this machine may read this key: chmod 600, and take "
-                      "a new one if that mattered");
-  return key;
+  const Status whose = check_file(facts, what);
+  return whose.ok() ? std::move(key) : Result<Credential>(whose);
 }
 
 Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what) {

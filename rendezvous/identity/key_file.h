@@ -12,7 +12,8 @@
 namespace dtrun::rendezvous {
 
 // One line from `fd`, which is closed. `what`: names it in messages. Fails with EX_NOINPUT if it cannot be
-// read, or EX_NOPERM if it is neither a key nor a ticket, or a file that everybody may read.
+// read, or EX_NOPERM if it is neither a key nor a ticket, or a file that everybody may read or write, or of
+// another user's.
 Result<Credential> read_credential(int fd, const std::string& what);
 Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what);
 

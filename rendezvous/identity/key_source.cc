@@ -1,8 +1,11 @@
 #include "rendezvous/identity/key_source.h"
 
+#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <utility>
 
@@ -43,6 +46,13 @@ Result<FoundKey> users_key(const std::filesystem::path& file, bool make) {
 }
 
 }  // namespace
+
+void forget_key_variables() {
+  for (const char* const variable : {kTokenVariable, kTokenFdVariable}) {
+    if (char* const value = std::getenv(variable)) OPENSSL_cleanse(value, std::strlen(value));
+    unsetenv(variable);
+  }
+}
 
 Reach reach_of(const std::string& host) {
   if (host.empty() || host.starts_with("unix:")) return Reach::kUser;

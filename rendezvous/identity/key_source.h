@@ -16,6 +16,9 @@ namespace dtrun::rendezvous {
 // other programs takes both out of their environment.
 inline constexpr const char* kTokenVariable = "DTRUN_TOKEN";
 inline constexpr const char* kTokenFdVariable = "DTRUN_TOKEN_FD";
+// Out of this process' environment, and of what /proc shows of the one that it was started with. Before there
+// are threads.
+void forget_key_variables();
 
 // Who can connect to the coordinator.
 enum class Reach {

@@ -18,21 +18,21 @@ std::optional<std::string> run_of(const std::string& name) {
   return name.substr(kTicket.size());
 }
 
-std::optional<std::string> refusal_of(const std::string& peer, const std::string& run_id) {
-  if (peer.empty() || peer == kCertifiedName) return std::nullopt;
-  const std::optional<std::string> own = run_of(peer);
-  if (!own) return "a certificate for \"" + peer + "\" opens nothing here";
+std::optional<std::string> refusal_of(const PeerName& peer, const std::string& run_id) {
+  if (!peer || *peer == kCertifiedName) return std::nullopt;
+  const std::optional<std::string> own = run_of(*peer);
+  if (!own) return "a certificate for \"" + *peer + "\" opens nothing here";
   if (*own == run_id) return std::nullopt;
   return "this is a ticket for run " + *own + ", it opens " +
          (run_id.empty() ? "no other" : "not run " + run_id.substr(0, 128));
 }
 
-bool is_heard_on_leaders(const std::string& peer) { return !run_of(peer); }
-
 // A run's keys begin with its id and a slash (agent/driver.cc), and an id has none.
-std::optional<std::string> refusal_of_key(const std::string& peer, const std::string& key) {
+std::optional<std::string> refusal_of_key(const PeerName& peer, const std::string& key) {
   const std::size_t slash = key.find('/');
   return refusal_of(peer, slash == std::string::npos ? "" : key.substr(0, slash));
 }
+
+std::optional<std::string> guest_of(const PeerName& peer) { return peer ? run_of(*peer) : std::nullopt; }
 
 }  // namespace dtrun::rendezvous

@@ -13,14 +13,18 @@ std::string ticket_name(const std::string& run_id);
 // The run of that name; nothing if it is not a ticket's.
 std::optional<std::string> run_of(const std::string& name);
 
-// Why the peer may not do what belongs to `run_id` ("": to all runs), in words that name its own; nothing if
-// it may. `peer`: the name, empty where there is no key and anybody may do anything.
-std::optional<std::string> refusal_of(const std::string& peer, const std::string& run_id);
+// The common name in a peer's certificate; nothing where the server has no key, and anybody may do anything.
+using PeerName = std::optional<std::string>;
 
-// Whether its word counts on who leads the coordinator's hosts: a ticket opens a run, and has no say there.
-bool is_heard_on_leaders(const std::string& peer);
+// Why the peer may not do what belongs to `run_id` ("": to all runs), in words that name its own; nothing if
+// it may.
+std::optional<std::string> refusal_of(const PeerName& peer, const std::string& run_id);
 
 // The same for a key of the store, or for all that begin with it.
-std::optional<std::string> refusal_of_key(const std::string& peer, const std::string& key);
+std::optional<std::string> refusal_of_key(const PeerName& peer, const std::string& key);
+
+// The run of a ticket that the peer has shown: such a one opens its run for a time, has its share of what
+// there is, and no say on who leads the coordinator's hosts. Nothing of others.
+std::optional<std::string> guest_of(const PeerName& peer);
 
 }  // namespace dtrun::rendezvous

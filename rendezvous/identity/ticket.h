@@ -1,6 +1,7 @@
 // What a shared `dtrun store` gives to one run: it opens that run, for a time, and nothing else. The store
-// makes it from its key alone and does not remember it; it is a certificate of the store's authority with its
-// private key, which names the run and may only be shown by a client. One line of text, as secret as a key.
+// makes it from its key alone and does not remember it; it is a certificate of an authority of the store's
+// for tickets, with its private key, which names the run and may only be shown by a client to a store. One
+// line of text, as secret as a key.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace dtrun::rendezvous {
 
 class Ticket {
  public:
-  static constexpr std::string_view kPrefix = "dtt1_";
+  static constexpr std::string_view kPrefix = "dtt2_";
 
   // `until`: in seconds since 1970, by the clock of the store.
   static Ticket issue(const JobKey& store, const std::string& run_id, std::int64_t until);
@@ -24,7 +25,7 @@ class Ticket {
   // text. One that has ended is read like any other.
   static Result<Ticket> parse(std::string_view text, const std::string& source);
 
-  // "dtt1_" and some thousand letters, digits, - and _.
+  // "dtt2_" and some thousand letters, digits, - and _.
   std::string text() const;
 
   const std::string& run_id() const { return run_id_; }
@@ -46,7 +47,9 @@ class Ticket {
   Ticket() = default;
   bool read(std::string bytes);  // false if it is none
 
-  std::string bytes_;  // DER: the root, the certificate; then the private key's 32 bytes
+  // DER: the root by which the store is known, the certificate; then the private key's 32 bytes; then 8 of
+  // the SHA-256 of all that.
+  std::string bytes_;
   std::string run_id_;
   std::string fingerprint_;
   std::int64_t until_ = 0;

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
-#include "rendezvous/server/peer.h"
 #include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/intake.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -20,13 +20,15 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
                      public Connection,
                      public std::enable_shared_from_this<Stream> {
  public:
-  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand)
+  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand,
+         Door& door)
       : id_(id),
         context_(context),
         peer_address_(address_of_peer(context->peer())),
-        peer_name_(peer_name(*context)),
+        caller_(door.caller(*context)),
         coordinator_(coordinator),
-        strand_(strand) {}
+        strand_(strand),
+        door_(door) {}
 
   void start(std::shared_ptr<Stream> self) {
     self_ = std::move(self);
@@ -53,17 +55,24 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
       report_broken();
       return close(false);
     }
-    if (const auto refusal = refusal_of_join()) return refuse(*refusal);
-    if (incoming_.has_join() && !is_heard_on_leaders(peer_name_)) incoming_.mutable_join()->clear_term();
+    make_printable(&incoming_);
+    if (const auto why = refusal()) return refuse(*why);
+    if (incoming_.has_join() && caller_.guest) incoming_.mutable_join()->clear_term();
     Event event = to_event(id_, incoming_, peer_address_);
     incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
     strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });
     StartRead(&incoming_);
   }
 
-  std::optional<std::string> refusal_of_join() const {
-    if (!incoming_.has_join()) return std::nullopt;
-    return refusal_of(peer_name_, incoming_.join().run_id());
+  // The first message takes the share, also if it is no Join.
+  std::optional<std::string> refusal() {
+    if (!share_) {
+      auto share = door_.share(caller_, GuestCalls::kMember);
+      if (!share) return Door::has_its_share(caller_, GuestCalls::kMember).error_message();
+      share_.emplace(*std::move(share));
+    }
+    if (const auto why = too_long(incoming_)) return why;
+    return caller_.refusal(incoming_.has_join() ? incoming_.join().run_id() : caller_.guest.value_or(""));
   }
 
   void refuse(const std::string& why) {
@@ -124,9 +133,11 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
   const ConnectionId id_;
   grpc::CallbackServerContext* const context_;
   const std::string peer_address_;
-  const std::string peer_name_;
+  const Caller caller_;
   Coordinator& coordinator_;
   Strand& strand_;
+  Door& door_;
+  std::optional<Door::Share> share_;
   v1::FromAgent incoming_;
   std::atomic<bool> broken_{false};
   std::shared_ptr<Stream> self_;
@@ -147,8 +158,14 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
 class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<EndWait> {
  public:
   EndWait(ConnectionId id, v1::StatusReply* reply, Coordinator& coordinator, Strand& strand,
-          std::atomic<int>& count)
-      : id_(id), reply_(reply), coordinator_(coordinator), strand_(strand), count_(count) {
+          std::atomic<int>& count, Caller caller, Door::Share share)
+      : id_(id),
+        reply_(reply),
+        coordinator_(coordinator),
+        strand_(strand),
+        count_(count),
+        caller_(std::move(caller)),
+        share_(std::move(share)) {
     ++count_;
   }
 
@@ -160,8 +177,9 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
         self->end_ = does_not_lead();
         return self->finish();
       }
-      self->coordinator_.await_end(self->id_, run_id, [self](v1::StatusReply reply) {
-        *self->reply_ = std::move(reply);
+      self->coordinator_.await_end(self->id_, run_id, [self, run_id](v1::StatusReply reply) {
+        self->end_ = status_of_refusal(self->caller_.refusal(run_id));
+        if (self->end_.ok()) *self->reply_ = std::move(reply);
         self->finish();
       });
     });
@@ -190,6 +208,8 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
   Coordinator& coordinator_;
   Strand& strand_;
   std::atomic<int>& count_;
+  const Caller caller_;
+  const Door::Share share_;
   std::shared_ptr<EndWait> self_;
   bool finished_ = false;  // the strand's, as the next
   grpc::Status end_;
@@ -199,8 +219,7 @@ class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared
 
 grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Attend(
     grpc::CallbackServerContext* context) {
-  came_in_(context->peer());
-  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_);
+  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_, door_);
   Stream* reactor = stream.get();
   reactor->start(std::move(stream));
   return reactor;
@@ -208,18 +227,21 @@ grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* AttendService::Atte
 
 grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* context,
                                                 const v1::StatusRequest* request, v1::StatusReply* reply) {
-  came_in_(context->peer());
-  // Who has a ticket and asks for all runs means its own.
-  const std::string peer = peer_name(*context);
-  const std::string& asked = request->run_id();
-  const std::string run_id = asked.empty() ? run_of(peer).value_or("") : asked;
-  if (const auto refusal = refusal_of(peer, run_id)) {
+  const auto refuse = [context](const grpc::Status& status) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(status_of_refusal(refusal));
+    reactor->Finish(status);
     return reactor;
-  }
+  };
+  // Who has a ticket and asks for all runs means its own.
+  const Caller caller = door_.caller(*context);
+  const std::string& asked = request->run_id();
+  const std::string run_id = asked.empty() ? caller.guest.value_or("") : asked;
+  if (const auto why = caller.refusal(run_id)) return refuse(status_of_refusal(why));
   if (request->at_end()) {
-    auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_);
+    auto share = door_.share(caller, GuestCalls::kWaiter);
+    if (!share) return refuse(Door::has_its_share(caller, GuestCalls::kWaiter));
+    auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_, caller,
+                                          *std::move(share));
     EndWait* reactor = wait.get();
     reactor->start(std::move(wait), run_id);
     return reactor;

@@ -3,21 +3,19 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <string>
-#include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/door.h"
 #include "rendezvous/server/strand.h"
 
 namespace dtrun::rendezvous {
 
 class AttendService final : public v1::Rendezvous::CallbackService {
  public:
-  // All must outlive every stream, that is, the server's shutdown. `came_in` is told the peer of each call.
-  AttendService(Coordinator& coordinator, Strand& strand, std::function<void(const std::string&)> came_in)
-      : coordinator_(coordinator), strand_(strand), came_in_(std::move(came_in)) {}
+  // All must outlive every stream, that is, the server's shutdown.
+  AttendService(Coordinator& coordinator, Strand& strand, Door& door)
+      : coordinator_(coordinator), strand_(strand), door_(door) {}
 
   grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -30,7 +28,7 @@ class AttendService final : public v1::Rendezvous::CallbackService {
  private:
   Coordinator& coordinator_;
   Strand& strand_;
-  const std::function<void(const std::string&)> came_in_;
+  Door& door_;
   std::atomic<ConnectionId> next_id_{1};
   std::atomic<int> waiters_{0};
 };

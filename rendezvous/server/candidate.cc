@@ -4,7 +4,6 @@
 #include <atomic>
 #include <utility>
 
-#include "rendezvous/server/peer.h"
 #include "rendezvous/wire/succession.h"
 
 namespace dtrun::rendezvous {
@@ -133,8 +132,8 @@ namespace {
 // finish().
 class LeaderWait final : public grpc::ServerUnaryReactor {
  public:
-  LeaderWait(std::uint64_t id, Candidate& candidate, v1::LeaderReply* reply)
-      : id_(id), candidate_(candidate), reply_(reply) {}
+  LeaderWait(std::uint64_t id, Candidate& candidate, v1::LeaderReply* reply, Door::Share share)
+      : id_(id), candidate_(candidate), reply_(reply), share_(std::move(share)) {}
 
   void finish(const succession::Leader& leader) {
     reply_->set_term(leader.term);
@@ -150,6 +149,7 @@ class LeaderWait final : public grpc::ServerUnaryReactor {
   const std::uint64_t id_;
   Candidate& candidate_;
   v1::LeaderReply* const reply_;
+  const Door::Share share_;
 };
 
 grpc::Status other_list(const Candidate& candidate) {
@@ -163,9 +163,8 @@ grpc::Status other_list(const Candidate& candidate) {
 grpc::ServerUnaryReactor* SuccessionService::Ask(grpc::CallbackServerContext* context,
                                                  const v1::SuccessionRequest* request,
                                                  v1::SuccessionAnswer* reply) {
-  came_in_(context->peer());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const auto refusal = refusal_of(peer_name(*context), "")) {
+  if (const auto refusal = door_.caller(*context).refusal("")) {
     reactor->Finish(status_of_refusal(refusal));
     return reactor;
   }
@@ -180,15 +179,20 @@ grpc::ServerUnaryReactor* SuccessionService::Ask(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* SuccessionService::Leader(grpc::CallbackServerContext* context,
                                                     const v1::LeaderRequest* request,
                                                     v1::LeaderReply* reply) {
-  came_in_(context->peer());
-  const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();
-  if (!request->list().empty() && !is_meant) {
+  const auto refuse = [context](const grpc::Status& status) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(other_list(candidate_));
+    reactor->Finish(status);
     return reactor;
-  }
+  };
+  const Caller caller = door_.caller(*context);
+  // Every ticket may ask this.
+  if (const auto why = caller.refusal(caller.guest.value_or(""))) return refuse(status_of_refusal(why));
+  const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();
+  if (!request->list().empty() && !is_meant) return refuse(other_list(candidate_));
+  auto share = door_.share(caller, GuestCalls::kWaiter);
+  if (!share) return refuse(Door::has_its_share(caller, GuestCalls::kWaiter));
   const std::uint64_t id = next_id_++;
-  auto* call = new LeaderWait(id, candidate_, reply);
+  auto* call = new LeaderWait(id, candidate_, reply, *std::move(share));
   candidate_.await_leader(id, request->known_term(), request->wait_ms(),
                           [call](const succession::Leader& leader) { call->finish(leader); });
   return call;

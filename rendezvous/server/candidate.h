@@ -16,6 +16,7 @@
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/core/succession.h"
 #include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/door.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/peers.h"
@@ -84,8 +85,7 @@ class Candidate final : public Fence {
 // The Succession service.
 class SuccessionService final : public v1::Succession::CallbackService {
  public:
-  SuccessionService(Candidate& candidate, std::function<void(const std::string&)> came_in)
-      : candidate_(candidate), came_in_(std::move(came_in)) {}
+  SuccessionService(Candidate& candidate, Door& door) : candidate_(candidate), door_(door) {}
 
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const v1::SuccessionRequest* request,
                                 v1::SuccessionAnswer* reply) override;
@@ -94,7 +94,7 @@ class SuccessionService final : public v1::Succession::CallbackService {
 
  private:
   Candidate& candidate_;
-  const std::function<void(const std::string&)> came_in_;
+  Door& door_;
   std::atomic<std::uint64_t> next_id_{1};
 };
 

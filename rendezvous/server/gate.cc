@@ -24,8 +24,11 @@
 
 #include "rendezvous/core/accept_queue.h"
 #include "rendezvous/core/deadlines.h"
+#include "rendezvous/core/guests.h"
+#include "rendezvous/core/refused.h"
 #include "rendezvous/server/origin.h"
 #include "rendezvous/server/strand.h"
+#include "rendezvous/wire/convert.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -41,6 +44,9 @@ std::size_t quarter_of_files() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
 }
+
+// Two files each, so that half of all are for others.
+std::size_t connections_of_guests() { return quarter_of_files(); }
 
 int listen_on(const addrinfo& address) {
   const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -91,12 +97,15 @@ std::vector<int> listen_on_all(const std::string& address, int port) {
 
 class EpollGate final : public Gate {
  public:
-  EpollGate(std::vector<int> listeners, std::size_t files)
+  EpollGate(std::vector<int> listeners, std::size_t files,
+            std::function<void(const std::string&)> turned_away)
       : listeners_(std::move(listeners)),
         port_(port_of(listeners_.front())),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        queue_(AcceptQueue::Limits::within(files)) {
+        queue_(AcceptQueue::Limits::within(files)),
+        guests_(connections_of_guests()),
+        turned_away_(std::move(turned_away)) {
     watch(wake_, kWake, EPOLLIN);
   }
 
@@ -127,19 +136,27 @@ class EpollGate final : public Gate {
 
   int port() const override { return port_; }
 
-  void came_in(const std::string& peer) override {
-    const std::lock_guard lock(mutex_);
-    came_in_.push_back(peer);
-    if (came_in_.size() == 1) eventfd_write(wake_, 1);
+  void came_in(const std::string& peer, const std::optional<std::string>& guest) override {
+    tell({.peer = peer, .guest = guest});
   }
+  void hang_up(const std::string& peer) override { tell({.peer = peer, .guest = {}, .hang_up = true}); }
 
  private:
   struct Connection {
     int fd = -1;  // once handed over: a second descriptor of it, which shows its end
     Origin peer;
   };
+  struct Word {  // of a connection that was handed over
+    std::string peer;
+    std::optional<std::string> guest;
+    bool hang_up = false;
+  };
 
+  void tell(Word word);
   void run();
+  void take(const Word& word);
+  void hang_up_on(std::uint64_t id);
+  void tell_of(const Origin& peer);
   bool take_words();
   void accept_some(int listener);
   void accept_again();
@@ -158,13 +175,16 @@ class EpollGate final : public Gate {
   std::thread thread_;
 
   std::mutex mutex_;  // guards the next two
-  std::vector<std::string> came_in_;
+  std::vector<Word> words_;
   bool ending_ = false;
 
   // The thread's.
   AcceptQueue queue_;
   std::map<std::uint64_t, Connection> connections_;
-  std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name
+  std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name; guests stay here
+  GuestConnections guests_;
+  const std::function<void(const std::string&)> turned_away_;
+  Refused refused_;
   std::uint64_t next_id_ = kFirstConnection;
   Millis accept_at_ = kNever;  // when to go on, after a pause
 };
@@ -176,7 +196,8 @@ void EpollGate::run() {
     for (const std::uint64_t id : queue_.take_expired(now)) let_go(id);
     for (auto known = handed_over_.begin(); known != handed_over_.end();) {
       const std::uint64_t id = (known++)->second;
-      if (!queue_.is_handshaking(id)) let_go(id);
+      // It has shown its certificate, and says nothing: gRPC has hung up on others by now.
+      if (!queue_.is_handshaking(id) && !guests_.contains(id)) hang_up_on(id);
     }
     hand_over_next();
     if (now >= accept_at_) accept_again();
@@ -197,20 +218,39 @@ void EpollGate::run() {
 bool EpollGate::take_words() {
   eventfd_t ignored = 0;
   eventfd_read(wake_, &ignored);
-  std::vector<std::string> peers;
+  std::vector<Word> words;
   {
     const std::lock_guard lock(mutex_);
     if (ending_) return false;
-    peers.swap(came_in_);
+    words.swap(words_);
   }
-  for (const std::string& peer : peers) {
-    const auto known = handed_over_.find(peer);
-    if (known == handed_over_.end()) continue;
-    const std::uint64_t id = known->second;
-    queue_.proven(id);
-    let_go(id);
-  }
+  for (const Word& word : words) take(word);
   return true;
+}
+
+void EpollGate::tell(Word word) {
+  const std::lock_guard lock(mutex_);
+  words_.push_back(std::move(word));
+  if (words_.size() == 1) eventfd_write(wake_, 1);
+}
+
+void EpollGate::take(const Word& word) {
+  const auto known = handed_over_.find(word.peer);
+  if (known == handed_over_.end()) return;
+  const std::uint64_t id = known->second;
+  if (word.hang_up) return hang_up_on(id);
+  if (guests_.contains(id)) return;
+  queue_.proven(id);
+  refused_.came_in(address_of_peer(word.peer));
+  if (!word.guest) return let_go(id);
+  if (const auto goes = guests_.came(id, *word.guest)) hang_up_on(*goes);
+}
+
+// Its other descriptor is gRPC's, which sees the end.
+void EpollGate::hang_up_on(std::uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found != connections_.end()) shutdown(found->second.fd, SHUT_RDWR);
+  let_go(id);
 }
 
 void EpollGate::accept_some(int listener) {
@@ -246,8 +286,9 @@ void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   const int fd = found->second.fd;
-  if (queue_.is_handshaking(id)) {
+  if (queue_.is_handshaking(id) || guests_.contains(id)) {
     if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
+    if (queue_.is_handshaking(id)) tell_of(found->second.peer);
     queue_.failed(id, steady_now());
     return let_go(id);
   }
@@ -263,6 +304,11 @@ void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
     return let_go(id);
   }
   if (greeting == Greeting::kHello) queue_.greeted(id);
+}
+
+void EpollGate::tell_of(const Origin& peer) {
+  const std::string address = address_of_peer(peer.name);
+  if (turned_away_ && refused_.failed(address, steady_now())) turned_away_(address);
 }
 
 void EpollGate::hand_over_next() {
@@ -287,6 +333,7 @@ void EpollGate::let_go(std::uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   ::close(found->second.fd);
+  guests_.went(id);
   const auto known = handed_over_.find(found->second.peer.name);
   if (known != handed_over_.end() && known->second == id) handed_over_.erase(known);
   connections_.erase(found);
@@ -307,10 +354,12 @@ Greeting greeting_of(const unsigned char* first, int available) {
   return available < kHeader + length ? Greeting::kMore : Greeting::kHello;
 }
 
-std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files) {
+std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files,
+                                 std::function<void(const std::string&)> turned_away) {
   std::vector<int> listeners = listen_on_all(address, port);
   if (listeners.empty()) return nullptr;
-  return std::make_unique<EpollGate>(std::move(listeners), files.value_or(quarter_of_files()));
+  return std::make_unique<EpollGate>(std::move(listeners), files.value_or(quarter_of_files()),
+                                     std::move(turned_away));
 }
 
 }  // namespace dtrun::rendezvous

@@ -18,15 +18,21 @@ class Gate {
 
   // Listens on the address, a TCP one; it and `files` are as ServerOptions has them. Null, and errno, if it
   // cannot. Nobody is accepted before start().
-  static std::unique_ptr<Gate> open(const std::string& address, int port, std::optional<std::size_t> files);
+  // `turned_away`: as ServerOptions has it; called on the gate's thread.
+  static std::unique_ptr<Gate> open(const std::string& address, int port, std::optional<std::size_t> files,
+                                    std::function<void(const std::string&)> turned_away = {});
   virtual ~Gate() = default;
 
   virtual void start(HandOver hand_over) = 0;
   // Ends the thread: no call of HandOver after it returns, and who still waits is turned away.
   virtual void close() = 0;
   virtual int port() const = 0;
-  // The peer, as grpc::ServerContext::peer() has it, made a call: it has shown its certificate. Any thread.
-  virtual void came_in(const std::string& peer) = 0;
+  // The peer, as grpc::ServerContext::peer() has it, made a call: it has shown its certificate, which is a
+  // ticket for the run `guest`, or the key's. A guest's connection goes on taking two files here. Any thread,
+  // as the next.
+  virtual void came_in(const std::string& peer, const std::optional<std::string>& guest) = 0;
+  // Ends the connection of a guest.
+  virtual void hang_up(const std::string& peer) = 0;
 };
 
 // How what a connection begins with looks: `first`, and the number of bytes that came so far.

@@ -14,11 +14,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/server/attend_service.h"
 #include "rendezvous/server/candidate.h"
 #include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/door.h"
 #include "rendezvous/server/gate.h"
 #include "rendezvous/server/store_service.h"
 #include "rendezvous/server/strand.h"
@@ -27,8 +29,13 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// The longest word is a node's outcomes, some 40 KB a worker at most: eight hundred on one node.
-constexpr int kMaxMessageBytes = 32 << 20;
+// The longest word is a node's outcomes, which are made to fit (wire/convert.h).
+constexpr int kMaxMessageBytes = 4 << 20;
+// Of one connection at a time: each worker of a node may wait for a key, and the key that it waits for comes
+// on the same one.
+constexpr int kMaxStreams = 1024;
+// Pings that come faster than these. Agents send few, and some that measure the network after each answer.
+constexpr int kPingInterval = 1000, kPingStrikes = 100;
 
 // A store of its own has room for many runs; one in an agent shares the node with its workers.
 KeyValueStore::Limits limits_of(const ServerOptions& options) {
@@ -40,9 +47,9 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
 // A stranger who says nothing is not waited for longer.
 constexpr int kHandshakeMs = 5000;
 
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key) {
-  leave_out_session_tickets();
-  const Identity identity = make_identity(key);
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_tickets) {
+  set_up_tls();
+  const Identity identity = takes_tickets ? make_identity_of_store(key) : make_identity(key);
   grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   ssl.pem_root_certs = identity.root;
   ssl.pem_key_cert_pairs = {{identity.private_key, identity.certificate}};
@@ -58,15 +65,9 @@ class GrpcServer final : public Server {
                       .host = options.candidate ? "" : options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
-        attend_(coordinator_, strand_,
-                [this](const std::string& peer) {
-                  if (gate_) gate_->came_in(peer);
-                }),
-        store_(strand_, limits_of(options), [this] { return coordinator_.leads(); }) {
-    if (candidate_)
-      succession_.emplace(*candidate_, [this](const std::string& peer) {
-        if (gate_) gate_->came_in(peer);
-      });
+        attend_(coordinator_, strand_, door_),
+        store_(strand_, door_, limits_of(options), [this] { return coordinator_.leads(); }) {
+    if (candidate_) succession_.emplace(*candidate_, door_);
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
@@ -82,18 +83,23 @@ class GrpcServer final : public Server {
     grpc::ServerBuilder builder;
     // Another process must never share the port: half of the agents would reach the wrong coordinator.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // Agents ping to notice a dead coordinator; don't take that for abuse.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingInterval);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kPingStrikes);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     if (options.key && !unix_path(options.bind_address)) {
-      gate_ = Gate::open(options.bind_address, options.port, options.files_for_strangers);
+      gate_ =
+          Gate::open(options.bind_address, options.port, options.files_for_strangers, options.turned_away);
       if (!gate_) return false;
+      door_.stands_behind(gate_.get());
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> bells;
+      bells.push_back(door_.bell());
+      builder.experimental().SetInterceptorCreators(std::move(bells));
       using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-      acceptor =
-          builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(*options.key));
+      acceptor = builder.experimental().AddExternalConnectionAcceptor(
+          Type::FROM_FD, credentials_of(*options.key, options.separate));
     } else {
       builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
                                grpc::InsecureServerCredentials(), &port_);
@@ -148,6 +154,7 @@ class GrpcServer final : public Server {
   }
 
   std::unique_ptr<Gate> gate_;  // with a key; closed before the server is shut down
+  Door door_;
   Strand strand_;
   std::unique_ptr<Candidate> candidate_;  // null: nobody else may lead
   Coordinator coordinator_;

@@ -34,6 +34,9 @@ struct ServerOptions {
   // that this process may have open.
   std::optional<std::size_t> files_for_strangers = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
+  // Called, on a thread of its own and seldom, with the address of one whose handshakes fail: who has another
+  // key, or none.
+  std::function<void(const std::string& address)> turned_away = {};
   // One of several hosts, of which one at a time is the coordinator. Nothing: it is always this one.
   std::optional<CandidateOptions> candidate = {};
 };

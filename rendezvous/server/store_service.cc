@@ -1,8 +1,7 @@
 #include "rendezvous/server/store_service.h"
 
+#include <algorithm>
 #include <utility>
-
-#include "rendezvous/server/peer.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -45,16 +44,25 @@ grpc::Status status_of(KeyValueStore::Outcome outcome, const std::string& key,
 class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
  public:
   WaitingGet(StoreService& service, KeyValueStore::WaiterId id, const v1::GetRequest* request,
-             v1::GetReply* reply)
-      : service_(service), id_(id), request_(request), reply_(reply) {}
+             v1::GetReply* reply, Caller caller, Door::Share share)
+      : service_(service),
+        id_(id),
+        request_(request),
+        reply_(reply),
+        caller_(std::move(caller)),
+        share_(std::move(share)) {}
 
   KeyValueStore::WaiterId id() const { return id_; }
 
   const std::string& key() const { return request_->key(); }
   std::int64_t timeout() const { return KeyValueStore::allowed_wait(request_->timeout_ms()); }
+  // A ticket's end ends its waits.
+  std::int64_t wait() const { return std::min(timeout(), caller_.left()); }
 
   void finish(std::optional<std::string> value) {
-    if (value) {
+    if (const auto refusal = caller_.refusal_for_key(key())) {
+      Finish(status_of_refusal(refusal));
+    } else if (value) {
       reply_->set_value(*std::move(value));
       Finish(grpc::Status::OK);
     } else if (timeout() == 0) {
@@ -78,6 +86,8 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   const KeyValueStore::WaiterId id_;
   const v1::GetRequest* const request_;
   v1::GetReply* const reply_;
+  const Caller caller_;
+  const Door::Share share_;
 };
 
 // Runs the operation on the strand and finishes the call with what it returns, if the caller may touch the
@@ -85,7 +95,7 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
 grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* context,
                                                   const std::string& key,
                                                   std::function<grpc::Status()> operation) {
-  if (auto* refused = refuse(context, key)) return refused;
+  if (auto* refused = refuse(context, door_.caller(*context), key)) return refused;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   strand_.post([this, reactor, operation = std::move(operation)] {
     reactor->Finish(serves_() ? operation() : elsewhere());
@@ -93,11 +103,14 @@ grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* c
   return reactor;
 }
 
-grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context, const std::string& key) {
-  const auto refusal = refusal_of_key(peer_name(*context), key);
-  if (!refusal) return nullptr;
+grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context, const Caller& caller,
+                                               const std::string& key) const {
+  grpc::Status status = status_of_refusal(caller.refusal_for_key(key));
+  if (status.ok() && !store_.fits(key))
+    status = status_of(KeyValueStore::Outcome::kItemTooLarge, key, store_.limits());
+  if (status.ok()) return nullptr;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status_of_refusal(refusal));
+  reactor->Finish(status);
   return reactor;
 }
 
@@ -110,8 +123,15 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const v1::GetRequest* request, v1::GetReply* reply) {
-  if (auto* refused = refuse(context, request->key())) return refused;
-  auto* call = new WaitingGet(*this, next_id_++, request, reply);
+  const Caller caller = door_.caller(*context);
+  if (auto* refused = refuse(context, caller, request->key())) return refused;
+  auto share = door_.share(caller, GuestCalls::kWaiter);
+  if (!share) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(Door::has_its_share(caller, GuestCalls::kWaiter));
+    return reactor;
+  }
+  auto* call = new WaitingGet(*this, next_id_++, request, reply, caller, *std::move(share));
   strand_.post([this, call] { get_or_wait(call); });
   return call;
 }
@@ -121,7 +141,7 @@ void StoreService::get_or_wait(WaitingGet* call) {
   std::optional<std::string> value = store_.get(call->key());
   if (value || call->timeout() == 0) return call->finish(std::move(value));
   waiting_[call->id()] = call;
-  store_.wait(call->id(), call->key(), steady_now() + call->timeout());
+  store_.wait(call->id(), call->key(), steady_now() + call->wait());
 }
 
 void StoreService::cancel(KeyValueStore::WaiterId id) {

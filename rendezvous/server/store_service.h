@@ -10,6 +10,7 @@
 
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/core/store.h"
+#include "rendezvous/server/door.h"
 #include "rendezvous/server/strand.h"
 
 namespace dtrun::rendezvous {
@@ -18,8 +19,8 @@ class StoreService final : public v1::Store::CallbackService {
  public:
   // The strand must outlive every call, that is, the server's shutdown. `serves` is called there: false where
   // another host is the coordinator, and has the keys.
-  StoreService(Strand& strand, const KeyValueStore::Limits& limits, std::function<bool()> serves)
-      : strand_(strand), serves_(std::move(serves)), store_(limits) {}
+  StoreService(Strand& strand, Door& door, const KeyValueStore::Limits& limits, std::function<bool()> serves)
+      : strand_(strand), door_(door), serves_(std::move(serves)), store_(limits) {}
 
   grpc::ServerUnaryReactor* Set(grpc::CallbackServerContext* context, const v1::SetRequest* request,
                                 v1::SetReply* reply) override;
@@ -46,12 +47,14 @@ class StoreService final : public v1::Store::CallbackService {
   class WaitingGet;
   void get_or_wait(WaitingGet* call);
   void cancel(KeyValueStore::WaiterId id);
-  // Ends the call of who may not touch the key; null if it may.
-  static grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const std::string& key);
+  // Ends the call of who may not touch the key, or of a key that none can be; null if it may.
+  grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const Caller& caller,
+                                   const std::string& key) const;
   grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context, const std::string& key,
                                       std::function<grpc::Status()> operation);
 
   Strand& strand_;
+  Door& door_;
   const std::function<bool()> serves_;
   std::atomic<KeyValueStore::WaiterId> next_id_{1};
   // The rest is the strand's.

@@ -1,6 +1,9 @@
 #include "rendezvous/wire/convert.h"
 
+#include <string_view>
 #include <utility>
+
+#include "proto/core/utf8.h"
 
 namespace dtrun::rendezvous {
 
@@ -174,8 +177,27 @@ Stopped from_wire(const v1::Stopped& wire) {
   return stopped;
 }
 
+namespace {
+
+// The end of a text is what tells most.
+void keep_last(std::size_t bytes, std::string* text) {
+  if (text->size() > bytes) *text = "..." + printable(std::string_view(*text).substr(text->size() - bytes));
+}
+
+void fit(std::size_t bytes, v1::WorkerOutcome* outcome) {
+  auto& lines = *outcome->mutable_stderr_tail();
+  while (lines.size() > 1 && outcome->ByteSizeLong() > bytes) lines.erase(lines.begin());
+  if (outcome->ByteSizeLong() <= bytes) return;
+  for (std::string* text : {outcome->mutable_traceback(), outcome->mutable_error(), outcome->mutable_gpu()})
+    keep_last(bytes / 4, text);
+}
+
+}  // namespace
+
 void to_wire(const Stopped& stopped, v1::Stopped* wire) {
   for (const WorkerOutcome& outcome : stopped.outcomes) to_wire(outcome, wire->add_outcomes());
+  for (v1::WorkerOutcome& outcome : *wire->mutable_outcomes())
+    fit(kMostOfOutcomes / stopped.outcomes.size(), &outcome);
   if (stopped.workers) wire->set_workers(*stopped.workers);
 }
 

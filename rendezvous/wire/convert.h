@@ -2,6 +2,7 @@
 // alike. Total: any message that parses converts. tests/rendezvous/wire/ sets every field of every pair.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "proto/rendezvous.pb.h"
@@ -26,6 +27,8 @@ void to_wire(const Join& join, v1::Join* wire);
 Heartbeat from_wire(const v1::Heartbeat& wire);
 void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire);
 
+// Texts of outcomes are cut so that all fit into a message: what a worker wrote last stays longest.
+inline constexpr std::size_t kMostOfOutcomes = 2 << 20;  // bytes
 Stopped from_wire(const v1::Stopped& wire);
 void to_wire(const Stopped& stopped, v1::Stopped* wire);
 

@@ -2,6 +2,7 @@
 // and the key itself turns up nowhere.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -69,17 +70,18 @@ TEST_CASE("nodes with the same key meet; others end at once, and the key turns u
   CHECK(other.exit_code == 77);
   CHECK(contains(other.err, right));
   CHECK(contains(other.err, wrong));
+  CHECK(contains(other.err, "DTRUN_TOKEN_FILE=" + site.path("wrong")));
+  CHECK(first.wait_for_err("127.0.0.1 was turned away: it has another job key than this node"));
   const Ended none = run(site.node({"--insecure"}));
   CHECK(none.exit_code == 77);
   CHECK(contains(none.err, "wants the job key " + right + ", and this node has none"));
   const Ended users = run(site.node({}));
   CHECK(users.exit_code == 77);
   CHECK(contains(users.err, "has the job key " + right + ", and this node has "));
-  for (const std::string& err : {other.err, none.err, users.err})
-    CHECK(
-        contains(err,
-                 ": copy its ~/.config/dtrun/key to this node, or give all nodes the same --token_file FILE, "
-                 "or --insecure"));
+  CHECK(contains(other.err, ": give it the key file of the coordinator's node, or give all nodes the same "));
+  CHECK(contains(none.err,
+                 ": give it the coordinator's with --token_file FILE, or start all nodes with --insecure"));
+  CHECK(contains(users.err, ": copy its ~/.config/dtrun/key to this node, or give all nodes the same "));
 
   const Ended second = run(site.node({}), {"DTRUN_TOKEN=" + site.key("right")});
   CHECK_MESSAGE(second.exit_code == 0, second.err);
@@ -126,7 +128,7 @@ struct StoreSite : Site {
     const Ended made =
         run({kDtrun, "store", "ticket", "--rdzv_id", run_id, "--ttl", ttl, "--token_file", path("right")});
     REQUIRE_MESSAGE(made.exit_code == 0, made.err);
-    REQUIRE(made.out.starts_with("dtt1_"));
+    REQUIRE(made.out.starts_with("dtt2_"));
     REQUIRE(made.out.back() == '\n');
     return made.out.substr(0, made.out.size() - 1);
   }
@@ -183,7 +185,7 @@ TEST_CASE("a ticket neither hosts a coordinator nor makes a store or tickets, an
     const std::string line = run({kDtrun, "store", "ticket", "--rdzv_id", "job7", "--ttl", ttl},
                                  {"DTRUN_TOKEN=" + site.key("right")})
                                  .out;
-    REQUIRE(line.starts_with("dtt1_"));
+    REQUIRE(line.starts_with("dtt2_"));
     return "DTRUN_TOKEN=" + line.substr(0, line.size() - 1);
   };
   const std::string token = made("1h"), brief = made("1s");
@@ -253,6 +255,18 @@ TEST_CASE("files that are no keys, or everybody's, are refused before anything s
   const Ended shown = refusal({"--token_file", site.path("wrong")});
   CHECK(shown.exit_code == 77);
   CHECK(contains(shown.err, "chmod 600"));
+  fs::permissions(site.path("wrong"),
+                  fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_write);
+  const Ended open = refusal({"--token_file", site.path("wrong")});
+  CHECK(open.exit_code == 77);
+  CHECK(contains(open.err, "every user of this machine may write to this key"));
+  fs::permissions(site.path("wrong"), fs::perms::owner_read | fs::perms::owner_write);
+  if (geteuid() == 0) {
+    REQUIRE(chown(site.path("wrong").c_str(), 4242, 4242) == 0);
+    const Ended foreign = refusal({"--token_file", site.path("wrong")});
+    CHECK(foreign.exit_code == 77);
+    CHECK(contains(foreign.err, "belongs to the user with the number 4242"));
+  }
   CHECK(!fs::exists(site.path("started")));
   CHECK(refusal({}, "DTRUN_TOKEN=").exit_code == 0);
   CHECK(fs::exists(site.path("started")));
@@ -263,6 +277,24 @@ TEST_CASE("files that are no keys, or everybody's, are refused before anything s
 std::vector<std::string> user_of(const Site& site, const std::string& home = "home") {
   fs::create_directories(site.path(home));
   return {"XDG_CONFIG_HOME=" + site.path(home), "XDG_RUNTIME_DIR=" + site.folder.path().string()};
+}
+
+TEST_CASE("a worker does not find the key in the environment that its agent was started with") {
+  const Site site;
+  std::vector<std::string> argv{kDtrun,
+                                "--nnodes",
+                                "1",
+                                "--rdzv_endpoint",
+                                site.endpoint(),
+                                "--no_python",
+                                "sh",
+                                "-c",
+                                "tr '\\0' '\\n' </proc/$PPID/environ | grep -c '^PATH='; tr '\\0' '\\n' "
+                                "</proc/$PPID/environ"};
+  const Ended job = run(argv, {"DTRUN_TOKEN=" + site.key("right")});
+  CHECK_MESSAGE(job.exit_code == 0, job.err);
+  CHECK(contains(job.out, "PATH="));  // it was shown at all
+  CHECK(!contains(job.out + job.err, site.key("right").substr(5, 20)));
 }
 
 TEST_CASE("nodes of one home meet with a key that nobody made, and so do status and store") {
@@ -286,6 +318,9 @@ TEST_CASE("nodes of one home meet with a key that nobody made, and so do status 
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
   CHECK(stranger.exit_code == 77);
   CHECK(contains(stranger.err, "copy its ~/.config/dtrun/key to this node"));
+  CHECK(contains(stranger.err, site.path("other/dtrun/key")));
+  CHECK(first.wait_for_err("127.0.0.1 was turned away: it has another job key than this node"));
+  CHECK(contains(first.err(), site.path("home/dtrun/key")));
   const Ended second = run(site.node({"--rdzv_id", "job7"}), user);
   CHECK_MESSAGE(second.exit_code == 0, second.err);
   const Ended done = first.end();

@@ -59,6 +59,25 @@ class ArchiveTest(Case):
             self.assertRegex(line, r"^(drwxr-xr-x|-rwxr-xr-x|-rw-r--r--|lrwxrwxrwx) ")
         self.assertRegex(unpacked.name, r"^dtrun-\d+\.\d+\.\d+-linux-x86_64$")
 
+    def test_its_programs_have_canaries_checked_copies_and_tables_that_nobody_writes_to(self):
+        for program in filter(is_elf, (unpacked / "bin").iterdir()):
+            symbols = need("readelf", "--wide", "--dyn-syms", program)
+            self.assertIn(" __stack_chk_fail@", symbols, program)
+            self.assertRegex(symbols, r" __\w+_chk@", program)
+            self.assertRegex(need("readelf", "--wide", "--dynamic", program), r"\(FLAGS_1\).*\bNOW\b", program)
+            self.assertIn(" GNU_RELRO ", need("readelf", "--wide", "--segments", program), program)
+        # The libraries that are linked in could have brought the above: these are dtrun's own functions.
+        for library, names in (("rendezvous/core/libdtrun_rendezvous_core.a", {"__stack_chk_fail"}),
+                               ("rendezvous/identity/libdtrun_rendezvous_identity.a", {"__stack_chk_fail", "__read_chk"})):
+            wanted = {line.split()[-1] for line in need("nm", "--undefined-only", BUILD / library).splitlines() if line}
+            self.assertLessEqual(names, wanted, library)
+
+    def test_it_says_what_it_is_made_of(self):
+        said = need(unpacked / "bin/dtrun", "--version")
+        self.assertRegex(said, r"(?m)^gRPC \d+\.\d+\.\d+, OpenSSL 3\.\d+\.\d+ .*, build [0-9a-f]{40}$")
+        build = said.split()[-1]
+        self.assertIn(f"Build ID: {build}", need("readelf", "--notes", "--wide", unpacked / "bin/dtrun"))
+
     def test_every_library_is_in_it_or_in_every_distribution(self):
         there = {path.name for path in (unpacked / "lib").iterdir()}
         self.assertFalse(there & EVERYWHERE)

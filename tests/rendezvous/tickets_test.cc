@@ -113,6 +113,17 @@ TEST_CASE("a ticket opens no other run") {
   CHECK(end.broken());
 }
 
+TEST_CASE("a coordinator in an agent of the same user's lets no ticket in, and the reason is told") {
+  const JobKey key = JobKey::random();
+  const auto server = start_server("127.0.0.1", key);
+  REQUIRE(fetch_status("127.0.0.1", server->port(), "", milliseconds(5000), key).ok());
+  const auto status =
+      fetch_status("127.0.0.1", server->port(), "", milliseconds(5000), Credential(ticket_for(key, "job7")));
+  REQUIRE(!status.ok());
+  CHECK(status.status().exit_code() == kExitNoPermission);
+  CHECK_MESSAGE(contains(status.status().message(), "takes no tickets"), status.status().message());
+}
+
 TEST_CASE("a ticket of another store is another key") {
   const JobKey here = JobKey::random(), there = JobKey::random();
   const auto server = start_store(here);

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "agent/core/utf8.h"
+#include "proto/core/utf8.h"
 
 using namespace dtrun::agent;
 using namespace std::string_literals;

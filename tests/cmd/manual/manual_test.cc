@@ -166,6 +166,11 @@ TEST_CASE("cmake --install brings programs that run, man pages, completions and 
   REQUIRE_MESSAGE(install.wait() == 0, install.err());
   Process version({(root / "bin/dtrun").string(), "--version"});
   CHECK(version.wait() == 0);
+  CHECK(version.out().find("\ngRPC 1.") != std::string::npos);
+  CHECK(version.out().find(", OpenSSL 3.") != std::string::npos);
+  const std::string build = version.out().substr(version.out().find(", build ") + 8);
+  CHECK(build.size() == 41);
+  CHECK(build.find_first_not_of("0123456789abcdef") == 40);
   Process worker({(root / "bin/dtrun-worker").string(), "--version"});
   CHECK(worker.wait() == 0);
   const std::filesystem::path share = root / "share";

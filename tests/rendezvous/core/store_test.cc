@@ -159,4 +159,10 @@ TEST_CASE("who waits for a key that does not fit goes on waiting") {
   CHECK(store.take_answers(0).size() == 1);
 }
 
+TEST_CASE("a key that could not be set is not waited for") {
+  const KeyValueStore store({.item = 1000, .run = 10000, .total = 10000});
+  CHECK(store.fits(std::string(1000 - KeyValueStore::kItemOverhead, 'x')));
+  CHECK(!store.fits(std::string(1001 - KeyValueStore::kItemOverhead, 'x')));
+}
+
 }  // namespace dtrun::rendezvous

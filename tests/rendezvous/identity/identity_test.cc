@@ -33,10 +33,14 @@ std::unique_ptr<T, void (*)(T*)> read(const std::string& pem,
 // As gRPC's credentials are made: the root alone is trusted, both sides show a certificate.
 Context context_of(const Identity& identity, const SSL_METHOD* method) {
   Context context(SSL_CTX_new(method), SSL_CTX_free);
-  const auto root = read<X509>(identity.root, PEM_read_bio_X509, X509_free);
+  BIO* const roots = BIO_new_mem_buf(identity.root.data(), static_cast<int>(identity.root.size()));
+  while (X509* const root = PEM_read_bio_X509(roots, nullptr, nullptr, nullptr)) {
+    REQUIRE(X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), root) == 1);
+    X509_free(root);
+  }
+  BIO_free(roots);
   const auto certificate = read<X509>(identity.certificate, PEM_read_bio_X509, X509_free);
   const auto key = read<EVP_PKEY>(identity.private_key, PEM_read_bio_PrivateKey, EVP_PKEY_free);
-  REQUIRE(X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), root.get()) == 1);
   REQUIRE(SSL_CTX_use_certificate(context.get(), certificate.get()) == 1);
   REQUIRE(SSL_CTX_use_PrivateKey(context.get(), key.get()) == 1);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
@@ -124,7 +128,10 @@ TEST_CASE("a certificate of the job cannot make others") {
 TEST_CASE("who has a ticket comes in as a client and cannot pose as a member") {
   const JobKey key = JobKey::random();
   const Identity member = make_identity(key), ticket = Ticket::issue(key, "dtrun", kFuture).identity();
-  CHECK(shake_hands(ticket, member));
+  CHECK(shake_hands(ticket, make_identity_of_store(key)));
+  CHECK(shake_hands(member, make_identity_of_store(key)));
+  CHECK(!shake_hands(ticket, member));  // a coordinator of the same user's
+  CHECK(!shake_hands(ticket, make_identity_of_store(JobKey::random())));
   CHECK(!shake_hands(member, ticket));
   CHECK(!shake_hands(ticket, ticket));
   // Not only by its name: no other than the members' would do.
@@ -134,7 +141,15 @@ TEST_CASE("who has a ticket comes in as a client and cannot pose as a member") {
 
 TEST_CASE("a ticket whose time is over is refused in the handshake") {
   const JobKey key = JobKey::random();
-  CHECK(!shake_hands(Ticket::issue(key, "job7", 1763899200).identity(), make_identity(key)));
+  CHECK(!shake_hands(Ticket::issue(key, "job7", 1763899200).identity(), make_identity_of_store(key)));
+}
+
+TEST_CASE("a certificate tells when it ends") {
+  const JobKey key = JobKey::random();
+  CHECK(end_of_certificate(Ticket::issue(key, "job7", kFuture).identity().certificate) == kFuture);
+  CHECK(end_of_certificate(make_identity(key).certificate) == 253402300799);
+  CHECK(!end_of_certificate(""));
+  CHECK(!end_of_certificate("no certificate"));
 }
 
 TEST_CASE("keys near the ends of the range give identities, too") {

@@ -52,6 +52,8 @@ TEST_CASE("any other secret that is long enough is a key") {
   const std::string secret = "J4x0q7mYw2kVbZr8cTn5sHd3fLg6pQ1u/eR9+aXo";
   CHECK(key_of(secret) == key_of(secret + "\n"));
   CHECK(!(key_of(secret) == key_of(secret + "x")));
+  CHECK(key_of("0123456789abcdef0123456789abcdef").text() ==
+        key_of("0123456789abcdef0123456789abcdef").text());
 }
 
 TEST_CASE("what follows from a key never changes") {
@@ -60,6 +62,11 @@ TEST_CASE("what follows from a key never changes") {
   //   -kdfopt info:fingerprint HKDF
   CHECK(key_of(kText).fingerprint() == "6f485689");
   CHECK(JobKey::random().fingerprint() != JobKey::random().fingerprint());
+  // Of a secret that dtrun did not make, by Python:
+  // hkdf(hashlib.scrypt(b"J4x0...", salt=b"dtrun job key 2", n=1<<17, r=8, p=1, maxmem=1<<28, dklen=32),
+  // "secret")
+  CHECK(key_of("J4x0q7mYw2kVbZr8cTn5sHd3fLg6pQ1u/eR9+aXo").text() ==
+        "dtk1_XXmw4Zh7DD7QJHYjHAJVCki9tgqEcNzTPJElD1DWtDs");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace dtrun::rendezvous {
 namespace {
 
 TEST_CASE("who has the key may do everything, and where there is none anybody") {
-  for (const char* const peer : {"dtrun", ""}) {
+  for (const PeerName& peer : {PeerName("dtrun"), PeerName()}) {
     CHECK(!refusal_of(peer, ""));
     CHECK(!refusal_of(peer, "job7"));
     CHECK(!refusal_of_key(peer, "job7/1/a"));
@@ -39,11 +39,17 @@ TEST_CASE("a ticket opens the keys of its run") {
 TEST_CASE("a run may be called as a key's holder is, and no other certificate opens anything") {
   CHECK(refusal_of(ticket_name("dtrun"), "job7"));
   CHECK(!refusal_of(ticket_name("dtrun"), "dtrun"));
-  for (const char* const peer : {"run ", "run", "job7", "Dtrun"}) {
+  for (const char* const peer : {"run ", "run", "job7", "Dtrun", ""}) {
     CHECK(!run_of(peer));
     CHECK(refusal_of(peer, "job7"));
     CHECK(refusal_of(peer, ""));
   }
+}
+
+TEST_CASE("guests are who shows a ticket") {
+  CHECK(guest_of(ticket_name("job7")) == "job7");
+  CHECK(guest_of(ticket_name("dtrun")) == "dtrun");
+  for (const PeerName& peer : {PeerName("dtrun"), PeerName(""), PeerName()}) CHECK(!guest_of(peer));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include "rendezvous/identity/ticket.h"
 
 #include <doctest/doctest.h>
+#include <openssl/evp.h>
 
+#include <array>
 #include <ctime>
 #include <random>
 
@@ -66,13 +68,21 @@ TEST_CASE("parts of two tickets are not a third") {
   };
   const auto parses = [](const std::string& bytes) {
     const auto* const from = reinterpret_cast<const unsigned char*>(bytes.data());
-    return Ticket::parse("dtt1_" + to_base64url(from, bytes.size()), "test").ok();
+    return Ticket::parse("dtt2_" + to_base64url(from, bytes.size()), "test").ok();
   };
   const std::string one = bytes_of("job7"), two = bytes_of("job8");
-  const auto without_key = [](const std::string& bytes) { return bytes.substr(0, bytes.size() - 32); };
+  const auto checked = [](std::string bytes) {
+    std::array<unsigned char, 32> digest{};
+    EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
+    return bytes + std::string(reinterpret_cast<const char*>(digest.data()), 8);
+  };
+  const auto certificates = [](const std::string& bytes) { return bytes.substr(0, bytes.size() - 40); };
+  const auto key = [](const std::string& bytes) { return bytes.substr(bytes.size() - 40, 32); };
   REQUIRE(parses(one));
-  CHECK(!parses(without_key(one) + two.substr(two.size() - 32)));
-  CHECK(!parses(without_key(one)));
+  REQUIRE(parses(checked(certificates(one) + key(one))));
+  CHECK(!parses(checked(certificates(one) + key(two))));
+  CHECK(!parses(checked(certificates(one))));
+  CHECK(!parses(certificates(one) + key(one)));
   CHECK(!parses(one + "x"));
 }
 
@@ -86,8 +96,10 @@ TEST_CASE("a credential is a ticket or a key, by how it begins") {
   CHECK((two.value().key() == nullptr && two.value().ticket() != nullptr));
   CHECK(one.value().fingerprint() == two.value().fingerprint());
   CHECK(two.value().text() == ticket.text());
-  CHECK(!Credential::parse("dtt1_", "test").ok());
-  CHECK(!Credential::parse("dtt2_" + ticket.text().substr(5, 8), "test").ok());
+  CHECK(!Credential::parse("dtt2_", "test").ok());
+  CHECK(Credential::parse("dtt1_" + ticket.text().substr(5), "test").status().message().find("no ticket") !=
+        std::string::npos);
+  CHECK(!Credential::parse("dtt3_" + ticket.text().substr(5, 8), "test").ok());
 }
 
 }  // namespace

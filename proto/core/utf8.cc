@@ -1,8 +1,9 @@
-#include "agent/core/utf8.h"
+#include "proto/core/utf8.h"
 
+#include <algorithm>
 #include <cstddef>
 
-namespace dtrun::agent {
+namespace dtrun {
 namespace {
 
 // Length of the valid UTF-8 sequence at the front of `text`, 0 if there is none.
@@ -23,8 +24,11 @@ std::size_t sequence(std::string_view text) {
   return length;
 }
 
-bool is_control(char c) {
-  return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n') || c == 0x7f;
+// Of ASCII, and those that ISO 6429 puts from U+0080 to U+009F: U+009B begins a sequence as ESC [ does.
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (first == 0xc2) return static_cast<unsigned char>(character[1]) < 0xa0;
+  return (first < 0x20 && first != '\t' && first != '\n') || first == 0x7f;
 }
 
 }  // namespace
@@ -40,15 +44,20 @@ std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const std::size_t length = sequence(text);
-    if (length == 0 || is_control(text[0])) {
+    const std::string_view character = text.substr(0, std::max<std::size_t>(1, length));
+    if (length == 0 || is_control(character))
       out.push_back('?');
-      text.remove_prefix(1);
-    } else {
-      out.append(text.substr(0, length));
-      text.remove_prefix(length);
-    }
+    else
+      out.append(character);
+    text.remove_prefix(character.size());
   }
   return out;
 }
 
-}  // namespace dtrun::agent
+std::string printable_line(std::string_view text) {
+  std::string line = printable(text);
+  std::ranges::replace(line, '\n', ' ');
+  return line;
+}
+
+}  // namespace dtrun

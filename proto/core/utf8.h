@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace dtrun::agent {
+namespace dtrun {
 
 // What a terminal still shows of a line that was overwritten: the part after the last carriage return that
 // something follows.
@@ -13,5 +13,7 @@ std::string_view overwritten(std::string_view line);
 // The part after the last carriage return (what a terminal would show), with '?' for control characters and
 // for bytes that are not UTF-8. Newlines and tabs stay.
 std::string printable(std::string_view text);
+// The same as one line: a space for each newline.
+std::string printable_line(std::string_view text);
 
-}  // namespace dtrun::agent
+}  // namespace dtrun

@@ -1,0 +1,73 @@
+// What those may hold of a store that have a ticket, its guests, counted by the ticket's name: connections,
+// which are files, places in runs, waiting calls, and calls a second. Who has the key holds what it likes.
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "proto/core/millis.h"
+
+namespace dtrun::rendezvous {
+
+struct GuestLimits {
+  static constexpr std::size_t kMembers = 256;  // nodes of a run
+  // A waiting call takes some 14 KB, and each worker of a run may have one.
+  static constexpr std::size_t kWaiters = 4096;
+  static constexpr std::size_t kConnections = 256;  // a node has one
+  // Those that gRPC tells of: not one that is ended before its message is there.
+  static constexpr double kCalls = 4096, kCallsPerSecond = 1000;
+};
+
+class GuestConnections {
+ public:
+  using Id = std::uint64_t;
+
+  // `all`: of all guests together.
+  explicit GuestConnections(std::size_t all) : all_(all) {}
+
+  // Which one has to go for it, if any: it itself where its guest has its share, else the newest of the guest
+  // that has most.
+  std::optional<Id> came(Id id, const std::string& guest);
+  void went(Id id);  // unknown ones are ignored
+
+  bool contains(Id id) const { return guest_of_.contains(id); }
+  std::size_t size() const { return guest_of_.size(); }
+
+ private:
+  const std::size_t all_;
+  std::map<Id, std::string> guest_of_;
+  std::map<std::string, std::set<Id>> of_;  // ids grow
+};
+
+class GuestCalls {
+ public:
+  enum Kind { kMember, kWaiter };
+
+  // False if the guest has as many as it may. Each true one is given back once.
+  bool take(const std::string& guest, Kind kind);
+  void give_back(const std::string& guest, Kind kind);
+
+  // A call has come. False if there were too many lately.
+  bool may_call(const std::string& guest, Millis now);
+
+  // Guests of whom something is known.
+  std::size_t size() const { return guests_.size(); }
+
+ private:
+  struct Guest {
+    std::size_t members = 0, waiters = 0;
+    double calls = 0;  // not forgiven yet, at `counted_at`
+    Millis counted_at = 0;
+  };
+  void forget_idle(Millis now);
+
+  std::map<std::string, Guest> guests_;
+  Millis swept_at_ = 0;
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,106 @@
+#include "rendezvous/server/door.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "rendezvous/identity/identity.h"
+#include "rendezvous/server/gate.h"
+#include "rendezvous/server/strand.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+std::string property(const grpc::AuthContext& peer, const char* name) {
+  const auto found = peer.FindPropertyValues(name);
+  return found.empty() ? "" : std::string(found.front().data(), found.front().size());
+}
+
+std::string held_of(GuestCalls::Kind kind) {
+  return kind == GuestCalls::kMember ? std::to_string(GuestLimits::kMembers) + " nodes"
+                                     : std::to_string(GuestLimits::kWaiters) + " calls that wait";
+}
+
+}  // namespace
+
+Millis Caller::left() const {
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int32_t>::max();  // seconds: decades
+  return 1000 * std::clamp<std::int64_t>(until - std::time(nullptr), 0, kLongest);
+}
+
+std::optional<std::string> Caller::ended() const {
+  if (left() > 0) return std::nullopt;
+  return "the ticket for run " + guest.value_or("") + " has ended; ask for a new one where the store runs";
+}
+
+std::optional<std::string> Caller::refusal(const std::string& run_id) const {
+  const auto over = ended();
+  return over ? over : refusal_of(name, run_id);
+}
+
+std::optional<std::string> Caller::refusal_for_key(const std::string& key) const {
+  const auto over = ended();
+  return over ? over : refusal_of_key(name, key);
+}
+
+grpc::Status status_of_refusal(const std::optional<std::string>& refusal) {
+  return refusal ? grpc::Status(grpc::StatusCode::PERMISSION_DENIED, *refusal) : grpc::Status::OK;
+}
+
+Door::Share::~Share() {
+  if (door_ == nullptr) return;
+  const std::lock_guard lock(door_->mutex_);
+  door_->calls_.give_back(guest_, kind_);
+}
+
+Caller Door::caller(const grpc::ServerContextBase& context) const {
+  if (gate_ == nullptr) return {};
+  const auto peer = context.auth_context();
+  Caller caller;
+  caller.name = property(*peer, "x509_common_name");
+  caller.guest = guest_of(caller.name);
+  // Of members it is the end of 9999.
+  if (caller.guest) caller.until = end_of_certificate(property(*peer, "x509_pem_cert")).value_or(0);
+  return caller;
+}
+
+std::optional<Door::Share> Door::share(const Caller& caller, GuestCalls::Kind kind) {
+  if (!caller.guest) return Share();
+  const std::lock_guard lock(mutex_);
+  if (!calls_.take(*caller.guest, kind)) return std::nullopt;
+  return Share(this, *caller.guest, kind);
+}
+
+grpc::Status Door::has_its_share(const Caller& caller, GuestCalls::Kind kind) {
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED, "run " + caller.guest.value_or("") + " has " + held_of(kind) +
+                                                    " here already, as many as a ticket may"};
+}
+
+void Door::rang(const grpc::ServerContextBase& context) {
+  if (gate_ == nullptr) return;
+  const std::optional<std::string> guest = guest_of(property(*context.auth_context(), "x509_common_name"));
+  gate_->came_in(context.peer(), guest);
+  if (!guest) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (calls_.may_call(*guest, steady_now())) return;
+  }
+  gate_->hang_up(context.peer());
+}
+
+class Door::Bell final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit Bell(Door& door) : door_(door) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* call) override {
+    door_.rang(*call->server_context());
+    return nullptr;
+  }
+
+ private:
+  Door& door_;
+};
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Door::bell() {
+  return std::make_unique<Bell>(*this);
+}
+
+}  // namespace dtrun::rendezvous

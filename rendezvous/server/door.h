@@ -1,0 +1,80 @@
+// What every call passes before it is served: who calls, by the certificate that the handshake has checked,
+// until when that is good, and, of who has a ticket, its share of what there is. Thread-safe.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "rendezvous/core/guests.h"
+#include "rendezvous/identity/permit.h"
+
+namespace dtrun::rendezvous {
+
+class Gate;
+
+struct Caller {
+  PeerName name;
+  std::optional<std::string> guest;                               // guest_of(name)
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();  // seconds since 1970: a ticket's end
+
+  // Milliseconds until its ticket ends; 0: it has. Cheap enough for each message.
+  Millis left() const;
+  // Why it may not do what belongs to the run, or to the key: as permit.h has it, or its ticket has ended.
+  std::optional<std::string> refusal(const std::string& run_id) const;
+  std::optional<std::string> refusal_for_key(const std::string& key) const;
+
+ private:
+  std::optional<std::string> ended() const;
+};
+
+grpc::Status status_of_refusal(const std::optional<std::string>& refusal);
+
+class Door {
+ public:
+  // Of a guest's, held for as long as this lives; of others nothing is counted.
+  class Share {
+   public:
+    Share() = default;
+    Share(Door* door, std::string guest, GuestCalls::Kind kind)
+        : door_(door), guest_(std::move(guest)), kind_(kind) {}
+    Share(Share&& other) noexcept
+        : door_(std::exchange(other.door_, nullptr)), guest_(std::move(other.guest_)), kind_(other.kind_) {}
+    Share& operator=(Share&&) = delete;
+    ~Share();
+
+   private:
+    Door* door_ = nullptr;
+    std::string guest_;
+    GuestCalls::Kind kind_ = GuestCalls::kWaiter;
+  };
+
+  // Before the first call; null where there is no key.
+  void stands_behind(Gate* gate) { gate_ = gate; }
+
+  Caller caller(const grpc::ServerContextBase& context) const;
+  // Nothing if the guest has its share.
+  std::optional<Share> share(const Caller& caller, GuestCalls::Kind kind);
+  static grpc::Status has_its_share(const Caller& caller, GuestCalls::Kind kind);
+
+  // Is told of every call before its service is.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> bell();
+
+ private:
+  class Bell;
+  void rang(const grpc::ServerContextBase& context);
+
+  Gate* gate_ = nullptr;
+  std::mutex mutex_;  // guards the next
+  GuestCalls calls_;
+};
+
+}  // namespace dtrun::rendezvous
