@@ -320,7 +320,7 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
                                          .step = message.progress().step(),
                                          .from_host_copy = message.progress().from_host_copy()});
       }
-      if (worker.rank() == 0) view_.update(message.progress());
+      if (worker.rank() == 0 && state_.progresses()) view_.update(message.progress());
       return;
     case Body::kReady:
       log_.write("worker_ready", {{"generation", worker.generation()},

@@ -57,9 +57,12 @@ void Step::on(const event::Welcome& e) {
     print(e.resumed ? "connected to the coordinator again; the workers were not interrupted"
                     : "connected to the coordinator again");
   }
+  if (e.resumed) s.link.seated = true;
   if (e.resumed) return say_again();
+  s.group.broken_at.reset();  // the others have gone on
   if (s.awaited() > 0) halt_workers("the connection to the coordinator was lost for too long");
   if (s.settings.recovers) settle();
+  s.link.seated = false;
   tell_ready();
 }
 
@@ -90,6 +93,7 @@ void Step::on(const event::News& e) {
 
 // `dtrun status` shows the progress that heartbeats carry. Only one node sends it early: that is enough.
 void Step::on(const event::Progressed& e) {
+  if (!s.progresses()) return;
   const bool first = !s.group.progress || (s.group.progress->step == 0 && e.progress.step > 0);
   s.group.progress = e.progress;
   if (!s.link.heartbeat_at || s.ending()) return;

@@ -96,6 +96,7 @@ void Step::close_generation() {
   if (s.group.closed) return;
   s.group.closed = true;
   send_end();
+  if (!s.link.seated) tell_ready();  // where this node has no seat, nobody waits for its end
 }
 
 void Step::send_end() {

@@ -41,6 +41,11 @@ bool State::takes_part() const {
   return group.generation() > 0 && !group.closed && !group.stopping && !next && at_work() > 0;
 }
 
+bool State::progresses() const {
+  const auto works = [](const Worker& worker) { return worker.alive() && worker.stage != Worker::kReady; };
+  return !group.closed && group.pause == Group::kNone && std::ranges::any_of(workers, works);
+}
+
 bool State::all_ok() const {
   return std::ranges::all_of(workers, [](const Worker& worker) {
     return !worker.part || (worker.stage == Worker::kEnded && worker.outcome.ok());

@@ -271,6 +271,7 @@ void Step::start_next() {
   announce(assignment);
   s.group = Group{};
   s.group.assignment = assignment;
+  s.link.seated = true;
   s.group.started_at = now_;
   s.group.closed = false;
   s.completion.reset();

@@ -141,6 +141,31 @@ TEST_CASE("how far the survivors are is told before the coordinator judges the f
   CHECK(s.state.group.progress->step == 41);
 }
 
+TEST_CASE("what paused workers repeat of their progress is no news, of the next generation it is") {
+  AtWork s;
+  const event::Progressed stale{{.step = 30, .total_steps = 100}};
+  s.happens(stale);
+  CHECK(s.state.progresses());
+  s.happens(event::StopOrder{1, "a was lost"});
+  CHECK_FALSE(s.state.progresses());
+  s.is_ready(0, 41);
+  s.is_ready(1, 41);
+  s.happens(stale);
+  CHECK(s.state.group.progress->step == 41);
+  s.gets(2, 2);
+  CHECK(s.state.progresses());
+  s.happens(event::Progressed{{.step = 42, .total_steps = 100}});
+  CHECK(s.state.group.progress->step == 42);
+}
+
+TEST_CASE("workers that left their generation by themselves have no progress to tell") {
+  AtWork s;
+  s.is_ready(0, 41, "lost rank 0");
+  CHECK(s.state.progresses());
+  s.is_ready(1, 41, "lost rank 0");
+  CHECK_FALSE(s.state.progresses());
+}
+
 TEST_CASE("another node's trouble pauses this one's workers, and nobody is stopped") {
   AtWork s;
   CHECK(s.happens(event::StopOrder{1, "rank 0 on a failed"}) == Trace{"pause"});
@@ -340,12 +365,37 @@ TEST_CASE("a worker that dies while it waits is started again with the next gene
   CHECK(s.is_ready(1) == Trace{"place #2 as r3"});
 }
 
-TEST_CASE("a coordinator that forgot this node hears that its workers wait") {
+TEST_CASE("a coordinator that gave this node up hears that its workers wait, as soon as they do") {
   AtWork s;
   CHECK(s.reconnects(false) == Trace{"join g1 as 1", "pause"});
+  CHECK(s.is_ready(0, 41).empty());
+  CHECK(s.is_ready(1, 41) == Trace{"heartbeat", "stopped has 2", "ready"});
+  SUBCASE("and hears it again if it forgets") {
+    CHECK(s.reconnects(false) == Trace{"join g1 as 1", "ready"});
+  }
+  SUBCASE("which lets them take part with what they hold") {
+    CHECK(s.gets(3, 2) ==
+          Trace{"start g3 with the same workers", "place #0 as r2", "place #1 as r3", "heartbeat"});
+    s.happens(event::StopOrder{3, "a was lost"});
+    s.is_ready(0, 50);
+    CHECK(s.is_ready(1, 50) == Trace{"heartbeat", "stopped has 2"});
+  }
+}
+
+TEST_CASE("workers that broke while this node was given up wait for no cause") {
+  AtWork s;
+  s.is_ready(0, 41, "lost rank 0");
+  s.is_ready(1, 41, "lost rank 0");
+  CHECK(s.reconnects(false) == Trace{"join g1 as 1", "heartbeat", "stopped has 2", "ready"});
+}
+
+TEST_CASE("a node that was given up with a dead worker is ready once it has replaced it") {
+  AtWork s;
+  s.reconnects(false);
   s.is_ready(0, 41);
-  CHECK(s.is_ready(1, 41) == Trace{"heartbeat", "stopped has 2"});
-  CHECK(s.reconnects(false) == Trace{"join g1 as 1", "ready"});
+  CHECK(s.exits(1, 0, SIGKILL) == Trace{"failure r3 signal 9", "heartbeat", "stopped [r3 signal 9] has 1"});
+  CHECK(s.is_spare() == Trace{"warm up #2 (local 1, r3)"});
+  CHECK(s.is_ready(1) == Trace{"ready"});
 }
 
 TEST_CASE("what an old process says counts for nothing") {
