@@ -16,7 +16,7 @@ EXIT_LEFT = 128 + signal.SIGTERM
 
 class Struck(NamedTuple):
     fault: chaos_plan.Fault
-    time: float  # by the clock that metrics.jsonl goes by, read just before the signal
+    time: float  # by the clock that metrics.jsonl goes by, read just before the signal; of who is in touch again, then
     pids: tuple  # that got the signal
     first: int  # index of the first step that may be later
 
@@ -83,7 +83,30 @@ def replace_store(training):
     return at, (store.pid,)
 
 
+def cut_off(training, fault):
+    """Counted from when the cable is whole again."""
+    training.hosts.cut(fault.node, fault.way)
+    training.pause(fault.seconds)
+    at = time.time()
+    training.hosts.mend(fault.node, fault.way)
+    return at, (training.agents[fault.node].pid,)
+
+
+def freeze(training, fault):
+    """Counted from when it may run again."""
+    victim = training.store if fault.way == "store" else training.agents[fault.node]
+    victim.process.send_signal(signal.SIGSTOP)
+    training.pause(fault.seconds)
+    at = time.time()
+    victim.process.send_signal(signal.SIGCONT)
+    return at, (victim.pid,)
+
+
 def blow_of(training, fault):
+    if fault.kind == "cut":
+        return cut_off(training, fault)
+    if fault.kind == "freeze":
+        return freeze(training, fault)
     if fault.kind in ("worker", "workers", "all"):
         return signal_workers(training, fault.workers, signal.SIGKILL)
     if fault.kind == "stop":

@@ -16,9 +16,14 @@ KINDS = {
     "node": "SIGKILL an agent and its workers at once, as a lost machine; another one is started in its place",
     "leave": "SIGTERM an agent; another one is started in its place",
     "store": "SIGKILL `dtrun store` and start it again on the same port",
+    "cut": "a node's cable is cut, both ways or one, and mended after 1 to 60 s (--longest); nodes are network namespaces",
+    "freeze": "SIGSTOP an agent or the store for 1 to 60 s (--longest), then SIGCONT",
 }
 OF_AN_AGENT = {"agent", "node", "leave"}
-OF_SEVERAL_NODES = OF_AN_AGENT | {"store"}
+OUT_OF_TOUCH = {"cut", "freeze"}  # for a while: nobody is replaced
+OF_SEVERAL_NODES = OF_AN_AGENT | OUT_OF_TOUCH | {"store"}
+CUT_WAYS = ("both", "in", "out")  # "in": only what comes in passes
+SHORTEST_S = 1.0  # that a node is out of touch
 
 JITTER = 0.2  # of --every: where in a step or a checkpoint a fault falls is left to chance
 # After a fault the job trains on while what was lost is started again, and the next fault waits for that.
@@ -33,6 +38,8 @@ class Fault(NamedTuple):
     gap: float  # seconds from the fault before it, or from the first step, to this one
     node: int  # whose agent it hits, or of whose workers the first is hit
     workers: tuple  # (node, local rank) of each worker that it hits itself
+    seconds: float = 0.0  # that the node is out of touch
+    way: str = ""  # of a cut; of what freezes, "agent" or "store"
 
 
 class Step(NamedTuple):
@@ -50,7 +57,7 @@ class Wait(NamedTuple):
     why: str
 
 
-def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node):
+def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node, longest=60.0, freezes=("agent", "store")):
     """The same arguments give the same schedule, whatever the machine and the Python."""
     draw = random.Random(seed).random  # the one method whose numbers Python promises never to change
     places = [(node, local_rank) for node in range(nodes) for local_rank in range(nproc_per_node)]
@@ -63,13 +70,20 @@ def draw_schedule(seed, faults, every, kinds, nodes, nproc_per_node):
         second = (first + 1 + int(second * (len(places) - 1))) % len(places)
         workers = {"worker": (places[first],), "stop": (places[first],), "all": tuple(places),
                    "workers": (places[first], places[second])}.get(kind, ())
-        schedule.append(Fault(number, kind, gap, places[first][0], workers))
+        seconds, way = 0.0, ""
+        if kind in OUT_OF_TOUCH:  # drawn last: the other kinds' schedules stay what they were
+            # As many short ones as long ones: the keep-alive's 15 s lie in the middle.
+            seconds = SHORTEST_S * (longest / SHORTEST_S) ** draw()
+            ways = CUT_WAYS if kind == "cut" else freezes
+            way = ways[int(draw() * len(ways))]
+        schedule.append(Fault(number, kind, gap, places[first][0], workers, seconds, way))
     return schedule
 
 
-def seconds_needed(schedule, every):
-    """How long a quiet run has to last so that a run under fire is still training at the last fault and a while after."""
-    return SPARE_TIME * sum(fault.gap + TRAINS_MEANWHILE.get(fault.kind, 0) for fault in schedule) + every
+def seconds_needed(schedule, every, goes_on=True):
+    """How long a quiet run has to last so that a run under fire is still training at the last fault and a while after.
+    `goes_on`: without a node that is out of touch. Workers train on while an agent or a store stands still."""
+    return SPARE_TIME * sum(fault.gap + (goes_on or fault.kind == "freeze") * fault.seconds + TRAINS_MEANWHILE.get(fault.kind, 0) for fault in schedule) + every
 
 
 def steps_for(seconds, probe):
@@ -91,10 +105,10 @@ def recovery_step(kind, struck_at, steps):
     which they were completed.
 
     A step of the old generation does not count: it may have been in flight, and the victim have done its part. Only
-    a store can be lost without a new generation."""
+    a store can be lost without a new generation, and a node be out of touch."""
     struck_at = floor_ms(struck_at)  # as the times of steps
     before = max((step.generation for step in steps if step.time < struck_at), default=0)
-    wanted = before if kind == "store" else before + 1
+    wanted = before if kind == "store" or kind in OUT_OF_TOUCH else before + 1
     return next((step for step in steps if step.time >= struck_at and step.generation >= wanted), None)
 
 

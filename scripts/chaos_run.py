@@ -13,6 +13,7 @@ import uuid
 from typing import NamedTuple
 
 import chaos_faults
+import chaos_hosts
 import chaos_plan
 from bench_common import BenchError
 from bench_peer import listens
@@ -26,6 +27,7 @@ DEATH_LIMIT_S = 5  # from SIGKILL to a process's end
 RUN_LIMIT_S = 24 * 3600
 RUN_ID = "chaos"
 PROBE_STEPS, PROBE_WARMUP = 120, 20  # to learn the pace of this machine
+HOSTS_PORT = 29400  # of the coordinator, where a network is the run's own
 LAST_STEPS = 10  # of a job: no fault is aimed at them
 
 
@@ -94,6 +96,32 @@ class Metrics:
             os.close(self.file)
 
 
+class MetricsOfDisks:
+    """Of nodes that each have a disk: rank 0 writes on its own, and may be another one from generation to generation."""
+
+    def __init__(self, paths):
+        self.each = [Metrics(path) for path in paths]
+        self.steps = []  # in the order in which they were seen
+
+    def look(self):
+        for metrics in self.each:
+            known = len(metrics.steps)
+            metrics.look()
+            self.steps += metrics.steps[known:]
+
+    @property
+    def params_sha256(self):
+        return next((metrics.params_sha256 for metrics in self.each if metrics.params_sha256), "")
+
+    def steps_in_file(self):
+        """A step that the other nodes did not hear of is done again there."""
+        return sorted(set().union(*(metrics.steps_in_file() for metrics in self.each)))
+
+    def close(self):
+        for metrics in self.each:
+            metrics.close()
+
+
 def words_in(folder):
     """All that agents, workers and store said there."""
     return "\n".join(log.read_text(errors="replace") for log in sorted(folder.glob("*.log")))
@@ -121,15 +149,17 @@ def uninterrupted():
 
 class Training:
     """A job that runs as long as the `with` block. `agent_argv`: a launcher's command line. `store_argv`: of the store
-    where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps."""
+    where `nodes` agents meet, or None. `folder`: gets what they say; `metrics`: the file that tells of steps. `hosts`: not
+    entered yet, where nodes are hosts of their own."""
 
     def __init__(self, folder, metrics, max_steps, nodes, nproc_per_node, agent_argv, store_argv=None, store_port=None,
-                 environment=None):
+                 environment=None, hosts=None):
         self.max_steps = max_steps
         self.folder, self.nodes, self.nproc_per_node = folder, nodes, nproc_per_node
         self.agent_argv, self.store_argv, self.store_port = agent_argv, store_argv, store_port
         self.mark = uuid.uuid4().hex
         self.environment = {**(environment or {}), MARK: self.mark}
+        self.hosts, self.metrics_path = hosts, metrics
         self.metrics = Metrics(metrics)
         self.agents = [None] * nodes
         self.store = None
@@ -142,6 +172,10 @@ class Training:
         with contextlib.ExitStack() as unless_all_started:
             unless_all_started.push(self.__exit__)
             self.folder.mkdir(parents=True, exist_ok=True)
+            if self.hosts:
+                self.hosts.__enter__()
+                self.metrics = MetricsOfDisks([self.hosts.seen_from_here(node, self.metrics_path)
+                                               for node in range(self.nodes)])
             if self.store_argv:
                 self.start_store()
             for node in range(self.nodes):
@@ -162,6 +196,8 @@ class Training:
                         os.kill(pid, signal.SIGKILL)
                 self.wait_for(lambda: not self.processes(), DEATH_LIMIT_S)
                 self.metrics.close()
+                if self.hosts:
+                    self.hosts.__exit__(None, None, None)
 
     def start(self, name, argv):
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -169,11 +205,16 @@ class Training:
                                                        stderr=subprocess.STDOUT))
 
     def start_agent(self, node):
-        self.agents[node] = self.start(f"agent-{node}", self.agent_argv)
+        argv = self.hosts.inside(node, self.agent_argv) if self.hosts else self.agent_argv
+        self.agents[node] = self.start(f"agent-{node}", argv)
 
     def start_store(self):
-        self.store = self.start("store", self.store_argv)
-        if not self.wait_for(lambda: listens(self.store_port) or self.store.ended(), STANDSTILL_S) or self.store.ended():
+        said = len(words_in(self.folder))
+
+        def is_up():
+            return "listening on" in words_in(self.folder)[said:] if self.hosts else listens(self.store_port)
+        self.store = self.start("store", self.hosts.inside(self.nodes, self.store_argv) if self.hosts else self.store_argv)
+        if not self.wait_for(lambda: is_up() or self.store.ended(), STANDSTILL_S) or self.store.ended():
             raise BenchError(f"the store did not come up on port {self.store_port}; its words are in "
                              f"{self.folder / 'store.log'}", words_in(self.folder))
 
@@ -288,7 +329,9 @@ def play(training, schedule, rapid=False, tell=lambda training, struck: None):
         training.struck.append(blow)
         since = blow.time
         if not rapid:
-            training.train_until(lambda: recovery_step(training, blow) and training.is_whole())
+            whole = training.train_until(lambda: recovery_step(training, blow) and training.is_whole())
+            if not whole and not training.is_whole() and fault.kind in chaos_plan.OUT_OF_TOUCH:
+                training.problems.append(f"node {fault.node} was not taken in again after fault {fault.number}")
             tell(training, blow)
             went_on = time.time()
     training.finish()
@@ -339,6 +382,10 @@ class Job(NamedTuple):
     max_restarts: int
     heartbeat_timeout: float = None  # seconds; None: hangs are not looked for
     host_copy_steps: int = 0
+    min_nodes: int = 1  # to train on; fewer wait
+    keep_alive: int = 15  # seconds of silence until a node is given up
+    network: bool = False  # nodes are hosts of their own (chaos_hosts), else agents on loopback
+    store: bool = True  # of several nodes; False: each of them may be the coordinator, which takes a network
 
 
 def training_of(job, max_steps, folder):
@@ -356,11 +403,19 @@ def training_of(job, max_steps, folder):
     if job.heartbeat_timeout is not None:
         argv += ["--heartbeat_timeout", job.heartbeat_timeout]
     port = store_argv = None
+    hosts = chaos_hosts.Hosts(job.nodes, folder / "out") if job.network else None
     if job.nodes == 1:
         argv += ["--standalone"]
     else:
-        port = free_port()
-        store_argv = [job.dtrun, "store", "--bind", "127.0.0.1", "--port", str(port)]
-        argv += ["--nnodes", f"1:{job.nodes}", "--rdzv_endpoint", f"127.0.0.1:{port}"]
+        port = HOSTS_PORT if hosts else free_port()
+        # Who is out of touch for long is to come back, and not to give up first.
+        argv += ["--nnodes", f"{job.min_nodes}:{job.nodes}", "--rdzv_conf",
+                 f"read_timeout=600,keep_alive_interval=1,keep_alive_max_attempt={job.keep_alive}"]
+        leaders = range(job.nodes)[:3] if not job.store else [job.nodes]  # the switch's address is the store's
+        address = ",".join(map(hosts.address, leaders)) if hosts else "127.0.0.1"
+        argv += ["--rdzv_endpoint", f"{address}:{port}"]
+        if job.store:
+            store_argv = [job.dtrun, "store", "--bind", address, "--port", str(port)]
     argv = [*map(str, argv), str(folder / "config.json")]
-    return Training(folder, folder / "out/metrics.jsonl", max_steps, job.nodes, job.nproc_per_node, argv, store_argv, port)
+    return Training(folder, folder / "out/metrics.jsonl", max_steps, job.nodes, job.nproc_per_node, argv, store_argv, port,
+                    hosts=hosts)

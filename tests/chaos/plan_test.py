@@ -46,7 +46,7 @@ class ScheduleTest(unittest.TestCase):
                          [("stop", ((0, 1),), 2.19343), ("stop", ((0, 0),), 2.33786)])
 
     def test_faults_are_of_all_kinds_and_at_all_places_about_as_often(self):
-        schedule = self.draw()
+        schedule = self.draw(faults=400)
         self.assertEqual({fault.kind for fault in schedule}, set(chaos_plan.KINDS))
         self.assertEqual({fault.node for fault in schedule}, {0, 1, 2})
         hit = {place for fault in schedule if fault.kind == "worker" for place in fault.workers}
@@ -59,13 +59,36 @@ class ScheduleTest(unittest.TestCase):
         self.assertGreater(max(gaps), 2.35)
 
     def test_each_kind_hits_as_many_workers_as_it_says(self):
-        count = {"worker": 1, "stop": 1, "workers": 2, "all": 6, "agent": 0, "node": 0, "leave": 0, "store": 0}
+        count = {"worker": 1, "stop": 1, "workers": 2, "all": 6, "agent": 0, "node": 0, "leave": 0, "store": 0,
+                 "cut": 0, "freeze": 0}
         for fault in self.draw():
             self.assertEqual(len(set(fault.workers)), count[fault.kind], fault)
 
     def test_two_at_once_are_two_also_where_there_are_no_more(self):
         for fault in self.draw(kinds=["workers"], nodes=2, nproc=1):
             self.assertEqual(set(fault.workers), {(0, 0), (1, 0)})
+
+    def test_out_of_touch_for_one_second_to_a_minute_as_often_short_as_long(self):
+        seconds = [fault.seconds for fault in self.draw(kinds=["cut", "freeze"])]
+        self.assertTrue(all(1 <= each <= 60 for each in seconds))
+        self.assertLess(min(seconds), 1.1)
+        self.assertGreater(max(seconds), 55)
+        self.assertTrue(80 <= sum(each < 60 ** 0.5 for each in seconds) <= 120)
+        self.assertEqual({fault.seconds for fault in self.draw(kinds=["agent", "worker"])}, {0.0})
+
+    def test_a_cable_is_cut_both_ways_and_either_way_and_agents_and_stores_freeze(self):
+        schedule = self.draw(kinds=["cut", "freeze"])
+        self.assertEqual({fault.way for fault in schedule if fault.kind == "cut"}, {"both", "in", "out"})
+        self.assertEqual({fault.way for fault in schedule if fault.kind == "freeze"}, {"agent", "store"})
+        agents = chaos_plan.draw_schedule(1, 50, 2.0, ["freeze"], 3, 1, freezes=("agent",))
+        self.assertEqual({fault.way for fault in agents}, {"agent"})
+        self.assertTrue(all(fault.seconds <= 4 for fault in chaos_plan.draw_schedule(1, 50, 2.0, ["cut"], 3, 1, longest=4)))
+
+    def test_a_job_that_goes_on_without_a_node_needs_steps_for_that_time_too(self):
+        schedule = self.draw(kinds=["cut"])
+        away = sum(fault.seconds for fault in schedule)
+        goes_on, waits = (chaos_plan.seconds_needed(schedule, 2.0, either) for either in (True, False))
+        self.assertAlmostEqual(goes_on - waits, chaos_plan.SPARE_TIME * away)
 
     def test_the_job_is_longer_than_its_faults(self):
         schedule = self.draw()
@@ -86,6 +109,11 @@ class RecoveryTest(unittest.TestCase):
     def test_a_lost_store_ends_no_generation(self):
         self.assertEqual(self.recovered("store", 10.55, "1@10.0 2@10.5 3@10.6"), (3, 10.6))
         self.assertIsNone(self.recovered("store", 10.65, "1@10.0 2@10.5 3@10.6"))
+
+    def test_a_node_that_was_out_of_touch_need_not_end_a_generation(self):
+        for kind in ("cut", "freeze"):
+            self.assertEqual(self.recovered(kind, 10.55, "1@10.0 2@10.5 3@10.6"), (3, 10.6))
+            self.assertIsNone(self.recovered(kind, 10.55, "1@10.0 2@10.5"))
 
     def test_times_of_steps_are_cut_to_milliseconds_and_so_is_that_of_the_fault(self):
         self.assertEqual(self.recovered("store", 10.5009, "1@10.0 2@10.5"), (2, 10.5))
@@ -204,6 +232,18 @@ class MetricsTest(unittest.TestCase):
     def test_the_end_of_a_run_tells_of_its_parameters(self):
         self.append(self.line(1, 1) + '{"event":"end","step":1,"params_sha256":"abc","time":9}\n')
         self.assertEqual(self.metrics.params_sha256, "abc")
+
+    def test_of_nodes_with_disks_of_their_own_all_is_followed(self):
+        other = self.folder / "other.jsonl"
+        disks = chaos_run.MetricsOfDisks([self.path, other])
+        self.append(self.line(1, 1) + self.line(2, 1))
+        disks.look()
+        other.write_text(self.line(2, 2) + self.line(3, 2) + '{"event":"end","step":3,"params_sha256":"abc","time":9}\n')
+        disks.look()
+        self.assertEqual([(step.step, step.generation) for step in disks.steps], [(1, 1), (2, 1), (2, 2), (3, 2)])
+        self.assertEqual(disks.steps_in_file(), [1, 2, 3])
+        self.assertEqual(disks.params_sha256, "abc")
+        disks.close()
 
     def test_a_process_that_outlives_the_job_is_found_and_named(self):
         (self.folder / "ready.jsonl").write_text(self.line(1, 1))

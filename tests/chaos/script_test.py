@@ -13,7 +13,11 @@ import tempfile
 import time
 import unittest
 
+sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import chaos_hosts
+
 DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 LIMIT_S = 300
@@ -27,7 +31,7 @@ class ScriptTest(unittest.TestCase):
     def start(self, *options, dtrun=DTRUN):
         """All that it writes is below self.folder."""
         return subprocess.Popen([ROOT / "scripts/chaos", "--dtrun", dtrun, *options], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(self.folder), "PATH": "/usr/bin:/bin"})
+                                stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(self.folder), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
 
     def run_script(self, *options, dtrun=DTRUN):
         """Exit code, the objects of standard output, standard error."""
@@ -50,6 +54,23 @@ class ScriptTest(unittest.TestCase):
         self.assertEqual(end["params_sha256"], quiet["params_sha256"])
         self.assertEqual((end["leftovers"], end["problems"]), ([], []))
         self.assertEqual(list(self.folder.iterdir()), [], "it leaves nothing behind")
+
+    def assert_all_taken_in(self, faults, *options):
+        """Two seconds of silence give a node up, so that it has to be taken in again."""
+        code, events, errors = self.run_script("--faults", str(faults), "--every", "1.5", "--longest", "8", "--keep_alive", "2",
+                                               "--nodes", "3", "--min_nodes", "3", "--steps", "2000", *options)
+        self.assertEqual(code, 0, json.dumps(events[-1:]) + errors)
+        quiet, *struck, end = events
+        self.assertEqual(len(struck), faults)
+        self.assertTrue(any(fault["seconds_out_of_touch"] > 3 for fault in struck), "one was given up")
+        self.assertEqual(end["params_sha256"], quiet["params_sha256"])
+
+    def test_agents_and_a_store_that_stand_still_are_waited_for_and_taken_in(self):
+        self.assert_all_taken_in(4, "--kinds", "freeze", "--seed", "1")
+
+    @unittest.skipIf(chaos_hosts.why_none(), "network namespaces cannot be made here")
+    def test_nodes_whose_cable_is_cut_are_waited_for_and_taken_in_whoever_leads(self):
+        self.assert_all_taken_in(4, "--kinds", "cut,freeze", "--coordinator", "agents", "--seed", "3")
 
     def test_a_run_that_ends_with_other_parameters_is_not_well(self):
         other = self.folder / "dtrun"
@@ -89,6 +110,8 @@ class ScriptTest(unittest.TestCase):
     def test_a_wrong_command_line_is_told_with_the_way_out(self):
         for options, words in ((["--kinds", "workr"], "'workr' is no kind of fault; there are worker, "),
                                (["--kinds", "agent", "--nodes", "1"], "give --nodes 2 or more"),
+                               (["--kinds", "cut", "--nodes", "2", "--min_nodes", "3"], "--min_nodes 3 of --nodes 2"),
+                               (["--kinds", "cut", "--coordinator", "agents"], "that takes --nodes 3 or more"),
                                (["--kinds", "workers", "--nproc_per_node", "1"], "give --nproc_per_node 2 or more"),
                                (["--faults", "0"], "0 is less than 1")):
             code, _, errors = self.run_script(*options)
