@@ -331,7 +331,8 @@ def play(training, schedule, rapid=False, tell=lambda training, struck: None):
         if not rapid:
             whole = training.train_until(lambda: recovery_step(training, blow) and training.is_whole())
             if not whole and not training.is_whole() and fault.kind in chaos_plan.OUT_OF_TOUCH:
-                training.problems.append(f"node {fault.node} was not taken in again after fault {fault.number}")
+                training.problems.append(f"the job ended without node {fault.node}, which was out of touch in fault {fault.number}: "
+                                         "it was not taken in again, or there was no time for that (--steps)")
             tell(training, blow)
             went_on = time.time()
     training.finish()

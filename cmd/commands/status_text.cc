@@ -25,7 +25,7 @@ constexpr const char* kStates[] = {"waiting", "running", "finished", "stopped", 
 constexpr const char* kPhaseNames[] = {"gathering", "running", "stopping", "over"};
 constexpr const char* kStateNames[] = {"waiting", "running", "finished", "stopped", "away", "lost"};
 
-constexpr const char* kNewsNames[] = {"note", "left", "lost", "refused"};
+constexpr const char* kNewsNames[] = {"note", "left", "lost", "refused", "back"};
 
 template <std::size_t N>
 const char* name(const char* const (&names)[N], int value) {

@@ -15,6 +15,7 @@ inline constexpr Millis kNever = std::numeric_limits<Millis>::max();
 struct Deadlines {
   Millis join = kNever;        // gathering: the job ends if no generation has started
   Millis last_call = kNever;   // gathering: the first generation starts without those that are missing
+  Millis pausing = kNever;     // gathering: no longer wait for workers of members that came back
   Millis restart = kNever;     // gathering: end of the back-off before the next generation
   Millis stop_order = kNever;  // stopping: members whose workers still run are ordered to stop
   Millis settle = kNever;      // stopping: no longer wait for the member that was told to stop to leave
@@ -22,7 +23,7 @@ struct Deadlines {
   Millis announce = kNever;    // tell the members that wait how many have joined
 
   Millis earliest() const {
-    return std::min({join, last_call, restart, stop_order, settle, sweep, announce});
+    return std::min({join, last_call, pausing, restart, stop_order, settle, sweep, announce});
   }
 };
 

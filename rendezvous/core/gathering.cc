@@ -1,5 +1,7 @@
 // How a generation starts: when the members are enough, what they are told meanwhile, and when a running
 // generation makes room for a newcomer.
+#include <algorithm>
+
 #include "proto/core/exit_codes.h"
 #include "rendezvous/core/lineup.h"
 #include "rendezvous/core/stepper.h"
@@ -13,7 +15,8 @@ namespace {
 // a millisecond is spent on counts. It has a limit, so that every member hears of the count now and then.
 constexpr Millis kAnnounceGap = 100;
 constexpr Millis kLongestAnnounceGap = 10000;
-constexpr Millis kAnnounceEvery = 5000;  // at least, when the count stays the same
+constexpr std::size_t kLoadingTold = 200;  // bytes
+constexpr Millis kAnnounceEvery = 5000;    // at least, when the count stays the same
 
 Millis announce_gap(int members) { return std::min(kLongestAnnounceGap, kAnnounceGap + members); }
 
@@ -33,7 +36,7 @@ void Stepper::take_newcomer() {
     const bool was_here = member.join.warms_up && (member.seat || member.previous_rank);
     const std::string& host = member.join.host;
     return was_here ? break_generation(Cause::kWorkersBack, host + " has its workers again")
-                    : break_generation(Cause::kNewcomer, host + " joined");
+                    : break_generation(Cause::kNewcomer, host + (member.back ? kIsBack : " joined"));
   }
 }
 
@@ -50,6 +53,7 @@ void Stepper::gather() {
   if (!s_.settings || ends_by_hand()) return;
   const Settings& run = *s_.settings;
   Deadlines& due = s_.deadlines;
+  due.pausing = kNever;
   if (due.restart != kNever && now_ < due.restart) return;
   due.restart = kNever;
   if (s_.current.seats.away() > 0) return;  // they are back, or given up, within a moment
@@ -59,9 +63,23 @@ void Stepper::gather() {
     if (now_ >= due.join) end_job(kExitUnavailable, too_few(), nullptr);
     return;
   }
+  if (awaits_ready()) return;
   if (due.last_call == kNever) due.last_call = now_ + run.last_call;
   if (s_.members.size() >= run.max_nodes || regroups || now_ >= std::min(due.last_call, due.join))
     start_generation();
+}
+
+// Of the minimum of nodes some came back with workers that pause just now: the next generation has them, too.
+bool Stepper::awaits_ready() {
+  int ready = 0;
+  Millis until = 0;
+  for (const auto& [id, member] : s_.members) {
+    ready += member.workers > 0;
+    if (member.workers == 0) until = std::max(until, member.ready_by);
+  }
+  if (ready == 0 || ready >= s_.settings->min_nodes || now_ >= until) return false;
+  s_.deadlines.pausing = until;
+  return true;
 }
 
 // Why the wait for nodes is over: how many are there, and what is known of the others.
@@ -78,13 +96,24 @@ std::string Stepper::too_few() const {
   return text;
 }
 
-std::string Stepper::reason_to_start() const {
-  if (s_.current.membership != nullptr) return s_.current.why;
+std::string Stepper::reason_to_start(const Lineup& lineup) const {
+  const bool regroups = s_.current.membership != nullptr;
+  const bool below = static_cast<int>(lineup.members.size()) < s_.settings->min_nodes;
+  if (regroups && below && !s_.current.worker_failure) return who_loads();
+  if (regroups) return s_.current.came_back.empty() ? s_.current.why : s_.current.came_back;
   const int max = s_.settings->max_nodes;
   const int joined = s_.members.size();
   if (joined >= max && max == 1) return "its one node joined";
   if (joined >= max) return "all " + count_of(max, "node") + " joined";
   return std::to_string(joined) + " of at most " + count_of(max, "node") + " joined before last call ended";
+}
+
+// The minimum of nodes is there, but some of them cannot take part yet.
+std::string Stepper::who_loads() const {
+  std::string hosts;
+  for (const auto& [id, member] : s_.members)
+    if (member.workers == 0) hosts += (hosts.empty() ? "" : ", ") + member.join.host;
+  return "the workers of " + shortened(hosts, kLoadingTold) + " are not ready yet";
 }
 
 void Stepper::start_generation() {
@@ -95,6 +124,7 @@ void Stepper::start_generation() {
   s_.generation = std::max(s_.generation, s_.newest_seen) + 1;
 
   auto membership = std::make_shared<Membership>();
+  membership->reason = reason_to_start(lineup);
   membership->generation = s_.generation;
   membership->world_size = lineup.world_size;
   membership->nodes = std::move(lineup.nodes);
@@ -103,7 +133,6 @@ void Stepper::start_generation() {
   membership->crash_history = s_.policy.history();
   membership->master_address = membership->nodes.front().address;
   membership->master_port = s_.members.at(lineup.members.front()).join.master_port;
-  membership->reason = reason_to_start();
   begin({.membership = membership, .started_at = now_, .seats = Seats(lineup.members)});
   for (int rank = 0; rank < s_.current.seats.size(); ++rank) {
     const ConnectionId id = lineup.members[rank];
@@ -118,7 +147,7 @@ void Stepper::begin(Generation generation) {
   for (auto& [id, member] : s_.members) member.seat.reset();
   s_.current = std::move(generation);
   s_.phase = Phase::kRunning;
-  s_.deadlines.join = s_.deadlines.last_call = s_.deadlines.announce = kNever;
+  s_.deadlines.join = s_.deadlines.last_call = s_.deadlines.announce = s_.deadlines.pausing = kNever;
 }
 
 void Stepper::count_changed() {

@@ -98,7 +98,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
                     .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
                     .resumed = resumed});
   count_changed();
-  s_.news.came(join.host);
+  welcome_back(member, generation, seat.has_value());
   tell_other_command(join);
   if (s_.phase == Phase::kGathering)
     for (News& news : s_.news.missing(now_, kMissingTold)) say(from, std::move(news));
@@ -109,6 +109,18 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   } else {
     s_.current.newcomer = in_generation();
   }
+}
+
+// The others are told of a node that they missed. Workers that it brings pause first.
+void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated) {
+  const Join& join = member.join;
+  if (s_.news.came(join.host)) {
+    note(News::kBack, join.host, join.host + kIsBack);
+    if (s_.phase == Phase::kGathering && !s_.current.worker_failure)
+      s_.current.came_back = join.host + kIsBack;
+  }
+  member.back = generation > 0 && !seated;
+  if (member.back && join.warms_up && join.workers > 0) member.ready_by = now_ + kReadyAgain;
 }
 
 // Whether to take over the generation that the member says it is part of: if this coordinator knows none, or
@@ -129,8 +141,13 @@ void Stepper::adopt(std::int64_t generation, const Join& join) {
   membership->restart_count = std::min(join.restart_count, s_.settings->restarts.max_restarts);
   membership->membership_changes = s_.membership_changes = join.membership_changes;
   membership->nodes.resize(static_cast<std::size_t>(join.node_count));
-  for (int rank = 0; rank < join.node_count; ++rank)
-    membership->nodes[rank].host = "node rank " + std::to_string(rank);
+  const std::vector<std::string> names =
+      s_.inherited.generation == generation ? s_.inherited.hosts : std::vector<std::string>{};
+  for (int rank = 0; rank < join.node_count; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const bool known = at < names.size() && !names[at].empty();
+    membership->nodes[at].host = known ? names[at] : "node rank " + std::to_string(rank);
+  }
   membership->reason = "the coordinator was restarted, and took the run over as it runs";
   s_.policy.resume_at(membership->restart_count, join.crash_history);
   membership->crash_history = s_.policy.history();
@@ -141,6 +158,19 @@ void Stepper::adopt(std::int64_t generation, const Join& join) {
                                   {.until = now_ + s_.settings->heartbeat_timeout,
                                    .how_lost = "did not come back after the restart of the coordinator"}),
          .newcomer = !s_.members.empty()});
+  give_up_the_gone();
+}
+
+// An earlier coordinator saw them go. Two agents of one host cannot be told apart, and are waited for.
+void Stepper::give_up_the_gone() {
+  const std::vector<Node>& nodes = s_.current.membership->nodes;
+  for (const News& news : s_.news.missing(now_, RecentNews::kKept)) {
+    const auto is_it = [&](const Node& node) { return node.host == news.host; };
+    if (news.kind == News::kRefused || std::ranges::count_if(nodes, is_it) != 1) continue;
+    const int rank = static_cast<int>(std::ranges::find_if(nodes, is_it) - nodes.begin());
+    s_.current.seats.give_up(rank);
+    expel(rank, news.text);
+  }
 }
 
 // The away seat that the member had.

@@ -31,7 +31,7 @@ void Stepper::leave(ConnectionId id, const Leave& leave) {
     host_left_ = host + kHosts + (signal.empty() ? "left" : "was stopped by " + signal);
     return;  // it leaves once the others know
   }
-  const bool needed = in_generation() && member.seat && !s_.current.seats[*member.seat].finished;
+  const bool needed = needs(member);
   if (needed && leave.signal == SIGINT) s_.current.stopped_by_hand = host;
   remove(id, News::kLeft, signal.empty() ? "left" : "left (told to by " + signal + ")");
 }
@@ -66,17 +66,32 @@ void Stepper::sweep() {
   }
 }
 
+// Whether the generation cannot go on without it. A node whose workers still load has no seat, but counts for
+// the minimum.
+bool Stepper::needs(const Member& member) const {
+  if (!in_generation()) return false;
+  return member.seat ? !s_.current.seats[*member.seat].finished : falls_below(s_.members.size() - 1);
+}
+
+bool Stepper::falls_below(int members) const {
+  const Seats& seats = s_.current.seats;
+  return members + seats.away() < s_.settings->min_nodes && seats.finished() == 0;
+}
+
 // The member is gone for good.
 void Stepper::remove(ConnectionId id, News::Kind kind, const std::string& how) {
   const Member* member = s_.members.find(id);
   if (member == nullptr) return;
   const std::optional<int> seat = member->seat;
   const std::string host = member->join.host;
-  const bool needed =
-      s_.phase == Phase::kGathering || (in_generation() && seat && !s_.current.seats[*seat].finished);
+  const std::string why = host + " " + how;
+  const bool needed = s_.phase == Phase::kGathering || needs(*member);
   s_.members.remove(id);
-  if (seat) expel(*seat, how);
-  if (needed) note(kind, host, host + " " + how);
+  if (seat)
+    expel(*seat, why);
+  else if (needed && in_generation())
+    break_generation(Cause::kLoss, why);
+  if (needed) note(kind, host, why);
   if (s_.members.empty() && s_.current.membership == nullptr && s_.phase == Phase::kGathering)
     begin_anew();  // nobody is left who knew the run: the next one to join states it
   else
@@ -95,13 +110,26 @@ void Stepper::lose_touch(ConnectionId id, const std::string& how) {
 // Gives up the members that did not come back in time.
 void Stepper::give_up_away() {
   for (int rank : s_.current.seats.overdue(now_)) {
-    const std::string how = s_.current.seats[rank].away->how_lost;
     const bool needed = in_generation() && !s_.current.seats[rank].finished;
     const std::string host = s_.current.membership ? s_.current.membership->nodes[rank].host : "";
+    const std::string why = needed ? not_back(rank) : "";
     s_.current.seats.give_up(rank);
-    expel(rank, how);
-    if (needed) note(News::kLost, host, host + " " + how);
+    expel(rank, why);
+    if (needed) note(News::kLost, host, why);
   }
+}
+
+// Why an away seat is given up. REQUIRES: in_generation()
+std::string Stepper::not_back(int rank) const {
+  const std::string& host = s_.current.membership->nodes[rank].host;
+  const Seat::Away& away = *s_.current.seats[rank].away;
+  const auto hosts = [](const auto& member) { return member.second.join.hosts; };
+  const auto found = std::find_if(s_.members.begin(), s_.members.end(), hosts);
+  const std::string successor = found != s_.members.end() ? found->second.join.host : "";
+  const bool led = away.member_id.empty() && host == s_.inherited.leader && host != successor;
+  if (!led) return host + " " + away.how_lost;
+  return host + ", which had the coordinator, is lost" +
+         (successor.empty() ? "" : ": " + successor + " took over");
 }
 
 // An agent that hosts the coordinator and was killed took the coordinator with it. Both are here again: the
@@ -118,19 +146,18 @@ void Stepper::give_up_predecessor() {
   if (newcomer == s_.members.end()) return;
   const std::string& host = current.membership->nodes[rank].host = newcomer->second.join.host;
   current.seats.give_up(rank);
-  expel(rank, kNewAgent);
+  expel(rank, host + " " + kNewAgent);
   note(News::kNote, host, host + " " + kNewAgent);
 }
 
 // The member with this seat is gone. One that had finished its work is not lost.
-void Stepper::expel(int rank, const std::string& how) {
+void Stepper::expel(int rank, const std::string& why) {
   if (!in_generation()) return;
   Generation& current = s_.current;
   const bool ran = current.seats[rank].open();
   current.seats.set_gone(rank);
   if (current.seats[rank].finished) return;
   current.lost_member = true;
-  const std::string why = current.membership->nodes[rank].host + " " + how;
   if (s_.phase == Phase::kRunning) return break_generation(Cause::kLoss, why);
   // The loss explains what was seen of it first: victims, or workers that stopped without a reason.
   if (current.cause == Cause::kFailure && current.failures.first(true) != nullptr) return;

@@ -18,7 +18,9 @@ struct Member {
   std::optional<int> seat = {};              // its group rank in the current generation, if it is part of it
   std::optional<int> previous_rank = {};     // its group rank in the newest generation that it was part of
   Heartbeat report = {};                     // the newest
-  int workers = 0;  // that can take part in the next generation; those that still load cannot
+  int workers = 0;      // that can take part in the next generation; those that still load cannot
+  bool back = false;    // it had been given up, and came back
+  Millis ready_by = 0;  // likewise, with workers that pause now: when not to wait for its Ready any longer
 };
 
 class Members {

@@ -180,7 +180,7 @@ struct Rejected {
 };
 // Something about the run's nodes that people should know.
 struct News {
-  enum Kind : int { kNote, kLeft, kLost, kRefused };
+  enum Kind : int { kNote, kLeft, kLost, kRefused, kBack };
   Kind kind = kNote;
   std::string host;  // whom it is about
   std::string text;  // one sentence: "node1 left (told to by SIGINT)"
@@ -190,8 +190,8 @@ struct News {
 };
 // For people and programs; a kind of a newer coordinator is a note.
 inline const char* name_of(News::Kind kind) {
-  static constexpr const char* kNames[] = {"note", "left", "lost", "refused"};
-  return kNames[kind >= News::kNote && kind <= News::kRefused ? kind : News::kNote];
+  static constexpr const char* kNames[] = {"note", "left", "lost", "refused", "back"};
+  return kNames[kind >= News::kNote && kind <= News::kBack ? kind : News::kNote];
 }
 struct Waiting {
   int joined = 0;

@@ -22,10 +22,11 @@ void cut(std::string* text) {
 bool RecentNews::note(News news, Millis now) {
   cut(&news.host);
   cut(&news.text);
-  const bool missing = news.kind != News::kNote;
+  const bool missing = news.kind != News::kNote && news.kind != News::kBack;
+  changes_ += missing;
   const auto same = [&](const Item& item) {
     return item.missing == missing && item.news.kind == news.kind && item.news.host == news.host &&
-           item.news.text == news.text;
+           item.news.text == news.text && news.kind != News::kBack;
   };
   const auto known = std::find_if(items_.begin(), items_.end(), same);
   const bool again = known != items_.end();
@@ -40,9 +41,23 @@ bool RecentNews::note(News news, Millis now) {
   return said_in_spell_++ < kSaidInSpell;
 }
 
-void RecentNews::came(const std::string& host) {
-  for (Item& item : items_)
-    if (item.news.host == host) item.missing = false;
+bool RecentNews::came(const std::string& host) {
+  bool was_gone = false;
+  for (Item& item : items_) {
+    if (item.news.host != host || !item.missing) continue;
+    item.missing = false;
+    was_gone = item.news.kind != News::kRefused;
+    ++changes_;
+  }
+  return was_gone;
+}
+
+void RecentNews::restore(const std::vector<News>& missing, std::int64_t changes, Millis now) {
+  for (const News& news : missing) {
+    items_.push_back({.news = news, .at = now - news.age, .missing = true});
+    if (items_.size() > kKept) items_.pop_front();
+  }
+  changes_ = changes;
 }
 
 News RecentNews::aged(const Item& item, Millis now) {

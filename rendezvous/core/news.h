@@ -3,6 +3,7 @@
 // decides what is news and tells the members.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
@@ -22,8 +23,13 @@ class RecentNews {
   // time is new), or too much was said just before.
   bool note(News news, Millis now);
 
-  // A member of this host joined: it is no longer missing.
-  void came(const std::string& host);
+  // A member of this host joined: it is no longer missing. True if the host had left, or was lost.
+  bool came(const std::string& host);
+
+  // Begins with the absences that an earlier coordinator knew, and counts their changes on.
+  void restore(const std::vector<News>& missing, std::int64_t changes, Millis now);
+  // Of what is missing, ever.
+  std::int64_t changes() const { return changes_; }
 
   // The newest last, with their ages.
   std::vector<News> all(Millis now) const;
@@ -40,6 +46,7 @@ class RecentNews {
   static News aged(const Item& item, Millis now);
 
   std::deque<Item> items_;
+  std::int64_t changes_ = 0;
   Millis spell_began_ = 0;
   int said_in_spell_ = 0;
 };

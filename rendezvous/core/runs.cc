@@ -20,6 +20,42 @@ constexpr std::size_t kOutcomeSize = 8;
 // For so long the members of a run whose coordinator went with its end unsaid come to the next one.
 constexpr Millis kTellRestored = 3000;
 
+// Names of more nodes would make the record large.
+constexpr std::size_t kNamed = 4096;
+
+std::vector<std::string> hosts_of(const State& state) {
+  if (state.current.membership == nullptr) return state.inherited.hosts;
+  const std::vector<Node>& nodes = state.current.membership->nodes;
+  if (nodes.size() > kNamed) return {};
+  std::vector<std::string> hosts;
+  for (const Node& node : nodes) {
+    const bool inherits = node.member_id.empty() && state.inherited.generation == state.generation &&
+                          hosts.size() < state.inherited.hosts.size();
+    hosts.push_back(!node.member_id.empty() ? node.host
+                    : inherits              ? state.inherited.hosts[hosts.size()]
+                                            : "");
+  }
+  return hosts;
+}
+
+RunRecord record_of(const State& state, Millis now) {
+  const auto leads = [](const auto& member) { return member.second.join.hosts; };
+  const auto leader = std::find_if(state.members.begin(), state.members.end(), leads);
+  return {.run_id = state.settings->run_id,
+          .generation = std::max(state.generation, state.newest_seen),
+          .end = state.result,
+          .hosts = hosts_of(state),
+          .leader = leader != state.members.end() ? leader->second.join.host : "",
+          .missing = state.news.missing(now, RecentNews::kKept),
+          .changes = state.news.changes()};
+}
+
+void inherit(const RunRecord& record, Millis now, State* state) {
+  state->newest_seen = record.generation;
+  state->inherited = {.generation = record.generation, .hosts = record.hosts, .leader = record.leader};
+  state->news.restore(record.missing, record.changes, now);
+}
+
 std::size_t size_of(const State& ended) {
   const JobEnd& result = *ended.result;
   const std::size_t outcomes = result.followers.size() + (result.first_failure ? 1 : 0);
@@ -36,6 +72,15 @@ std::string Runs::run_of(const Event& event) {
   const auto* join = std::get_if<Join>(&event.body);
   if (join == nullptr || join->run_id.empty()) return "";
   return run_of_[event.from] = join->run_id;
+}
+
+bool same_numbers(const RunRecord& one, const RunRecord& other) {
+  return one.run_id == other.run_id && one.generation == other.generation && one.end == other.end;
+}
+
+bool same_facts(const RunRecord& one, const RunRecord& other) {
+  return same_numbers(one, other) && one.hosts == other.hosts && one.leader == other.leader &&
+         one.changes == other.changes;
 }
 
 std::vector<Action> Runs::step(const Event& event, Millis now) {
@@ -64,7 +109,7 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
     const auto* join = std::get_if<Join>(&event.body);
     if (join == nullptr) return actions;
     const auto known = restored_.find(join->run_id);
-    if (known != restored_.end()) states_[run].newest_seen = known->second;
+    if (known != restored_.end()) inherit(restored_now(known->second, now), now, &states_[run]);
   }
   actions = rendezvous::step(states_[run], event, now);
   tell_of_last(run, event, now, &actions);
@@ -101,21 +146,24 @@ bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   return known != ended_run_of_.end() && tell(known->second->generation, known->second->result);
 }
 
+// Ages went on since.
+RunRecord Runs::restored_now(RunRecord record, Millis now) const {
+  for (News& news : record.missing) news.age += now - restored_at_;
+  return record;
+}
+
 std::vector<RunRecord> Runs::records(Millis now) const {
   std::vector<RunRecord> records;
   for (const auto& [run, state] : states_)
-    if (state.settings)
-      records.push_back({.run_id = state.settings->run_id,
-                         .generation = std::max(state.generation, state.newest_seen),
-                         .end = state.result});
+    if (state.settings) records.push_back(record_of(state, now));
   for (const auto& state : ended_)
     if (now - state->over_at < kRecentlyEnded)
       records.push_back(
           {.run_id = state->settings->run_id, .generation = state->generation, .end = state->result});
   if (now - restored_at_ < kRecentlyEnded)
     for (const auto& [run, record] : ends_restored_) records.push_back(record);
-  for (const auto& [run, generation] : restored_)
-    if (!states_.contains(run)) records.push_back({.run_id = run, .generation = generation});
+  for (const auto& [run, record] : restored_)
+    if (!states_.contains(run)) records.push_back(restored_now(record, now));
   return records;
 }
 
@@ -125,7 +173,7 @@ void Runs::restore(const std::vector<RunRecord>& records, Millis now) {
     if (record.end)
       ends_restored_[record.run_id] = record;
     else
-      restored_[record.run_id] = std::max(restored_[record.run_id], record.generation);
+      restored_.insert_or_assign(record.run_id, record);
   }
 }
 

@@ -28,7 +28,18 @@ struct RunRecord {
   std::string run_id;
   std::int64_t generation = 0;             // the newest
   std::shared_ptr<const JobEnd> end = {};  // null: it is not over
+  // And for people: what it calls the nodes, and whom it does not wait for.
+  std::vector<std::string> hosts = {};  // of the generation's nodes, in rank order; empty ones are not known
+  std::string leader = {};              // host that has the coordinator; empty: none of the run's nodes
+  std::vector<News> missing = {};       // that left, or were lost or refused; their ages count from now
+  std::int64_t changes = 0;             // of that, ever
+  std::int64_t written = 0;             // ms since 1970, by the writer's clock; 0: now
 };
+
+// All that a later coordinator could contradict.
+bool same_numbers(const RunRecord& one, const RunRecord& other);
+// All but the ages.
+bool same_facts(const RunRecord& one, const RunRecord& other);
 
 class Runs {
  public:
@@ -67,6 +78,7 @@ class Runs {
   void end_if_over(const std::string& run, Millis now, std::vector<Action>* actions);
   void keep(State state);
   void forget_old(Millis now);
+  RunRecord restored_now(RunRecord record, Millis now) const;
   void begin_next(const std::string& run, Millis now, std::vector<Action>* actions);
 
   bool many_;
@@ -78,7 +90,7 @@ class Runs {
   std::map<std::string, std::shared_ptr<const State>> newest_ended_;  // by run id
   std::map<MemberId, std::shared_ptr<const State>> ended_run_of_;
   std::vector<std::string> newly_ended_;
-  std::map<std::string, std::int64_t> restored_;    // newest generations of runs that were at work
+  std::map<std::string, RunRecord> restored_;       // of runs that were at work, by run id
   std::map<std::string, RunRecord> ends_restored_;  // by run id
   Millis restored_at_ = 0;
 };

@@ -38,6 +38,9 @@ inline constexpr Millis kReturnWhileStopping = 3000;
 // Before a silent member is given up, the coordinator listens for this long: it may itself have been stopped,
 // or starved, while what the member said was waiting to be read.
 inline constexpr Millis kHearOut = 200;
+// A member that was given up and is back tells its workers to pause, and has the microbatch in hand to wait
+// for.
+inline constexpr Millis kReadyAgain = 10000;
 // Of the nodes that are known to be missing: members are told of the newest.
 inline constexpr std::size_t kMissingTold = 4;
 // Of JobEnd::followers. Every node is told all of them, so their number needs a limit.
@@ -67,8 +70,16 @@ struct Generation {
   bool after_step = false;           // its members may end the step in hand before they stop
   bool look = false;                 // it hangs: members look where their workers stand before they stop them
   std::string why = {};              // it broke, or the job ended: the reason of the next generation
+  std::string came_back = {};        // who did since, as a sentence, so that the next one can begin
   bool worker_failure = false;       // that reason is a worker failure
   std::string stopped_by_hand = {};  // the host of a member that somebody stopped with Ctrl-C
+};
+
+// What an earlier coordinator knew of the run's newest generation.
+struct Inherited {
+  std::int64_t generation = 0;          // 0: nothing
+  std::vector<std::string> hosts = {};  // of its nodes, in rank order; empty ones are not known
+  std::string leader = {};              // host that had that coordinator; empty: none of the run's nodes
 };
 
 struct State {
@@ -81,6 +92,7 @@ struct State {
   std::int64_t generation = 0;   // number of the newest
   std::int64_t newest_seen = 0;  // highest number that a member came with; the next generation's is higher
   Generation current;            // the newest, also after its end
+  Inherited inherited;
   RestartPolicy policy;
   int membership_changes = 0;
   std::shared_ptr<const JobEnd> result;  // once over

@@ -51,8 +51,12 @@ void Stepper::note(News::Kind kind, const std::string& host, const std::string& 
 
 void Stepper::tell_news() {
   if (s_.phase == Phase::kOver) return;
+  const auto is_of = [](const News& news, const Member& member) {
+    return news.kind == News::kBack && news.host == member.join.host;
+  };
   for (const News& news : news_)
-    for (const auto& [id, member] : s_.members) say(id, news);
+    for (const auto& [id, member] : s_.members)
+      if (!is_of(news, member)) say(id, news);
 }
 
 void Stepper::on_heartbeat(Member& member, const Heartbeat& heartbeat) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/core/lineup.h"
 #include "rendezvous/core/state.h"
 
 namespace dtrun::rendezvous {
@@ -25,6 +26,7 @@ class Stepper {
 
  private:
   static constexpr const char* kHosts = ", which hosts the coordinator, ";
+  static constexpr const char* kIsBack = " is back";
 
   // stepper.cc
   void handle(const Event& event);
@@ -46,6 +48,8 @@ class Stepper {
   void admit(ConnectionId from, std::int64_t generation, const Join& join);
   bool adopts(std::int64_t generation, const Join& join) const;
   void adopt(std::int64_t generation, const Join& join);
+  void give_up_the_gone();
+  void welcome_back(Member& member, std::int64_t generation, bool seated);
   std::optional<int> seat_to_resume(std::int64_t generation, const Join& join) const;
   void resume(ConnectionId id, Member& member, int rank);
   void catch_up(ConnectionId id, int rank, bool missed_assignment);
@@ -58,7 +62,10 @@ class Stepper {
   void lose_touch(ConnectionId id, const std::string& how);
   void give_up_away();
   void give_up_predecessor();
-  void expel(int rank, const std::string& how);
+  bool needs(const Member& member) const;
+  bool falls_below(int members) const;
+  std::string not_back(int rank) const;
+  void expel(int rank, const std::string& why);
 
   // stopping.cc
   bool is_of(int rank, const WorkerOutcome& outcome) const;
@@ -86,7 +93,9 @@ class Stepper {
   void announce();
   void count_changed();
   std::string too_few() const;
-  std::string reason_to_start() const;
+  bool awaits_ready();
+  std::string who_loads() const;
+  std::string reason_to_start(const Lineup& lineup) const;
 
   // Whether a worker that fails now is taken for a victim: of what broke the generation, if that was no
   // worker failure, or of a peer that is out of touch.

@@ -4,6 +4,7 @@
 #include "rendezvous/server/coordinator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -19,6 +20,25 @@ namespace {
 // Whether members still come for an end that an earlier coordinator knew.
 constexpr Millis kLookAgain = 100;
 
+std::int64_t wall_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+// What is missing went on to age since it was written, on another host.
+std::vector<RunRecord> aged(std::vector<RunRecord> record) {
+  for (RunRecord& run : record)
+    for (News& news : run.missing)
+      if (run.written > 0) news.age += std::max<Millis>(0, wall_now() - run.written);
+  return record;
+}
+
+bool changes_record(const Action& action) {
+  const auto* news = std::get_if<News>(&action.body);
+  return std::holds_alternative<Assigned>(action.body) || std::holds_alternative<Ended>(action.body) ||
+         (news != nullptr && news->kind != News::kNote);
+}
+
 }  // namespace
 
 Coordinator::Coordinator(Options options)
@@ -29,11 +49,11 @@ Coordinator::Coordinator(Options options)
 
 void Coordinator::lead(const succession::Lead& lead) {
   forget();
-  runs_.restore(runs_from_text(lead.record), steady_now());
+  record_ = aged(runs_from_text(lead.record));
+  runs_.restore(record_, steady_now());
   if (!lead.again) instance_ = random_id(8);
-  record_ = lead.record;
   term_ = lead.term;
-  version_ = written_ = 1;
+  version_ = binding_ = written_ = 1;
   leading_ = true;
   members_.store(runs_.has_end_to_tell(steady_now()) ? 1 : 0);
   if (options_.notice) options_.notice("this host is the coordinator now");
@@ -114,29 +134,30 @@ Millis Coordinator::tend() {
 }
 
 // Numbers of generations and ends of runs: nothing is said of them that a later coordinator might not know.
-void Coordinator::keep_record(const std::vector<Action>& actions) {
+// What else it is to know, for people, nothing waits for.
+void Coordinator::keep_record(const Event& event, const std::vector<Action>& actions) {
   if (options_.fence == nullptr) return;
-  const bool changed = std::ranges::any_of(actions, [](const Action& action) {
-    return std::holds_alternative<Assigned>(action.body) || std::holds_alternative<Ended>(action.body);
-  });
-  if (!changed) return;
-  std::string record = text_of_runs(runs_.records(steady_now()));
-  if (record == record_) return;
-  record_ = std::move(record);
+  const auto* join = std::get_if<Join>(&event.body);
+  if (!std::ranges::any_of(actions, changes_record) && (join == nullptr || !join->hosts)) return;
+  std::vector<RunRecord> record = runs_.records(steady_now());
+  if (std::ranges::equal(record, record_, same_facts)) return;
   ++version_;
-  options_.fence->write(term_, record_);
+  if (!std::ranges::equal(record, record_, same_numbers)) binding_ = version_;
+  for (RunRecord& run : record) run.written = wall_now();
+  record_ = std::move(record);
+  options_.fence->write(term_, text_of_runs(record_));
 }
 
 void Coordinator::take(const Event& event) {
   if (!may_act()) return;
   const std::vector<Action> actions = runs_.step(event, steady_now());
-  keep_record(actions);
+  keep_record(event, actions);
   if (!may_act()) return;
   for (const Action& action : actions) {
     if (is_written())
       say(action);
     else
-      unsaid_.push_back({version_, action});
+      unsaid_.push_back({binding_, action});
   }
   if (options_.notice) tell_news(actions);
   members_.store(runs_.members() + (runs_.has_end_to_tell(steady_now()) ? 1 : 0));
@@ -164,7 +185,9 @@ void Coordinator::tell_news(const std::vector<Action>& actions) {
   std::set<std::string> told;
   for (const Action& action : actions) {
     const auto* news = std::get_if<News>(&action.body);
-    if (news == nullptr || news->age > 0 || news->kind == News::kLeft || news->kind == News::kLost) continue;
+    if (news == nullptr || news->age > 0 || news->kind == News::kBack || news->kind == News::kLeft ||
+        news->kind == News::kLost)
+      continue;
     for (const auto& [run, state] : runs_.states())
       if (state.members.contains(action.to) && told.insert(run + news->text).second)
         options_.notice("run " + run + ": " + news->text);

@@ -96,8 +96,8 @@ class Coordinator {
   bool is_over() const;
   bool may_act();
   void forget();
-  void keep_record(const std::vector<Action>& actions);
-  bool is_written() const { return version_ <= written_; }
+  void keep_record(const Event& event, const std::vector<Action>& actions);
+  bool is_written() const { return binding_ <= written_; }
   const State* find(const std::string& run_id) const;
   std::vector<const State*> recently_ended() const;
   void tell_waiters();
@@ -111,8 +111,9 @@ class Coordinator {
   std::string instance_;  // sent in each Welcome: another one means that the store is empty again
   bool leading_ = true;
   std::int64_t term_ = 0;
-  std::string record_;
-  std::int64_t version_ = 0, written_ = 0;
+  std::vector<RunRecord> record_;
+  // Of the record: the newest version, the newest that nobody may contradict, and what a majority has.
+  std::int64_t version_ = 0, binding_ = 0, written_ = 0;
   std::deque<Unsaid> unsaid_;
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "rendezvous/wire/convert.h"
@@ -78,6 +79,11 @@ std::string text_of_runs(const std::vector<RunRecord>& runs) {
     one->set_run_id(run.run_id);
     one->set_generation(run.generation);
     if (run.end) to_wire(*run.end, one->mutable_end());
+    for (const std::string& host : run.hosts) one->add_hosts(host);
+    one->set_leader(run.leader);
+    for (const News& news : run.missing) to_wire(news, one->add_missing());
+    one->set_changes(run.changes);
+    one->set_written_ms(run.written);
   }
   return record.SerializeAsString();
 }
@@ -87,7 +93,7 @@ std::string merged_runs(const std::string& one, const std::string& other) {
   for (const std::string& text : {one, other})
     for (const RunRecord& run : runs_from_text(text)) {
       RunRecord& known = merged[{run.run_id, run.end != nullptr}];
-      if (run.generation >= known.generation) known = run;
+      if (std::tie(run.generation, run.changes) >= std::tie(known.generation, known.changes)) known = run;
     }
   std::vector<RunRecord> runs;
   for (const auto& [name, run] : merged) runs.push_back(run);
@@ -98,10 +104,16 @@ std::vector<RunRecord> runs_from_text(const std::string& text) {
   v1::RunsRecord record;
   std::vector<RunRecord> runs;
   if (!record.ParseFromString(text)) return runs;
-  for (const v1::RunsRecord::Run& run : record.runs())
+  for (const v1::RunsRecord::Run& run : record.runs()) {
     runs.push_back({.run_id = run.run_id(),
                     .generation = run.generation(),
-                    .end = run.has_end() ? std::make_shared<const JobEnd>(from_wire(run.end())) : nullptr});
+                    .end = run.has_end() ? std::make_shared<const JobEnd>(from_wire(run.end())) : nullptr,
+                    .hosts = {run.hosts().begin(), run.hosts().end()},
+                    .leader = run.leader(),
+                    .changes = run.changes(),
+                    .written = run.written_ms()});
+    for (const v1::News& news : run.missing()) runs.back().missing.push_back(from_wire(news));
+  }
   return runs;
 }
 

@@ -240,6 +240,9 @@ Round play(Kind kind, std::mt19937& random, milliseconds pause, int steps) {
     CAPTURE(host);
     CHECK_MESSAGE(ended.exit_code == codes[host], trio.said());
   }
+  if (kind != kPaused)
+    CHECK_MESSAGE(contains(trio.said(), Hosts::name(gone) + ", which had the coordinator, is lost: node"),
+                  trio.said());
   if (kind == kPaused)
     for (int host = 0; host < 3; ++host)
       CHECK_MESSAGE(trio.events(host).count("pause_workers") == 0, trio.said());
@@ -271,6 +274,28 @@ TEST_CASE("the host of the coordinator is lost: another one takes over, and the 
   std::ranges::sort(all, {}, &Round::took);
   std::printf("%zu rounds: %.2f s at least, %.2f in the middle, %.2f at most\n", all.size(), all.front().took,
               all[all.size() / 2].took, all.back().took);
+}
+
+TEST_CASE("the host of the coordinator leaves: the next one knows who that was, and that it is back" *
+          doctest::test_suite("namespaces")) {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
+  Trio trio(3, {"--nnodes", "3", "--max_restarts", "3", "--rdzv_conf", "last_call_timeout=20"}, 400);
+  trio.start_all();
+  REQUIRE_MESSAGE(trio.trains(10), trio.said());
+  const int gone = trio.leader();
+  REQUIRE_MESSAGE(gone >= 0, trio.said());
+  trio.agent(gone).signal(SIGTERM);
+  CHECK(trio.agent(gone).wait() == 143);
+  const std::string name = Hosts::name(gone);
+  const std::vector<int> others{(gone + 1) % 3, (gone + 2) % 3};
+  for (const int host : others)
+    CHECK_MESSAGE(trio.agent(host).wait_for_err("missing: " + name + " (left"), trio.said());
+  trio.start(gone);
+  for (const int host : others) CHECK_MESSAGE(trio.agent(host).wait_for_err(name + " is back"), trio.said());
+  for (int host = 0; host < 3; ++host) CHECK_MESSAGE(trio.agent(host).wait() == 0, trio.said());
+  CHECK_MESSAGE(!contains(trio.said(), "node rank"), trio.said());
+  CHECK_MESSAGE(!contains(trio.said(), "(lost"), trio.said());
+  CHECK(trio.any_model() == expected(400));
 }
 
 TEST_CASE("of two hosts the second takes over only where it is told to" * doctest::test_suite("namespaces")) {

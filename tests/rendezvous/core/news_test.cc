@@ -68,4 +68,28 @@ TEST_CASE("a name or a text cannot fill a terminal or steer it") {
   CHECK(news.all(0).front().text == "a?[2J?b");
 }
 
+TEST_CASE("a node that comes back is told of each time, one that was refused did not go") {
+  RecentNews news;
+  for (Millis now = 0; now < 3; ++now) {
+    CHECK_FALSE(news.came("b"));
+    CHECK(news.note({.kind = News::kLost, .host = "b", .text = "b was silent"}, now));
+    CHECK(news.came("b"));
+    CHECK(news.note({.kind = News::kBack, .host = "b", .text = "b is back"}, now));
+    CHECK(news.missing(now, 4).empty());
+  }
+  news.note(refused("c"), 3);
+  CHECK_FALSE(news.came("c"));
+  CHECK(news.changes() == 8);
+}
+
+TEST_CASE("what is missing is handed on with its age") {
+  RecentNews news;
+  news.restore({{.kind = News::kLeft, .host = "b", .text = "b left", .age = 40}}, 7, 100);
+  REQUIRE(news.missing(110, 4).size() == 1);
+  CHECK(news.missing(110, 4)[0].age == 50);
+  CHECK(news.changes() == 7);
+  CHECK(news.came("b"));
+  CHECK(news.changes() == 8);
+}
+
 }  // namespace dtrun::rendezvous

@@ -180,4 +180,135 @@ TEST_CASE("every run's timers fire, the earliest is the next deadline") {
   CHECK(runs.next_deadline() == 15300);
 }
 
+namespace {
+
+// A run of three nodes, of which n1 has the coordinator, as another one got to know it.
+RunRecord three_nodes() {
+  return {.run_id = "r", .generation = 7, .hosts = {"n0", "n1", "n2"}, .leader = "n1"};
+}
+
+Event comes_back(ConnectionId from, int rank, bool hosts = false) {
+  Event event = joins(from, "r", "m" + std::to_string(rank), 7);
+  auto& join = std::get<Join>(event.body);
+  join.host = "n" + std::to_string(rank);
+  join.group_rank = join.first_rank = rank;
+  join.node_count = join.world_size = join.max_nodes = 3;
+  join.heartbeat_timeout = 15000;
+  join.hosts = hosts;
+  return event;
+}
+
+std::string stop_of(const std::vector<Action>& actions, ConnectionId to) {
+  const auto* order = heard<StopOrder>(actions, to);
+  return order != nullptr ? order->reason : "";
+}
+
+}  // namespace
+
+TEST_CASE("who had the coordinator, and is lost with it, is named with who took over") {
+  Runs runs(false);
+  runs.restore({three_nodes()}, 0);
+  CHECK(heard<Welcome>(runs.step(comes_back(1, 0, true), 0), 1)->resumed);
+  runs.step(comes_back(2, 2), 0);
+  const std::string expected = "n1, which had the coordinator, is lost: n0 took over";
+  const auto lost = runs.step({.from = 1, .generation = 7, .body = Heartbeat{}}, 15000);
+  CHECK(stop_of(lost, 1) == expected);
+  REQUIRE(heard<News>(lost, 2));
+  CHECK(heard<News>(lost, 2)->text == expected);
+  CHECK(heard<News>(lost, 2)->host == "n1");
+  CHECK(runs.records(15000).at(0).leader == "n0");
+}
+
+TEST_CASE("of the others that stay away a new coordinator says their names") {
+  Runs runs(false);
+  runs.restore({three_nodes()}, 0);
+  runs.step(comes_back(1, 1), 0);
+  runs.step(comes_back(2, 0, true), 0);
+  CHECK(stop_of(runs.step({.from = 1, .generation = 7, .body = Heartbeat{}}, 15000), 1) ==
+        "n2 did not come back after the restart of the coordinator");
+  SUBCASE("but for names of another generation") {
+    Runs other(false);
+    RunRecord old = three_nodes();
+    old.generation = 6;
+    other.restore({old}, 0);
+    other.step(comes_back(1, 1), 0);
+    other.step(comes_back(2, 0, true), 0);
+    CHECK(stop_of(other.step({.from = 1, .generation = 7, .body = Heartbeat{}}, 15000), 1) ==
+          "node rank 2 did not come back after the restart of the coordinator");
+  }
+}
+
+TEST_CASE("a node whose leave an earlier coordinator saw is not waited for, and gone until it is back") {
+  Runs before(false);
+  for (const int rank : {0, 1, 2}) {
+    Event event = comes_back(static_cast<ConnectionId>(rank + 1), rank, rank == 1);
+    event.generation = 0;
+    std::get<Join>(event.body).min_nodes = 3;
+    before.step(event, 0);
+  }
+  before.step({.from = 2, .generation = 1, .body = Leave{.signal = 0, .soon = true}}, 900);
+  before.step({.from = 3, .generation = 1, .body = Leave{.signal = 15}}, 1000);
+  std::vector<RunRecord> left = before.records(3000);
+  REQUIRE(left.at(0).missing.size() == 1);
+  CHECK(left[0].hosts == std::vector<std::string>{"n0", "n1", "n2"});
+  CHECK(left[0].leader == "n1");
+  CHECK(left[0].missing[0].age == 2000);
+
+  const auto of_first = [](ConnectionId from, int rank, bool hosts) {
+    Event event = comes_back(from, rank, hosts);
+    event.generation = 1;
+    std::get<Join>(event.body).min_nodes = 3;
+    return event;
+  };
+  Runs after(false);
+  after.restore(left, 0);
+  CHECK(stop_of(after.step(of_first(1, 0, true), 1000), 1) == "n2 left (told to by SIGTERM)");
+  after.step(of_first(2, 1, false), 1000);
+  after.step({.from = 1, .generation = 1, .body = Stopped{}}, 1100);
+  const auto waits = after.step({.from = 2, .generation = 1, .body = Stopped{}}, 1200);
+  REQUIRE(heard<Waiting>(waits, 1));
+  REQUIRE(heard<Waiting>(waits, 1)->missing.size() == 1);
+  const News& missing = heard<Waiting>(waits, 1)->missing[0];
+  CHECK(missing.host == "n2");
+  CHECK(missing.kind == News::kLeft);
+  CHECK(missing.age == 3200);
+
+  SUBCASE("which a third one hears of") { CHECK(same_facts(after.records(1200).at(0), left[0]) == false); }
+  Event again = comes_back(4, 2);
+  again.generation = 0;
+  auto& join = std::get<Join>(again.body);
+  join.min_nodes = 3;
+  join.member_id = "new";
+  const auto taken = after.step(again, 2000);
+  REQUIRE(heard<News>(taken, 1));
+  CHECK(heard<News>(taken, 1)->text == "n2 is back");
+  CHECK(heard<Assigned>(taken, 4));
+  CHECK(after.records(2000).at(0).missing.empty());
+}
+
+TEST_CASE("of two agents of one host, of which one left, both are waited for") {
+  Runs runs(false);
+  RunRecord record = three_nodes();
+  record.hosts = {"n0", "n1", "n1"};
+  record.missing = {{.kind = News::kLeft, .host = "n1", .text = "n1 left", .age = 0}};
+  runs.restore({record}, 0);
+  CHECK(stop_of(runs.step(comes_back(1, 0, true), 0), 1).empty());
+}
+
+TEST_CASE("what a coordinator inherited it hands on, a run that nobody came back to too") {
+  Runs runs(false);
+  RunRecord record = three_nodes();
+  record.missing = {{.kind = News::kLeft, .host = "n2", .text = "n2 left", .age = 10}};
+  record.changes = 3;
+  runs.restore({record}, 0);
+  CHECK(same_facts(runs.records(500).at(0), record));
+  CHECK(runs.records(500).at(0).missing[0].age == 510);
+  runs.step(comes_back(1, 0, true), 600);
+  const RunRecord own = runs.records(600).at(0);
+  CHECK(own.hosts == record.hosts);
+  CHECK(own.leader == "n0");
+  CHECK(own.changes == 3);
+  CHECK(own.missing[0].age == 610);
+}
+
 }  // namespace dtrun::rendezvous

@@ -42,7 +42,7 @@ struct EventText {
 };
 
 std::string missing_of(const Waiting& waiting) {
-  static constexpr const char* kKinds[] = {"note", "left", "lost", "refused"};
+  static constexpr const char* kKinds[] = {"note", "left", "lost", "refused", "back"};
   std::string text;
   for (const News& news : waiting.missing)
     text += (text.empty() ? ", missing " : ", ") + news.host + " (" + kKinds[news.kind] + ")";

@@ -143,13 +143,23 @@ TEST_CASE("what later coordinators have to know is read as it was written") {
   auto end = std::make_shared<JobEnd>();
   end->exit_code = 3;
   end->reason = "because";
-  const std::vector<RunRecord> runs{{.run_id = "a", .generation = 4},
+  const News left{.kind = News::kLeft, .host = "n1", .text = "n1 left", .age = 30};
+  const std::vector<RunRecord> runs{{.run_id = "a",
+                                     .generation = 4,
+                                     .hosts = {"n0", "n1"},
+                                     .leader = "n0",
+                                     .missing = {left},
+                                     .changes = 5,
+                                     .written = 1234},
                                     {.run_id = "b", .generation = 9, .end = end}};
   const std::vector<RunRecord> read = runs_from_text(text_of_runs(runs));
   REQUIRE(read.size() == 2);
   CHECK(read[0].run_id == "a");
   CHECK(read[0].generation == 4);
   CHECK(read[0].end == nullptr);
+  CHECK(same_facts(read[0], runs[0]));
+  CHECK(read[0].missing == runs[0].missing);
+  CHECK(read[0].written == 1234);
   CHECK(read[1].generation == 9);
   REQUIRE(read[1].end != nullptr);
   CHECK(*read[1].end == *end);
@@ -167,6 +177,19 @@ TEST_CASE("what later coordinators have to know is read as it was written") {
     CHECK(all[2].generation == 9);
     CHECK(all[2].end != nullptr);
   }
+}
+
+TEST_CASE("of two records of one generation the one that saw more of the nodes counts") {
+  const auto record = [](std::int64_t generation, std::int64_t changes) {
+    return text_of_runs({{.run_id = "a", .generation = generation, .changes = changes}});
+  };
+  const auto merged = [&](const std::string& one, const std::string& other) {
+    return runs_from_text(merged_runs(one, other)).at(0);
+  };
+  CHECK(merged(record(4, 5), record(4, 6)).changes == 6);
+  CHECK(merged(record(4, 6), record(4, 5)).changes == 6);
+  CHECK(merged(record(5, 1), record(4, 6)).changes == 1);
+  CHECK(merged(record(4, 6), record(5, 1)).changes == 1);
 }
 
 TEST_CASE("an assignment too, but for its generation, which stands beside the message") {
