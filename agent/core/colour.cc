@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
+
+#include "proto/core/utf8.h"
 
 namespace dtrun {
 namespace {
@@ -84,6 +87,20 @@ std::string Palette::lines(std::string_view text, const char* colour) const {
     at = end + 1;
   }
   return out;
+}
+
+std::string painted_line(std::string_view line) {
+  std::string out;
+  std::string_view last = kPlain;
+  while (!line.empty()) {
+    constexpr std::string_view kOwn[] = {kRed, kCyan, kPlain};
+    const auto* own = std::ranges::find_if(kOwn, [&](std::string_view one) { return line.starts_with(one); });
+    if (own != std::end(kOwn)) last = *own;
+    const std::string_view piece = own != std::end(kOwn) ? *own : line.substr(0, line.find('\x1b', 1));
+    out += own != std::end(kOwn) ? std::string(piece) : printable(piece);
+    line.remove_prefix(piece.size());
+  }
+  return last == kPlain ? out : out + kPlain;
 }
 
 }  // namespace dtrun

@@ -33,4 +33,8 @@ class Palette {
   bool coloured_;
 };
 
+// A line that another process has painted with its palette, fit for a terminal: as printable() has it,
+// but for the sequences of a palette, which stay. No colour outlives the line.
+std::string painted_line(std::string_view line);
+
 }  // namespace dtrun

@@ -66,3 +66,14 @@ TEST_CASE("no colour reaches over the end of a line, and a message has none but 
         "no run here; \x1b[36melsewhere: --rdzv_endpoint HOST\x1b[0m\n");
   CHECK(palette.message("joined 1 of 2; 5 s left") == "joined 1 of 2; 5 s left");
 }
+
+TEST_CASE("of a line from elsewhere the palette's own colours stay, and nothing else that moves a terminal") {
+  const std::string ours = Palette(true).error("it is full; choose another");
+  CHECK(painted_line(ours) == ours);
+  CHECK(painted_line("plain") == "plain");
+  CHECK(painted_line("") == "");
+  CHECK(painted_line("\x1b[1;31mred") == "\x1b[1;31mred\x1b[0m");
+  CHECK(painted_line("\x1b[2Ja\x1b]0;title\x07\x1b[36mb\x1b[0m\x1b") == "?[2Ja?]0;title?\x1b[36mb\x1b[0m?");
+  CHECK(painted_line("\u009b2J\x1b[8mhidden") == "?2J?[8mhidden");
+  CHECK(painted_line("\x1b[36") == "?[36");
+}

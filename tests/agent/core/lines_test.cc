@@ -68,6 +68,7 @@ TEST_CASE("printable text is valid UTF-8 without control characters, as a termin
   CHECK(printable("héllo\tworld") == "héllo\tworld");
   CHECK(printable("10 %\r20 %\r30 %\r") == "30 %");
   CHECK(printable("a\x1b[31mb") == "a?[31mb");
+  CHECK(printable("\u0080\u009b31m\u009d52;c;\u009f\u00a0\u0100\x7f") == "??31m?52;c;?\u00a0\u0100?");  // C1
   CHECK(printable("\xff\xc3(\xe2\x82") ==
         "?"
         "?(?"
