@@ -8,6 +8,8 @@
 #include <string>
 #include <system_error>
 
+#include "proto/core/exit_codes.h"
+
 namespace dtrun::agent {
 namespace {
 
@@ -19,10 +21,20 @@ Status cannot_write(const std::filesystem::path& path, int error) {
   return errno_status(kExitSoftware, "cannot write " + path.string(), error);
 }
 
+// No other process has it. A record lock ends with this process, and workers do not inherit it; where a file
+// system has no locks, nothing can be told.
+bool is_ours(int fd) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return fcntl(fd, F_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
 }  // namespace
 
-Result<LogFile> LogFile::open(const std::filesystem::path& path, std::uint64_t max_size) {
+Result<LogFile> LogFile::open(const std::filesystem::path& path, std::uint64_t max_size, Writers writers) {
   LogFile file;
+  file.writers_ = writers;
   file.path_ = path;
   file.max_size_ = max_size;
   if (Status status = file.reopen(); !status.ok()) return status;
@@ -32,6 +44,11 @@ Result<LogFile> LogFile::open(const std::filesystem::path& path, std::uint64_t m
 Status LogFile::reopen() {
   file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file_.open()) return cannot_write(path_, errno);
+  if (writers_ == Writers::kOneProcess && !is_ours(file_.get())) {
+    file_.reset();
+    return Status(kExitCannotCreate, "another run writes " + path_.string() +
+                                         " now: give each run its own --rdzv_id or --log_dir");
+  }
   struct stat info {};
   size_ = fstat(file_.get(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
   return {};

@@ -17,8 +17,11 @@ class LogFile {
   static constexpr int kKept = 5;  // old files: FILE.1 … FILE.5
 
   LogFile() = default;  // not open: takes nothing
-  // Appends to a file that exists. `max_size` in bytes; 0: it grows without limit.
-  static Result<LogFile> open(const std::filesystem::path& path, std::uint64_t max_size);
+  enum class Writers { kAnyNumber, kOneProcess };
+  // Appends to a file that exists. `max_size` in bytes; 0: it grows without limit. EX_CANTCREAT where another
+  // process has it as the only one: their lines would mix.
+  static Result<LogFile> open(const std::filesystem::path& path, std::uint64_t max_size,
+                              Writers writers = Writers::kAnyNumber);
 
   bool is_open() const { return file_.open(); }
   // After a failure it is closed.
@@ -31,6 +34,7 @@ class LogFile {
 
   std::filesystem::path path_;
   std::uint64_t max_size_ = 0;
+  Writers writers_ = Writers::kAnyNumber;
   std::uint64_t size_ = 0;
   bool at_line_start_ = true;
   Descriptor file_;

@@ -22,7 +22,7 @@ std::filesystem::path worker_log_dir(const std::filesystem::path& log_dir, const
 LogWriter::LogWriter(Console& console, Console::Stream stream, StreamPlan plan)
     : console_(console), stream_(stream), plan_(std::move(plan)) {
   if (plan_.file.empty()) return;
-  auto file = LogFile::open(plan_.file, plan_.max_file_size);
+  auto file = LogFile::open(plan_.file, plan_.max_file_size, LogFile::Writers::kOneProcess);
   if (file.ok()) {
     file_ = std::move(file).value();
   } else {

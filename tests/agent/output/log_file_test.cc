@@ -1,6 +1,8 @@
 #include "agent/output/log_file.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -91,6 +93,35 @@ TEST_CASE("a line longer than a file may be is cut, and no byte is lost") {
   for (int number = LogFile::kKept; number >= 1; --number)
     kept += slurp(path.string() + "." + std::to_string(number));
   CHECK(kept + slurp(path) == std::string(34, 'x') + "\n");
+}
+
+TEST_CASE("a file that one process is to write is refused to another one as long as that lives") {
+  Folder folder;
+  const auto path = folder.path() / "log";
+  const auto open_as = [&](LogFile::Writers writers) { return LogFile::open(path, 0, writers); };
+  int ready[2], go[2];
+  REQUIRE(pipe(ready) == 0);
+  REQUIRE(pipe(go) == 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    auto file = open_as(LogFile::Writers::kOneProcess);
+    char byte = file.ok() ? 'y' : 'n';
+    [[maybe_unused]] ssize_t n = write(ready[1], &byte, 1);
+    n = read(go[0], &byte, 1);
+    _exit(0);
+  }
+  char byte = 'n';
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  CHECK(byte == 'y');
+  const auto refused = open_as(LogFile::Writers::kOneProcess);
+  CHECK(refused.status().exit_code() == 73);
+  CHECK(refused.status().message() ==
+        "another run writes " + path.string() + " now: give each run its own --rdzv_id or --log_dir");
+  CHECK(open_as(LogFile::Writers::kAnyNumber).ok());
+  CHECK(write(go[1], &byte, 1) == 1);
+  waitpid(other, nullptr, 0);
+  CHECK(open_as(LogFile::Writers::kOneProcess).ok());
+  for (const int fd : {ready[0], ready[1], go[0], go[1]}) close(fd);
 }
 
 TEST_CASE("a file that cannot be written says so once, then takes nothing") {
