@@ -126,10 +126,12 @@ void Step::conclude() {
 
 // Only one node says it: the one whose worker completed the training; for another program, the first one.
 void Step::tell_success(int restarts, int membership_changes) {
+  const bool read_elsewhere = s.settings.begin_together || s.group.assignment.node_count > 1;
   const RunSummary summary{.seconds = static_cast<double>(now_ - s.started_at) / 1000,
                            .restarts = restarts,
                            .membership_changes = membership_changes,
-                           .steps_redone = s.steps_redone.count()};
+                           .steps_redone = s.steps_redone.count(),
+                           .host = read_elsewhere ? s.settings.host : ""};
   if (s.completion) return print(summary_text(*s.completion, summary));
   if (s.settings.builtin || s.group.assignment.group_rank != 0) return;
   const std::string text = program_summary_text(summary);

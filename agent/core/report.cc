@@ -169,11 +169,12 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
   return style.palette.error(heading_of(end)) + rest + (style.terminal ? "\n" : "");
 }
 
-std::string done_line(const Completion& completion) {
+std::string done_line(const Completion& completion, const std::string& host) {
   std::string text = "done: " + std::to_string(completion.step) + " steps";
   if (completion.accuracy >= 0) text += ", test accuracy " + fixed(100 * completion.accuracy, 1) + " %";
   text += ", loss " + fixed(completion.loss, 3);
-  if (!completion.model_path.empty()) text += ", model in " + completion.model_path;
+  if (!completion.model_path.empty())
+    text += ", model in " + completion.model_path + (host.empty() ? "" : " on " + host);
   return text;
 }
 

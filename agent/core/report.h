@@ -20,8 +20,9 @@ struct ReportStyle {
 std::string failure_report(const JobEnd& end, int max_restarts, const std::string& file = "",
                            ReportStyle style = {});
 
-// "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors"
-std::string done_line(const Completion& completion);
+// "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors on node1"; an empty
+// host is not told.
+std::string done_line(const Completion& completion, const std::string& host = "");
 
 // "SIGTERM", "signal 42"
 std::string describe_signal(int number);

@@ -35,6 +35,7 @@ struct RunSummary {
   int restarts = 0;
   int membership_changes = 0;
   std::int64_t steps_redone = 0;
+  std::string host = {};  // where the model is, if its reader may be elsewhere
 };
 
 // Of the built-in trainer: the line of report.h's done_line, and up to four more, without a final newline.

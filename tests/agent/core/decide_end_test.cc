@@ -51,6 +51,27 @@ TEST_CASE("the end of a training says how long it took, and what was done again 
       printed(s, "done: 300 steps, loss 0.000\n  12.3 s in all\n  1 restart; at least 20 steps done again"));
 }
 
+TEST_CASE("where the model is, the reader on another host is told with the host's name") {
+  for (const bool launched : {false, true}) {
+    for (const int nodes : {1, 2}) {
+      Settings settings = builtin(1);
+      settings.begin_together = launched;
+      settings.host = "node7";
+      Scenario s(settings);
+      event::Assigned first = as_first_node(1, 0);
+      first.assignment.node_count = nodes;
+      s.happens(first);
+      Completion completion;
+      completion.model_path = "o1/model.safetensors";
+      s.happens(event::WorkerCompleted{completion});
+      s.exits(0, 0);
+      s.happens(event::Ended{});
+      const bool elsewhere = launched || nodes > 1;
+      CHECK(printed(s, "model in o1/model.safetensors" + std::string(elsewhere ? " on node7" : "\n")));
+    }
+  }
+}
+
 TEST_CASE("the node whose worker did not complete the training leaves the summary to the one that did") {
   Scenario s(builtin(1));
   fail_once(s);

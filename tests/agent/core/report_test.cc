@@ -220,6 +220,8 @@ TEST_CASE("the final line tells what was reached and where the model lies") {
   CHECK(done_line({2345, 0.3021, 0.8912, "runs/x/model.safetensors"}) ==
         "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors");
   CHECK(done_line({10, 1.5, -1, ""}) == "done: 10 steps, loss 1.500");
+  CHECK(done_line({10, 1.5, -1, "o/model"}, "node1") ==
+        "done: 10 steps, loss 1.500, model in o/model on node1");
 }
 
 TEST_CASE("progress as a line and as a bar that never wraps") {
