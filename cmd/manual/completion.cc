@@ -57,6 +57,8 @@ ValueKind value_kind(const OptionEntry& option) {
   return placeholder.starts_with("HOST") ? ValueKind::kHost : ValueKind::kAny;
 }
 
+bool takes_detached_run(const Command& command) { return std::string_view(command.argument) == "[RUN]"; }
+
 std::vector<std::string> overrides() {
   std::vector<std::string> words;
   add_overrides(Json::parse(worker::config_json_schema()), "", &words);

@@ -161,9 +161,11 @@ std::string bash_script(Commands commands) {
   add_options("", kOptions, commands, &cases);
   for (const Command* command : commands) {
     add_options(command->name, command->options, commands, &cases);
-    if (command->takes_argument())
-      cases.values += "    '" + std::string(command->name) + " ') " +
-                      word_list(choices(command->argument, commands)) + " ;;\n";
+    if (!command->takes_argument()) continue;
+    const std::string words = takes_detached_run(*command)
+                                  ? "compgen -W \"$(" + std::string(kListRuns) + ")\" -- \"$3\""
+                                  : word_list(choices(command->argument, commands));
+    cases.values += "    '" + std::string(command->name) + " ') " + words + " ;;\n";
   }
   std::string script = kBashScript;
   script = replaced(std::move(script), "@NAMES@\n", cases.names);

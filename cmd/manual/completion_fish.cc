@@ -87,7 +87,10 @@ std::string lines_of(const Command& command, Commands commands) {
   std::string lines =
       "complete -c dtrun -n '__dtrun_at nothing' -a " + name + " -d " + quoted_text(command.summary) + "\n";
   for (const OptionEntry& option : command.options) lines += lines_of(option, name, commands);
-  if (command.takes_argument())
+  if (takes_detached_run(command))
+    lines += "complete -c dtrun -n '__dtrun_at " + name + "' -a " +
+             quoted_text("(sh -c " + quoted_text(kListRuns) + ")") + "\n";
+  else if (command.takes_argument())
     lines += "complete -c dtrun -n '__dtrun_at " + name + "' -a '" +
              joined(choices(command.argument, commands)) + "'\n";
   return lines;

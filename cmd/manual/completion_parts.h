@@ -26,6 +26,12 @@ std::vector<std::string> spellings(const OptionEntry& option);
 enum class ValueKind { kAny, kFolder, kHost };
 ValueKind value_kind(const OptionEntry& option);
 
+// The argument is a run that was detached from here: what that is only the shell can tell, by this line of
+// sh.
+bool takes_detached_run(const Command& command);
+inline constexpr char kListRuns[] =
+    R"sh(cd "${XDG_STATE_HOME:-$HOME/.local/state}/dtrun/launches" 2>/dev/null && ls | sed -n "s/[.]json\$//p")sh";
+
 // A config's overrides: "train.optim=sgd" for each value where the schema names them, else "train.seed=".
 std::vector<std::string> overrides();
 

@@ -38,7 +38,10 @@ std::string tcsh_script(Commands commands) {
   add_options(kOptions, commands, &words);
   for (const Command* command : commands) {
     add_options(command->options, commands, &words);
-    if (command->takes_argument()) add_choices(command->name, choices(command->argument, commands), &words);
+    if (takes_detached_run(*command))
+      words.values += " 'n@" + std::string(command->name) + "@`sh -c '\"'\"'" + kListRuns + "'\"'\"'`@'";
+    else if (command->takes_argument())
+      add_choices(command->name, choices(command->argument, commands), &words);
   }
   return "# Completes dtrun's command line in tcsh. To keep it: dtrun completion tcsh >> ~/.tcshrc\n"
          "complete dtrun 'c/--/(" +

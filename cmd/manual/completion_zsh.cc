@@ -27,6 +27,10 @@ _dtrun_arguments() {
   esac
 }
 
+_dtrun_runs() {
+  compadd -- $(@RUNS@)
+}
+
 # The subcommand is $words[1] here.
 _dtrun_of_command() {
   case $words[1] in
@@ -95,6 +99,7 @@ std::string specs_of(std::span<const OptionEntry> options, Commands commands) {
 std::string of_command(const Command& command, Commands commands) {
   std::string text = "    " + std::string(command.name) + ")\n    _arguments -S \\\n";
   text += specs_of(command.options, commands);
+  if (takes_detached_run(command)) return text + "    '1:run:_dtrun_runs' ;;\n";
   const std::string argument = command.takes_argument() ? joined(choices(command.argument, commands)) : "";
   return text + "    '1:argument:(" + argument + ")' ;;\n";
 }
@@ -109,6 +114,7 @@ std::string zsh_script(Commands commands) {
   }
   std::string script = kZshScript;
   script = replaced(std::move(script), "@COMMANDS@\n", names);
+  script = replaced(std::move(script), "@RUNS@", kListRuns);
   script = replaced(std::move(script), "@OF_COMMANDS@\n", of_commands);
   script = replaced(std::move(script), "@NAMES@", joined(names_of(commands), "|"));
   script = replaced(std::move(script), "@SPECS@\n", specs_of(kOptions, commands));

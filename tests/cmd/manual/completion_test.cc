@@ -37,10 +37,10 @@ _dtrun
 struct Shell {
   Folder folder;
 
-  Words complete(const Words& words) {
+  Words complete(const Words& words, const Words& environment = {}) {
     Words command{"bash", "--norc", "-c", kAsk, kDtrun, folder.path().string()};
     command.insert(command.end(), words.begin(), words.end());
-    Process bash(command);
+    Process bash(command, environment);
     CHECK(bash.wait() == 0);
     CHECK(bash.err() == "");
     Words found;
@@ -63,11 +63,11 @@ std::string slurp(const std::filesystem::path& path) {
 
 // What fish offers behind `line`, without the descriptions.
 Words fish_offers(const std::string& line, const std::filesystem::path& folder) {
-  Process fish(
-      {"sh", "-c",
-       "cd \"$1\" && HOME=$1 fish -N -c '\"$argv[1]\" completion fish | source; complete -C $argv[2]' -- "
-       "\"$0\" \"$2\"",
-       kDtrun, folder.string(), line});
+  Process fish({"sh", "-c",
+                "cd \"$1\" && HOME=$1 XDG_STATE_HOME= fish -N -c '\"$argv[1]\" completion fish | source; "
+                "complete -C $argv[2]' -- "
+                "\"$0\" \"$2\"",
+                kDtrun, folder.string(), line});
   CHECK(fish.wait() == 0);
   CHECK(fish.err() == "");
   Words found;
@@ -122,6 +122,7 @@ class InteractiveShell {
     setenv("PATH", (path("bin") + ":" + getenv("PATH")).c_str(), 1);
     setenv("SCRIPT", path("script").c_str(), 1);
     setenv("TERM", "vt100", 1);
+    unsetenv("XDG_STATE_HOME");
     if (chdir(folder_.path().c_str()) == 0) execlp(shell.c_str(), shell.c_str(), "-f", "-i", nullptr);
     _exit(127);
   }
@@ -222,6 +223,26 @@ TEST_CASE_FIXTURE(Shell, "a subcommand's options, their values and its argument 
   CHECK(complete({"gpus", ""}).empty());
 }
 
+// Two runs that were detached from `home`'s machine.
+void add_runs(const std::filesystem::path& home) {
+  const std::filesystem::path launches = home / ".local/state/dtrun/launches";
+  std::filesystem::create_directories(launches);
+  for (const char* name : {"far.json", "fast.2.json", "other.json.tmp"})
+    std::ofstream(launches / name).close();
+}
+
+TEST_CASE_FIXTURE(Shell, "runs that were detached are offered to attach, stop and logs") {
+  add_runs(folder.path());
+  const std::string home = "HOME=" + folder.path().string();
+  for (const char* command : {"attach", "stop", "logs"}) {
+    CHECK(complete({command, ""}, {home, "XDG_STATE_HOME="}) == Words{"far", "fast.2"});
+    CHECK(complete({command, "fas"}, {home, "XDG_STATE_HOME="}) == Words{"fast.2"});
+    CHECK(complete({command, ""}, {"HOME=/nowhere", "XDG_STATE_HOME="}).empty());
+  }
+  CHECK(complete({"stop", "--now", "fa"}, {"XDG_STATE_HOME=" + (folder.path() / ".local/state").string()}) ==
+        Words{"far", "fast.2"});
+}
+
 TEST_CASE("fish offers options, values, subcommands and overrides, each in its place" *
           doctest::test_suite("fish")) {
   if (!is_installed("fish")) return skip("there is no fish");
@@ -247,6 +268,8 @@ TEST_CASE("fish offers options, values, subcommands and overrides, each in its p
   CHECK(offers("dtrun help --format m") == Words{"man", "markdown"});
   CHECK(offers("dtrun --nnodes 2 job.json train.optim=ad") == Words{"train.optim=adamw"});
   CHECK(offers("dtrun train.py --nno").empty());
+  add_runs(folder.path());
+  CHECK(offers("dtrun attach f") == Words{"far", "fast.2"});
 }
 
 TEST_CASE("zsh completes options, values, subcommands and overrides as they are typed" *
@@ -261,6 +284,8 @@ TEST_CASE("zsh completes options, values, subcommands and overrides as they are 
   CHECK(zsh.typed("store --po\t1") == "store --port=1 ");
   CHECK(zsh.typed("help --for\tmark\tcon\t") == "help --format=markdown config ");
   CHECK(zsh.typed("job.json train.optim=ad\t") == "job.json train.optim=adamw ");
+  add_runs(zsh.path(""));
+  CHECK(zsh.typed("attach fas\t") == "attach fast.2 ");
 }
 
 TEST_CASE("tcsh completes options, values, subcommands and files as they are typed" *
@@ -278,6 +303,8 @@ TEST_CASE("tcsh completes options, values, subcommands and files as they are typ
   CHECK(tcsh.typed("compl\t fi\t") == "completion fish ");
   CHECK(tcsh.typed("tra\t a") == "train.py a ");
   CHECK(tcsh.typed("jo\tfi\t") == "jobs/first.json ");
+  add_runs(tcsh.path(""));
+  CHECK(tcsh.typed("logs fas\t") == "logs fast.2 ");
 }
 
 TEST_CASE(
