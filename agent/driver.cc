@@ -143,11 +143,23 @@ Status Driver::prepare() {
 }
 
 void Driver::listen_to_launcher() {
+  if (spec_.output.remote->input_fd >= 0)
+    input_.emplace(loop_, spec_.output.remote->input_fd, [this](std::size_t bytes) {
+      launch::FromHost taken;
+      taken.mutable_taken()->set_bytes(bytes);
+      console_.send(taken);
+    });
   launch::FromHost alive;
   alive.mutable_alive();
   launcher_.emplace(loop_, spec_.output.remote->in_fd,
                     LauncherLine::Events{.told = [this](int number) { told_to_end(number); },
-                                         .alive = [this, alive] { console_.send(alive); }});
+                                         .alive = [this, alive] { console_.send(alive); },
+                                         .input = [this](const std::string& text) { take_input(text); }});
+}
+
+void Driver::take_input(const std::string& text) {
+  if (!input_) return;
+  text.empty() ? input_->end() : input_->add(text);
 }
 
 void Driver::drain_events() {

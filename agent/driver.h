@@ -29,6 +29,7 @@
 #include "agent/system/loop.h"
 #include "agent/system/signals.h"
 #include "agent/wire.h"
+#include "agent/worker_input.h"
 
 namespace dtrun::agent {
 
@@ -44,6 +45,7 @@ class Driver {
   Status prepare();
   void give_up(const Status& status);
   void listen_to_launcher();
+  void take_input(const std::string& text);
   void drain_events();
   void arm_timer();
   bool shows_waiting() const;
@@ -106,6 +108,7 @@ class Driver {
   EventLog log_;
   Reporter reporter_;
   std::optional<JobEntry> entry_;
+  std::optional<WorkerInput> input_;
   std::optional<LauncherLine> launcher_;  // if one on another host has started us
   Identity identity_;
   Scratch scratch_;

@@ -41,6 +41,7 @@ void LauncherLine::read_some() {
 void LauncherLine::take(const launch::ToHost& message) {
   if (message.has_signal()) events_.told(message.signal().number());
   if (message.has_alive()) events_.alive();
+  if (message.has_input()) events_.input(message.input().text());
 }
 
 void LauncherLine::await_word() {

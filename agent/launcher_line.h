@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "agent/system/loop.h"
 #include "proto/core/framing.h"
@@ -14,9 +15,11 @@ class LauncherLine {
  public:
   // `told(number)` on the loop for each signal that the launcher passes on, and with SIGTERM when the
   // launcher is gone: at the end of the stream, or after kLauncherSilence. `alive` for each sign of life.
+  // `input` for each piece of its standard input; an empty one is the end.
   struct Events {
     std::function<void(int number)> told;
     std::function<void()> alive;
+    std::function<void(const std::string& text)> input;
   };
   LauncherLine(Loop& loop, int fd, Events events);
   ~LauncherLine();

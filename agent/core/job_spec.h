@@ -73,9 +73,10 @@ inline constexpr const char* kProgressModes[] = {"auto", "bar", "plain", "json",
 
 // Where an agent writes that a launcher on another host has started: frames of proto/launch.proto.
 struct RemoteTerminal {
-  int in_fd = -1;    // the launcher's words, read by agent/launcher_line.h; -1: a detached job has none
-  int out_fd = -1;   // ours
-  bool bar = false;  // it can show a line that is overwritten
+  int in_fd = -1;     // the launcher's words, read by agent/launcher_line.h; -1: a detached job has none
+  int out_fd = -1;    // ours
+  int input_fd = -1;  // a pipe to the workers' standard input, for that of the launcher; -1: none
+  bool bar = false;   // it can show a line that is overwritten
   int columns = 80;
   bool colour = false;
   std::uint64_t most_output = 0;  // bytes of what the workers say that are passed on; 0: no limit

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "agent/system/wall_clock.h"
 #include "proto/core/framing.h"
 
 namespace dtrun::agent {
@@ -114,8 +115,14 @@ int Console::columns() const {
 
 void Console::send(const launch::FromHost& message) {
   if (!remote_) return;
+  std::string bytes = message.SerializeAsString();
+  if (remote_->in_fd < 0) {  // a detached job's file: who reads it merges it with others'
+    launch::FromHost time;
+    time.set_time(wall_seconds());
+    bytes += time.SerializeAsString();  // two messages in a row are one that has the fields of both
+  }
   std::string frame;
-  append_frame(message.SerializeAsString(), &frame);
+  append_frame(bytes, &frame);
   push(&out_, frame);
 }
 

@@ -92,12 +92,28 @@ bool is_no_dtrun(int exit_status, const std::vector<std::string_view>& lines) {
          });
 }
 
+// Of mkdir and tar, the first that names a cause: tar's last words are that it failed.
+SshFailure no_place(const std::vector<std::string_view>& lines) {
+  constexpr std::string_view kReasons[] = {"No space left", "quota",         "Read-only",  "denied",
+                                           "too large",     "/output error", "write error"};
+  const auto by_tool = [](auto line) { return line.starts_with("tar: ") || line.starts_with("mkdir: "); };
+  const auto reason = [&](auto line) {
+    return by_tool(line) && std::ranges::any_of(kReasons, [&](auto words) { return has(line, words); });
+  };
+  auto why = std::ranges::find_if(lines, reason);
+  if (why == lines.end()) why = std::ranges::find_if(lines, by_tool);
+  std::string what = last_line(kExitCannotCreate, lines);
+  if (why != lines.end()) what += " (" + shown(*why, kLongestLine) + ")";
+  return {SshFailure::kNoPlace, what, {}};
+}
+
 SshFailure without_remedy(int exit_status, const std::vector<std::string_view>& lines) {
   if (is_no_dtrun(exit_status, lines)) {
     const auto told = line_with("dtrun", lines);
     return {
         SshFailure::kNoDtrun, told.empty() ? last_line(exit_status, lines) : shown(told, kLongestLine), {}};
   }
+  if (exit_status == kExitCannotCreate) return no_place(lines);
   if (exit_status == kOfSshItself) {
     for (const auto& [words, kind] : kCauses) {
       if (const auto line = line_with(words, lines); !line.empty())
@@ -139,6 +155,8 @@ std::string remedy_of(const SshFailure& failure, std::string_view standard_error
       return "look whether it is up and sshd listens there; Port and ProxyJump belong in ~/.ssh/config";
     case SshFailure::kNoDtrun:
       return "put dtrun into the PATH that logins without a terminal have there";
+    case SshFailure::kNoPlace:
+      return "make room there, or put dtrun into the PATH that logins without a terminal have there";
     case SshFailure::kOther:
       break;
   }

@@ -18,12 +18,16 @@ struct SshFailure {
     kUnknownHost,     // no address for the name
     kUnreachable,     // timed out, no route, nobody listens
     kNoDtrun,         // logged in, but there is no dtrun to run
+    kNoPlace,         // and none could be brought
     kOther,
   };
   Kind kind = kOther;
   std::string what;    // one line, the carrier's own words: "Permission denied (publickey)."
   std::string remedy;  // what to do, one line; empty: nothing that is sure to help
 };
+
+// What the line of shell that brings dtrun says at last where that fails, before the folder.
+inline constexpr const char* kCannotBring = "cannot bring dtrun to ";
 
 // exit_status: of the carrier, 128 + signal where a signal ended it. standard_error: all or the end of what
 // it wrote there, with -v or without.

@@ -19,7 +19,8 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr std::size_t kMostStandardError = 16u << 10;
-constexpr std::size_t kMostBefore = 64u << 10;
+constexpr std::size_t kLongestFirstLine = 200;
+constexpr int kMostPortions = 256;  // a pipe holds 64 KiB, in writes of a page
 
 struct Pipe {
   agent::Descriptor read_end, write_end;
@@ -119,7 +120,8 @@ void Carrier::write_some() {
 }
 
 void Carrier::pause(bool paused) {
-  if (out_.open()) loop_.change(out_.get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
+  for (const agent::Descriptor* stream : {&out_, &err_})
+    if (stream->open()) loop_.change(stream->get(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN));
   paused_ = paused;
   heard_at_ = agent::Loop::Clock::now();
 }
@@ -144,14 +146,33 @@ void Carrier::take(std::string_view bytes) {
   }
   before_.append(bytes);
   const std::size_t at = before_.find(kLaunchPreamble);
-  if (at == std::string::npos) {
-    if (before_.size() > kMostBefore) before_.erase(0, before_.size() - kLaunchPreamble.size());
-    return events_.babbled(bytes);
-  }
+  if (at == std::string::npos) return babble(bytes);
   greeted_ = true;
   frames_.push(std::string_view(before_).substr(at + kLaunchPreamble.size()));
   before_.clear();
   take_frames();
+}
+
+// A shell that prints without end is no host that answers late.
+void Carrier::babble(std::string_view bytes) {
+  babbled_ += bytes.size();
+  if (!first_line_ends_) {
+    const std::size_t end = bytes.find('\n');
+    first_line_.append(bytes.substr(0, end)).resize(std::min(first_line_.size(), kLongestFirstLine));
+    first_line_ends_ = end != std::string_view::npos;
+  }
+  if (babbled_ > kMostBabble)
+    return break_off("it printed " + std::to_string(kMostBabble >> 20) +
+                     " MiB before an agent answered, beginning with: " + first_line_);
+  before_.erase(0, before_.size() - std::min(before_.size(), kLaunchPreamble.size() - 1));
+  events_.babbled(bytes);
+}
+
+void Carrier::break_off(const std::string& why) {
+  standard_error_ = why;
+  kill(pid_, SIGKILL);
+  close_err();
+  close_out();
 }
 
 void Carrier::take_frames() {
@@ -159,9 +180,7 @@ void Carrier::take_frames() {
     auto frame = frames_.next();
     launch::FromHost message;
     if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) {
-      standard_error_ = "it sent what no agent of this dtrun sends";
-      kill(pid_, SIGKILL);
-      return close_out();
+      return break_off("it sent what no agent of this dtrun sends");
     }
     if (!frame.value()) return;
     events_.said(std::move(message));
@@ -211,11 +230,11 @@ void Carrier::reap() {
   loop_.forget(process_.get());
   process_.reset();
   exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  // Its last words first. What it started may hold its streams open (a master connection of ssh's): that is
-  // not waited for.
-  while (out_.open() && read_out()) {
+  // Its last words first, of each stream a pipe's. What it started may hold them open (a master connection of
+  // ssh's), and write without end: that is not waited for.
+  for (int i = 0; i < kMostPortions && out_.open() && read_out(); ++i) {
   }
-  while (err_.open() && read_err()) {
+  for (int i = 0; i < kMostPortions && err_.open() && read_err(); ++i) {
   }
   close_out();
   close_err();

@@ -18,6 +18,9 @@
 
 namespace dtrun::cmd {
 
+// Bytes that shells may print on standard output before the agent's preamble.
+inline constexpr std::size_t kMostBabble = 1u << 20;
+
 class Carrier {
  public:
   struct Events {
@@ -26,7 +29,7 @@ class Carrier {
     std::function<void(std::string_view line)> complained;
     // It has ended, or said what is no message; `exit_status` as a shell has it. Comes once, the last.
     std::function<void(int exit_status)> ended;
-    // Its standard output before the agent's preamble, as it comes.
+    // Its standard output before the agent's preamble, as it comes: at most kMostBabble, else it is ended.
     std::function<void(std::string_view bytes)> babbled;
   };
 
@@ -44,14 +47,14 @@ class Carrier {
   // What is queued is written, then the far end finds the end of the stream.
   void finish_input();
 
-  // Its standard output is not read meanwhile.
+  // What it writes is not read meanwhile.
   void pause(bool paused);
 
   // The beginning of what it wrote to standard error before the agent ran.
   const std::string& standard_error() const { return standard_error_; }
   bool greeted() const { return greeted_; }
   // Nothing came from it for so long, although it was read.
-  bool silent_for(std::chrono::seconds time) const {
+  bool silent_for(std::chrono::milliseconds time) const {
     return !paused_ && agent::Loop::Clock::now() - heard_at_ >= time;
   }
 
@@ -62,6 +65,8 @@ class Carrier {
   void write_some();
   bool read_out();
   void take(std::string_view bytes);
+  void babble(std::string_view bytes);
+  void break_off(const std::string& why);
   void take_frames();
   bool read_err();
   void complain(std::string_view text);
@@ -77,7 +82,10 @@ class Carrier {
   std::size_t written_ = 0;  // of the first of them
   bool writing_ = false, input_ends_ = false;
   bool greeted_ = false, paused_ = false;
-  std::string before_;  // standard output, up to the preamble
+  std::string before_;  // the last of what came before the preamble, which may begin in it
+  std::size_t babbled_ = 0;
+  std::string first_line_;  // of that, the beginning
+  bool first_line_ends_ = false;
   FrameReader frames_;
   std::string standard_error_, line_;
   std::optional<int> exit_status_;

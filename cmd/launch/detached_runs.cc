@@ -115,10 +115,9 @@ Result<DetachedRun> find_detached_run(const std::string& run_id) {
   for (const DetachedRun& run : runs)
     if (run_id.empty() ? !run.ended : run.run_id == run_id) found.push_back(run);
   if (found.size() == 1) return found.front();
-  const std::string what = !run_id.empty() ? "no detached run " + run_id
-                           : found.empty() ? "no detached run goes on"
-                                           : "several detached runs, name one";
-  return Status(kExitUsage, what + "; " + names_of(runs));
+  if (found.size() > 1) return Status(kExitUsage, "several detached runs, name one; " + names_of(runs));
+  const std::string what = run_id.empty() ? "no detached run goes on" : "no detached run " + run_id;
+  return Status(kExitUnavailable, what + "; " + names_of(runs));
 }
 
 LaunchPlan plan_to_come_back(const DetachedRun& run, Purpose purpose) {

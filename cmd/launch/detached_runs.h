@@ -31,7 +31,8 @@ Status remember_run(const DetachedRun& run);
 // Sorted by name. Those that ended more than 30 days ago are forgotten.
 std::vector<DetachedRun> detached_runs();
 
-// The named one; with an empty name the only one that goes on. EX_USAGE, with those that there are.
+// The named one; with an empty name the only one that goes on. EX_UNAVAILABLE if there is none, as `dtrun
+// status` has it, EX_USAGE if there are several; with those that there are.
 Result<DetachedRun> find_detached_run(const std::string& run_id);
 
 // To call its hosts again as its launch did, in whose directory this process is from then on. The caller

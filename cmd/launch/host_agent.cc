@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,15 +11,22 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "agent/agent.h"
 #include "agent/local_address.h"
+#include "agent/process/spawn.h"
+#include "agent/system/descriptor.h"
 #include "agent/system/wall_clock.h"
+#include "cmd/launch/brought_builds.h"
 #include "cmd/launch/build.h"
+#include "cmd/launch/clean.h"
 #include "cmd/launch/meeting_place.h"
 #include "cmd/launch/node_checks.h"
 #include "cmd/launch/spool.h"
@@ -69,31 +77,54 @@ class Line {
 
   // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Meanwhile `place`
   // is looked after. Takes no byte behind the message: the rest is the agent's loop's.
-  std::optional<ToHost> next(MeetingPlace* place) {
+  std::optional<ToHost> next(MeetingPlace* place) const {
+    for (auto message = read_message(place);; message = read_message(place))
+      if (!message || !is_answered(*message)) return message;
+  }
+
+  // Until `stop` can be read: answers in place of next(). Ends the process if the launcher is gone: nothing
+  // has begun that it would miss.
+  void answer_until(int stop) const {
     for (;;) {
-      std::string bytes(4, '\0');
-      if (!read_all(&bytes, place)) return std::nullopt;
-      std::uint32_t size = 0;
-      for (int i = 3; i >= 0; --i)
-        size = size << 8 | static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]);
-      if (size > kMaxFrame) return std::nullopt;
-      bytes.assign(size, '\0');
-      ToHost message;
-      if (!read_all(&bytes, place) || !message.ParseFromString(bytes)) return std::nullopt;
-      if (!message.has_alive()) return message;
-      FromHost alive;
-      alive.mutable_alive();
-      say(alive);
+      pollfd entries[] = {{in_, POLLIN, 0}, {stop, POLLIN, 0}};
+      const int ready = poll(entries, 2, kSilence);
+      if (ready < 0 && errno == EINTR) continue;
+      if (entries[1].revents != 0) return;
+      const auto message = ready > 0 ? read_message(nullptr) : std::nullopt;
+      if (!message || !is_answered(*message)) _exit(kExitUnavailable);
     }
   }
 
  private:
+  static constexpr int kSilence = std::chrono::milliseconds(kLauncherSilence).count();
+
+  std::optional<ToHost> read_message(MeetingPlace* place) const {
+    std::string bytes(4, '\0');
+    if (!read_all(&bytes, place)) return std::nullopt;
+    std::uint32_t size = 0;
+    for (int i = 3; i >= 0; --i)
+      size = size << 8 | static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]);
+    if (size > kMaxFrame) return std::nullopt;
+    bytes.assign(size, '\0');
+    ToHost message;
+    if (!read_all(&bytes, place) || !message.ParseFromString(bytes)) return std::nullopt;
+    return message;
+  }
+
+  // A sign of life is answered; a signal says nothing before the job begins (SIGUSR1 is for workers).
+  bool is_answered(const ToHost& message) const {
+    if (!message.has_alive()) return message.has_signal();
+    FromHost alive;
+    alive.mutable_alive();
+    say(alive);
+    return true;
+  }
+
   // Fills `bytes`.
   bool read_all(std::string* bytes, MeetingPlace* place) const {
-    const int silence = static_cast<int>(std::chrono::milliseconds(kLauncherSilence).count());
     for (std::size_t have = 0; have < bytes->size();) {
       pollfd entries[] = {{in_, POLLIN, 0}, {place != nullptr ? place->fd() : -1, POLLIN, 0}};
-      const int ready = poll(entries, 2, silence);
+      const int ready = poll(entries, 2, kSilence);
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return false;
       if (entries[1].revents != 0) place->greet();
@@ -115,6 +146,23 @@ class Line {
   }
 
   const int in_, out_;
+};
+
+// While it lives the launcher's signs of life are answered, whatever this thread waits for.
+class Answering {
+ public:
+  explicit Answering(const Line& line)
+      : stop_(eventfd(0, EFD_CLOEXEC)), thread_([this, &line] { line.answer_until(stop_.get()); }) {}
+  ~Answering() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(stop_.get(), &one, sizeof one);
+    thread_.join();
+  }
+  Answering(const Answering&) = delete;
+
+ private:
+  const agent::Descriptor stop_;
+  std::thread thread_;
 };
 
 FromHost hello() {
@@ -206,8 +254,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
 
 std::string summary_of(const JobSpec& spec) {
   const std::string workers = std::to_string(spec.nproc) + (spec.nproc == 1 ? " worker" : " workers");
-  return version() + " on " + host_name() + ", " + workers +
-         (spec.gpus.empty() ? "" : ", GPUs: " + gpus_text(spec.gpus)) +
+  return version() + ", " + workers + (spec.gpus.empty() ? "" : ", GPUs: " + gpus_text(spec.gpus)) +
          (spec.device.empty() ? "" : ", device: " + spec.device);
 }
 
@@ -217,8 +264,9 @@ FromHost planned(const NodePlan& plan, const MeetingPlace& place) {
   for (const std::string& address : agent::own_addresses(address_of_ssh())) body.add_addresses(address);
   body.set_port(place.port());
   body.set_nonce(place.nonce());
-  for (const std::string& notice : plan.notices) body.add_notices(notice);
+  for (const std::string& notice : plan.notices) body.add_notices(clean_lines(notice));
   body.set_summary(summary_of(plan.spec));
+  body.set_name(host_name());
   return message;
 }
 
@@ -241,7 +289,7 @@ FromHost seen(const launch::Look& look, MeetingPlace* own) {
 FromHost refused(const Status& status) {
   FromHost message;
   message.mutable_refused()->set_exit_code(status.exit_code());
-  message.mutable_refused()->set_why(status.message());
+  message.mutable_refused()->set_why(clean_lines(status.message()));
   return message;
 }
 
@@ -344,8 +392,20 @@ Result<NodePlan> plan_host(const launch::Job& job) {
   return plan_node(job);
 }
 
-int run_job(Line& line, const launch::Job& job) {
-  Result<NodePlan> plan = plan_host(job);
+// Our standard input, which workers get, becomes a pipe. Its other end; -1: they have none.
+int open_input() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  const agent::Descriptor read_end(ends[0]), write_end(ends[1]);
+  dup2(read_end.get(), STDIN_FILENO);
+  return fcntl(write_end.get(), F_DUPFD_CLOEXEC, agent::kFirstSpareFd);
+}
+
+int run_job(const Line& line, const launch::Job& job) {
+  Result<NodePlan> plan = [&] {
+    const Answering answering(line);
+    return plan_host(job);
+  }();
   Result<MeetingPlace> place = plan.ok() ? MeetingPlace::open() : plan.status();
   if (!place.ok()) {
     line.say(refused(place.status()));
@@ -363,6 +423,7 @@ int run_job(Line& line, const launch::Job& job) {
   if (job.has_detached()) return run_detached_job(spec, line, spool_place(job.run_id(), job.detached()));
   spec.output.remote = RemoteTerminal{.in_fd = line.in(),
                                       .out_fd = line.out(),
+                                      .input_fd = next->begin().input() ? open_input() : -1,
                                       .bar = job.terminal().bar(),
                                       .columns = job.terminal().columns(),
                                       .colour = job.terminal().colour()};
@@ -376,9 +437,13 @@ int run_job(Line& line, const launch::Job& job) {
 
 int run_host_agent() {
   set_up_log("dtrun");
-  Line line;
+  std::error_code error;
+  const auto build = brought_build(std::filesystem::read_symlink("/proc/self/exe", error), own_build());
+  const agent::Descriptor kept = build.empty() ? agent::Descriptor() : keep_build(build);
+  const Line line;
   line.greet();
   line.say(hello());
+  if (!build.empty()) remove_old_builds(build);
   const std::optional<ToHost> first = line.next(nullptr);
   if (first && first->has_attach()) {
     const Status status = relay_spool(first->attach(), line.in(), line.out());

@@ -143,6 +143,7 @@ Status read_job(Options options, LaunchPlan* plan) {
     return usage(
         "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
   plan->settings.all_meet = names_config(options);
+  plan->gives_input = !names_config(options) && plan->settings.purpose == Purpose::kRun;
   if (!names_config(options)) return {};
   const Result<worker::JobConfig> config = read_job_config(&options);
   if (!config.ok()) return config.status();
@@ -173,8 +174,11 @@ Status check_no_hosts(const Options& options) {
     if (std::string_view(entry.group) != group::kHosts || found == options.values.end()) continue;
     const Given& given = found->second;
     const bool matters = given.source.starts_with("-") || options.flag("check") || options.flag("detach");
+    const bool detaches = std::string_view(entry.name) == "detach";
     if (matters && !(entry.is_flag() && given.value == "false"))
-      return usage(given.source + " is for a job on named hosts; -H localhost names this one");
+      return usage(given.source +
+                   " is for a job on named hosts; -H localhost names this one, where sshd runs" +
+                   (detaches ? "; without it: setsid -f dtrun … >LOG 2>&1" : ""));
   }
   return {};
 }

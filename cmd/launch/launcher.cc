@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -19,10 +21,14 @@
 #include "agent/system/wall_clock.h"
 #include "cmd/launch/build.h"
 #include "cmd/launch/carrier.h"
+#include "cmd/launch/clean.h"
 #include "cmd/launch/core/repeats.h"
+#include "cmd/launch/core/time_order.h"
 #include "cmd/launch/detached_runs.h"
+#include "cmd/launch/input_feed.h"
 #include "cmd/launch/own_files.h"
 #include "proto/core/contract.h"
+#include "proto/core/utf8.h"
 #include "rendezvous/wire/grpc_setup.h"
 
 namespace dtrun::cmd {
@@ -34,7 +40,9 @@ using agent::millis_now;
 using namespace std::chrono_literals;
 
 constexpr auto kSignOfLife = 5s;  // how much later than after kLauncherSilence a silent host is lost at most
-constexpr double kClocksDiffer = 2;  // seconds
+constexpr auto kFirstSigns = 2s;  // the same until the job runs: a quiet host is told of soon
+constexpr double kClocksDiffer = 2;             // seconds
+constexpr std::size_t kMostAhead = 256u << 10;  // bytes that one host is ahead of others
 
 class Launcher {
  public:
@@ -43,7 +51,8 @@ class Launcher {
         console_(loop_, plan_.output, [this](bool congested) { pause_output(congested); }),
         build_(own_build()),
         state_(initial_launch(plan_.settings)),
-        lines_(plan_.hosts.size()) {
+        lines_(plan_.hosts.size()),
+        order_(plan_.hosts.size()) {
     signals.watch(loop_, [this](int number) { from_signal(number); });
   }
 
@@ -59,6 +68,7 @@ class Launcher {
     launch::Planned planned;
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
     std::string bar;
+    bool is_paused = false;  // nobody reads what we write, or it is ahead of other hosts
   };
 
   Line& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
@@ -69,11 +79,16 @@ class Launcher {
   void arm_timer();
   void tend();
   void from_signal(int number);
-  void from_host(int host, const launch::FromHost& message);
-  void show(int host, const launch::Said& said);
+  void from_host(int host, launch::FromHost message);
+  void take(int host, const launch::FromHost& message);
+  void in_order(int host, const launch::FromHost& message);
+  void tell_in_order();
+  void show(int host, const launch::Said& said, Millis at);
+  void take_input(std::string text);
   void seen(int host, const launch::Seen& seen);
   void greeted(int host, const launch::Hello& hello);
   void gone(int host, int exit_status);
+  void lose(int host, const SshFailure& failure);
   void ask_for_key(int host, SshFailure failure);
 
   void act(const launch_action::Dial& a);
@@ -92,6 +107,8 @@ class Launcher {
   std::vector<std::string> words_to(int host, const std::string& script) const;
   void show_progress();
   void pause_output(bool paused);
+  void pause_line(int host);
+  bool comes_back() const { return !plan_.nodes.empty(); }
   void retire(std::unique_ptr<Carrier> carrier) {
     if (!carrier) return;
     carrier->abandon();
@@ -107,6 +124,9 @@ class Launcher {
   std::vector<Line> lines_;
   std::vector<std::unique_ptr<Carrier>> retired_;  // may be on the stack: destroyed between two events
   std::deque<LaunchEvent> events_;
+  TimeOrder<std::function<void()>> order_;  // of what a detached job has said
+  bool congested_ = false;
+  std::optional<InputFeed> input_;
   std::optional<Loop::TimerId> timer_, life_timer_;
   RepeatedWords said_;
   std::optional<agent::JobEntry> entry_;  // so that `dtrun status` finds the job from here
@@ -158,19 +178,21 @@ void Launcher::arm_timer() {
 void Launcher::tend() {
   launch::ToHost alive;
   alive.mutable_alive();
+  launch_event::Quiet quiet{.hosts = {}};
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     Carrier* const carrier = lines_[i].carrier.get();
-    if (carrier == nullptr || state_.hosts[i].phase < HostPhase::kPlanning) continue;
+    if (carrier == nullptr) continue;
+    if (carrier->silent_for(std::chrono::milliseconds(kQuiet))) quiet.hosts.push_back(static_cast<int>(i));
+    if (state_.hosts[i].phase < HostPhase::kPlanning) continue;
     carrier->send(alive);
-    // While it plans it looks at files, and does not listen.
-    const bool answers = state_.hosts[i].phase > HostPhase::kPlanning;
-    if (!answers || !carrier->silent_for(kLauncherSilence)) continue;
+    if (!carrier->silent_for(kLauncherSilence)) continue;
     retire(std::move(lines_[i].carrier));
-    events_.push_back(launch_event::Gone{
-        .host = static_cast<int>(i),
-        .failure = {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""}});
+    lose(static_cast<int>(i),
+         {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""});
   }
-  life_timer_ = loop_.call_at(Loop::Clock::now() + kSignOfLife, [this] { tend(); });
+  if (!quiet.hosts.empty()) events_.push_back(std::move(quiet));
+  life_timer_ =
+      loop_.call_at(Loop::Clock::now() + (state_.begun ? kSignOfLife : kFirstSigns), [this] { tend(); });
 }
 
 void Launcher::from_signal(int number) {
@@ -191,36 +213,69 @@ void Launcher::from_signal(int number) {
   }
 }
 
-void Launcher::from_host(int host, const launch::FromHost& message) {
+void Launcher::from_host(int host, launch::FromHost message) {
+  clean(&message);
+  const bool is_kept = message.has_output() || message.has_said() || message.has_ended();
+  if (!comes_back() || !is_kept) return take(host, message);
+  in_order(host, message);
+  tell_in_order();
+}
+
+// What a job has said before its launcher came back is told in the order of time.
+void Launcher::in_order(int host, const launch::FromHost& message) {
+  const double ahead = line(host).clock_ahead;
+  std::optional<double> time;
+  if (message.has_time()) time = message.time() - (std::abs(ahead) > kClocksDiffer ? ahead : 0);
+  order_.add(static_cast<std::size_t>(host), time, message.ByteSizeLong(),
+             [this, host, message] { take(host, message); });
+  if (message.has_ended()) order_.is_up_to_date(static_cast<std::size_t>(host));
+}
+
+void Launcher::tell_in_order() {
+  while (const auto tell = order_.next()) (*tell)();
+  for (int i = 0; i < static_cast<int>(lines_.size()); ++i) pause_line(i);
+}
+
+void Launcher::take(int host, const launch::FromHost& message) {
   using Body = launch::FromHost;
+  const Millis at = message.has_time() ? static_cast<Millis>(message.time() * 1000) : millis_now();
   switch (message.body_case()) {
     case Body::kHello:
       return greeted(host, message.hello());
     case Body::kPlanned:
       line(host).planned = message.planned();
       for (const std::string& notice : message.planned().notices())
-        if (said_.is_new(host, notice, millis_now())) console_.notice(notice);
+        if (said_.is_new(host, notice, millis_now())) console_.notice(with_indent(notice));
       return events_.push_back(launch_event::Planned{
           .host = host,
           .addresses = {message.planned().addresses().begin(), message.planned().addresses().end()},
           .port = message.planned().port()});
     case Body::kRefused:
-      return events_.push_back(launch_event::Refused{
-          .host = host, .exit_code = message.refused().exit_code(), .why = message.refused().why()});
+      return events_.push_back(launch_event::Refused{.host = host,
+                                                     .exit_code = message.refused().exit_code(),
+                                                     .why = with_indent(message.refused().why())});
     case Body::kSeen:
       return seen(host, message.seen());
     case Body::kOutput:
       return console_.write(message.output().to_stderr() ? Console::Stream::kErr : Console::Stream::kOut,
                             message.output().text());
     case Body::kSaid:
-      return show(host, message.said());
+      return show(host, message.said(), at);
     case Body::kBar:
       line(host).bar = message.bar().text();
       return;
     case Body::kEnded:
       return events_.push_back(launch_event::Ended{.host = host, .exit_code = message.ended().exit_code()});
     case Body::kBegun:
+      if (!input_ && host == state_.first && plan_.gives_input)
+        input_.emplace(loop_, STDIN_FILENO, [this](std::string text) { take_input(std::move(text)); });
       return events_.push_back(launch_event::Begun{host});
+    case Body::kTaken:
+      if (input_ && host == state_.first) input_->taken(message.taken().bytes());
+      return;
+    case Body::kUpToDate:
+      order_.is_up_to_date(static_cast<std::size_t>(host));
+      return tell_in_order();
     case Body::kAlive:
     case Body::BODY_NOT_SET:
       return;
@@ -228,9 +283,17 @@ void Launcher::from_host(int host, const launch::FromHost& message) {
 }
 
 // What all agents say is shown once, what one says of itself with its host.
-void Launcher::show(int host, const launch::Said& said) {
-  if (!said.of_job()) return console_.say(name(host) + ": " + said.text());
-  if (said_.is_new(host, said.text(), millis_now())) console_.say(said.text());
+void Launcher::show(int host, const launch::Said& said, Millis at) {
+  if (!said.of_job()) return console_.say(name(host) + ": " + with_indent(said.text()));
+  if (said_.is_new(host, said.text(), at)) console_.say(with_indent(said.text()));
+}
+
+void Launcher::take_input(std::string text) {
+  Carrier* const carrier = line(*state_.first).carrier.get();
+  if (carrier == nullptr) return;
+  launch::ToHost message;
+  message.mutable_input()->set_text(std::move(text));
+  carrier->send(message);
 }
 
 void Launcher::seen(int host, const launch::Seen& seen) {
@@ -251,7 +314,7 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
 // Why a host's key is not known is worth a second look: which key is it?
 void Launcher::gone(int index, int exit_status) {
   Carrier* const carrier = line(index).carrier.get();
-  SshFailure failure = ssh_failure(exit_status, carrier->standard_error(), host(index));
+  SshFailure failure = ssh_failure(exit_status, clean_lines(carrier->standard_error()), host(index));
   if (carrier->greeted() && carrier->standard_error().empty()) {
     const bool by_signal = exit_status > 128 && exit_status < 128 + NSIG;  // ssh's own failures are 255
     failure = {.what = std::string(plan_.is_ssh ? "ssh" : "its carrier") + " ended with " +
@@ -260,7 +323,19 @@ void Launcher::gone(int index, int exit_status) {
   }
   retire(std::move(line(index).carrier));
   if (failure.kind == SshFailure::kUnknownHostKey && plan_.is_ssh) return ask_for_key(index, failure);
-  events_.push_back(launch_event::Gone{.host = index, .failure = failure});
+  lose(index, failure);
+}
+
+// Behind what the host has said, in which its end may be.
+void Launcher::lose(int index, const SshFailure& failure) {
+  const auto tell = [this, index, failure] {
+    events_.push_back(launch_event::Gone{.host = index, .failure = failure});
+  };
+  const HostPhase phase = state_.hosts[static_cast<std::size_t>(index)].phase;
+  if (!comes_back() || phase != HostPhase::kRunning) return tell();
+  order_.add(static_cast<std::size_t>(index), std::nullopt, 0, tell);
+  order_.is_up_to_date(static_cast<std::size_t>(index));
+  tell_in_order();
 }
 
 void Launcher::ask_for_key(int index, SshFailure failure) {
@@ -283,15 +358,17 @@ void Launcher::ask_for_key(int index, SshFailure failure) {
 
 // ---- actions
 
-// ssh gives one line to the login shell there; other carriers run words as they are. ssh notices by itself
-// that a host is gone, after a minute of silence: an agent that plans looks at files, and says nothing
-// meanwhile.
+// ssh gives one line to the login shell there; other carriers run words as they are. Of several values for an
+// option ssh takes the first, so what --ssh says goes before ours, and ours before the user's files: a job
+// gets neither the user's agent nor a port of a configuration that is for interactive logins.
 std::vector<std::string> Launcher::words_to(int index, const std::string& script) const {
   std::vector<std::string> words = plan_.ssh;
   if (plan_.is_ssh) {
     words.emplace_back("-T");
+    const std::string connect = "ConnectTimeout=" + std::to_string(kConnectTime / 1000);
     for (const char* option :
-         {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3"})
+         {"BatchMode=yes", connect.c_str(), "ServerAliveInterval=15", "ServerAliveCountMax=3",
+          "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes"})
       words.insert(words.end(), {"-o", option});
     if (plan_.accept_new_host_keys) words.insert(words.end(), {"-o", "StrictHostKeyChecking=accept-new"});
   }
@@ -317,14 +394,18 @@ void Launcher::act(const launch_action::Dial& a) {
     archive_ = std::move(archive).value();
   }
   Carrier::Events events;
-  events.said = [this, host = a.host](const launch::FromHost& message) { from_host(host, message); };
+  events.said = [this, host = a.host](launch::FromHost message) { from_host(host, std::move(message)); };
   events.complained = [this, host = a.host](std::string_view text) {
-    console_.say(name(host) + ": " + std::string(text));
+    console_.say(name(host) + ": " + printable(text));
   };
   events.ended = [this, host = a.host](int exit_status) { gone(host, exit_status); };
   events.babbled = [this, a, heard = std::string()](std::string_view bytes) mutable {
+    if (!a.with_files) return;
     heard.append(bytes);
-    if (!a.with_files || heard.find(kWantsFiles) == std::string::npos) return;
+    if (heard.find(kWantsFiles) == std::string::npos) {
+      heard.erase(0, heard.size() - std::min(heard.size(), std::string_view(kWantsFiles).size() - 1));
+      return;
+    }
     heard.clear();
     console_.notice("bringing dtrun to " + name(a.host) + " (" + std::to_string(archive_->size() >> 20) +
                     " MiB, once for this build)");
@@ -337,6 +418,7 @@ void Launcher::act(const launch_action::Dial& a) {
         .host = a.host, .exit_code = carrier.status().exit_code(), .why = carrier.status().message()});
   retire(std::move(line(a.host).carrier));
   line(a.host).carrier = std::move(carrier).value();
+  line(a.host).is_paused = false;
 }
 
 void Launcher::act(const launch_action::SendJob& a) {
@@ -377,6 +459,7 @@ void Launcher::act(const launch_action::TellBegin& a) {
   message.mutable_begin()->set_address(a.address);
   message.mutable_begin()->set_port(line(a.first).planned.port());
   message.mutable_begin()->set_hosts(a.host == a.first);
+  message.mutable_begin()->set_input(a.host == a.first && plan_.gives_input);
   if (a.node_rank) message.mutable_begin()->set_node_rank(*a.node_rank);
   std::vector<std::string> addresses;
   for (const launch_action::At& at : a.may_lead) {
@@ -405,18 +488,28 @@ void Launcher::act(const launch_action::PassSignal& a) {
   line(a.host).carrier->send(message);
 }
 
-void Launcher::act(const launch_action::HangUp& a) { retire(std::move(line(a.host).carrier)); }
+void Launcher::act(const launch_action::HangUp& a) {
+  retire(std::move(line(a.host).carrier));
+  if (a.host == state_.first) input_.reset();
+  if (!comes_back() || state_.hosts[static_cast<std::size_t>(a.host)].phase < HostPhase::kEnded) return;
+  order_.is_up_to_date(static_cast<std::size_t>(a.host));
+  tell_in_order();
+}
 
 void Launcher::act(const launch_action::Say& a) {
   a.error ? console_.error(a.text) : console_.notice(a.text);
 }
 
-void Launcher::act(const launch_action::TellCheck&) {
+void Launcher::act(const launch_action::TellCheck& a) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     if (state_.hosts[i].phase != HostPhase::kReady) continue;
     const HostState& at = state_.hosts[i];
-    std::string text = name(static_cast<int>(i)) + ": " + lines_[i].planned.summary();
-    if (!at.address.empty())
+    const launch::Planned& planned = lines_[i].planned;
+    std::string text = name(static_cast<int>(i));
+    if (planned.name() != text && !planned.name().starts_with(text + "."))
+      text += " (" + planned.name() + ")";
+    text += ": " + planned.summary();
+    if (!at.address.empty() && static_cast<int>(i) != *state_.first)
       text += ", reaches " + name(*state_.first) + " at " + at.address + " port " +
               std::to_string(state_.hosts[static_cast<std::size_t>(*state_.first)].port);
     if (!at.tried.empty())
@@ -428,6 +521,8 @@ void Launcher::act(const launch_action::TellCheck&) {
       text += ", its clock is " + std::to_string(-ahead) + " s behind";
     console_.write(Console::Stream::kOut, text + "\n");
   }
+  console_.write(Console::Stream::kOut, std::to_string(a.ready) + " of " + std::to_string(lines_.size()) +
+                                            " hosts can run the job\n");
 }
 
 void Launcher::act(const launch_action::Remember&) {
@@ -465,8 +560,15 @@ void Launcher::show_progress() {
 
 // A slow reader of ours slows the workers down, as it does on one host.
 void Launcher::pause_output(bool paused) {
-  for (const Line& one : lines_)
-    if (one.carrier) one.carrier->pause(paused);
+  congested_ = paused;
+  for (int i = 0; i < static_cast<int>(lines_.size()); ++i) pause_line(i);
+}
+
+void Launcher::pause_line(int host) {
+  Line& one = line(host);
+  const bool paused = congested_ || order_.waiting(static_cast<std::size_t>(host)) > kMostAhead;
+  if (one.carrier && paused != one.is_paused) one.carrier->pause(paused);
+  one.is_paused = paused;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct LaunchPlan {
   launch::Job job;                 // but what differs from host to host
   bool workers_are_given = false;  // by --nproc_per_node, so a host's slots do not count
   OutputSpec output;               // of this terminal
+  bool gives_input = false;        // this process's standard input is the workers' on the first host
   // To come back to a detached job: the hosts' numbers in its run, and what is asked of each.
   std::vector<int> nodes = {};
   launch::Attach attach = {};

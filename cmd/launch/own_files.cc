@@ -10,6 +10,8 @@
 #include <map>
 #include <system_error>
 
+#include "cmd/hosts/ssh_failure.h"
+#include "cmd/launch/brought_builds.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::cmd {
@@ -98,7 +100,7 @@ Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::pat
   }
   for (const auto& [name, path] : libraries)
     if (Status status = add(path, "lib/" + name, archive.get()); !status.ok()) return status;
-  archive->append(2 * kBlock, '\0');
+  archive->append(header_of(kBuildLock, 0)).append(2 * kBlock, '\0');
   return std::shared_ptr<const std::string>(std::move(archive));
 }
 
@@ -107,15 +109,14 @@ std::string bringing_script(const std::string& build, std::size_t size) {
          "case $c in /*) ;; *) echo \"neither HOME nor XDG_CACHE_HOME is an absolute path: no place for "
          "dtrun\" >&2; exit 73;; esac; "
          "d=$c/dtrun/" +
-         build +
-         "; n=$d.$$; "
+         build + "; n=$d.$$; give_up() { rm -rf \"$n\"; echo \"" + kCannotBring +
+         "$c/dtrun\" >&2; exit 73; }; "
          "if test -x \"$d/bin/dtrun\"; then touch \"$d\"; exec \"$d/bin/dtrun\" agent; fi; "
-         "(umask 077; mkdir -p \"$n\") || exit 73; printf \"dtrun wants its files\\n\"; "
+         "(umask 077; LC_ALL=C mkdir -p \"$n\") || give_up; printf \"dtrun wants its files\\n\"; "
          "head -c " +
-         std::to_string(size) +
-         " | tar xf - -C \"$n\" || { rm -rf \"$n\"; exit 73; }; "
+         std::to_string(size) + " | LC_ALL=C tar xf - -C \"$n\" && test -f \"$n/" + kBuildLock +
+         "\" || give_up; "
          "mv \"$n\" \"$d\" 2>/dev/null || rm -rf \"$n\"; rm -rf \"$d/${n##*/}\"; "
-         "find \"$c/dtrun\" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + ; "
          "exec \"$d/bin/dtrun\" agent";
 }
 

@@ -37,6 +37,7 @@ class Relay {
         if (!message) break;
         if (spool_.position() > before || message->has_ended()) pass_on(*message);
       }
+      if (!over_ && !std::exchange(up_to_date_, true)) say_up_to_date();
       if (!over_ && !attach_.follow()) end(kExitOk);
       if (!over_ && !lives) end_of_dead();
       if (!over_) listen();
@@ -46,6 +47,12 @@ class Relay {
  private:
   void pass_on(const launch::FromHost& message) {
     over_ = over_ || message.has_ended();
+    send(message);
+  }
+
+  void say_up_to_date() {
+    launch::FromHost message;
+    message.mutable_up_to_date();
     send(message);
   }
 
@@ -114,7 +121,7 @@ class Relay {
   const int in_, out_;
   FrameReader words_;
   Clock::time_point heard_at_ = Clock::now(), signalled_at_ = {};
-  bool over_ = false;
+  bool over_ = false, up_to_date_ = false;
 };
 
 }  // namespace

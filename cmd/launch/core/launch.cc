@@ -12,12 +12,31 @@ namespace {
 using Phase = HostPhase;
 
 constexpr int kStopSignal = 15;  // SIGTERM
+constexpr int kLastExitCode = 255;
 constexpr const char* kAllPorts = ": nodes must reach each other on all ports";
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& one : parts) text += (text.empty() ? "" : ", ") + one;
   return text;
+}
+
+// What a host says of its end becomes ours, whose exit code has eight bits: 256 would be a success.
+int exit_code_of(int told, int least) {
+  return told >= least && told <= kLastExitCode ? told : kExitSoftware;
+}
+
+// That an agent does after it has answered.
+const char* doing_in(Phase phase) {
+  switch (phase) {
+    case Phase::kPlanning:
+      return "it looked at its files";
+    case Phase::kLooking:
+    case Phase::kTrying:
+      return "it looked for the other hosts";
+    default:
+      return "it waited for the other hosts";
+  }
 }
 
 // One event's step: changes the state and collects what is to be done.
@@ -42,6 +61,7 @@ class Launch {
   void on(const launch_event::Refused& e);
   void on(const launch_event::Seen& e);
   void on(const launch_event::Gone& e);
+  void on(const launch_event::Quiet& e);
   void on(const launch_event::Begun& e);
   void on(const launch_event::Ended& e);
   void on(const launch_event::Told& e);
@@ -130,6 +150,7 @@ void Launch::on(const launch_event::Answered& e) {
   if (host(e.host).phase != Phase::kDialling) return;
   if (e.same_build) {
     s_.fan_out.logged_in(e.host);
+    host(e.host).quiet_is_told = false;
     enter(e.host, s_.settings.purpose >= Purpose::kAttach ? Phase::kRunning : Phase::kPlanning);
     return emit(launch_action::SendJob{e.host});
   }
@@ -147,7 +168,7 @@ void Launch::on(const launch_event::Planned& e) {
 }
 
 void Launch::on(const launch_event::Refused& e) {
-  if (host(e.host).phase < Phase::kEnded) fail(e.host, e.exit_code, e.why);
+  if (host(e.host).phase < Phase::kEnded) fail(e.host, exit_code_of(e.exit_code, 1), e.why);
 }
 
 void Launch::on(const launch_event::Seen& e) {
@@ -195,11 +216,30 @@ void Launch::on(const launch_event::Gone& e) {
     case Phase::kPlaced:
     case Phase::kTrying:
     case Phase::kReady:
-      break;
+      return fail(
+          e.host, kExitUnavailable,
+          std::string("the line to it broke while ") + doing_in(state.phase) + " (" + e.failure.what + ")");
     default:
       return;
   }
-  fail(e.host, kExitUnavailable, e.failure.what + (e.failure.remedy.empty() ? "" : "; " + e.failure.remedy));
+  fail(e.host, e.failure.kind == SshFailure::kNoPlace ? kExitCannotCreate : kExitUnavailable,
+       e.failure.what + (e.failure.remedy.empty() ? "" : "; " + e.failure.remedy));
+}
+
+// Where dtrun is brought nobody answers until it is there.
+void Launch::on(const launch_event::Quiet& e) {
+  std::vector<Line> lines;
+  for (const int index : e.hosts) {
+    HostState& state = host(index);
+    const bool dialled = state.phase == Phase::kDialling && !state.with_files &&
+                         now_ - state.since >= kConnectTime + kQuiet / 4;
+    const bool asked = state.phase >= Phase::kPlanning && state.phase <= Phase::kReady;
+    if ((!dialled && !asked) || std::exchange(state.quiet_is_told, true)) continue;
+    lines.push_back(
+        {index, dialled ? "no answer yet, is it up? It has " + std::to_string(kAnswerTime / 1000) + " s"
+                        : "no answer any more: the host or the way to it may be lost"});
+  }
+  tell(lines, false);
 }
 
 // A lost host does not come back, so nobody should wait for it. Where an agent has ended, the job ends
@@ -238,7 +278,7 @@ void Launch::on(const launch_event::Begun& e) {
 
 void Launch::on(const launch_event::Ended& e) {
   if (host(e.host).phase != Phase::kRunning) return;
-  end(e.host, e.exit_code);
+  end(e.host, exit_code_of(e.exit_code, kExitOk));
 }
 
 void Launch::end(int index, int exit_code) {
@@ -375,7 +415,7 @@ void Launch::begin() {
   if (!enough(ready)) return give_up();
   tell_failures();
   if (is(Purpose::kCheck)) {
-    emit(launch_action::TellCheck{});
+    emit(launch_action::TellCheck{.ready = static_cast<int>(ready.size())});
     hang_up_all();
     const std::vector<int> failed = in_phase({Phase::kFailed});
     return finish(failed.empty() ? kExitOk : host(failed.front()).exit_code);

@@ -79,6 +79,7 @@ struct HostState {
   std::vector<int> tried = {};  // the others that it was asked to reach
   std::vector<Gap> gaps = {};   // those that it does not
   std::optional<int> node_rank = {};
+  bool quiet_is_told = false;
   int exit_code = 0;     // of kEnded and kFailed
   std::string why = {};  // of kFailed and kLost
 };
@@ -129,6 +130,10 @@ struct Ended {
   int host;
   int exit_code;
 };
+// Nothing came from these for kQuiet, though each should have answered. Told once.
+struct Quiet {
+  std::vector<int> hosts;
+};
 struct Told {
   int signal;
 };
@@ -137,8 +142,8 @@ struct Tick {};
 
 using LaunchEvent =
     std::variant<launch_event::Begin, launch_event::Answered, launch_event::Planned, launch_event::Refused,
-                 launch_event::Seen, launch_event::Gone, launch_event::Begun, launch_event::Ended,
-                 launch_event::Told, launch_event::Tick>;
+                 launch_event::Seen, launch_event::Gone, launch_event::Quiet, launch_event::Begun,
+                 launch_event::Ended, launch_event::Told, launch_event::Tick>;
 
 namespace launch_action {
 struct Dial {
@@ -175,8 +180,10 @@ struct Say {
   std::string text;
   bool error;
 };
-// All hosts are ready, and only that was asked.
-struct TellCheck {};
+// All hosts are ready or have failed, and only that was asked.
+struct TellCheck {
+  int ready;  // so many are
+};
 // A detached job is about to begin: who is to find it again must know its hosts.
 struct Remember {};
 // It runs, on one host at least.
@@ -201,9 +208,13 @@ std::optional<Millis> next_deadline(const LaunchState& state);
 // So many others each host tries to reach: all of 64, of more those behind it in a ring.
 inline constexpr std::size_t kMostTried = 63;
 
+// That ssh has for the connection alone: then it tells why there is none.
+inline constexpr Millis kConnectTime = 10'000;
 // How long an agent has to answer, from the dialling on: a shell may be slow, a question may wait for nobody.
 inline constexpr Millis kAnswerTime = 30'000;
-// The same where dtrun is brought there first, and for what an agent is asked.
+// A host of which nothing is heard for so long is told of.
+inline constexpr Millis kQuiet = 8'000;
+// kAnswerTime where dtrun is brought there first, and for what an agent is asked.
 inline constexpr Millis kPatience = 600'000;
 
 }  // namespace dtrun::cmd

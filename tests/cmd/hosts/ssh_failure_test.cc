@@ -197,4 +197,27 @@ TEST_CASE("of the keys that ssh -v shows the last is the destination's") {
   CHECK(host_key_seen("").empty());
 }
 
+TEST_CASE("where there is no room for dtrun, tar's reason is told, not that it failed") {
+  const std::string place = "cannot bring dtrun to /home/ada/.cache/dtrun";
+  check(73,
+        "a warning\ntar: bin/dtrun: Wrote only 3584 of 10240 bytes\ntar: bin/dtrun-worker: Cannot write: No "
+        "space left "
+        "on device\ntar: Exiting with failure status due to previous errors\ncannot bring dtrun to "
+        "/home/ada/.cache/dtrun\n",
+        SshFailure::kNoPlace,
+        (place + " (tar: bin/dtrun-worker: Cannot write: No space left on device)").c_str());
+  check(73,
+        "tar: bin/dtrun: Wrote only 3584 of 10240 bytes\ntar: Exiting with failure status due to previous "
+        "errors\n"
+        "cannot bring dtrun to /home/ada/.cache/dtrun\n",
+        SshFailure::kNoPlace, (place + " (tar: bin/dtrun: Wrote only 3584 of 10240 bytes)").c_str());
+  check(73,
+        "mkdir: cannot create directory '/home/ada/.cache': Read-only file system\ncannot bring dtrun to "
+        "/home/ada/.cache/dtrun\n",
+        SshFailure::kNoPlace,
+        (place + " (mkdir: cannot create directory '/home/ada/.cache': Read-only file system)").c_str());
+  check(73, "neither HOME nor XDG_CACHE_HOME is an absolute path: no place for dtrun\n", SshFailure::kNoPlace,
+        "neither HOME nor XDG_CACHE_HOME is an absolute path: no place for dtrun");
+}
+
 }  // namespace dtrun::cmd

@@ -92,8 +92,57 @@ TEST_CASE(
   CHECK(logs.exit_code == 0);
   CHECK(logs.out.size() == late.out.size());
   const Ended none = site.come_back("attach");
-  CHECK(none.exit_code == 64);
+  CHECK(none.exit_code == 69);
   CHECK(contains(none.err, "no detached run goes on; there are: " + site.mark + " (ended)"));
+}
+
+TEST_CASE("what all hosts said is shown in the order of time, also long after") {
+  const Site site("dtj");
+  // In turns, from host to host: the next one speaks when the one before it has.
+  const std::string script =
+      "for i in 0 1 2 3 4 5 6 7 8 9; do if test $((i % 3)) = $RANK; then"
+      " while ! test -e turn$i; do sleep 0.02; done; sleep 0.05; echo line $i; sleep 0.05; : > turn$((i + "
+      "1)); fi; done";
+  write_text(site.folder / "turn0", "");
+  REQUIRE(site.launch("a,b,c", script).exit_code == 0);
+  CHECK(eventually([&] { return fs::exists(site.folder / "turn10"); }));
+  CHECK(site.nothing_is_left());
+  for (const std::string command : {"attach", "logs"}) {
+    const Ended ended = site.come_back(command, {site.mark});
+    CHECK(ended.exit_code == 0);
+    std::size_t at = 0;
+    for (int i = 0; i < 10; ++i) {
+      const std::size_t found = ended.out.find("line " + std::to_string(i) + "\n");
+      REQUIRE_MESSAGE(found != std::string::npos, ended.out);
+      CHECK_MESSAGE(found >= at, ended.out);
+      at = found;
+    }
+  }
+}
+
+TEST_CASE("a host that cannot be called, or knows the run no more, holds up nobody's words") {
+  const Site site("dtk");
+  REQUIRE(site.launch("a,b", "echo from $RANK").exit_code == 0);
+  CHECK(site.come_back("attach").exit_code == 0);  // to the end
+  write_text(site.folder / "carrier", "#!/bin/sh\nif test $1 = b; then exit 9; fi\nshift\nexec \"$@\"\n");
+  CHECK(contains(site.come_back("attach", {site.mark}).out, "from 0\n"));
+  write_text(site.folder / "carrier", "#!/bin/sh\nshift\nexec \"$@\"\n");
+  fs::remove(site.folder / "dtrun/runs" / (site.mark + ".1.spool"));
+  CHECK(contains(site.come_back("attach", {site.mark}).out, "from 0\n"));
+}
+
+TEST_CASE("one host may have said far more than fits into memory before another one says a word") {
+  const Site site("dtl");
+  const std::string script =
+      "if test $RANK = 0; then i=0; while test $i -lt 100000; do echo $i of many words that one host alone "
+      "says; "
+      "i=$((i + 1)); done; fi; echo end of $RANK";
+  REQUIRE(site.launch("a,b", script).exit_code == 0);
+  CHECK(site.come_back("attach").exit_code == 0);  // to the end
+  const Ended ended = site.come_back("logs", {site.mark});
+  CHECK(contains(ended.out, "end of 0\n"));
+  CHECK(contains(ended.out, "end of 1\n"));
+  CHECK(contains(ended.out, "99999 of many"));
 }
 
 TEST_CASE("who comes back calls the hosts as the launch did, also from another directory") {
@@ -146,6 +195,23 @@ TEST_CASE("dtrun stop ends the job on every host") {
   }
 }
 
+TEST_CASE("a detached job whose dtrun was brought keeps it there until it ends") {
+  const Site site("dti");
+  const std::vector<std::string> without_dtrun{"PATH=/usr/bin:/bin",
+                                               "XDG_STATE_HOME=" + site.folder.path().string(),
+                                               "XDG_CACHE_HOME=" + (site.folder / "cache").string()};
+  const Ended launched = run(site.words("a", kScript, {"--detach"}), without_dtrun);
+  REQUIRE_MESSAGE(launched.exit_code == 0, launched.err);
+  const fs::path cache = site.folder / "cache/dtrun";
+  REQUIRE(fs::exists(cache));
+  const std::string lock = fs::directory_iterator(cache)->path() / "lock";
+  const auto is_kept = [&] { return run({"flock", "-n", "-x", lock, "true"}).exit_code != 0; };
+  CHECK(is_kept());
+  site.let_go_on();
+  CHECK(run(site.back("attach", {site.mark}), without_dtrun).exit_code == 0);
+  CHECK(eventually([&] { return !is_kept(); }));
+}
+
 TEST_CASE("an agent that was killed takes its workers along, and is told of") {
   const Site site("dte");
   REQUIRE(site.launch("a", "echo $PPID > agent; " + kScript).exit_code == 0);
@@ -189,13 +255,19 @@ TEST_CASE("a job goes on when there is no room for what it says, and its end is 
 TEST_CASE("runs that there are not, or are twice, are told of in one line") {
   const Site site("dtf");
   const Ended unknown = site.come_back("attach", {"nothing"});
-  CHECK(unknown.exit_code == 64);
+  CHECK(unknown.exit_code == 69);
   CHECK(contains(unknown.err, "no detached run nothing; none was detached from here"));
   CHECK(site.launch("a", kScript, {"--rdzv_id", "../x"}).exit_code == 64);
   REQUIRE(site.launch("a", kScript).exit_code == 0);
   const Ended again = site.launch("a", kScript);
   CHECK(again.exit_code == 73);
   CHECK(contains(again.err, "a detached run of this name goes on here"));
+  REQUIRE(site.launch("b", kScript, {"--rdzv_id", site.mark + "b"}).exit_code == 0);
+  const Ended several = site.come_back("attach");
+  CHECK(several.exit_code == 64);
+  CHECK(contains(several.err,
+                 "several detached runs, name one; there are: " + site.mark + ", " + site.mark + "b"));
+  CHECK(site.come_back("stop", {"--now", site.mark + "b"}).exit_code == 0);
   CHECK(site.come_back("stop", {"--now", site.mark}).exit_code == 0);
   fs::remove_all(site.folder / "dtrun/runs");
   const Ended gone = site.come_back("attach", {site.mark});

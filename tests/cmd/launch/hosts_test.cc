@@ -54,6 +54,11 @@ std::string awkward(std::mt19937& random, std::size_t longest) {
   return text;
 }
 
+std::string own_name() {
+  const std::string line = output_of({"hostname"});
+  return line.substr(0, line.find('\n'));
+}
+
 TEST_CASE("words and environment arrive byte for byte, many times over") {
   const Site site;
   std::mt19937 random(15);
@@ -130,6 +135,8 @@ TEST_CASE("wrong command lines are told before any host is called") {
     CHECK(!fs::exists(site.path("started")));
   };
   without_hosts({"--check"});
+  without_hosts({"--detach"});
+  refused({kDtrun, "--detach", "true"}, "where sshd runs; without it: setsid -f dtrun");
   without_hosts({"--include", "a"});
   without_hosts({"--chdir", "/"});
 }
@@ -156,12 +163,68 @@ TEST_CASE("the variables of --env_file are on every host, and -x has the last wo
     CHECK_MESSAGE(contains(ended.out, std::string("rank ") + rank + ": a  b|2 $x|option\n"), ended.out);
 }
 
+// The launch's standard input is what `shell` makes of it: "COMMAND |", or "exec" with a redirection behind
+// it.
+Ended launch_with_input(const Site& site, const std::string& before, const std::string& hosts,
+                        const std::string& script, const std::string& behind = "") {
+  std::vector<std::string> argv = site.words(hosts, {"--log_prefix", "", "--", "sh", "-c", script});
+  argv.insert(argv.begin(), {"sh", "-c", before + " \"$0\" \"$@\" " + behind});
+  return run(argv, site.environment());
+}
+
+TEST_CASE("standard input is that of the workers on the first host, as on one host") {
+  const Site site;
+  const Ended hi = launch_with_input(site, "echo hi |", "a", "cat");
+  CHECK_MESSAGE(hi.exit_code == 0, hi.err);
+  CHECK(hi.out == "hi\n");
+  const Ended two = launch_with_input(site, "echo hi |", "a,b", "echo \"$RANK has $(wc -c)\"");
+  CHECK(contains(two.out, "0 has 3\n"));
+  CHECK(contains(two.out, "1 has 0\n"));
+  const Ended none = launch_with_input(site, "exec", "a", "wc -c", "<&-");
+  CHECK(none.exit_code == 0);
+  CHECK(none.out == "0\n");
+}
+
+TEST_CASE("much input arrives whole, from a pipe and from a file, however slowly it is read") {
+  const Site site;
+  std::string much;
+  for (int i = 0; i < 300'000; ++i) much += std::to_string(i) + "\n";
+  write_text(site.path("much"), much);
+  const std::string sum = output_of({"sha256sum", site.path("much")}).substr(0, 64);
+  for (const bool from_file : {false, true}) {
+    CAPTURE(from_file);
+    const Ended ended = launch_with_input(site, from_file ? "exec" : "cat '" + site.path("much") + "' |", "a",
+                                          "sleep 0.5; head -c 100000; sleep 0.5; cat",
+                                          from_file ? "< '" + site.path("much") + "'" : "");
+    CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+    write_text(site.path("came"), ended.out);
+    CHECK(output_of({"sha256sum", site.path("came")}).substr(0, 64) == sum);
+  }
+}
+
+TEST_CASE("input that no worker reads is left where it is, and ends nothing") {
+  const Site site;
+  write_text(site.path("count"), "#!/bin/sh\nyes | head -c 50000000 2>/dev/null\n: > \"$0.done\"\n");
+  const Ended ended = launch_with_input(site, "sh '" + site.path("count") + "' |", "a", "sleep 2; exit 3");
+  CHECK(ended.exit_code == 3);
+  CHECK(eventually([&] { return fs::exists(site.path("count.done")); }));  // the pipe broke
+  const Ended endless = launch_with_input(site, "exec", "a", "exit 5", "< /dev/zero");
+  CHECK(endless.exit_code == 5);
+}
+
 TEST_CASE("--check tells of each host and starts nothing") {
   const Site site;
   const Ended ended = site.launch("a,b", {"--check", "--", "touch", "started"});
   CHECK(ended.exit_code == 0);
-  CHECK(contains(ended.out, "a: dtrun"));
+  const std::string here = " (" + own_name() + "): dtrun ";
+  CHECK(contains(ended.out, "a" + here));
   CHECK(contains(ended.out, "reaches a at "));
+  CHECK(ended.out.ends_with("\n2 of 2 hosts can run the job\n"));
+  const std::string own = own_name();
+  const Ended by_name = site.launch(own, {"--check", "--", "true"});
+  CHECK_MESSAGE(by_name.out.starts_with(own + ": dtrun "), by_name.out);
+  CHECK(by_name.out.find(own, 1) == std::string::npos);  // once a line is enough
+  CHECK(by_name.out.ends_with("\n1 of 1 hosts can run the job\n"));
   CHECK(!fs::exists(site.path("started")));
 }
 
@@ -173,7 +236,7 @@ TEST_CASE("--check tells of a host whose clock differs") {
                                    shell_text(preloaded(DTRUN_SHIFTED_CLOCK)) + "\nshift\nexec \"$@\"\n");
     const Ended ended = site.launch("a,b", {"--check", "--", "true"});
     CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-    const std::size_t second = ended.out.find("b: dtrun");
+    const std::size_t second = ended.out.find("\nb ");
     REQUIRE(second != std::string::npos);
     CHECK(!contains(ended.out.substr(0, second), "clock"));
     // The login's time is taken for a difference, and what is left of a second is dropped.

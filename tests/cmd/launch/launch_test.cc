@@ -247,7 +247,7 @@ TEST_CASE("what is missing to a host that has gone meanwhile is not told") {
   s.reach(1, {2});
   s.lose(2, SshFailure::kOther);
   s.reach(0);
-  CHECK(s.said() == "c: broken\n");
+  CHECK(s.said() == "c: the line to it broke while it looked for the other hosts (broken)\n");
   CHECK(s.all<action::TellBegin>().size() == 1);
 }
 
@@ -305,6 +305,75 @@ TEST_CASE("another build than the one that was brought is not brought again") {
   s.on(event::Answered{.host = 0, .same_build = false});
   CHECK(s.all<action::Dial>().size() == 2);
   CHECK(s.exit_code() == kExitSoftware);
+}
+
+TEST_CASE("a host without room for dtrun is told of as a folder that cannot be made") {
+  Scenario s({"a"});
+  s.on(event::Begin{});
+  s.lose(0, SshFailure::kNoDtrun);
+  s.lose(0, SshFailure::kNoPlace, "cannot bring dtrun to /home/ada/.cache/dtrun", "make room");
+  CHECK(s.said() == "a: cannot bring dtrun to /home/ada/.cache/dtrun; make room\n");
+  CHECK(s.exit_code() == kExitCannotCreate);
+}
+
+TEST_CASE("what a host says of its end is no success where it is no exit code") {
+  for (const int told : {-1, 0, 1, 255, 256, 512}) {
+    CAPTURE(told);
+    Scenario refused({"a"}), ended({"a"});
+    refused.on(event::Begin{});
+    refused.answer(0);
+    refused.on(event::Refused{.host = 0, .exit_code = told, .why = "no"});
+    CHECK(refused.exit_code() == (told >= 1 && told <= 255 ? told : kExitSoftware));
+    ended.run_all();
+    ended.end(0, told);
+    CHECK(ended.exit_code() == (told >= 0 && told <= 255 ? told : kExitSoftware));
+  }
+}
+
+TEST_CASE(
+    "a host that falls silent while it is asked is told of once, and what it did when its line breaks") {
+  Scenario s({"a", "b", "c", "d"});
+  s.on(event::Begin{});
+  s.answer(1);
+  s.plan(2);
+  s.on(event::Quiet{{0, 1, 2}});
+  CHECK(s.said() == "b, c: no answer any more: the host or the way to it may be lost\n");
+  s.on(event::Quiet{{1, 2}});
+  CHECK(s.all<action::Say>().size() == 1);
+  s.lose(1, SshFailure::kUnreachable, "Connection timed out", "look whether sshd listens");
+  s.lose(2, SshFailure::kUnreachable, "Connection timed out", "look whether sshd listens");
+  s.lose(0, SshFailure::kUnreachable, "No route to host", "look whether sshd listens");
+  s.lose(3, SshFailure::kUnreachable, "No route to host", "look whether sshd listens");
+  CHECK(s.said().find("b: the line to it broke while it looked at its files (Connection timed out)\n") !=
+        std::string::npos);
+  CHECK(
+      s.said().find("c: the line to it broke while it waited for the other hosts (Connection timed out)\n") !=
+      std::string::npos);
+  CHECK(s.said().find("a, d: No route to host; look whether sshd listens\n") != std::string::npos);
+}
+
+TEST_CASE(
+    "ssh has its time to connect, then a host that is called and silent is told of; one that gets files is "
+    "not") {
+  Scenario s({"a", "b"});
+  s.on(event::Begin{});
+  s.lose(1, SshFailure::kNoDtrun);
+  s.now += kConnectTime;
+  s.on(event::Quiet{{0, 1}});
+  CHECK(s.said().empty());
+  s.now += 2'000;
+  s.on(event::Quiet{{0, 1}});
+  CHECK(s.said() == "a: no answer yet, is it up? It has 30 s\n");
+  s.answer(0);
+  s.on(event::Quiet{{0}});
+  CHECK(s.said().find("a: no answer any more") != std::string::npos);
+}
+
+TEST_CASE("a job that runs may be quiet") {
+  Scenario s({"a"});
+  s.run_all();
+  s.on(event::Quiet{{0}});
+  CHECK(s.said().empty());
 }
 
 TEST_CASE("a refused login is tried again later") {
@@ -419,7 +488,8 @@ TEST_CASE("--check starts nothing and tells of all hosts") {
   s.lose(2, SshFailure::kUnknownHost, "Could not resolve hostname c");
   s.see(1);
   s.reach_all();
-  CHECK(s.all<action::TellCheck>().size() == 1);
+  REQUIRE(s.all<action::TellCheck>().size() == 1);
+  CHECK(s.all<action::TellCheck>().front().ready == 2);
   CHECK(s.all<action::TellBegin>().empty());
   CHECK(s.exit_code() == kExitUnavailable);
 }
@@ -567,6 +637,14 @@ TEST_CASE("what several agents say alike is shown once, for a while") {
   CHECK(words.is_new(0, "stopping 1 worker", 20));
   CHECK(words.is_new(1, "something else", 30));
   CHECK(words.is_new(1, "stopping 1 worker", 60'000));
+  // So many that the first is forgotten before its time: memory has a bound.
+  for (int i = 0; i < 4096; ++i) {
+    CHECK(!words.is_new(0, "stopping 1 worker", 60'001));
+    CHECK(words.is_new(0, std::to_string(i), 60'002));
+    if (i == 4094) break;
+  }
+  CHECK(words.is_new(0, "one more", 60'003));
+  CHECK(words.is_new(0, "stopping 1 worker", 60'004));
 }
 
 }  // namespace

@@ -173,8 +173,15 @@ TEST_CASE("a cable that is cut while an agent looks at its files and says nothin
     agents.insert(agent);
   }
   hosts.cut(1);
+  // Soon, and what it did when ssh gives it up. Of an agent that was stopped before it greeted nobody knows.
+  for (const auto& job : jobs)
+    CHECK_MESSAGE(job->wait_for_err("node1: no answer", Process::Duration(20000)), job->err());
   for (const auto& job : jobs) {
     const Ended ended = job->end(kLimit + Process::Duration(30000));
+    if (contains(ended.err, "no answer any more")) {
+      CHECK_MESSAGE(has_line(ended.err, "node1: the line to it broke while it "), ended.err);
+      CHECK_MESSAGE(!contains(ended.err, "sshd listens"), ended.err);
+    }
     CHECK_MESSAGE(ended.exit_code == 69, ended.err);
     CHECK_MESSAGE(contains(ended.err, "node1: "), ended.err);
     CHECK_FALSE(contains(ended.err, "signal 127"));  // ssh's 255

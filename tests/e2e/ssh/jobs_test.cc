@@ -145,3 +145,36 @@ TEST_CASE("the host with the coordinator is lost: another one takes over, and th
         model(elsewhere / "out"));
   for (int host = 0; host < 3; ++host) CHECK_MESSAGE(is_idle(hosts, host), running_on(hosts, host));
 }
+
+TEST_CASE("a worker has neither the user's ssh agent nor a forwarded port, unless --ssh says so") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(1)});
+  write_text(hosts.seen_at_login("/home/ada/.ssh/config"),
+             "Host *\n  ForwardAgent yes\n  RemoteForward 45678 127.0.0.1:22\n");
+  Process agent(hosts.at_login({"ssh-agent", "-D", "-a", "/home/ada/agent"}));
+  REQUIRE(eventually([&] { return std::filesystem::exists(hosts.seen_at_login("/home/ada/agent")); }));
+  const std::string ask = "echo agent: ${SSH_AUTH_SOCK:-none}; grep -c :B26E /proc/net/tcp";  // 45678
+  const auto ends = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> words = hosts.at_login({"env", "SSH_AUTH_SOCK=/home/ada/agent"});
+    return run(joined(
+        words, joined({"dtrun", "-H", "node0"},
+                      joined(options, {"--nproc_per_node", "1", "--", "sh", "-c", ask + " || true"}))));
+  };
+  const Ended plain = ends({});
+  CHECK_MESSAGE(plain.exit_code == 0, plain.err);
+  CHECK_MESSAGE(contains(plain.out, "agent: none\n"), plain.out);
+  CHECK_MESSAGE(contains(plain.out, " 0\n"), plain.out);
+  const Ended asked = ends({"--ssh", "ssh -A -o ClearAllForwardings=no"});
+  CHECK_MESSAGE(asked.exit_code == 0, asked.err);
+  CHECK_MESSAGE(contains(asked.out, "agent: /"), asked.out);
+  CHECK_MESSAGE(contains(asked.out, " 1\n"), asked.out);
+}
+
+TEST_CASE("standard input reaches a worker on another host") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  const SshHosts hosts({.hosts = alike(1)});
+  const std::vector<std::string> words = launch(hosts, 1, {"--nproc_per_node", "1", "--", "wc", "-c"});
+  const Ended ended = run(joined({"sh", "-c", "seq 1 200000 | \"$0\" \"$@\""}, words));
+  CHECK_MESSAGE(ended.exit_code == 0, ended.err);
+  CHECK_MESSAGE(contains(ended.out, "1288895\n"), ended.out);  // as `seq 1 200000 | wc -c` has it
+}

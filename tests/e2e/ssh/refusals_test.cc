@@ -158,3 +158,21 @@ TEST_CASE("a port of the first host that is filtered is named before a worker st
   CHECK_MESSAGE(has_line(ended.err, "node2: ", hosts.address(0)), ended.err);
   check_nothing_started(hosts, 3);
 }
+
+TEST_CASE("a host without room for dtrun says so with tar's reason and the folder") {
+  if (const std::string why = why_no_ssh_hosts(); !why.empty()) return skip(why);
+  SshNetwork network{.hosts = alike(2)};
+  network.hosts[1].dtrun = Installed::kNothing;
+  const SshHosts hosts(network);
+  output_of(hosts.on(1, {"sh", "-ec",
+                         "mkdir /home/ada/.cache; mount -t tmpfs -o size=2m tmpfs /home/ada/.cache; "
+                         "chown 4242:4242 /home/ada/.cache"}));
+  const Ended ended =
+      run(launch(hosts, 2, {"--nproc_per_node", "1", "--", "touch", hosts.shared() / "started"}));
+  CHECK_MESSAGE(ended.exit_code == 73, ended.err);
+  CHECK_MESSAGE(has_line(ended.err, "node1: cannot bring dtrun to /home/ada/.cache/dtrun (tar: ",
+                         "No space left on device"),
+                ended.err);
+  CHECK_MESSAGE(has_line(ended.err, "node1: ", "make room there"), ended.err);
+  check_nothing_started(hosts, 2);
+}

@@ -1,0 +1,74 @@
+#include "cmd/launch/clean.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "agent/core/colour.h"
+#include "proto/core/utf8.h"
+
+namespace dtrun::cmd {
+namespace {
+
+constexpr double kFarAway = 1e12;  // seconds: no clock's time
+
+// `change(line)` for each line, with their newlines.
+template <typename Change>
+std::string each_line(std::string_view text, Change change) {
+  std::string out;
+  for (bool more = true; more;) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    more = end < text.size();
+    out += change(text.substr(0, end));
+    if (more) out += '\n';
+    text.remove_prefix(end + (more ? 1 : 0));
+  }
+  return out;
+}
+
+template <typename Texts>
+void clean_all(Texts* texts) {
+  for (std::string& text : *texts) text = clean_lines(text);
+}
+
+}  // namespace
+
+void clean(launch::FromHost* message) {
+  if (!(std::abs(message->time()) < kFarAway)) message->clear_time();
+  if (message->has_refused()) {
+    std::string& why = *message->mutable_refused()->mutable_why();
+    why = clean_lines(why);
+  }
+  if (message->has_said()) {
+    std::string& text = *message->mutable_said()->mutable_text();
+    text = each_line(text, painted_line);
+  }
+  if (message->has_bar()) {
+    std::string& text = *message->mutable_bar()->mutable_text();
+    text = clean_lines(text);
+  }
+  if (message->has_planned()) {
+    launch::Planned& planned = *message->mutable_planned();
+    for (std::string* text : {planned.mutable_summary(), planned.mutable_name()}) *text = clean_lines(*text);
+    clean_all(planned.mutable_notices());
+    clean_all(planned.mutable_addresses());
+  }
+  if (message->has_seen()) {
+    for (launch::Sight& sight : *message->mutable_seen()->mutable_sights()) {
+      for (std::string* text : {sight.mutable_address(), sight.mutable_from()}) *text = clean_lines(*text);
+      clean_all(sight.mutable_why_not());
+    }
+  }
+}
+
+std::string clean_lines(std::string_view text) { return each_line(text, printable); }
+
+std::string with_indent(std::string_view text) {
+  bool is_first = true;
+  return each_line(text, [&](std::string_view line) {
+    const bool needs = !std::exchange(is_first, false) && !line.empty() && !line.starts_with(' ');
+    return (needs ? "  " : "") + std::string(line);
+  });
+}
+
+}  // namespace dtrun::cmd
