@@ -4,6 +4,7 @@
 
 #include "proto/core/utf8.h"
 
+using namespace dtrun;
 using namespace dtrun::agent;
 using namespace std::string_literals;
 
