@@ -54,7 +54,8 @@ std::vector<std::string> words_of(const ExternalProgram& program) {
 void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, rendezvous::Join* join) {
   join->job = trainer.config_json;
   join->warms_up = trainer.recovers;
-  join->device = trainer.cuda ? "cuda" : "cpu";
+  const std::string cpu = trainer.processor.empty() ? "cpu" : trainer.processor;
+  join->device = trainer.cuda ? "cuda" : cpu;
   if (!gpus.empty()) join->gpu = gpus.front().name;
 }
 

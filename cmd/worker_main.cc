@@ -11,6 +11,8 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
@@ -131,6 +133,22 @@ int train_for(ControlClient& agent) {
   return kExitWorkerStopped;
 }
 
+// For dtrun, which links no math: on what a worker with the config on standard input would compute.
+int tell_fingerprint() {
+  try {
+    const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+    const Result<JobConfig> config = parse_config(text, "config", {});
+    if (!config.ok()) throw WorkerError(config.status().exit_code(), config.status().message());
+    std::puts(fingerprint_on_cpu(config.value()).c_str());
+    return kExitOk;
+  } catch (const WorkerError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.exit_code();
+  }
+}
+
+// What ends the job is in its report, once for all ranks that end so. After anything else the job may go on,
+// and this is the only word of it.
 int fail(ControlClient& agent, int exit_code, const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
   agent.send_fault(exit_code, message);
@@ -159,6 +177,7 @@ int worker_main(int argc, char** argv) {
   }
   if (argc > 1 && std::strcmp(argv[1], "sample") == 0) return sample_main({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], "prepare") == 0) return prepare_main({argv + 2, argv + argc});
+  if (argc > 1 && std::strcmp(argv[1], "fingerprint") == 0) return tell_fingerprint();
   if (argc > 1 && std::strcmp(argv[1], "profile") == 0) {
     set_up_log("dtrun");
     return profile_main({argv + 2, argv + argc});

@@ -107,7 +107,9 @@ struct BuiltinTrainer {
   bool recovers = true;           // workers outlive generations and keep what they have trained
   bool cuda = false;              // its workers compute on JobSpec::gpus; else on the CPU
   bool only_agent_stops = false;  // other signals that reach its workers are not for them
-  bool host_copies = false;       // each has memory that outlives it, for copies of what it has trained
+  // On the CPU: what its results' bits follow from; empty: not known, or it may differ between nodes.
+  std::string processor = {};
+  bool host_copies = false;  // each has memory that outlives it, for copies of what it has trained
 };
 
 // Any other program.

@@ -249,6 +249,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
   if (Status status = check_files(spec.value(), options.value().program); !status.ok()) return status;
   if (Status status = check_node(spec.value(), notice); !status.ok()) return status;
   plan.spec = std::move(spec).value();
+  find_processor(&plan.spec);
   return plan;
 }
 

@@ -10,11 +10,14 @@
 #include <thread>
 #include <utility>
 
+#include "agent/system/answer.h"
+#include "cmd/plan/fit_check.h"
 #include "cmd/plan/machine.h"
 #include "cmd/plan/memory_check.h"
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/output_lock.h"
 
+#include "worker/config/config.h"
 namespace dtrun::cmd {
 namespace {
 
@@ -96,6 +99,20 @@ Status check_files(const JobSpec& spec, const std::vector<std::string>& program)
   const bool script =
       argv[0] != program[0] && (program[0].ends_with(".py") || program[0].find('/') != std::string::npos);
   if (!script || access(program[0].c_str(), R_OK) == 0) return {};
+// Where it does not answer, the workers find out.
+void find_processor(JobSpec* spec) {
+  constexpr std::chrono::seconds kLimit{60};
+  auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);
+  if (trainer == nullptr || trainer->cuda || spec->nodes.max == 1) return;
+  const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
+  if (!config.ok() || config.value().train.allow_mixed_devices) return;
+  agent::Answer answer =
+      agent::answer_of({trainer->worker_binary, "fingerprint"}, trainer->config_json, kLimit);
+  if (answer.status != 0 || !answer.text.ends_with('\n')) return;
+  answer.text.pop_back();
+  trainer->processor = std::move(answer.text);
+}
+
   return errno_status(kExitNoInput, program[0], errno);
 }
 

@@ -7,8 +7,13 @@
 
 namespace dtrun::cmd {
 
-// The worker's program is there, nobody else writes the output directory (waits a while for its end), and
-// there is enough memory.
+// Where several nodes compute on their CPUs, and must do so alike: what this one computes with, asked of the
+// worker's program, which takes some 50 ms. Before the node joins the others.
+void find_processor(JobSpec* spec);
+
+// The worker's program is there, the data fits the model, and there is enough memory. On a single node also:
+// the output directory can be written, nobody else writes it (waits a while for its end), and the run may go
+// on from what it holds.
 Status check_node(const JobSpec& spec, const Notice& notice);
 
 // The program can be found and read, and output can be written: for a node whose user is elsewhere and would

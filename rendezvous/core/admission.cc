@@ -41,12 +41,23 @@ std::string device_text(const std::string& device, const std::string& gpu) {
   return device + (gpu.empty() ? "" : " (" + gpu + ")");
 }
 
+// "cpu" is that of a node which does not tell what its processor computes with; "cpu, AVX2 loops, …" of one
+// that does.
+std::string kind_of(const std::string& device) { return device.substr(0, device.find(',')); }
+
+bool is_other(const std::string& device, const std::string& than) {
+  return device != than && device != kind_of(than) && than != kind_of(device);
+}
+
 Refusal other_device(const Settings& run, const Join& join) {
   const std::string theirs = device_text(join.device, join.gpu), ours = device_text(run.device, run.gpu);
+  const std::string way_out =
+      kind_of(join.device) == kind_of(run.device) && join.gpu == run.gpu
+          ? "together they give the bits of neither; leave one of them out, or set train.allow_mixed_devices"
+          : "other devices give other bits; set the config's device, or leave one of them out";
   return {{.reason = Rejected::kOtherDevice,
            .message = join.host + " would compute on " + theirs + ", but " + run.host +
-                      ", which joined run \"" + run.run_id + "\" first, computes on " + ours +
-                      ": other devices give other bits; set the config's device, or leave one of them out",
+                      ", which joined run \"" + run.run_id + "\" first, computes on " + ours + ": " + way_out,
            .job = ""},
           "it would compute on " + theirs + ", and this run computes on " + ours};
 }
@@ -119,7 +130,7 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
                                "\" first; start every agent of a run with the same config",
                     .job = run.job},
                    "its config is another one (its own terminal names the difference)"};
-  if (join.device != run.device || join.gpu != run.gpu) return other_device(run, join);
+  if (is_other(join.device, run.device) || join.gpu != run.gpu) return other_device(run, join);
   if (join.node_rank >= run.max_nodes)
     return refusal(Rejected::kNodeRankTaken, "--node_rank " + std::to_string(join.node_rank) +
                                                  " is not below the " + std::to_string(run.max_nodes) +

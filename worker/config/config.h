@@ -80,6 +80,7 @@ struct TrainConfig {
   std::uint64_t seed = 42;
   std::string on_divergence = "stop";  // stop, warn
   std::int64_t verify_sync_steps = 0;  // 0: never
+  bool allow_mixed_devices = false;    // ranks may compute with other last bits than others
   std::string reduction = "tree";      // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
   std::int64_t eval_steps = 500;        // 0: only at the end

@@ -319,6 +319,11 @@ const std::vector<Option>& table() {
        .description = "How gradients are summed. tree: the same bits for any number of workers. ring: the "
                       "library's all-reduce, without that promise.",
        .choices = {"tree", "ring"}},
+      {.pointer = "/train/allow_mixed_devices",
+       .field = in<kTrain, &TrainConfig::allow_mixed_devices>,
+       .description = "Workers may compute with other last bits than others, as other kinds of processor, "
+                      "other versions of oneDNN and of NVIDIA's libraries do: the result then depends on "
+                      "which worker computed what. Without it such a node is turned away."},
       {.pointer = "/train/on_divergence",
        .field = in<kTrain, &TrainConfig::on_divergence>,
        .description = "A loss or gradient that is not finite ends the job before it gets into the parameters "
@@ -383,7 +388,8 @@ const std::vector<Option>& table() {
       {.pointer = "/train/resume_from_checkpoint",
        .field = in<kTrain, &TrainConfig::resume_from_checkpoint>,
        .description = "auto (or true): go on from the newest good checkpoint in output_dir. none (or false): "
-                      "start anew. Anything else: a checkpoint's directory.",
+                      "start anew; refused where output_dir holds a model or checkpoints already, which are "
+                      "never overwritten so. Anything else: a checkpoint's directory.",
        .boolean_too = true},
 
       {.pointer = "/train/lr_scheduler_kwargs/num_cycles",

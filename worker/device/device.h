@@ -72,7 +72,7 @@ class Device {
  public:
   virtual ~Device() = default;
   // What its results' bits depend on, for people and for the checkpoint: the kind of device, the libraries
-  // that compute on it and their versions.
+  // that compute on it and their versions. Of what its lanes use: whole once they are made.
   virtual std::string fingerprint() const = 0;
   // Of the memory that its lanes work on. Lives as long as the device.
   virtual Arithmetic& arithmetic() = 0;

@@ -3,17 +3,24 @@
 #include <utility>
 
 #include "worker/base/error.h"
+#include "worker/data/dataset.h"
+#include "worker/device/cpu/fingerprint.h"
 #include "worker/device/range.h"
 #include "worker/vector/bits_hash.h"
 
 namespace dtrun::worker {
 namespace {
 
-Program program_for(const JobConfig& config, const Dataset& data) {
-  Program program = make_program(config.model, data.spec());
-  program.input_values = data.values();
+Program program_for(const JobConfig& config, const SampleSpec& spec) {
+  Program program = make_program(config.model, spec);
   program.label_smoothing = static_cast<float>(config.train.label_smoothing_factor);
   program.bf16 = config.train.bf16;
+  return program;
+}
+
+Program program_for(const JobConfig& config, const Dataset& data) {
+  Program program = program_for(config, data.spec());
+  program.input_values = data.values();
   return program;
 }
 
@@ -38,6 +45,12 @@ Datasets load_datasets(const JobConfig& config) {
                     config.data.path +
                         ": its test samples have another shape or other classes than those "
                         "it trains on; set data.path to a data set whose parts belong together");
+}
+
+std::string fingerprint_on_cpu(const JobConfig& config) {
+  const Result<DatasetFacts> data = check_dataset(config.data);
+  if (!data.ok()) throw WorkerError(data.status().exit_code(), data.status().message());
+  return cpu_fingerprint(program_for(config, data.value().spec), config.train.micro_batch_size);
 }
 
 std::optional<MemoryNeed> memory_of(const Replica& replica, int world_size) {

@@ -43,6 +43,10 @@ struct ReplicaState {
   std::string config_json;
 };
 
+// Of a replica on this machine's CPU (Device::fingerprint()), known before anything is loaded. Throws
+// WorkerError likewise, or with EX_CONFIG if data and model do not fit each other.
+std::string fingerprint_on_cpu(const JobConfig& config);
+
 struct Replica;
 // Of the host's memory, of each worker at its peak. Nothing if the data cannot be looked at any more, or
 // where the vectors are in a device's own memory.

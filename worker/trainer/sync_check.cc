@@ -39,19 +39,20 @@ void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std:
   }
 }
 
-void warn_of_other_devices(const std::string& fingerprint, Collective& collective) {
+void compare_devices(const std::string& fingerprint, bool may_differ, Collective& collective) {
   using Record = std::array<char, 256>;
   const auto rank = static_cast<std::size_t>(collective.rank());
   std::vector<Record> all(static_cast<std::size_t>(collective.size()));
   fingerprint.copy(all[rank].data(), all[rank].size() - 1);
   collective.all_gather(bytes_of(all));
-  if (rank != 0) return;
-  for (std::size_t other = 1; other < all.size(); ++other) {
-    if (all[other] == all[0]) continue;
-    log_warn("rank " + std::to_string(other) + " computes on " + all[other].data() + ", rank 0 on " +
-             all[0].data() + ": the result has not the bits that either would give alone");
-    return;
-  }
+  const auto other = std::ranges::find_if(all, [&](const Record& one) { return one != all[0]; });
+  if (other == all.end()) return;
+  const std::string difference = "rank " + std::to_string(other - all.begin()) + " computes on " +
+                                 other->data() + ", rank 0 on " + all[0].data() +
+                                 ": the result has not the bits that either would give alone";
+  if (!may_differ)
+    throw WorkerError(kExitConfig, difference + "; leave one of them out, or set train.allow_mixed_devices");
+  if (rank == 0) log_warn(difference);
 }
 
 }  // namespace dtrun::worker

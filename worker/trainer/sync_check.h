@@ -17,8 +17,9 @@ namespace dtrun::worker {
 void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
                  Collective& collective);
 
-// `fingerprint`: of this rank's device. Warns on rank 0 if other ranks' are others: their microbatches have
-// other last bits, so the result is that of no one kind of device. Called by all ranks alike.
-void warn_of_other_devices(const std::string& fingerprint, Collective& collective);
+// `fingerprint`: of this rank's device. Where other ranks' are others, their microbatches have other last
+// bits, so the result is that of no one kind of device: throws WorkerError, kExitConfig, on every rank alike,
+// or warns on rank 0 if these `may_differ`. Called by all ranks alike.
+void compare_devices(const std::string& fingerprint, bool may_differ, Collective& collective);
 
 }  // namespace dtrun::worker

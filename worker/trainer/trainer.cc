@@ -210,9 +210,11 @@ void Trainer::begin() {
   if (start.from == ResumePoint::kCheckpoint) {
     report_drift(start);
     const std::string other_device = device_drift(start, replica_.device->fingerprint());
-    if (place_.rank == start.source_rank && !other_device.empty()) log_info(other_device);
+    if (place_.rank == start.source_rank && !other_device.empty()) log_warn(other_device);
   }
-  warn_of_other_devices(replica_.device->fingerprint(), collective_);
+  // A newcomer shall not end a job that trains.
+  compare_devices(replica_.device->fingerprint(), train_.allow_mixed_devices || place_.generation > 1,
+                  collective_);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 namespace dtrun::rendezvous {
 namespace {
 
@@ -83,6 +85,39 @@ TEST_CASE("nodes that compute on different devices are refused by their names, s
   REQUIRE(refused);
   CHECK(refused->reason == Rejected::kOtherDevice);
   CHECK(refused->to_others == "it would compute on cpu, and this run computes on cuda (NVIDIA H200)");
+}
+
+TEST_CASE("nodes whose processors give other bits are refused by what they compute with, if both tell it") {
+  Settings run;
+  run.run_id = "r";
+  run.job = "{}";
+  run.host = "node0";
+  run.device = "cpu, AVX-512 loops, oneDNN 3.6.2 with AVX512_CORE_AMX";
+  Join join;
+  join.run_id = "r";
+  join.job = "{}";
+  join.host = "node1";
+  join.device = run.device;
+  CHECK_FALSE(refuse_other(run, join));
+  join.device = "cpu, AVX2 loops, oneDNN 2.6.3 with AVX2";
+  const auto refused = refuse_other(run, join);
+  REQUIRE(refused);
+  CHECK(refused->reason == Rejected::kOtherDevice);
+  CHECK(
+      refused->message ==
+      "node1 would compute on cpu, AVX2 loops, oneDNN 2.6.3 with AVX2, but node0, which joined run \"r\" "
+      "first, computes on cpu, AVX-512 loops, oneDNN 3.6.2 with AVX512_CORE_AMX: together they give the bits "
+      "of neither; leave one of them out, or set train.allow_mixed_devices");
+  CHECK(refused->to_others ==
+        "it would compute on cpu, AVX2 loops, oneDNN 2.6.3 with AVX2, and this run computes on cpu, AVX-512 "
+        "loops, oneDNN 3.6.2 with AVX512_CORE_AMX");
+  join.device = "cpu";
+  CHECK_FALSE(refuse_other(run, join));
+  std::swap(run.device, join.device);
+  CHECK_FALSE(refuse_other(run, join));
+  run.device = "cuda";
+  REQUIRE(refuse_other(run, join));
+  CHECK(refuse_other(run, join)->message.find("set the config's device") != std::string::npos);
 }
 
 }  // namespace dtrun::rendezvous

@@ -2,6 +2,9 @@
 // device memory, nothing takes enqueued work for done, and all that must wait for other work does.
 #include "tests/worker/trainer/async_device.h"
 
+#include <mutex>
+#include <utility>
+
 #include "tests/worker/trainer/jobs.h"
 #include "worker/base/error.h"
 #include "worker/trainer/evaluation.h"
@@ -161,26 +164,54 @@ class OtherCpu final : public Device {
   const std::unique_ptr<Device> cpu_ = make_cpu_device();
 };
 
-TEST_CASE("ranks that compute on different devices are told of, and only those") {
-  for (const bool mixed : {false, true}) {
-    const Job job;
-    JobConfig config = job.config("out");
-    config.train.max_steps = 1;
-    std::string said;
-    set_log_reader([&](const std::string& text) { said += text + '\n'; });
-    run_as_threads(3, [&](Collective& collective) {
-      const Datasets data = load_datasets(config);
-      Replica replica(
-          config, data, 1,
-          mixed && collective.rank() == 2 ? std::unique_ptr<Device>(new OtherCpu) : make_cpu_device());
-      TestLink link;
-      const Place place{collective.rank(), collective.size(), collective.rank(), 1};
+// One step of three ranks, of which one may compute on another device.
+std::string said_by_three(bool mixed, bool allowed, std::int64_t generation) {
+  const Job job;
+  JobConfig config = job.config("out");
+  config.train.max_steps = 1;
+  config.train.allow_mixed_devices = allowed;
+  std::string said;
+  std::mutex writes;
+  set_log_reader([&](const std::string& text) {
+    const std::lock_guard lock(writes);
+    said += text + '\n';
+  });
+  run_as_threads(3, [&](Collective& collective) {
+    const Datasets data = load_datasets(config);
+    const bool other = mixed && collective.rank() == 2;
+    Replica replica(config, data, 1, other ? std::unique_ptr<Device>(new OtherCpu) : make_cpu_device());
+    TestLink link;
+    const Place place{collective.rank(), collective.size(), collective.rank(), generation};
+    try {
       REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
-    });
-    set_log_reader([](const std::string&) {});
-    CHECK(contains(said, "rank 2 computes on another processor, rank 0 on cpu, ") == mixed);
-    CHECK(contains(said, "computes on") == mixed);
+    } catch (const WorkerError& error) {
+      const std::lock_guard lock(writes);
+      said += "exit code " + std::to_string(error.exit_code()) + ": " + error.what() + '\n';
+    }
+  });
+  set_log_reader([](const std::string&) {});
+  return said;
+}
+
+constexpr char kMixed[] = "rank 2 computes on another processor, rank 0 on cpu, ";
+
+TEST_CASE("ranks that compute on different devices do not begin a run, and all name both") {
+  const std::string said = said_by_three(true, false, 1);
+  std::size_t refusals = 0, at = 0;
+  for (const std::string refusal = std::string("exit code 78: ") + kMixed;
+       (at = said.find(refusal, at)) != std::string::npos; ++at)
+    ++refusals;
+  CHECK(refusals == 3);
+  CHECK(contains(said, "or set train.allow_mixed_devices"));
+  CHECK_FALSE(contains(said_by_three(false, false, 1), "computes on"));
+}
+
+TEST_CASE("ranks that may compute on different devices, or come to do so in a run that trains, are told of") {
+  for (const auto& [allowed, generation] : {std::pair(true, 1), std::pair(false, 2)}) {
+    const std::string said = said_by_three(true, allowed, generation);
+    CHECK(contains(said, kMixed));
     CHECK(said.find("computes on") == said.rfind("computes on"));  // once, not by each rank
+    CHECK_FALSE(contains(said, "exit code"));
   }
 }
 

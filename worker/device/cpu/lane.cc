@@ -2,13 +2,15 @@
 #include "worker/device/cpu/lane.h"
 
 #include <algorithm>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "worker/base/error.h"
+#include "worker/device/cpu/fingerprint.h"
 #include "worker/device/cpu/footprint.h"
 #include "worker/device/cpu/loss.h"
-#include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cpu/planned/lane.h"
 
 namespace dtrun::worker {
@@ -60,11 +62,10 @@ class CpuLane : public Lane {
 
 class CpuDevice : public Device {
  public:
-  std::string fingerprint() const override {
-    return std::string("cpu, ") + planned::kernels().instruction_set;
-  }
+  std::string fingerprint() const override { return fingerprint_; }
   Arithmetic& arithmetic() override { return *arithmetic_; }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
+    std::call_once(has_lane_, [&] { fingerprint_ = cpu_fingerprint(program, capacity); });
     const CpuLayout layout = cpu_layout(program, capacity);
     if (layout == CpuLayout::kPlanned) return make_planned_lane(program, capacity);
     if (program.bf16) throw WorkerError(kExitSoftware, "operations on images have no bf16");
@@ -75,6 +76,8 @@ class CpuDevice : public Device {
 
  private:
   const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
+  std::once_flag has_lane_;  // all lanes of a device run one program, each makes its own
+  std::string fingerprint_ = "cpu";
 };
 
 }  // namespace

@@ -530,6 +530,11 @@ void mask_by_relu(std::size_t values, const float* activation, float* gradient) 
 extern const Kernels kKernels;
 const Kernels kKernels = {
     .instruction_set = DTRUN_KERNELS_NAME,
+#ifdef DTRUN_FUSED_MULTIPLY_ADD
+    .fused = true,
+#else
+    .fused = false,
+#endif
     .conv_forward = conv_forward,
     .conv_backward_data = conv_backward_data,
     .conv_backward_weights = conv_backward_weights,

@@ -97,9 +97,4 @@ void Bf16Multiplier::multiply(const Product<Bf16>& p, const float* bias) try {
                                        std::to_string(p.n) + ": " + error.what());
 }
 
-bool multiplies_bf16() {
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
-}
-
 }  // namespace dtrun::worker::onednn

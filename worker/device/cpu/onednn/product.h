@@ -32,6 +32,14 @@ struct Product {
 // "oneDNN 2.6.3"
 std::string version();
 
+// The largest that its kernels are made for here: what the processor has, or less where oneDNN was told so
+// (ONEDNN_MAX_CPU_ISA). "AVX2", "AVX512_CORE_AMX".
+std::string instruction_set();
+
+// Which of the processor's units multiplies bf16 for it: "AMX", "AVX512_BF16" or "none". They give other
+// bits.
+std::string bf16_unit();
+
 // Throws WorkerError (EX_SOFTWARE).
 void multiply(const Product<float>& product);
 

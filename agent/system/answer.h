@@ -1,0 +1,23 @@
+// What another program says when it is asked. It may never answer, and one that waits for a broken driver
+// cannot be ended; so whoever asks waits for a limited time.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace dtrun::agent {
+
+struct Answer {
+  enum End { kAnswered, kNoDescriptors, kNotStarted, kSilent };
+  End end = kAnswered;
+  int status = 0;    // as waitpid has it, where it answered
+  std::string text;  // its standard output, where it answered
+};
+
+// Starts `command`, whose first word is a path, hands it `input` on its standard input, and waits for its
+// answer for `limit` at most. What it writes to its standard error is dropped. Blocks.
+Answer answer_of(const std::vector<std::string>& command, const std::string& input,
+                 std::chrono::milliseconds limit);
+
+}  // namespace dtrun::agent

@@ -1,0 +1,143 @@
+// Nodes whose processors give other bits, in one job: oneDNN is told to leave out some of what one of them
+// has.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/training.h"
+#include "tests/support/skip.h"
+
+using namespace dtrun::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const Words kPlain = {"ONEDNN_MAX_CPU_ISA=SSE41"};
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+class Job {
+ public:
+  Job(std::string nnodes, std::string steps) : nnodes_(std::move(nnodes)), steps_(std::move(steps)) {
+    std::ofstream(config_) << R"({"model": {"type": "mlp", "hidden_sizes": [64]},
+      "data": {"type": "synthetic", "samples": 600, "shape": [1, 8, 8]},
+      "train": {"eval_steps": 0, "save_steps": 0, "logging_steps": 50}, "output_dir": "unused"})";
+  }
+  // A node of one worker. The first to start hosts the coordinator.
+  std::unique_ptr<Process> start(const Words& environment, const Words& overrides = {}) const {
+    Words words{kDtrun,
+                "--nnodes",
+                nnodes_,
+                "--rdzv_endpoint",
+                endpoint_,
+                "--lanes",
+                "1",
+                "--rdzv_conf",
+                "last_call_timeout=1,join_timeout=60",
+                config_.string(),
+                "output_dir=" + output().string(),
+                "train.max_steps=" + steps_};
+    words.insert(words.end(), overrides.begin(), overrides.end());
+    return std::make_unique<Process>(words, environment);
+  }
+  const std::filesystem::path& config() const { return config_; }
+  std::filesystem::path output() const { return folder_.path() / "out"; }
+
+ private:
+  const Folder folder_;
+  const std::filesystem::path config_ = folder_.path() / "c.json";
+  const std::string nnodes_, steps_;
+  const std::string endpoint_ = "127.0.0.1:" + std::to_string(free_port());
+};
+
+std::string fingerprint(const Job& job, const Words& environment) {
+  return run({"/bin/sh", "-c", "exec " DTRUN_BIN_DIR "/dtrun-worker fingerprint < " + job.config().string()},
+             environment)
+      .out;
+}
+
+// One that has no more than SSE4.1 cannot be told to leave anything out.
+bool has_more() {
+  const Job job("1", "1");
+  return fingerprint(job, {}) != fingerprint(job, kPlain);
+}
+
+TEST_SUITE_BEGIN("instruction_sets");
+
+}  // namespace
+
+TEST_CASE(
+    "a fingerprint names oneDNN with what its kernels are made for, and images of many samples do without "
+    "it") {
+  if (!has_more()) return skip("the processor has nothing beyond SSE4.1");
+  const Job job("1", "1");
+  const std::string here = fingerprint(job, {}), plain = fingerprint(job, kPlain);
+  CHECK_MESSAGE(has(here, " loops, oneDNN "), here);
+  CHECK_MESSAGE(plain.ends_with(" with SSE41\n"), plain);
+  CHECK(here.substr(0, here.rfind(" with ")) == plain.substr(0, plain.rfind(" with ")));
+
+  const Job images("1", "1");
+  std::ofstream(images.config()) << R"({"model": {"type": "convnet"},
+      "data": {"type": "synthetic", "samples": 600, "shape": [1, 28, 28]}, "output_dir": "unused"})";
+  CHECK(fingerprint(images, {}).starts_with("cpu, loops with"));
+  CHECK(fingerprint(images, {}) == fingerprint(images, kPlain));
+}
+
+TEST_CASE("a node whose processor gives other bits is refused, and both are named") {
+  if (!has_more()) return skip("the processor has nothing beyond SSE4.1");
+  const Job job("2", "2");
+  const auto first = job.start({});
+  REQUIRE(first->wait_for_err("joined 1 of 2"));
+  const auto second = job.start(kPlain);
+  CHECK(second->wait() == 78);
+  CHECK_MESSAGE(has(second->err(), " with SSE41, but "), second->err());
+  CHECK(has(second->err(), "first, computes on cpu, "));
+  CHECK(has(second->err(), "leave one of them out, or set train.allow_mixed_devices"));
+  CHECK(first->wait_for_err(" was refused: it would compute on cpu, "));
+  first->signal(SIGINT);
+  first->wait();
+  CHECK_FALSE(std::filesystem::exists(job.output() / "model.safetensors"));
+}
+
+TEST_CASE("such a node that comes later does not disturb the job") {
+  if (!has_more()) return skip("the processor has nothing beyond SSE4.1");
+  const Job job("1:2", "100000000");
+  const auto first = job.start({});
+  REQUIRE(eventually([&] { return metrics_lines(job.output()) > 0; }));
+  const auto second = job.start(kPlain);
+  CHECK(second->wait() == 78);
+  CHECK(first->wait_for_err(" was refused: it would compute on cpu, "));
+  const long lines = metrics_lines(job.output());
+  CHECK(eventually([&] { return metrics_lines(job.output()) > lines; }));
+  first->signal(SIGTERM);
+  CHECK_MESSAGE(first->wait() == 128 + SIGTERM, first->err());
+  CHECK(first->err().find("going on") == std::string::npos);
+}
+
+TEST_CASE("who asks for it gets a job of both, and is told what that means") {
+  if (!has_more()) return skip("the processor has nothing beyond SSE4.1");
+  const Job job("2", "2");
+  const auto first = job.start({}, {"train.allow_mixed_devices=true"});
+  REQUIRE(first->wait_for_err("joined 1 of 2"));
+  const auto second = job.start(kPlain, {"train.allow_mixed_devices=true"});
+  CHECK(second->wait() == 0);
+  CHECK_MESSAGE(first->wait() == 0, first->err());
+  const std::string said = first->err() + first->out() + second->err() + second->out();
+  CHECK_MESSAGE(has(said, ": the result has not the bits that either would give alone"), said);
+}
+
+TEST_CASE("a run goes on on another kind of processor, with a warning") {
+  if (!has_more()) return skip("the processor has nothing beyond SSE4.1");
+  const Job job("1", "2");
+  REQUIRE(job.start({})->wait() == 0);
+  const auto again = job.start(kPlain, {"train.max_steps=4"});
+  CHECK(again->wait() == 0);
+  const std::string said = again->err() + again->out();
+  CHECK_MESSAGE(has(said, "the checkpoint of step 2 was computed on cpu, "), said);
+}
