@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -129,6 +130,13 @@ int run(const std::vector<std::string>& arguments) {
   return launch(options.value(), environment);
 }
 
+Status machine_refuses(const std::string& what) {
+  return Status(kExitOsError,
+                "the machine refuses what dtrun needs: " + what +
+                    " (see ulimit -a, and the limits of its container, for processes, files and "
+                    "memory)");
+}
+
 }  // namespace
 
 // Our code throws nothing, but the standard library throws where the machine has no more threads or memory.
@@ -136,10 +144,9 @@ int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const std::system_error& error) {
-    return cmd::fail(Status(kExitUnavailable, std::string("the machine refuses what dtrun needs: ") +
-                                                  error.code().message() +
-                                                  " (see ulimit -a, and the limits of its "
-                                                  "container, for processes, files and memory)"));
+    return cmd::fail(machine_refuses(error.code().message()));
+  } catch (const std::bad_alloc&) {
+    return cmd::fail(machine_refuses("memory"));
   } catch (const std::exception& error) {
     return cmd::fail(Status(kExitSoftware, std::string("a bug in dtrun: ") + error.what()));
   }

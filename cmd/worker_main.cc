@@ -161,7 +161,7 @@ int run(ControlClient& agent) {
   } catch (const WorkerError& error) {
     return fail(agent, error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(agent, kExitSoftware,
+    return fail(agent, kExitOsError,
                 "out of memory; fewer workers, lanes or a smaller micro_batch_size need less");
   } catch (const std::exception& error) {
     return fail(agent, kExitSoftware, std::string("a bug in dtrun: ") + error.what());

@@ -23,10 +23,10 @@ Result<std::size_t> allow_open_files(int workers, int nodes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::size_t{0};
   if (limit.rlim_max < needed) {
-    return Status(kExitUsage, "only " + std::to_string(limit.rlim_max) +
-                                  " files may be open at once (ulimit -n), and " + std::to_string(workers) +
-                                  (workers == 1 ? " worker needs " : " workers need ") +
-                                  std::to_string(needed) + "; raise the limit");
+    return Status(kExitOsError, "only " + std::to_string(limit.rlim_max) +
+                                    " files may be open at once (ulimit -n), and " + std::to_string(workers) +
+                                    (workers == 1 ? " worker needs " : " workers need ") +
+                                    std::to_string(needed) + "; raise the limit");
   }
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur = std::min(wanted, limit.rlim_max);

@@ -42,7 +42,7 @@ const Item kExitCodes[] = {
     {"66", "input named in the config (or the config) is missing or unreadable"},
     {"69", "no rendezvous: not enough nodes in time, coordinator not reachable"},
     {"70", "a bug in dtrun"},
-    {"71", "a GPU or its driver failed"},
+    {"71", "a GPU or its driver failed, or a limit of the system (ulimit) leaves too little"},
     {"73", "a directory or file to write cannot be made, or is in use by another run"},
     {"74", "no room, or a broken disk, for the final model"},
     {"78", "invalid config, or a job that needs more memory than the machine has"},

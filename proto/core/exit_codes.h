@@ -6,12 +6,13 @@
 namespace dtrun {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitUsage = 64;         // wrong command line
-inline constexpr int kExitDataError = 65;     // what was computed is of no use: training diverged
-inline constexpr int kExitNoInput = 66;       // input named in the config is missing or unreadable
-inline constexpr int kExitUnavailable = 69;   // no rendezvous: not enough nodes in time, store not reachable
-inline constexpr int kExitSoftware = 70;      // a bug in dtrun
-inline constexpr int kExitOsError = 71;       // a GPU or its driver failed while training
+inline constexpr int kExitUsage = 64;        // wrong command line
+inline constexpr int kExitDataError = 65;    // what was computed is of no use: training diverged
+inline constexpr int kExitNoInput = 66;      // input named in the config is missing or unreadable
+inline constexpr int kExitUnavailable = 69;  // no rendezvous: not enough nodes in time, store not reachable
+inline constexpr int kExitSoftware = 70;     // a bug in dtrun
+inline constexpr int kExitOsError =
+    71;  // a GPU failed while training, or the system refuses what a job needs
 inline constexpr int kExitCannotCreate = 73;  // a directory or file to write cannot be made, or is in use
 inline constexpr int kExitIo = 74;  // no room, or a broken disk, for something that the job cannot do without
 // A scheduler told dtrun to stop, the workers have saved what they trained: start the job again.

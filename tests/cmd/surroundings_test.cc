@@ -111,7 +111,21 @@ TEST_CASE("a reader that went away early is no trouble") {
   Process piped({"/bin/sh", "-c", shell_text({kDtrun}) + " -- /usr/bin/seq 100000 | head -n 1"});
   CHECK(piped.wait() == 0);
   CHECK(piped.out() == "[default:0] 1\n");
-  CHECK(piped.err().empty());
+  CHECK(piped.err() ==
+        "dtrun: nobody reads standard output any more: what the workers write there is dropped, and the job "
+        "goes "
+        "on\n");
+  Process deaf({"/bin/sh", "-c", kDtrun + " -- /usr/bin/seq 100000 2>&1 | head -n 1"});
+  CHECK(deaf.wait() == 0);
+  CHECK(deaf.out() == "[default:0] 1\n");
+}
+
+TEST_CASE("a limit on memory ends dtrun with 71 and the way out, not with that of a missing rendezvous") {
+  for (const char* kilobytes : {"100000", "200000"}) {
+    const Ended job = run_in_shell(std::string("ulimit -v ") + kilobytes, {"--", "/bin/true"});
+    CHECK(job.exit_code == 71);
+    CHECK_MESSAGE(contains(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
+  }
 }
 
 TEST_CASE("a limit on open files is raised as far as it goes, else named before anything starts") {
@@ -121,7 +135,7 @@ TEST_CASE("a limit on open files is raised as far as it goes, else named before 
   for (const char* limit : {"10", "30", "64"}) {
     const Ended refused = run_in_shell(std::string("ulimit -n ") + limit,
                                        {"--nproc_per_node", "32", "--", "/bin/true"}, {"OMP_NUM_THREADS=1"});
-    CHECK(refused.exit_code == 64);
+    CHECK(refused.exit_code == 71);
     CHECK_MESSAGE(contains(refused.err, std::string("dtrun: only ") + limit + " files may be open"),
                   refused.err);
     CHECK(contains(refused.err, "ulimit -n"));
@@ -132,7 +146,7 @@ TEST_CASE("a limit on processes ends dtrun with a message, not with an abort" * 
   const OtherUser user;
   if (const std::string why = user.why_not(); !why.empty()) return skip(why);
   const Ended job = user.run(3, {"--", "true"});
-  CHECK(job.exit_code == 69);
+  CHECK(job.exit_code == 71);
   CHECK_MESSAGE(contains(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
 }
 

@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <new>
 #include <string>
+
+#include "worker/base/error.h"
 
 namespace dtrun::worker {
 namespace {
@@ -13,6 +16,13 @@ namespace {
 std::uint64_t whole_pages(std::uint64_t bytes) {
   static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
+}
+
+WorkerError beyond_file_size_limit(std::uint64_t bytes) {
+  return {kExitOsError,
+          "workers of one host share memory, for which its limit on the size of files holds too "
+          "(ulimit -f), and need " +
+              std::to_string(bytes) + " bytes of it; raise that limit"};
 }
 
 }  // namespace
@@ -26,8 +36,10 @@ SharedMemory::~SharedMemory() {
 Buffer SharedMemory::allocate(std::size_t floats) {
   const std::uint64_t bytes = whole_pages(floats * sizeof(float));
   std::lock_guard lock(mutex_);
-  if (descriptor_ >= 0 && ftruncate(descriptor_, static_cast<off_t>(size_ + bytes)) != 0)
+  if (descriptor_ >= 0 && ftruncate(descriptor_, static_cast<off_t>(size_ + bytes)) != 0) {
+    if (errno == EFBIG) throw beyond_file_size_limit(size_ + bytes);
     throw std::bad_alloc();
+  }
   const int kind = descriptor_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, descriptor_, static_cast<off_t>(size_));

@@ -30,7 +30,7 @@ int limited(rlim_t soft, rlim_t hard, const std::function<int()>& ask) {
 TEST_CASE("40 files and 6 for each worker are enough, one fewer is refused") {
   const auto ask = [] { return allow_open_files(2, 1).status().exit_code(); };
   CHECK(limited(30, 52, ask) == 0);
-  CHECK(limited(30, 51, ask) == dtrun::kExitUsage);
+  CHECK(limited(30, 51, ask) == dtrun::kExitOsError);
 }
 
 TEST_CASE("the limit is raised for workers, nodes and strangers, as far as that goes, and never lowered") {
