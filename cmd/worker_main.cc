@@ -150,7 +150,7 @@ int tell_fingerprint() {
 // What ends the job is in its report, once for all ranks that end so. After anything else the job may go on,
 // and this is the only word of it.
 int fail(ControlClient& agent, int exit_code, const std::string& message) {
-  std::fprintf(stderr, "%s\n", message.c_str());
+  if (!is_deterministic_failure(exit_code)) std::fprintf(stderr, "%s\n", message.c_str());
   agent.send_fault(exit_code, message);
   return exit_code;
 }

@@ -51,10 +51,26 @@ std::vector<std::string> without_error(std::vector<std::string> tail, const std:
   return tail;
 }
 
-std::string last_words(const WorkerOutcome& worker) {
+// A fault that every rank finds for itself, such as a divergence, is one fault.
+bool is_alike(const WorkerOutcome& follower, const WorkerOutcome& first) {
+  return !first.error.empty() && follower.error == first.error && follower.exit_code == first.exit_code &&
+         follower.signal == first.signal;
+}
+
+// "error", or "error of ranks 0-1, the same for each".
+std::string error_title(const JobEnd& end) {
+  std::vector<int> ranks{end.first_failure->rank};
+  for (const WorkerOutcome& follower : end.followers)
+    if (is_alike(follower, *end.first_failure)) ranks.push_back(follower.rank);
+  std::ranges::sort(ranks);
+  if (ranks.size() == 1) return "error";
+  return "error of " + rendezvous::ranks_text(rendezvous::ranges_of(ranks)) + ", the same for each";
+}
+
+std::string last_words(const WorkerOutcome& worker, const std::string& error_title) {
   std::string text;
   const std::vector<std::string> error = lines_of(worker.error), traceback = lines_of(worker.traceback);
-  if (!error.empty()) text += block("error", error);
+  if (!error.empty()) text += block(error_title, error);
   if (!traceback.empty()) text += block("traceback", traceback);
   const std::vector<std::string> tail = traceback.empty() ? without_error(worker.stderr_tail, error)
                                                           : without_traceback(worker.stderr_tail, traceback);
@@ -69,13 +85,13 @@ std::string how(const WorkerOutcome& worker) {
   return describe_exit(worker.exit_code, worker.signal, worker.cause);
 }
 
-std::string first_failure_text(const WorkerOutcome& first) {
+std::string first_failure_text(const WorkerOutcome& first, const std::string& error_title) {
   std::string text = "\n  after " + fixed(first.uptime_s, 1) + " s";
   if (first.ended_at > 0) text += ", at " + utc_text(first.ended_at);
   text += "; local rank " + std::to_string(first.local_rank);
   if (first.pid > 0) text += ", pid " + std::to_string(first.pid);  // else it never ran
   for (const std::string& line : lines_of(first.gpu)) text += "\n  " + line;
-  return text + last_words(first);
+  return text + last_words(first, error_title);
 }
 
 // Followers that ended the same way on one host share a line, since there may be a thousand of them.
@@ -83,7 +99,8 @@ std::string followers_text(const JobEnd& end) {
   static constexpr std::size_t kLines = 16;
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // how and where, by first rank
   for (const WorkerOutcome& follower : end.followers) {
-    if (end.hang && follower.stand != Stand::kUnseen) continue;  // it is among the places
+    if (end.hang && follower.stand != Stand::kUnseen) continue;                 // it is among the places
+    if (end.first_failure && is_alike(follower, *end.first_failure)) continue;  // it is among the first's
     const std::string key =
         " on " + follower.host + ", " + how(follower) + (follower.collateral ? "" : " of its own");
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto& g) { return g.first == key; });
@@ -160,7 +177,7 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
     WorkerOutcome first = *end.first_failure;
     if (end.hang && first.error == end.hang->what && !is_silent(first))
       first.error.clear();  // the heading says it
-    rest += first_failure_text(first);
+    rest += first_failure_text(first, error_title(end));
   }
   if (end.hang || end.first_failure) {
     rest += restarts_text(end, max_restarts) + followers_text(end);

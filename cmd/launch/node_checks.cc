@@ -15,17 +15,29 @@
 #include "cmd/plan/machine.h"
 #include "cmd/plan/memory_check.h"
 #include "proto/core/exit_codes.h"
+#include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/output_lock.h"
-
 #include "worker/config/config.h"
+
 namespace dtrun::cmd {
 namespace {
 
-// Whoever else writes the output directory is in the way, and is told before workers start. With several
-// nodes that may be this very run, on another node: there the workers find out.
-Status await_output_dir(const JobSpec& spec, const Notice& notice) {
-  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  if (trainer == nullptr || spec.nodes.max > 1) return {};
+// The nearest folder that exists must let us write.
+Status check_writable(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::path existing = std::filesystem::absolute(directory, error);
+  while (!std::filesystem::exists(existing, error) && existing.has_relative_path())
+    existing = existing.parent_path();
+  if (!std::filesystem::is_directory(existing, error))
+    return Status(kExitCannotCreate,
+                  existing.string() + ": is no directory, cannot make " + directory.string());
+  if (access(existing.c_str(), W_OK) == 0) return {};
+  return errno_status(kExitCannotCreate, existing.string(), errno)
+      .within("cannot write " + directory.string());
+}
+
+// Whoever else writes the output directory is in the way, and is told before workers start.
+Status await_output_dir(const BuiltinTrainer* trainer, const Notice& notice) {
   const auto deadline = std::chrono::steady_clock::now() + worker::kLockPatience;
   bool told = false;
   while (const auto writer = worker::current_writer(trainer->output_dir)) {
@@ -36,6 +48,17 @@ Status await_output_dir(const JobSpec& spec, const Notice& notice) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return {};
+}
+
+// What a run finds in its output directory. With several nodes it may have begun already on another one, and
+// what counts may lie there: then the workers find out.
+Status check_output_dir(const JobSpec& spec, const Notice& notice) {
+  const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
+  if (trainer == nullptr || trainer->output_dir.empty() || spec.nodes.max > 1) return {};
+  if (Status status = check_writable(trainer->output_dir); !status.ok()) return status;
+  if (Status status = await_output_dir(trainer, notice); !status.ok()) return status;
+  const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
+  return config.ok() ? worker::check_goes_on(config.value()) : Status();
 }
 
 std::optional<std::uint64_t> size_of_shm() {
@@ -61,20 +84,6 @@ Status check_program(const std::string& program) {
   return errno_status(kExitNoInput, program, errno);
 }
 
-// The nearest folder that exists must let us write.
-Status check_writable(const std::filesystem::path& directory) {
-  std::error_code error;
-  std::filesystem::path existing = std::filesystem::absolute(directory, error);
-  while (!std::filesystem::exists(existing, error) && existing.has_relative_path())
-    existing = existing.parent_path();
-  if (!std::filesystem::is_directory(existing, error))
-    return Status(kExitCannotCreate,
-                  existing.string() + ": is no directory, cannot make " + directory.string());
-  if (access(existing.c_str(), W_OK) == 0) return {};
-  return errno_status(kExitCannotCreate, existing.string(), errno)
-      .within("cannot write " + directory.string());
-}
-
 }  // namespace
 
 Status check_node(const JobSpec& spec, const Notice& notice) {
@@ -83,22 +92,13 @@ Status check_node(const JobSpec& spec, const Notice& notice) {
     return errno_status(kExitSoftware, trainer->worker_binary.string(), errno)
         .within("the built-in trainer must lie beside dtrun");
   }
-  if (Status status = await_output_dir(spec, notice); !status.ok()) return status;
+  if (Status status = check_fit(spec); !status.ok()) return status;
+  if (Status status = check_output_dir(spec, notice); !status.ok()) return status;
   if (const std::string small = small_shm_notice(spec, size_of_shm()); !small.empty()) notice(small);
   // Once, before any worker takes memory: what is available then is for all of them.
   return check_memory(spec, read_available_memory("/"));
 }
 
-Status check_files(const JobSpec& spec, const std::vector<std::string>& program) {
-  if (!spec.log_dir.empty())
-    if (Status status = check_writable(spec.log_dir); !status.ok()) return status.within("--log_dir");
-  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
-    return trainer->output_dir.empty() ? Status() : check_writable(trainer->output_dir);
-  const auto& argv = std::get<ExternalProgram>(spec.program).argv;
-  if (Status status = check_program(argv[0]); !status.ok()) return status;
-  const bool script =
-      argv[0] != program[0] && (program[0].ends_with(".py") || program[0].find('/') != std::string::npos);
-  if (!script || access(program[0].c_str(), R_OK) == 0) return {};
 // Where it does not answer, the workers find out.
 void find_processor(JobSpec* spec) {
   constexpr std::chrono::seconds kLimit{60};
@@ -113,6 +113,16 @@ void find_processor(JobSpec* spec) {
   trainer->processor = std::move(answer.text);
 }
 
+Status check_files(const JobSpec& spec, const std::vector<std::string>& program) {
+  if (!spec.log_dir.empty())
+    if (Status status = check_writable(spec.log_dir); !status.ok()) return status.within("--log_dir");
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
+    return trainer->output_dir.empty() ? Status() : check_writable(trainer->output_dir);
+  const auto& argv = std::get<ExternalProgram>(spec.program).argv;
+  if (Status status = check_program(argv[0]); !status.ok()) return status;
+  const bool script =
+      argv[0] != program[0] && (program[0].ends_with(".py") || program[0].find('/') != std::string::npos);
+  if (!script || access(program[0].c_str(), R_OK) == 0) return {};
   return errno_status(kExitNoInput, program[0], errno);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/e2e/training.h"
@@ -52,6 +53,66 @@ TEST_CASE("faults of a config end with 78, name the pointer, and leave the outpu
   refuses(job(directory / "out", {"train.micro_batch_size=48"}), 78, {"/train/micro_batch_size", "48"});
   refuses(job(directory / "out", {"train.num_train_epochs=0"}), 78, {"/train/num_train_epochs"});
   CHECK_FALSE(std::filesystem::exists(directory / "out"));
+}
+
+// Said once, and no worker was started for it.
+void refuses_at_once(const std::vector<std::string>& arguments, int exit_code, const std::string& words) {
+  std::vector<std::string> argv{kDtrun};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const Ended ended = run(argv);
+  CAPTURE(ended.err);
+  CHECK(ended.exit_code == exit_code);
+  CHECK(std::ranges::count(ended.err, '\n') == 1);
+  CHECK(ended.err.find(words) != std::string::npos);
+  CHECK(ended.out == "");
+}
+
+TEST_CASE("what only the model and the output directory know of a config is told before workers start") {
+  const Folder directory;
+  refuses_at_once({"--nproc_per_node", "2", DTRUN_SOURCE_DIR "/configs/gpt2_tiny_text.json",
+                   "output_dir=" + (directory / "out").string(), "data.path=" DTRUN_SOURCE_DIR "/README.md",
+                   "data.sequence_length=64", "model.n_positions=32"},
+                  78, "the data does not fit the model: its samples have 64");
+  refuses_at_once(job(directory / "out", {"train.dataloader_drop_last=true", "train.global_batch_size=65536",
+                                          "train.micro_batch_size=16"}),
+                  78, "/train/dataloader_drop_last leaves nothing");
+  CHECK_FALSE(std::filesystem::exists(directory / "out"));
+  std::ofstream(directory / "file") << "x";
+  refuses_at_once(job(directory / "file" / "out", {}), 73, "file: is no directory");
+  std::vector<std::string> first{kDtrun};
+  const auto words = job(directory / "out", {});
+  first.insert(first.end(), words.begin(), words.end());
+  REQUIRE(run(first).exit_code == 0);
+  refuses_at_once(job(directory / "out", {"model.type=mlp"}), 78, "belongs to another job: /");
+  const std::string newest = (directory / "out/checkpoints/step-00000003").string();
+  refuses_at_once(job(directory / "other", {"model.type=mlp", "train.resume_from_checkpoint=" + newest}), 78,
+                  "belongs to another job: /");
+  refuses_at_once(job(directory / "out", {"train.resume_from_checkpoint=none"}), 78, "already holds a model");
+}
+
+TEST_CASE("a fault that all ranks find is said once, with the ranks") {
+  const Folder directory;
+  std::vector<std::string> argv{kDtrun};
+  const auto words = job(directory / "out", {"train.learning_rate=1e6"});
+  argv.insert(argv.end(), words.begin(), words.end());
+  const Ended ended = run(argv);
+  CAPTURE(ended.err);
+  CHECK(ended.exit_code == 65);
+  const std::string fault = "training diverged";
+  const std::size_t at = ended.err.find(fault);
+  CHECK(at != std::string::npos);
+  CHECK(ended.err.find(fault, at + 1) == std::string::npos);
+  CHECK(ended.err.find("  error of ranks 0-1, the same for each:\n    " + fault) != std::string::npos);
+}
+
+TEST_CASE("a limit on the size of files that shared memory runs into is named, and is no bug in dtrun") {
+  const Folder directory;
+  std::string line = "ulimit -f 10; exec " + kDtrun;
+  for (const std::string& word : job(directory / "out", {})) line += " " + word;
+  const Ended ended = run({"/bin/sh", "-c", line});
+  CAPTURE(ended.err);
+  CHECK(ended.exit_code == 71);
+  CHECK(ended.err.find("size of files holds too (ulimit -f)") != std::string::npos);
 }
 
 TEST_CASE("missing, truncated and corrupt data end with 66 and name the file") {

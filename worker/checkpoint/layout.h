@@ -1,4 +1,4 @@
-// The two safetensors files of a checkpoint as a program sees them, and its state.
+// The two safetensors files of a checkpoint as a program sees them.
 #pragma once
 
 #include <string>
@@ -24,16 +24,5 @@ Result<std::vector<float>> parameter_values(const Safetensors& file, const Progr
 // Back into flat vectors. EX_CONFIG if the file's tensors are not those of the program.
 Result<std::vector<float>> model_values(const Safetensors& file, const Program& program);
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program);
-
-// trainer_state.json: {"format_version", "step", "device", "evaluations", "config"}; without evaluations
-// there were none.
-struct StateText {
-  std::int64_t step = 0;
-  std::string config_json;
-  EvaluationRecord evaluations = {};
-  std::string device = {};
-};
-std::string to_json(const StateText& state);
-Result<StateText> parse_state(std::string_view text);  // EX_NOINPUT
 
 }  // namespace dtrun::worker

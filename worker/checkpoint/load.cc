@@ -5,6 +5,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/state_text.h"
 
 namespace dtrun::worker {
 

@@ -12,6 +12,7 @@
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/state_text.h"
 
 namespace dtrun::worker {
 

@@ -141,4 +141,10 @@ void check_together(const JobConfig& config, Faults* faults) {
   if (!faults->at("/data/shape")) check_shape_of_samples(config.data.shape, faults);
 }
 
+std::string too_few_samples(const TrainConfig& train, std::int64_t samples) {
+  if (!train.dataloader_drop_last || samples >= train.global_batch_size) return "";
+  return "/train/dataloader_drop_last leaves nothing to train with: the data has " + std::to_string(samples) +
+         " samples, fewer than global_batch_size " + std::to_string(train.global_batch_size);
+}
+
 }  // namespace dtrun::worker

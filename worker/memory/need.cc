@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 
+#include "worker/base/error.h"
+#include "worker/config/check_together.h"
 #include "worker/core/sampler.h"
 #include "worker/core/tree.h"
 #include "worker/device/cpu/footprint.h"
@@ -230,6 +232,15 @@ std::string in_words(const MemoryNeed& need) {
     between = ", ";
   }
   return text + ")";
+}
+
+Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
+  program_of(config, data);
+  const bool counted = config.data.type != "csv";  // a table's rows are known once it is read
+  const std::string refusal = counted ? too_few_samples(config.train, data.train) : "";
+  return refusal.empty() ? Status() : Status(kExitConfig, refusal);
+} catch (const WorkerError& error) {
+  return Status(error.exit_code(), error.what());
 }
 
 Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,

@@ -61,6 +61,9 @@ struct Available {
   std::string by;  // what says so, for people: "MemAvailable of /proc/meminfo"
 };
 
+// EX_CONFIG if the data does not fit the model, or there is too little of it to train with.
+Status check_fit(const JobConfig& config, const DatasetFacts& data);
+
 // EX_CONFIG if the copies that a node's workers keep in the host's memory need more than there is, whatever
 // they compute on. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
 Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,

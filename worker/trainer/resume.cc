@@ -8,24 +8,16 @@
 
 #include "worker/base/error.h"
 #include "worker/base/stop_point.h"
+#include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/collective/tags.h"
 #include "worker/optim/optimizer.h"
-#include "worker/trainer/best_model.h"
 
 namespace dtrun::worker {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-void refuse_used_directory(const fs::path& output_dir) {
-  const bool has_model = fs::exists(output_dir / "model.safetensors");
-  if (!has_model && !has_checkpoints(output_dir)) return;
-  throw WorkerError(kExitConfig, "/train/resume_from_checkpoint is \"none\", but " + output_dir.string() +
-                                     " already holds " + (has_model ? "a model" : "checkpoints") +
-                                     "; set it to \"auto\" to go on, or choose another output_dir");
-}
 
 void refuse_newer_checkpoints(const JobConfig& config, std::int64_t step) {
   const auto newest = newest_step(config.output_dir, [](const std::string&) {});
@@ -34,6 +26,10 @@ void refuse_newer_checkpoints(const JobConfig& config, std::int64_t step) {
                                      std::to_string(*newest) + ", newer than step " + std::to_string(step) +
                                      " of " + config.train.resume_from_checkpoint +
                                      " to resume from; remove it or choose another output_dir");
+}
+
+void or_throw(const Status& status) {
+  if (!status.ok()) throw WorkerError(status.exit_code(), status.message());
 }
 
 bool explicit_path(const JobConfig& config) {
@@ -82,7 +78,7 @@ Candidate look_at_disk(const JobConfig& config, const Place& place, const Progra
   Candidate candidate;
   if (explicit_path(config) && place.rank == 0) look_at_named(config, place, program, &candidate);
   if (place.local_rank != 0) return candidate;
-  if (wanted == "none" && first_generation(place)) refuse_used_directory(config.output_dir);
+  if (first_generation(place)) or_throw(refuse_used_directory(config));
   if (wanted == "auto" || !first_generation(place)) look_at_newest(config, notice, &candidate);
   return candidate;
 }
@@ -142,35 +138,6 @@ std::string device_drift(const ResumePoint& start, const std::string& now) {
   if (before.empty() || before == now) return "";
   return "the checkpoint of step " + std::to_string(start.state->step) + " was computed on " + before +
          ", this is " + now + ": what follows can differ in its last bits from what it would have been there";
-}
-
-ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config) {
-  const Result<JobConfig> then = parse_config(checkpoint_config, "the checkpoint's config", {});
-  if (!then.ok()) {
-    return {.fatal = {},
-            .harmless = "the checkpoint's config cannot be read (" + then.status().message() + ")"};
-  }
-  const std::string here = to_canonical_json(now);
-  // Where data and results lie may change; what they are may not.
-  JobConfig moved = then.value();
-  moved.output_dir = now.output_dir;
-  moved.data.path = now.data.path;
-  // keep_tokenizer looks at what it holds. Without one a text's tokens are others; numbers stay what they
-  // are.
-  if (now.data.type == "tokens" || moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
-    moved.data.tokenizer = now.data.tokenizer;
-  moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
-  moved.recovery = now.recovery;
-  JobConfig identity = moved;
-  identity.train = now.train;
-  identity.device = now.device;  // its bits are others, not its meaning
-  identity.model.gradient_checkpointing = now.model.gradient_checkpointing;
-  return {.fatal = all_differences(here, to_canonical_json(identity)),
-          .harmless = all_differences(here, to_canonical_json(moved)),
-          .reorders_samples = then.value().train.seed != now.train.seed ||
-                              then.value().train.global_batch_size != now.train.global_batch_size ||
-                              then.value().train.dataloader_drop_last != now.train.dataloader_drop_last,
-          .other_best = better_of(then.value().train) != better_of(now.train)};
 }
 
 namespace {

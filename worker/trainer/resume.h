@@ -58,19 +58,8 @@ std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, cons
                                                    const Program& program, std::int64_t step,
                                                    Collective& collective);
 
-// What changed between the config that wrote a checkpoint and this one. `fatal` differences make its
-// parameters or samples meaningless here. Empty texts: no difference.
-struct ConfigDrift {
-  std::string fatal, harmless;
-  // The samples that are left of the epoch in hand would not be those that were not used yet.
-  bool reorders_samples = false;
-  // The best model so far was the best by another metric.
-  bool other_best = false;
-};
 // What is to be told where the checkpoint was computed on something else than `now` (Device::fingerprint());
 // empty: nothing. Known to the rank that read it.
 std::string device_drift(const ResumePoint& start, const std::string& now);
-
-ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config);
 
 }  // namespace dtrun::worker

@@ -30,9 +30,12 @@
 #include "worker/base/error.h"
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/background_saver.h"
+#include "worker/checkpoint/best_model.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/output_lock.h"
+#include "worker/config/check_together.h"
 #include "worker/core/sampler.h"
 #include "worker/device/device.h"
 #include "worker/device/range.h"
@@ -40,7 +43,6 @@
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
-#include "worker/trainer/best_model.h"
 #include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/gradient_step.h"
@@ -77,10 +79,8 @@ std::string counted(std::int64_t count, const std::string& thing) {
 }
 
 Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
-  if (train.dataloader_drop_last && samples < train.global_batch_size)
-    throw WorkerError(kExitConfig, "/train/dataloader_drop_last leaves nothing to train with: the data has " +
-                                       std::to_string(samples) + " samples, fewer than global_batch_size " +
-                                       std::to_string(train.global_batch_size));
+  const std::string refusal = too_few_samples(train, samples);
+  if (!refusal.empty()) throw WorkerError(kExitConfig, refusal);
   return {samples,         train.global_batch_size,   train.micro_batch_size, train.num_train_epochs,
           train.max_steps, train.dataloader_drop_last};
 }
@@ -299,11 +299,8 @@ void Trainer::tell_recovery(const ResumePoint& start) {
 
 void Trainer::report_drift(const ResumePoint& start) {
   const ConfigDrift drift = config_drift(config_, start.config_json);
-  if (!drift.fatal.empty()) {
-    throw WorkerError(kExitConfig, "the checkpoint of step " + std::to_string(state_.step) + " in " +
-                                       config_.output_dir + " belongs to another job: " + drift.fatal +
-                                       " (in the checkpoint); choose another output_dir");
-  }
+  const Status refusal = refuse_drift(config_, drift, state_.step);
+  if (!refusal.ok()) throw WorkerError(refusal.exit_code(), refusal.message());
   if (drift.other_best) {
     replica_.log.evaluations.best_step = -1;
     replica_.log.evaluations.without_improvement = 0;

@@ -47,6 +47,29 @@ TEST_CASE("the report names the culprit, its last words, the restarts, and who f
         "  followed: rank 2 on node-b, signal 11 (SIGSEGV) of its own");
 }
 
+TEST_CASE("an error that several ranks have alike is said once, with the ranks") {
+  JobEnd end;
+  end.first_failure = worker(1, "node-a", 65, 0, false);
+  end.first_failure->error = "training diverged";
+  for (const int rank : {0, 2, 4}) {
+    end.followers.push_back(worker(rank, "node-a", 65, 0, false));
+    end.followers.back().error = "training diverged";
+  }
+  end.followers[2].error = "another one";
+  end.followers.push_back(worker(3, "node-b", 77, 0, true));
+  CHECK(failure_report(end, 0) ==
+        "the job failed: rank 1 on node-a failed first: exit code 65\n"
+        "  after 12.3 s; local rank 1, pid 4711\n"
+        "  error of ranks 0-2, the same for each:\n"
+        "    training diverged\n"
+        "  followed: rank 4 on node-a, exit code 65 of its own\n"
+        "  followed: rank 3 on node-b, exit code 77");
+  end.first_failure->error = "";
+  for (auto& follower : end.followers) follower.error = "";
+  CHECK(failure_report(end, 0).find("followed: ranks 0") !=
+        std::string::npos);  // nothing says that they are alike
+}
+
 TEST_CASE("what the GPU had to do with a failure stands before the worker's own words") {
   JobEnd end;
   end.first_failure = worker(3, "node-b", 0, SIGABRT, false);

@@ -1,5 +1,5 @@
 // The best model and the early end: the same for any number of workers, over stops, losses and resumptions.
-#include "worker/trainer/best_model.h"
+#include "worker/checkpoint/best_model.h"
 
 #include <functional>
 

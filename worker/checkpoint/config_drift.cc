@@ -1,0 +1,95 @@
+#include "worker/checkpoint/config_drift.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <ranges>
+#include <vector>
+
+#include "worker/checkpoint/best_model.h"
+#include "worker/checkpoint/places.h"
+#include "worker/checkpoint/state_text.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<StateText> state_in(const fs::path& checkpoint) {
+  std::ifstream file(checkpoint / kStateFile, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  Result<StateText> state = parse_state(text);
+  return state.ok() ? std::optional(std::move(state).value()) : std::nullopt;
+}
+
+// The newest first.
+std::vector<fs::path> checkpoints_for(const JobConfig& config) {
+  const std::string& wanted = config.train.resume_from_checkpoint;
+  if (wanted == "none") return {};
+  if (wanted != "auto") return {wanted};
+  std::vector<fs::path> found;
+  for (const auto& [step, path] : list_checkpoints(config.output_dir) | std::views::reverse)
+    found.push_back(path);
+  return found;
+}
+
+}  // namespace
+
+ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_config) {
+  const Result<JobConfig> then = parse_config(checkpoint_config, "the checkpoint's config", {});
+  if (!then.ok()) {
+    return {.fatal = {},
+            .harmless = "the checkpoint's config cannot be read (" + then.status().message() + ")"};
+  }
+  const std::string here = to_canonical_json(now);
+  // Where data and results lie may change; what they are may not.
+  JobConfig moved = then.value();
+  moved.output_dir = now.output_dir;
+  moved.data.path = now.data.path;
+  // keep_tokenizer looks at what it holds. Without one a text's tokens are others; numbers stay what they
+  // are.
+  if (now.data.type == "tokens" || moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
+    moved.data.tokenizer = now.data.tokenizer;
+  moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
+  moved.recovery = now.recovery;
+  JobConfig identity = moved;
+  identity.train = now.train;
+  identity.device = now.device;  // its bits are others, not its meaning
+  identity.model.gradient_checkpointing = now.model.gradient_checkpointing;
+  return {.fatal = all_differences(here, to_canonical_json(identity)),
+          .harmless = all_differences(here, to_canonical_json(moved)),
+          .reorders_samples = then.value().train.seed != now.train.seed ||
+                              then.value().train.global_batch_size != now.train.global_batch_size ||
+                              then.value().train.dataloader_drop_last != now.train.dataloader_drop_last,
+          .other_best = better_of(then.value().train) != better_of(now.train)};
+}
+
+Status refuse_drift(const JobConfig& now, const ConfigDrift& drift, std::int64_t step) {
+  if (drift.fatal.empty()) return {};
+  return Status(kExitConfig, "the checkpoint of step " + std::to_string(step) + " in " + now.output_dir +
+                                 " belongs to another job: " + drift.fatal +
+                                 " (in the checkpoint); choose another output_dir");
+}
+
+Status refuse_used_directory(const JobConfig& config) {
+  if (config.train.resume_from_checkpoint != "none") return {};
+  std::error_code error;
+  const bool has_model = fs::exists(fs::path(config.output_dir) / kModelFile, error);
+  if (!has_model && list_checkpoints(config.output_dir).empty()) return {};
+  return Status(kExitConfig, "/train/resume_from_checkpoint is \"none\", but " + config.output_dir +
+                                 " already holds " + (has_model ? "a model" : "checkpoints") +
+                                 "; set it to \"auto\" to go on, or choose another output_dir");
+}
+
+Status check_goes_on(const JobConfig& config) {
+  if (Status status = refuse_used_directory(config); !status.ok()) return status;
+  for (const fs::path& checkpoint : checkpoints_for(config)) {
+    const std::optional<StateText> state = state_in(checkpoint);
+    if (state) return refuse_drift(config, config_drift(config, state->config_json), state->step);
+  }
+  return {};
+}
+
+}  // namespace dtrun::worker

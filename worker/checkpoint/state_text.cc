@@ -1,0 +1,82 @@
+#include "worker/checkpoint/state_text.h"
+
+#include <limits>
+
+#include "worker/config/strict_json.h"
+
+namespace dtrun::worker {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormatVersion = 1;
+
+// Whether it is one; none at all is. Numbers that are not finite are null.
+bool parse_record(const Json& json, EvaluationRecord* record) {
+  if (json.is_null()) return true;
+  if (!json.is_object()) return false;
+  bool good = true;
+  const auto integer = [&](const char* name, std::int64_t* field) {
+    const Json value = json.value(name, Json());
+    good = good && value.is_number_integer();
+    if (good) *field = value.get<std::int64_t>();
+  };
+  const auto number = [&](const char* name, double* field) {
+    const Json value = json.value(name, Json());
+    good = good && (value.is_number() || value.is_null());
+    if (good) *field = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  };
+  integer("evaluated_step", &record->evaluated_step);
+  integer("best_step", &record->best_step);
+  integer("without_improvement", &record->without_improvement);
+  number("best_loss", &record->best_loss);
+  number("best_accuracy", &record->best_accuracy);
+  return good;
+}
+
+}  // namespace
+
+std::string to_json(const StateText& state) {
+  // The config as an object, for people, where that loses nothing; else as the text that it is.
+  Json config = Json::parse(state.config_json, nullptr, false);
+  if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
+  Json json = {{"format_version", kFormatVersion}, {"step", state.step}};
+  if (!state.device.empty()) json["device"] = state.device;
+  const EvaluationRecord& record = state.evaluations;
+  if (record.evaluated_step >= 0)
+    json["evaluations"] = {{"evaluated_step", record.evaluated_step},
+                           {"best_step", record.best_step},
+                           {"best_loss", record.best_loss},
+                           {"best_accuracy", record.best_accuracy},
+                           {"without_improvement", record.without_improvement}};
+  json["config"] = config;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<StateText> parse_state(std::string_view text) {
+  const auto parsed = parse_strict_json(text);
+  if (!parsed.ok()) return Status(kExitNoInput, parsed.status().message());
+  const Json& json = parsed.value().value;
+  const Status malformed(kExitNoInput, "is not {\"format_version\": …, \"step\": …, \"config\": …}");
+  if (!json.is_object()) return malformed;
+  const Json version = json.value("format_version", Json()), step = json.value("step", Json());
+  const Json config = json.value("config", Json());
+  if (!version.is_number_integer() || !step.is_number_unsigned() ||
+      !(config.is_string() || config.is_object())) {
+    return malformed;
+  }
+  if (version != kFormatVersion) {
+    return Status(kExitNoInput, "has format_version " + version.dump() + ", this dtrun reads " +
+                                    std::to_string(kFormatVersion) + "; use the version that wrote it");
+  }
+  StateText state{step.get<std::int64_t>(),
+                  config.is_string() ? config.get<std::string>() : config.dump(2) + "\n"};
+  const Json device = json.value("device", Json(""));
+  if (!device.is_string()) return malformed;
+  state.device = device.get<std::string>();
+  if (!parse_record(json.value("evaluations", Json()), &state.evaluations)) return malformed;
+  return state;
+}
+
+}  // namespace dtrun::worker

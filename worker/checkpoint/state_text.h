@@ -1,0 +1,23 @@
+// The text of a checkpoint's trainer_state.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "proto/core/status.h"
+#include "worker/core/evaluation_record.h"
+
+namespace dtrun::worker {
+
+// {"format_version", "step", "device", "evaluations", "config"}; without evaluations there were none.
+struct StateText {
+  std::int64_t step = 0;
+  std::string config_json;
+  EvaluationRecord evaluations = {};
+  std::string device = {};
+};
+std::string to_json(const StateText& state);
+Result<StateText> parse_state(std::string_view text);  // EX_NOINPUT
+
+}  // namespace dtrun::worker
