@@ -42,7 +42,9 @@ Status read_all(int descriptor, std::uint64_t offset, std::span<std::uint8_t> ou
 Result<InputFile> InputFile::open(const std::filesystem::path& path) {
   const int descriptor = open_for_reading(path);
   if (descriptor < 0) {
-    return cannot_read(path, std::string(std::strerror(errno)) + "; check the path and who may read it");
+    const int error = errno;
+    const std::string install = error == ENOENT ? install_or(path) : "";
+    return cannot_read(path, std::strerror(error) + ("; " + install) + "check the path and who may read it");
   }
   struct stat about {};
   const int failed = ::fstat(descriptor, &about);

@@ -24,4 +24,16 @@ inline Status bad_input(const std::filesystem::path& path, const std::string& fa
   return Status(kExitNoInput, path.string() + ": " + fault);
 }
 
+// "install the package fortunes, or ", where a package of Debian's brings what should be at `path`: of data
+// that the configs which come with dtrun name. Else empty.
+inline std::string install_or(const std::filesystem::path& path) {
+  struct Brought {
+    const char *directory, *package;
+  };
+  static constexpr Brought kPackages[] = {{.directory = "/usr/share/games/fortunes", .package = "fortunes"}};
+  for (const auto& [directory, package] : kPackages)
+    if (path.string().starts_with(directory)) return std::string("install the package ") + package + ", or ";
+  return "";
+}
+
 }  // namespace dtrun::worker

@@ -74,9 +74,10 @@ Result<SplitText> open_text(const DataConfig& config, Split split) {
   }
   const std::uint64_t size = text.row.size();
   if (size == 0) {
-    return bad_input(config.path, std::string(paths.value().empty() ? "has no files \"" + config.files + "\""
-                                                                    : "is empty") +
-                                      "; set data.path to a text, or a directory with texts");
+    return bad_input(
+        config.path,
+        std::string(paths.value().empty() ? "has no files \"" + config.files + "\"" : "is empty") + "; " +
+            install_or(config.path) + "set data.path to a text, or a directory with texts");
   }
   const std::uint64_t test = test_share(size, config.test_fraction);
   text.begin = split == Split::kTrain ? 0 : size - test;

@@ -30,6 +30,15 @@ std::string whole(const Dataset& data) {
   return letters(got.tokens) + static_cast<char>(got.targets.back());
 }
 
+TEST_CASE("of the text of a shipped config that is not there the package is named that brings it") {
+  const std::string here = check_fault_of(text_at("/usr/share/games/fortunes/no such file"));
+  CHECK(contains(
+      here, "cannot be read: No such file or directory; install the package fortunes, or check the path"));
+  const Folder folder;
+  const std::string elsewhere = check_fault_of(text_at(folder / "no such file"));
+  CHECK(contains(elsewhere, "No such file or directory; check the path"));
+}
+
 TEST_CASE("each byte is a token, its target is the next one, and the end is for the test") {
   const Folder folder;
   write_text(folder / "a.txt", "abcdefghijklmnopqrst");
