@@ -31,7 +31,8 @@ constinit const Command kExportCommand{
     .description =
         "RUN is the output_dir of a job, or one of its checkpoints; of a job that has not ended the newest "
         "checkpoint is taken. DIR gets model.safetensors and config.json, and what is there under these "
-        "names is replaced: `transformers.AutoModelForCausalLM.from_pretrained(\"DIR\")` loads them. The "
+        "names is replaced, unless DIR is the directory of a run: "
+        "`transformers.AutoModelForCausalLM.from_pretrained(\"DIR\")` loads them. The "
         "tokenizer of the job, if its data had one, goes with them, for AutoTokenizer.\n\nOnly gpt2 "
         "is a "
         "model of transformers. docs/model.md tells how PyTorch loads the others.",

@@ -3,6 +3,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "worker/base/error.h"
 #include "worker/checkpoint/durable.h"
@@ -42,6 +46,26 @@ Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
   return config;
 }
 
+// The config that transformers reads, as the model's metadata has it.
+Json hub_config(const std::string& text, const fs::path& source) {
+  Json config = Json::parse(text, nullptr, false);
+  if (config.is_object() && config.contains("n_positions")) return config;
+  throw WorkerError(kExitNoInput, source.string() +
+                                      ": its metadata \"config\" is not what a run writes: the file is "
+                                      "damaged, or of another program");
+}
+
+// A run's config.json is its own, and so is that of a checkpoint's run.
+void refuse_run(const fs::path& directory, const fs::path& run) {
+  std::error_code error;
+  const bool is_run = fs::equivalent(directory, run, error) || fs::exists(directory / kStateFile, error) ||
+                      fs::exists(directory / "metrics.jsonl", error) || !list_checkpoints(directory).empty();
+  if (is_run)
+    throw WorkerError(kExitCannotCreate, directory.string() +
+                                             " is the directory of a run, whose own config.json and model "
+                                             "would be replaced; choose another one");
+}
+
 }  // namespace
 
 Exported export_model(const fs::path& run, const fs::path& directory) {
@@ -57,25 +81,24 @@ Exported export_model(const fs::path& run, const fs::path& directory) {
                                        (model == metadata.end() ? "this one" : "\"" + model->second + "\"") +
                                        "; docs/model.md tells how PyTorch loads it");
   }
-  make_directories(directory);
-  const auto put = [&](const std::string& name, std::string_view text) {
-    replace_file(directory / name, {&text, 1});
-  };
-  put(kModelFile, bytes);
-  Exported done{.source = source, .directory = directory, .files = {kModelFile, "config.json"}};
-  Json hub = Json::parse(config->second);
+  refuse_run(directory, run_directory_of(source));
+  Json hub = hub_config(config->second, source);
+  std::vector<std::pair<std::string, std::string>> files{{kModelFile, bytes}};
   if (const fs::path run_directory = run_directory_of(source); has_tokenizer(run_directory)) {
     const LoadedTokenizer loaded = tokenizer_in(run_directory);
-    for (const TokenizerFile& file : loaded.files) {
-      put(file.name, file.bytes);
-      done.files.push_back(file.name);
-    }
-    put("tokenizer_config.json", tokenizer_config(loaded, hub).dump(2) + "\n");
-    done.files.emplace_back("tokenizer_config.json");
+    for (const TokenizerFile& file : loaded.files) files.emplace_back(file.name, file.bytes);
+    files.emplace_back("tokenizer_config.json", tokenizer_config(loaded, hub).dump(2) + "\n");
     if (const auto end = loaded.tokenizer->id_of(kEndOfText))
       hub["bos_token_id"] = hub["eos_token_id"] = *end;
   }
-  put("config.json", hub.dump(2) + "\n");
+  files.emplace_back("config.json", hub.dump(2) + "\n");  // the last: without it nothing is loaded
+  make_directories(directory);
+  Exported done{.source = source, .directory = directory, .files = {}};
+  for (const auto& [name, text] : files) {
+    const std::string_view piece = text;
+    replace_file(directory / name, {&piece, 1});
+    done.files.push_back(name);
+  }
   return done;
 }
 

@@ -16,7 +16,8 @@ struct Exported {
 // Writes the model of `run` (an output_dir or a checkpoint) to `directory` as Hugging Face's transformers
 // reads it, with the run's tokenizer if it has one. Each file is there whole or not at all. Throws
 // WorkerError: EX_NOINPUT if there is no model or it is damaged, EX_CONFIG if transformers has no such model,
-// EX_IOERR or EX_CANTCREAT for the directory.
+// EX_IOERR or EX_CANTCREAT for the directory, which must not be that of a run. Before that nothing is
+// written.
 Exported export_model(const std::filesystem::path& run, const std::filesystem::path& directory);
 
 }  // namespace dtrun::worker
