@@ -39,6 +39,10 @@ int run_slurm(const Invocation& invocation) {
   const Result<NodeCount> nodes = parse_nodes(options.given("nnodes").value_or(from_config));
   if (!nodes.ok()) return fail(nodes.status());
   job.nodes = nodes.value();
+  if (const auto time = options.given("time"); time && !is_slurm_time(time->value))
+    return fail(usage(quoted(*time) +
+                      ": expected a time as sbatch has it: MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, "
+                      "DAYS-HOURS, DAYS-HOURS:MINUTES or DAYS-HOURS:MINUTES:SECONDS"));
   Status status = read_number(options.given("gpus"), &job.gpus);
   if (status.ok()) status = read_number(options.given("max_restarts"), &job.max_restarts);
   return status.ok() ? answer(slurm_script(job)) : fail(status);

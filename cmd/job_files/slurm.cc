@@ -1,5 +1,6 @@
 #include "cmd/job_files/slurm.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "cmd/job_files/template.h"
@@ -52,6 +53,21 @@ std::string slurm_script(const SlurmJob& job) {
                                   {"step", step},
                                   {"options", options},
                                   {"config", config}});
+}
+
+bool is_slurm_time(const std::string& text) {
+  if (text == "UNLIMITED" || text == "INFINITE") return true;
+  constexpr std::size_t kDigits = 9, kFields = 3;
+  const std::size_t dash = text.find('-');
+  std::size_t fields = 0;
+  for (std::size_t at = 0, end = 0; end < text.size(); at = end + 1) {
+    end = std::min(text.find_first_not_of("0123456789", at), text.size());
+    if (end == at || end - at > kDigits) return false;
+    const bool days = end == dash && at == 0;
+    if (!days && ++fields > kFields) return false;
+    if (end < text.size() && (end + 1 == text.size() || !(days || text[end] == ':'))) return false;
+  }
+  return fields > 0;
 }
 
 }  // namespace dtrun::cmd

@@ -18,6 +18,10 @@ struct SlurmJob {
   std::vector<std::string> overrides = {};  // KEY=VALUE
 };
 
+// Whether sbatch takes it for a time limit: MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS and
+// so on, or UNLIMITED.
+bool is_slurm_time(const std::string& text);
+
 std::string slurm_script(const SlurmJob& job);
 
 }  // namespace dtrun::cmd

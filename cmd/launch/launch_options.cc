@@ -139,9 +139,7 @@ Status read_ssh(const Options& options, LaunchPlan* plan) {
 
 // So that a mistake in them is found here, and once.
 Status read_job(Options options, LaunchPlan* plan) {
-  if (options.program.empty())
-    return usage(
-        "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
+  if (options.program.empty()) return nothing_to_run(options);
   plan->settings.all_meet = names_config(options);
   plan->gives_input = !names_config(options) && plan->settings.purpose == Purpose::kRun;
   if (!names_config(options)) return {};

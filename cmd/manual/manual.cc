@@ -158,6 +158,10 @@ Page short_launcher_page(Commands commands) {
   std::vector<const Command*> most_used;
   std::ranges::copy_if(commands, std::back_inserter(most_used), [](const Command* c) { return !c->rare; });
   page.sections.push_back(command_list(most_used));
+  std::string others;
+  for (const Command* command : commands)
+    if (command->rare) others += (others.empty() ? "" : ", ") + std::string(command->name);
+  page.sections.back().blocks.emplace_back(Paragraph{"And: " + others});
   Section options{.title = "Most used options"};
   for (const OptionEntry& option : kOptions) {
     if (option.common) options.blocks.emplace_back(item_of(option, Detail::kShort));

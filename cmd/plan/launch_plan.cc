@@ -352,12 +352,17 @@ Result<worker::JobConfig> read_job_config(Options* options) {
   return config;
 }
 
+Status nothing_to_run(const Options& options) {
+  for (const auto& [name, given] : options.values)
+    if (given.source.starts_with("--") && (given.value.ends_with(".py") || given.value.ends_with(".json")))
+      return usage("nothing to run: " + given.source + " took " + given.value +
+                   " for its value; write its own value before that");
+  return usage("nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
+}
+
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
                               const Notice& notice) {
-  if (options.program.empty()) {
-    return usage(
-        "nothing to run: name a CONFIG.json, a SCRIPT.py or a program (dtrun --help shows examples)");
-  }
+  if (options.program.empty()) return nothing_to_run(options);
   Draft draft{
       .typed = options, .options = options, .machine = machine, .environment = environment, .notice = notice};
   const Status status =

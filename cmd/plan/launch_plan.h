@@ -17,6 +17,9 @@ bool names_config(const Options& options);
 // section gives to `options`. EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. REQUIRES: names_config(*options).
 Result<worker::JobConfig> read_job_config(Options* options);
 
+// EX_USAGE: no program is named. Where an option took one for its value, that is said.
+Status nothing_to_run(const Options& options);
+
 // EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. `notice` gets one line for each option without effect.
 Result<JobSpec> make_job_spec(const Options& options, const Machine& machine, const Environment& environment,
                               const Notice& notice);

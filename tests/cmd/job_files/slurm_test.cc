@@ -37,6 +37,15 @@ TEST_CASE("a job's name is a word that sbatch takes") {
   CHECK(line_of("ü") == "#SBATCH --job-name=--");
 }
 
+TEST_CASE("a time limit is one of those that sbatch takes") {
+  for (const char* good :
+       {"0", "90", "90:30", "1:30:00", "2-0", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED"})
+    CHECK_MESSAGE(is_slurm_time(good), good);
+  for (const char* bad : {"", "nonsense", "1h", "1:", ":1", "1::2", "1:2:3:4", "1-", "-1", "1-2-3", "1:2-3",
+                          "1-2:3:4:5", "1 ", "1234567890"})
+    CHECK_FALSE_MESSAGE(is_slurm_time(bad), bad);
+}
+
 TEST_CASE("a range of nodes is asked for as one, and GPUs have a worker each") {
   const std::string script = slurm_script({.name = "mnist",
                                            .nodes = {2, 4},

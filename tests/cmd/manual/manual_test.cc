@@ -78,7 +78,10 @@ TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few opti
   // What is needed once has its place in --help.
   const std::set<std::string> rare{"agent", "attach",  "completion", "export", "gpus",  "key", "kubernetes",
                                    "logs",  "prepare", "profile",    "sample", "slurm", "stop"};
-  for (const std::string& name : commands()) CHECK(has(text, "\n  " + name + " ") == !rare.contains(name));
+  for (const std::string& name : commands()) {
+    CHECK(has(text, "\n  " + name + " ") == !rare.contains(name));
+    CHECK_MESSAGE(has(text, name), name);  // "dtrun help lists all"
+  }
   for (const char* name : {"--nproc_per_node", "--nnodes", "--rdzv_endpoint", "--max_restarts", "--help"})
     CHECK_MESSAGE(has(text, name), name);
   CHECK_FALSE(has(text, "--numa_binding"));

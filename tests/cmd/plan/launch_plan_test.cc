@@ -447,7 +447,10 @@ TEST_CASE("a script runs under python3 -u, PYTHON_EXEC is honoured, --no_python 
   CHECK(argv({"--no_python", "--", "train.py"}) == Words{"train.py"});
   CHECK(argv({"--", "job.json"}) == Words{"job.json"});
   CHECK(bad({"-m", "--no_python", "x"}).find("exclude") != std::string::npos);
-  CHECK(bad({"--standalone"}).find("nothing to run") == 0);
+  CHECK(bad({"--standalone"}).find("nothing to run: name a CONFIG.json") == 0);
+  CHECK(bad({"--nproc_per_node", "train.py"}) ==
+        "nothing to run: --nproc_per_node took train.py for its value; write its own value before that");
+  CHECK(bad({"--log_dir", "job.json"}).find("nothing to run: --log_dir took job.json") == 0);
 }
 
 TEST_CASE("a config brings its launch section, overrides and a canonical text") {
