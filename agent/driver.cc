@@ -256,7 +256,7 @@ void Driver::from_client(rendezvous::ClientEvent event) {
         chosen.empty() ? reachable_address(opened->local_address, spec_.rendezvous.host) : chosen;
     events_.push_back(event::Opened{.hosting = link_->hosting()});  // not known at the start, but now
   } else if (std::holds_alternative<rendezvous::Connected>(event)) {
-    if (!entry_)
+    if (!entry_) {
       entry_.emplace(registry_folder(),
                      RegisteredJob{.run_id = spec_.run_id,
                                    .host = link_->host(),
@@ -264,6 +264,8 @@ void Driver::from_client(rendezvous::ClientEvent event) {
                                    .pid = getpid(),
                                    .has_key = !spec_.rendezvous.key.empty(),
                                    .key = spec_.output.remote ? spec_.rendezvous.key : ""});
+      if (const std::string notice = entry_->notice(); !notice.empty()) console_.notice(notice);
+    }
     events_.push_back(event::Connected{link_->endpoint()});
   } else if (auto* received = std::get_if<rendezvous::Received>(&event)) {
     if (auto known = to_event(received->message, spec_)) events_.push_back(std::move(*known));

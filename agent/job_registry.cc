@@ -141,9 +141,19 @@ std::filesystem::path registry_folder() {
 
 JobEntry::JobEntry(const std::filesystem::path& folder, const RegisteredJob& job) : job_(job) {
   mkdir(folder.c_str(), 0700);
-  if (!is_private(folder)) return;
+  struct stat there {};
+  if (!is_private(folder)) {
+    if (lstat(folder.c_str(), &there) == 0) foreign_folder_ = folder;
+    return;
+  }
   file_ = folder / (std::to_string(job.pid) + "-" + random_id(4) + kLiving);
   write();
+}
+
+std::string JobEntry::notice() const {
+  if (foreign_folder_.empty()) return "";
+  return foreign_folder_.string() +
+         " is not this user's alone, so dtrun status finds this job by --rdzv_endpoint only";
 }
 
 // The file gets its name once it is locked: without a lock whoever lists the jobs takes it for a dead

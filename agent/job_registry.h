@@ -54,6 +54,9 @@ class JobEntry {
   JobEntry(const JobEntry&) = delete;
   JobEntry& operator=(const JobEntry&) = delete;
 
+  // What people should know; empty: nothing.
+  std::string notice() const;
+
   // Tells whether the agent's workers take part in a generation; not yet at first.
   void set_ready(bool is_ready);
   // Leaves word of the run's end; `end.job` is filled in. At most once.
@@ -63,6 +66,7 @@ class JobEntry {
   void write();
 
   RegisteredJob job_;
+  std::filesystem::path foreign_folder_;  // that is there, and not ours alone; else empty
   std::filesystem::path file_;
   Descriptor lock_;
 };

@@ -97,8 +97,8 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   rendezvous::forget_key_variables();
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok()) return refuse(status);
-  if (!spec.value().place.empty()) cmd::notice(spec.value().place);
   cmd::find_processor(&spec.value());
+  if (!spec.value().place.empty()) cmd::notice(spec.value().place);
   if (!spec.value().cpus_by.empty())
     cmd::notice("CPUs: " + std::to_string(spec.value().cpus) + ", by " + spec.value().cpus_by);
   if (!spec.value().device.empty()) cmd::notice("device: " + spec.value().device);

@@ -226,10 +226,11 @@ bool Console::write_some(Output* output) {
   if (n < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
     output->broken = true;  // the reader is gone, or the disk full: the job goes on without our output
-    if (errno != EPIPE && output == &out_) {
-      notice(std::string("cannot write standard output: ") + std::strerror(errno) +
-             "; what the workers write there is shown no more");
-    }
+    if (output == &out_)
+      notice(errno == EPIPE ? "nobody reads standard output any more: what the workers write there is "
+                              "dropped, and the job goes on"
+                            : std::string("cannot write standard output: ") + std::strerror(errno) +
+                                  "; what the workers write there is shown no more");
     return false;
   }
   output->written += static_cast<std::size_t>(n);

@@ -53,6 +53,7 @@ constinit const Command kHelpCommand{
         "their defaults.",
     .argument = "[COMMAND|config]",
     .options = kOptionsOfHelp,
+    .rare = true,
     .run = run_help};
 
 }  // namespace dtrun::cmd

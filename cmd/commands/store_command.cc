@@ -219,6 +219,7 @@ constinit const Command kStoreCommand{
         "store's key (--token_file or DTRUN_TOKEN) for that run and no other, until its time is over.",
     .argument = "[ticket]",
     .options = kOptionsOfStore,
+    .rare = true,
     .run = run_store};
 
 }  // namespace dtrun::cmd

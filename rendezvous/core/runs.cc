@@ -195,7 +195,8 @@ void Runs::tell_of_last(const std::string& run, const Event& event, Millis now,
                       .generation = state.generation,
                       .body = News{.kind = News::kNote,
                                    .host = "",
-                                   .text = "the last run " + run + " ended with exit code " + exit_code,
+                                   .text = "waiting for the next run " + run +
+                                           ": the last one ended with exit code " + exit_code,
                                    .age = age}});
 }
 

