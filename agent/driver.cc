@@ -54,6 +54,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.may_be_started_again = spec.may_be_started_again;
   settings.succeeded = !spec.rendezvous.hosts.empty();
+  settings.is_replaced = spec.is_replaced;
   settings.endpoint = link.endpoint();
   settings.host = host;
   settings.join_timeout = spec.rendezvous.join_timeout.count();

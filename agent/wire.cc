@@ -69,6 +69,7 @@ rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool ho
   join.nproc = spec.nproc;
   join.node_rank = spec.node_rank.value_or(-1);
   join.topology = spec.topology;
+  join.preferred_rank = spec.preferred_rank;
   join.min_nodes = spec.nodes.min;
   join.max_nodes = spec.nodes.max;
   join.max_restarts = spec.max_restarts;
@@ -149,6 +150,7 @@ wire::FromAgent to_message(const action::SendLeave& send) {
   wire::FromAgent message = message_of(send.generation);
   message.mutable_leave()->set_signal(send.signal);
   message.mutable_leave()->set_soon(send.soon);
+  message.mutable_leave()->set_replaced(send.replaced);
   return message;
 }
 

@@ -163,7 +163,8 @@ struct SendFinished {
 struct SendLeave {
   std::int64_t generation = 0;
   int signal = 0;
-  bool soon = false;  // not yet: its workers are still ending
+  bool soon = false;      // not yet: its workers are still ending
+  bool replaced = false;  // another process comes in its place
 };
 struct AwaitMembers {      // answer MembersLeft once no other member is connected to the server hosted here
   bool is_member = false;  // this agent

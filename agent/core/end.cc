@@ -5,6 +5,7 @@
 #include "agent/core/report.h"
 #include "agent/core/step.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/lost_exits.h"
 
 namespace dtrun::agent {
 namespace {
@@ -19,8 +20,19 @@ constexpr Millis kLastWord = 1000;
 void Step::on(const event::Ended& e) {
   if (s.ended || s.job_end || s.leaving) return;
   s.job_end = e.job;
+  if (e.job.first_failure || e.job.hang) s.job_end->exit_code = pass_on(e.job.exit_code);
   if (workers_run()) stop_workers(e.job.reason);
   settle();
+}
+
+// A worker's exit code as this node's own. Some would be taken for the loss of this node where another one
+// replaces it: a job whose restarts are used up would be started again and again.
+int Step::pass_on(int exit_code) {
+  const int code = s.settings.is_replaced ? exit_code_where_replaced(exit_code) : exit_code;
+  if (code != exit_code)
+    print("exit code " + std::to_string(code) + " in place of the worker's " + std::to_string(exit_code) +
+          ", which would be taken for a lost node, and started again");
+  return code;
 }
 
 void Step::on(const event::Rejected& e) {
@@ -69,7 +81,7 @@ void Step::settle() {
 
 void Step::leave(int signal, int exit_code) {
   if (s.leaving) return;
-  emit(action::SendLeave{.generation = generation(), .signal = signal});
+  emit(action::SendLeave{.generation = generation(), .signal = signal, .replaced = s.gives_way()});
   const bool failed = s.group.reported && !s.group.reported->collateral;
   if (signal != 0 && failed && s.group.assignment.node_count == 1) report_before(signal, exit_code);
   if (!s.link.hosting || !s.link.connected || s.settings.succeeded) return end(exit_code);
@@ -161,7 +173,7 @@ void Step::end(int exit_code) {
   action::End end{.exit_code = exit_code, .unreported = {}, .run = s.job_end};
   if (exit_code != 0 && !s.reported) end.unreported = here;
   // Where nobody takes over no run outlives its coordinator's host.
-  if (!end.run && s.link.hosting && !s.settings.succeeded) end.run = here;
+  if (!end.run && s.link.hosting && !s.settings.succeeded && !s.gives_way()) end.run = here;
   emit(std::move(end));
 }
 

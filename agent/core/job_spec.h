@@ -122,8 +122,10 @@ struct JobSpec {
   NodeCount nodes;
   int nproc = 1;                 // workers on this node
   std::optional<int> node_rank;  // --node_rank
-  std::string topology;          // --topology; empty: not known
-  std::string place;             // in the job of a cluster, for people; empty: no cluster said
+  // As the cluster counts its nodes, where that is no claim: for the first generation, and for free ranks.
+  std::optional<int> preferred_rank;
+  std::string topology;  // --topology; empty: not known
+  std::string place;     // in the job of a cluster, for people; empty: no cluster said
   // Where several agents of the job share the host: the local rank of the first worker of this one, and how
   // many workers there are (0: those of this agent).
   int first_local_rank = 0;
@@ -132,6 +134,7 @@ struct JobSpec {
   std::string
       cpus_by;  // what allows no more, where that is not the machine: "cpu.max of its control group /"
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
+  bool is_replaced = false;           // what started this process starts another one in its place: kLostExits
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
   // So many failures in a row that are alike, soon after the start, end the job; 0: they only slow it down.

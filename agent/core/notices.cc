@@ -111,6 +111,10 @@ std::string gone_notice(const State& s, Millis now) {
   if (s.settings.succeeded)
     return "the coordinator at " + gone +
            "of its hosts too few are up, or the network to them is cut (perhaps this node's own)" + done;
+  if (s.settings.is_replaced)
+    return "the coordinator at " + gone +
+           "its agent or node is down and no other came in its place, or the " +
+           "network between is cut (perhaps this node's own)" + done;
   if (s.link.separate) return "the store at " + gone + "start it again, and the job on all nodes" + done;
   return "the coordinator at " + gone + "its agent or node is down, or the network between (perhaps " +
          "this node's own). Start the job again on the nodes that are left, or give the coordinator a host "

@@ -110,9 +110,9 @@ bool Step::warm_up_failed(const Worker& worker) {
     print(how + "; starting another");
     warm_up();
   } else if (s.group.closed) {
-    give_up(
-        worker.outcome.signal != 0 ? exit_code_of_signal(worker.outcome.signal) : worker.outcome.exit_code,
-        worker.outcome.error.empty() ? how : how + ": " + worker.outcome.error);
+    give_up(pass_on(worker.outcome.signal != 0 ? exit_code_of_signal(worker.outcome.signal)
+                                               : worker.outcome.exit_code),
+            worker.outcome.error.empty() ? how : how + ": " + worker.outcome.error);
   }
   return again || s.group.closed;
 }

@@ -31,6 +31,8 @@ int State::exit_code_when_told() const {
   return told_by_scheduler() && well ? kExitStartAgain : exit_code_of_signal(told_signal);
 }
 
+bool State::gives_way() const { return settings.is_replaced && told_signal != 0 && told_signal != SIGINT; }
+
 int State::running() const { return static_cast<int>(std::ranges::count_if(workers, &Worker::alive)); }
 
 int State::at_work() const {
@@ -59,8 +61,9 @@ bool State::job_succeeded() const { return succeeded() && group.assignment.node_
 Millis State::link_deadline() const {
   if (!link.ever_connected) return started_at + settings.join_timeout;
   if (job_succeeded()) return link.lost_at + kBlip;
+  const bool comes_back = link.separate || settings.is_replaced;
   const Millis by_default =
-      link.separate ? std::max(kWithoutCoordinator, settings.join_timeout) : kWithoutCoordinator;
+      comes_back ? std::max(kWithoutCoordinator, settings.join_timeout) : kWithoutCoordinator;
   return link.lost_at + settings.read_timeout.value_or(by_default);
 }
 

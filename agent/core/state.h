@@ -26,12 +26,13 @@ struct Settings {
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   bool succeeded = false;             // where the coordinator's host ends, another one takes over
+  bool is_replaced = false;           // what started this process starts another one where it was lost
   std::string endpoint;               // "host:port" or "unix:PATH", for people
   std::string host;                   // this node's name
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
   // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its
-  // node; at least join_timeout for a `dtrun store`, which somebody will start again.
+  // node; at least join_timeout for a `dtrun store`, which somebody will start again, and where is_replaced.
   std::optional<Millis> read_timeout;
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
@@ -145,6 +146,9 @@ struct State {
   bool told_by_scheduler() const { return settings.may_be_started_again && is_schedulers(told_signal); }
   // Once the workers have ended. REQUIRES: told_signal
   int exit_code_when_told() const;
+
+  // A signal told it to end, no person's Ctrl-C, and another process comes in its place.
+  bool gives_way() const;
 
   bool ending() const { return ended || told_signal != 0 || give_up || job_end; }
   // All its workers ended with 0, by themselves. Those of the built-in trainer never do otherwise: they may

@@ -93,6 +93,7 @@ class Step {
   void tell_ready();
 
   // end.cc
+  int pass_on(int exit_code);
   void give_up(int exit_code, const std::string& message);
   void settle();
   void leave(int signal, int exit_code);

@@ -34,7 +34,8 @@ struct Place {
   // does not say, so an option must.
   std::optional<int> agents = 1;
   int rank = 0;  // of this one
-  // Another process may come in its place before this one is known to be gone, so the rank is not claimed.
+  // Another process comes in its place where it was lost, perhaps before that is known: the rank is
+  // preferred, not claimed.
   bool is_replaced = false;
   std::string node = {};   // this node's name; empty: not known
   std::string first = {};  // the host of the agent with rank 0, where the coordinator is; empty: not known

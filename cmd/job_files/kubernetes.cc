@@ -8,6 +8,7 @@
 #include "cmd/job_files/template.h"
 #include "cmd/job_files/templates.h"
 #include "cmd/options/values.h"
+#include "proto/core/lost_exits.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -35,6 +36,12 @@ std::string args_of(const KubernetesJob& job) {
   args.push_back("/config/job.json");
   for (const std::string& override : job.overrides) args.push_back(override);
   return yaml(args);
+}
+
+std::string lost_exits() {
+  std::string codes;
+  for (const int code : kLostExits) codes += (codes.empty() ? "" : ", ") + std::to_string(code);
+  return codes;
 }
 
 std::string resources_of(const KubernetesJob& job) {
@@ -99,6 +106,7 @@ std::string kubernetes_yaml(const KubernetesJob& job) {
                   {"pods", std::to_string(job.nodes.max)},
                   // Of an elastic job a pod that found no node, or came too late, need not end.
                   {"success_policy", elastic ? "successPolicy: {rules: [{succeededIndexes: \"0\"}]}" : ""},
+                  {"lost", lost_exits()},
                   {"grace", std::to_string(job.shutdown_timeout_s + kGraceBeyondShutdown)},
                   {"image", yaml(job.image)},
                   {"args", args_of(job)},

@@ -63,6 +63,8 @@ Status read_place(Draft& draft) {
   const Place& place = draft.place.emplace(*std::move(found).value());
   if (const auto nodes = draft.options.given("nnodes"))
     if (Status status = check_nodes(place, *nodes); !status.ok()) return status;
+  draft.spec.is_replaced = place.is_replaced;
+  if (place.is_replaced) draft.spec.preferred_rank = place.rank;
   const std::string whose = place.job + "'s ";
   if (place.agents)
     draft.options.add_default("nnodes", {.value = std::to_string(*place.agents), .source = whose + "nodes"});

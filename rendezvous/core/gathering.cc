@@ -50,7 +50,7 @@ void Stepper::gather_again(Millis delay) {
 }
 
 void Stepper::gather() {
-  if (!s_.settings || ends_by_hand()) return;
+  if (!s_.settings || s_.host_gone || ends_by_hand()) return;
   const Settings& run = *s_.settings;
   Deadlines& due = s_.deadlines;
   due.pausing = kNever;

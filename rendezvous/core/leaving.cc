@@ -27,13 +27,18 @@ void Stepper::leave(ConnectionId id, const Leave& leave) {
   if (leave.soon)
     return note(News::kNote, host,
                 host + " was told to stop by " + signal + ", its workers are still ending");
-  if (member.join.hosts && s_.phase != Phase::kOver) {
+  if (member.join.hosts && !leave.replaced && s_.phase != Phase::kOver) {
     host_left_ = host + kHosts + (signal.empty() ? "left" : "was stopped by " + signal);
     return;  // it leaves once the others know
   }
   const bool needed = needs(member);
   if (needed && leave.signal == SIGINT) s_.current.stopped_by_hand = host;
-  remove(id, News::kLeft, signal.empty() ? "left" : "left (told to by " + signal + ")");
+  std::string how = signal.empty() ? "left" : "left (told to by " + signal + ")";
+  if (member.join.hosts && leave.replaced) {
+    s_.host_gone = true;
+    how += ", and the coordinator until another one is in its place";
+  }
+  remove(id, News::kLeft, how);
 }
 
 // The coordinator goes down with its host: the members are told now, since nobody will be there to tell them

@@ -38,7 +38,8 @@ RankRequest request_of(const Member& member, int nproc) {
   RankRequest request{.host = member.join.host,
                       .nproc = nproc,
                       .previous_rank = member.previous_rank,
-                      .topology = member.join.topology};
+                      .topology = member.join.topology,
+                      .preferred_rank = member.join.preferred_rank};
   if (member.join.node_rank >= 0) request.node_rank = member.join.node_rank;
   return request;
 }

@@ -103,6 +103,7 @@ struct Join {
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
   std::int64_t term = 0;       // the highest of a leader that the agent obeyed (succession.h)
+  std::optional<int> preferred_rank = {};  // as its cluster counts the nodes; not claimed as node_rank is
 
   bool operator==(const Join&) const = default;
 };
@@ -137,7 +138,8 @@ struct Ready {};
 struct Finished {};
 struct Leave {
   int signal = 0;
-  bool soon = false;  // not yet: its workers are still ending
+  bool soon = false;      // not yet: its workers are still ending
+  bool replaced = false;  // another process comes in its place, with the coordinator if it hosts that
 };
 struct StreamBroken {
   std::string why;  // for people, may be empty

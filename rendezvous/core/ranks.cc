@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <tuple>
 #include <unordered_map>
 
 namespace dtrun::rendezvous {
@@ -47,8 +48,12 @@ std::vector<int> preferred_order(const std::vector<RankRequest>& nodes, Slots sl
   }
   for (std::size_t i = 0; i < nodes.size(); ++i)
     if (!nodes[i].node_rank && !nodes[i].previous_rank) homeless.push_back(static_cast<int>(i));
-  std::stable_sort(homeless.begin(), homeless.end(),
-                   [&](int a, int b) { return nodes[a].topology < nodes[b].topology; });
+  const auto key_of = [&](int node) {
+    const RankRequest& request = nodes[node];
+    return std::tuple<const std::string&, bool, int>(request.topology, !request.preferred_rank,
+                                                     request.preferred_rank.value_or(0));
+  };
+  std::stable_sort(homeless.begin(), homeless.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
 
   std::vector<int> order;
   auto next = homeless.begin();

@@ -88,6 +88,10 @@ struct State {
   Members members;
   std::set<MemberId> ever_met;  // these may ask for the result after the end
   bool told_other_command = false;
+  // The agent that hosts this coordinator has gone, and another one comes in its place with the next
+  // coordinator. No generation begins any more: the next one takes over that of which it knows that the host
+  // had a seat.
+  bool host_gone = false;
 
   std::int64_t generation = 0;   // number of the newest
   std::int64_t newest_seen = 0;  // highest number that a member came with; the next generation's is higher

@@ -123,7 +123,8 @@ Join from_wire(const v1::Join& wire) {
           .gpu = wire.gpu(),
           .gpus = {wire.gpus().begin(), wire.gpus().end()},
           .topology = wire.topology(),
-          .term = wire.term()};
+          .term = wire.term(),
+          .preferred_rank = wire.has_preferred_rank() ? std::optional(wire.preferred_rank()) : std::nullopt};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -159,6 +160,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   for (int gpu : join.gpus) wire->add_gpus(gpu);
   wire->set_topology(join.topology);
   wire->set_term(join.term);
+  if (join.preferred_rank) wire->set_preferred_rank(*join.preferred_rank);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {
@@ -223,7 +225,9 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
       event.body = Finished{};
       break;
     case v1::FromAgent::kLeave:
-      event.body = Leave{message.leave().signal(), message.leave().soon()};
+      event.body = Leave{.signal = message.leave().signal(),
+                         .soon = message.leave().soon(),
+                         .replaced = message.leave().replaced()};
       break;
     case v1::FromAgent::kHeartbeat:
       event.body = from_wire(message.heartbeat());

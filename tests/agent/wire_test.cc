@@ -23,6 +23,7 @@ JobSpec spec() {
   spec.nproc = 3;
   spec.node_rank = 1;
   spec.topology = "pod2.rack7";
+  spec.preferred_rank = 0;
   spec.max_restarts = 5;
   spec.crash_loop_limit = 6;
   spec.rendezvous.last_call = milliseconds(1001);
@@ -94,6 +95,7 @@ TEST_CASE("an agent that comes back says all that a coordinator which knows noth
   CHECK(join.nproc() == 3);
   CHECK(join.node_rank() == 1);
   CHECK(join.topology() == "pod2.rack7");
+  CHECK(join.has_preferred_rank());
   CHECK(join.min_nodes() == 2);
   CHECK(join.max_nodes() == 4);
   CHECK(join.max_restarts() == 5);
@@ -162,6 +164,8 @@ TEST_CASE("heartbeats, failures and ends carry what was decided") {
   CHECK(to_message(action::SendFinished{7}).generation() == 7);
   CHECK(to_message(action::SendLeave{.generation = 7, .signal = SIGINT}).leave().signal() == SIGINT);
   CHECK(to_message(action::SendLeave{.generation = 7, .signal = SIGINT, .soon = true}).leave().soon());
+  CHECK(
+      to_message(action::SendLeave{.generation = 7, .signal = SIGTERM, .replaced = true}).leave().replaced());
 }
 
 TEST_CASE("news of another node are heard as they were said") {

@@ -124,7 +124,7 @@ struct Describe {
     return "finished g" + std::to_string(a.generation);
   }
   std::string operator()(const action::SendLeave& a) const {
-    return (a.soon ? "leave soon " : "leave ") + std::to_string(a.signal);
+    return (a.soon ? "leave soon " : "leave ") + std::to_string(a.signal) + (a.replaced ? " replaced" : "");
   }
   std::string operator()(const action::AwaitMembers&) const { return "await members"; }
   std::string operator()(const action::DropOutput&) const { return "drop output"; }

@@ -96,6 +96,8 @@ TEST_CASE("srun dtrun is a whole command line") {
   CHECK(spec.nodes.min == 3);
   CHECK(spec.nodes.max == 3);
   CHECK(spec.node_rank == 2);
+  CHECK_FALSE(spec.preferred_rank);
+  CHECK_FALSE(spec.is_replaced);
   CHECK(spec.run_id == "4711.0");
   CHECK(spec.rendezvous.host == "n1");
   CHECK(spec.rendezvous.port == 10240 + 8 * (4711 * 31 % 2048));
@@ -245,6 +247,8 @@ TEST_CASE("pods need nothing but how many they are") {
   CHECK(spec.nodes.max == 3);
   // A pod that is made anew may come before the old one is known to be gone.
   CHECK_FALSE(spec.node_rank);
+  CHECK(spec.preferred_rank == 2);
+  CHECK(spec.is_replaced);
   CHECK(contains(spec.place, "Kubernetes Job mnist: node 2 of 3 (mnist-2)"));
   CHECK(spec.rendezvous.host == "mnist-0.mnist.default.svc.cluster.local");
   CHECK(spec.rendezvous.port == 29400);

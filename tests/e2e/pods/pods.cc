@@ -103,6 +103,26 @@ pid_t Pods::dtrun(int index) const {
   return found.at(0);
 }
 
+std::vector<int> Pods::indices() const {
+  std::vector<int> indices;
+  for (const auto& [index, pod] : pods_) indices.push_back(index);
+  return indices;
+}
+
+std::string Pods::said() const {
+  std::string text;
+  for (const auto& [index, pod] : pods_)
+    text += "pod " + std::to_string(index) + ":\n" + pod.container->err() + pod.container->out();
+  return text;
+}
+
+int Pods::stop(int index) {
+  kill(dtrun(index), SIGTERM);
+  const int code = container(index).wait();
+  pods_.erase(index);
+  return code;
+}
+
 void Pods::remove(int index) {
   kill(dtrun(index), SIGKILL);
   CHECK(container(index).wait() != 0);

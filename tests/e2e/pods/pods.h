@@ -38,6 +38,12 @@ class Pods {
   pid_t dtrun(int index) const;
   std::vector<pid_t> workers(int index) const { return children_of(dtrun(index), "dtrun-worker"); }
 
+  std::vector<int> indices() const;  // of the pods that there are
+  std::string said() const;          // what all of them have written
+
+  // As a kubelet does it that is told to delete the pod: SIGTERM, and its network goes once dtrun has ended.
+  // Returns dtrun's exit code.
+  int stop(int index);
   // As a kubelet does it that has no time: the container's processes, then its network.
   void remove(int index);
   // As a node does it that loses its power.

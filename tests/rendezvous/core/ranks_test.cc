@@ -79,6 +79,29 @@ TEST_CASE(
         Ranks{0, 1});
 }
 
+TEST_CASE("at first nodes have the ranks that their cluster counts, later who has one keeps it") {
+  CHECK(group_ranks({{.host = "p2", .preferred_rank = 2},
+                     {.host = "p0", .preferred_rank = 0},
+                     {.host = "p1", .preferred_rank = 1}}) == Ranks{2, 0, 1});
+  // Pod 0 is not there yet; a node that nobody counts comes last; a number that two have is no claim.
+  CHECK(group_ranks(
+            {{.host = "x"}, {.host = "p3", .preferred_rank = 3}, {.host = "p1", .preferred_rank = 1}}) ==
+        Ranks{2, 1, 0});
+  CHECK(group_ranks({{.host = "p1", .preferred_rank = 1}, {.host = "p1'", .preferred_rank = 1}}) ==
+        Ranks{0, 1});
+  // Pods 0 and 1 were replaced; pod 0 was, while pod 2 has its rank.
+  CHECK(group_ranks({{.host = "p2", .previous_rank = 2, .preferred_rank = 2},
+                     {.host = "p1", .preferred_rank = 1},
+                     {.host = "p0", .preferred_rank = 0}}) == Ranks{2, 1, 0});
+  CHECK(group_ranks({{.host = "p2", .previous_rank = 0, .preferred_rank = 2},
+                     {.host = "p0", .preferred_rank = 0}}) == Ranks{0, 1});
+  // What was asked for, and the network, count more.
+  CHECK(group_ranks({{.host = "p0", .preferred_rank = 0},
+                     {.host = "p1", .node_rank = 0, .preferred_rank = 1}}) == Ranks{1, 0});
+  CHECK(group_ranks({{.host = "p0", .topology = "2", .preferred_rank = 0},
+                     {.host = "p1", .topology = "1", .preferred_rank = 1}}) == Ranks{1, 0});
+}
+
 TEST_CASE("agents of one host are neighbours") {
   CHECK(group_ranks({{.host = "a"}, {.host = "b"}, {.host = "a"}, {.host = "b"}}) == Ranks{0, 2, 1, 3});
 }

@@ -35,7 +35,8 @@ struct EventText {
   std::string operator()(const Ready&) const { return "ready"; }
   std::string operator()(const Finished&) const { return "finished"; }
   std::string operator()(const Leave& leave) const {
-    return (leave.soon ? "will leave, signal " : "leaves, signal ") + str(leave.signal);
+    return (leave.soon ? "will leave, signal " : "leaves, signal ") + str(leave.signal) +
+           (leave.replaced ? ", replaced" : "");
   }
   std::string operator()(const StreamBroken&) const { return "breaks"; }
   std::string operator()(const Tick&) const { return "tick"; }

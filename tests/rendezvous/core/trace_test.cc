@@ -117,7 +117,9 @@ class Scenario {
     else if (verb == "ready")
       event.body = Ready{};
     else if (verb == "leave")
-      event.body = Leave{static_cast<int>(arguments.number("signal", 0)), arguments.has("soon")};
+      event.body = Leave{.signal = static_cast<int>(arguments.number("signal", 0)),
+                         .soon = arguments.has("soon"),
+                         .replaced = arguments.has("replaced")};
     else if (verb == "break")
       event.body = StreamBroken{};
     else
@@ -139,6 +141,7 @@ class Scenario {
     join.address = arguments.text("address", "10.0.0." + join.member_id);
     join.nproc = static_cast<int>(arguments.number("nproc", 1));
     join.node_rank = static_cast<int>(arguments.number("node_rank", -1));
+    if (arguments.has("prefers")) join.preferred_rank = static_cast<int>(arguments.number("prefers", 0));
     const std::string nnodes = arguments.text("nnodes", "1:4");
     join.min_nodes = std::stoi(nnodes);
     join.max_nodes = std::stoi(nnodes.substr(nnodes.find(':') + 1));

@@ -234,6 +234,8 @@ TEST_CASE("all that an agent says is heard as what it was") {
   CHECK(std::get<Stopped>(stopped).outcomes.at(0).rank == 2);
   CHECK(std::holds_alternative<Finished>(heard([](v1::FromAgent* m) { m->mutable_finished(); })));
   CHECK(std::get<Leave>(heard([](v1::FromAgent* m) { m->mutable_leave()->set_signal(15); })).signal == 15);
+  CHECK(std::get<Leave>(heard([](v1::FromAgent* m) { m->mutable_leave()->set_soon(true); })).soon);
+  CHECK(std::get<Leave>(heard([](v1::FromAgent* m) { m->mutable_leave()->set_replaced(true); })).replaced);
   CHECK(std::get<Heartbeat>(heard([](v1::FromAgent* m) { m->mutable_heartbeat()->add_pids(8); })).pids ==
         std::vector<int>{8});
   CHECK(std::holds_alternative<Heartbeat>(heard([](v1::FromAgent*) {})));
