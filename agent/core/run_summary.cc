@@ -77,8 +77,8 @@ std::int64_t StepsRedone::in_this_generation() const {
 }
 
 std::string summary_text(const Completion& completion, const RunSummary& summary) {
-  std::string text = done_line(completion, summary.host) + pace_line(completion, summary) + shares_line(completion) +
-                     memory_line(completion);
+  std::string text = done_line(completion, summary.host) + pace_line(completion, summary) +
+                     shares_line(completion) + memory_line(completion);
   const std::string interrupted = interruptions(summary);
   if (interrupted.empty()) return text;
   text += "\n  " + interrupted;

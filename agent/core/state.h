@@ -44,8 +44,8 @@ struct Connection {
   bool ever_connected = false;
   Millis lost_at = 0;
   std::string why_lost;
-  bool separate = false;          // the coordinator is a `dtrun store`
-  bool seated = true;  // it knows this node as part of the current generation, as far as it has said
+  bool separate = false;  // the coordinator is a `dtrun store`
+  bool seated = true;     // it knows this node as part of the current generation, as far as it has said
   std::optional<Millis> tell_at;  // when to say that it is lost, unless it is back
   bool told = false;
   std::optional<Millis> heartbeat_at;
@@ -138,7 +138,8 @@ struct State {
   int awaited() const { return settings.recovers && !ending() ? at_work() : running(); }
   // This node's workers are at work in a generation, as far as is known here.
   bool takes_part() const;
-  // What its workers report of their progress is news. One that left the generation repeats what it said last.
+  // What its workers report of their progress is news. One that left the generation repeats what it said
+  // last.
   bool progresses() const;
   bool all_ok() const;  // every worker that is part of the generation ended with 0
 
