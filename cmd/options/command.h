@@ -28,7 +28,7 @@ struct Command {
   const char* second = "";      // likewise a second one
   bool second_repeats = false;  // it may be given several times
   std::span<const OptionEntry> options;
-  bool rare = false;              // left out of the help that fits a screen
+  bool rare = false;              // named alone in the help that fits a screen
   int (*run)(const Invocation&);  // the exit code of the contract
 
   bool takes_argument() const { return *argument != '\0'; }

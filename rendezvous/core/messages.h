@@ -97,9 +97,10 @@ struct Join {
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
   int workers = 0;                        // that are part of Event::generation
   bool warms_up = false;                  // its workers load first and outlive generations: it says Ready
-  std::string device =
-      {};                // of the built-in trainer's workers, "cpu" or "cuda"; all nodes compute on the same
-  std::string gpu = {};  // the kind of its GPUs, likewise; empty: none, or not known
+  // Of the built-in trainer's workers, all of which compute on the same: "cuda", "cpu", or "cpu, " and what
+  // the bits of its results follow from, where that is known and must not differ.
+  std::string device = {};
+  std::string gpu = {};        // the kind of its GPUs, likewise; empty: none, or not known
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
   std::int64_t term = 0;       // the highest of a leader that the agent obeyed (succession.h)

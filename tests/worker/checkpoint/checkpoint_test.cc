@@ -13,6 +13,7 @@
 #include "worker/checkpoint/background_saver.h"
 #include "worker/checkpoint/durable.h"
 #include "worker/checkpoint/layout.h"
+#include "worker/checkpoint/state_text.h"
 
 namespace dtrun::worker {
 namespace {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/worker/trainer/jobs.h"
+#include "worker/checkpoint/config_drift.h"
 #include "worker/checkpoint/layout.h"
 #include "worker/checkpoint/output_lock.h"
 
