@@ -50,10 +50,15 @@ void Stepper::gather_again(Millis delay) {
 }
 
 void Stepper::gather() {
-  if (!s_.settings || s_.host_gone || ends_by_hand()) return;
+  if (!s_.settings || ends_by_hand()) return;
   const Settings& run = *s_.settings;
   Deadlines& due = s_.deadlines;
   due.pausing = kNever;
+  if (s_.host_gone) {  // what follows is the next coordinator's
+    for (Millis* const passed : {&due.join, &due.last_call, &due.restart})
+      if (*passed <= now_) *passed = kNever;
+    return;
+  }
   if (due.restart != kNever && now_ < due.restart) return;
   due.restart = kNever;
   if (s_.current.seats.away() > 0) return;  // they are back, or given up, within a moment
@@ -77,6 +82,7 @@ bool Stepper::awaits_ready() {
     ready += member.workers > 0;
     if (member.workers == 0) until = std::max(until, member.ready_by);
   }
+  until = std::min(until, s_.deadlines.join);
   if (ready == 0 || ready >= s_.settings->min_nodes || now_ >= until) return false;
   s_.deadlines.pausing = until;
   return true;
