@@ -179,8 +179,7 @@ void play(const Form& form, Absence absence) {
 
 }  // namespace
 
-TEST_CASE("a node whose cable was cut until it was given up is taken in again" *
-          doctest::test_suite("namespaces")) {
+TEST_CASE("a node whose cable was cut until it was given up is taken in again") {
   if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   SUBCASE("of a range") { play({.nnodes = "1:2"}, Absence::kCut); }
   SUBCASE("where both are needed: the other one waits, and says so") { play({.nnodes = "2"}, Absence::kCut); }
@@ -189,8 +188,7 @@ TEST_CASE("a node whose cable was cut until it was given up is taken in again" *
   }
 }
 
-TEST_CASE("a node that stood still until it was given up is taken in again" *
-          doctest::test_suite("namespaces")) {
+TEST_CASE("a node that stood still until it was given up is taken in again") {
   if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   SUBCASE("of a range") { play({.nnodes = "1:2"}, Absence::kFrozen); }
   SUBCASE("where both are needed: the other one waits, and says so") {
