@@ -20,7 +20,7 @@ std::string id_in(std::string_view notes) {
     std::memcpy(&note, notes.data(), sizeof note);
     const std::size_t name = sizeof note, value = name + padded(note.n_namesz);
     if (value + padded(note.n_descsz) > notes.size()) break;
-    if (note.n_type == NT_GNU_BUILD_ID && notes.substr(name, note.n_namesz) == std::string_view("GNU", 4)) {
+    if (note.n_type == NT_GNU_BUILD_ID && notes.substr(name, note.n_namesz) == std::string_view("GNU\0", 4)) {
       std::string id;
       for (const char byte : notes.substr(value, note.n_descsz)) {
         id += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];

@@ -71,7 +71,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
       if (!share) return Door::has_its_share(caller_, GuestCalls::kMember).error_message();
       share_.emplace(*std::move(share));
     }
-    if (const auto why = too_long(incoming_)) return why;
+    if (auto why = too_long(incoming_)) return why;
     return caller_.refusal(incoming_.has_join() ? incoming_.join().run_id() : caller_.guest.value_or(""));
   }
 

@@ -1,10 +1,10 @@
 #include "worker/checkpoint/config_drift.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <ranges>
 #include <vector>
 
 #include "worker/checkpoint/best_model.h"
@@ -30,8 +30,8 @@ std::vector<fs::path> checkpoints_for(const JobConfig& config) {
   if (wanted == "none") return {};
   if (wanted != "auto") return {wanted};
   std::vector<fs::path> found;
-  for (const auto& [step, path] : list_checkpoints(config.output_dir) | std::views::reverse)
-    found.push_back(path);
+  for (const auto& [step, path] : list_checkpoints(config.output_dir)) found.push_back(path);
+  std::ranges::reverse(found);
   return found;
 }
 
