@@ -112,7 +112,7 @@ TEST_CASE("prepare, train, sample and export: text comes out as text went in") {
 
   const Ended exported = run({kDtrun, "export", (folder / "out").string(), (folder / "hub").string()});
   CHECK_MESSAGE(contains(exported.out,
-                         "model.safetensors, config.json, tokenizer.json and tokenizer_config.json, from "),
+                         "model.safetensors, tokenizer.json, tokenizer_config.json and config.json, from "),
                 exported.err);
   CHECK(read_text(folder / "hub/tokenizer.json") == read_text(kTokenizer));
   CHECK(Json::parse(read_text(folder / "hub/config.json"))["eos_token_id"] == 0);
