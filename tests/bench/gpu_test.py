@@ -382,7 +382,7 @@ class GpuTest(unittest.TestCase):
         program = BUILD / "tests/algorithms_on_cpu"
         if not program.exists():
             self.skipTest("built without CUDA's headers")
-        code, found, numbers, notes = self.algorithms_of(f'for job; do :; done; exec {program} "$1" "$2" "$job"')
+        code, found, numbers, notes = self.algorithms_of(f'for job; do :; done; exec "{program}" "$1" "$2" "$job"')
         self.assertEqual(code, 0, notes)
         self.assertRegex(found["rows"][1], r"^\d+ rows, \d+ of them not of the first choice; 0 products without a good "
                                            r"algorithm, 0 without room, 0 without time$")
@@ -398,7 +398,7 @@ class GpuTest(unittest.TestCase):
         if not program.exists():
             self.skipTest("built without CUDA's headers")
         code, found, numbers, notes = self.algorithms_of(
-            f'for job; do :; done; {program} "$1" "$2" "$job" | sed "s/; 0 products without/; 2 products without/"')
+            f'for job; do :; done; "{program}" "$1" "$2" "$job" | sed "s/; 0 products without/; 2 products without/"')
         self.assertEqual(code, 1, notes)
         self.assertEqual(found["an algorithm for each product"], ("failed", "2 products without a good algorithm"))
         self.assertEqual(found["rows"][0], "ok")

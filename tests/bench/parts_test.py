@@ -81,7 +81,7 @@ class PartsTest(unittest.TestCase):
         self.assertRegex(table, re.compile(rf"^  +{re.escape(what)} +{value}", re.MULTILINE))
 
     def test_all_goes_well(self):
-        with Bench(f'exec {DTRUN} "$@"') as bench:
+        with Bench(f'exec "{DTRUN}" "$@"') as bench:
             code, table, numbers = bench.run("--only", "launch")
         self.assertEqual(code, 0, table)
         self.assertNotIn("failed", table)
@@ -89,7 +89,7 @@ class PartsTest(unittest.TestCase):
         self.check_row(table, "dtrun --version", r"[0-9.]+ ms")
 
     def test_one_measurement_fails_and_the_others_are_made(self):
-        with Bench(f'[ "$1" != --version ] || {{ echo out of order; exit 3; }}\nexec {DTRUN} "$@"') as bench:
+        with Bench(f'[ "$1" != --version ] || {{ echo out of order; exit 3; }}\nexec "{DTRUN}" "$@"') as bench:
             code, table, numbers = bench.run("--only", "launch")
         self.assertEqual(code, 1, table)
         self.check_row(table, "dtrun --version", "failed: exit code 3$")
@@ -102,7 +102,7 @@ class PartsTest(unittest.TestCase):
         self.assertGreater(launch["agent"]["rss_mb"], 0)
 
     def test_a_part_that_fails_as_a_whole_costs_no_other_part(self):
-        with Bench(f'exec {DTRUN} "$@"') as bench:
+        with Bench(f'exec "{DTRUN}" "$@"') as bench:
             broken = bench.root / "scripts/bench_peer.py"
             broken.write_text(broken.read_text().replace("    results[\"dtrun\"] = {}\n", "    raise KeyError('gone')\n"))
             code, table, numbers = bench.run("--only", "peer", "--only", "launch")
@@ -157,7 +157,7 @@ class PartsTest(unittest.TestCase):
 
     def test_an_interrupt_keeps_what_was_measured_and_leaves_no_process(self):
         for number in (signal.SIGINT, signal.SIGTERM):
-            with self.subTest(number), Bench(f'exec {DTRUN} "$@"') as bench, bench.start("--only", "launch") as program:
+            with self.subTest(number), Bench(f'exec "{DTRUN}" "$@"') as bench, bench.start("--only", "launch") as program:
                 while "idle workers" not in program.stderr.readline():
                     self.assertIsNone(program.poll())
                 self.wait_for(lambda: any(line.startswith("sleep") for line in processes_in(bench.root)))

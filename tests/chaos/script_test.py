@@ -74,7 +74,7 @@ class ScriptTest(unittest.TestCase):
 
     def test_a_run_that_ends_with_other_parameters_is_not_well(self):
         other = self.folder / "dtrun"
-        other.write_text(f'#!/bin/sh\ncase "$*" in */fire/*) exec {DTRUN} "$@" train.seed=43 ;; *) exec {DTRUN} "$@" ;; esac\n')
+        other.write_text(f'#!/bin/sh\ncase "$*" in */fire/*) exec "{DTRUN}" "$@" train.seed=43 ;; *) exec "{DTRUN}" "$@" ;; esac\n')
         other.chmod(0o755)
         code, events, errors = self.run_script("--faults", "1", "--seed", "1", "--every", "0.3", "--steps", "150",
                                                dtrun=other)

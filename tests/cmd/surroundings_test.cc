@@ -115,7 +115,7 @@ TEST_CASE("a reader that went away early is no trouble") {
         "dtrun: nobody reads standard output any more: what the workers write there is dropped, and the job "
         "goes "
         "on\n");
-  Process deaf({"/bin/sh", "-c", kDtrun + " -- /usr/bin/seq 100000 2>&1 | head -n 1"});
+  Process deaf({"/bin/sh", "-c", shell_text({kDtrun}) + " -- /usr/bin/seq 100000 2>&1 | head -n 1"});
   CHECK(deaf.wait() == 0);
   CHECK(deaf.out() == "[default:0] 1\n");
 }

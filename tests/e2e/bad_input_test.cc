@@ -107,9 +107,9 @@ TEST_CASE("a fault that all ranks find is said once, with the ranks") {
 
 TEST_CASE("a limit on the size of files that shared memory runs into is named, and is no bug in dtrun") {
   const Folder directory;
-  std::string line = "ulimit -f 10; exec " + kDtrun;
-  for (const std::string& word : job(directory / "out", {})) line += " " + word;
-  const Ended ended = run({"/bin/sh", "-c", line});
+  std::vector<std::string> words{"/bin/sh", "-c", "ulimit -f 10; exec \"$@\"", "sh", kDtrun};
+  for (const std::string& word : job(directory / "out", {})) words.push_back(word);
+  const Ended ended = run(words);
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 71);
   CHECK(ended.err.find("size of files holds too (ulimit -f)") != std::string::npos);

@@ -57,7 +57,8 @@ class Job {
 };
 
 std::string fingerprint(const Job& job, const Words& environment) {
-  return run({"/bin/sh", "-c", "exec " DTRUN_BIN_DIR "/dtrun-worker fingerprint < " + job.config().string()},
+  return run({"/bin/sh", "-c", "exec \"$1\" fingerprint <\"$2\"", "sh", DTRUN_BIN_DIR "/dtrun-worker",
+              job.config()},
              environment)
       .out;
 }

@@ -113,14 +113,13 @@ TEST_CASE("a worker that the kernel kills for want of memory is reported as such
           doctest::test_suite("cgroup")) {
   const fs::path group = control_group();
   if (group.empty()) return dtrun::test::skip("no control group can be made here");
-  const std::string shell = binary("test_worker") + " eat; exit $?";
+  const std::string shell = dtrun::test::shell_text({binary("test_worker"), "eat"}) + "; exit $?";
   const std::pair<std::vector<std::string>, std::string> programs[] = {
       {agent_with({"--nproc", "2"}, {"eat"}), "signal 9 (SIGKILL): out of memory\n"},
       {agent({"--nproc", "2", "--", "/bin/sh", "-c", shell}), "exit code 137: out of memory\n"}};
   for (const auto& [argv, ending] : programs) {
-    std::string command = "echo $$ > " + (group / "cgroup.procs").string() + "; exec ";
-    for (const auto& word : argv) command += "'" + word + "' ";
-    Process job({"/bin/sh", "-c", command});
+    const std::string enter = "echo $$ > " + (group / "cgroup.procs").string();
+    Process job({"/bin/sh", "-c", enter + "; exec " + dtrun::test::shell_text(argv)});
     CHECK(job.wait() == 137);
     CHECK(job.err().find("failed first: " + ending) != std::string::npos);
   }

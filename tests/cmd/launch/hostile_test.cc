@@ -60,7 +60,7 @@ Launched launch_at(const test::Folder& folder, const std::string& script, bool i
   test::write_text(folder / "carrier", "#!/bin/sh\ncd '" + folder.path().string() + "'\n" + script + "\n");
   fs::permissions(folder / "carrier", fs::perms::owner_all);
   const std::string words =
-      "exec " + test::kDtrun + " -H far --ssh '" + (folder / "carrier").string() + "' -- true";
+      "exec " + test::shell_text({test::kDtrun, "-H", "far", "--ssh", folder / "carrier", "--", "true"});
   test::Process launcher({"sh", "-c", words + (is_read ? "" : " >/dev/null 2>&1")});
   Launched result;
   const bool in_time = test::eventually([&] {
