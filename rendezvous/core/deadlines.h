@@ -23,7 +23,8 @@ struct Deadlines {
   Millis announce = kNever;    // tell the members that wait how many have joined
 
   Millis earliest() const {
-    return std::min({join, last_call, pausing, restart, stop_order, settle, sweep, announce});
+    const Millis start = pausing != kNever ? pausing : last_call;  // a last call that is over waits
+    return std::min({join, start, restart, stop_order, settle, sweep, announce});
   }
 };
 

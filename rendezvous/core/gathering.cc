@@ -153,7 +153,7 @@ void Stepper::begin(Generation generation) {
   for (auto& [id, member] : s_.members) member.seat.reset();
   s_.current = std::move(generation);
   s_.phase = Phase::kRunning;
-  s_.deadlines.join = s_.deadlines.last_call = s_.deadlines.announce = s_.deadlines.pausing = kNever;
+  s_.deadlines = {.sweep = s_.deadlines.sweep};
 }
 
 void Stepper::count_changed() {

@@ -119,11 +119,13 @@ std::string Invariants::check_progress(const State& state, Millis now) const {
   const int restarts = state.policy.restarts();
   const bool counted_on = restarts >= restarts_ && restarts <= restarts_ + 1;
   // A run that all members have left is forgotten when another one begins; an adopted one has its own count.
-  if (!counted_on && !state.current.adopted && state.settings &&
+  if (!counted_on && !anew && !state.current.adopted && state.settings &&
       had_membership_ == (state.current.membership != nullptr))
     return "the restart count jumped";
+  // With the best step of its members. The generation after one that is taken over may begin in the same
+  // step.
   const bool taken_over =
-      anew || state.current.adopted || !state.settings;  // with the best step of its members
+      anew || state.current.adopted || !state.settings || state.generation > generation_ + 1;
   if (!taken_over && state.policy.history().best_step < best_step_) return "the best step went back";
   if (state.settings && restarts > state.settings->restarts.max_restarts) return "more restarts than allowed";
   return "";
