@@ -32,9 +32,10 @@ void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& jo
 
 // The generations count on: what the workers of the old ones set is still in the store, under their numbers.
 void Stepper::begin_anew() {
-  const std::int64_t newest = std::max(s_.generation, s_.newest_seen);
-  s_ = State{};
-  s_.newest_seen = newest;
+  State anew;
+  anew.outlives_host = s_.outlives_host;
+  anew.newest_seen = std::max(s_.generation, s_.newest_seen);
+  s_ = std::move(anew);
 }
 
 // A member that missed the job's end is told now.
@@ -65,7 +66,7 @@ void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal
   say(from, static_cast<const Rejected&>(refusal));
   say(from, Close{});
   const std::string what = "was refused: " + refusal.to_others;
-  if (join.hosts) host_left_ = join.host + kHosts + what;
+  if (ends_with(join)) host_left_ = join.host + kHosts + what;
   note(News::kRefused, join.host, join.host + " " + what);
   count_changed();
 }

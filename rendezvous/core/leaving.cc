@@ -27,14 +27,14 @@ void Stepper::leave(ConnectionId id, const Leave& leave) {
   if (leave.soon)
     return note(News::kNote, host,
                 host + " was told to stop by " + signal + ", its workers are still ending");
-  if (member.join.hosts && !leave.replaced && s_.phase != Phase::kOver) {
+  if (ends_with(member.join) && !leave.replaced && s_.phase != Phase::kOver) {
     host_left_ = host + kHosts + (signal.empty() ? "left" : "was stopped by " + signal);
     return;  // it leaves once the others know
   }
   const bool needed = needs(member);
   if (needed && leave.signal == SIGINT) s_.current.stopped_by_hand = host;
   std::string how = signal.empty() ? "left" : "left (told to by " + signal + ")";
-  if (member.join.hosts && leave.replaced) {
+  if (ends_with(member.join) && leave.replaced) {
     s_.host_gone = true;
     how += ", and the coordinator until another one is in its place";
   }
@@ -146,7 +146,7 @@ void Stepper::give_up_predecessor() {
                                  [](const Seat& seat) { return seat.away.has_value(); });
   const int rank = static_cast<int>(away - current.seats.begin());
   if (!current.membership->nodes[rank].member_id.empty()) return;  // was here already: will be back
-  const auto hosts = [](const auto& member) { return member.second.join.hosts && !member.second.seat; };
+  const auto hosts = [&](const auto& member) { return ends_with(member.second.join) && !member.second.seat; };
   const auto newcomer = std::find_if(s_.members.begin(), s_.members.end(), hosts);
   if (newcomer == s_.members.end()) return;
   const std::string& host = current.membership->nodes[rank].host = newcomer->second.join.host;

@@ -92,8 +92,8 @@ struct Join {
   int restart_count = 0;
   int membership_changes = 0;
   CrashHistory crash_history;
-  Millis age = 0;      // of that generation
-  bool hosts = false;  // the coordinator runs inside this agent and ends with it; the driver checks it
+  Millis age = 0;                         // of that generation
+  bool hosts = false;                     // the coordinator runs inside this agent; the driver checks it
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
   int workers = 0;                        // that are part of Event::generation
   bool warms_up = false;                  // its workers load first and outlive generations: it says Ready

@@ -111,6 +111,7 @@ std::vector<Action> Runs::step(const Event& event, Millis now) {
     const auto known = restored_.find(join->run_id);
     if (known != restored_.end()) inherit(restored_now(known->second, now), now, &states_[run]);
   }
+  states_[run].outlives_host = outlive_host_;
   actions = rendezvous::step(states_[run], event, now);
   tell_of_last(run, event, now, &actions);
   end_if_over(run, now, &actions);

@@ -44,7 +44,8 @@ bool same_facts(const RunRecord& one, const RunRecord& other);
 class Runs {
  public:
   // `many`: false means one run only. Its state machine gets all events and refuses members of other runs.
-  explicit Runs(bool many) : many_(many) {}
+  // `outlive_host`: another host takes the coordinator over, so no run ends with the host of this one.
+  explicit Runs(bool many, bool outlive_host = false) : many_(many), outlive_host_(outlive_host) {}
 
   std::vector<Action> step(const Event& event, Millis now);
   Millis next_deadline() const;
@@ -81,7 +82,7 @@ class Runs {
   RunRecord restored_now(RunRecord record, Millis now) const;
   void begin_next(const std::string& run, Millis now, std::vector<Action>* actions);
 
-  bool many_;
+  bool many_, outlive_host_;
   std::map<std::string, State> states_;
   std::map<ConnectionId, std::string> run_of_;
   std::map<std::string, std::vector<Event>> kept_;  // Joins for the next run of a name, in order

@@ -92,6 +92,7 @@ struct State {
   // coordinator. No generation begins any more: the next one takes over that of which it knows that the host
   // had a seat.
   bool host_gone = false;
+  bool outlives_host = false;  // another host takes the coordinator over when this one's goes
 
   std::int64_t generation = 0;   // number of the newest
   std::int64_t newest_seen = 0;  // highest number that a member came with; the next generation's is higher

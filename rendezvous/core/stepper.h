@@ -63,6 +63,7 @@ class Stepper {
   void give_up_away();
   void give_up_predecessor();
   bool needs(const Member& member) const;
+  bool ends_with(const Join& member) const { return member.hosts && !s_.outlives_host; }
   bool falls_below(int members) const;
   std::string not_back(int rank) const;
   void expel(int rank, const std::string& why);

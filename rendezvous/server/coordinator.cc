@@ -43,7 +43,7 @@ bool changes_record(const Action& action) {
 
 Coordinator::Coordinator(Options options)
     : options_(std::move(options)),
-      runs_(options_.separate),
+      runs_(options_.separate, options_.fence != nullptr),
       instance_(random_id(8)),
       leading_(options_.fence == nullptr) {}
 
@@ -66,7 +66,7 @@ void Coordinator::step_down() {
 void Coordinator::forget() {
   if (std::exchange(leading_, false) && options_.notice)
     options_.notice("this host is the coordinator no more");
-  runs_ = Runs(options_.separate);
+  runs_ = Runs(options_.separate, options_.fence != nullptr);
   unsaid_.clear();
   told_.clear();
   members_.store(0);

@@ -62,7 +62,7 @@ class GrpcServer final : public Server {
       : candidate_(options.candidate ? std::make_unique<Candidate>(*options.candidate, calls()) : nullptr),
         coordinator_({.separate = options.separate,
                       .fence = candidate_.get(),
-                      .host = options.candidate ? "" : options.host,
+                      .host = options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
         attend_(coordinator_, strand_, door_),

@@ -205,8 +205,23 @@ std::string stop_of(const std::vector<Action>& actions, ConnectionId to) {
 
 }  // namespace
 
+TEST_CASE("a run ends with the coordinator's host, unless another one takes over") {
+  for (const bool outlives : {false, true}) {
+    CAPTURE(outlives);
+    Runs runs(false, outlives);
+    for (const int rank : {0, 1, 2}) {
+      Event event = comes_back(static_cast<ConnectionId>(rank + 1), rank, rank == 1);
+      event.generation = 0;
+      runs.step(event, 0);
+    }
+    CHECK(runs.records(0).at(0).leader == "n1");
+    const auto left = runs.step({.from = 2, .generation = 1, .body = Leave{.signal = SIGTERM}}, 1000);
+    CHECK((heard<Ended>(left, 1) == nullptr) == outlives);
+  }
+}
+
 TEST_CASE("who had the coordinator, and is lost with it, is named with who took over") {
-  Runs runs(false);
+  Runs runs(false, true);
   runs.restore({three_nodes()}, 0);
   CHECK(heard<Welcome>(runs.step(comes_back(1, 0, true), 0), 1)->resumed);
   runs.step(comes_back(2, 2), 0);
