@@ -39,9 +39,11 @@ class Stepper {
 
   bool grants(int from, const Ask& ask) const;
   void bind(int from, const Ask& ask);
+  void take_record(const Ask& ask);
   void stop_leading();
   void lose_lead();
   void release_voters();
+  void add_record(int host, Ask* ask);
 
   void advance();
   void stand();
@@ -78,6 +80,7 @@ void Stepper::on(int from, const Ask& ask) {
   if (!is_host(from)) return;
   if (ask.kind == Ask::kRelease) {
     if (from != s_.bound_to || ask.term != s_.bound_term) return;
+    take_record(ask);
     s_.bound_until = std::min(s_.bound_until, now_);
     s_.leader = {};
     if (s_.role == State::kFollows) rest(0);
@@ -105,6 +108,10 @@ void Stepper::bind(int from, const Ask& ask) {
   rest(0);
   s_.leader = ask.kind == Ask::kRenew && ask.serves ? Leader{ask.term, from} : Leader{};
   if (s_.leader.term != 0 && std::exchange(s_.served, 0) != 0) say(-1, Forget{});
+  take_record(ask);
+}
+
+void Stepper::take_record(const Ask& ask) {
   if (ask.record) s_.record = {ask.record->stamp, set_.merge(s_.record.text, ask.record->text)};
 }
 
@@ -123,9 +130,18 @@ void Stepper::lose_lead() {
   rest(set_.lease);
 }
 
+// What it wrote just before goes along: a driver sends a host only the newest of what it has not sent yet.
 void Stepper::release_voters() {
-  for (int host = 0; host < set_.hosts; ++host)
-    if (host != set_.self) say(host, Ask{.kind = Ask::kRelease, .term = s_.term, .sent_at = now_});
+  for (int host = 0; host < set_.hosts; ++host) {
+    if (host == set_.self) continue;
+    Ask ask{.kind = Ask::kRelease, .term = s_.term, .sent_at = now_};
+    add_record(host, &ask);
+    say(host, std::move(ask));
+  }
+}
+
+void Stepper::add_record(int host, Ask* ask) {
+  if (peer(host).stamp != s_.record.stamp) ask->record = s_.record;
 }
 
 void Stepper::on(int, const Write& write) {
@@ -238,7 +254,7 @@ void Stepper::ask_all() {
     Ask ask{.kind = kind, .term = s_.term, .sent_at = now_};
     if (kind == Ask::kRenew) {
       ask.serves = s_.serves;
-      if (peer(host).stamp != s_.record.stamp) ask.record = s_.record;
+      add_record(host, &ask);
     }
     say(host, std::move(ask));
   }

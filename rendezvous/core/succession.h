@@ -82,7 +82,7 @@ struct Ask {
   Term term = 0;
   Millis sent_at = 0;                 // by the asker's clock; comes back in the answer
   bool serves = false;                // kRenew: a majority has its record
-  std::optional<Record> record = {};  // kRenew: for who does not have it
+  std::optional<Record> record = {};  // kRenew, kRelease: for a host that does not have it
   bool operator==(const Ask&) const = default;
 };
 struct Answer {
