@@ -115,12 +115,13 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
 // The others are told of a node that they missed. Workers that it brings pause first.
 void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated) {
   const Join& join = member.join;
-  if (s_.news.came(join.host)) {
+  const bool was_missed = s_.news.came(join.host);
+  if (was_missed) {
     note(News::kBack, join.host, join.host + kIsBack);
     if (s_.phase == Phase::kGathering && !s_.current.worker_failure)
       s_.current.came_back = join.host + kIsBack;
   }
-  member.back = generation > 0 && !seated;
+  member.back = (generation > 0 || was_missed) && !seated;
   if (member.back && join.warms_up && join.workers > 0) member.ready_by = now_ + kReadyAgain;
 }
 

@@ -19,7 +19,7 @@ struct Member {
   std::optional<int> previous_rank = {};     // its group rank in the newest generation that it was part of
   Heartbeat report = {};                     // the newest
   int workers = 0;      // that can take part in the next generation; those that still load cannot
-  bool back = false;    // it had been given up, and came back
+  bool back = false;    // it, or another agent of its host, had been given up, and came back
   Millis ready_by = 0;  // likewise, with workers that pause now: when not to wait for its Ready any longer
 };
 
