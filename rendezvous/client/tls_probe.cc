@@ -90,6 +90,7 @@ Reception reception_at(const std::string& host, int port, const std::optional<Cr
     static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
     SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
     SSL_set_fd(session.get(), dialled.fd);
+    if (key) SSL_set_tlsext_host_name(session.get(), key->name_to_ask_for().c_str());
     SSL_set_connect_state(session.get());
     const bool ticket = key && key->ticket() != nullptr;
     if (ticket) show(session.get(), key->identity());

@@ -11,6 +11,9 @@ namespace {
 // Only who has the key makes a source known, so it is as much as a large cluster needs.
 constexpr std::size_t kMostKnown = 1 << 16;
 
+// No address.
+const std::string kMembers = "members";
+
 double left_of(double failures, Millis counted_at, int forgiven_per_second, Millis now) {
   return std::max(0.0, failures - static_cast<double>(now - counted_at) / 1000 * forgiven_per_second);
 }
@@ -36,7 +39,7 @@ std::optional<AcceptQueue::Id> AcceptQueue::who_goes(Millis now) const {
         std::ranges::max_element(sources_, {}, [&](const auto& entry) { return count(entry.second); });
     if (count(most->second) == 0) return std::nullopt;
     const auto oldest = std::ranges::find_if(waiting_, [&](const auto& entry) {
-      return entry.second.source == most->first && !(silent && entry.second.greeted);
+      return entry.second.turn == most->first && !(silent && entry.second.greeted);
     });
     return oldest->first;
   };
@@ -51,9 +54,11 @@ std::optional<AcceptQueue::Id> AcceptQueue::who_goes(Millis now) const {
     goes = oldest_where_most([](const Source& source) { return source.known ? 0 : source.waiting; }, false);
   if (!goes) goes = oldest_where_most([](const Source& source) { return source.silent; }, true);
   if (goes) return goes;
+  const auto members = sources_.find(kMembers);
   return oldest_where_most(
       [&](const Source& source) {
-        return source.waiting > waiting_.size() / waiting_sources + 1 ? source.waiting : 0;
+        const bool too_many = source.waiting > waiting_.size() / waiting_sources + 1;
+        return too_many && (members == sources_.end() || &source != &members->second) ? source.waiting : 0;
       },
       false);
 }
@@ -62,7 +67,7 @@ std::optional<AcceptQueue::Id> AcceptQueue::arrived(Id id, const std::string& so
   std::optional<Id> goes;
   if (waiting_.size() >= limits_.waiting) goes = who_goes(now);
   if (goes) left(*goes);
-  waiting_.emplace(id, Waiting{.source = source, .since = now});
+  waiting_.emplace(id, Waiting{.source = source, .since = now, .turn = source});
   Source& its = sources_[source];
   its.known = known_.contains(source);
   ++its.waiting;
@@ -70,23 +75,31 @@ std::optional<AcceptQueue::Id> AcceptQueue::arrived(Id id, const std::string& so
   return goes;
 }
 
-void AcceptQueue::greeted(Id id) {
+void AcceptQueue::greeted(Id id, bool member, Millis now) {
   const auto found = waiting_.find(id);
   if (found == waiting_.end() || found->second.greeted) return;
   found->second.greeted = true;
   Source& source = sources_[found->second.source];
   --source.silent;
-  source.ready.push_back(id);
+  if (!member) return source.ready.push_back(id);
+  Source& members = sources_[kMembers];
+  members.known = true;
+  if (!may_begin(members, now)) return source.ready.push_back(id);
+  --source.waiting;
+  ++members.waiting;
+  members.ready.push_back(id);
+  found->second.turn = kMembers;
+  forget_idle(found->second.source);
 }
 
 void AcceptQueue::left(Id id) {
   const auto found = waiting_.find(id);
   if (found == waiting_.end()) return;
-  const std::string source = found->second.source;
-  --sources_[source].waiting;
-  if (!found->second.greeted) --sources_[source].silent;
+  const std::string turn = found->second.turn;
+  --sources_[turn].waiting;
+  if (!found->second.greeted) --sources_[turn].silent;
   waiting_.erase(found);
-  forget_idle(source);
+  forget_idle(turn);
 }
 
 double AcceptQueue::failures_of(const Source& source, Millis now) const {
@@ -100,7 +113,8 @@ double AcceptQueue::strange_failures(Millis now) const {
 bool AcceptQueue::may_begin(const Source& source, Millis now) const {
   return may_begin_after(failures_of(source, now), source.handshaking, limits_.failures) &&
          (source.known ||
-          may_begin_after(strange_failures(now), strange_handshaking_, limits_.strange_failures));
+          (strange_handshaking_ < limits_.handshaking - limits_.handshaking / 4 &&
+           may_begin_after(strange_failures(now), strange_handshaking_, limits_.strange_failures)));
 }
 
 std::optional<AcceptQueue::Id> AcceptQueue::take_from(Source& source) {
@@ -115,48 +129,56 @@ std::optional<AcceptQueue::Id> AcceptQueue::take_from(Source& source) {
 std::vector<AcceptQueue::Id> AcceptQueue::take_next(Millis now) {
   std::vector<Id> next;
   for (std::size_t idle = 0; handshaking_.size() < limits_.handshaking && idle < sources_.size();) {
-    auto turn = sources_.upper_bound(last_);
-    if (turn == sources_.end()) turn = sources_.begin();
-    last_ = turn->first;
-    Source& source = turn->second;
-    const auto id = may_begin(source, now) ? take_from(source) : std::nullopt;
+    auto turn = sources_.find(kMembers);  // they go first
+    std::optional<Id> id;
+    if (turn != sources_.end() && may_begin(turn->second, now)) id = take_from(turn->second);
+    if (!id) {
+      turn = sources_.upper_bound(last_);
+      if (turn == sources_.end()) turn = sources_.begin();
+      last_ = turn->first;
+      if (may_begin(turn->second, now)) id = take_from(turn->second);
+    }
     if (!id) {
       ++idle;
       continue;
     }
+    Source& source = turn->second;
     idle = 0;
-    waiting_.erase(*id);
+    const auto waiting = waiting_.extract(*id);
     --source.waiting;
     ++source.handshaking;
     if (!source.known) ++strange_handshaking_;
-    handshaking_.emplace(
-        *id, Handshake{.source = last_, .until = now + limits_.to_prove, .strange = !source.known});
+    handshaking_.emplace(*id, Handshake{.source = waiting.mapped().source,
+                                        .turn = turn->first,
+                                        .until = now + limits_.to_prove,
+                                        .strange = !source.known});
     next.push_back(*id);
   }
   return next;
 }
 
-std::string AcceptQueue::end_handshake(std::map<Id, Handshake>::iterator handshake) {
-  std::string name = handshake->second.source;
-  if (handshake->second.strange) --strange_handshaking_;
-  --sources_[name].handshaking;
+AcceptQueue::Handshake AcceptQueue::end_handshake(std::map<Id, Handshake>::iterator handshake) {
+  Handshake ended = std::move(handshake->second);
   handshaking_.erase(handshake);
-  return name;
+  if (ended.strange) --strange_handshaking_;
+  --sources_[ended.turn].handshaking;
+  return ended;
 }
 
 void AcceptQueue::proven(Id id) {
   const auto found = handshaking_.find(id);
   if (found == handshaking_.end()) return;
-  const std::string name = end_handshake(found);
-  if (known_.size() < kMostKnown) known_.insert(name);
-  sources_[name].known = known_.contains(name);
-  forget_idle(name);
+  const Handshake ended = end_handshake(found);
+  if (known_.size() < kMostKnown) known_.insert(ended.source);
+  const auto source = sources_.find(ended.source);
+  if (source != sources_.end()) source->second.known = known_.contains(ended.source);
+  forget_idle(ended.turn);
 }
 
 void AcceptQueue::failed(Id id, Millis now) {
   const auto found = handshaking_.find(id);
   if (found == handshaking_.end()) return;
-  Source& source = sources_[end_handshake(found)];
+  Source& source = sources_[end_handshake(found).turn];
   source.failures = {.count = failures_of(source, now) + 1, .counted_at = now};
   if (!source.known) strange_ = {.count = strange_failures(now) + 1, .counted_at = now};
 }

@@ -2,9 +2,10 @@
 // strangers cost little however many they are. A connection waits until it has said hello as TLS does, then
 // until it is its turn: sources (addresses) take turns, few handshakes go on at once, and a source of which
 // many fail may begin only some a second, and so may all sources together from which nobody ever came in:
-// each handshake costs a millisecond of a processor. Who has shown that he may come in counts no more. Where
-// too many wait, those go whom nobody would miss; if there are none, the others stay with the kernel for a
-// while. Pure.
+// each handshake costs a millisecond of a processor. Who has shown that he may come in counts no more.
+// Members say in their hello that they are some, which others may repeat: they have a turn of their own, from
+// whatever address, as long as few of them fail. Where too many wait, those go whom nobody would miss; if
+// there are none, the others stay with the kernel for a while. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ class AcceptQueue {
 
   struct Limits {
     std::size_t waiting = 1024;     // connections before their handshake
-    std::size_t handshaking = 256;  // at once
+    std::size_t handshaking = 256;  // at once; a quarter of them is not for strange sources
     Millis to_greet = 5000;         // from its arrival
     Millis to_begin = 10000;        // from its arrival; an agent waits no longer
     Millis to_prove = 5500;         // from the beginning of its handshake
-    int failures = 100;             // of one source, that are free;
+    int failures = 100;             // of one source, or of members from everywhere, that are free;
     int failures_per_second = 20;   // and then
     int strange_failures = 200;     // the same of all sources together from which nobody ever came in
     int strange_failures_per_second = 50;
@@ -46,7 +47,8 @@ class AcceptQueue {
   // fail, or of those that have not said hello, or of a source that has more than an equal share; of such a
   // source that has most. REQUIRES: !is_full(now).
   std::optional<Id> arrived(Id id, const std::string& source, Millis now);
-  void greeted(Id id);
+  // `member`: it said that it is one.
+  void greeted(Id id, bool member, Millis now);
   // It is gone, or was closed, before its handshake began. Unknown ones are ignored, here and below.
   void left(Id id);
 
@@ -69,10 +71,11 @@ class AcceptQueue {
   struct Waiting {
     std::string source;
     Millis since = 0;
+    std::string turn;  // whose: its source's, or that of members
     bool greeted = false;
   };
   struct Handshake {
-    std::string source;
+    std::string source, turn;
     Millis until = 0;
     bool strange = false;  // its source was not known when it began
   };
@@ -84,7 +87,7 @@ class AcceptQueue {
     std::size_t waiting = 0, silent = 0, handshaking = 0;  // silent: those of the waiting that said no hello
     std::deque<Id> ready;                                  // some of them may have left since
     Failures failures;
-    bool known = false;  // somebody came in from there
+    bool known = false;  // somebody came in from there, or it is the members'
   };
 
   std::optional<Id> who_goes(Millis now) const;
@@ -92,17 +95,17 @@ class AcceptQueue {
   double strange_failures(Millis now) const;
   bool may_begin(const Source& source, Millis now) const;
   std::optional<Id> take_from(Source& source);
-  // Takes it out, however it ended; the name of its source.
-  std::string end_handshake(std::map<Id, Handshake>::iterator handshake);
+  // Takes it out, however it ended.
+  Handshake end_handshake(std::map<Id, Handshake>::iterator handshake);
   void forget_idle(const std::string& name);
 
   const Limits limits_;
   std::map<Id, Waiting> waiting_;  // ids grow: the first has waited longest
   std::map<Id, Handshake> handshaking_;
-  std::map<std::string, Source> sources_;
-  std::string last_;             // the source whose turn it was
-  std::set<std::string> known_;  // the sources that are
-  Failures strange_;             // of those that are not
+  std::map<std::string, Source> sources_;  // one of them is no address: that of members
+  std::string last_;                       // the source whose turn it was
+  std::set<std::string> known_;            // the sources that are
+  Failures strange_;                       // of those that are not
   std::size_t strange_handshaking_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "rendezvous/identity/credential.h"
 
+#include <ctime>
+
 namespace dtrun::rendezvous {
 
 Result<Credential> Credential::parse(std::string_view text, const std::string& source) {
@@ -27,6 +29,10 @@ std::string Credential::fingerprint() const {
 
 Identity Credential::identity() const {
   return ticket() != nullptr ? ticket()->identity() : make_identity(*key());
+}
+
+std::string Credential::name_to_ask_for() const {
+  return key() != nullptr ? member_name(*key(), std::time(nullptr)) : kCertifiedName;
 }
 
 }  // namespace dtrun::rendezvous

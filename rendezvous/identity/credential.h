@@ -27,6 +27,8 @@ class Credential {
   const std::string& source() const { return source_; }  // where it was found, for people; "": nobody knows
   std::string fingerprint() const;  // of the key that it is, or that the ticket comes from
   Identity identity() const;
+  // What it asks for in its hello: kCertifiedName, or member_name() of the clock's hour.
+  std::string name_to_ask_for() const;
 
   bool operator==(const Credential& other) const { return text() == other.text(); }
 

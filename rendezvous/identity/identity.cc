@@ -7,6 +7,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "rendezvous/identity/certificates.h"
@@ -15,6 +17,18 @@ namespace dtrun::rendezvous {
 namespace {
 
 constexpr std::string_view kIssuer = "dtrun job ";
+constexpr std::int64_t kHour = 3600;  // seconds
+
+std::string name_of_hour(const JobKey& key, std::int64_t hour) {
+  std::array<unsigned char, 16> bytes{};
+  key.derive("member in hour " + std::to_string(hour), bytes.data(), bytes.size());
+  std::string name;
+  for (const unsigned char byte : bytes) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return name + ".member.dtrun";
+}
 
 }  // namespace
 
@@ -45,6 +59,16 @@ std::optional<std::int64_t> end_of_certificate(std::string_view pem) {
   return read ? std::optional<std::int64_t>(timegm(&end)) : std::nullopt;
 }
 
+std::string member_name(const JobKey& key, std::int64_t now) { return name_of_hour(key, now / kHour); }
+
+bool MemberNames::contain(std::string_view name, std::int64_t now) {
+  const std::int64_t hour = now / kHour;
+  if (std::exchange(hour_, hour) != hour)
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      names_[i] = name_of_hour(key_, hour - 1 + static_cast<int>(i));
+  return std::ranges::find(names_, name) != names_.end();
+}
+
 std::string issuer_of(const std::string& fingerprint) { return std::string(kIssuer) + fingerprint; }
 
 std::string fingerprint_in(const std::string& issuer) {
@@ -62,7 +86,7 @@ Identity make_identity(const JobKey& job) {
   const Key own(EVP_EC_gen("P-256"));
   check(own != nullptr);
   const Certificate leaf = unsigned_leaf(own, kCertifiedName, authority);
-  add_extension(leaf.get(), authority.root.get(), NID_subject_alt_name, "DNS:dtrun");
+  add_extension(leaf.get(), authority.root.get(), NID_subject_alt_name, "DNS:dtrun,DNS:*.member.dtrun");
   sign(leaf, authority);
   return {.root = pem(authority.root.get()), .certificate = pem(leaf.get()), .private_key = pem(own.get())};
 }

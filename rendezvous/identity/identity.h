@@ -3,10 +3,12 @@
 // around, no two processes share a private key, and a stranger ends in the handshake.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rendezvous/identity/job_key.h"
 
@@ -14,6 +16,24 @@ namespace dtrun::rendezvous {
 
 // The host name in every certificate, which clients ask for: what proves a peer is the key, not its address.
 inline constexpr const char* kCertifiedName = "dtrun";
+
+// The host name that who has the key asks for in its hello, where everybody can read it: 32 digits that
+// follow from the key and the hour of its clock (`now`: seconds since 1970), and ".member.dtrun". It lets a
+// gate tell members from others before a handshake. Who heard it can say it too, for some hours, and still
+// ends there.
+std::string member_name(const JobKey& key, std::int64_t now);
+
+// Those names of the hour, the last and the next. One thread.
+class MemberNames {
+ public:
+  explicit MemberNames(JobKey key) : key_(std::move(key)) {}
+  bool contain(std::string_view name, std::int64_t now);
+
+ private:
+  JobKey key_;
+  std::int64_t hour_ = -1;
+  std::array<std::string, 3> names_;
+};
 
 // Text as PEM has it. Certificates are valid from 2000 to 9999: hosts' clocks are not compared.
 struct Identity {

@@ -26,6 +26,7 @@
 #include "rendezvous/core/deadlines.h"
 #include "rendezvous/core/guests.h"
 #include "rendezvous/core/refused.h"
+#include "rendezvous/server/hello.h"
 #include "rendezvous/server/origin.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/convert.h"
@@ -39,6 +40,8 @@ constexpr std::uint64_t kWake = 0, kFirstListener = 1, kFirstConnection = 100;
 constexpr Millis kNoFilesPause = 100, kFullPause = 10;
 // Accepted in a row, before those that wait are looked at: who comes with its hello is not thrown out unread.
 constexpr int kBatch = 16;
+// Of what a connection begins with. A member's hello has some 300 bytes.
+constexpr std::size_t kLookedAt = 1024;
 
 std::size_t quarter_of_files() {
   rlimit limit{};
@@ -97,14 +100,14 @@ std::vector<int> listen_on_all(const std::string& address, int port) {
 
 class EpollGate final : public Gate {
  public:
-  EpollGate(std::vector<int> listeners, std::size_t files,
-            std::function<void(const std::string&)> turned_away)
+  EpollGate(std::vector<int> listeners, std::size_t files, IsMember is_member, TurnedAway turned_away)
       : listeners_(std::move(listeners)),
         port_(port_of(listeners_.front())),
         epoll_(epoll_create1(EPOLL_CLOEXEC)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         queue_(AcceptQueue::Limits::within(files)),
         guests_(connections_of_guests()),
+        is_member_(std::move(is_member)),
         turned_away_(std::move(turned_away)) {
     watch(wake_, kWake, EPOLLIN);
   }
@@ -183,7 +186,8 @@ class EpollGate final : public Gate {
   std::map<std::uint64_t, Connection> connections_;
   std::map<std::string, std::uint64_t> handed_over_;  // by the peer's name; guests stay here
   GuestConnections guests_;
-  const std::function<void(const std::string&)> turned_away_;
+  const IsMember is_member_;
+  const TurnedAway turned_away_;
   Refused refused_;
   std::uint64_t next_id_ = kFirstConnection;
   Millis accept_at_ = kNever;  // when to go on, after a pause
@@ -292,10 +296,11 @@ void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
     queue_.failed(id, steady_now());
     return let_go(id);
   }
-  std::array<unsigned char, kGreetingBytes> first{};
+  std::array<unsigned char, kLookedAt> first{};
   int available = 0;
   ioctl(fd, FIONREAD, &available);
-  const ssize_t got = available > 0 ? recv(fd, first.data(), first.size(), MSG_PEEK) : 0;
+  const ssize_t peeked = available > 0 ? recv(fd, first.data(), first.size(), MSG_PEEK) : 0;
+  const auto got = static_cast<std::size_t>(std::max<ssize_t>(0, peeked));
   const Greeting greeting =
       greeting_of(first.data(), got < kGreetingBytes ? static_cast<int>(got) : available);
   const bool gone = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
@@ -303,7 +308,9 @@ void EpollGate::look_at(std::uint64_t id, std::uint32_t events) {
     queue_.left(id);
     return let_go(id);
   }
-  if (greeting == Greeting::kHello) queue_.greeted(id);
+  if (greeting != Greeting::kHello) return;
+  const auto name = server_name_in({first.data(), got});
+  queue_.greeted(id, name && is_member_ && is_member_(*name), steady_now());
 }
 
 void EpollGate::tell_of(const Origin& peer) {
@@ -341,25 +348,12 @@ void EpollGate::let_go(std::uint64_t id) {
 
 }  // namespace
 
-// RFC 8446, sections 4 and 5.1: a record of the kind "handshake", of a version 3.x, that begins with a
-// ClientHello.
-Greeting greeting_of(const unsigned char* first, int available) {
-  constexpr unsigned char kHandshake = 22, kClientHello = 1;
-  constexpr int kHeader = 5, kMost = 1 << 14;
-  if (available > 0 && first[0] != kHandshake) return Greeting::kOther;
-  if (available > 1 && first[1] != 3) return Greeting::kOther;
-  if (available < kGreetingBytes) return Greeting::kMore;
-  const int length = first[3] << 8 | first[4];
-  if (length < 4 || length > kMost || first[5] != kClientHello) return Greeting::kOther;
-  return available < kHeader + length ? Greeting::kMore : Greeting::kHello;
-}
-
 std::unique_ptr<Gate> Gate::open(const std::string& address, int port, std::optional<std::size_t> files,
-                                 std::function<void(const std::string&)> turned_away) {
+                                 IsMember is_member, TurnedAway turned_away) {
   std::vector<int> listeners = listen_on_all(address, port);
   if (listeners.empty()) return nullptr;
   return std::make_unique<EpollGate>(std::move(listeners), files.value_or(quarter_of_files()),
-                                     std::move(turned_away));
+                                     std::move(is_member), std::move(turned_away));
 }
 
 }  // namespace dtrun::rendezvous

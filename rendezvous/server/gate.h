@@ -16,11 +16,15 @@ class Gate {
   // Takes a connected socket, which is then its own. Called on the gate's thread.
   using HandOver = std::function<void(int fd)>;
 
+  // Whether the host's name that a hello asks for is one that only members know. Called on the gate's thread.
+  using IsMember = std::function<bool(const std::string& name)>;
+  // As ServerOptions has it; called on the gate's thread.
+  using TurnedAway = std::function<void(const std::string& address)>;
+
   // Listens on the address, a TCP one; it and `files` are as ServerOptions has them. Null, and errno, if it
   // cannot. Nobody is accepted before start().
-  // `turned_away`: as ServerOptions has it; called on the gate's thread.
   static std::unique_ptr<Gate> open(const std::string& address, int port, std::optional<std::size_t> files,
-                                    std::function<void(const std::string&)> turned_away = {});
+                                    IsMember is_member, TurnedAway turned_away = {});
   virtual ~Gate() = default;
 
   virtual void start(HandOver hand_over) = 0;
@@ -34,10 +38,5 @@ class Gate {
   // Ends the connection of a guest.
   virtual void hang_up(const std::string& peer) = 0;
 };
-
-// How what a connection begins with looks: `first`, and the number of bytes that came so far.
-enum class Greeting { kMore, kHello, kOther };
-constexpr int kGreetingBytes = 6;
-Greeting greeting_of(const unsigned char* first, int available);
 
 }  // namespace dtrun::rendezvous

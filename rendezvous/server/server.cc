@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "rendezvous/identity/identity.h"
@@ -90,8 +91,12 @@ class GrpcServer final : public Server {
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     if (options.key && !unix_path(options.bind_address)) {
-      gate_ =
-          Gate::open(options.bind_address, options.port, options.files_for_strangers, options.turned_away);
+      gate_ = Gate::open(
+          options.bind_address, options.port, options.files_for_strangers,
+          [names = MemberNames(*options.key)](const std::string& name) mutable {
+            return names.contain(name, std::time(nullptr));
+          },
+          options.turned_away);
       if (!gate_) return false;
       door_.stands_behind(gate_.get());
       std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> bells;

@@ -13,22 +13,66 @@ namespace {
 
 using Ids = std::vector<AcceptQueue::Id>;
 
-void arrive(AcceptQueue& queue, AcceptQueue::Id id, const std::string& source, Millis now = 0) {
+void arrive(AcceptQueue& queue, AcceptQueue::Id id, const std::string& source, Millis now = 0,
+            bool member = false) {
   CHECK(!queue.arrived(id, source, now));
-  queue.greeted(id);
+  queue.greeted(id, member, now);
 }
 
 TEST_CASE("who says hello begins at once, who says nothing never does and goes after his time") {
   AcceptQueue queue({});
   CHECK(!queue.arrived(1, "a", 0));
   CHECK(!queue.arrived(2, "a", 0));
-  queue.greeted(2);
+  queue.greeted(2, false, 0);
   CHECK(queue.take_next(10) == Ids{2});
   queue.proven(2);
   CHECK(queue.take_expired(4999).empty());
   CHECK(queue.take_expired(5000) == Ids{1});
   CHECK(queue.waiting() + queue.handshaking() + queue.sources() == 0);
   CHECK(queue.next_deadline(5000) == kNever);
+}
+
+TEST_CASE("who says that it is a member does not wait behind strangers, nor behind others of its address") {
+  AcceptQueue queue({.handshaking = 4, .failures = 2, .strange_failures = 2});
+  for (AcceptQueue::Id id = 1; id <= 20; ++id) arrive(queue, id, id % 2 == 0 ? "shared" : "flood");
+  for (const auto id : queue.take_next(0)) queue.failed(id, 0);
+  CHECK(queue.take_next(0).empty());
+  arrive(queue, 30, "shared", 0, true);
+  arrive(queue, 31, "new", 0, true);
+  CHECK(queue.take_next(0) == Ids{30, 31});
+  queue.proven(31);
+  arrive(queue, 32, "another", 0);
+  CHECK(queue.take_next(0) == Ids{});  // that nobody of "another" came in is still so
+}
+
+TEST_CASE("strangers that stay in their handshakes leave some for those that are known") {
+  AcceptQueue queue({.handshaking = 8});
+  for (AcceptQueue::Id id = 1; id <= 20; ++id) arrive(queue, id, "flood" + std::to_string(id));
+  CHECK(queue.take_next(0).size() == 6);
+  arrive(queue, 30, "new", 0, true);
+  CHECK(queue.take_next(0) == Ids{30});
+}
+
+TEST_CASE("the word of members is worth nothing while too many that give it fail, and then it is again") {
+  AcceptQueue queue({.failures = 3, .failures_per_second = 1});
+  for (AcceptQueue::Id id = 1; id <= 5; ++id) arrive(queue, id, "liar", 0, true);
+  for (const auto id : queue.take_next(0)) queue.failed(id, 0);
+  arrive(queue, 10, "liar", 0, true);
+  CHECK(queue.take_next(0) == Ids{10});  // as any stranger of an address without failures of its own
+  queue.failed(10, 0);
+  for (AcceptQueue::Id id = 11; id <= 20; ++id) arrive(queue, id, "liar", 0, true);
+  for (const auto id : queue.take_next(0)) queue.failed(id, 0);
+  arrive(queue, 21, "liar", 0, true);
+  CHECK(queue.take_next(0).empty());
+  arrive(queue, 22, "liar", 5000, true);
+  CHECK(queue.take_next(5000).front() == 22);
+}
+
+TEST_CASE("members that all wait at once push nobody out, and are pushed out by nobody") {
+  AcceptQueue queue({.waiting = 8, .handshaking = 0});
+  arrive(queue, 1, "other");
+  for (AcceptQueue::Id id = 2; id <= 8; ++id) arrive(queue, id, "nat", 0, true);
+  CHECK(queue.is_full(0));
 }
 
 TEST_CASE("few handshakes go on at once, and the next begins when one has ended") {
@@ -88,7 +132,7 @@ TEST_CASE("of sources that all say hello the greedy one's go, and those whose ha
   CHECK(queue.take_next(0) == Ids{1});
   for (AcceptQueue::Id id = 3; id <= 7; ++id) arrive(queue, id, "greedy");
   CHECK(queue.arrived(8, "member", 0) == 3);
-  queue.greeted(8);
+  queue.greeted(8, false, 0);
   queue.failed(1, 0);
   CHECK(queue.arrived(9, "member", 0) == 2);
 }
@@ -251,7 +295,7 @@ TEST_CASE("whatever happens, the limits hold, all that came are accounted for, a
         waiting.insert(last);
         break;
       case 2:
-        queue.greeted(one);
+        queue.greeted(one, random() % 2 == 0, now);
         break;
       case 3:
         queue.left(one);

@@ -102,6 +102,22 @@ TEST_CASE("another key is refused on both sides, and told by its fingerprint") {
   CHECK(fingerprint_in("Let's Encrypt") == "");
 }
 
+TEST_CASE(
+    "a member asks for a name that only who has the key can tell, in the hour of its clock and those beside "
+    "it") {
+  const JobKey key = JobKey::random();
+  constexpr std::int64_t kNow = 1'800'000'000, kHour = 3600;
+  const std::string name = member_name(key, kNow);
+  CHECK(shake_hands(context_of(make_identity(key), TLS_client_method()), make_identity(key), nullptr,
+                    name.c_str()));
+  MemberNames known(key), of_another(JobKey::random());
+  for (const std::int64_t off : {-kHour, std::int64_t{0}, kHour}) CHECK(known.contain(name, kNow + off));
+  for (const std::int64_t off : {-2 * kHour, 2 * kHour}) CHECK(!known.contain(name, kNow + off));
+  CHECK(!of_another.contain(name, kNow));
+  CHECK(!known.contain(kCertifiedName, kNow));
+  CHECK(!known.contain("", kNow));
+}
+
 // `identity`'s certificate as an authority: one that it has signed for another process, and the chain to it.
 Context context_of_a_guest(const Identity& identity) {
   const auto member = read<X509>(identity.certificate, PEM_read_bio_X509, X509_free);

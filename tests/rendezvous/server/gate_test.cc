@@ -1,4 +1,4 @@
-// What a connection begins with, by its first bytes; and a gate in a process that has no files left.
+// A gate in a process that has no files left.
 #include "rendezvous/server/gate.h"
 
 #include <doctest/doctest.h>
@@ -17,26 +17,6 @@
 
 namespace dtrun::rendezvous {
 namespace {
-
-using Bytes = std::array<unsigned char, kGreetingBytes>;
-
-TEST_CASE("a whole record with a ClientHello is a greeting, also in TLS 1.0's clothes") {
-  for (const unsigned char minor : {1, 3, 4}) {
-    const Bytes hello{22, 3, minor, 1, 0, 1};
-    CHECK(greeting_of(hello.data(), 5 + 256) == Greeting::kHello);
-    CHECK(greeting_of(hello.data(), 5 + 256 + 100) == Greeting::kHello);
-    for (const int part : {0, 1, 5, 6, 260}) CHECK(greeting_of(hello.data(), part) == Greeting::kMore);
-  }
-}
-
-TEST_CASE("anything else is none, as soon as that shows") {
-  CHECK(greeting_of(Bytes{'P', 'R', 'I'}.data(), 1) == Greeting::kOther);
-  CHECK(greeting_of(Bytes{22, 2}.data(), 2) == Greeting::kOther);
-  CHECK(greeting_of(Bytes{22, 3, 1, 0xff, 0xff, 1}.data(), 6) == Greeting::kOther);
-  CHECK(greeting_of(Bytes{22, 3, 1, 0, 3, 1}.data(), 8) == Greeting::kOther);
-  CHECK(greeting_of(Bytes{22, 3, 1, 1, 0, 2}.data(), 300) == Greeting::kOther);
-  CHECK(greeting_of(Bytes{23, 3, 3, 1, 0, 1}.data(), 300) == Greeting::kOther);
-}
 
 // While it lives, this process may not open another file.
 class NoFiles {
@@ -69,21 +49,24 @@ void connect_and_greet(int fd, int port) {
 }
 
 TEST_CASE("a gate that may not open another file waits until it may, and takes no processor for that") {
-  const auto gate = Gate::open("127.0.0.1", 0, 50);
+  const auto gate = Gate::open("127.0.0.1", 0, 50, {});
   REQUIRE(gate);
-  std::promise<int> handed_over;
-  auto first = handed_over.get_future();
-  gate->start([&](int fd) { handed_over.set_value(fd); });
+  std::array<std::promise<int>, 2> handed_over;
+  std::size_t count = 0;
+  gate->start([&](int fd) { handed_over[count++].set_value(fd); });
+  const int before = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  connect_and_greet(before, gate->port());
+  auto first = handed_over[0].get_future(), second = handed_over[1].get_future();
+  REQUIRE(first.wait_for(std::chrono::seconds(20)) == std::future_status::ready);  // the gate's thread is up
   std::optional<NoFiles> none(std::in_place);
   connect_and_greet(fd, gate->port());
-  const std::clock_t before = std::clock();
-  CHECK(first.wait_for(std::chrono::seconds(1)) == std::future_status::timeout);
-  CHECK(1000 * (std::clock() - before) / CLOCKS_PER_SEC < 50);
+  const std::clock_t began = std::clock();
+  CHECK(second.wait_for(std::chrono::seconds(1)) == std::future_status::timeout);
+  CHECK(1000 * (std::clock() - began) / CLOCKS_PER_SEC < 50);
   none.reset();
-  REQUIRE(first.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
-  close(first.get());
-  close(fd);
+  REQUIRE(second.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  for (const int one : {first.get(), second.get(), before, fd}) close(one);
 }
 
 }  // namespace
