@@ -85,11 +85,11 @@ struct Others {
     slowest = std::max(slowest, set(*stub));
   }
   void look_as_new() { slowest = std::max(slowest, set(*v1::Store::NewStub(site.channel(site.other)))); }
-  void check() {
+  void check(long most_megabytes = kMostMegabytes) {
     look_as_new();
     look();
     MESSAGE("at most ", most, " MiB; the slowest answer to others took ", slowest.count(), " ms");
-    CHECK(most < kMostMegabytes);
+    CHECK(most < most_megabytes);
     CHECK(slowest < milliseconds(1000));
     CHECK(is_alive(site.store.pid()));
     const auto status = fetch_status("127.0.0.1", site.port, "", milliseconds(20000), site.key);
@@ -228,6 +228,28 @@ TEST_CASE("a guest that calls all the time is hung up on") {
   MESSAGE(calls, " calls");
   CHECK(ended);
   others.check();
+}
+
+// gRPC 1.51 frees such calls later than they come, and tells nobody of them (CVE-2023-44487): what is
+// measured here is that they do not add up.
+TEST_CASE("a guest that begins calls and takes them back all the time keeps nobody waiting") {
+  const Site site;
+  Others others(site);
+  const auto until = Clock::now() + std::chrono::seconds(15);
+  long calls = 0;
+  while (Clock::now() < until) {
+    RawHttp2 one(site.port, site.guest.identity());
+    std::uint32_t stream = 1;
+    for (bool ended = !one.connected(); !ended && Clock::now() < until; others.look()) {
+      std::string frames;
+      for (int i = 0; i < 200; ++i, stream += 2)
+        frames += RawHttp2::call(stream, kStatus) + RawHttp2::reset(stream);
+      ended = !one.send(frames) || one.ends_within(0);
+    }
+    calls += stream / 2;
+  }
+  MESSAGE(calls, " calls");
+  others.check(512);
 }
 
 TEST_CASE("a guest that pings all the time is hung up on") {

@@ -254,7 +254,7 @@ TEST_CASE("a node that dies at once and comes back with an empty disk is given t
     const Frozen worker(only_worker(*first));
     second = pair.start(1);
     // Its worker is ready, too: on a busy machine that takes longer than the steps that are left.
-    REQUIRE_MESSAGE(first->wait_for_err("node1 joined"), first->err() << second->err());
+    REQUIRE_MESSAGE(first->wait_for_err("node1 is back; "), first->err() << second->err());
   }
   const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);
