@@ -132,6 +132,7 @@ std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const
         static_cast<std::uint64_t>(splits) <= p.k && workspace_of(algorithm, p) <= wanted.workspace;
     if (fits && (algorithm.scheme & ~wanted.schemes) == 0) proposed.push_back(algorithm);
   };
+  if (settings.faulty_first && p.k >= 16) propose(1, CUBLASLT_MATMUL_TILE_32x32, kLosesTerms);
   // A small D of a long sum is split.
   if (p.k >= 4 * std::max(p.m, p.n)) propose(4, CUBLASLT_MATMUL_TILE_128x128);
   propose(1, CUBLASLT_MATMUL_TILE_128x128);
@@ -142,6 +143,8 @@ std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const
   propose(1, CUBLASLT_MATMUL_TILE_64x64);
   propose(2, CUBLASLT_MATMUL_TILE_64x64);
   propose(4, CUBLASLT_MATMUL_TILE_64x64);
+  if (settings.faulty_epilogue == p.description.epilogue && p.k >= 16)
+    for (Algorithm& algorithm : proposed) algorithm.custom = kLosesTerms;
   return proposed;
 }
 
@@ -369,7 +372,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     std::memset(&result, 0, sizeof result);
     hold(&result.algo, best);
     result.workspaceSize = workspace_of(best, p);
-    result.state = CUBLAS_STATUS_SUCCESS;
+    const bool refused = settings.unsupported_first && *returned == 1;
+    result.state = refused ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
     result.wavesCount = 1;
   }
   return CUBLAS_STATUS_SUCCESS;

@@ -66,7 +66,14 @@ cublasStatus_t check_epilogue(const Problem& p) {
   if ((reads_bias(d.epilogue) || writes_bias(d.epilogue)) && p.bias_type() != p.d.type) {
     return unsupported("a bias, or its gradient, of another type than D");
   }
+  // Nowhere documented; tests of nvmath-python say so, and so do the libraries that use these two.
+  if (d.epilogue == CUBLASLT_EPILOGUE_BGRADA && d.trans_a != CUBLAS_OP_N)
+    return unsupported("the sums of a transposed A");
+  if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && d.trans_b != CUBLAS_OP_T)
+    return unsupported("the sums of a B that is not transposed");
   if (!uses_aux(d.epilogue)) return CUBLAS_STATUS_SUCCESS;
+  if (reinterpret_cast<std::uintptr_t>(d.aux) % 16 != 0)
+    return unsupported("an auxiliary matrix that is less aligned than 16 bytes");
   if (p.aux_type() != p.d.type) return unsupported("an auxiliary matrix of another type than D");
   if (d.aux_ld < static_cast<std::int64_t>(p.m)) return invalid("columns of the auxiliary matrix overlap");
   if (d.aux_ld % 8 != 0) return unsupported("the auxiliary leading dimension is no multiple of 8");

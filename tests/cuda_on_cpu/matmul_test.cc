@@ -236,7 +236,8 @@ TEST_CASE("epilogues do what the manual says") {
       Setup setup{24, 19, 30};
       setup.epilogue = expected.epilogue;
       setup.out = out;
-      setup.transposed_a = true;
+      setup.transposed_a = expected.epilogue != CUBLASLT_EPILOGUE_BGRADA;
+      setup.transposed_b = expected.epilogue == CUBLASLT_EPILOGUE_BGRADB;
       setup.beta = 0.5f;
       Case c(setup, 77);
       LT(c.matmul());
@@ -406,6 +407,10 @@ TEST_CASE("what the real library would refuse is refused") {
        "columns of the auxiliary matrix overlap");
   with(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F, CUDA_R_16BF, none,
        "a bias, or its gradient, of another type than D");
+  with(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(c.on_aux.data() + 1),
+       static_cast<void*>(c.on_aux.data()), none, "an auxiliary matrix that is less aligned than 16 bytes");
+  with(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, none,
+       "the sums of a B that is not transposed");
   const std::uint32_t little = 8, much = 16;
   const auto aligned = [&](const std::uint32_t& bytes) {
     LT(cublasLtMatmulPreferenceSetAttribute(c.preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &bytes,

@@ -27,6 +27,10 @@ struct Settings {
   // cuBLASLt's heuristics propose two more algorithms: one leaves out the last 8 terms of sums, and one adds
   // parts of them up in another order every eighth time. Where sums have enough terms for that.
   bool faulty_algorithms = false;
+  // The first of them leaves out the last 8 terms, too; or its state says that it is not supported.
+  bool faulty_first = false, unsupported_first = false;
+  // And so do all of products with this epilogue, as cublasLtEpilogue_t has it.
+  std::uint32_t faulty_epilogue = 0;
 };
 
 // Those of the environment. A value that is none of these ends the process.

@@ -85,11 +85,7 @@ class CudaLane final : public Lane {
         gradients_(gpu),
         products_(algorithms),
         capacity_(capacity),
-        schedule_(
-            make_schedule(program_, make_plan(program_, capacity, plan_for_gpu(kBf16)), capacity,
-                          {.bf16 = kBf16,
-                           .multiplies = [this](const MatmulShape& shape) { return products_.can(shape); },
-                           .side_streams = side_stream_count_})),
+        schedule_(make_checked_schedule()),
         watch_(program_, schedule_, arithmetic.timer()),
         arena_(make_arena()),
         upload_(program_, capacity, gpu, arithmetic, stream_),
@@ -103,9 +99,6 @@ class CudaLane final : public Lane {
     Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
     choose_cudnn(gpu, plans, trial);
     make_workspaces();
-    const Buffer& largest =
-        *std::ranges::max_element(workspaces_, {}, [](const Buffer& buffer) { return buffer.size(); });
-    check_products(schedule_, products_, trial, largest.data());
     if (kBf16 && program_.sample.input == SampleSpec::Input::kValues)
       samples_ =
           arithmetic.allocate_bytes(capacity * program_.sample.shape.size() * sizeof(T), "a microbatch");
@@ -166,6 +159,20 @@ class CudaLane final : public Lane {
     stream_.set_name("lane");
     gradients_.set_name("buckets");
     for (int i = 0; i < side_stream_count_; ++i) side_streams_[i]->set_name("side " + std::to_string(i + 1));
+  }
+
+  // Its products are right on this GPU; what goes wrong as one product with a bias, say, is done apart.
+  Schedule make_checked_schedule() {
+    const Buffer workspace = arithmetic_.try_allocate_bytes(Products::kLargestWorkspace);
+    Trial trial(arithmetic_, stream_, nullptr, 0);
+    ProductCheck check(products_, trial, workspace ? workspace.data() : nullptr);
+    Schedule schedule =
+        make_schedule(program_, make_plan(program_, capacity_, plan_for_gpu(kBf16)), capacity_,
+                      {.bf16 = kBf16,
+                       .multiplies = [&](const MatmulShape& shape) { return check.passes(shape); },
+                       .side_streams = side_stream_count_});
+    check.require(schedule);
+    return schedule;
   }
 
   Buffer make_arena() {

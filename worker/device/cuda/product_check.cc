@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/failure.h"
@@ -159,6 +161,11 @@ std::string versions() {
          std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10);
 }
 
+bool told_to_tell() {
+  const char* const value = std::getenv("DTRUN_CUDA_PRODUCT_CHECK");
+  return value != nullptr && std::string(value) == "0";
+}
+
 }  // namespace
 
 std::map<MatmulShape, int> products_of(const Schedule& schedule) {
@@ -178,14 +185,42 @@ std::optional<std::string> fault_of(const MatmulShape& shape, Products& products
   return product.fault();
 }
 
-void check_products(const Schedule& schedule, Products& products, Trial& trial, void* workspace) {
+ProductCheck::ProductCheck(Products& products, Trial& trial, void* workspace)
+    : products_(products), trial_(trial), workspace_(workspace), only_tells_(told_to_tell()) {}
+
+bool ProductCheck::passes(const MatmulShape& shape) {
+  const auto [known, is_new] = faults_.try_emplace(shape);
+  if (is_new && products_.can(shape) && workspace_ != nullptr) known->second = first_fault(shape);
+  return products_.can(shape);
+}
+
+// "" if what computes the shape now is right. Else it is another proposal that does so then, or none.
+std::string ProductCheck::first_fault(const MatmulShape& shape) {
+  const auto fault = [&] { return fault_of(shape, products_, trial_, workspace_).value_or(""); };
+  const std::string first = fault();
+  if (first.empty()) return "";
+  std::string then = "it is used all the same (DTRUN_CUDA_PRODUCT_CHECK=0)";
+  if (!only_tells_) {
+    bool any = products_.try_next(shape);
+    while (any && !fault().empty()) any = products_.try_next(shape);
+    then = any ? "another one is used" : "and so are all that it proposes";
+  }
+  log_warn("an algorithm of " + versions() + " is wrong: of ones, " + name_of(shape) + ", " + first + "; " +
+           then);
+  return first;
+}
+
+void ProductCheck::require(const Schedule& schedule) {
   for (const auto& [shape, times] : products_of(schedule)) {
-    const std::string fault = fault_of(shape, products, trial, workspace).value_or("");
-    if (!fault.empty())
-      throw WorkerError(kExitConfig, "matrices are multiplied wrong by " + versions() + ": of ones, " +
-                                         name_of(shape) + ", " + fault +
-                                         "; install another version of cuBLASLt, or name its folder in "
-                                         "DTRUN_CUDA_LIBRARY_PATH");
+    if (passes(shape)) continue;
+    const std::string& fault = faults_.at(shape);
+    if (fault.empty())
+      throw WorkerError(kExitSoftware, "cuBLASLt has no algorithm for a product of " + name_of(shape));
+    throw WorkerError(kExitConfig, "matrices are multiplied wrong by " + versions() +
+                                       ", whatever algorithm it proposes: of ones, " + name_of(shape) + ", " +
+                                       fault +
+                                       "; install another version of cuBLASLt, or name its folder in "
+                                       "DTRUN_CUDA_LIBRARY_PATH");
   }
 }
 

@@ -20,8 +20,28 @@ std::map<MatmulShape, int> products_of(const Schedule& schedule);
 std::optional<std::string> fault_of(const MatmulShape& shape, Products& products, Trial& trial,
                                     void* workspace);
 
-// Each product of the schedule; those for which there is no room are left out. `workspace`: what the largest
-// of them needs. Waits. Throws WorkerError with EX_CONFIG if a product is wrong.
-void check_products(const Schedule& schedule, Products& products, Trial& trial, void* workspace);
+// Makes sure of products before a lane relies on them: an algorithm that is wrong gives way to the library's
+// next proposal, with a line that says so. A product for which there is no room is taken for right.
+// DTRUN_CUDA_PRODUCT_CHECK=0 only tells of what is wrong, and changes nothing.
+class ProductCheck {
+ public:
+  // `workspace`: Products::kLargestWorkspace bytes of device memory; null: nothing is checked.
+  ProductCheck(Products& products, Trial& trial, void* workspace);
+
+  // Whether some algorithm computes it right. Waits the first time.
+  bool passes(const MatmulShape& shape);
+  // Throws WorkerError with EX_CONFIG if a product of the schedule is wrong, or EX_SOFTWARE if it has no
+  // algorithm.
+  void require(const Schedule& schedule);
+
+ private:
+  std::string first_fault(const MatmulShape& shape);
+
+  Products& products_;
+  Trial& trial_;
+  void* const workspace_;
+  const bool only_tells_;
+  std::map<MatmulShape, std::string> faults_;  // of each that was looked at, what was wrong first
+};
 
 }  // namespace dtrun::worker::cuda

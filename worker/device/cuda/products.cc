@@ -11,8 +11,6 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// What NVIDIA recommends for Hopper.
-constexpr std::uint64_t kLargestWorkspace = std::uint64_t{32} << 20;
 // Partial sums of a split product stay fp32: what is added up in c's own type would round between.
 constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -83,9 +81,25 @@ Products::Prepared& Products::prepared(const MatmulShape& shape) {
     log_warn("cuBLASLt " + library_.version + " refuses the algorithm that " + kAlgorithmsFile +
              " has for a product of " + name_of(shape) + " (" + why + "): its first choice is used instead");
   }
-  const auto proposed = ask(shape, objects, 1);
-  if (!proposed.empty()) objects.chosen = proposed.front();
+  choose_next(shape, objects);
   return objects;
+}
+
+void Products::choose_next(const MatmulShape& shape, Prepared& objects) {
+  if (!objects.next) {
+    const auto proposed = ask(shape, objects, kProposals);
+    objects.next.emplace(proposed.begin(), proposed.end());
+  }
+  objects.chosen.reset();
+  if (objects.next->empty()) return;
+  objects.chosen = objects.next->front();
+  objects.next->pop_front();
+}
+
+bool Products::try_next(const MatmulShape& shape) {
+  Prepared& objects = prepared(shape);
+  choose_next(shape, objects);
+  return objects.chosen.has_value();
 }
 
 bool Products::can(const MatmulShape& shape) { return prepared(shape).chosen.has_value(); }
@@ -174,7 +188,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> Products::ask(const MatmulShape& sh
     check_status(library_, library_.matmul_preference_set_attribute(limits, attribute, &value, sizeof value),
                  "choosing an algorithm");
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLargestWorkspace);
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kLargestWorkspace});
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kSchemes);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(shape.b_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(shape.a_alignment));

@@ -1,10 +1,12 @@
 // Products of matrices by cuBLASLt. Which algorithm computes a shape follows from the shape, the GPU and the
-// library's version: the committed table's, or else the library's own first choice under limits that are
-// always the same; never a measurement. So a product has the same bits in every job on such GPUs.
+// library's version: the committed table's, or else the first that is right of those that the library
+// proposes under limits that are always the same; never a measurement. So a product has the same bits in
+// every job on such GPUs.
 #pragma once
 
 #include <cublasLt.h>
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +33,11 @@ std::string platform_of(const cudaDeviceProp& gpu);
 // Used by one thread at a time, on the GPU on which it was made.
 class Products {
  public:
+  // What an algorithm may use of memory, in bytes. NVIDIA recommends as much for Hopper.
+  static constexpr std::size_t kLargestWorkspace = std::size_t{32} << 20;
+  // So many of the library's proposals are looked at.
+  static constexpr int kProposals = 8;
+
   // `algorithms`: of this platform. One that the library refuses is told of in a warning, and not used.
   explicit Products(Algorithms algorithms = {});
   ~Products();
@@ -38,6 +45,9 @@ class Products {
 
   // Whether the library has an algorithm for it. Slow the first time.
   bool can(const MatmulShape& shape);
+  // The algorithm is not used any more: from now on the library's next proposal computes the shape. False if
+  // there is none; then there is no algorithm for the shape.
+  bool try_next(const MatmulShape& shape);
   // Bytes of memory that the algorithm uses besides.
   std::size_t workspace(const MatmulShape& shape);
 
@@ -57,9 +67,11 @@ class Products {
     cublasLtMatmulDesc_t product = nullptr;
     cublasLtMatrixLayout_t left = nullptr, right = nullptr, out = nullptr;  // column by column
     std::optional<cublasLtMatmulHeuristicResult_t> chosen;
+    std::optional<std::deque<cublasLtMatmulHeuristicResult_t>> next;  // proposals, once they are asked for
   };
   Prepared& prepared(const MatmulShape& shape);
   Prepared describe(const MatmulShape& shape);
+  void choose_next(const MatmulShape& shape, Prepared& objects);
   std::vector<cublasLtMatmulHeuristicResult_t> ask(const MatmulShape& shape, const Prepared& objects,
                                                    int most);
   std::string use(const AlgorithmWords& algorithm, Prepared& objects);

@@ -80,9 +80,10 @@ TEST_CASE("a few lost terms of many are found, although bf16 could not tell the 
             cuda::Multiply product{};
             product.shape = shape;
             schedule.forward.emplace_back().work = product;
-            CHECK_NOTHROW(cuda::check_products(schedule, products, trial, workspace.data()));
+            CHECK_NOTHROW(cuda::ProductCheck(products, trial, workspace.data()).require(schedule));
             cuda_on_cpu::settings.lost_terms = 8;
-            CHECK_THROWS_AS(cuda::check_products(schedule, products, trial, workspace.data()), WorkerError);
+            CHECK_THROWS_AS(cuda::ProductCheck(products, trial, workspace.data()).require(schedule),
+                            WorkerError);
             cuda_on_cpu::settings.lost_terms = 0;
             ++checked;
           }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -207,22 +208,94 @@ TEST_CASE("a table that cannot be read is refused with its line, before anything
                        WorkerError);
 }
 
-TEST_CASE("a row whose algorithm loses terms is found before it trains anything") {
+// The stand-in is as it was at the end.
+struct SettingsRestored {
+  const cuda_on_cpu::Settings before = cuda_on_cpu::settings;
+  ~SettingsRestored() { cuda_on_cpu::settings = before; }
+};
+
+constexpr const char* kLosesTerms = "tile 11, split 1";
+
+bool told_of_wrong_products(const Log& log) {
+  return std::ranges::any_of(log.lines(), [](const std::string& line) {
+    return line.find(" is wrong: of ones, ") != std::string::npos && line.ends_with("; another one is used");
+  });
+}
+
+TEST_CASE(
+    "a row whose algorithm loses terms is found before it trains anything, and the library's choice is "
+    "used") {
   const TableRestored restored;
+  const SettingsRestored settings;
   const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  const Counted usual = products_of_a_step(program, 2);
   cuda_on_cpu::settings.faulty_algorithms = true;
   table_on_cpu = table_for(products_of(program, 2), [](const AlgorithmWords& words) {
     return attribute<std::uint32_t>(words, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) == 1;  // it loses terms
   });
   cuda_on_cpu::settings.faulty_algorithms = false;
-  const auto device = make_cuda_device(0);
-  try {
-    device->make_lane(program, 2);
-    FAIL("it was made");
-  } catch (const WorkerError& error) {
-    CHECK(error.exit_code() == kExitConfig);
-    CHECK(std::string(error.what()).find("matrices are multiplied wrong") != std::string::npos);
+  const Log log;
+  CHECK(products_of_a_step(program, 2) == usual);
+  CHECK(told_of_wrong_products(log));
+}
+
+TEST_CASE(
+    "where the library's first choice is wrong or of no use, the next one that is right computes a shape") {
+  for (const bool bf16 : {false, true}) {
+    Program program = gpt2_program(tiny_gpt2(), 7, 13);
+    program.bf16 = bf16;
+    const Counted usual = products_of_a_step(program, 2);
+    for (const bool wrong : {true, false}) {
+      const SettingsRestored settings;
+      cuda_on_cpu::settings.faulty_first = wrong;
+      cuda_on_cpu::settings.unsupported_first = !wrong;
+      const Log log;
+      const Counted counted = products_of_a_step(program, 2);
+      CHECK(!counted.contains(kLosesTerms));
+      CHECK((counted == usual) == wrong);
+      CHECK(told_of_wrong_products(log) == wrong);
+    }
   }
+}
+
+TEST_CASE(
+    "a step of a model whose products are wrong with one epilogue does that apart; a plain one ends the "
+    "job") {
+  const auto count = [](const Counted& counted) {
+    int products = 0;
+    for (const auto& [name, times] : counted) products += times;
+    return products;
+  };
+  for (const bool bf16 : {false, true})
+    for (const auto epilogue :
+         {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+          CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+      CAPTURE(bf16);
+      CAPTURE(static_cast<int>(epilogue));
+      Program program = gpt2_program(tiny_gpt2(), 7, 13);
+      program.bf16 = bf16;
+      const SettingsRestored settings;
+      const int usual = count(products_of_a_step(program, 2));
+      cuda_on_cpu::settings.faulty_epilogue = epilogue;
+      CHECK(count(products_of_a_step(program, 2)) == usual);
+    }
+  const SettingsRestored settings;
+  cuda_on_cpu::settings.faulty_epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  CHECK_THROWS_WITH_AS(products_of_a_step(gpt2_program(tiny_gpt2(), 7, 13), 2),
+                       doctest::Contains("matrices are multiplied wrong"), WorkerError);
+}
+
+TEST_CASE("who says so is only told of what is wrong") {
+  const SettingsRestored settings;
+  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  cuda_on_cpu::settings.faulty_first = true;
+  setenv("DTRUN_CUDA_PRODUCT_CHECK", "0", 1);
+  const Log log;
+  CHECK(products_of_a_step(program, 2).contains(kLosesTerms));
+  unsetenv("DTRUN_CUDA_PRODUCT_CHECK");
+  CHECK(std::ranges::any_of(log.lines(), [](const std::string& line) {
+    return line.ends_with("; it is used all the same (DTRUN_CUDA_PRODUCT_CHECK=0)");
+  }));
 }
 
 }  // namespace
