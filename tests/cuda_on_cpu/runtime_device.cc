@@ -11,6 +11,7 @@
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/memory.h"
 #include "tests/cuda_on_cpu/scheduler.h"
+#include "tests/cuda_on_cpu/settings.h"
 
 using cuda_on_cpu::machine;
 using cuda_on_cpu::remember;
@@ -184,6 +185,16 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaPeekAtLastError() { return cuda_on_cpu::last_error(); }
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  if (const cudaError_t error = usable(); error != cudaSuccess) return remember(error);
+  if (attributes == nullptr || kernel == nullptr) return remember(cudaErrorInvalidValue);
+  *attributes = {};
+  attributes->binaryVersion = 10 * kMajor;
+  attributes->ptxVersion = cuda_on_cpu::settings.compiled_for;
+  attributes->maxThreadsPerBlock = cuda_on_cpu::kMaxThreads;
+  return cudaSuccess;
+}
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (const cudaError_t error = usable(); error != cudaSuccess) return remember(error);

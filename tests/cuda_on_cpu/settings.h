@@ -24,6 +24,8 @@ struct Settings {
   bool pageable_memory = true;
   // So many of the last terms of each product's sums are left out, as a release of cuBLASLt did.
   unsigned lost_terms = 0;
+  // The architecture that kernels say they were compiled for, 90 being that of compute capability 9.0.
+  int compiled_for = 90;
   // cuBLASLt's heuristics propose two more algorithms: one leaves out the last 8 terms of sums, and one adds
   // parts of them up in another order every eighth time. Where sums have enough terms for that.
   bool faulty_algorithms = false;

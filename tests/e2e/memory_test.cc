@@ -85,8 +85,9 @@ TEST_CASE("a worker takes as much memory as was said before the first step") {
     const Json start = Json::parse(metrics.substr(0, metrics.find('\n')));
     REQUIRE(start["event"] == "start");
     const double said = start["memory"]["total"];
-    CHECK(said > 0.95 * peak);
-    // 15 %, and 10 MB for the process, which differs between machines and builds.
+    // 5 and 15 %, and 10 MB for the process: it differs between machines and builds, and on a busy machine
+    // two lanes' heaps grow by as much (219 to 240 MB of the same job).
+    CHECK(said > 0.95 * peak - 10e6);
     CHECK(said < 1.15 * peak + 10e6);
     CHECK_MESSAGE(ended.err.find("memory of each worker at its peak: about ") != std::string::npos,
                   ended.err);

@@ -73,6 +73,17 @@ TEST_CASE("parameters elsewhere are used, not those of the graph") {
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(other.microbatch(2)), wanted));
 }
 
+TEST_CASE("kernels whose code waits for no other kernel are launched behind it, whatever the GPU could do") {
+  CHECK(cuda::may_launch_programmatically());
+  for (const int architecture : {0, 80, 89}) {
+    cuda_on_cpu::settings.compiled_for = architecture;
+    CHECK(!cuda::may_launch_programmatically());
+  }
+  cuda_on_cpu::settings.compiled_for = 100;
+  CHECK(cuda::may_launch_programmatically());
+  cuda_on_cpu::settings.compiled_for = 90;
+}
+
 TEST_CASE("where programmatic launches cannot be recorded a graph of plain ones is") {
   REQUIRE(cuda::programmatic_launches());
   const Program program = small_gpt2();

@@ -4,7 +4,10 @@
 
 namespace dtrun::worker::cuda {
 
-// From compute capability 9.0 on, unless DTRUN_CUDA_PROGRAMMATIC is 0 or launch_one_by_one() was called.
+// Whether the kernels that this GPU runs were compiled for compute capability 9.0 or later, whose code waits, and
+// DTRUN_CUDA_PROGRAMMATIC is not 0. A later GPU may run code for an earlier one.
+bool may_launch_programmatically();
+// As that was when it was asked first, unless launch_one_by_one() was called.
 bool programmatic_launches();
 // From now on they are not. Any thread.
 void launch_one_by_one();

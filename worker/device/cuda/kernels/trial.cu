@@ -47,6 +47,11 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+int architecture_of_kernels() {
+  cudaFuncAttributes kernel{};
+  return cudaFuncGetAttributes(&kernel, compare_kernel<float>) == cudaSuccess ? kernel.ptxVersion : 0;
+}
+
 template <typename T>
 void scatter(cudaStream_t stream, std::size_t count, unsigned seed, float largest, T* out) {
   if (count == 0) return;

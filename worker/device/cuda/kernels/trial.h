@@ -9,6 +9,9 @@
 
 namespace dtrun::worker::cuda {
 
+// What the kernels that this GPU runs were compiled for, as 90 is compute capability 9.0; 0 if it can run none.
+int architecture_of_kernels();
+
 // out[i]: between -largest and largest, evenly; follows from `seed` and i alone.
 template <typename T>
 void scatter(cudaStream_t stream, std::size_t count, unsigned seed, float largest, T* out);
