@@ -210,6 +210,13 @@ TEST_CASE("Joins that are too long are refused") {
   others.check();
 }
 
+// A hundred, each ended with what `end` says of its stream.
+std::string calls_from(std::uint32_t* stream, const auto& end) {
+  std::string frames;
+  for (int i = 0; i < 100; ++i, *stream += 2) frames += RawHttp2::call(*stream, kStatus) + end(*stream);
+  return frames;
+}
+
 TEST_CASE("a guest that calls all the time is hung up on") {
   const Site site;
   Others others(site);
@@ -219,10 +226,8 @@ TEST_CASE("a guest that calls all the time is hung up on") {
   bool ended = false;
   std::uint32_t stream = 1;
   for (; Clock::now() < until && !ended; others.look()) {
-    std::string frames;
-    for (int i = 0; i < 100; ++i, stream += 2)
-      frames += RawHttp2::call(stream, kStatus) + RawHttp2::message(stream, "");
-    ended = !one.send(frames) || one.ends_within(1);
+    ended = !one.send(calls_from(&stream, [](auto id) { return RawHttp2::message(id, ""); })) ||
+            one.ends_within(1);
   }
   const std::uint32_t calls = stream / 2;
   MESSAGE(calls, " calls");
@@ -241,10 +246,7 @@ TEST_CASE("a guest that begins calls and takes them back all the time keeps nobo
     RawHttp2 one(site.port, site.guest.identity());
     std::uint32_t stream = 1;
     for (bool ended = !one.connected(); !ended && Clock::now() < until; others.look()) {
-      std::string frames;
-      for (int i = 0; i < 200; ++i, stream += 2)
-        frames += RawHttp2::call(stream, kStatus) + RawHttp2::reset(stream);
-      ended = !one.send(frames) || one.ends_within(0);
+      ended = !one.send(calls_from(&stream, RawHttp2::reset)) || one.ends_within(0);
     }
     calls += stream / 2;
   }

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <chrono>
 
 namespace dtrun::test {
 namespace {
@@ -92,21 +92,24 @@ bool RawHttp2::send(std::string_view bytes) {
   return sent;
 }
 
-bool RawHttp2::hears_headers(int milliseconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  std::string heard;
+std::optional<std::string> RawHttp2::read(Clock::time_point until) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+  pollfd polled{fd_, POLLIN, 0};
+  if (SSL_pending(session_.get()) == 0 && poll(&polled, 1, static_cast<int>(std::max<long>(0, left))) <= 0)
+    return std::nullopt;
   std::array<char, 16384> bytes{};
+  const int got = SSL_read(session_.get(), bytes.data(), bytes.size());
+  ERR_clear_error();
+  return std::string(bytes.data(), static_cast<std::size_t>(std::max(0, got)));
+}
+
+bool RawHttp2::hears_headers(int milliseconds) {
+  const auto until = Clock::now() + std::chrono::milliseconds(milliseconds);
+  std::string heard;
   for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
-            .count();
-    pollfd polled{fd_, POLLIN, 0};
-    if (SSL_pending(session_.get()) == 0 && poll(&polled, 1, static_cast<int>(std::max<long>(0, left))) <= 0)
-      return false;
-    const int got = SSL_read(session_.get(), bytes.data(), bytes.size());
-    ERR_clear_error();
-    if (got <= 0) return false;
-    heard.append(bytes.data(), static_cast<std::size_t>(got));
+    const auto more = read(until);
+    if (!more || more->empty()) return false;
+    heard += *more;
     while (heard.size() >= 9) {
       const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(heard[i]); };
       const std::size_t length = static_cast<std::size_t>(byte(0)) << 16 | byte(1) << 8 | byte(2);
@@ -118,18 +121,11 @@ bool RawHttp2::hears_headers(int milliseconds) {
 }
 
 bool RawHttp2::ends_within(int milliseconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  std::array<char, 16384> bytes{};
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
-            .count();
-    pollfd polled{fd_, POLLIN, 0};
-    if (poll(&polled, 1, static_cast<int>(std::max<long>(0, left))) <= 0) return false;
-    const int got = SSL_read(session_.get(), bytes.data(), bytes.size());
-    ERR_clear_error();
-    if (got <= 0) return true;
-  }
+  const auto until = Clock::now() + std::chrono::milliseconds(milliseconds);
+  std::optional<std::string> heard;
+  do heard = read(until);
+  while (heard && !heard->empty());
+  return heard.has_value();
 }
 
 std::string RawHttp2::frame(unsigned type, unsigned flags, std::uint32_t stream, std::string_view payload) {

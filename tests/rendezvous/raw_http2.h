@@ -4,8 +4,10 @@
 
 #include <openssl/ssl.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,6 +39,11 @@ class RawHttp2 {
   static std::string ping();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // What comes next: nothing if nothing does in time, "" once the server has hung up.
+  std::optional<std::string> read(Clock::time_point until);
+
   int fd_ = -1;
   std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
   std::unique_ptr<SSL, decltype(&SSL_free)> session_;
