@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -174,20 +173,6 @@ class Trio {
   std::vector<std::unique_ptr<Process>> agents_;
 };
 
-const std::string& expected(int steps) {
-  static std::map<int, std::string> known;
-  std::string& bytes = known[steps];
-  if (bytes.empty()) {
-    Folder directory;
-    Process alone(training(standalone(1), directory / "out",
-                           {"train.max_steps=" + std::to_string(steps), "train.save_steps=1000000"}));
-    const Ended ended = alone.end(milliseconds(300000));
-    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
-    bytes = model(directory / "out");
-  }
-  return bytes;
-}
-
 enum Kind { kKilled, kCut, kDeaf, kMute, kPaused, kKinds };
 const char* const kNames[] = {"killed", "cut off", "cut off (hears nothing)", "cut off (says nothing)",
                               "paused"};
@@ -246,7 +231,7 @@ Round play(Kind kind, std::mt19937& random, milliseconds pause, int steps) {
   if (kind == kPaused)
     for (int host = 0; host < 3; ++host)
       CHECK_MESSAGE(trio.events(host).count("pause_workers") == 0, trio.said());
-  CHECK_MESSAGE(trio.any_model() == expected(steps), trio.said());
+  CHECK_MESSAGE(trio.any_model() == quiet_model(steps), trio.said());
   std::printf("%s: another host leads after %.2f s (load %.1f for each processor)\n", kNames[kind],
               round.took, round.load);
   return round;
@@ -295,7 +280,7 @@ TEST_CASE("the host of the coordinator leaves: the next one knows who that was, 
   for (int host = 0; host < 3; ++host) CHECK_MESSAGE(trio.agent(host).wait() == 0, trio.said());
   CHECK_MESSAGE(!contains(trio.said(), "node rank"), trio.said());
   CHECK_MESSAGE(!contains(trio.said(), "(lost"), trio.said());
-  CHECK(trio.any_model() == expected(400));
+  CHECK(trio.any_model() == quiet_model(400));
 }
 
 TEST_CASE("of two hosts the second takes over only where it is told to" * doctest::test_suite("namespaces")) {
@@ -312,7 +297,7 @@ TEST_CASE("of two hosts the second takes over only where it is told to" * doctes
     CHECK_MESSAGE(took >= 0, pair.said());
     CHECK_MESSAGE(took <= kTakeover * load_factor(), pair.said());
     CHECK_MESSAGE(pair.agent(1 - gone).wait() == 0, pair.said());
-    CHECK(pair.any_model() == expected(400));
+    CHECK(pair.any_model() == quiet_model(400));
   }
   SUBCASE("never, which is the default and is said") {
     Trio pair(2, {"--nnodes", "1:2", "--max_restarts", "3", "--rdzv_conf", kSoon}, 4000);
@@ -360,7 +345,7 @@ TEST_CASE("of three stores another one takes over, and the job's only node notic
   CHECK_MESSAGE(again->wait_for_out("listening on"), again->err());
   const Ended ended = job.end();
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
-  CHECK(model(directory / "out") == expected(400));
+  CHECK(model(directory / "out") == quiet_model(400));
   const Ended status = run({kDtrun, "status", "stores", "--rdzv_endpoint", list + ":" + port});
   CHECK_MESSAGE(contains(status.out, "over, exit code 0"), status.out << status.err);
 }

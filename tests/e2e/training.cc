@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <map>
 #include <sstream>
 
 namespace dtrun::test {
@@ -25,6 +27,20 @@ std::vector<std::string> standalone(int workers, int lanes) {
 std::string model(const std::filesystem::path& output) {
   std::string bytes = read_if_there(output / "model.safetensors");
   REQUIRE_MESSAGE(bytes.size() > 21840 * sizeof(float), output.string());
+  return bytes;
+}
+
+const std::string& quiet_model(int steps) {
+  static std::map<int, std::string> known;
+  std::string& bytes = known[steps];
+  if (bytes.empty()) {
+    const Folder directory;
+    Process alone(training(standalone(1), directory / "out",
+                           {"train.max_steps=" + std::to_string(steps), "train.save_steps=1000000"}));
+    const Ended ended = alone.end(std::chrono::minutes(5));
+    REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
+    bytes = model(directory / "out");
+  }
   return bytes;
 }
 
