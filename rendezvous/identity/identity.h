@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "rendezvous/identity/job_key.h"
 
@@ -26,7 +25,7 @@ std::string member_name(const JobKey& key, std::int64_t now);
 // Those names of the hour, the last and the next. One thread.
 class MemberNames {
  public:
-  explicit MemberNames(JobKey key) : key_(std::move(key)) {}
+  explicit MemberNames(const JobKey& key) : key_(key) {}
   bool contain(std::string_view name, std::int64_t now);
 
  private:

@@ -197,7 +197,7 @@ bool ProductCheck::passes(const MatmulShape& shape) {
 // "" if what computes the shape now is right. Else it is another proposal that does so then, or none.
 std::string ProductCheck::first_fault(const MatmulShape& shape) {
   const auto fault = [&] { return fault_of(shape, products_, trial_, workspace_).value_or(""); };
-  const std::string first = fault();
+  std::string first = fault();
   if (first.empty()) return "";
   std::string then = "it is used all the same (DTRUN_CUDA_PRODUCT_CHECK=0)";
   if (!only_tells_) {

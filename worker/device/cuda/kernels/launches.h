@@ -4,8 +4,8 @@
 
 namespace dtrun::worker::cuda {
 
-// Whether the kernels that this GPU runs were compiled for compute capability 9.0 or later, whose code waits, and
-// DTRUN_CUDA_PROGRAMMATIC is not 0. A later GPU may run code for an earlier one.
+// Whether the kernels that this GPU runs were compiled for compute capability 9.0 or later, whose code waits,
+// and DTRUN_CUDA_PROGRAMMATIC is not 0. A later GPU may run code for an earlier one.
 bool may_launch_programmatically();
 // As that was when it was asked first, unless launch_one_by_one() was called.
 bool programmatic_launches();

@@ -9,7 +9,8 @@
 
 namespace dtrun::worker::cuda {
 
-// What the kernels that this GPU runs were compiled for, as 90 is compute capability 9.0; 0 if it can run none.
+// What the kernels that this GPU runs were compiled for, as 90 is compute capability 9.0; 0 if it can run
+// none.
 int architecture_of_kernels();
 
 // out[i]: between -largest and largest, evenly; follows from `seed` and i alone.
