@@ -141,6 +141,8 @@ class Change:
             return None
         if not statement and (not new or has_at_top(old, NOT_IN_EXPRESSION) or has_at_top(new, NOT_IN_EXPRESSION)):
             return None
+        if not statement and "{" in (old[0].text, new[0].text):
+            return None  # what initialises is no expression
         if statement and (has_at_top(old, NOT_IN_STATEMENT) or has_at_top(new, NOT_IN_STATEMENT)):
             return None
         said = self.mutated[new[0].begin:new[-1].end] if new else ""

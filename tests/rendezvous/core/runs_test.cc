@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <csignal>
+
 namespace dtrun::rendezvous {
 namespace {
 
