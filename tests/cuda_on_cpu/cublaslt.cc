@@ -143,7 +143,7 @@ std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const
   propose(1, CUBLASLT_MATMUL_TILE_64x64);
   propose(2, CUBLASLT_MATMUL_TILE_64x64);
   propose(4, CUBLASLT_MATMUL_TILE_64x64);
-  if (settings.faulty_epilogue == p.description.epilogue && p.k >= 16)
+  if (settings.faulty_epilogue == p.description.epilogue && p.k > 8)
     for (Algorithm& algorithm : proposed) algorithm.custom = kLosesTerms;
   return proposed;
 }
