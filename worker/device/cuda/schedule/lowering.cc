@@ -157,7 +157,7 @@ class Lowering : Places {
                  .c = out,
                  .bias = apart ? Place{} : row.place,
                  .aux = aux},
-        {values(in, rows * l.in_features), matrix_extent(l.weight), apart ? Extent{} : row},
+        {values(in, rows * l.in_features), matrix_extent(l), apart ? Extent{} : row},
         {all, values(aux, rows * stride)});
     if (apart)
       add(AddRow{.rows = rows, .width = width, .stride = stride, .row = row.place, .values = out}, {row, all},
@@ -284,9 +284,10 @@ class Lowering : Places {
     node_ = static_cast<int>(program_.nodes.size()) - 1;
     backward_ = true;
     const Node& at = node(plan_.classifier);
-    const auto& l = std::get<Linear>(at.op);
     const Call& call = plan_.backward.front();
-    const auto classes = static_cast<std::size_t>(l.out_features);
+    const auto& made = std::get<Linear>(at.op);
+    const Linear l = with_padded_classes(made);
+    const auto classes = static_cast<std::size_t>(made.out_features);
     const std::size_t m = rows(at.in[0]), stride = padded_classes(classes);
     const Place logits = Places::at(plan_.logits), x = kept(at.in[0]);
     multiply_forward(l, x, forward_product(l, m, stride), logits, {});
@@ -350,8 +351,7 @@ class Lowering : Places {
     MatmulShape shape = in_gradient_product(l, m, stride, into);
     if (slope) shape.epilogue = Epilogue::kGeluGradient;
     const Extent out = values(d_in, m * l.in_features);
-    std::vector<Extent> reads{values(d, m * stride), matrix_extent(l.weight),
-                              values(slope, m * l.in_features)};
+    std::vector<Extent> reads{values(d, m * stride), matrix_extent(l), values(slope, m * l.in_features)};
     if (shape.add) reads.push_back(out);
     add(Multiply{.shape = shape, .a = d, .b = matrix(l.weight), .c = d_in, .bias = {}, .aux = slope},
         std::move(reads), {out});
@@ -373,8 +373,8 @@ class Lowering : Places {
       sums_too = abilities_.multiplies(with_sums);
       if (sums_too) shape = with_sums;
     }
-    std::vector<Extent> reads{x_read, d_read}, writes{gradient_extent(l.weight)};
-    if (add_to) reads.push_back(gradient_extent(l.weight));
+    std::vector<Extent> reads{x_read, d_read}, writes{gradient_extent(l)};
+    if (add_to) reads.push_back(gradient_extent(l));
     if (sums_too) writes.push_back(gradient_extent(*l.bias));
     add(Multiply{.shape = shape,
                  .a = l.in_first ? x : d,

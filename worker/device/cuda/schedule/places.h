@@ -53,6 +53,23 @@ class Places {
   Extent parameter_extent(std::size_t index) const { return floats(parameter(index), size(index)); }
   Extent matrix_extent(std::size_t index) const { return values(matrix(index), size(index)); }
   Extent gradient_extent(std::size_t index) const { return floats(parameter_gradient(index), size(index)); }
+  // Of the weight, as long as the layer says.
+  Extent matrix_extent(const Linear& l) const { return values(matrix(l.weight), weights_of(l)); }
+  Extent gradient_extent(const Linear& l) const {
+    return floats(parameter_gradient(l.weight), weights_of(l));
+  }
+
+  // The layer that makes the logits, with as many outputs as a row of logits has room for, if the flat vector
+  // goes on so far behind its weight. Tensor cores are slow at odd sizes, whatever the stride (cuBLAS guide,
+  // 2.1.11): GPT-2's 50257 classes. The loss passes over the further logits and makes their gradients zero;
+  // so the parameters behind, with which they are multiplied, add nothing. The product of the weight's
+  // gradient overwrites the gradient of these with zeros: so it comes before all others of backward.
+  Linear with_padded_classes(Linear l) const {
+    const std::size_t classes = padded_classes(static_cast<std::size_t>(l.out_features));
+    const bool room = offset(l.weight) + classes * l.in_features <= program_.size;
+    if (room && !l.bias && !l.in_first) l.out_features = static_cast<int>(classes);
+    return l;
+  }
 
   // Vectors begin at multiples of 256 bytes, but for the gradient, which follows the statistics.
   static int alignment(const Place& place) {
@@ -115,6 +132,9 @@ class Places {
  private:
   std::size_t offset(std::size_t index) const { return program_.parameters[index].offset; }
   std::size_t size(std::size_t index) const { return program_.parameters[index].size; }
+  static std::size_t weights_of(const Linear& l) {
+    return static_cast<std::size_t>(l.in_features) * static_cast<std::size_t>(l.out_features);
+  }
 
   const Program& program_;
   const Plan& plan_;

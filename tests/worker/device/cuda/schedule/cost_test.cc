@@ -13,6 +13,7 @@
 
 #include "tests/support/files.h"
 #include "tests/worker/model/programs.h"
+#include "worker/config/config.h"
 #include "worker/device/cuda/schedule/step_kind.h"
 #include "worker/model/cost.h"
 
@@ -24,10 +25,14 @@ constexpr char kEnd[] = "<!-- a microbatch of GPT-2 124M: end -->\n";
 
 constexpr int kTokens = 1024;
 
+// As it is shipped.
 Program gpt2_124m() {
-  ModelConfig config{.type = "gpt2"};
-  config.vocab_size = 50304;
-  Program program = gpt2_program(config, kTokens, 50257);
+  const std::string path = DTRUN_SOURCE_DIR "/configs/gpt2_124M.json";
+  const Result<JobConfig> parsed = parse_config(dtrun::test::read_text(path), path, {});
+  REQUIRE(parsed.ok());
+  const JobConfig& config = parsed.value();
+  REQUIRE(config.data.sequence_length == kTokens);
+  Program program = gpt2_program(config.model, kTokens, config.data.vocab_size);
   program.bf16 = true;
   return program;
 }
@@ -97,10 +102,40 @@ TEST_CASE("the table of docs/gpu.md is what the schedule says") {
     CHECK(page.substr(from, end - from) == now);
 }
 
+// By which tensor cores work at their full rate: cuBLAS guide 2.1.11. Rows of each matrix are whole pieces of
+// 16 bytes, begin at one, and so do the next.
+bool misaligned(const MatmulShape& shape) {
+  const int element = shape.bf16 ? 2 : 4, wide = narrow(shape) ? 2 : 4;
+  const auto odd = [](std::int64_t row, std::int64_t stride, int alignment, int bytes) {
+    return row * bytes % 16 != 0 || stride * bytes % 16 != 0 || alignment % 16 != 0;
+  };
+  return odd(shape.a_transposed ? shape.m : shape.k, shape.a_stride, shape.a_alignment, element) ||
+         odd(shape.b_transposed ? shape.k : shape.n, shape.b_stride, shape.b_alignment, element) ||
+         odd(shape.n, shape.c_stride, shape.c_alignment, wide);
+}
+
+TEST_CASE("no product of GPT-2, of 50257 classes, has a size that tensor cores are slow at") {
+  const Program program = gpt2_124m();
+  for (const int samples : {4, 64}) {
+    const Schedule schedule = schedule_of(program, samples);
+    for (const auto* const steps : {&schedule.forward, &schedule.evaluate, &schedule.backward}) {
+      for (const Step& step : *steps) {
+        const auto* const multiply = std::get_if<Multiply>(&step.work);
+        if (multiply == nullptr) continue;
+        CAPTURE(multiply->shape.m);
+        CAPTURE(multiply->shape.n);
+        CAPTURE(multiply->shape.k);
+        CHECK_FALSE(misaligned(multiply->shape));
+      }
+    }
+  }
+}
+
 // worker/model/cost.h counts what the model needs, whatever device computes it.
 TEST_CASE("a microbatch multiplies what the model needs, and attention's scores once more") {
   for (const int samples : {4, 64}) {
-    const Program program = gpt2_124m();
+    Program program = gpt2_program({.type = "gpt2", .vocab_size = 50304}, kTokens, 50257);
+    program.bf16 = true;
     double steps = 0, model = 0, scores = 0;
     const Schedule schedule = schedule_of(program, samples);
     for (const auto* const list : {&schedule.forward, &schedule.backward})
