@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "worker/core/device_memory.h"
+#include "worker/core/device_use.h"
 #include "worker/core/dropout.h"
 #include "worker/device/node_clock.h"
 #include "worker/device/op_timer.h"
@@ -95,6 +96,8 @@ class Device {
   virtual std::string name() const { return "cpu"; }
   // Nothing where the memory is the host's. Cheap, any thread: asked some times a second.
   virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+  // Whole at the end of a run: some of it is known once it was tried. Any thread.
+  virtual DeviceUse use() const { return {}; }
 };
 
 std::unique_ptr<Device> make_cpu_device();

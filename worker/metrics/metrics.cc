@@ -30,6 +30,12 @@ double now() {
          1000;
 }
 
+void put(Json& line, const DeviceUse& use) {
+  if (use.parts.empty()) return;
+  line["device_uses"] = use.parts;
+  line["device_fallbacks"] = use.fallbacks;
+}
+
 class FileMetrics : public MetricsWriter {
  public:
   FileMetrics(fs::path path, std::int64_t resume_step, MetricsNotice notice)
@@ -62,6 +68,7 @@ class FileMetrics : public MetricsWriter {
     std::uint64_t total = 0;
     for (const auto& [name, bytes] : m.memory) line["memory"][name] = bytes, total += bytes;
     if (!m.memory.empty()) line["memory"]["total"] = total;
+    put(line, m.use);
     line["time"] = now();
     append(line);
   }
@@ -102,6 +109,7 @@ class FileMetrics : public MetricsWriter {
   void write(const EndMetrics& m) override {
     Json line = {{"event", "end"}, {"step", m.step}, {"params_sha256", m.params_sha256}};
     if (m.best_step >= 0) line["best_step"] = m.best_step;
+    put(line, m.use);
     line["time"] = now();
     append(line);
   }

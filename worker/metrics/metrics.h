@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/core/device_memory.h"
+#include "worker/core/device_use.h"
 #include "worker/core/evaluation_record.h"
 
 namespace dtrun::worker {
@@ -43,6 +44,7 @@ struct StartMetrics {
   const char* from = "";  // where the state was: initial values, a checkpoint, a worker, the host's memory
   MemoryParts memory;     // of one worker at its peak; empty: not known
   std::string device = "cpu";  // what the workers compute on
+  DeviceUse use = {};
 };
 struct SaveMetrics {
   std::int64_t step = 0;
@@ -57,6 +59,7 @@ struct EndMetrics {
   std::int64_t step = 0;
   std::string params_sha256;
   std::int64_t best_step = -1;  // of the best model, where it was looked for
+  DeviceUse use = {};
 };
 
 class MetricsWriter {

@@ -219,7 +219,6 @@ void Trainer::begin() {
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
   progress_.from_host_copy = start.from == ResumePoint::kHostCopy;
-  if (is_writer()) begin_writing(start);
   if (has_own_disk()) {
     saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
     copy_ = start.state ? *std::move(start.state) : replica_.snapshot();
@@ -227,6 +226,7 @@ void Trainer::begin() {
   start.state.reset();
   gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_, *replica_.device,
                          replica_.lanes, clock_);
+  if (is_writer()) begin_writing(start);
   // Its writer may have been lost while the others were told already that it is the best.
   if (start.from_memory() && is_best()) save_best();
 }
@@ -265,7 +265,8 @@ void Trainer::begin_writing(const ResumePoint& start) {
                                .generation = place_.generation,
                                .from = start.name(),
                                .memory = memory ? parts_of(*memory) : MemoryParts(),
-                               .device = replica_.device->name()});
+                               .device = replica_.device->name(),
+                               .use = replica_.device->use()});
   if (start.from_memory()) return tell_recovery(start);
   log_info(config_.model.type + ": " + std::to_string(replica_.program.size) + " parameters, " +
            std::to_string(replica_.data.train->size()) + " training samples, " +
@@ -587,7 +588,10 @@ void Trainer::complete(const std::optional<std::vector<float>>& best, double sec
   stop_point(StopPoint::kModelWritten);
   const std::string sha256 = parameters_sha256(replica_.program, parameters);
   const EvaluationRecord& record = evaluations();
-  metrics_->write(EndMetrics{.step = state_.step, .params_sha256 = sha256, .best_step = record.best_step});
+  metrics_->write(EndMetrics{.step = state_.step,
+                             .params_sha256 = sha256,
+                             .best_step = record.best_step,
+                             .use = replica_.device->use()});
   if (record.best_step >= 0)
     log_info("the best model was that of step " + std::to_string(record.best_step) + ": test loss " +
              decimal(record.best_loss, 4) + ", accuracy " + decimal(record.best_accuracy * 100, 2) + " %" +

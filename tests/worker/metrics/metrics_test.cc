@@ -60,6 +60,22 @@ TEST_CASE("a beginning has what a worker needs of memory, and a save for how lon
   CHECK(lines[1].dump().starts_with(R"({"event":"save","step":50,"stall_milliseconds":1.5,"time":)"));
 }
 
+TEST_CASE("beginning and end tell by what a device computed, if it has anything to tell") {
+  Metrics metrics;
+  const auto writer = metrics.open(0);
+  const DeviceUse use{.parts = {{"graphs", "none can be recorded"}}, .fallbacks = {"slower"}};
+  writer->write(StartMetrics{.memory = {}, .use = use});
+  writer->write(EndMetrics{.step = 5, .params_sha256 = "ab", .use = use});
+  writer->write(EndMetrics{.step = 6, .params_sha256 = "ab"});
+  const auto lines = metrics.lines();
+  REQUIRE(lines.size() == 3);
+  for (const Json& line : {lines[0], lines[1]}) {
+    CHECK(line["device_uses"].dump() == R"({"graphs":"none can be recorded"})");
+    CHECK(line["device_fallbacks"].dump() == R"(["slower"])");
+  }
+  CHECK_FALSE(lines[2].contains("device_uses"));
+}
+
 TEST_CASE("who goes on at a step writes its beginning anew, and keeps those of earlier steps") {
   Metrics metrics;
   const auto start = [](std::int64_t step, std::int64_t generation) {

@@ -78,11 +78,16 @@ class CudaDevice final : public Device {
         memory_(memory),
         algorithms_(std::move(algorithms)),
         plans_(std::move(plans)),
+        use_(gpu == 0),
         arithmetic_(gpu) {}
   std::string name() const override { return "cuda"; }
   std::string fingerprint() const override {
-    return own_.empty() ? fingerprint_ : fingerprint_ + ", own kernels for " + own_;
+    std::string own;
+    for (const auto& [part, what] : use_.now().parts)
+      if (what == cuda::kOwnKernels) own += (own.empty() ? "" : " and ") + part;
+    return own.empty() ? fingerprint_ : fingerprint_ + ", own kernels for " + own;
   }
+  DeviceUse use() const override { return use_.now(); }
   std::optional<DeviceMemory> memory() const override {
     return DeviceMemory{.used = arithmetic_.used(), .peak = arithmetic_.peak(), .total = memory_};
   }
@@ -92,19 +97,19 @@ class CudaDevice final : public Device {
   void leave_range() override { cuda::nvtx::pop(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
-    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, &own_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, use_);
   }
   std::unique_ptr<DeviceLinks> make_links(const LinkPeers& peers) override {
-    return cuda::make_nccl_links(gpu_, peers);
+    return cuda::make_nccl_links(gpu_, peers, use_);
   }
 
  private:
   const int gpu_;
   const std::string fingerprint_;  // but for what follows from the program
-  std::string own_;                // of its lane: a worker has one on a GPU
   const std::size_t memory_;       // bytes
   const cuda::Algorithms algorithms_;
   const std::filesystem::path plans_;
+  cuda::UseRecord use_;
   cuda::CudaArithmetic arithmetic_;
 };
 

@@ -9,13 +9,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/attention.h"
@@ -49,13 +47,6 @@ PoolShape pool_of(const ImageShape& image) {
           .kernel = image.kernel};
 }
 
-void log_once(const std::string& text) {
-  static std::mutex mutex;
-  static std::set<std::string> said;  // guarded by it
-  std::lock_guard lock(mutex);
-  if (said.insert(text).second) log_warn(text);
-}
-
 bool graphs_wanted() {
   const char* const value = std::getenv("DTRUN_CUDA_GRAPHS");
   return value == nullptr || std::string(value) != "0";
@@ -78,9 +69,10 @@ class CudaLane final : public Lane {
   static constexpr bool kBf16 = sizeof(T) == 2;
 
   CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
-           const Algorithms& algorithms, const std::filesystem::path& plans)
+           const Algorithms& algorithms, const std::filesystem::path& plans, UseRecord& use)
       : program_(program),
         arithmetic_(arithmetic),
+        use_(use),
         stream_(gpu),
         gradients_(gpu),
         products_(algorithms),
@@ -98,6 +90,7 @@ class CudaLane final : public Lane {
     name_streams();
     Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
     choose_cudnn(gpu, plans, trial);
+    tell_launches();
     make_workspaces();
     if (kBf16 && program_.sample.input == SampleSpec::Input::kValues)
       samples_ =
@@ -148,9 +141,6 @@ class CudaLane final : public Lane {
   // The device's timer tells more.
   void record(std::vector<NodeTime>*) override {}
 
-  // What cuDNN could compute and does not.
-  const std::string& own() const { return own_; }
-
  private:
   // Results go to some buffers in turn: more than the levels of any tree of leaves.
   static constexpr std::size_t kMostGraphs = 64;
@@ -166,12 +156,23 @@ class CudaLane final : public Lane {
     const Buffer workspace = arithmetic_.try_allocate_bytes(Products::kLargestWorkspace);
     Trial trial(arithmetic_, stream_, nullptr, 0);
     ProductCheck check(products_, trial, workspace ? workspace.data() : nullptr);
+    int asked = 0, fused = 0;
+    const auto multiplies = [&](const MatmulShape& shape) {
+      const bool passes = check.passes(shape);
+      asked += shape.epilogue != Epilogue::kNone;
+      fused += shape.epilogue != Epilogue::kNone && passes;
+      return passes;
+    };
     Schedule schedule =
         make_schedule(program_, make_plan(program_, capacity_, plan_for_gpu(kBf16)), capacity_,
-                      {.bf16 = kBf16,
-                       .multiplies = [&](const MatmulShape& shape) { return check.passes(shape); },
-                       .side_streams = side_stream_count_});
+                      {.bf16 = kBf16, .multiplies = multiplies, .side_streams = side_stream_count_});
     check.require(schedule);
+    const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " products";
+    use_.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
+    use_.set("fused_epilogues", of_all);
+    if (fused < asked)
+      use_.fall_back("cuBLASLt adds biases, or what else follows a product, to " + of_all +
+                     " only: kernels of our own do the rest");
     return schedule;
   }
 
@@ -215,20 +216,31 @@ class CudaLane final : public Lane {
         convolutions[convolution_of(convolve->shape)] |= !convolve->add;
     });
     if (attention.empty() && convolutions.empty()) return;
+    if (!attention.empty()) use_.set("attention", "cuDNN " + cudnn_version());
+    if (!convolutions.empty()) use_.set("convolution", "cuDNN " + cudnn_version());
     const auto own = [&](const std::string& what, const std::string& why) {
       if (why.empty()) return;
-      if (own_.find(what) == std::string::npos) own_ += (own_.empty() ? "" : " and ") + what;
-      // All GPUs of a job are alike.
-      if (gpu == 0) log_once(what + " is computed by own kernels, not by cuDNN: " + why);
+      use_.set(what, kOwnKernels);
+      use_.fall_back(what + " is computed by own kernels, not by cuDNN: " + why);
     };
     const std::string before = read_plans(plans);
     cudnn_ = make_cudnn_ops(gpu, before);
-    if (!cudnn_) return own(attention.empty() ? "convolution" : "attention", why_no_cudnn_ops());
+    if (!cudnn_) {
+      if (!attention.empty()) own("attention", why_no_cudnn_ops());
+      if (!convolutions.empty()) own("convolution", why_no_cudnn_ops());
+      return;
+    }
     for (const AttentionShape& shape : attention) own("attention", attention_.use(*cudnn_, shape, trial));
     for (const auto& [shape, with_input_gradient] : convolutions)
       own("convolution", convolutions_.use(*cudnn_, shape, with_input_gradient, trial));
     const std::string now = cudnn_->stored();
     if (!now.empty() && now != before) keep_plans(plans, now);
+  }
+
+  void tell_launches() {
+    use_.set("graphs", graphs_wanted_ ? "not launched yet" : "switched off by DTRUN_CUDA_GRAPHS");
+    use_.set("side_streams", std::to_string(side_stream_count_));
+    use_.set("programmatic_launches", programmatic_launches() ? "used" : why_not_programmatic());
   }
 
   // Bytes that a step needs besides.
@@ -266,6 +278,7 @@ class CudaLane final : public Lane {
     const Graph* const graph = !arithmetic_.timer().on() && graphs_wanted_ ? graph_of(rest) : nullptr;
     if (graph == nullptr) return enqueue_all(rest);
     graph->launch(stream_);
+    use_.set("graphs", "used");
     for (const Step& step : rest) {
       const auto* const ready = std::get_if<Ready>(&step.work);
       if (ready == nullptr) continue;
@@ -289,14 +302,16 @@ class CudaLane final : public Lane {
       const std::string first = why;
       found->second = recorded(rest, &why);
       if (found->second)
-        log_once(
-            "kernels are launched one after the other, since they cannot be recorded as a graph "
-            "otherwise: " +
+        use_.fall_back(
+            "kernels are launched one after the other, since they cannot be recorded as a graph otherwise: " +
             first);
+      use_.set("programmatic_launches", "no graph has them");
     }
     if (found->second) return &found->second;
     graphs_wanted_ = false;
-    log_once("microbatches are launched kernel by kernel, since they cannot be recorded as a graph: " + why);
+    use_.set("graphs", "none can be recorded");
+    use_.fall_back("microbatches are launched kernel by kernel, since they cannot be recorded as a graph: " +
+                   why);
     return nullptr;
   }
 
@@ -507,13 +522,13 @@ class CudaLane final : public Lane {
 
   const Program program_;
   CudaArithmetic& arithmetic_;
+  UseRecord& use_;
   CudaStream stream_;
   const int side_stream_count_ = side_streams_wanted();
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
   CudaStream gradients_;  // waits for what makes a bucket; then the caller's
   Products products_;
   std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not there
-  std::string own_;                  // what it does not compute although it could be asked to
   AttentionOps<T> attention_;
   ConvolutionOps<T> convolutions_;
   const int capacity_;
@@ -546,22 +561,15 @@ class CudaLane final : public Lane {
   bool recording_ = false;  // what is enqueued
 };
 
-template <typename T>
-std::unique_ptr<Lane> make_lane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
-                                const Algorithms& algorithms, const std::filesystem::path& plans,
-                                std::string* own) {
-  auto lane = std::make_unique<CudaLane<T>>(program, capacity, gpu, arithmetic, algorithms, plans);
-  *own = lane->own();
-  return lane;
-}
-
 }  // namespace
 
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const Algorithms& algorithms,
-                                     const std::filesystem::path& plans, std::string* own) {
-  return program.bf16 ? make_lane<__nv_bfloat16>(program, capacity, gpu, arithmetic, algorithms, plans, own)
-                      : make_lane<float>(program, capacity, gpu, arithmetic, algorithms, plans, own);
+                                     const std::filesystem::path& plans, UseRecord& use) {
+  if (program.bf16)
+    return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, algorithms, plans,
+                                                     use);
+  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, algorithms, plans, use);
 }
 
 }  // namespace dtrun::worker::cuda

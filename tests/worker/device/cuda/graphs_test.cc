@@ -96,6 +96,11 @@ TEST_CASE("where programmatic launches cannot be recorded a graph of plain ones 
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(problem.microbatch(2)), wanted));
   CHECK(counters().graphs == 3);
   CHECK(!cuda::programmatic_launches());
+  const DeviceUse use = gpu.use();
+  CHECK(use.parts.at("graphs") == "used");
+  CHECK(use.parts.at("programmatic_launches") == "no graph has them");
+  REQUIRE(use.fallbacks.size() == 2);  // there is no cuDNN here
+  CHECK(use.fallbacks.back().starts_with("kernels are launched one after the other"));
   cuda_on_cpu::plan_faults({});
 }
 
@@ -109,7 +114,32 @@ TEST_CASE("what cannot be recorded is launched kernel by kernel, with the same b
   cuda_on_cpu::reset_counters();
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(problem.microbatch(2)), wanted));
   CHECK(counters().graphs == 0);
+  const DeviceUse use = gpu.use();
+  CHECK(use.parts.at("graphs") == "none can be recorded");
+  CHECK(use.fallbacks.back().starts_with("microbatches are launched kernel by kernel"));
   cuda_on_cpu::plan_faults({});
+}
+
+TEST_CASE("a device tells by what it computes, and what of that is slower than it is meant to be") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  const DeviceUse before = gpu.use();
+  CHECK(before.parts.at("graphs") == "not launched yet");
+  CHECK(before.parts.at("attention") == "own kernels");
+  CHECK(before.parts.at("fused_epilogues") == "18 of 18 products");
+  CHECK(before.parts.at("side_streams") == "1");
+  REQUIRE(before.fallbacks.size() == 1);
+  CHECK(before.fallbacks[0].starts_with("attention is computed by own kernels, not by cuDNN: "));
+  for (int i = 0; i < 2; ++i) gpu.train(problem.microbatch(2));
+  CHECK(gpu.use().parts.at("graphs") == "used");
+  CHECK(gpu.use().fallbacks.size() == 1);
+  setenv("DTRUN_CUDA_GRAPHS", "0", 1);
+  OnGpu without(program, 2);
+  unsetenv("DTRUN_CUDA_GRAPHS");
+  CHECK(without.use().parts.at("graphs") == "switched off by DTRUN_CUDA_GRAPHS");
+  CHECK(without.use().fallbacks.size() == 1);
 }
 
 TEST_CASE("a lane gives back what its graphs took") {

@@ -66,6 +66,7 @@ class OnGpu {
   Lane& lane() { return *lane_; }
   Arithmetic& arithmetic() { return device_->arithmetic(); }
   OpTimer& timer() { return *device_->timer(); }
+  DeviceUse use() const { return device_->use(); }
 
  private:
   const std::unique_ptr<Device> device_ = make_cuda_device(0);

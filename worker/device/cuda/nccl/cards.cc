@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <span>
 
-#include "proto/base/log.h"
-
 namespace dtrun::worker::cuda {
 namespace {
 
@@ -18,16 +16,16 @@ void put(std::array<char, 256>& to, const std::string& text) {
 void LinkCard::set_host(const std::string& text) { put(host, text); }
 void LinkCard::set_why_not(const std::string& text) { put(why_not, text); }
 
-std::optional<std::vector<LinkCard>> show_cards(const LinkPeers& peers, const LinkCard& own) {
+std::optional<std::vector<LinkCard>> show_cards(const LinkPeers& peers, const LinkCard& own, UseRecord& use) {
   std::vector<LinkCard> cards(static_cast<std::size_t>(peers.size));
   cards[static_cast<std::size_t>(peers.rank)] = own;
   peers.all_gather(std::as_writable_bytes(std::span(cards)));
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const std::string why(cards[rank].why_not.data());
     if (why.empty()) continue;
-    if (peers.rank == 0)
-      log_warn("gradients are exchanged through the hosts' memory, since rank " + std::to_string(rank) +
-               " has no NCCL: " + why);
+    use.set("exchange", "through the hosts' memory");
+    use.fall_back("gradients are exchanged through the hosts' memory, since rank " + std::to_string(rank) +
+                  " has no NCCL: " + why);
     return std::nullopt;
   }
   return cards;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/device/cuda/use.h"
 #include "worker/vector/device_links.h"
 
 namespace dtrun::worker::cuda {
@@ -19,7 +20,7 @@ struct LinkCard {
   void set_why_not(const std::string& text);
 };
 
-// Those of all ranks; nothing, with a line of rank 0's that says why, where one has no NCCL.
-std::optional<std::vector<LinkCard>> show_cards(const LinkPeers& peers, const LinkCard& own);
+// Those of all ranks; nothing where one has no NCCL: `use` is told why.
+std::optional<std::vector<LinkCard>> show_cards(const LinkPeers& peers, const LinkCard& own, UseRecord& use);
 
 }  // namespace dtrun::worker::cuda

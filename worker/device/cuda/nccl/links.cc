@@ -217,7 +217,7 @@ class NcclLinks final : public DeviceLinks {
 
 }  // namespace
 
-std::unique_ptr<DeviceLinks> make_nccl_links(int gpu, const LinkPeers& peers) {
+std::unique_ptr<DeviceLinks> make_nccl_links(int gpu, const LinkPeers& peers, UseRecord& use) {
   static_assert(sizeof(ncclUniqueId) == sizeof(LinkCard::id));
   use_gpu(gpu);
   const Nccl* const library = nccl();
@@ -232,8 +232,10 @@ std::unique_ptr<DeviceLinks> make_nccl_links(int gpu, const LinkPeers& peers) {
     else
       own.set_why_not(std::string("it finds no network: ") + library->get_last_error(nullptr));
   }
-  const std::optional<std::vector<LinkCard>> cards = show_cards(peers, own);
-  return cards ? std::make_unique<NcclLinks>(*library, gpu, peers, *cards) : nullptr;
+  const std::optional<std::vector<LinkCard>> cards = show_cards(peers, own, use);
+  if (!cards) return nullptr;
+  use.set("exchange", "NCCL " + library->version + " (" + library->file + ")");
+  return std::make_unique<NcclLinks>(*library, gpu, peers, *cards);
 }
 
 void check_nccl_environment() {

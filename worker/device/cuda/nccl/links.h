@@ -5,13 +5,13 @@
 
 #include <memory>
 
+#include "worker/device/cuda/use.h"
 #include "worker/vector/device_links.h"
 
 namespace dtrun::worker::cuda {
 
-// Of this process' GPU number `gpu`. Null on all ranks, with a line that says why, where one of them has no
-// NCCL.
-std::unique_ptr<DeviceLinks> make_nccl_links(int gpu, const LinkPeers& peers);
+// Of this process' GPU number `gpu`. Null on all ranks where one of them has no NCCL: `use` is told why.
+std::unique_ptr<DeviceLinks> make_nccl_links(int gpu, const LinkPeers& peers, UseRecord& use);
 
 // Sets or refuses NCCL's variables on which recovery depends; before the first links, and while no other
 // thread reads the environment. Throws WorkerError(EX_CONFIG).

@@ -4,10 +4,10 @@
 
 namespace dtrun::worker::cuda {
 
-std::unique_ptr<DeviceLinks> make_nccl_links(int, const LinkPeers& peers) {
+std::unique_ptr<DeviceLinks> make_nccl_links(int, const LinkPeers& peers, UseRecord& use) {
   LinkCard own;
   own.set_why_not("dtrun was built without it");
-  show_cards(peers, own);
+  show_cards(peers, own, use);
   return nullptr;
 }
 
