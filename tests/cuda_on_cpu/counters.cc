@@ -67,6 +67,11 @@ void count_copy(Direction direction, std::size_t bytes) {
                                      : c.copied_on_device) += bytes;
 }
 
+void count_pageable_copy(std::size_t bytes) {
+  const std::lock_guard lock(counted().mutex);
+  counted().counters.copied_pageable[std::this_thread::get_id()] += bytes;
+}
+
 void count_matmul_object(int change) {
   const std::lock_guard lock(counted().mutex);
   counted().matmul_objects += static_cast<std::size_t>(change);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <thread>
 
 namespace cuda_on_cpu {
 
@@ -16,10 +17,15 @@ struct Counters {
   std::map<std::string, std::uint64_t> products_by_algorithm;  // "tile 20, split 4"
   std::uint64_t graphs = 0;
   std::uint64_t copied_to_device = 0, copied_to_host = 0, copied_on_device = 0;  // bytes
+  // Bytes that each thread copies between device memory and pageable memory of the host: it waits while CUDA
+  // passes them through a buffer of its own. Not those up to 64 KiB to the device, which are sent along with
+  // the call (CUDA's programming guide, "Implicit Synchronization"). Counted when they are enqueued or
+  // captured.
+  std::map<std::thread::id, std::uint64_t> copied_pageable;
   std::map<std::string, std::uint64_t> kernels_by_name;  // as in the source, with arguments of templates only
 };
 
-// Counted when they run, in a graph as well.
+// Counted when they run, in a graph as well, where nothing else is said.
 Counters counters();
 void reset_counters();
 
@@ -29,11 +35,12 @@ void count_product(const std::string& algorithm);
 void count_graph();
 enum class Direction { kToDevice, kToHost, kOnDevice };
 void count_copy(Direction direction, std::size_t bytes);
+void count_pageable_copy(std::size_t bytes);  // of the calling thread
 
 // What exists now, so that a test can see what was not given back.
 struct Alive {
-  std::size_t streams = 0, events = 0, graphs = 0;  // graphs: of both kinds
-  std::size_t device_allocations = 0, pinned_allocations = 0;
+  std::size_t streams = 0, events = 0, graphs = 0;             // graphs: of both kinds
+  std::size_t device_allocations = 0, pinned_allocations = 0;  // pinned: registered ranges, too
   std::size_t matmul_objects = 0;  // handles, descriptors, layouts and preferences of cuBLASLt
   std::size_t communicators = 0;   // of NCCL
   bool operator==(const Alive&) const = default;

@@ -57,6 +57,8 @@ Faults faults_of(const std::string& text) {
     } else if (parts.size() == 3 && parts[0] == "launch" && number(1) > 0 && number(2) > 0) {
       faults.launch = number(1);
       faults.launch_error = static_cast<cudaError_t>(number(2));
+    } else if (parts.size() == 2 && parts[0] == "host-register" && number(1) > 0) {
+      faults.host_register = static_cast<cudaError_t>(number(1));
     } else if (parts.size() == 2 && parts[0] == "capture" && number(1) > 0) {
       faults.capture = static_cast<cudaError_t>(number(1));
     } else if (parts.size() == 2 && parts[0] == "every-call" && number(1) > 0) {
@@ -97,6 +99,11 @@ cudaError_t fault_of_allocation() {
 cudaError_t fault_of_host_allocation() {
   const std::lock_guard lock(plan().mutex);
   return ++plan().host_allocations == plan().faults.host_allocation ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t fault_of_host_register() {
+  const std::lock_guard lock(plan().mutex);
+  return plan().faults.host_register;
 }
 
 cudaError_t fault_of_launch() {

@@ -14,8 +14,9 @@ struct Faults {
   std::uint64_t launch =
       0;  // this kernel or matrix product does not run, and the device is broken from then on
   cudaError_t launch_error = cudaErrorIllegalAddress;
-  cudaError_t capture = cudaSuccess;    // what captures end with
-  std::uint64_t captures = UINT64_MAX;  // so many of them
+  cudaError_t host_register = cudaSuccess;  // what every cudaHostRegister gives
+  cudaError_t capture = cudaSuccess;        // what captures end with
+  std::uint64_t captures = UINT64_MAX;      // so many of them
   cudaError_t every_call =
       cudaSuccess;  // cudaErrorInsufficientDriver, say, from every function that can fail
 };
@@ -23,16 +24,17 @@ struct Faults {
 // Counting begins anew. Also mends the device.
 void plan_faults(const Faults& faults);
 
-// Of "allocation:N", "host-allocation:N", "launch:N:ERROR", "capture:ERROR" and "every-call:ERROR", separated
-// by commas; errors by their numbers. Anything else ends the process. DTRUN_TEST_GPU_FAULT is this, planned
-// at the first call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only the process that can create it has the
-// faults: one worker of a job, and not the one that takes its place.
+// Of "allocation:N", "host-allocation:N", "launch:N:ERROR", "host-register:ERROR", "capture:ERROR" and
+// "every-call:ERROR", separated by commas; errors by their numbers. Anything else ends the process.
+// DTRUN_TEST_GPU_FAULT is this, planned at the first call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only
+// the process that can create it has the faults: one worker of a job, and not the one that takes its place.
 Faults faults_of(const std::string& text);
 
 // The error for the call that asks.
 cudaError_t fault_of_call();
 cudaError_t fault_of_allocation();
 cudaError_t fault_of_host_allocation();
+cudaError_t fault_of_host_register();
 cudaError_t fault_of_launch();
 cudaError_t fault_of_capture();
 

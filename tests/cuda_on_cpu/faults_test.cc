@@ -68,9 +68,11 @@ TEST_CASE("without a driver, or a device, every call says so") {
 }
 
 TEST_CASE("faults are read from text") {
-  const Faults faults = faults_of("allocation:3,host-allocation:4,launch:10:214,every-call:35");
+  const Faults faults =
+      faults_of("allocation:3,host-allocation:4,host-register:801,launch:10:214,every-call:35");
   CHECK(faults.allocation == 3);
   CHECK(faults.host_allocation == 4);
+  CHECK(faults.host_register == cudaErrorNotSupported);
   CHECK(faults.launch == 10);
   CHECK(faults.launch_error == cudaErrorECCUncorrectable);
   CHECK(faults.every_call == cudaErrorInsufficientDriver);

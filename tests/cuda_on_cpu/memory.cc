@@ -76,7 +76,7 @@ class Heap {
     std::memset(place, 0xff, std::min(bytes, kFilledBytes));
     poison(static_cast<char*>(place) + bytes, round_up(bytes, kPageBytes) - bytes);
     const std::lock_guard lock(mutex_);
-    pinned_[static_cast<char*>(place)] = bytes;
+    pinned_[static_cast<char*>(place)] = {bytes, false};
     *pointer = place;
     return cudaSuccess;
   }
@@ -84,9 +84,25 @@ class Heap {
   cudaError_t release_pinned(void* pointer) {
     const std::lock_guard lock(mutex_);
     const auto found = pinned_.find(static_cast<char*>(pointer));
-    if (found == pinned_.end()) return cudaErrorInvalidValue;
-    unpoison(pointer, round_up(found->second, kPageBytes));
+    if (found == pinned_.end() || found->second.registered) return cudaErrorInvalidValue;
+    unpoison(pointer, round_up(found->second.bytes, kPageBytes));
     std::free(pointer);
+    pinned_.erase(found);
+    return cudaSuccess;
+  }
+
+  cudaError_t register_pinned(void* pointer, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    char* const begin = static_cast<char*>(pointer);
+    if (pinned_bytes(begin, bytes) > 0) return cudaErrorHostMemoryAlreadyRegistered;
+    pinned_[begin] = {bytes, true};
+    return cudaSuccess;
+  }
+
+  cudaError_t unregister_pinned(void* pointer) {
+    const std::lock_guard lock(mutex_);
+    const auto found = pinned_.find(static_cast<char*>(pointer));
+    if (found == pinned_.end() || !found->second.registered) return cudaErrorHostMemoryNotRegistered;
     pinned_.erase(found);
     return cudaSuccess;
   }
@@ -95,10 +111,13 @@ class Heap {
     const std::lock_guard lock(mutex_);
     char* const p = static_cast<char*>(const_cast<void*>(pointer));
     if (p >= region_ && p < region_ + region_bytes_) return Memory::kDevice;
-    auto after = pinned_.upper_bound(p);
-    if (after == pinned_.begin()) return Memory::kPageable;
-    --after;
-    return p < after->first + after->second ? Memory::kPinned : Memory::kPageable;
+    return pinned_bytes(p, 1) > 0 ? Memory::kPinned : Memory::kPageable;
+  }
+
+  bool is_of_one_kind(const void* pointer, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t pinned = pinned_bytes(static_cast<char*>(const_cast<void*>(pointer)), bytes);
+    return pinned == 0 || pinned == bytes;
   }
 
   bool is_allocated(const void* pointer, std::size_t bytes) {
@@ -147,6 +166,23 @@ class Heap {
     std::size_t bytes;
     int device;
   };
+
+  struct PinnedRange {
+    std::size_t bytes;
+    bool registered;  // else it was allocated pinned
+  };
+
+  // How many of [begin, begin + bytes).
+  std::size_t pinned_bytes(char* begin, std::size_t bytes) const {
+    std::size_t sum = 0;
+    for (auto it = pinned_.lower_bound(begin + bytes); it != pinned_.begin();) {
+      --it;
+      char* const end = it->first + it->second.bytes;
+      if (end <= begin) break;
+      sum += static_cast<std::size_t>(std::min(end, begin + bytes) - std::max(it->first, begin));
+    }
+    return sum;
+  }
 
   void release(std::map<char*, Allocation>::iterator found) {
     const std::size_t size = round_up(found->second.bytes, kAlignment);
@@ -233,8 +269,8 @@ class Heap {
   std::size_t region_bytes_ = 0;
   std::vector<Device> devices_;
   std::map<char*, Allocation> allocations_;
-  std::map<char*, std::size_t> pinned_;
-  std::mutex open_mutex_;  // guards opened_, and the region's protection and place
+  std::map<char*, PinnedRange> pinned_;  // none overlaps another
+  std::mutex open_mutex_;                // guards opened_, and the region's protection and place
   int opened_ = 0;
 };
 
@@ -254,7 +290,12 @@ cudaError_t allocate_pinned(std::size_t bytes, void** pointer) {
   return heap().allocate_pinned(bytes, pointer);
 }
 cudaError_t release_pinned(void* pointer) { return heap().release_pinned(pointer); }
+cudaError_t register_pinned(void* pointer, std::size_t bytes) {
+  return heap().register_pinned(pointer, bytes);
+}
+cudaError_t unregister_pinned(void* pointer) { return heap().unregister_pinned(pointer); }
 Memory memory_of(const void* pointer) { return heap().memory_of(pointer); }
+bool is_of_one_kind(const void* pointer, std::size_t bytes) { return heap().is_of_one_kind(pointer, bytes); }
 bool is_allocated(const void* pointer, std::size_t bytes) { return heap().is_allocated(pointer, bytes); }
 int device_of(const void* pointer) { return heap().device_of(pointer); }
 std::size_t free_bytes(int device) { return heap().free_bytes(device); }

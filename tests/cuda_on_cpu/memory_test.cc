@@ -1,6 +1,8 @@
 // Memory of the simulated device: what is given, what is refused, what is told.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <thread>
 
 #include "tests/cuda_on_cpu/device_test.h"
 
@@ -95,6 +97,88 @@ TEST_CASE("a copy or fill beyond an allocation, or in the wrong direction, is re
   CHECK(cudaMemset(host.data(), 0, 100) == cudaErrorInvalidValue);
   OK(cudaMemset(pinned.data(), 7, 200));
   CHECK(pinned[199] == 7);
+}
+
+TEST_CASE("memory of the host is registered once, taken back where it begins, and seen while it is") {
+  const Restored restored;
+  const Alive before = alive();
+  std::vector<char> host(300);
+  const Pinned<char> pinned(100);
+  const OnDevice<char> device(100);
+  const auto try_register = [](char* begin, std::size_t bytes) {
+    return cudaHostRegister(begin, bytes, cudaHostRegisterDefault);
+  };
+  char* const middle = host.data() + 100;
+  OK(try_register(middle, 100));
+  CHECK(alive().pinned_allocations == before.pinned_allocations + 2);
+  CHECK(try_register(middle, 100) == cudaErrorHostMemoryAlreadyRegistered);
+  CHECK(try_register(host.data(), 101) == cudaErrorHostMemoryAlreadyRegistered);
+  CHECK(try_register(middle + 99, 1) == cudaErrorHostMemoryAlreadyRegistered);
+  CHECK(try_register(pinned.data(), 100) == cudaErrorHostMemoryAlreadyRegistered);
+  CHECK(try_register(device.data(), 100) == cudaErrorInvalidValue);
+  CHECK(try_register(middle, 0) == cudaErrorInvalidValue);
+  CHECK(try_register(nullptr, 1) == cudaErrorInvalidValue);
+  OK(try_register(host.data(), 100));  // up to its neighbour
+  OK(try_register(middle + 100, 100));
+  CHECK(cudaFreeHost(middle) == cudaErrorInvalidValue);
+  CHECK(cudaHostUnregister(middle + 1) == cudaErrorHostMemoryNotRegistered);
+  CHECK(cudaHostUnregister(pinned.data()) == cudaErrorHostMemoryNotRegistered);
+  CHECK(cudaHostUnregister(nullptr) == cudaErrorInvalidValue);
+  for (char* const begin : {host.data(), middle, middle + 100}) OK(cudaHostUnregister(begin));
+  CHECK(cudaHostUnregister(middle) == cudaErrorHostMemoryNotRegistered);
+  plan_faults({.host_register = cudaErrorNotSupported});
+  CHECK(try_register(middle, 100) == cudaErrorNotSupported);
+  CHECK(cudaHostUnregister(middle) == cudaErrorHostMemoryNotRegistered);
+}
+
+TEST_CASE("a copy of registered memory is one of pinned memory, and does not leave it") {
+  const Restored restored;
+  std::vector<char> host(300, 1);
+  const OnDevice<char> device(std::vector<char>(200, 0));
+  const TestStream stream;
+  OK(cudaHostRegister(host.data(), 100, cudaHostRegisterDefault));
+  OK(cudaMemcpyAsync(device.data(), host.data() + 50, 50, cudaMemcpyHostToDevice, stream));
+  std::fill_n(host.data(), 100, 2);
+  OK(cudaStreamSynchronize(stream));
+  CHECK(device.get()[0] == 2);
+  CHECK(cudaMemcpy(device.data(), host.data() + 50, 51, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  OK(cudaHostRegister(host.data() + 100, 100, cudaHostRegisterDefault));
+  OK(cudaMemcpy(device.data(), host.data() + 50, 150, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(host.data() + 150, device.data(), 51, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+  OK(cudaMemcpy(host.data() + 200, device.data(), 100, cudaMemcpyDeviceToHost));
+  for (const int begin : {0, 100}) OK(cudaHostUnregister(host.data() + begin));
+}
+
+TEST_CASE("what a thread copies between the device and pageable memory is counted for that thread") {
+  const Restored restored;
+  constexpr std::size_t kSmall = 65536, kLarge = kSmall + 1;
+  std::vector<char> host(kLarge);
+  const OnDevice<char> device(kLarge), other(kLarge);
+  const Pinned<char> pinned(kLarge);
+  reset_counters();
+  const auto counted = [] { return counters().copied_pageable[std::this_thread::get_id()]; };
+
+  OK(cudaMemcpyAsync(device.data(), pinned.data(), kLarge, cudaMemcpyHostToDevice, nullptr));
+  OK(cudaMemcpyAsync(pinned.data(), device.data(), kLarge, cudaMemcpyDeviceToHost, nullptr));
+  OK(cudaMemcpyAsync(other.data(), device.data(), kLarge, cudaMemcpyDeviceToDevice, nullptr));
+  OK(cudaMemcpyAsync(pinned.data(), host.data(), kLarge, cudaMemcpyHostToHost, nullptr));
+  OK(cudaMemcpyAsync(device.data(), host.data(), kSmall, cudaMemcpyHostToDevice, nullptr));
+  CHECK(cudaMemcpy(device.data() + 1, host.data(), kLarge, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+  OK(cudaHostRegister(host.data(), kLarge, cudaHostRegisterDefault));
+  OK(cudaMemcpy(device.data(), host.data(), kLarge, cudaMemcpyHostToDevice));
+  OK(cudaHostUnregister(host.data()));
+  CHECK(counted() == 0);
+
+  OK(cudaMemcpyAsync(device.data(), host.data(), kLarge, cudaMemcpyHostToDevice, nullptr));
+  CHECK(counted() == kLarge);
+  OK(cudaMemcpy(device.data(), host.data(), kLarge, cudaMemcpyHostToDevice));
+  CHECK(counted() == 2 * kLarge);
+  std::thread([&] {
+    CHECK(cudaMemcpy(host.data(), device.data(), 3, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(cudaMemcpyAsync(host.data(), device.data(), 4, cudaMemcpyDeviceToHost, nullptr) == cudaSuccess);
+    CHECK(counted() == 7);
+  }).join();
+  CHECK(counted() == 2 * kLarge);
 }
 
 TEST_CASE("what is forgotten can be seen") {

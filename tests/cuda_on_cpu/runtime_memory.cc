@@ -33,6 +33,9 @@ bool is_capturing(cudaStream_t stream) {
   return scheduler().is_capturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
+// So many bytes from pageable memory CUDA takes along with the call (see counters.h).
+constexpr std::size_t kSentWithCall = std::size_t{64} << 10;
+
 struct Copy {
   void* to;
   const void* from;
@@ -52,6 +55,9 @@ struct Copy {
     if (!fits || !to || !from) return cudaErrorInvalidValue;
     if (to_device() && !cuda_on_cpu::is_allocated(to, bytes)) return cudaErrorInvalidValue;
     if (from_device() && !cuda_on_cpu::is_allocated(from, bytes)) return cudaErrorInvalidValue;
+    // CUDA's manual has it at cuMemcpy.
+    if (!to_device() && !cuda_on_cpu::is_of_one_kind(to, bytes)) return cudaErrorInvalidValue;
+    if (!from_device() && !cuda_on_cpu::is_of_one_kind(from, bytes)) return cudaErrorInvalidValue;
     return cudaSuccess;
   }
 
@@ -63,6 +69,12 @@ struct Copy {
     } else if (from_device()) {
       count_copy(Direction::kToHost, bytes);
     }
+  }
+
+  void count_for_caller() const {
+    const bool from_pageable = to_device() && from_memory == Memory::kPageable;
+    const bool to_pageable = from_device() && to_memory == Memory::kPageable;
+    if (to_pageable || (from_pageable && bytes > kSentWithCall)) cuda_on_cpu::count_pageable_copy(bytes);
   }
 
   // From pageable memory through a buffer of CUDA's own: then `from` is read before this returns.
@@ -144,6 +156,21 @@ cudaError_t cudaFreeHost(void* pointer) {
   return pointer ? remember(cuda_on_cpu::release_pinned(pointer)) : cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned /*flags*/) {
+  if (const cudaError_t error = usable_outside_capture(); error != cudaSuccess) return remember(error);
+  if (!pointer || bytes == 0) return remember(cudaErrorInvalidValue);
+  if (cuda_on_cpu::memory_of(pointer) == Memory::kDevice) return remember(cudaErrorInvalidValue);
+  if (const cudaError_t fault = cuda_on_cpu::fault_of_host_register(); fault != cudaSuccess)
+    return remember(fault);
+  return remember(cuda_on_cpu::register_pinned(pointer, bytes));
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  if (const cudaError_t error = usable_outside_capture(); error != cudaSuccess) return remember(error);
+  if (!pointer) return remember(cudaErrorInvalidValue);
+  return remember(cuda_on_cpu::unregister_pinned(pointer));
+}
+
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   if (const cudaError_t error = usable(); error != cudaSuccess) return remember(error);
   *free = cuda_on_cpu::free_bytes(cuda_on_cpu::current_device());
@@ -160,6 +187,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (bytes == 0) return remember(scheduler().check_stream(stream));
   const Copy copy = copy_of(to, from, bytes);
   if (const cudaError_t error = copy.check(kind); error != cudaSuccess) return remember(error);
+  copy.count_for_caller();
   // A graph's copy reads its source each time that it runs.
   const bool buffered = copy.from_memory == Memory::kPageable && copy.to_device() && !is_capturing(stream);
   const bool blocks = !copy.to_device() && (copy.to_memory == Memory::kPageable || !copy.from_device());
@@ -173,6 +201,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   if (bytes == 0) return cudaSuccess;
   const Copy copy = copy_of(to, from, bytes);
   if (const cudaError_t error = copy.check(kind); error != cudaSuccess) return remember(error);
+  copy.count_for_caller();
   const bool buffered = copy.from_memory == Memory::kPageable && copy.to_device();
   if (buffered) {
     if (const cudaError_t error = scheduler().wait_for_stream(nullptr); error != cudaSuccess)
