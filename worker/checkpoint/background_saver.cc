@@ -16,9 +16,10 @@ BackgroundSaver::~BackgroundSaver() {
   thread_.join();
 }
 
-void BackgroundSaver::save(const TrainState& state) {
+void BackgroundSaver::save(const TrainState& state, std::function<void()> make_whole) {
   const std::lock_guard lock(mutex_);
   state_ = &state;
+  make_whole_ = std::move(make_whole);
   changed_.notify_all();
 }
 
@@ -40,8 +41,9 @@ void BackgroundSaver::run() {
     changed_.wait(lock, [this] { return state_ != nullptr || closing_; });
     if (state_ == nullptr) return;
     const TrainState& state = *state_;
+    const std::function<void()> make_whole = std::exchange(make_whole_, nullptr);
     lock.unlock();
-    std::exception_ptr failure = write(state);
+    std::exception_ptr failure = write(state, make_whole);
     lock.lock();
     state_ = nullptr;
     if (failure) failure_ = failure;
@@ -49,8 +51,9 @@ void BackgroundSaver::run() {
   }
 }
 
-std::exception_ptr BackgroundSaver::write(const TrainState& state) {
+std::exception_ptr BackgroundSaver::write(const TrainState& state, const std::function<void()>& make_whole) {
   try {
+    if (make_whole) make_whole();
     if (parameters_are_finite(state)) save_checkpoint(output_dir_, program_, state, keep_);
     return nullptr;
   } catch (...) {

@@ -29,7 +29,9 @@ std::vector<float*> vectors_of(const ReplicaState& state) {
 }  // namespace
 
 HostCopy::HostCopy(Replica& replica, int descriptor)
-    : replica_(replica), file_(descriptor, shape_of(replica, sizeof(Record))) {
+    : replica_(replica),
+      file_(descriptor, shape_of(replica, sizeof(Record))),
+      pin_(replica.device->arithmetic().pin(file_.memory())) {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= HostCopyFile::kLargestRecord);
   take_over();
   thread_ = std::thread([this] { run(); });
@@ -64,17 +66,18 @@ void HostCopy::take_over() {
 }
 
 void HostCopy::start(std::int64_t generation) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !copying_; });
   step_ = replica_.state.step;
   record_ = {.generation = generation, .log = replica_.log};
   updated_ = replica_.stream->record();
-  copying_ = true;
+  reading_ = copying_ = true;
   changed_.notify_all();
 }
 
 void HostCopy::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !copying_; });
+  changed_.wait(lock, [&] { return !reading_; });
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
@@ -94,10 +97,16 @@ void HostCopy::run() {
       failure = std::current_exception();
     }
     lock.lock();
-    failure_ = failure;
-    copying_ = false;
+    if (failure) failure_ = failure;
+    reading_ = copying_ = false;
     changed_.notify_all();
   }
+}
+
+void HostCopy::has_read() {
+  std::lock_guard lock(mutex_);
+  reading_ = false;
+  changed_.notify_all();
 }
 
 // What is asked for does not change until copying_ is taken back, so no lock is needed here.
@@ -105,20 +114,23 @@ void HostCopy::copy(Stream& stream) {
   Arithmetic& arithmetic = replica_.device->arithmetic();
   const std::size_t size = replica_.program.size;
   const bool in_pieces = arithmetic.device_is_host();  // each is hashed while the cache holds it
-  float* to = file_.begin();
+  float* const begin = file_.begin();
   std::uint64_t hash = kNothingHashed;
   bool finite = true;
   stream.after(updated_);
-  const auto copy_now = [&](float* there, const float* from, std::size_t floats) {
-    arithmetic.copy(stream, there, from, floats);
+  const std::vector<float*> vectors = vectors_of(replica_.state);
+  if (!in_pieces) {
+    for (std::size_t i = 0; i < vectors.size(); ++i)
+      arithmetic.copy(stream, begin + i * size, vectors[i], size);
     stream.wait();
-  };
-  for (const float* const vector : vectors_of(replica_.state)) {
+    has_read();
+  }
+  float* to = begin;
+  for (const float* const vector : vectors) {
     const bool parameters = vector == replica_.state.parameters.data();
-    if (!in_pieces) copy_now(to, vector, size);
     for (std::size_t at = 0; at < size; at += kHashedAtOnce) {
       const std::size_t floats = std::min(kHashedAtOnce, size - at);
-      if (in_pieces) copy_now(to + at, vector + at, floats);
+      if (in_pieces) arithmetic.copy(stream, to + at, vector + at, floats);
       if (parameters && !all_finite({to + at, floats})) finite = false;
       hash = add_to_hash(hash, {to + at, floats});
     }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "worker/base/buffer.h"
 #include "worker/metrics/metrics.h"
 #include "worker/trainer/host_copy_file.h"
 #include "worker/vector/arithmetic.h"
@@ -30,7 +31,7 @@ class HostCopy {
   // until wait() has returned. REQUIRES: wait() was called since the last time.
   // `generation`: the one that computed it.
   void start(std::int64_t generation);
-  // Until it is done. Rethrows what its thread threw: the device failed.
+  // Until the replica's vectors may change. Rethrows what its thread threw: the device failed.
   void wait();
   std::size_t bytes() const { return file_.memory().size_bytes(); }  // of the host's memory
 
@@ -42,12 +43,15 @@ class HostCopy {
   void take_over();
   void run();
   void copy(Stream& stream);
+  void has_read();
 
   Replica& replica_;
   HostCopyFile file_;
+  const Buffer pin_;  // of its memory, for the device
 
   std::mutex mutex_;  // guards what follows, but for the thread
   std::condition_variable changed_;
+  bool reading_ = false;  // the replica's vectors
   bool copying_ = false, closing_ = false;
   std::int64_t step_ = 0;  // of the state to be copied, and what belongs to it:
   Record record_;

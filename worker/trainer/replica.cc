@@ -97,16 +97,49 @@ TrainState Replica::snapshot() const {
   return copy;
 }
 
-void Replica::snapshot_into(TrainState& copy) const {
+std::vector<const float*> Replica::vectors() const {
+  std::vector<const float*> all{state.parameters.data()};
+  for (const ReplicaState::Slot& slot : state.slots) all.push_back(slot.values.data());
+  return all;
+}
+
+void Replica::copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const {
   Arithmetic& arithmetic = device->arithmetic();
-  arithmetic.copy(*stream, copy.parameters.data(), state.parameters.data(), program.size);
-  for (std::size_t i = 0; i < state.slots.size(); ++i)
-    arithmetic.copy(*stream, copy.optimizer[i].values.data(), state.slots[i].values.data(), program.size);
-  stream->wait();
+  arithmetic.copy(on, to.parameters.data(), from[0], program.size);
+  for (std::size_t i = 0; i < to.optimizer.size(); ++i)
+    arithmetic.copy(on, to.optimizer[i].values.data(), from[1 + i], program.size);
+  on.wait();
+}
+
+void Replica::make_room_for_snapshots() {
+  if (snapshot_) return;
+  snapshot_ = device->arithmetic().spare(vectors().size() * program.size);
+  if (!snapshot_) return;
+  copying_ = device->arithmetic().make_stream();
+  copying_->set_name("snapshot");
+}
+
+void Replica::begin_snapshot(TrainState& copy) {
+  const std::vector<const float*> now = vectors();
+  if (snapshot_) {
+    for (std::size_t i = 0; i < now.size(); ++i)
+      device->arithmetic().copy(*stream, snapshot_.data() + i * program.size, now[i], program.size);
+    taken_ = stream->record();
+  } else {
+    copy_out(*stream, now, copy);
+  }
   copy.step = state.step;
   copy.config_json = state.config_json;
   copy.evaluations = log.evaluations;
   copy.device = device->fingerprint();
+}
+
+void Replica::finish_snapshot(TrainState& copy) const {
+  if (!snapshot_) return;
+  copying_->after(taken_);
+  std::vector<const float*> from;
+  for (std::size_t i = 0; i < vectors().size(); ++i) from.push_back(snapshot_.data() + i * program.size);
+  copy_out(*copying_, from, copy);
 }
 
 std::vector<std::uint64_t> Replica::parameter_hashes() const {

@@ -61,8 +61,13 @@ struct Replica {
 
   // A copy of the state in host memory; without parameters, and with slots of zeros, if it has no values yet.
   TrainState snapshot() const;
-  // The same into a copy that is as large already. Blocks for as long as the copy takes.
-  void snapshot_into(TrainState& copy) const;
+  // The same into a copy that is as large already, in two steps: begin_snapshot() takes no longer than the
+  // device's own memory, if there was room in it for a snapshot, and finish_snapshot(), on any thread, waits
+  // until all is in the host's. Where there was none it takes the whole time. REQUIRES: each
+  // finish_snapshot() has returned before the next begin_snapshot().
+  void make_room_for_snapshots();
+  void begin_snapshot(TrainState& copy);
+  void finish_snapshot(TrainState& copy) const;
   // Takes over a state whose vectors are as long as these, and its slots those of this optimizer.
   // REQUIRES: no copy is being made in the host's memory.
   void restore(const TrainState& from);
@@ -88,7 +93,12 @@ struct Replica {
 
  private:
   std::vector<float> on_host(const Buffer& values) const;
+  std::vector<const float*> vectors() const;  // parameters, then the optimizer's slots
+  void copy_out(Stream& on, std::span<const float* const> from, TrainState& to) const;
 
+  Buffer snapshot_;                  // all of them, in device memory; none where there is no room
+  std::unique_ptr<Stream> copying_;  // from there
+  Event taken_;                      // when it is there
   const std::vector<VectorRange> decaying_;
 };
 

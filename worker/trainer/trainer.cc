@@ -101,6 +101,7 @@ class Trainer {
   bool evaluation_is_missing() const;
   Vote evaluate_now();
   void take_into_account(const Evaluation& evaluation);
+  void make_saves_fast();
   void save_best();
   void look_for_divergence(double loss);
   WorkerError divergence(const StepPlan& plan, const StepResult& step, const float* gradient);
@@ -125,6 +126,10 @@ class Trainer {
     return strategy == "steps" && steps > 0 && state_.step % steps == 0;
   }
   bool evaluation_is_due() const { return is_due(train_.eval_strategy, train_.eval_steps); }
+  bool saves_while_training() const {
+    return train_.save_strategy == "epoch" || train_.load_best_model_at_end ||
+           (train_.save_strategy == "steps" && train_.save_steps > 0);
+  }
   bool save_is_due() const { return is_due(train_.save_strategy, train_.save_steps); }
   const EvaluationRecord& evaluations() const { return replica_.log.evaluations; }
   bool at_end() const { return state_.step >= schedule_.total_steps() || stops_early(train_, evaluations()); }
@@ -145,6 +150,7 @@ class Trainer {
   std::optional<OutputLock> output_lock_;   // of each rank with a saver
   std::unique_ptr<MetricsWriter> metrics_;  // rank 0's
   TrainState copy_;                         // of a rank with a saver: what is being written
+  std::vector<Buffer> pins_;                // of its vectors, for the device
   std::optional<BackgroundSaver> saver_;    // rank 0's, and one on each node with a disk of its own
 
   std::int64_t order_epoch_ = -1;
@@ -226,6 +232,7 @@ void Trainer::begin() {
   start.state.reset();
   gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_, *replica_.device,
                          replica_.lanes, clock_);
+  if (saver_ && saves_while_training()) make_saves_fast();
   if (is_writer()) begin_writing(start);
   // Its writer may have been lost while the others were told already that it is the best.
   if (start.from_memory() && is_best()) save_best();
@@ -485,6 +492,13 @@ void Trainer::take_into_account(const Evaluation& evaluation) {
              counted(static_cast<int>(record.without_improvement), "evaluation"));
 }
 
+// Behind all that training itself needs of the device's memory.
+void Trainer::make_saves_fast() {
+  replica_.make_room_for_snapshots();
+  pins_.push_back(replica_.device->arithmetic().pin(copy_.parameters));
+  for (OptimizerSlot& slot : copy_.optimizer) pins_.push_back(replica_.device->arithmetic().pin(slot.values));
+}
+
 // On the disk before the next step: with that, no rank would have its parameters any more.
 void Trainer::save_best() {
   save_now(true);
@@ -519,9 +533,9 @@ void Trainer::save_now(bool on_disk) {
   const bool is_new = std::exchange(saved_step_, state_.step) != state_.step;
   if (is_new) with_saver([&] { saver_->wait(); });
   if (is_new && saver_) {
-    replica_.snapshot_into(copy_);
+    replica_.begin_snapshot(copy_);
     stop_point(StopPoint::kSaving);
-    saver_->save(copy_);
+    saver_->save(copy_, [this] { replica_.finish_snapshot(copy_); });
   }
   if (on_disk) with_saver([&] { saver_->wait(); });
   if (is_new && metrics_)
@@ -532,7 +546,8 @@ void Trainer::save_now(bool on_disk) {
 bool Trainer::save_last() {
   with_saver([&] { saver_->wait(); });
   if (!saver_) return true;
-  replica_.snapshot_into(copy_);
+  replica_.begin_snapshot(copy_);
+  replica_.finish_snapshot(copy_);
   return with_saver([&] {
     save_checkpoint(config_.output_dir, replica_.program, copy_,
                     parameters_are_finite(copy_) ? train_.save_total_limit : 0);

@@ -32,6 +32,15 @@ class Arithmetic {
   // the Buffer, which must not outlive this, once nothing enqueued uses it.
   virtual Buffer allocate(Where where, std::size_t floats) = 0;
 
+  // Device memory that the caller can do without: none where that is the host's, or would leave the device
+  // short of it. Anything is in it.
+  virtual Buffer spare(std::size_t /*floats*/) { return {}; }
+
+  // From now on the device copies to and from this host memory as if it were kHost's, until what this returns
+  // is gone, which must be before the memory is. None where the system refuses: then copies take longer, and
+  // the calling thread with them. Slow.
+  virtual Buffer pin(std::span<float> /*memory*/) { return {}; }
+
   // Whether kDevice is host memory as well: then the host may use a device pointer itself, once what was
   // enqueued on the vector is done.
   virtual bool device_is_host() const = 0;

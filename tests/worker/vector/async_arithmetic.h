@@ -87,8 +87,8 @@ class AsyncStream final : public Stream {
 
 class AsyncArithmetic final : public Arithmetic {
  public:
-  // seed: of the delays.
-  explicit AsyncArithmetic(unsigned seed) : random_(seed) {
+  // seed: of the delays. An odd one has spare memory.
+  explicit AsyncArithmetic(unsigned seed) : has_spare_(seed % 2 != 0), random_(seed) {
     void* const space =
         mmap(nullptr, 2 * kSpace, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) throw std::bad_alloc();
@@ -112,6 +112,9 @@ class AsyncArithmetic final : public Arithmetic {
     used_ += bytes;
     mprotect(behind(memory), bytes, PROT_READ | PROT_WRITE);
     return {memory, floats, [this, bytes](float* freed) { mprotect(behind(freed), bytes, PROT_NONE); }};
+  }
+  Buffer spare(std::size_t floats) override {
+    return has_spare_ ? allocate(Where::kDevice, floats) : Buffer();
   }
   bool device_is_host() const override { return false; }
   std::unique_ptr<Stream> make_stream() override {
@@ -153,6 +156,7 @@ class AsyncArithmetic final : public Arithmetic {
 
   const std::unique_ptr<Arithmetic> cpu_ = make_cpu_arithmetic();
   const std::unique_ptr<Stream> cpu_stream_ = cpu_->make_stream();
+  const bool has_spare_;
   // The device's address space, which is never mapped, and as long again, where its memory lies in truth.
   std::byte* device_ = nullptr;
   std::mutex mutex_;  // guards what follows

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/base/log.h"
 #include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 #include "worker/base/overloaded.h"
@@ -22,6 +23,9 @@ constexpr std::size_t kTargets = 2;                                // its place 
 constexpr std::size_t kNormWork = 2 * (kSquareNormWorkspace + 1);  // floats: doubles, and the result
 
 CudaStream& of(Stream& stream) { return dynamic_cast<CudaStream&>(stream); }
+
+// Of the GPU's memory this part stays free when spare memory is given away: libraries load kernels late.
+constexpr std::size_t kKeptFree = 20;
 
 // What people call operations.
 constexpr const char* kAddingUp = "adding microbatches up";
@@ -83,6 +87,28 @@ Buffer CudaArithmetic::allocate(Where where, std::size_t floats) {
   check(cudaHostAlloc(&memory, size, cudaHostAllocDefault), "reserving memory of the host");
   std::memset(memory, 0, size);
   return {static_cast<float*>(memory), floats, [](float* freed) { cudaFreeHost(freed); }};
+}
+
+Buffer CudaArithmetic::spare(std::size_t floats) {
+  use_gpu(gpu_);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for its memory");
+  const std::size_t bytes = floats * sizeof(float);
+  return bytes + total / kKeptFree <= free ? try_allocate_bytes(bytes) : Buffer();
+}
+
+Buffer CudaArithmetic::pin(std::span<float> memory) {
+  use_gpu(gpu_);
+  const cudaError_t result = cudaHostRegister(memory.data(), memory.size_bytes(), cudaHostRegisterDefault);
+  if (result != cudaSuccess) {
+    cudaGetLastError();  // it is no fault of what follows
+    log_debug(std::string("memory of the host is not pinned: ") + cudaGetErrorString(result));
+    return {};
+  }
+  return {memory.data(), memory.size(), [gpu = gpu_](float* pinned) {
+            use_gpu(gpu);
+            cudaHostUnregister(pinned);
+          }};
 }
 
 void CudaArithmetic::copy(Stream& stream, float* to, const float* from, std::size_t floats) {

@@ -33,6 +33,8 @@ class CudaArithmetic final : public Arithmetic {
   // Of all that is enqueued on the GPU.
   EventTimer& timer() { return timer_; }
 
+  Buffer spare(std::size_t floats) override;
+  Buffer pin(std::span<float> memory) override;
   bool device_is_host() const override { return false; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(gpu_); }
   void copy(Stream& stream, float* to, const float* from, std::size_t floats) override;

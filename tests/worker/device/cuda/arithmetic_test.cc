@@ -52,6 +52,30 @@ struct There {
   std::unique_ptr<Stream> stream = arithmetic.make_stream();
 };
 
+TEST_CASE("memory that a GPU can spare leaves it some") {
+  CudaArithmetic gpu(0);
+  std::size_t free = 0, total = 0;
+  REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+  CHECK(gpu.spare(1 << 18));
+  CHECK_FALSE(gpu.spare((free - total / 40) / sizeof(float)));
+  CHECK(gpu.used() == 0);
+}
+
+TEST_CASE("memory of the host is pinned for as long as it is asked for, and once") {
+  CudaArithmetic gpu(0);
+  const There there{gpu};
+  Vector host = random_vector(1 << 18, 1);
+  {
+    const Buffer pin = gpu.pin(host);
+    REQUIRE(pin);
+    CHECK(pin.data() == host.data());
+    CHECK_FALSE(gpu.pin(host));
+    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(same_bits(there.get(there.put(host)), host));
+  }
+  CHECK(gpu.pin(host));
+}
+
 TEST_CASE("memory is zero at first and aligned; what the host puts there comes back") {
   CudaArithmetic gpu(0);
   const There there{gpu};

@@ -2,6 +2,14 @@
 // nobody waits for without need, next to the threads that exchange gradients and write checkpoints.
 #include "worker/trainer/trainer.h"
 
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "tests/cuda_on_cpu/counters.h"
+#include "tests/cuda_on_cpu/faults.h"
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/settings.h"
 #include "tests/worker/trainer/jobs.h"
@@ -70,6 +78,43 @@ TEST_CASE("what it computes is what the CPU computes, but for rounding") {
   };
   for (std::size_t i = 0; i < there.size(); ++i)
     CHECK(loss(there[i]) == doctest::Approx(loss(here[i])).epsilon(1e-5));
+}
+
+// Bytes between the GPU and pageable memory, for which the thread that trains stood.
+std::uint64_t pageable_bytes_of_training(const JobConfig& config, cudaError_t host_register) {
+  cuda_on_cpu::plan_faults({.host_register = host_register});
+  cuda_on_cpu::reset_counters();
+  std::uint64_t bytes = 0;
+  run_as_threads(1, [&](Collective& collective) {
+    const Datasets data = load_datasets(config);
+    Replica replica(config, data, 1, make_cuda_device(0));
+    if (config.recovery.host_copy_steps > 0)
+      replica.host_copy = std::make_unique<HostCopy>(replica, memfd_create("test", MFD_ALLOW_SEALING));
+    TestLink link;
+    REQUIRE(train(replica, {0, 1, 0, 1}, collective, link) == Outcome::kCompleted);
+    bytes = cuda_on_cpu::counters().copied_pageable[std::this_thread::get_id()];
+  });
+  cuda_on_cpu::plan_faults({});
+  return bytes;
+}
+
+TEST_CASE("neither checkpoints nor copies in the host's memory let training wait for a slow copy") {
+  const Job job;
+  JobConfig config = small_job(job, "without");
+  config.train.save_steps = 0;
+  // What a run begins and ends with.
+  const std::uint64_t always = pageable_bytes_of_training(config, cudaSuccess);
+  for (const cudaError_t host_register : {cudaSuccess, cudaErrorNotSupported}) {
+    CAPTURE(host_register);
+    config = small_job(job, "saves" + std::to_string(host_register));
+    config.train.save_steps = 1;
+    CHECK(pageable_bytes_of_training(config, host_register) <= always);
+    config.output_dir += "-copies";
+    config.recovery.host_copy_steps = 1;
+    CHECK(pageable_bytes_of_training(config, host_register) <= always);
+    CHECK(job.metrics(fs::path(config.output_dir).filename()).find(R"("event":"save")") != std::string::npos);
+    CHECK(bytes_of_model(config) == read_text(job.directory.path() / "without" / "model.safetensors"));
+  }
 }
 
 TEST_CASE("the ring exchanges a GPU's gradients too") {
