@@ -53,6 +53,13 @@ class Lane {
   // reorder some of them into a layout of its own.
   virtual void weights_changed(const float* weights) = 0;
 
+  // Takes the samples of a microbatch to the device beside what is computed there, for a later train(). The
+  // microbatch is free for other use when this returns. Nothing where the host's memory is the device's.
+  virtual void prepare(const Microbatch&) {}
+  // Whether train() needs no more of that microbatch than its key: it is what prepare() was called with last,
+  // and nothing was trained or evaluated since.
+  virtual bool is_prepared(const MicrobatchKey&) const { return false; }
+
   // Enqueues forward and backward. Overwrites `out` (device memory, kStatisticsFloats + Program::size floats)
   // with the microbatch's statistics and the gradient of the SUM of its targets' losses. Calls ready(bucket)
   // from this thread, in bucket order, once all that makes a bucket of the gradient is enqueued, and with the

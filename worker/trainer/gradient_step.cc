@@ -79,7 +79,8 @@ std::vector<VectorRange> GradientStep::ranges_of(const Program& program) {
   return ranges;
 }
 
-float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const float* weights) {
+float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const float* weights,
+                         const std::optional<StepPlan>& next) {
   plan_ = plan, order_ = &order;
   const LeafRange own = leaves_of_rank(plan.leaves, collective_.rank(), collective_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
@@ -96,7 +97,8 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
     // What the device still computes is no wait for peers.
     StepClock::Scope computing(clock_, StepClock::kMath);
     const Range range(device_, "wait");
-    lanes_.run([this](int, Lane& lane) {
+    lanes_.run([&](int, Lane& lane) {
+      if (next && lanes_.size() == 1) prepare(lane, *next);
       lane.stream().wait();
       if (!exchange_) lane.gradients().wait();
     });
@@ -117,7 +119,9 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
   if (measured) timed.emplace(clock_, StepClock::kData);
-  const Microbatch microbatch = microbatch_of(leaf, lane_index);
+  const MicrobatchKey key = key_of(plan_, leaf);
+  const Microbatch microbatch =
+      lane.is_prepared(key) ? Microbatch{.key = key} : microbatch_of(plan_, leaf, lane_index);
   if (measured) timed.emplace(clock_, StepClock::kMath);
   const int last_bucket = static_cast<int>(program_.buckets.size()) - 1;
   lane.train(microbatch, out, [&](int bucket) {
@@ -126,6 +130,16 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   timed.reset();
   accumulator_->complete(leaf, last_bucket, lane.gradients());
   Pulse::beat();
+}
+
+// What is wrong with the samples is told by the step that they are of.
+void GradientStep::prepare(Lane& lane, const StepPlan& next) {
+  const LeafRange own = leaves_of_rank(next.leaves, collective_.rank(), collective_.size());
+  if (own.begin == own.end) return;
+  try {
+    lane.prepare(microbatch_of(next, own.begin, 0));
+  } catch (const WorkerError&) {
+  }
 }
 
 std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights) {
@@ -142,7 +156,7 @@ std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights)
       const std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
       if (leaf >= own.end) return;
       collective_.check();
-      lane.train(microbatch_of(leaf, lane_index), out.data(), [](int) {});
+      lane.train(microbatch_of(plan_, leaf, lane_index), out.data(), [](int) {});
       arithmetic_.copy(lane.stream(), values.data(), out.data(), values.size());
       lane.stream().wait();
       const bool finite = std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
@@ -157,17 +171,19 @@ std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights)
   return first == kNone ? std::nullopt : std::optional(first);
 }
 
-Microbatch GradientStep::microbatch_of(std::int64_t leaf, int lane_index) {
-  return inputs_[lane_index].fill(
-      samples_of(leaf),
-      {.seed = config_.seed, .number = static_cast<std::uint64_t>(plan_.first_leaf + leaf)});
+MicrobatchKey GradientStep::key_of(const StepPlan& plan, std::int64_t leaf) const {
+  return {.seed = config_.seed, .number = static_cast<std::uint64_t>(plan.first_leaf + leaf)};
 }
 
-std::vector<std::uint32_t> GradientStep::samples_of(std::int64_t leaf) const {
+Microbatch GradientStep::microbatch_of(const StepPlan& plan, std::int64_t leaf, int lane_index) {
+  return inputs_[lane_index].fill(samples_of(plan, leaf), key_of(plan, leaf));
+}
+
+std::vector<std::uint32_t> GradientStep::samples_of(const StepPlan& plan, std::int64_t leaf) const {
   const std::int64_t first = leaf * config_.micro_batch_size;
-  std::vector<std::uint32_t> samples(std::min<std::int64_t>(config_.micro_batch_size, plan_.samples - first));
+  std::vector<std::uint32_t> samples(std::min<std::int64_t>(config_.micro_batch_size, plan.samples - first));
   for (std::size_t i = 0; i < samples.size(); ++i)
-    samples[i] = order_->at(plan_.first_sample + first + static_cast<std::int64_t>(i));
+    samples[i] = order_->at(plan.first_sample + first + static_cast<std::int64_t>(i));
   return samples;
 }
 

@@ -42,10 +42,12 @@ class GradientStep {
   // Nothing is left to do on the lanes' streams.
   ~GradientStep();
 
-  // `order`: the epoch's. `weights`: the parameters to compute with, in device memory. Returns the
-  // whole job's [statistics | gradient] of the step (worker/vector/update.h), in device memory, the caller's
+  // `order`: the epoch's. `weights`: the parameters to compute with, in device memory. `next`: the step
+  // behind, if it is of the same epoch: a device takes its first samples while it computes. Returns the whole
+  // job's [statistics | gradient] of the step (worker/vector/update.h), in device memory, the caller's
   // until the next call. Throws what the exchange throws.
-  float* run(const StepPlan& plan, const EpochOrder& order, const float* weights);
+  float* run(const StepPlan& plan, const EpochOrder& order, const float* weights,
+             const std::optional<StepPlan>& next = {});
 
   // GradientExchange::end().
   void end() {
@@ -61,8 +63,10 @@ class GradientStep {
   static std::vector<VectorRange> ranges_of(const Program& program);
   std::unique_ptr<GradientExchange> make_exchange(const std::vector<VectorRange>& ranges);
   void run_leaf(Lane& lane, int lane_index, std::int64_t leaf);
-  Microbatch microbatch_of(std::int64_t leaf, int lane_index);
-  std::vector<std::uint32_t> samples_of(std::int64_t leaf) const;
+  void prepare(Lane& lane, const StepPlan& next);
+  MicrobatchKey key_of(const StepPlan& plan, std::int64_t leaf) const;
+  Microbatch microbatch_of(const StepPlan& plan, std::int64_t leaf, int lane_index);
+  std::vector<std::uint32_t> samples_of(const StepPlan& plan, std::int64_t leaf) const;
 
   const TrainConfig& config_;
   const Program& program_;

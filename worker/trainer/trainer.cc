@@ -96,6 +96,7 @@ class Trainer {
   void tell_recovery(const ResumePoint& start);
   bool has_own_disk();
   void report_drift(const ResumePoint& start);
+  std::optional<StepPlan> step_behind(const StepPlan& plan) const;  // in the same epoch
   Vote one_step();
   void log_step(double learning_rate, double norm);
   bool evaluation_is_missing() const;
@@ -325,6 +326,12 @@ void Trainer::report_drift(const ResumePoint& start) {
   }
 }
 
+std::optional<StepPlan> Trainer::step_behind(const StepPlan& plan) const {
+  if (state_.step + 1 >= schedule_.total_steps()) return std::nullopt;
+  const StepPlan next = schedule_.step(state_.step + 1);
+  return next.epoch == plan.epoch ? std::optional(next) : std::nullopt;
+}
+
 // Returns what all ranks are to do after this step.
 Vote Trainer::one_step() {
   const Range range(*replica_.device, "step");
@@ -335,7 +342,7 @@ Vote Trainer::one_step() {
     order_ = EpochOrder(train_.seed, plan.epoch, replica_.data.train->size());
     order_epoch_ = plan.epoch;
   }
-  float* const sum = gradient_step_->run(plan, order_, state_.parameters.data());
+  float* const sum = gradient_step_->run(plan, order_, state_.parameters.data(), step_behind(plan));
   stop_point(StopPoint::kExchanged);
 
   if (replica_.host_copy) replica_.host_copy->wait();

@@ -123,6 +123,9 @@ class CudaLane final : public Lane {
     parameters_ = weights, matrices_ = matrices;
   }
 
+  void prepare(const Microbatch& microbatch) override { upload_.prepare(microbatch); }
+  bool is_prepared(const MicrobatchKey& key) const override { return upload_.is_prepared(key); }
+
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {
     ready_ = &ready;

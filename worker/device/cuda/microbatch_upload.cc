@@ -79,7 +79,7 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu
 MicrobatchUpload::~MicrobatchUpload() {
   for (Slot& slot : slots_) {
     // The copy reads the slot.
-    if (slot.used) cudaEventSynchronize(slot.copied);
+    cudaEventSynchronize(slot.copied);
     cudaEventDestroy(slot.copied);
   }
 }
@@ -92,10 +92,11 @@ void MicrobatchUpload::check(const Microbatch& microbatch) const {
     if (target < 0 || target >= classes_) throw wrong_target(target, classes_);
 }
 
-void MicrobatchUpload::upload(const Microbatch& microbatch) {
+void MicrobatchUpload::prepare(const Microbatch& microbatch) {
+  prepared_.reset();
   check(microbatch);
   Slot& slot = slots_[next_++ % kSlots];
-  if (slot.used) cuda::check(cudaEventSynchronize(slot.copied), "copying a microbatch");
+  cuda::check(cudaEventSynchronize(slot.copied), "copying a microbatch");
   const Parts parts(targets_, dropout_, values_, tokens_);
   float* const host = slot.host.data();
   auto* const words = reinterpret_cast<std::int32_t*>(host);
@@ -113,7 +114,7 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
     words[1] = static_cast<std::int32_t>(runs);
   }
   const std::size_t bytes = parts.end * sizeof(float);
-  if (slot.used) slot.taken.make_wait(copies_.handle());
+  slot.taken.make_wait(copies_.handle());
   {
     const EventTimer::Scope timed(timer_, copies_,
                                   [&] { return vector_op("uploading microbatches", 0, bytes); });
@@ -121,6 +122,14 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
                 "copying a microbatch");
   }
   cuda::check(cudaEventRecord(slot.copied, copies_.handle()), "recording an event");
+  prepared_ = {.key = microbatch.key, .slot = &slot};
+}
+
+void MicrobatchUpload::upload(const Microbatch& microbatch) {
+  if (!is_prepared(microbatch.key)) prepare(microbatch);
+  Slot& slot = *prepared_->slot;
+  prepared_.reset();
+  const std::size_t bytes = slot.device.size() * sizeof(float);
   cuda::check(cudaStreamWaitEvent(stream_.handle(), slot.copied, 0), "waiting for a stream");
   {
     const EventTimer::Scope timed(timer_, stream_,
@@ -130,7 +139,6 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
                 "copying a microbatch");
   }
   slot.taken.record(stream_.handle());
-  slot.used = true;
 }
 
 MicrobatchUpload::OnDevice MicrobatchUpload::there() const {

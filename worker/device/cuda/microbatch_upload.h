@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "worker/base/buffer.h"
@@ -29,8 +30,13 @@ class MicrobatchUpload {
   MicrobatchUpload(const MicrobatchUpload&) = delete;
 
   // Throws WorkerError with EX_NOINPUT if a token or target is none of the model's. Blocks while the GPU is
-  // more than kSlots microbatches behind.
+  // more than kSlots microbatches behind. Of one that is_prepared() only the key is looked at.
   void upload(const Microbatch& microbatch);
+
+  // The first half of upload(), which throws and blocks likewise: the microbatch goes to the GPU, and the
+  // lane's stream learns nothing of it.
+  void prepare(const Microbatch& microbatch);
+  bool is_prepared(const MicrobatchKey& key) const { return prepared_ && prepared_->key == key; }
 
   // Where the microbatch lies in device memory, always the same: it is there for what is enqueued on the
   // stream between two calls of upload().
@@ -46,11 +52,11 @@ class MicrobatchUpload {
 
  private:
   static constexpr std::size_t kSlots = 2;
+  // Events that were never recorded make nobody wait.
   struct Slot {
     Buffer host, device;
     cudaEvent_t copied = nullptr;  // from one to the other
     CudaEvent taken;               // from there, by the lane's stream
-    bool used = false;
   };
   void check(const Microbatch& microbatch) const;
 
@@ -67,6 +73,11 @@ class MicrobatchUpload {
   const Buffer device_;
   std::array<Slot, kSlots> slots_;
   std::size_t next_ = 0;
+  struct Prepared {
+    MicrobatchKey key;
+    Slot* slot;
+  };
+  std::optional<Prepared> prepared_;
 };
 
 }  // namespace dtrun::worker::cuda

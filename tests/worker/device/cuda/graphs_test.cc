@@ -178,5 +178,36 @@ TEST_CASE("the next microbatch is copied to the GPU before the one in front of i
   CHECK(counters().copied_to_device == 4 * seen[2].copied_to_device);
 }
 
+TEST_CASE("a microbatch that was prepared is on the GPU before it is trained, and is no other one") {
+  const Program program = small_gpt2();
+  const Problem problem(program, 2), other(program, 2, 7);
+  OnGpu gpu(program, 2);
+  gpu.load(problem.parameters);
+  const auto with_key = [](Microbatch microbatch, std::uint64_t number) {
+    microbatch.key.number = number;
+    return microbatch;
+  };
+  const Microbatch first = with_key(problem.microbatch(2), 5), second = with_key(other.microbatch(1), 6);
+  const Outcome of_first = gpu.train(first), of_second = gpu.train(second);
+  // Only the key is looked at, and each is taken once.
+  for (int i = 0; i < 3; ++i) {
+    gpu.lane().prepare(second);
+    CHECK(gpu.lane().is_prepared(second.key));
+    CHECK_FALSE(gpu.lane().is_prepared(first.key));
+    CHECK(same_bits(gpu.train({.samples = second.samples, .key = second.key}), of_second));
+    CHECK_FALSE(gpu.lane().is_prepared(second.key));
+  }
+  // What comes in between is computed, and the prepared one is given up.
+  for (int i = 0; i < 3; ++i) {
+    gpu.lane().prepare(second);
+    CHECK(same_bits(gpu.train(first), of_first));
+    CHECK_FALSE(gpu.lane().is_prepared(second.key));
+    gpu.lane().prepare(second);
+    gpu.lane().evaluate(first);
+    CHECK_FALSE(gpu.lane().is_prepared(second.key));
+    CHECK(same_bits(gpu.train(second), of_second));
+  }
+}
+
 }  // namespace
 }  // namespace dtrun::worker

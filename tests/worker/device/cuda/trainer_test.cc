@@ -5,6 +5,9 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -14,6 +17,7 @@
 #include "tests/cuda_on_cpu/settings.h"
 #include "tests/worker/trainer/jobs.h"
 #include "worker/device/cuda_device.h"
+#include "worker/trainer/gradient_step.h"
 
 namespace dtrun::worker {
 namespace {
@@ -115,6 +119,68 @@ TEST_CASE("neither checkpoints nor copies in the host's memory let training wait
     CHECK(job.metrics(fs::path(config.output_dir).filename()).find(R"("event":"save")") != std::string::npos);
     CHECK(bytes_of_model(config) == read_text(job.directory.path() / "without" / "model.safetensors"));
   }
+}
+
+// Counts the microbatches that are read of it.
+class CountedDataset final : public Dataset {
+ public:
+  explicit CountedDataset(std::unique_ptr<Dataset> data) : data_(std::move(data)) {}
+  std::int64_t size() const override { return data_->size(); }
+  SampleSpec spec() const override { return data_->spec(); }
+  std::string values() const override { return data_->values(); }
+  void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const override {
+    ++filled;
+    data_->fill(samples, rows);
+  }
+  mutable std::int64_t filled = 0;
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+};
+
+// The sums of an epoch's first steps, and the microbatches that were read for each.
+struct Steps {
+  std::vector<std::vector<float>> sums;
+  std::vector<std::int64_t> filled;
+};
+Steps steps_of(const JobConfig& config, bool ahead) {
+  Datasets data = load_datasets(config);
+  auto counted = std::make_unique<CountedDataset>(std::move(data.train));
+  const CountedDataset& train = *counted;
+  data.train = std::move(counted);
+  Replica replica(config, data, 1, make_cuda_device(0));
+  TrainState start = replica.snapshot();
+  start.parameters.resize(replica.program.size);
+  initialize_parameters(replica.program, config.train.seed, start.parameters);
+  replica.restore(start);
+  const auto alone = make_single_process_collective();
+  StepClock clock;
+  GradientStep gradient_step(config.train, replica.program, train, *alone, *replica.device, replica.lanes,
+                             clock);
+  const Schedule schedule(train.size(), config.train.global_batch_size, config.train.micro_batch_size, 1, 4);
+  const EpochOrder order(config.train.seed, 0, train.size());
+  Steps steps;
+  for (int step = 0; step < 4; ++step) {
+    const std::int64_t before = train.filled;
+    const std::optional<StepPlan> next =
+        ahead && step < 3 ? std::optional(schedule.step(step + 1)) : std::nullopt;
+    const float* const sum =
+        gradient_step.run(schedule.step(step), order, replica.state.parameters.data(), next);
+    steps.filled.push_back(train.filled - before);
+    std::vector<float>& host = steps.sums.emplace_back(replica.program.size);
+    replica.device->arithmetic().copy(*replica.stream, host.data(), sum + kStatisticsFloats, host.size());
+    replica.stream->wait();
+  }
+  return steps;
+}
+
+TEST_CASE("a step takes the next one's first samples to the GPU while that computes, and they are the same") {
+  const Job job;
+  const JobConfig config = small_job(job, "ahead");
+  const Steps ahead = steps_of(config, true), plain = steps_of(config, false);
+  CHECK(plain.filled == std::vector<std::int64_t>{8, 8, 8, 8});
+  CHECK(ahead.filled == std::vector<std::int64_t>{9, 8, 8, 7});
+  CHECK(ahead.sums == plain.sums);
 }
 
 TEST_CASE("the ring exchanges a GPU's gradients too") {
