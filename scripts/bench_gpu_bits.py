@@ -93,11 +93,9 @@ def after_kill(bench, config, first):
     """Kills the worker in the middle of the run; dtrun starts another one, which goes on from a checkpoint."""
     if first is None:
         raise Skip("there is nothing to compare with")
-    output = bench.folder()
     steps = config["train"]["max_steps"]
-    config = {**config, "output_dir": str(output / "run"), "train": {**config["train"], "save_steps": steps // 8}}
-    (output / "job.json").write_text(json.dumps(config))
-    killed = []
+    job = bench.job({**config, "train": {**config["train"], "save_steps": steps // 8}})
+    output, killed = job.parent, []
 
     def kill():
         deadline, workers = time.monotonic() + 60, []
@@ -114,7 +112,7 @@ def after_kill(bench, config, first):
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     try:
-        bench.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", "--max_restarts", "1", str(output / "job.json")], 120,
+        bench.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", "--max_restarts", "1", str(job)], 120,
                       {"DTRUN_BENCH_RUN": str(output)})
     finally:
         ended.set()

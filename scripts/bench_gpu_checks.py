@@ -200,19 +200,23 @@ class Bench:
     def folder(self):
         return pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
 
+    def job(self, config):
+        """Its file, in a folder of its own that has the job's output, too."""
+        job = self.folder() / "job.json"
+        job.write_text(json.dumps({**config, "output_dir": str(job.parent / "run")}))
+        return job
+
     def train(self, config, limit_s, environment=None, options=(), keep=None):
         """Trains with one worker in a folder of its own; the lines of metrics.jsonl. Checkpoints are removed. keep: {file
         below that folder: where it goes}."""
-        output = self.folder()
-        job = output / "job.json"
-        job.write_text(json.dumps({**config, "output_dir": str(output / "run")}))
+        job = self.job(config)
         try:
             self.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", *options, str(job)], limit_s, environment)
             for name, target in (keep or {}).items():
-                shutil.move(output / name, target)
-            return read_metrics(output)
+                shutil.move(job.parent / name, target)
+            return read_metrics(job.parent)
         finally:
-            shutil.rmtree(output, ignore_errors=True)
+            shutil.rmtree(job.parent, ignore_errors=True)
 
 
 def read_metrics(output):

@@ -1,5 +1,5 @@
-"""The parts of scripts/bench_gpu, in the order in which they are made, and how much of the time each may take. A part is a
-function of a Bench, and makes checks."""
+"""The parts of scripts/bench_gpu, in the order in which they are made, how much of the time each may take, and the three
+calls of a first run. A part is a function of a Bench, and makes checks."""
 
 from bench_gpu_bits import cudnn, determinism, repeats, sanitizer, tests
 from bench_gpu_machine import cpu, gpus, machine
@@ -7,12 +7,18 @@ from bench_gpu_ranks import ranks
 from bench_gpu_speed import gpt2, models, operations, parity, switches, times
 from bench_gpu_ways import algorithms, attention, weights
 
+LIMIT_S = 570
 # What tells most comes first: time may run out.
-PARTS = {"machine": machine, "gpus": gpus, "cpu": cpu, "tests": tests, "cudnn": cudnn, "determinism": determinism,
-         "repeats": repeats, "attention": attention, "weights": weights, "operations": operations, "gpt2": gpt2, "parity": parity,
-         "times": times, "algorithms": algorithms, "ranks": ranks, "switches": switches, "models": models,
-         "sanitizer": sanitizer}
+PARTS = {"machine": machine, "gpus": gpus, "tests": tests, "cudnn": cudnn, "operations": operations, "gpt2": gpt2,
+         "attention": attention, "weights": weights, "parity": parity, "times": times, "repeats": repeats,
+         "determinism": determinism, "algorithms": algorithms, "switches": switches, "models": models, "cpu": cpu,
+         "ranks": ranks, "sanitizer": sanitizer}
 NEED_GPU = set(PARTS) - {"machine", "gpus", "cpu"}
 # So that no part takes the others' time. What is asked for by name may take all.
-LIMITS_S = {"machine": 60, "tests": 60, "cudnn": 40, "determinism": 60, "repeats": 60, "attention": 50, "weights": 30,
-            "operations": 40, "gpt2": 270, "parity": 40, "times": 45, "algorithms": 60, "ranks": 60, "switches": 100, "models": 60}
+LIMITS_S = {"machine": 50, "gpus": 20, "tests": 60, "cudnn": 40, "operations": 50, "gpt2": 300, "attention": 60, "weights": 60,
+            "parity": 50, "times": 60, "repeats": 60, "determinism": 80, "algorithms": 120, "switches": 140, "models": 60,
+            "ranks": 200}
+# The parts of each, and GPT-2's micro batch sizes (none: the usual ones).
+CALLS = {1: (("machine", "tests", "cudnn", "operations"), (64, 4)),
+         2: (("gpt2", "attention", "weights", "switches"), (64, 16)),
+         3: (("algorithms", "repeats", "determinism", "parity", "times", "ranks"), ())}

@@ -1,7 +1,6 @@
 """Several ranks on one GPU: the part `ranks` of scripts/bench_gpu."""
 
 import contextlib
-import json
 import os
 import random
 import re
@@ -22,13 +21,13 @@ class Nodes:
     """Nodes of one worker each on this machine, all on the first GPU: to NCCL each is a host of its own."""
 
     def __init__(self, bench, count, config, restarts):
-        self.output = bench.folder()
-        (self.output / "job.json").write_text(json.dumps({**config, "output_dir": str(self.output / "run")}))
+        job = bench.job(config)
+        self.output = job.parent
         with socket.socket() as any_port:
             any_port.bind(("127.0.0.1", 0))
             endpoint = f"127.0.0.1:{any_port.getsockname()[1]}"
         options = ["--nnodes", str(count), "--nproc_per_node", "1", "--rdzv_endpoint", endpoint, "--rdzv_id", "ranks",
-                   "--max_restarts", str(restarts), str(self.output / "job.json")]
+                   "--max_restarts", str(restarts), str(job)]
         self.bench, self.logs = bench, [self.output / f"{node}.log" for node in range(count)]
         self.options = [(options, {**bench.environment(), "NCCL_HOSTID": f"host{node}", "NCCL_MAX_NCHANNELS": "1",
                                    "NCCL_SOCKET_IFNAME": "lo", "DTRUN_LOG_LEVEL": "debug", "DTRUN_BENCH_RUN": str(self.output)})

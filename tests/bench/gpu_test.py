@@ -203,6 +203,8 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(found["B=4, PyTorch"], ("ok", "flash 1.000 + 3.000 ms; cudnn: none; own choice 2.000 + 4.000 ms; "
                                                        "chose flash_fwd"))
         self.assertRegex(found["a tiny GPT-2, B=4 bf16"][1], "^fastest: ")
+        self.assertEqual([row["what"].removeprefix("B=4 bf16, ") for row in report["rows"] if row["part"] == "gpt2"][:4],
+                         ["dtrun", "PyTorch compiles cuDNN and flash", "PyTorch, cuDNN", "PyTorch, flash"])
         self.assertEqual(found["B=4 bf16, PyTorch, flash"], ("ok", "2 tokens/s, 3.7 GiB"))
         self.assertRegex(found["B=4 bf16, dtrun, again"][1], r"^[\d,]+ tokens/s, .*\(6N\+6LCT\), .*% \(6N\+12LCT\), 0.0 GiB$")
         self.assertRegex(found["B=4 bf16, ratio to PyTorch's best"][1], "^[0-9.]+ ×, target above 1: met$")
@@ -261,7 +263,8 @@ class GpuTest(unittest.TestCase):
         code, found, report, notes, table = self.part_of("--sizes", "tiny", "--limit", "7", "--part", "gpt2", "models", env=env)
         self.assertLess(time.monotonic() - begin, 30)
         self.assertEqual(code, 1, table + notes)
-        self.assertEqual(found["B=4 bf16, PyTorch compiles"], ("failed", "PyTorch did not answer"))
+        self.assertEqual(found["B=4 bf16, PyTorch compiles cuDNN and flash"], ("failed", "PyTorch did not answer"))
+        self.assertEqual(list(found)[0], "B=4 bf16, dtrun")
         self.assertEqual(found["B=2 bf16"], ("skipped", "no time was left"))
         self.assertRegex(table, r"left out for time: gpt2 \(B=4, 2\), models; "
                                 r"run scripts/bench_gpu --part gpt2 models --batches 4 2\n$")
