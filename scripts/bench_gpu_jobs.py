@@ -107,6 +107,11 @@ def bf16_batches(bench):
     return [batch for batch in bench.batches or SIZES[bench.sizes]["batches"][:3]][:1 if bench.quick else None]
 
 
+def small_batch(bench):
+    """For what is told of the host, or of each kernel: a step is short."""
+    return SIZES[bench.sizes]["batches"][-1 if bench.sizes == "tiny" else 2]
+
+
 def gpt2_steps(bench, batch):
     return SIZES[bench.sizes]["steps"].get(batch, 24)
 

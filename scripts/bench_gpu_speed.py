@@ -9,7 +9,7 @@ import time
 from bench_common import BenchError
 from bench_gpu_checks import Skip, events
 from bench_gpu_jobs import (MODELS, PEAKS, SIZES, bf16_batches, gpt2_config, gpt2_flops, gpt2_name, gpt2_steps, last_hash,
-                            model_config, of_this_gpu, rate_of, repeating_tokens)
+                            model_config, of_this_gpu, rate_of, repeating_tokens, small_batch)
 from bench_gpu_peer import Torch, measured, words_of
 
 # GPT-2 124M of 1024 tokens in bf16, tokens per second of one GPU.
@@ -188,7 +188,7 @@ def models(bench):
 
 
 def times(bench):
-    batch = SIZES[bench.sizes]["batches"][-1 if bench.sizes == "tiny" else 2]
+    batch = small_batch(bench)
 
     def first_step():
         config = gpt2_config(bench, batch, True, 2)

@@ -1,4 +1,4 @@
-"""What scripts/bench_gpu decides without a GPU and without a build: which parts come when.
+"""What scripts/bench_gpu decides without a GPU and without a build: which parts come when, what a row fails for.
 
   gpu_rules_test.py [unittest options…]
 """
@@ -9,6 +9,8 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from bench_common import BenchError
+from bench_gpu_kernels import judged, launches_of, products_of
 from bench_gpu_parts import CALLS, LIMIT_S, LIMITS_S, PARTS
 
 IN_NO_CALL = {"gpus", "models", "cpu", "sanitizer"}
@@ -27,6 +29,47 @@ class OrderTest(unittest.TestCase):
     def test_each_part_is_in_one_call_or_needs_none(self):
         of_calls = [part for parts, _ in CALLS.values() for part in parts]
         self.assertEqual(sorted(of_calls), sorted(set(PARTS) - IN_NO_CALL))
+
+
+def line(name, nanoseconds):
+    """As Nsight Compute 2025 writes a kernel."""
+    return (f'"0","4242","dtrun-worker","127.0.0.1","{name}","1","13","(384, 1, 1)","(132, 1, 1)","0","9.0",'
+            f'"Command line profiler metrics","gpu__time_duration.sum","ns","{nanoseconds}"')
+
+
+NVJET = "nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_NNT"
+UNALIGNED = "cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_32x6_nn_align2"
+NCU = "\n".join([
+    "==PROF== Connected to process 4242 (dtrun-worker)",
+    '"quoted" is no table yet',
+    f'==PROF== Profiling "{NVJET}": 0%....50%....100% - 1 pass',
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'
+    '"Section Name","Metric Name","Metric Unit","Metric Value"',
+    line(NVJET, "1,250,400"),
+    line("void dtrun::worker::cuda::<unnamed>::layer_norm_kernel<(int)8, __nv_bfloat16>(int, const T2 *)", "9,000"),
+    line(NVJET, "749,600"),
+    line(f"void cutlass::Kernel2<{UNALIGNED}>(T1::Params)", "7,000,000"),
+    line("void cublasLt::splitKreduce_kernel<(int)32, (int)16, float>(cublasLt::cublasSplitKParams<T6>)", "3,000"),
+    line("void cublasLt::epilogue::impl::globalKernel<(int)8, (int)32, float>(int, int, long)", "2,000"),
+    line("cudnn_generated_fort_native_sdpa_sm90_gemm_flash_bprop", "5,000"),
+    "dtrun: end"])
+
+
+class KernelsTest(unittest.TestCase):
+    def test_products_are_found_in_what_ncu_writes(self):
+        launches = launches_of(NCU)
+        self.assertEqual(len(launches), 7)
+        self.assertEqual({name: (len(times), round(sum(times) * 1e9)) for name, times in products_of(launches).items()},
+                         {UNALIGNED: (1, 7_000_000), NVJET: (2, 2_000_000), "cublasLt::splitKreduce_kernel": (1, 3_000),
+                          "cublasLt::epilogue::impl::globalKernel": (1, 2_000)})
+        self.assertEqual(launches_of("no table"), [])
+
+    def test_kernels_for_unaligned_operands_and_epilogues_apart_are_misses(self):
+        for name in ("cutlass_75_wmma_gemm_tn_align1", UNALIGNED, "cublasLt::epilogue::impl::globalKernel"):
+            with self.assertRaisesRegex(BenchError, "2 launches, 3.000 ms: MISSED"):
+                judged(name, [0.001, 0.002])
+        for name in (NVJET, "cutlass_80_gemm_nn_align8", "cutlass_80_gemm_nn_align16"):
+            self.assertEqual(judged(name, [0.001, 0.002])[0], "2 launches, 3.000 ms")
 
 
 if __name__ == "__main__":

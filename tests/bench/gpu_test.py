@@ -18,8 +18,8 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LIMIT_S = 100
-NEED_GPU = ("tests", "cudnn", "determinism", "repeats", "attention", "weights", "operations", "gpt2", "parity", "times",
-            "algorithms", "ranks", "switches", "models", "sanitizer")
+NEED_GPU = ("tests", "cudnn", "kernels", "determinism", "repeats", "attention", "weights", "operations", "gpt2", "parity",
+            "times", "algorithms", "ranks", "switches", "models", "sanitizer")
 TINY_PARAMETERS = 16 * (97 + 16) + 12 * 16 * 16 + 13 * 16 + 2 * 16  # of the tiny GPT-2: embeddings, a block, the last norm
 # What PyTorch's stand-in answers; "sleep" in the environment's DTRUN_FAKE_TORCH makes it say nothing.
 TORCH = r"""#!/bin/sh
@@ -350,6 +350,26 @@ class GpuTest(unittest.TestCase):
                 self.assertEqual(code, 0, notes)
                 self.assertEqual(found["a tiny GPT-2, B=4 bf16, a step"][0], status)
         self.assertEqual(found["a tiny GPT-2, B=4 bf16, a step"][1], "dtrun profile does not know GPUs yet")
+
+    def test_kernels_of_products_are_listed_where_ncu_is_and_one_for_unaligned_operands_fails(self):
+        self.build_of("echo 'GPU  CUDA  NVIDIA H100'")
+        table = self.folder / "table.csv"
+        table.write_text('"Kernel Name","Metric Name","Metric Value"\n"nvjet_a","gpu__time_duration.sum","1,500,000"\n'
+                         '"void cutlass::Kernel2<cutlass_80_gemm_align1>(T1)","gpu__time_duration.sum","500,000"\n')
+        for program, code, wanted in (
+                (f'echo of dtrun; cat {table}', 1,
+                 {"kernels of products": ("ok", "2 of 2 launches, 2.000 ms, 75% of it in Hopper's (nvjet)"),
+                  "nvjet_a": ("ok", "1 launches, 1.500 ms"),
+                  "cutlass_80_gemm_align1": ("failed", "1 launches, 0.500 ms: MISSED, it is for operands that lie off 16 bytes")}),
+                ("echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1", 0,
+                 {"kernels of products": ("skipped", "ncu may not read this GPU's counters (ERR_NVGPUCTRPERM)")}),
+                ("[ $DTRUN_CUDA_GRAPHS = 0 ] && echo nothing", 1,
+                 {"kernels of products": ("failed", "no product is among 0 kernels")})):
+            with self.subTest(program):
+                self.program_of(self.folder, "tools/ncu", program)
+                done, found, _, notes, _ = self.part_of("--sizes", "tiny", "--part", "kernels",
+                                                        env={"PATH": f"{self.folder}/tools:{os.environ['PATH']}"})
+                self.assertEqual((done, found), (code, wanted), notes)
 
     def test_two_runs_are_compared(self):
         def written(name, *rows):
