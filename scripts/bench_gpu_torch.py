@@ -3,7 +3,8 @@
 that lies there already: dropout 0, tied head, clipping, AdamW fused. Or attention by itself, or one step from dtrun's
 weights. Prints one JSON object.
 
-  bench_gpu_torch.py gpt2|mlp|convnet --batch 16 [--steps N] [--compile] [--bf16] [--attention flash|cudnn]
+  bench_gpu_torch.py gpt2|mlp|convnet --batch 16 [--steps N] [--compile [--mode reduce-overhead]] [--bf16]
+                         [--attention flash|cudnn]
   bench_gpu_torch.py attention --batch 16
   bench_gpu_torch.py parity --batch 2 --weights model.safetensors --tokens train.bin     loss and norm of the gradient
   bench_gpu_torch.py --serve     reads such lines of words, and answers each with a line: {"error": why} where it fails
@@ -70,7 +71,7 @@ class Training:
             for parameter in self.net.parameters():
                 if parameter.dim() > 1:
                     nn.init.normal_(parameter, std=0.02)
-        self.run = torch.compile(self.net, dynamic=False) if options.compile else self.net
+        self.run = torch.compile(self.net, dynamic=False, mode=options.mode) if options.compile else self.net
         self.optimizer = (torch.optim.AdamW(self.net.parameters(), lr=1e-4, weight_decay=0.1, fused=True) if self.gpt2
                           else torch.optim.SGD(self.net.parameters(), lr=0.01, momentum=0.9, fused=True))
 
@@ -190,6 +191,7 @@ def options_of(words):
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--mode", choices=("reduce-overhead",), help="of torch.compile: with CUDA graphs")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--attention", choices=ATTENTIONS, help="back end of scaled_dot_product_attention")
     parser.add_argument("--weights", metavar="FILE")
@@ -206,7 +208,7 @@ def answer(options, trainings):
         if options.model == "parity":
             return {"torch": torch.__version__, **parity(options)}
         # What was compiled for one back end of attention must not run for another: only one to a process.
-        key = (options.model, options.compile, options.attention, options.bf16)
+        key = (options.model, options.compile, options.mode, options.attention, options.bf16)
         if key not in trainings:
             trainings.clear()
             trainings[key] = Training(options)

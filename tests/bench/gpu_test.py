@@ -203,8 +203,9 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(found["B=4, PyTorch"], ("ok", "flash 1.000 + 3.000 ms; cudnn: none; own choice 2.000 + 4.000 ms; "
                                                        "chose flash_fwd"))
         self.assertRegex(found["a tiny GPT-2, B=4 bf16"][1], "^fastest: ")
-        self.assertEqual([row["what"].removeprefix("B=4 bf16, ") for row in report["rows"] if row["part"] == "gpt2"][:4],
-                         ["dtrun", "PyTorch compiles cuDNN and flash", "PyTorch, cuDNN", "PyTorch, flash"])
+        self.assertEqual([row["what"].removeprefix("B=4 bf16, ") for row in report["rows"] if row["part"] == "gpt2"][:5],
+                         ["dtrun", "PyTorch compiles cuDNN, flash, cuDNN with graphs", "PyTorch, cuDNN", "PyTorch, flash",
+                          "PyTorch, cuDNN with graphs"])
         self.assertEqual(found["B=4 bf16, PyTorch, flash"], ("ok", "2 tokens/s, 3.7 GiB"))
         self.assertRegex(found["B=4 bf16, dtrun, again"][1], r"^[\d,]+ tokens/s, .*\(6N\+6LCT\), .*% \(6N\+12LCT\), 0.0 GiB$")
         self.assertRegex(found["B=4 bf16, ratio to PyTorch's best"][1], "^[0-9.]+ ×, target above 1: met$")
@@ -263,7 +264,7 @@ class GpuTest(unittest.TestCase):
         code, found, report, notes, table = self.part_of("--sizes", "tiny", "--limit", "7", "--part", "gpt2", "models", env=env)
         self.assertLess(time.monotonic() - begin, 30)
         self.assertEqual(code, 1, table + notes)
-        self.assertEqual(found["B=4 bf16, PyTorch compiles cuDNN and flash"], ("failed", "PyTorch did not answer"))
+        self.assertEqual(found["B=4 bf16, PyTorch compiles cuDNN, flash, cuDNN with graphs"], ("failed", "PyTorch did not answer"))
         self.assertEqual(list(found)[0], "B=4 bf16, dtrun")
         self.assertEqual(found["B=2 bf16"], ("skipped", "no time was left"))
         self.assertRegex(table, r"left out for time: gpt2 \(B=4, 2\), models; "
@@ -340,14 +341,16 @@ class GpuTest(unittest.TestCase):
                "share": 0.25, "floor_seconds": 0.003, "of_ceiling": 0.75}
         profile = {"device": "cuda", "step_seconds": 0.015, "timed_step_seconds": 0.016, "busy_seconds": 0.0152, "gap_seconds": 0.0008,
                    "floor_seconds": 0.009, "data_seconds": 0.001, "update_seconds": 0.002,
-                   "ceiling": {"flops_per_second": 8e14, "bytes_per_second": 4e12}, "rows": [row]}
+                   "ceiling": {"flops_per_second": 8e14, "bytes_per_second": 4e12},
+                   "rows": [{**row, "what": f"Linear {number}"} for number in range(24)]}
         for device, status in (("cuda", "ok"), ("cpu", "skipped")):
             with self.subTest(device):
                 shutil.rmtree(self.folder / "build", ignore_errors=True)
                 text = json.dumps({**profile, "device": device})
                 self.build_of(f"[ \"$1\" = profile ] && echo '{text}' || echo 'GPU  CUDA  NVIDIA H200'")
-                code, found, _, notes, _ = self.part_of("--sizes", "tiny", "--quick", "--part", "operations")
+                code, found, report, notes, _ = self.part_of("--sizes", "tiny", "--quick", "--part", "operations")
                 self.assertEqual(code, 0, notes)
+                self.assertEqual(len(report["rows"]), 25 if device == "cuda" else 1)
                 self.assertEqual(found["a tiny GPT-2, B=4 bf16, a step"][0], status)
         self.assertEqual(found["a tiny GPT-2, B=4 bf16, a step"][1], "dtrun profile does not know GPUs yet")
 
