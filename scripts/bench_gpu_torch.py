@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What scripts/bench_gpu compares dtrun with: GPT-2 124M, the convnet or an MLP in PyTorch on one GPU, on random data
-that lies there already: dropout 0, tied head, clipping, AdamW fused. Or attention by itself, or one step from dtrun's
-weights. Prints one JSON object.
+"""What scripts/bench_gpu compares dtrun with: GPT-2 124M, the convnet or an MLP in PyTorch on one GPU, on data that lies
+there already, GPT-2 on the first tokens of dtrun's file: dropout 0, tied head, clipping, AdamW fused. Or attention by
+itself, or one step from dtrun's weights. Prints one JSON object.
 
-  bench_gpu_torch.py gpt2|mlp|convnet --batch 16 [--steps N] [--compile [--mode reduce-overhead]] [--bf16]
+  bench_gpu_torch.py gpt2 --batch 16 --tokens train.bin [--steps N] [--compile [--mode reduce-overhead]] [--bf16]
                          [--attention flash|cudnn]
+  bench_gpu_torch.py mlp|convnet --batch 16 [--steps N] [--compile] [--bf16]
   bench_gpu_torch.py attention --batch 16
   bench_gpu_torch.py parity --batch 2 --weights model.safetensors --tokens train.bin     loss and norm of the gradient
   bench_gpu_torch.py --serve     reads such lines of words, and answers each with a line: {"error": why} where it fails
@@ -28,7 +29,7 @@ from torch import nn
 import bench_torch_models as models
 
 models.WIDTH, models.LAYERS, models.HEADS, models.LENGTH = 768, 12, 12, 1024
-models.VOCABULARY = 50304  # 50257, as PyTorch's fastest training scripts round it up
+models.VOCABULARY = 50304  # 50257 rounded up: as dtrun has it here
 WARMUP_STEPS = 5
 ATTENTIONS = ("flash", "cudnn")
 
@@ -60,6 +61,13 @@ def attention_backend(name):
     return sdpa_kernel({"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}[name])
 
 
+def first_samples(file, count):
+    """Their tokens, and to each the next one."""
+    with open(file, "rb") as stream:
+        tokens = torch.frombuffer(bytearray(stream.read(2 * (count * models.LENGTH + 1))), dtype=torch.int16).long() & 0xffff
+    return tokens[:-1].view(count, -1), tokens[1:].view(count, -1)
+
+
 class Training:
     """A model, compiled or not, that can be measured again and again."""
 
@@ -76,7 +84,8 @@ class Training:
                           else torch.optim.SGD(self.net.parameters(), lr=0.01, momentum=0.9, fused=True))
 
     def measure(self, options):
-        batch = [part.cuda() for part in self.kind.batch(options.batch)]
+        made = first_samples(options.tokens, options.batch) if self.gpt2 else self.kind.batch(options.batch)
+        batch = [part.cuda() for part in made]
 
         def step():
             self.optimizer.zero_grad()
@@ -171,16 +180,13 @@ def read_weights(file):
 
 
 def parity(options):
-    """In fp32, of samples that are all the first tokens of the file, which repeat."""
+    """In fp32, of a file's samples that are all alike."""
     parameters, config = read_weights(options.weights)
     models.WIDTH, models.LAYERS, models.HEADS = config["n_embd"], config["n_layer"], config["n_head"]
     models.LENGTH, models.VOCABULARY = config["n_positions"], config["vocab_size"]
     net = models.Gpt2().cuda()
     net.load_state_dict(parameters)
-    with open(options.tokens, "rb") as stream:
-        pattern = torch.frombuffer(bytearray(stream.read(2 * models.LENGTH)), dtype=torch.int16).long() & 0xffff
-    sample = pattern.repeat(options.batch, 1).cuda()
-    loss = net(sample, sample.roll(-1, 1).contiguous())
+    loss = net(*(part.cuda() for part in first_samples(options.tokens, options.batch)))
     loss.backward()
     return {"loss": loss.item(), "grad_norm": float(nn.utils.clip_grad_norm_(net.parameters(), 1.0))}
 
