@@ -1,4 +1,5 @@
-"""Several ranks on one GPU: the part `ranks` of scripts/bench_gpu."""
+"""Several ranks on one GPU: the part `ranks` of scripts/bench_gpu. They take turns on it, and one that waits
+for another in an exchange waits until its turn ends: a step takes far longer than with one rank."""
 
 import contextlib
 import os
@@ -53,29 +54,35 @@ class Nodes:
 
 
 def ranks(bench):
-    steps, kills = (24, 2) if bench.sizes == "tiny" else (40, 2) if bench.quick else (600, 20)
+    steps, kills = (24, 2) if bench.sizes == "tiny" else (30, 2) if bench.quick else (60, 5)
+    jobs, firsts = {}, {}
 
-    def job(bf16):
-        config = text_config(bench, "cuda", bf16, steps)
-        config["train"]["micro_batch_size"] = 1
-        if bench.quick:
-            config["model"].update(n_embd=32, n_positions=16)
-            config["data"]["sequence_length"] = 16
-        return config
+    def alone(what):
+        metrics = bench.train(jobs[what], 60)
+        text, values = trained(metrics)
+        return with_pace(text, metrics, values)
 
-    firsts = {}
-    for bf16 in (False, True):
-        what = "bf16" if bf16 else "fp32"
-        firsts[what] = bench.check(f"{what}, 1 rank", lambda bf16=bf16: trained(bench.train(job(bf16), 90)))
-        for count in (2, 4):
-            def same(bf16=bf16, what=what, count=count):
-                nodes = Nodes(bench, count, job(bf16), 0)
-                nodes.run(90)
-                return compared(read_metrics(nodes.output), firsts[what])
+    def same(what, count):
+        nodes = Nodes(bench, count, jobs[what], 0)
+        nodes.run(60)
+        metrics = read_metrics(nodes.output)
+        return with_pace(compared(metrics, firsts[what]), metrics, {})
 
-            bench.check(f"{what}, {count} ranks on one GPU", same)
+    for what in ("fp32", "bf16"):
+        jobs[what] = text_config(bench, "cuda", what == "bf16", steps)
+        jobs[what]["train"]["micro_batch_size"] = 1
+        firsts[what] = bench.check(f"{what}, 1 rank", alone, what)
+    for count in (2, 4):
+        for what in jobs:
+            bench.check(f"{what}, {count} ranks on one GPU", same, what, count)
+    bench.check(f"{kills} times SIGKILL in mid-training", lambda: killed_ranks(bench, jobs["fp32"], firsts["fp32"], kills))
 
-    bench.check(f"{kills} times SIGKILL in mid-training", lambda: killed_ranks(bench, job(False), firsts["fp32"], kills))
+
+def with_pace(text, metrics, values):
+    """A row's, of a run that tells of each step."""
+    times = [line["time"] for line in events(metrics, "train")]
+    pace = statistics.median(later - sooner for sooner, later in zip(times, times[1:])) * 1e3
+    return f"{text}, {pace:.1f} ms a step", {"step_milliseconds": pace, **values}
 
 
 def killed_ranks(bench, config, first, kills):
@@ -98,7 +105,7 @@ def killed_ranks(bench, config, first, kills):
             done.append(step)
             seen = step
 
-    out = nodes.run(150, kill)
+    out = nodes.run(90, kill)
     text = compared(read_metrics(nodes.output), first)
     if not done:
         raise BenchError("no worker could be killed", out)

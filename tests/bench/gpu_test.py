@@ -393,13 +393,13 @@ class GpuTest(unittest.TestCase):
 
     def test_several_ranks_on_one_gpu_that_is_stood_in_for(self):
         env = self.gpu_stood_in_for()
-        code, table, notes = run(SCRIPTS / "bench_gpu", "--sizes", "tiny", "--part", "ranks", "--build", self.folder / "build",
-                                 env={**os.environ, **env})
+        code, found, report, notes, table = self.part_of("--sizes", "tiny", "--part", "ranks", env=env)
         self.assertEqual(code, 0, table + notes)
-        found = rows(table)
         for what in ("fp32, 2 ranks on one GPU", "fp32, 4 ranks on one GPU", "bf16, 4 ranks on one GPU"):
-            self.assertEqual(found["ranks", what], ("ok", "the same"))
-        status, text = found["ranks", "2 times SIGKILL in mid-training"]
+            self.assertEqual(found[what][0], "ok")
+            self.assertRegex(found[what][1], r"^the same, \d+\.\d ms a step$")
+        self.assertTrue(all(row["numbers"]["step_milliseconds"] > 0 for row in report["rows"][:-1]))
+        status, text = found["2 times SIGKILL in mid-training"]
         self.assertEqual(status, "ok")
         self.assertRegex(text, r"^the same; [12] kills, 0 of the survivors' contexts lost with them; \d+ aborts.*; from a death to the next step \d+ ms$")
 
