@@ -117,7 +117,7 @@ def after_kill(bench, config, first):
     finally:
         ended.set()
         killer.join()
-    metrics = read_metrics(output)
+    metrics = bench.metrics(output)
     shutil.rmtree(output, ignore_errors=True)
     if not killed or len({line["generation"] for line in events(metrics, "start")}) < 2:
         raise BenchError("the worker was gone before it could be killed")

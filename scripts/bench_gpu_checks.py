@@ -45,6 +45,7 @@ class Bench:
         self.left_out = {}  # parts, and of each what was left out for want of time, where that can be asked for by itself
         self.part = ""
         self.detail = None  # of --batches, what the part is at
+        self.uses, self.fallbacks = {}, []  # of the runs of a check
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-gpu-"))
         self.no_gpu = None  # why, once it was asked; "" if there is one
         self.made = {}  # what parts share
@@ -79,12 +80,20 @@ class Bench:
 
     def check(self, what, make, *arguments):
         """make() returns a text, or a text and values (a row's numbers and facts); raises Skip, or anything else where it
-        fails. Returns the values; None unless all went well."""
+        fails. Returns the values; None unless all went well. A run that fell back on something fails with all its values:
+        they are true, but of something else than what was to be measured."""
         note(f"{self.part}: {what} …")
+        self.uses, self.fallbacks = {}, []
         try:
             made = make(*arguments)
             text, values = made if isinstance(made, tuple) else (made, {})
-            self.add(what, "ok", text, values)
+            if self.fallbacks:
+                fallbacks = "; ".join(self.fallbacks)
+                shown = textwrap.shorten(fallbacks, REASON_WIDTH, placeholder=" …")
+                self.add(what, "failed", f"{text}; measured a fallback: {shown}",
+                         {**self.uses, "fallbacks": fallbacks, **values})
+            else:
+                self.add(what, "ok", text, {**self.uses, **values})
             return values
         except Skip as reason:
             if isinstance(reason, NoTime):
@@ -214,14 +223,37 @@ class Bench:
             self.program(["bin/dtrun", "--standalone", "--nproc_per_node", "1", *options, str(job)], limit_s, environment)
             for name, target in (keep or {}).items():
                 shutil.move(job.parent / name, target)
-            return read_metrics(job.parent)
+            return self.metrics(job.parent)
         finally:
             shutil.rmtree(job.parent, ignore_errors=True)
+
+    def metrics(self, output):
+        """The lines of a run's metrics.jsonl; what it computed with gets into the row."""
+        metrics = read_metrics(output)
+        uses, fallbacks = told_of_gpu(metrics)
+        self.uses.update(uses)
+        for fallback in fallbacks:
+            # Where a GPU is stood in for there is no cuDNN, and models are too small for cuBLASLt.
+            of_library = re.search("cuDNN|cuBLASLt", fallback)
+            if fallback not in self.fallbacks and (self.sizes == "full" or not of_library):
+                self.fallbacks.append(fallback)
+        return metrics
 
 
 def read_metrics(output):
     path = output / "run/metrics.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def told_of_gpu(metrics):
+    """What a run on a GPU computed with, as facts of a row, and what it fell back on. The last word counts: what cannot be
+    recorded as a graph, say, shows only in training."""
+    if any(line.get("device") == "cpu" for line in events(metrics, "start")):
+        return {}, []
+    told = [line for line in metrics if line["event"] in ("start", "end") and "device_uses" in line]
+    if not told:
+        return {"uses": "not told"}, []
+    return {f"uses_{name}": words for name, words in told[-1]["device_uses"].items()}, told[-1].get("device_fallbacks", [])
 
 
 def events(metrics, name):

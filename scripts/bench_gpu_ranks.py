@@ -13,7 +13,7 @@ import time
 
 from bench_common import BenchError
 from bench_gpu_bits import compared, complete_metrics, trained, workers_of
-from bench_gpu_checks import events, read_metrics
+from bench_gpu_checks import events
 from bench_gpu_jobs import text_config
 from bench_processes import Program
 
@@ -65,7 +65,7 @@ def ranks(bench):
     def same(what, count):
         nodes = Nodes(bench, count, jobs[what], 0)
         nodes.run(60)
-        metrics = read_metrics(nodes.output)
+        metrics = bench.metrics(nodes.output)
         return with_pace(compared(metrics, firsts[what]), metrics, {})
 
     for what in ("fp32", "bf16"):
@@ -106,7 +106,7 @@ def killed_ranks(bench, config, first, kills):
             seen = step
 
     out = nodes.run(90, kill)
-    text = compared(read_metrics(nodes.output), first)
+    text = compared(bench.metrics(nodes.output), first)
     if not done:
         raise BenchError("no worker could be killed", out)
     lost = len(re.findall(r"the GPU failed while", out))

@@ -3,6 +3,7 @@
   gpu_rules_test.py [unittest options…]
 """
 
+import json
 import pathlib
 import sys
 import unittest
@@ -10,6 +11,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 from bench_common import BenchError
+from bench_gpu_checks import Bench, told_of_gpu
 from bench_gpu_kernels import judged, launches_of, products_of
 from bench_gpu_parts import CALLS, LIMIT_S, LIMITS_S, PARTS
 
@@ -70,6 +72,67 @@ class KernelsTest(unittest.TestCase):
                 judged(name, [0.001, 0.002])
         for name in (NVJET, "cutlass_80_gemm_nn_align8", "cutlass_80_gemm_nn_align16"):
             self.assertEqual(judged(name, [0.001, 0.002])[0], "2 launches, 3.000 ms")
+
+
+USES = {"attention": "cuDNN 9.13.0", "graphs": "used", "fused_epilogues": "36 of 36 products"}
+NO_CUDNN = "attention is computed by own kernels, not by cuDNN: no libcudnn.so.9"
+NO_SUMS = "cuBLASLt adds biases, or what else follows a product, to 3 of 6 products only: kernels of our own do the rest"
+NO_GRAPH = "microbatches are launched kernel by kernel, since they cannot be recorded as a graph: a test"
+
+
+def start(**more):
+    return {"event": "start", "step": 0, "parameters": 10, "device": "cuda", **more}
+
+
+def end(**more):
+    return {"event": "end", "step": 6, "params_sha256": "ab", **more}
+
+
+class FallbackTest(unittest.TestCase):
+    def row_of(self, *runs, sizes="full"):
+        """Of a check that reads the metrics of these runs."""
+        with Bench(pathlib.Path("/nonexistent"), False, 60, sizes) as bench:
+            def check():
+                for lines in runs:
+                    output = bench.folder()
+                    (output / "run").mkdir()
+                    (output / "run/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                    self.assertEqual(bench.metrics(output), list(lines))
+                return "5 tokens/s", {"tokens_per_second": 5}
+
+            self.values = bench.check("a run", check)
+            return bench.rows[-1]
+
+    def test_what_a_run_used_is_told_as_facts(self):
+        row = self.row_of([start(device_uses=USES, device_fallbacks=[]), end(device_uses=USES, device_fallbacks=[])])
+        self.assertEqual((row["status"], row["text"]), ("ok", "5 tokens/s"))
+        self.assertEqual(row["facts"], {"uses_attention": "cuDNN 9.13.0", "uses_graphs": "used",
+                                        "uses_fused_epilogues": "36 of 36 products"})
+
+    def test_a_run_that_fell_back_fails_and_keeps_its_numbers(self):
+        row = self.row_of([start(device_uses=USES, device_fallbacks=[]),
+                           end(device_uses={**USES, "graphs": "not used"}, device_fallbacks=[NO_GRAPH])])
+        self.assertEqual((row["status"], row["text"]), ("failed", f"5 tokens/s; measured a fallback: {NO_GRAPH}"))
+        self.assertEqual(row["facts"]["uses_graphs"], "not used")
+        self.assertEqual(row["facts"]["fallbacks"], NO_GRAPH)
+        self.assertEqual((row["numbers"], self.values), ({"tokens_per_second": 5}, {"tokens_per_second": 5}))
+
+    def test_each_run_of_a_check_counts_and_each_fallback_is_told_once(self):
+        fallen, well = ([end(device_uses=USES, device_fallbacks=fallbacks)] for fallbacks in ([NO_CUDNN], []))
+        self.assertEqual(self.row_of(fallen, fallen, well)["text"], f"5 tokens/s; measured a fallback: {NO_CUDNN}")
+
+    def test_where_a_gpu_is_stood_in_for_libraries_may_do_less(self):
+        fallen = [end(device_uses=USES, device_fallbacks=[NO_CUDNN, NO_SUMS])]
+        self.assertEqual(self.row_of(fallen, sizes="tiny")["status"], "ok")
+        fallen = [end(device_uses=USES, device_fallbacks=[NO_CUDNN, NO_GRAPH])]
+        self.assertEqual(self.row_of(fallen, sizes="tiny")["text"], f"5 tokens/s; measured a fallback: {NO_GRAPH}")
+
+    def test_a_dtrun_that_does_not_tell_is_measured_and_a_cpu_has_nothing_to_tell(self):
+        row = self.row_of([start(), end()])
+        self.assertEqual((row["status"], row["facts"]), ("ok", {"uses": "not told"}))
+        self.assertEqual(told_of_gpu([]), ({"uses": "not told"}, []))
+        self.assertEqual(told_of_gpu([start(device_uses=USES, device_fallbacks=[NO_CUDNN])])[1], [NO_CUDNN])
+        self.assertEqual(self.row_of([start(device="cpu"), end()])["facts"], {})
 
 
 if __name__ == "__main__":

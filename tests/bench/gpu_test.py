@@ -222,6 +222,9 @@ class GpuTest(unittest.TestCase):
                     self.assertIsInstance(each, (int, float), f"{row['what']}: {name}")
             for words in row["facts"].values():
                 self.assertIsInstance(words, str)
+            # What was computed with is told of each run.
+            if row["part"] in ("determinism", "times", "switches") or "dtrun" in row["what"]:
+                self.assertEqual(row["facts"]["uses_side_streams"], "1", row)
             # Whatever number the table has is one of the file's, too.
             if row["status"] == "ok" and row["part"] not in ("machine",) and re.search(r"\d+\.\d", row["text"]):
                 self.assertTrue(row["numbers"], row)
@@ -229,6 +232,17 @@ class GpuTest(unittest.TestCase):
         pids = (self.folder / "torch_pids").read_text().split()
         self.assertGreater(len(pids), 4)
         self.wait_for_the_end_of(self.folder / "torch_pids")
+
+    def test_a_gpu_whose_work_no_graph_holds_is_measured_and_the_row_fails(self):
+        env = {**self.gpu_stood_in_for(), "DTRUN_TEST_GPU_FAULT": "capture:900"}
+        code, found, report, notes, table = self.part_of("--sizes", "tiny", "--part", "times", env=env)
+        self.assertEqual(code, 1, table + notes)
+        status, text = found["stall of a checkpoint, GPT-2 124M"]
+        self.assertEqual(status, "failed")
+        self.assertRegex(text, r"ms, target 5 ms: (met|MISSED); measured a fallback: .* cannot be recorded as a graph")
+        row = report["rows"][-1]
+        self.assertEqual(row["facts"]["uses_graphs"], "none can be recorded")
+        self.assertTrue(row["numbers"]["stall_milliseconds"])
 
     def test_a_pytorch_that_fails_is_shown_and_dtruns_numbers_remain(self):
         for how, why in (("refuses", "PyTorch: RuntimeError: no engine"), ("dies", "PyTorch did not answer")):
