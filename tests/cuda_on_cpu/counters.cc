@@ -59,6 +59,11 @@ void count_graph() {
   ++counted().counters.graphs;
 }
 
+void count_nccl_group() {
+  const std::lock_guard lock(counted().mutex);
+  ++counted().counters.nccl_groups;
+}
+
 void count_copy(Direction direction, std::size_t bytes) {
   const std::lock_guard lock(counted().mutex);
   Counters& c = counted().counters;

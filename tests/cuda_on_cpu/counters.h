@@ -16,6 +16,7 @@ struct Counters {
   std::uint64_t products = 0;                                  // cublasLtMatmul
   std::map<std::string, std::uint64_t> products_by_algorithm;  // "tile 20, split 4"
   std::uint64_t graphs = 0;
+  std::uint64_t nccl_groups = 0;  // of each communicator, counted when they are launched
   std::uint64_t copied_to_device = 0, copied_to_host = 0, copied_on_device = 0;  // bytes
   // Bytes that each thread copies between device memory and pageable memory of the host: it waits while CUDA
   // passes them through a buffer of its own. Not those up to 64 KiB to the device, which are sent along with
@@ -33,6 +34,7 @@ void count_operation();
 void count_kernel(const void* kernel);
 void count_product(const std::string& algorithm);
 void count_graph();
+void count_nccl_group();
 enum class Direction { kToDevice, kToHost, kOnDevice };
 void count_copy(Direction direction, std::size_t bytes);
 void count_pageable_copy(std::size_t bytes);  // of the calling thread

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/nccl_plan.h"
 #include "tests/cuda_on_cpu/nccl_transfer.h"
@@ -151,6 +152,7 @@ ncclResult_t Communicator::init(const std::vector<ncclUniqueId>& ids, const std:
 
 ncclResult_t Communicator::launch(Work work) {
   const std::uint64_t group = ++groups_;
+  count_nccl_group();
   if (nccl_fault(NcclFaultKind::kGroupStuck, rank, group)) return wait_until_aborted();
   if (!blocking) wait_before_launch();
   if (const ncclResult_t result = connect(work); result != ncclSuccess) return result;

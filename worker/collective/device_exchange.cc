@@ -86,30 +86,38 @@ class DeviceExchange final : public GradientExchange {
       if (ring_)
         reduce(next_);
       else
-        for (const ExchangeRound& round : plan_->buckets[next_]) carry_out(round);
+        carry_out(plan_->rounds_of(next_));
     }
+    if (ring_ || next_ < ready_.size()) return;
+    for (std::size_t group = ready_.size(); group < plan_->groups(); ++group)
+      carry_out(plan_->rounds_of(group));
   }
 
-  float* at(const Piece& piece) {
+  float* at(std::size_t bucket, const Piece& piece) {
     float* const vector = piece.kind == Piece::kSum ? sum_
                           : piece.kind == Piece::kInbox
                               ? inbox_.data()
-                              : const_cast<float*>(ready_[next_]->partials[piece.block]);
+                              : const_cast<float*>(ready_[bucket]->partials[piece.block]);
     return vector + piece.range.begin;
   }
 
-  void carry_out(const ExchangeRound& round) {
+  void carry_out(const std::vector<RoundOfBucket>& rounds) {
     std::vector<OutFloats> out;
     std::vector<InFloats> in;
-    for (const Move& move : round.out)
-      out.push_back({.peer = move.peer, .floats = at(move.piece), .count = move.piece.range.size()});
-    for (const Move& move : round.in)
-      in.push_back({.peer = move.peer, .floats = at(move.piece), .count = move.piece.range.size()});
+    for (const auto& [bucket, round] : rounds) {
+      for (const Move& move : round->out)
+        out.push_back(
+            {.peer = move.peer, .floats = at(bucket, move.piece), .count = move.piece.range.size()});
+      for (const Move& move : round->in)
+        in.push_back({.peer = move.peer, .floats = at(bucket, move.piece), .count = move.piece.range.size()});
+    }
     if (!out.empty() || !in.empty()) links_->exchange(*stream_, out, in);
-    for (const PieceSum& sum : round.sums) {
-      std::vector<const float*> inputs;
-      for (const Piece& piece : sum.inputs) inputs.push_back(at(piece));
-      arithmetic_.sum(*stream_, sum.sum, inputs, at(sum.out), sum.out.range.size());
+    for (const auto& [bucket, round] : rounds) {
+      for (const PieceSum& sum : round->sums) {
+        std::vector<const float*> inputs;
+        for (const Piece& piece : sum.inputs) inputs.push_back(at(bucket, piece));
+        arithmetic_.sum(*stream_, sum.sum, inputs, at(bucket, sum.out), sum.out.range.size());
+      }
     }
   }
 

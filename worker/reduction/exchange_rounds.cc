@@ -23,15 +23,16 @@ Piece part_of(const Piece& piece, const VectorRange& range, const VectorRange& p
 // A bucket's memory in the inbox, given out piece by piece.
 class Inbox {
  public:
+  explicit Inbox(std::size_t begin) : end_(begin) {}
   Piece take(std::size_t floats) {
-    const std::size_t begin = used_;
-    used_ += floats;
-    return {.kind = Piece::kInbox, .block = 0, .range = {begin, used_}};
+    const std::size_t begin = end_;
+    end_ += floats;
+    return {.kind = Piece::kInbox, .block = 0, .range = {begin, end_}};
   }
-  std::size_t used() const { return used_; }
+  std::size_t end() const { return end_; }
 
  private:
-  std::size_t used_ = 0;
+  std::size_t end_;
 };
 
 Piece partial(std::size_t block, const VectorRange& range) {
@@ -194,18 +195,39 @@ int ranks_of_each_host(std::span<const std::string> hosts) {
   return static_cast<int>(count);
 }
 
+std::size_t ExchangeRounds::groups() const {
+  std::size_t end = 0;
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
+    end = std::max(end, bucket + buckets[bucket].size());
+  return end;
+}
+
+std::vector<RoundOfBucket> ExchangeRounds::rounds_of(std::size_t group) const {
+  std::vector<RoundOfBucket> rounds;
+  for (std::size_t bucket = 0; bucket < std::min(group + 1, buckets.size()); ++bucket)
+    if (group - bucket < buckets[bucket].size()) rounds.push_back({bucket, &buckets[bucket][group - bucket]});
+  return rounds;
+}
+
 ExchangeRounds plan_rounds(std::int64_t leaves, int rank, int world, int ranks_of_host,
                            std::span<const VectorRange> buckets, std::size_t direct_bytes) {
   const ExchangePlan flat = plan_exchange(leaves, rank, world, buckets, direct_bytes);
   // With one rank on each host, or one host, there is one level.
   const bool levels = ranks_of_host > 1 && ranks_of_host < world;
   ExchangeRounds rounds{.own_blocks = flat.own_blocks, .inbox = 0, .buckets = {}};
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    Inbox inbox;
-    rounds.buckets.push_back(levels && !flat.buckets[b].direct
-                                 ? TwoLevels(leaves, rank, world, ranks_of_host).rounds(buckets[b], inbox)
-                                 : flat_rounds(flat, flat.buckets[b], inbox));
-    rounds.inbox = std::max(rounds.inbox, inbox.used());
+  rounds.buckets.resize(buckets.size());
+  // In two levels what a bucket's first round brought is read in its second one, beside the first one of the
+  // next bucket. Else it has been read by then.
+  const std::size_t areas = levels ? 2 : 1;
+  for (std::size_t area = 0; area < areas; ++area) {
+    const std::size_t begin = rounds.inbox;
+    for (std::size_t b = area; b < buckets.size(); b += areas) {
+      Inbox inbox(begin);
+      rounds.buckets[b] = levels && !flat.buckets[b].direct
+                              ? TwoLevels(leaves, rank, world, ranks_of_host).rounds(buckets[b], inbox)
+                              : flat_rounds(flat, flat.buckets[b], inbox);
+      rounds.inbox = std::max(rounds.inbox, inbox.end());
+    }
   }
   return rounds;
 }

@@ -1,6 +1,11 @@
 // The exchange of a bucket as rounds, for a device that moves and adds vectors by enqueued work: in each
-// round all ranks send and receive as one group, then add up. Pure: collective/device_exchange.h carries it
-// out.
+// round all ranks send and receive, then add up. Pure: collective/device_exchange.h carries it out.
+//
+// A bucket's later rounds go along with the first ones of the buckets behind it, as one group: to begin one
+// costs a thread about 0.1 ms, however little it moves. Which rounds share a group must follow from the plan
+// alone, never from what happens to be ready: a group of NCCL's ends as a whole, so that ranks with other
+// groups would wait for each other (its user guide, "Point-to-point communication"). Within a group what goes
+// from one rank to another keeps its order (same place).
 //
 // On one host the rounds are those of exchange_plan.h. Where several hosts have as many ranks each, larger
 // buckets go in two levels: each rank of a host adds up its slice of the bucket as far as the host's leaves
@@ -49,11 +54,21 @@ struct ExchangeRound {
   std::vector<PieceSum> sums;  // after these moves
 };
 
+struct RoundOfBucket {
+  std::size_t bucket = 0;
+  const ExchangeRound* round = nullptr;
+};
+
 // A rank's part in one step.
 struct ExchangeRounds {
   std::size_t own_blocks = 0;
-  std::size_t inbox = 0;  // floats, for one bucket at a time
+  std::size_t inbox = 0;  // floats, for the buckets that need some at a time
   std::vector<std::vector<ExchangeRound>> buckets;
+
+  // Round r of bucket b is in group b + r. All ranks have as many groups.
+  std::size_t groups() const;
+  // By ascending bucket, none behind number `group`: first all their moves, then all their sums.
+  std::vector<RoundOfBucket> rounds_of(std::size_t group) const;
 };
 
 // The ranks of each host, if ranks count through one host after the other and all have as many, else 0:

@@ -65,16 +65,17 @@ struct MemoryRank {
   }
 };
 
-void exchange(std::vector<MemoryRank>& ranks, const std::vector<ExchangeRounds>& plans, std::size_t bucket) {
-  for (std::size_t round = 0; round < plans[0].buckets[bucket].size(); ++round) {
-    std::map<std::pair<int, int>, std::vector<Vector>> messages;  // [from, to]
-    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
-      for (const Move& move : plans[rank].buckets[bucket][round].out) {
+void exchange(std::vector<MemoryRank>& ranks, const std::vector<ExchangeRounds>& plans, std::size_t group) {
+  std::map<std::pair<int, int>, std::vector<Vector>> messages;  // [from, to]
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+    for (const auto& [bucket, round] : plans[rank].rounds_of(group))
+      for (const Move& move : round->out) {
         const std::span<float> values = ranks[rank].at(move.piece);
         messages[{rank, move.peer}].push_back({values.begin(), values.end()});
       }
-    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
-      for (const Move& move : plans[rank].buckets[bucket][round].in) {
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+    for (const auto& [bucket, round] : plans[rank].rounds_of(group))
+      for (const Move& move : round->in) {
         std::vector<Vector>& waiting = messages[{move.peer, rank}];
         REQUIRE_FALSE(waiting.empty());
         const std::span<float> to = ranks[rank].at(move.piece);
@@ -82,10 +83,10 @@ void exchange(std::vector<MemoryRank>& ranks, const std::vector<ExchangeRounds>&
         std::ranges::copy(waiting.front(), to.begin());
         waiting.erase(waiting.begin());
       }
-    }
-    for (const auto& [ends, waiting] : messages) REQUIRE(waiting.empty());
-    for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
-      for (const PieceSum& sum : plans[rank].buckets[bucket][round].sums) {
+  for (const auto& [ends, waiting] : messages) REQUIRE(waiting.empty());
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+    for (const auto& [bucket, round] : plans[rank].rounds_of(group))
+      for (const PieceSum& sum : round->sums) {
         std::vector<const float*> inputs;
         for (const Piece& piece : sum.inputs) {
           REQUIRE(piece.range.size() == sum.out.range.size());
@@ -94,8 +95,6 @@ void exchange(std::vector<MemoryRank>& ranks, const std::vector<ExchangeRounds>&
         const Vector total = carry_out(sum.sum, inputs, sum.out.range.size());
         std::ranges::copy(total, ranks[rank].at(sum.out).begin());
       }
-    }
-  }
 }
 
 TEST_CASE("every rank has the tree's total, to the last bit, however ranks lie on hosts") {
@@ -113,10 +112,8 @@ TEST_CASE("every rank has the tree's total, to the last bit, however ranks lie o
                                                      std::size_t{1} << static_cast<unsigned>(block.level)));
       REQUIRE(plans[rank].own_blocks == ranks[rank].partials.size());
     }
-    for (std::size_t bucket = 0; bucket < kBuckets.size(); ++bucket) {
-      for (int rank = 0; rank < shape.world; ++rank) ranks[rank].inbox.assign(plans[rank].inbox, NAN);
-      exchange(ranks, plans, bucket);
-    }
+    for (int rank = 0; rank < shape.world; ++rank) ranks[rank].inbox.assign(plans[rank].inbox, NAN);
+    for (std::size_t group = 0; group < plans[0].groups(); ++group) exchange(ranks, plans, group);
     for (const MemoryRank& rank : ranks) REQUIRE(same_bits(rank.sum, right));
   });
 }
@@ -128,18 +125,40 @@ bool overlap(const Piece& a, const Piece& b) {
 TEST_CASE("nothing is sent while it is received, and no two things are put in one place") {
   for_all_shapes([](const Shape& shape) {
     for (const ExchangeRounds& plan : plans_of(shape)) {
-      for (const auto& rounds : plan.buckets) {
-        for (const ExchangeRound& round : rounds) {
-          for (std::size_t i = 0; i < round.in.size(); ++i) {
-            for (std::size_t j = 0; j < i; ++j) REQUIRE_FALSE(overlap(round.in[i].piece, round.in[j].piece));
-            for (const Move& out : round.out) REQUIRE_FALSE(overlap(round.in[i].piece, out.piece));
-            REQUIRE(round.in[i].piece.kind != Piece::kPartial);
-          }
-          for (const PieceSum& sum : round.sums)
-            for (const PieceSum& other : round.sums)
-              for (const Piece& input : other.inputs) REQUIRE_FALSE(overlap(sum.out, input));
+      for (std::size_t group = 0; group < plan.groups(); ++group) {
+        ExchangeRound all;
+        for (const auto& [bucket, round] : plan.rounds_of(group)) {
+          all.in.insert(all.in.end(), round->in.begin(), round->in.end());
+          all.out.insert(all.out.end(), round->out.begin(), round->out.end());
+          all.sums.insert(all.sums.end(), round->sums.begin(), round->sums.end());
         }
+        for (std::size_t i = 0; i < all.in.size(); ++i) {
+          for (std::size_t j = 0; j < i; ++j) REQUIRE_FALSE(overlap(all.in[i].piece, all.in[j].piece));
+          for (const Move& out : all.out) REQUIRE_FALSE(overlap(all.in[i].piece, out.piece));
+          REQUIRE(all.in[i].piece.kind != Piece::kPartial);
+        }
+        for (const PieceSum& sum : all.sums)
+          for (const PieceSum& other : all.sums)
+            for (const Piece& input : other.inputs) REQUIRE_FALSE(overlap(sum.out, input));
       }
+    }
+  });
+}
+
+TEST_CASE(
+    "each round is in one group, behind the bucket's earlier ones, and all ranks have the same groups") {
+  for_all_shapes([](const Shape& shape) {
+    const std::vector<ExchangeRounds> plans = plans_of(shape);
+    std::vector<std::size_t> done(kBuckets.size());  // rounds
+    for (std::size_t group = 0; group < plans[0].groups(); ++group) {
+      for (const auto& [bucket, round] : plans[0].rounds_of(group)) {
+        REQUIRE(bucket <= group);  // it is ready by then
+        REQUIRE(round == &plans[0].buckets[bucket].at(done[bucket]++));
+      }
+    }
+    for (const ExchangeRounds& plan : plans) {
+      REQUIRE(plan.groups() == plans[0].groups());
+      for (std::size_t b = 0; b < kBuckets.size(); ++b) REQUIRE(plan.buckets[b].size() == done[b]);
     }
   });
 }

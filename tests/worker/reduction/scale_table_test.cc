@@ -128,6 +128,14 @@ TEST_CASE("the plan moves as many bytes as docs/scale.md has them") {
   CHECK(page.substr(first, end - first) == now);
 }
 
+TEST_CASE("a step takes about as many groups as there are buckets") {
+  for (const Model& model : models()) {
+    const std::vector<VectorRange>& buckets = model.program.buckets;
+    CHECK(plan_rounds(8, 0, 8, 8, buckets, kDirectBytes).groups() == buckets.size() + 1);
+    CHECK(plan_rounds(64, 0, 64, kOfHost, buckets, kDirectBytes).groups() == buckets.size() + 3);
+  }
+}
+
 TEST_CASE("a rank receives as much as it sends, where all have as many leaves") {
   const Model model = models()[0];
   for (const int of_host : {0, kOfHost}) {

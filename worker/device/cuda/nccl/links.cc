@@ -31,6 +31,9 @@ using std::chrono::milliseconds;
 
 // How long ncclCommAbort may take; measured for NCCL by others: 0.5 s and 10 ms for each kernel that waits.
 constexpr std::chrono::seconds kAbortPatience{3};
+// Most waits are short: the launch of a group by a thread of NCCL's takes about 0.1 ms, as long as one sleep
+// costs. What takes ten times that waits for a peer.
+constexpr milliseconds kAwake{1};
 // One id for so many ranks: each is a rank that all of them connect to.
 constexpr int kRanksOfId = 64;
 
@@ -107,8 +110,7 @@ class NcclLinks final : public DeviceLinks {
       if (waited > limit_)
         throw WorkerError(kExitWorkerPeerLost,
                           "waited " + std::to_string(limit_.count() / 1000) + " s for " + for_what);
-      // Most waits are short.
-      if (waited < std::chrono::microseconds(200))
+      if (waited < kAwake)
         std::this_thread::yield();
       else
         std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -7,6 +7,7 @@
 #include <barrier>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -17,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/cuda_on_cpu/counters.h"
 #include "tests/cuda_on_cpu/machine.h"
 #include "tests/cuda_on_cpu/nccl_plan.h"
 #include "tests/cuda_on_cpu/settings.h"
@@ -90,8 +92,8 @@ class ElsewhereLinks final : public DeviceLinks {
   const std::vector<std::string> hosts_;
 };
 
-constexpr std::size_t kSize = 90000;  // the first bucket goes by slices from three ranks on
-const std::vector<VectorRange> kBuckets{{1000, 90000}, {9, 1000}, {0, 9}};
+constexpr std::size_t kSize = 90000;  // the first two buckets go by slices from three ranks on
+const std::vector<VectorRange> kBuckets{{50000, 90000}, {10000, 50000}, {9, 10000}, {0, 9}};
 
 std::unique_ptr<DeviceLinks> links_of(Generation& generation, Device& device, int rank) {
   const auto all_gather = [&generation, rank](std::span<std::byte> all) {
@@ -242,6 +244,23 @@ TEST_CASE("any number of ranks, on one host or some, gets the tree's sums to the
       check_sums(generation, steps);
     }
   }
+}
+
+std::uint64_t groups_of_a_step(int world, const std::vector<std::string>& hosts) {
+  Generation generation(world, hosts);
+  generation.patience = milliseconds(60000);
+  cuda_on_cpu::reset_counters();
+  check_sums(generation, some_steps(5, {8, 8}));
+  const std::uint64_t of_rank = cuda_on_cpu::counters().nccl_groups / static_cast<std::uint64_t>(world);
+  CHECK(of_rank % 2 == 0);
+  return of_rank / 2;
+}
+
+TEST_CASE("a bucket's later rounds go with the next buckets' first ones, in the same groups of NCCL") {
+  // Four buckets, of which two take two rounds each, or four in two levels.
+  CHECK(groups_of_a_step(2, {}) == 4);
+  CHECK(groups_of_a_step(4, {}) == 4);
+  CHECK(groups_of_a_step(4, {"a", "a", "b", "b"}) == 5);
 }
 
 TEST_CASE("in every order of messages and streams") {
