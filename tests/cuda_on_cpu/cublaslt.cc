@@ -359,6 +359,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     algorithm.alignment[i] = logarithm(wanted.alignment[i]);
     algorithm.types[i] = static_cast<std::uint8_t>(layouts[i]->type);
   }
+  if (!settings.misaligned_products && p.a.type == CUDA_R_16BF) {
+    const bool may_lie_off = std::any_of(std::begin(wanted.alignment), std::end(wanted.alignment),
+                                         [](std::uint32_t bytes) { return bytes % 16 != 0; });
+    if (misaligned(p) || may_lie_off) return unsupported("a misaligned product");
+  }
   algorithm.id = kAlgorithm;
   algorithm.m = static_cast<std::uint32_t>(p.m);
   algorithm.n = static_cast<std::uint32_t>(p.n);

@@ -162,6 +162,16 @@ cublasStatus_t check_problem(Problem* problem) {
   return check_epilogue(p);
 }
 
+bool misaligned(const Problem& p) {
+  const auto off = [](std::uint64_t elements, const Layout& layout) {
+    return elements * bytes_of(static_cast<cudaDataType_t>(layout.type)) % 16 != 0;
+  };
+  const auto ld = [](const Layout& layout) { return static_cast<std::uint64_t>(layout.ld); };
+  return off(p.description.trans_a == CUBLAS_OP_N ? p.m : p.k, p.a) || off(ld(p.a), p.a) ||
+         off(p.description.trans_b == CUBLAS_OP_N ? p.k : p.n, p.b) || off(ld(p.b), p.b) || off(p.m, p.c) ||
+         off(ld(p.c), p.c);
+}
+
 cublasStatus_t check_algorithm(const Algorithm& algorithm, const Problem& p) {
   if (algorithm.id != kAlgorithm) return invalid("an algorithm that is not initialised");
   if (algorithm.splits < 1 || static_cast<std::uint64_t>(algorithm.splits) > p.k) {

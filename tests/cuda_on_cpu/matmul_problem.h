@@ -95,6 +95,9 @@ std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);
 
 // Sets m, n and k of what has been described.
 cublasStatus_t check_problem(Problem* problem);
+// Of A, B and C, whether a column, or the distance between two, is no multiple of 16 bytes: what cuBLAS'
+// guide asks for the full speed of tensor cores (2.1.11), but for the pointers. Needs m, n and k.
+bool misaligned(const Problem& problem);
 cublasStatus_t check_algorithm(const Algorithm& algorithm, const Problem& problem);
 // All memory lies in allocations of a device, is aligned as the algorithm was told, and D overlaps nothing
 // but C.

@@ -11,6 +11,7 @@
 
 #include "tests/cuda_on_cpu/cublaslt.h"
 #include "tests/cuda_on_cpu/device_test.h"
+#include "tests/cuda_on_cpu/matmul_problem.h"
 #include "tests/support/worst.h"
 
 namespace {
@@ -437,6 +438,66 @@ TEST_CASE("what the real library would refuse is refused") {
   refused(wrong, "A does not lie in one allocation");
   CHECK(cublasLtMatrixLayoutSetAttribute(c.layout_a, CUBLASLT_MATRIX_LAYOUT_LD, &long_ld, 4) == wrong);
   OK(cudaDeviceSynchronize());
+}
+
+TEST_CASE("a product is misaligned if a column of its operands, or a leading dimension, is off 16 bytes") {
+  const auto product = [](bool transposed_a, bool transposed_b, std::uint64_t m, std::uint64_t n,
+                          std::uint64_t k) {
+    Problem p;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.description.trans_a = transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    p.description.trans_b = transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    for (Layout* const layout : {&p.a, &p.b, &p.c}) {
+      layout->type = CUDA_R_16BF;
+      layout->ld = 64;
+    }
+    return p;
+  };
+  for (const bool transposed_a : {false, true}) {
+    for (const bool transposed_b : {false, true}) {
+      CAPTURE(transposed_a);
+      CAPTURE(transposed_b);
+      CHECK_FALSE(misaligned(product(transposed_a, transposed_b, 16, 24, 32)));
+      CHECK(misaligned(product(transposed_a, transposed_b, 17, 24, 32)));  // a column of C
+      CHECK(misaligned(product(transposed_a, transposed_b, 16, 25, 32)) == transposed_b);
+      CHECK(misaligned(product(transposed_a, transposed_b, 16, 24, 33)) == (transposed_a || !transposed_b));
+    }
+  }
+  for (Layout Problem::*const layout : {&Problem::a, &Problem::b, &Problem::c}) {
+    Problem p = product(false, false, 16, 24, 32);
+    (p.*layout).ld = 68;
+    CHECK(misaligned(p));
+    (p.*layout).type = CUDA_R_32F;
+    CHECK_FALSE(misaligned(p));
+  }
+}
+
+TEST_CASE("the heuristic has nothing for misaligned products of bf16, if a test asks for that") {
+  const Restored restored;
+  settings.misaligned_products = false;
+  const auto found = [](const Setup& setup, std::uint32_t alignment = 256) {
+    Case c(setup);
+    LT(cublasLtMatmulPreferenceSetAttribute(c.preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                            &alignment, sizeof alignment));
+    cublasLtMatmulHeuristicResult_t result;
+    const cublasStatus_t status = c.heuristic(&result);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      CHECK(status == CUBLAS_STATUS_NOT_SUPPORTED);
+      CHECK(matmul_refusal() == "a misaligned product");
+    }
+    return status == CUBLAS_STATUS_SUCCESS;
+  };
+  CHECK(found({16, 24, 32}));
+  CHECK(found({16, 24, 32}, 16));
+  CHECK_FALSE(found({16, 24, 32}, 8));
+  CHECK_FALSE(found({17, 24, 32}));
+  CHECK_FALSE(found({.m = 16, .n = 24, .k = 32, .padding = 4}));
+  CHECK_FALSE(found({.m = 17, .n = 24, .k = 32, .out = CUDA_R_32F}));
+  CHECK(found({.m = 17, .n = 25, .k = 33, .in = CUDA_R_32F, .out = CUDA_R_32F}));
+  settings.misaligned_products = true;
+  CHECK(found({17, 25, 33}));
 }
 
 TEST_CASE("operands that overlap D, lie elsewhere or are less aligned than said are refused") {

@@ -111,7 +111,9 @@ TEST_CASE("the environment says how many devices there are, which are seen, and 
   CHECK(contains(run({"DTRUN_TEST_GPU_ORDER=random:7", "DTRUN_TEST_GPU_STREAMS=at-once"}).out,
                  "threads 2, blocks 2, streams 0, seed 7\n"));
   CHECK(contains(run({"DTRUN_TEST_GPU_ORDER=sideways"}).err, "DTRUN_TEST_GPU_ORDER=sideways is unknown"));
-  CHECK(contains(run({"DTRUN_TEST_GPU_STREAMS=never"}).err, "DTRUN_TEST_GPU_STREAMS=never is unknown"));
+  for (const std::string setting :
+       {"DTRUN_TEST_GPU_STREAMS=never", "DTRUN_TEST_GPU_PAGEABLE=yes", "DTRUN_TEST_GPU_MISALIGNED=yes"})
+    CHECK(contains(run({setting}).err, setting + " is unknown"));
 }
 
 TEST_CASE("the environment plans faults, for all processes or for the first") {

@@ -13,6 +13,12 @@ namespace {
   std::abort();
 }
 
+bool is_no(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text && std::string(text) != "no") refuse(name, text);
+  return text;
+}
+
 }  // namespace
 
 Settings settings_of_environment() {
@@ -43,10 +49,8 @@ Settings settings_of_environment() {
       refuse("DTRUN_TEST_GPU_STREAMS", streams);
     }
   }
-  if (const char* const text = std::getenv("DTRUN_TEST_GPU_PAGEABLE")) {
-    if (std::string(text) != "no") refuse("DTRUN_TEST_GPU_PAGEABLE", text);
-    settings.pageable_memory = false;
-  }
+  settings.pageable_memory = !is_no("DTRUN_TEST_GPU_PAGEABLE");
+  settings.misaligned_products = !is_no("DTRUN_TEST_GPU_MISALIGNED");
   return settings;
 }
 

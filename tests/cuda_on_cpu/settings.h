@@ -33,12 +33,17 @@ struct Settings {
   bool faulty_first = false, unsupported_first = false;
   // And so do all of products with this epilogue, as cublasLtEpilogue_t has it.
   std::uint32_t faulty_epilogue = 0;
+  // Whether cuBLASLt's heuristics know an algorithm for products of bf16 that are misaligned() or may lie off
+  // 16 bytes. The real ones do, and it is a slow one.
+  bool misaligned_products = true;
 };
 
 // Those of the environment. A value that is none of these ends the process.
-//   DTRUN_TEST_GPU_ORDER    forward (if unset), reverse or random:SEED: threads and blocks; random:SEED
-//   streams, too DTRUN_TEST_GPU_STREAMS  at-once, late or random: streams, whatever the order is
-//   DTRUN_TEST_GPU_PAGEABLE no: no pageable memory for kernels
+//   DTRUN_TEST_GPU_ORDER       forward (if unset), reverse or random:SEED: threads and blocks;
+//                              random:SEED streams, too
+//   DTRUN_TEST_GPU_STREAMS     at-once, late or random: streams, whatever the order is
+//   DTRUN_TEST_GPU_PAGEABLE    no: no pageable memory for kernels
+//   DTRUN_TEST_GPU_MISALIGNED  no: no misaligned products
 Settings settings_of_environment();
 
 // For all that follows. To be changed only while all that was enqueued is done.
