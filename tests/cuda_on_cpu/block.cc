@@ -181,6 +181,7 @@ CUDA_ON_CPU_UNSEEN void Block::wait(const char* nobody) {
 
 CUDA_ON_CPU_UNSEEN void Block::set_thread(Fiber& fiber, int thread) {
   fiber.thread = thread;
+  fiber.waited = false;
   const unsigned t = static_cast<unsigned>(thread);
   if (t < blockDim.x) {
     fiber.index = {t, 0, 0};

@@ -66,6 +66,9 @@ class Block {
     std::memcpy(&slot, &value, sizeof(T));
     return meet(mask, slot, fence);
   }
+  // Whether the thread has waited for what is in front of its grid in the stream.
+  CUDA_ON_CPU_UNSEEN bool has_waited() const { return current_->waited; }
+  CUDA_ON_CPU_UNSEEN void wait_for_previous() { current_->waited = true; }
   CUDA_ON_CPU_UNSEEN int lane() const { return current_->thread % warpSize; }
   // A mask of the lanes of this thread's warp.
   unsigned warp_lanes() const;

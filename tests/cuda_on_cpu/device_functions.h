@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "tests/cuda_on_cpu/block.h"
+#include "tests/cuda_on_cpu/settings.h"
 
 // CUDA's headers leave these words without meaning for the host.
 #undef __launch_bounds__
@@ -27,6 +28,16 @@
   }()
 
 // ---- What threads wait for together ----
+
+namespace cuda_on_cpu {
+
+// What wait_for_previous() of worker/device/cuda/kernels/gpu.h is here: nothing, as there, in kernels that
+// were compiled for less than 9.0.
+CUDA_ON_CPU_UNSEEN inline void wait_for_previous() {
+  if (settings.compiled_for >= 90) this_block().wait_for_previous();
+}
+
+}  // namespace cuda_on_cpu
 
 inline void __syncthreads() { cuda_on_cpu::this_block().barrier(); }
 inline int __syncthreads_count(int vote) { return cuda_on_cpu::this_block().barrier_count(vote != 0); }

@@ -13,8 +13,11 @@
 
 #include "tests/cuda_on_cpu/faults.h"
 #include "tests/cuda_on_cpu/machine.h"
+#include "tests/cuda_on_cpu/traffic.h"
 
 namespace {
+
+using cuda_on_cpu::launch;
 
 constexpr unsigned kThreads = 64;
 
@@ -94,6 +97,11 @@ __global__ void too_much_shared(float* out) {
   out[0] = all[0];
 }
 
+__global__ void copy_early(float* out, const float* in, bool waits) {
+  if (waits) cuda_on_cpu::wait_for_previous();
+  out[threadIdx.x] = in[threadIdx.x];
+}
+
 // In a race of blocks the last one wins.
 __global__ void blocks_race(float* out, bool races) {
   out[races ? 0 : blockIdx.x] = static_cast<float>(blockIdx.x);
@@ -166,6 +174,14 @@ void load_from(int offset) {
   print(out, 1);
 }
 
+void copy_behind(bool programmatic, bool waits) {
+  float *const in = device_floats(kThreads), *const out = device_floats(kThreads);
+  cuda_on_cpu::list_launches();
+  launch(fill, 1, kThreads, 0, nullptr, in);
+  cuda_on_cpu::launch_kernel(programmatic, copy_early, 1, kThreads, 0, nullptr, out, in, waits);
+  print(out, kThreads);
+}
+
 void look(bool behind) {
   float* const out = device_floats(1);
   must(cudaDeviceSynchronize());
@@ -221,6 +237,14 @@ const std::map<std::string, std::function<void()>> kFaults = {
     {"pinned early", [] { free_pinned_before(false); }},
     {"load", [] { load_from(4); }},
     {"load misaligned", [] { load_from(1); }},
+    {"programmatic", [] { copy_behind(true, true); }},
+    {"programmatic without-wait", [] { copy_behind(true, false); }},
+    {"programmatic compiled-for-80",
+     [] {
+       cuda_on_cpu::settings.compiled_for = 80;
+       copy_behind(true, true);
+     }},
+    {"without-wait", [] { copy_behind(false, false); }},
     {"look", [] { look(false); }},
     {"look behind", [] { look(true); }},
     {"say", say},

@@ -13,6 +13,9 @@ struct Grid {
   const void* kernel = nullptr;
   dim3 blocks, threads;
   std::size_t dynamic_bytes = 0;  // of shared memory
+  // May begin while what is in front of it in its stream still runs (programmatic dependent launch). Here
+  // none does; but such a kernel must not touch device memory before it has waited (traffic.h).
+  bool programmatic = false;
 };
 
 // Calls `thread` for each thread of each block. On the simulated device's thread only.

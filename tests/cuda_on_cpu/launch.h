@@ -1,5 +1,4 @@
-// launch(): what a kernel's file calls instead of <<<>>>, as worker/device/cuda/kernels/gpu.h has it for
-// nvcc.
+// What launch() of worker/device/cuda/kernels/gpu.h calls here.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,20 +28,25 @@ const void* pointer_of([[maybe_unused]] const T& argument) {
   }
 }
 
-}  // namespace cuda_on_cpu
-
 // Enqueues kernel(arguments...) on `stream`; arguments are copied now. Faults of the launch stay in
-// cudaGetLastError().
+// cudaGetLastError(). `programmatic` as in Grid.
+template <typename... P, typename... A>
+void launch_kernel(bool programmatic, void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                   cudaStream_t stream, A&&... arguments) {
+  std::tuple<P...> values(std::forward<A>(arguments)...);
+  const auto pointers =
+      std::apply([](const auto&... value) { return std::vector<const void*>{pointer_of(value)...}; }, values);
+  enqueue_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, programmatic}, stream,
+                 pointers, [kernel, values = std::move(values)] { std::apply(kernel, values); });
+}
+
 template <typename... P, typename... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             A&&... arguments) {
-  std::tuple<P...> values(std::forward<A>(arguments)...);
-  const auto pointers = std::apply(
-      [](const auto&... value) { return std::vector<const void*>{cuda_on_cpu::pointer_of(value)...}; },
-      values);
-  cuda_on_cpu::enqueue_kernel({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes}, stream,
-                              pointers, [kernel, values = std::move(values)] { std::apply(kernel, values); });
+  launch_kernel(false, kernel, grid, block, shared_bytes, stream, std::forward<A>(arguments)...);
 }
+
+}  // namespace cuda_on_cpu
 
 // As cuda_runtime.h has them for C++.
 template <typename T>

@@ -52,7 +52,7 @@ std::vector<std::string> outputs_by_order(const std::string& name) {
 TEST_CASE(
     "without its fault each of the programs ends well, in every order, and no sanitizer says anything") {
   for (const char* const name : {"barrier", "fence", "blocks", "all", "mask", "dynamic", "static", "global",
-                                 "free", "pinned", "load", "look"}) {
+                                 "free", "pinned", "load", "programmatic", "without-wait", "look"}) {
     check_ends_well(name);
   }
   const std::vector<std::string> bits = outputs_by_order("barrier");
@@ -173,6 +173,12 @@ TEST_CASE("ThreadSanitizer names the line of a missing barrier, though the numbe
 }
 #else
 #define SANITIZER ""
+
+TEST_CASE("a programmatically launched kernel that touches memory before it waits ends the process") {
+  const std::string what = "device memory is touched before wait_for_previous()";
+  check_stops("programmatic without-wait", what);
+  check_stops("programmatic compiled-for-80", what);
+}
 
 TEST_CASE("a missing barrier gives wrong numbers in some order of threads") {
   const std::vector<std::string> right = outputs_by_order("barrier"),

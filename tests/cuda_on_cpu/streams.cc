@@ -65,7 +65,7 @@ cudaError_t enqueue_kernel(const Grid& grid, cudaStream_t stream, const std::vec
       if (const cudaError_t fault = planned != cudaSuccess ? planned : wrong; fault != cudaSuccess) {
         break_device(fault);
       } else {
-        const Watched watched(listed);
+        const Watched watched(listed, grid.programmatic);
         run_grid(grid, thread);
       }
     }};

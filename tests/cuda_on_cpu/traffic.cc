@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tests/cuda_on_cpu/block.h"
 #include "tests/cuda_on_cpu/memory.h"
 
 namespace cuda_on_cpu {
@@ -32,13 +33,15 @@ struct Page {
 // Of one launch.
 class Touched {
  public:
-  explicit Touched(std::size_t launch) : launch_(launch) {}
+  Touched(std::size_t launch, bool programmatic) : launch_(launch), programmatic_(programmatic) {}
 
   template <typename Count>
   void add(std::uintptr_t at, std::size_t bytes, const Count& count) {
     for (; bytes > 0; ++at, --bytes) {
       Page* const page = page_of(at / Page::kBytes);
       if (page == nullptr) continue;
+      if (programmatic_ && !this_block().has_waited())
+        fail("device memory is touched before wait_for_previous(), in a kernel that may begin too early");
       std::uint8_t& times = count(*page)[at % Page::kBytes];
       if (times < 2) ++times;
     }
@@ -70,6 +73,7 @@ class Touched {
   }
 
   const std::size_t launch_;
+  const bool programmatic_;
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
   std::uintptr_t last_ = 0;
   Page* last_page_ = nullptr;
@@ -108,8 +112,8 @@ std::size_t list(Launch launch) {
   return listed().launches.size();
 }
 
-Watched::Watched(std::size_t launch) {
-  if (launch > 0) watched = new Touched(launch);
+Watched::Watched(std::size_t launch, bool programmatic) {
+  if (launch > 0) watched = new Touched(launch, programmatic);
 }
 
 Watched::~Watched() {

@@ -1,7 +1,8 @@
 // What each launch reads and writes of device memory, so that a test can compare it with what it should. Of
 // products, copies and fills that follows from what they were told. Of kernels every load and store is looked
 // at, if their files were compiled with -fsanitize=thread and linked with loads_and_stores.cc instead of that
-// sanitizer's library.
+// sanitizer's library. One of device memory that comes before the thread's wait_for_previous() ends the
+// process, if the kernel was launched programmatically.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ std::size_t list(Launch launch);
 // While one of these lives, loads and stores of the calling thread are those of this entry.
 class Watched {
  public:
-  explicit Watched(std::size_t launch);
+  Watched(std::size_t launch, bool programmatic);
   ~Watched();
   Watched(const Watched&) = delete;
 };

@@ -3,15 +3,16 @@
 // that runs kernels on the processor. This is the one place that knows which compiler it is.
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
+#include "worker/device/cuda/kernels/launches.h"
+
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include <cstddef>
 #include <tuple>
-#include <utility>
-
-#include "worker/device/cuda/kernels/launches.h"
 
 // T* name: the block's dynamic shared memory, and an array of n in its static one.
 #define DYNAMIC_SHARED(T, name)                                         \
@@ -52,6 +53,13 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_byte
 }
 #else
 #include <cuda_on_cpu.h>
-// There kernels run one after the other.
-inline void wait_for_previous() {}
+
+inline void wait_for_previous() { cuda_on_cpu::wait_for_previous(); }
+
+template <typename... P, typename... A>
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            A&&... arguments) {
+  cuda_on_cpu::launch_kernel(dtrun::worker::cuda::programmatic_launches(), kernel, grid, block, shared_bytes,
+                             stream, std::forward<A>(arguments)...);
+}
 #endif
