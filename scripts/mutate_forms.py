@@ -22,6 +22,7 @@ BEFORE_BRANCH = {")", "else", ":"}  # of an if, a loop, a case: one statement fo
 NOT_IN_EXPRESSION = {",", ";", "return", "const", "auto", "for", "if", "else", "while", "case", "break", "continue", "using"}
 NOT_IN_STATEMENT = {"case", "default", ","}
 BEFORE_VALUES = {"(", ",", "=", "return"}  # a brace behind one of these opens a list of values, not a block
+NO_TYPE = {"return", "throw", "delete", "new", "else", "goto", "do", "co_await", "co_yield", "co_return", "case", "using"}
 REACH = 400  # tokens that a form may be larger than what the mutant changes
 MOST_EXPRESSIONS = 3
 
@@ -123,6 +124,23 @@ def is_one_statement(part):
     return ends[:1] == [len(part) - 1] and part[0].text != ";"
 
 
+def declares(part):
+    """Whether a name is declared outside of all brackets: what it guards ends with the block."""
+    depth = 0
+    for before, token, after in zip(part, part[1:], [*part[2:], Token(";", 0)]):
+        depth += before.text in OPEN
+        depth -= before.text in CLOSE
+        if depth or not is_name(token) or before.text in NO_TYPE:
+            continue
+        if is_name(before) or (before.text in {">", "&", "*", "&&"} and after.text in {"=", "(", "{", ";"}):
+            return True
+    return False
+
+
+def is_name(token):
+    return re.match(r"[A-Za-z_]", token.text) is not None
+
+
 class Change:
     """A mutant's change of a file, as the tokens that differ: old[begin:end - tail] and new[begin:…]."""
 
@@ -158,11 +176,16 @@ class Change:
         found = [self.form(begin, end, False) for begin in begins[:8] for end in ends[:8]]
         return sorted(filter(None, found), key=lambda form: form.end - form.begin)[:MOST_EXPRESSIONS]
 
+    def declares(self, begin, end):
+        return declares(self.old[begin:end]) or declares(self.new[begin:end + self.longer])
+
     def statements(self):
-        """The statements that change, by themselves and with all that follow them in their block."""
+        """The statements that change, by themselves and with all that follow them in their block: those that declare something
+        only so, since the braces of the form would end what it holds."""
         begins = list(reach(self.old, self.first, -1, lambda place: self.is_before(place, BEFORE_STATEMENT | BEFORE_BRANCH)))
         ends = list(reach(self.old, self.last, 1, lambda place: self.is_before(place, {";", "}"})))
-        pairs = [(begin, end) for begin in begins[:3] for end in dict.fromkeys(ends[:2] + ends[-1:]) if begin < end]
+        pairs = [(begin, end) for begin in begins[:3] for end in dict.fromkeys(ends[:2] + ends[-1:])
+                 if begin < end and (end == ends[-1] or not self.declares(begin, end))]
         found = [self.form(begin, end, True) for begin, end in pairs
                  if not self.is_before(begin, BEFORE_BRANCH) or is_one_statement(self.old[begin:end])]
         return sorted(filter(None, found), key=lambda form: form.end - form.begin)

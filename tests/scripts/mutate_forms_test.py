@@ -66,7 +66,15 @@ void say(const Box& box) {
   std::printf("%s\n", box.name_);  // "a string; with 'signs' {"
 }
 
+// Says so at the end of what it guards.
+struct Guard {
+  explicit Guard(const char* name) : name_(name) {}
+  ~Guard() { std::printf("after %s ", name_); }
+  const char* name_;
+};
+
 int main() {
+  const Guard guard("all");
   say(Box(4));
   std::printf("%d %d\n", count({1, 2, -7, 3, 99}), count({}));
   for (int i = 0; i < 5; ++i) std::printf("%s ", word(i));
@@ -87,6 +95,7 @@ MUTANTS = [
     ('number > 9 ? "many" : "few"', 'number > 11 ? "many" : "few"'),
     ('  std::printf("%d ", box.size_);\n', ""),
     ("return found + extra;", "return extra;"),
+    ("  const Guard guard(\"all\");\n", ""),
 ]
 DECLARATIONS = [("explicit Box(int size)", "explicit Box(long size)"), ("  int most = 3;\n", "  long most = 3;\n"),
                 ("    case 1:\n", "    case 4:\n")]
