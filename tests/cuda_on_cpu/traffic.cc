@@ -1,5 +1,6 @@
 #include "tests/cuda_on_cpu/traffic.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -35,16 +36,14 @@ class Touched {
  public:
   Touched(std::size_t launch, bool programmatic) : launch_(launch), programmatic_(programmatic) {}
 
-  template <typename Count>
-  void add(std::uintptr_t at, std::size_t bytes, const Count& count) {
-    for (; bytes > 0; ++at, --bytes) {
-      Page* const page = page_of(at / Page::kBytes);
-      if (page == nullptr) continue;
-      if (programmatic_ && !this_block().has_waited())
-        fail("device memory is touched before wait_for_previous(), in a kernel that may begin too early");
-      std::uint8_t& times = count(*page)[at % Page::kBytes];
-      if (times < 2) ++times;
-    }
+  void load(std::uintptr_t at, std::size_t bytes) {
+    const std::size_t found = add(
+        at, bytes, [](Page & page) -> auto& { return page.loads; });
+    by_a_thread_ = std::max(by_a_thread_, thread() += found);
+  }
+  void store(std::uintptr_t at, std::size_t bytes) {
+    add(
+        at, bytes, [](Page & page) -> auto& { return page.stores; });
   }
 
   void tell() const {
@@ -56,9 +55,35 @@ class Touched {
       for (const std::uint8_t times : page->stores)
         launch.written += times > 0, launch.written_again += times > 1;
     }
+    launch.loaded_by_a_thread = by_a_thread_;
   }
 
  private:
+  // Returns how many of the bytes are device memory.
+  template <typename Count>
+  std::size_t add(std::uintptr_t at, std::size_t bytes, const Count& count) {
+    std::size_t found = 0;
+    for (; bytes > 0; ++at, --bytes) {
+      Page* const page = page_of(at / Page::kBytes);
+      if (page == nullptr) continue;
+      if (programmatic_ && !this_block().has_waited())
+        fail("device memory is touched before wait_for_previous(), in a kernel that may begin too early");
+      std::uint8_t& times = count(*page)[at % Page::kBytes];
+      if (times < 2) ++times;
+      ++found;
+    }
+    return found;
+  }
+
+  // Bytes that the running thread has loaded. Blocks run one after the other.
+  std::size_t& thread() {
+    if (blockIdx.x != block_.x || blockIdx.y != block_.y || blockIdx.z != block_.z) {
+      block_ = blockIdx;
+      of_threads_.fill(0);
+    }
+    return of_threads_.at((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+  }
+
   // Null for the host's memory.
   Page* page_of(std::uintptr_t number) {
     if (number == last_ && last_page_ != nullptr) return last_page_;
@@ -77,17 +102,19 @@ class Touched {
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
   std::uintptr_t last_ = 0;
   Page* last_page_ = nullptr;
+  uint3 block_{};
+  std::array<std::size_t, kMaxThreads> of_threads_{};
+  std::size_t by_a_thread_ = 0;
 };
 
 // Of the launch that the thread runs; null while nobody looks. What is called here may be compiled to be
 // looked at, too.
 thread_local Touched* watched = nullptr;
 
-template <typename Count>
-void touch(const void* at, std::size_t bytes, const Count& count) {
+void touch(void (Touched::*how)(std::uintptr_t, std::size_t), const void* at, std::size_t bytes) {
   Touched* const touched = std::exchange(watched, nullptr);
   if (touched == nullptr) return;
-  touched->add(reinterpret_cast<std::uintptr_t>(at), bytes, count);
+  (touched->*how)(reinterpret_cast<std::uintptr_t>(at), bytes);
   watched = touched;
 }
 
@@ -121,14 +148,8 @@ Watched::~Watched() {
   if (touched) touched->tell();
 }
 
-void loaded(const void* from, std::size_t bytes) {
-  touch(
-      from, bytes, [](Page & page) -> auto& { return page.loads; });
-}
+void loaded(const void* from, std::size_t bytes) { touch(&Touched::load, from, bytes); }
 
-void stored(const void* to, std::size_t bytes) {
-  touch(
-      to, bytes, [](Page & page) -> auto& { return page.stores; });
-}
+void stored(const void* to, std::size_t bytes) { touch(&Touched::store, to, bytes); }
 
 }  // namespace cuda_on_cpu

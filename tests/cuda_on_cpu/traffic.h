@@ -17,6 +17,9 @@ struct Launch {
   std::size_t read = 0, written = 0;  // bytes of device memory, each counted once
   std::size_t read_again = 0,
               written_again = 0;  // those of them that a kernel read, or wrote, more than once
+  // What one of a kernel's threads loads, the most, every time that it does: its loads come one after the
+  // other, however many threads there are.
+  std::size_t loaded_by_a_thread = 0;  // bytes of device memory
 };
 
 // From now on launches are listed, in the order in which they are enqueued.

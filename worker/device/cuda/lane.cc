@@ -254,6 +254,9 @@ class CudaLane final : public Lane {
   std::size_t workspace(const NormalizeBackward& w) const {
     return layer_norm_backward_workspace(w.rows, w.width) * sizeof(float);
   }
+  std::size_t workspace(const EmbedBackward& w) const {
+    return embedding_backward_workspace(w.rows, w.width) * sizeof(float);
+  }
   std::size_t workspace(const Attend& w) const { return attention_.workspace(w); }
   std::size_t workspace(const AttendBackward& w) const { return attention_.workspace(w); }
   std::size_t workspace(const Convolve& w) const { return convolutions_.workspace(w); }
@@ -437,7 +440,8 @@ class CudaLane final : public Lane {
     check_launch("embedding");
   }
   void enqueue(const EmbedBackward& w, cudaStream_t on) {
-    embedding_backward(on, w.width, there_.runs, values(w.out_gradient), w.add, floats(w.weight_gradient));
+    embedding_backward(on, w.width, there_.pieces, values(w.out_gradient), w.add, floats(w.weight_gradient),
+                       workspace_);
     check_launch("embedding_backward");
   }
   void enqueue(const Attend& w, cudaStream_t on) {

@@ -35,10 +35,11 @@ std::size_t dropout_nodes(const Program& program) {
 
 constexpr std::size_t kDropoutWords = sizeof(RandomStream::Words) / sizeof(std::uint32_t);
 
-// Where the parts of a microbatch lie, in words; real rows and runs at 0 and 1.
+// Where the parts of a microbatch lie, in words; real rows, all pieces and those of tokens that have several
+// at 0, 1 and 2.
 struct Parts {
   Parts(std::size_t targets, std::size_t dropout, std::size_t values, std::size_t tokens)
-      : targets(aligned(2)),
+      : targets(aligned(3)),
         dropout(this->targets + aligned(targets)),
         values(this->dropout + aligned(dropout * kDropoutWords)),
         tokens(this->values + aligned(values)),
@@ -109,9 +110,9 @@ void MicrobatchUpload::prepare(const Microbatch& microbatch) {
   if (values_ > 0) std::copy_n(microbatch.values, values_, host + parts.values);
   if (tokens_ > 0) {
     std::copy_n(microbatch.tokens, tokens_, words + parts.tokens);
-    const std::size_t runs = sorter_.sort({microbatch.tokens, tokens_}, words + parts.order,
-                                          words + parts.begins, words + parts.ids);
-    words[1] = static_cast<std::int32_t>(runs);
+    const TokenSorter::Pieces pieces = sorter_.sort({microbatch.tokens, tokens_}, words + parts.order,
+                                                    words + parts.begins, words + parts.ids);
+    words[1] = pieces.all, words[2] = pieces.cut;
   }
   const std::size_t bytes = parts.end * sizeof(float);
   slot.taken.make_wait(copies_.handle());
@@ -144,16 +145,18 @@ void MicrobatchUpload::upload(const Microbatch& microbatch) {
 MicrobatchUpload::OnDevice MicrobatchUpload::there() const {
   const Parts parts(targets_, dropout_, values_, tokens_);
   const auto* const words = reinterpret_cast<const std::int32_t*>(device_.data());
+  const std::size_t cut = most_cut_pieces(tokens_);
   return {.values = device_.data() + parts.values,
           .tokens = words + parts.tokens,
           .targets = words + parts.targets,
           .real_rows = reinterpret_cast<const std::uint32_t*>(words),
           .dropout = reinterpret_cast<const RandomStream::Words*>(words + parts.dropout),
-          .runs = {.order = words + parts.order,
-                   .begins = words + parts.begins,
-                   .ids = words + parts.ids,
-                   .count = words + 1,
-                   .most = std::min(tokens_, static_cast<std::size_t>(token_classes_))}};
+          .pieces = {.order = words + parts.order,
+                     .begins = words + parts.begins,
+                     .ids = words + parts.ids,
+                     .counts = words + 1,
+                     .most = std::min(tokens_, token_classes_ + cut),
+                     .most_cut = cut}};
 }
 
 }  // namespace dtrun::worker::cuda

@@ -46,7 +46,7 @@ class MicrobatchUpload {
     const std::int32_t* targets = nullptr;
     const std::uint32_t* real_rows = nullptr;      // one number: of the targets
     const RandomStream::Words* dropout = nullptr;  // of each node of the program
-    TokenRuns runs;
+    TokenPieces pieces;
   };
   OnDevice there() const;
 
@@ -68,8 +68,8 @@ class MicrobatchUpload {
   CudaStream copies_;
   EventTimer& timer_;
   TokenSorter sorter_;
-  // Of 32-bit words: numbers of rows and runs, targets, random numbers, then values, or tokens and their
-  // runs.
+  // Of 32-bit words: numbers of rows and pieces, targets, random numbers, then values, or tokens and their
+  // pieces.
   const Buffer device_;
   std::array<Slot, kSlots> slots_;
   std::size_t next_ = 0;

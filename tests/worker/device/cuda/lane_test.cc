@@ -65,6 +65,21 @@ TEST_CASE("loss, hits and gradient are the reference's, also of a microbatch tha
   }
 }
 
+TEST_CASE("so they are where a token comes more often than a block sums, and less often in the next one") {
+  constexpr int kCapacity = 200;
+  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
+  OnGpu gpu(program, kCapacity);
+  for (const std::size_t rare : {2, 5, 3, 1}) {  // the third time as a graph
+    CAPTURE(rare);
+    Problem problem(program, kCapacity);
+    for (std::size_t i = 0; i < problem.tokens.size(); ++i)
+      if (i % 5 >= rare) problem.tokens[i] = 4;
+    gpu.load(problem.parameters);
+    const Outcome outcome = gpu.train(problem.microbatch(kCapacity));
+    CHECK(distance(outcome.gradient, expected(program, problem, kCapacity).gradient) < 1e-5);
+  }
+}
+
 TEST_CASE("in bf16 they are near it, and further away than rounding once would be") {
   for (const NamedProgram& named : all_programs()) {
     CAPTURE(named.name);

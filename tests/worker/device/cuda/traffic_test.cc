@@ -14,6 +14,7 @@
 #include "worker/base/overloaded.h"
 #include "worker/device/cuda/attention.h"
 #include "worker/device/cuda/kernels/columns.h"
+#include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/products.h"
 #include "worker/device/cuda/schedule/cost.h"
@@ -52,8 +53,13 @@ Besides besides(const Step& step) {
           [&](const AddRow& w) { return Besides{.again = w.width * word}; },
           // Rows of tokens and positions that come more than once; all lanes read the token.
           [&](const Embed&) { return Besides{.again = kAnything}; },
+          // How many pieces, and where the last one ends. A second kernel adds those of one token.
           [&](const EmbedBackward& w) {
-            return Besides{.told = 2 * word, .again = (3 * w.rows + 2) * word};  // how many runs; their end
+            const std::size_t sums = embedding_backward_workspace(w.rows, w.width) * word;
+            return Besides{.launches = sums == 0 ? 1u : 2u,
+                           .between = sums,
+                           .told = 3 * word,
+                           .again = 3 * (w.rows + 1) * word};
           },
           [&](const Attend&) { return Besides{.again = kAnything}; },
           [&](const AttendBackward& w) {
@@ -115,11 +121,15 @@ void compare(const Step& step, std::span<const Launch> launches) {
   }
   CHECK(sum.read_again <= more.again);
   CHECK(sum.written_again == 0);
+  // However often a token comes, no thread has more than its share of a piece's rows: a pack of each, and
+  // where it is.
+  if (std::holds_alternative<EmbedBackward>(step.work))
+    for (const Launch& launch : launches)
+      CHECK(launch.loaded_by_a_thread <= 128 * (16 + sizeof(std::int32_t)) + 64);
   if (std::holds_alternative<Multiply>(step.work)) CHECK(sum.flops == cost.flops);
 }
 
-void compare_microbatch(const Program& program, int samples) {
-  const Problem problem(program, samples);
+void compare_microbatch(const Program& program, const Problem& problem, int samples) {
   OnGpu gpu(program, samples);
   gpu.load(problem.parameters);
   Products products(Algorithms{});
@@ -161,9 +171,22 @@ TEST_CASE("a microbatch launches what the schedule has, and moves each byte once
     Program text = gpt2_program(gpt2, 48, 120);
     Program images = make_program(mlp, {.shape = {1, 8, 8}, .classes = 16});
     text.bf16 = images.bf16 = bf16;
-    compare_microbatch(text, 4);
-    compare_microbatch(images, 16);
+    compare_microbatch(text, Problem(text, 4), 4);
+    compare_microbatch(images, Problem(images, 16), 16);
   }
+}
+
+TEST_CASE("a token that comes often costs no more bytes, and no thread reads all of its rows") {
+  setenv("DTRUN_CUDA_GRAPHS", "0", 1);
+  constexpr int kSamples = 48;
+  ModelConfig gpt2{.type = "gpt2", .n_layer = 1, .n_head = 2, .n_embd = 64, .n_positions = 48};
+  gpt2.vocab_size = 128;
+  Program text = gpt2_program(gpt2, 48, 120);
+  text.bf16 = true;
+  Problem problem(text, kSamples);
+  for (std::size_t i = 0; i < problem.tokens.size(); ++i)
+    if (i % 3 != 0) problem.tokens[i] = 7;
+  compare_microbatch(text, problem, kSamples);
 }
 
 }  // namespace

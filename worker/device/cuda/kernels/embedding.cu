@@ -1,5 +1,6 @@
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/pack.cuh"
+#include "worker/device/cuda/kernels/token_runs.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -26,27 +27,30 @@ __global__ void __launch_bounds__(kWarp* kRows)
   }
 }
 
-constexpr int kWarps = 4;  // of a block of embedding_backward(): they share a run
+constexpr int kWarps = 4;  // of a block of embedding_backward(): they share a piece
 
-// Run blockIdx.x, kWarp * kCount columns: warp w sums rows w, w + kWarps, … of the run, then the warps' sums
-// are added in order. Most runs are short: then the other warps have nothing to do. Blocks without a run,
-// too: how many runs there are stands in device memory, so that a launch is the same for each microbatch.
+// Piece blockIdx.x, kWarp * kCount columns: warp w sums rows w, w + kWarps, … of the piece, then the warps'
+// sums are added in order: to the gradient, or of a token with several pieces to partials [pieces][width].
+// Most pieces are short: then the other warps have nothing to do. Blocks without a piece, too: how many there
+// are stands in device memory, so that a launch is the same for each microbatch.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
-    embedding_backward_kernel(std::size_t width, TokenRuns runs, const T* out_gradient, bool add,
-                              float* weight_gradient) {
+    embedding_backward_kernel(std::size_t width, TokenPieces pieces, const T* out_gradient, bool add,
+                              float* weight_gradient, float* partials) {
   wait_for_previous();
   constexpr int kColumns = kWarp * kCount;
   SHARED_ARRAY(float, sums, kWarps* kColumns);
-  if (static_cast<std::int32_t>(blockIdx.x) >= *runs.count) return;
-  const std::int32_t begin = runs.begins[blockIdx.x], end = runs.begins[blockIdx.x + 1];
+  const auto piece = static_cast<std::int32_t>(blockIdx.x);
+  if (piece >= pieces.counts[0]) return;
+  const bool cut = piece < pieces.counts[1];
+  const std::int32_t begin = pieces.begins[piece], end = pieces.begins[piece + 1];
   const std::size_t first = static_cast<std::size_t>(blockIdx.y) * kColumns;
   const std::size_t column = first + threadIdx.x * kCount;
   float own[kCount] = {};
   if (column < width) {
 #pragma unroll 4
     for (std::int32_t i = begin + static_cast<std::int32_t>(threadIdx.y); i < end; i += kWarps) {
-      const Pack<T, kCount> x = load<kCount>(out_gradient + runs.order[i] * width + column);
+      const Pack<T, kCount> x = load<kCount>(out_gradient + pieces.order[i] * width + column);
 #pragma unroll
       for (int e = 0; e < kCount; ++e) own[e] += to_float(x.v[e]);
     }
@@ -54,7 +58,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
   // Element e of lane l is at e * kWarp + l: no two lanes fight for a bank.
   for (int e = 0; e < kCount; ++e) sums[threadIdx.y * kColumns + e * kWarp + threadIdx.x] = own[e];
   __syncthreads();
-  float* const to = weight_gradient + runs.ids[blockIdx.x] * width;
+  float* const to = cut ? partials + piece * width : weight_gradient + pieces.ids[piece] * width;
   const int used = end - begin < kWarps ? end - begin : kWarps;
   for (int i = threadIdx.y * kWarp + threadIdx.x; i < kColumns; i += kWarp * kWarps) {
     const std::size_t at = first + i;
@@ -62,8 +66,31 @@ __global__ void __launch_bounds__(kWarp* kWarps)
     const int place = i % kCount * kWarp + i / kCount;
     float total = sums[place];
     for (int w = 1; w < used; ++w) total += sums[w * kColumns + place];
-    to[at] = add ? to[at] + total : total;
+    to[at] = add && !cut ? to[at] + total : total;
   }
+}
+
+constexpr unsigned kThreads = 128;  // of a block of add_pieces_kernel()
+
+// Token of piece blockIdx.x, if that is its first of several: adds its pieces' sums in order, a column a
+// thread.
+__global__ void __launch_bounds__(kThreads)
+    add_pieces_kernel(std::size_t width, TokenPieces pieces, const float* partials, bool add,
+                      float* weight_gradient) {
+  wait_for_previous();
+  const auto first = static_cast<std::int32_t>(blockIdx.x), cut = pieces.counts[1];
+  if (first >= cut) return;
+  const std::int32_t id = pieces.ids[first];
+  if (first > 0 && pieces.ids[first - 1] == id) return;
+  const std::size_t column = blockIdx.y * kThreads + threadIdx.x;
+  if (column >= width) return;
+  std::int32_t end = first + 1;
+  while (end < cut && pieces.ids[end] == id) ++end;
+  float total = partials[first * width + column];
+#pragma unroll 8
+  for (std::int32_t piece = first + 1; piece < end; ++piece) total += partials[piece * width + column];
+  float* const to = weight_gradient + id * width + column;
+  *to = add ? *to + total : total;
 }
 
 }  // namespace
@@ -77,20 +104,28 @@ void embedding(cudaStream_t stream, std::size_t rows, std::size_t width, const s
          dim3(kWarp, kRows), 0, stream, rows, width, tokens, weight, positions, length, out);
 }
 
+std::size_t embedding_backward_workspace(std::size_t rows, std::size_t width) {
+  return most_cut_pieces(rows) * width;
+}
+
 template <typename T>
-void embedding_backward(cudaStream_t stream, std::size_t width, const TokenRuns& runs, const T* out_gradient,
-                        bool add, float* weight_gradient) {
-  if (runs.most == 0) return;
+void embedding_backward(cudaStream_t stream, std::size_t width, const TokenPieces& pieces,
+                        const T* out_gradient, bool add, float* weight_gradient, float* workspace) {
+  if (pieces.most == 0) return;
   const bool packs = width % kWide<T> == 0 && wide({out_gradient});
-  const dim3 grid(static_cast<unsigned>(runs.most), blocks_of(width, kWarp * (packs ? kWide<T> : 1)));
+  const dim3 grid(static_cast<unsigned>(pieces.most), blocks_of(width, kWarp * (packs ? kWide<T> : 1)));
   launch(packs ? embedding_backward_kernel<kWide<T>, T> : embedding_backward_kernel<1, T>, grid,
-         dim3(kWarp, kWarps), 0, stream, width, runs, out_gradient, add, weight_gradient);
+         dim3(kWarp, kWarps), 0, stream, width, pieces, out_gradient, add, weight_gradient, workspace);
+  if (pieces.most_cut > 0)
+    launch(add_pieces_kernel, dim3(static_cast<unsigned>(pieces.most_cut), blocks_of(width, kThreads)),
+           kThreads, 0, stream, width, pieces, workspace, add, weight_gradient);
 }
 
 #define DTRUN_EMBEDDING(T)                                                                                 \
   template void embedding(cudaStream_t, std::size_t, std::size_t, const std::int32_t*, const T*, const T*, \
                           std::size_t, T*);                                                                \
-  template void embedding_backward(cudaStream_t, std::size_t, const TokenRuns&, const T*, bool, float*);
+  template void embedding_backward(cudaStream_t, std::size_t, const TokenPieces&, const T*, bool, float*,  \
+                                   float*);
 DTRUN_EMBEDDING(float)
 DTRUN_EMBEDDING(__nv_bfloat16)
 

@@ -1,26 +1,34 @@
 #include "worker/device/cuda/kernels/token_runs.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace dtrun::worker::cuda {
 
-std::size_t TokenSorter::sort(std::span<const std::int32_t> tokens, std::int32_t* order, std::int32_t* begins,
-                              std::int32_t* ids) {
-  std::fill(ends_.begin(), ends_.end(), 0);
-  for (const std::int32_t token : tokens) ++ends_[token];
-  std::size_t runs = 0;
+TokenSorter::Pieces TokenSorter::sort(std::span<const std::int32_t> tokens, std::int32_t* order,
+                                      std::int32_t* begins, std::int32_t* ids) {
+  constexpr auto kMost = static_cast<std::int32_t>(kRowsAPiece);
+  std::fill(rows_.begin(), rows_.end(), 0);
+  for (const std::int32_t token : tokens) ++rows_[token];
   std::int32_t begin = 0;
-  for (std::size_t token = 0; token < ends_.size(); ++token) {
-    if (ends_[token] == 0) continue;
-    ids[runs] = static_cast<std::int32_t>(token);
-    begins[runs++] = begin;
-    begin += std::exchange(ends_[token], begin);
-  }
-  begins[runs] = begin;
+  const auto place = [&](bool cut) {
+    for (std::size_t token = 0; token < rows_.size(); ++token) {
+      if ((rows_[token] > kMost) != cut) continue;
+      next_[token] = begin;
+      for (std::int32_t left = rows_[token]; left > 0; left -= kMost) {
+        *ids++ = static_cast<std::int32_t>(token);
+        *begins++ = begin;
+        begin += std::min(left, kMost);
+      }
+    }
+  };
+  const std::int32_t* const first = ids;
+  place(true);
+  const auto cut = static_cast<std::int32_t>(ids - first);
+  place(false);
+  *begins = begin;
   for (std::size_t row = 0; row < tokens.size(); ++row)
-    order[ends_[tokens[row]]++] = static_cast<std::int32_t>(row);
-  return runs;
+    order[next_[tokens[row]]++] = static_cast<std::int32_t>(row);
+  return {.all = static_cast<std::int32_t>(ids - first), .cut = cut};
 }
 
 }  // namespace dtrun::worker::cuda
