@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <span>
 #include <string>
@@ -41,10 +42,12 @@ Besides besides(const Step& step) {
   return std::visit(
       Overloaded{
           [&](const Normalize& w) { return Besides{.again = 2 * w.width * word}; },
+          // The output's gradient is read twice, the second time from the caches.
           [&](const NormalizeBackward& w) {
+            const auto d = std::ranges::find(step.reads, w.out_gradient, &Extent::place);
             return Besides{.launches = 2,
                            .between = layer_norm_backward_workspace(w.rows, w.width) * word,
-                           .again = (w.width + 2 * w.rows) * word};
+                           .again = (w.width + 2 * w.rows) * word + d->bytes};
           },
           [&](const SumRows& w) {
             const std::size_t parts = sum_rows_workspace(w.rows, w.width) * word;

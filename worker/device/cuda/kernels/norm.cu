@@ -118,7 +118,10 @@ struct Backward {
   std::size_t blocks;
   std::size_t shared_bytes = 0;
   Backward(std::size_t rows, std::size_t width) {
-    constexpr std::size_t kSharedBytes = 48 * 1024, kMostBlocks = 512;
+    constexpr std::size_t kSharedBytes = 48 * 1024;
+    // A whole wave of an H100 or H200 with 4 blocks on each of its 132 SMs; the same everywhere, since the
+    // sums' bits follow from it.
+    constexpr std::size_t kMostBlocks = 2 * 264;
     // Whole packs of every lane, of either type: the layout must not depend on it.
     const std::size_t slots = (width + 8 * kWarp - 1) / (8 * kWarp) * (8 * kWarp);
     const std::size_t a_warp = 2 * slots * sizeof(float);
@@ -129,10 +132,15 @@ struct Backward {
   }
 };
 
+// Of rows that are short 4 blocks shall fit on an SM, with 64 registers a thread; 0: as the compiler likes.
+template <int kKept>
+constexpr int kBlocksAnSm = kKept == 4 ? 4 : 0;
+
 // Block b has rows b * warps + w, and those gridDim.x * warps after it. Leaves the sums of its rows in
-// partials [gridDim.x][weight, bias][width].
+// partials [gridDim.x][weight, bias][width]. A lane keeps its packs of `in`. Those of `out_gradient` it reads
+// again, from the caches: kept, they would take the registers of half the blocks.
 template <int kCount, int kKept, typename T>
-__global__ void __launch_bounds__(kWarp* kWarps)
+__global__ void __launch_bounds__(kWarp* kWarps, kBlocksAnSm<kKept>)
     layer_norm_backward_kernel(std::size_t rows, int width, int warps, const T* in, const float* weight,
                                const float* moments, const T* out_gradient, bool add, T* in_gradient,
                                float* partials) {
@@ -160,12 +168,12 @@ __global__ void __launch_bounds__(kWarp* kWarps)
     const T* const d = out_gradient + row * width;
     T* const to = in_gradient == nullptr ? nullptr : in_gradient + row * width;
     const float mean = moments[2 * row], scale = moments[2 * row + 1];
-    Kept<kCount, kKept, T> kept_x, kept_d;
+    Kept<kCount, kKept, T> kept;
     float sum_d = 0, sum_dx = 0;
     each_pack<kKept>(packs, [&](int k, int i) {
       const Pack<T, kCount> pack_x = load<kCount>(x + i * kCount), pack_d = load<kCount>(d + i * kCount);
       const Pack<float, kCount> w = load<kCount>(weight + i * kCount);
-      kept_x.put(k, pack_x), kept_d.put(k, pack_d);
+      kept.put(k, pack_x);
 #pragma unroll
       for (int e = 0; e < kCount; ++e) {
         const float gradient = to_float(pack_d.v[e]), normal = (to_float(pack_x.v[e]) - mean) * scale;
@@ -179,7 +187,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
     const float mean_d = warp_sum(sum_d) / static_cast<float>(width);
     const float mean_dx = warp_sum(sum_dx) / static_cast<float>(width);
     each_pack<kKept>(packs, [&](int k, int i) {
-      const Pack<T, kCount> pack_x = kept_x.get(k, x + i * kCount), pack_d = kept_d.get(k, d + i * kCount);
+      const Pack<T, kCount> pack_x = kept.get(k, x + i * kCount), pack_d = load<kCount>(d + i * kCount);
       const Pack<float, kCount> w = load<kCount>(weight + i * kCount);
       Pack<T, kCount> result;
       if (add) result = load<kCount>(to + i * kCount);
