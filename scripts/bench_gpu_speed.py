@@ -219,11 +219,13 @@ def times(bench):
 
 # Variables of the environment: the micro batch size to try them at, their name, and their values beside the usual one.
 SWITCHES = {"graphs": (4, "DTRUN_CUDA_GRAPHS", ("0",)), "programmatic launches": (4, "DTRUN_CUDA_PROGRAMMATIC", ("0",)),
-            "side streams": (16, "DTRUN_CUDA_SIDE_STREAMS", ("0", "2", "4"))}
+            "side streams": (16, "DTRUN_CUDA_SIDE_STREAMS", ("0", "2", "4")),
+            "epilogues": (16, "DTRUN_CUDA_EPILOGUES", ("0", "bias,gelu", "sums"))}
+OTHER_BITS = {"DTRUN_CUDA_EPILOGUES"}  # change with their values; each value's are a fact
 
 
 def switches(bench):
-    """Each between two runs without it: what changes with time changes for all. The bits must not change at all."""
+    """Each between two runs without it: what changes with time changes for all. The bits must not change, but for OTHER_BITS."""
     for name, (batch, variable, values) in SWITCHES.items():
         batch = batch if bench.sizes == "full" else SIZES[bench.sizes]["batches"][-1]
         config = gpt2_config(bench, batch, True, gpt2_steps(bench, batch))
@@ -235,11 +237,14 @@ def switches(bench):
                 rates.setdefault(value, []).append(rate_of(metrics, "tokens_per_second"))
                 hashes[value] = last_hash(metrics)
             usual = statistics.mean(rates.pop(None))
-            if len(set(hashes.values())) > 1:
+            other_bits = variable in OTHER_BITS
+            if len(set(hashes.values())) > 1 and not other_bits:
                 raise BenchError("the parameters are not the same", json.dumps(hashes))
             shown = ", ".join(f"{variable}={value} {rate / usual:.3f} ×" for value, (rate,) in rates.items())
             ratios = {f"ratio_{variable}={value}": rate / usual for value, (rate,) in rates.items()}
-            return f"{usual:,.0f} tokens/s; {shown}; the same bits", {"tokens_per_second": usual, **ratios}
+            bits = {f"bits_{variable}={value or 'usual'}": bits for value, bits in hashes.items()} if other_bits else {}
+            same = f"{len(set(hashes.values()))} kinds of bits" if other_bits else "the same bits"
+            return f"{usual:,.0f} tokens/s; {shown}; {same}", {"tokens_per_second": usual, **ratios, **bits}
 
         bench.check(f"{name}, B={batch}", compare)
 

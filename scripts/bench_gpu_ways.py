@@ -91,7 +91,7 @@ def of_weights(bench, name, lines):
         raise Skip(lines[0]["skipped"])
     took = {(line["algorithms"], line["side_streams"]): line["microseconds"] / 1e3 for line in lines if "microseconds" in line}
     inputs = took["in use", -1]
-    for algorithms in ("in use", "split 1", "split"):
+    for algorithms in ("in use", "split 1", "split", "apart"):
         mine = {streams: took[algorithms, streams] for streams in (0, 1, 2, 4)}
         bench.add(f"{name}, {algorithms}", "ok",
                   f"alone {took[algorithms, -2]:.3f} ms; with input gradients ({inputs:.3f} ms): one after the other "

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/kernels/columns.h"
 #include "worker/device/cuda/kernels/trial.h"
 
 namespace dtrun::worker::cuda {
@@ -15,6 +16,12 @@ bool writes_bias(const MatmulShape& shape) {
 }
 
 }  // namespace
+
+MatmulShape without_sums(MatmulShape shape) {
+  if (writes_bias(shape))
+    shape.epilogue = Epilogue::kNone, shape.bias_alignment = MatmulShape().bias_alignment;
+  return shape;
+}
 
 Multiplication::Multiplication(const MatmulShape& shape, CudaArithmetic& arithmetic, CudaStream& stream,
                                int kept)
@@ -62,6 +69,27 @@ void Multiplication::fill_results() {
 
 void Multiplication::enqueue(Products& products, void* workspace, cudaStream_t on) {
   products.multiply(shape_, {.a = a_, .b = b_, .c = c_, .bias = bias_, .aux = aux_}, workspace, on);
+}
+
+void Multiplication::enqueue_apart(Products& products, void* workspace, cudaStream_t on) {
+  if (!writes_bias(shape_)) return enqueue(products, workspace, on);
+  products.multiply(without_sums(shape_), {.a = a_, .b = b_, .c = c_, .bias = nullptr, .aux = nullptr},
+                    workspace, on);
+  if (shape_.bf16)
+    sum_as<__nv_bfloat16>(workspace, on);
+  else
+    sum_as<float>(workspace, on);
+  check_launch("sum_rows");
+}
+
+// Both operands lie in memory as rows of k.
+template <typename T>
+void Multiplication::sum_as(void* workspace, cudaStream_t on) {
+  const bool left = shape_.epilogue == Epilogue::kRowSums;
+  sum_rows(on, static_cast<std::size_t>(shape_.k), static_cast<std::size_t>(left ? shape_.m : shape_.n),
+           static_cast<std::size_t>(left ? shape_.a_stride : shape_.b_stride),
+           reinterpret_cast<const T*>(left ? a_ : b_), false, reinterpret_cast<float*>(bias_),
+           static_cast<float*>(workspace));
 }
 
 void Multiplication::keep(int place) {

@@ -12,6 +12,9 @@
 
 namespace dtrun::worker::cuda {
 
+// The product alone, where its epilogue sums rows or columns of an operand.
+MatmulShape without_sums(MatmulShape shape);
+
 class Multiplication {
  public:
   // `kept`: results that can be kept. !made() if there is no room.
@@ -25,6 +28,8 @@ class Multiplication {
   void fill_results();
   void enqueue(Products& products, void* workspace) { enqueue(products, workspace, stream_.handle()); }
   void enqueue(Products& products, void* workspace, cudaStream_t on);
+  // The same without_sums(), which a kernel makes then. `workspace`: enough for both.
+  void enqueue_apart(Products& products, void* workspace, cudaStream_t on);
 
   void keep(int place);
   // "" or how the result differs from what is kept. Zeros of both signs are alike. Waits.
@@ -42,6 +47,8 @@ class Multiplication {
 
   std::byte* allocate(CudaArithmetic& arithmetic, std::size_t bytes, int alignment);
   void scatter_as(bool bf16, std::byte* to, std::size_t bytes, unsigned seed, float largest);
+  template <typename T>
+  void sum_as(void* workspace, cudaStream_t on);
   template <typename T>
   std::string difference_as(const Result& result, const float* kept);
 

@@ -307,7 +307,7 @@ TEST_CASE("of other ways of attention is told which is wrong, fails, or is not t
   CHECK(results.ways[4].fault.empty());
 }
 
-// A clock by which work on other streams than its own takes no time, nor do products that are split.
+// A clock by which only products and kernels take time; least those that are split, most kernels.
 double by_own_products(CudaStream& stream, int, const std::function<void()>& enqueue) {
   stream.wait();
   cuda_on_cpu::reset_counters();
@@ -316,7 +316,8 @@ double by_own_products(CudaStream& stream, int, const std::function<void()>& enq
   double unsplit = 0;
   for (const auto& [algorithm, times] : cuda_on_cpu::counters().products_by_algorithm)
     if (algorithm.ends_with("split 1")) unsplit += static_cast<double>(times);
-  return 10 * unsplit + static_cast<double>(cuda_on_cpu::counters().products);
+  return 100 * static_cast<double>(cuda_on_cpu::counters().kernels) + 10 * unsplit +
+         static_cast<double>(cuda_on_cpu::counters().products);
 }
 
 TEST_CASE("weight gradients are measured one after the other and beside, in parts and whole") {
@@ -324,21 +325,24 @@ TEST_CASE("weight gradients are measured one after the other and beside, in part
   const Answer found = tried({"weights", gpt2(folder, true)}, by_own_products);
   INFO(found.text);
   CHECK(found.exit_code == 0);
-  REQUIRE(found.lines.size() == 1 + 1 + 3 * 5);
+  REQUIRE(found.lines.size() == 1 + 1 + 4 * 5);
   CHECK(found.lines[0].at("products").size() == 4);
   CHECK(found.lines[0].at("splits") == nlohmann::json::array({"2", "2", "2", "2"}));
   std::map<std::pair<std::string, int>, double> took;
   for (const auto& line : found.lines)
     if (line.contains("microseconds"))
       took[{line.at("algorithms"), line.at("side_streams")}] = line.at("microseconds");
-  CHECK(took.size() == 16);
+  CHECK(took.size() == 21);
   // Four products of inputs, none of which is split; four of weights.
   CHECK(took.at({"in use", -1}) == 4 + 40);
   CHECK(took.at({"split 1", -2}) == 4 + 40);
   CHECK(took.at({"split", -2}) == 4);
+  // Each sums its bias' gradient by one kernel.
+  CHECK(took.at({"apart", -2}) == 400 + 4 + 40);
   for (const int side_streams : {0, 1, 2, 4}) {
     CHECK(took.at({"split 1", side_streams}) == 8 + 80);
     CHECK(took.at({"split", side_streams}) == 8 + 40);
+    CHECK(took.at({"apart", side_streams}) == 400 + 8 + 80);
   }
 }
 

@@ -69,19 +69,26 @@ class SideStreams {
   }
 
   // As a lane does: a weight's gradient waits for what the own stream has made so far.
-  void enqueue(const std::vector<Product>& products, int side_streams, bool weights, bool inputs) {
+  void enqueue(const std::vector<Product>& products, WeightAlgorithms algorithms, int side_streams,
+               bool weights, bool inputs) {
+    const auto enqueue_one = [&](Multiplication& product, void* workspace, cudaStream_t on) {
+      if (algorithms == WeightAlgorithms::kApart)
+        product.enqueue_apart(gpu_.products, workspace, on);
+      else
+        product.enqueue(gpu_.products, workspace, on);
+    };
     auto* const own = gpu_.stream.handle();
     std::size_t next = 0, used = 0;
     for (const Product& each : products) {
       if (each.of_weight ? !weights : !inputs) continue;
       if (!each.of_weight || side_streams == 0) {
-        each.product->enqueue(gpu_.products, gpu_.workspace.data(), own);
+        enqueue_one(*each.product, gpu_.workspace.data(), own);
         continue;
       }
       auto* const side = streams_[next]->handle();
       made_.record(own);
       made_.make_wait(side);
-      each.product->enqueue(gpu_.products, workspaces_[next].data(), side);
+      enqueue_one(*each.product, workspaces_[next].data(), side);
       used = std::max(used, next + 1);
       next = (next + 1) % static_cast<std::size_t>(side_streams);
     }
@@ -113,7 +120,7 @@ WeightResults measure_weights(TrialGpu& gpu, const Job& job) {
   SideStreams sides(gpu);
   WeightResults results;
   // By WeightAlgorithms, of each weight's gradient.
-  std::array<std::vector<std::pair<MatmulShape, AlgorithmWords>>, 3> words;
+  std::array<std::vector<std::pair<MatmulShape, AlgorithmWords>>, 4> words;
   for (const Product& each : products) {
     if (!each.of_weight) continue;
     const MatmulShape& shape = each.product->shape();
@@ -123,6 +130,8 @@ WeightResults measure_weights(TrialGpu& gpu, const Job& job) {
     words[0].emplace_back(shape, usual);
     words[1].emplace_back(shape, unsplit.value_or(usual));
     words[2].emplace_back(shape, split.value_or(usual));
+    const MatmulShape alone = without_sums(shape);
+    words[3].emplace_back(alone, in_use(gpu, alone));
     results.products.push_back(name_of(shape));
     results.splits.push_back(split ? std::to_string(split_of(*split).value_or(0)) : "-");
   }
@@ -130,13 +139,14 @@ WeightResults measure_weights(TrialGpu& gpu, const Job& job) {
 
   std::vector<Way> ways;
   const auto add = [&](std::size_t algorithms, int side_streams, bool weights, bool inputs) {
-    results.ways.push_back({.algorithms = static_cast<WeightAlgorithms>(algorithms),
+    const auto which = static_cast<WeightAlgorithms>(algorithms);
+    results.ways.push_back({.algorithms = which,
                             .side_streams = !weights  ? -1
                                             : !inputs ? -2
                                                       : side_streams,
                             .microseconds = 0});
     ways.push_back(
-        {.enqueue = [=, &sides, &products] { sides.enqueue(products, side_streams, weights, inputs); },
+        {.enqueue = [=, &sides, &products] { sides.enqueue(products, which, side_streams, weights, inputs); },
          .prepare =
              [=, &gpu, &words] {
                for (const auto& [shape, algorithm] : words[algorithms]) gpu.products.use(shape, algorithm);

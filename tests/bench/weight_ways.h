@@ -1,5 +1,5 @@
-// The ways in which a layer's weight gradients can be computed: one after the other, cut into parts of k, and
-// beside the gradients of its inputs.
+// The ways in which a layer's weight gradients can be computed: one after the other, cut into parts of k,
+// with the gradient of the bias in a kernel of its own, and beside the gradients of its inputs.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ enum class WeightAlgorithms {
   kInUse,    // the table's, or the library's first choice
   kUnsplit,  // the fastest of those proposed that do not cut k
   kSplit,    // the fastest of those that do
+  kApart,    // in use for the product alone; the bias' gradient is summed by a kernel behind it
 };
-inline constexpr const char* kWeightAlgorithmsNames[] = {"in use", "split 1", "split"};
+inline constexpr const char* kWeightAlgorithmsNames[] = {"in use", "split 1", "split", "apart"};
 
 struct MeasuredWeights {
   WeightAlgorithms algorithms;

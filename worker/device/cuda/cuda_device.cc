@@ -13,6 +13,7 @@
 #include "worker/device/cuda/algorithms.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/cudnn_ops.h"
+#include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/lane.h"
 #include "worker/device/cuda/nccl/links.h"
@@ -125,11 +126,13 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
   if (properties.major < kOldestMajor)
     no_gpu(std::string(properties.name) +
            " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
-  const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version();
+  const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version(),
+                    epilogues = cuda::Epilogues::wanted().name();
   cuda::Algorithms algorithms =
       cuda::parse_algorithms(cuda::committed_algorithms(), cuda::kAlgorithmsFile)[platform];
   const std::string fingerprint = platform + (cudnn.empty() ? "" : ", cuDNN " + cudnn) +
-                                  (algorithms.empty() ? "" : ", algorithms " + hash_of(algorithms));
+                                  (algorithms.empty() ? "" : ", algorithms " + hash_of(algorithms)) +
+                                  (epilogues.empty() ? "" : ", epilogues " + epilogues);
   return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(algorithms),
                                       std::move(plans));
 }

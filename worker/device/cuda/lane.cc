@@ -19,6 +19,7 @@
 #include "worker/device/cuda/attention.h"
 #include "worker/device/cuda/convolution.h"
 #include "worker/device/cuda/cudnn_ops.h"
+#include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/graph.h"
 #include "worker/device/cuda/kernels/classifier.h"
@@ -159,8 +160,10 @@ class CudaLane final : public Lane {
     const Buffer workspace = arithmetic_.try_allocate_bytes(Products::kLargestWorkspace);
     Trial trial(arithmetic_, stream_, nullptr, 0);
     ProductCheck check(products_, trial, workspace ? workspace.data() : nullptr);
+    const Epilogues epilogues = Epilogues::wanted();
     int asked = 0, fused = 0;
     const auto multiplies = [&](const MatmulShape& shape) {
+      if (!epilogues.may(shape.epilogue)) return false;
       const bool passes = check.passes(shape);
       asked += shape.epilogue != Epilogue::kNone;
       fused += shape.epilogue != Epilogue::kNone && passes;
@@ -173,7 +176,8 @@ class CudaLane final : public Lane {
     const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " products";
     use_.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
     use_.set("fused_epilogues", of_all);
-    if (fused < asked)
+    // Of fp32 the library has some only.
+    if (kBf16 && fused < asked)
       use_.fall_back("cuBLASLt adds biases, or what else follows a product, to " + of_all +
                      " only: kernels of our own do the rest");
     return schedule;
