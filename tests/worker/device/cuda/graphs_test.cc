@@ -142,6 +142,23 @@ TEST_CASE("a device tells by what it computes, and what of that is slower than i
   CHECK(without.use().fallbacks.size() == 1);
 }
 
+TEST_CASE("GPT-2 has no product of a size that tensor cores are slow at, however many tokens it knows") {
+  const Program program = small_gpt2();
+  REQUIRE(program.parameters[0].shape == std::vector<std::int64_t>{13, 8});
+  const Problem problem(program, 8);
+  const Outcome wanted = [&] {
+    OnGpu gpu(program, 8);
+    gpu.load(problem.parameters);
+    return gpu.train(problem.microbatch(8));
+  }();
+  cuda_on_cpu::settings.misaligned_products = false;
+  OnGpu gpu(program, 8);
+  cuda_on_cpu::settings.misaligned_products = true;
+  gpu.load(problem.parameters);
+  CHECK(same_bits(gpu.train(problem.microbatch(8)), wanted));
+  CHECK(gpu.use().parts.at("fused_epilogues") == "18 of 18 products");
+}
+
 TEST_CASE("a lane gives back what its graphs took") {
   const Program program = small_gpt2();
   const Problem problem(program, 2);
