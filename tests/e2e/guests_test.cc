@@ -153,7 +153,8 @@ TEST_CASE("keys that are too long are not waited for") {
     others.look();
   }
   CHECK(eventually([&] { return gets.refused == 28; }, milliseconds(20000)));
-  others.check();
+  // Some of them are read at once, more where the machine is busy. All are 462 MiB.
+  others.check(320);
 }
 
 TEST_CASE("a guest's calls wait up to a number, on however many connections") {
