@@ -134,7 +134,7 @@ struct Backward {
 
 // Of rows that are short 4 blocks shall fit on an SM, with 64 registers a thread; 0: as the compiler likes.
 template <int kKept>
-constexpr int kBlocksAnSm = kKept == 4 ? 4 : 0;
+[[maybe_unused]] constexpr int kBlocksAnSm = kKept == 4 ? 4 : 0;
 
 // Block b has rows b * warps + w, and those gridDim.x * warps after it. Leaves the sums of its rows in
 // partials [gridDim.x][weight, bias][width]. A lane keeps its packs of `in`. Those of `out_gradient` it reads
