@@ -9,7 +9,7 @@ import sys
 import unittest
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/lib"))
 from bench_common import BenchError
 from bench_gpu_checks import Bench, told_of_gpu
 from bench_gpu_kernels import judged, launches_of, products_of

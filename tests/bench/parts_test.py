@@ -19,7 +19,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(SCRIPTS / "lib"))
 import bench_common
 import bench_processes
 
@@ -42,8 +42,8 @@ class Bench:
     def __init__(self, dtrun):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="dtrun-bench-test-"))
         (self.root / "scripts").mkdir()
-        for script in [SCRIPTS / "bench", *SCRIPTS.glob("*.py")]:
-            shutil.copy2(script, self.root / "scripts")
+        shutil.copy2(SCRIPTS / "bench", self.root / "scripts")
+        shutil.copytree(SCRIPTS / "lib", self.root / "scripts/lib")
         shutil.copytree(SCRIPTS.parent / "configs", self.root / "configs")
         program = self.root / "build/release/bin/dtrun"
         program.parent.mkdir(parents=True)
@@ -103,7 +103,7 @@ class PartsTest(unittest.TestCase):
 
     def test_a_part_that_fails_as_a_whole_costs_no_other_part(self):
         with Bench(f'exec "{DTRUN}" "$@"') as bench:
-            broken = bench.root / "scripts/bench_peer.py"
+            broken = bench.root / "scripts/lib/bench_peer.py"
             broken.write_text(broken.read_text().replace("    results[\"dtrun\"] = {}\n", "    raise KeyError('gone')\n"))
             code, table, numbers = bench.run("--only", "peer", "--only", "launch")
         self.assertEqual(code, 1, table)
@@ -176,7 +176,7 @@ class PartsTest(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as agents_store:
             environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents_store.getsockname()[1]),
                            "TORCHELASTIC_RUN_ID": f"parts-test-{os.getpid()}", "WORLD_SIZE": "2"}
-            workers = [subprocess.Popen([sys.executable, SCRIPTS / "bench_peer_worker.py"], stdout=subprocess.PIPE,
+            workers = [subprocess.Popen([sys.executable, SCRIPTS / "lib/bench_peer_worker.py"], stdout=subprocess.PIPE,
                                         text=True, env={**os.environ, **environment, "RANK": rank}) for rank in "01"]
             with workers[0], workers[1]:
                 try:

@@ -11,7 +11,7 @@ from unittest import mock
 
 sys.dont_write_bytecode = True
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(SCRIPTS / "lib"))
 import chaos_faults
 import chaos_plan
 import chaos_run

@@ -15,7 +15,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts/lib"))
 import chaos_hosts
 
 DTRUN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None

@@ -13,7 +13,7 @@ import unittest
 from packing import (DATA, EVERYWHERE, JOB, MIB, NO_DEB, ROOT, UBUNTU_24_04, Elf, elf_files, is_elf, make_packages, need,
                      params_sha256, run, run_tests, version)
 
-sys.path.append(str(ROOT / "scripts"))
+sys.path.append(str(ROOT / "scripts/lib"))
 import bench_gpu_pack
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()

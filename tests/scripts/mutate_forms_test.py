@@ -1,4 +1,4 @@
-"""scripts/mutate_forms.py: a program with many mutants asleep does what the program itself does, and with one awake what that
+"""scripts/lib/mutate_forms.py: a program with many mutants asleep does what the program itself does, and with one awake what that
 mutant's own build does.
 
   mutate_forms_test.py COMPILER [unittest options…]
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/lib"))
 from mutate_forms import forms, merge  # noqa: E402
 
 COMPILER = sys.argv.pop(1)

@@ -12,7 +12,7 @@ from bench_common import ROOT, BenchError
 from bench_gpu_checks import Skip
 from bench_gpu_jobs import gpu_shown, last_hash, text_config
 
-DEVICE_SCRIPT = ROOT / "scripts/bench_gpu_device.py"
+DEVICE_SCRIPT = ROOT / "scripts/lib/bench_gpu_device.py"
 
 
 def machine(bench):

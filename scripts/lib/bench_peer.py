@@ -13,7 +13,7 @@ from bench_common import (DTRUN, NO_TORCH, ROOT, attempt, error, failed, failed_
                           summary)
 from bench_processes import Job, children_of, cpu_seconds, milliseconds, status_kb, wait_for_workers, wait_until
 
-WORKER = ROOT / "scripts/bench_peer_worker.py"
+WORKER = ROOT / "scripts/lib/bench_peer_worker.py"
 SAYS_IT_IS_UP = 'echo "up rank=$RANK world=$WORLD_SIZE"; exec sleep 600'
 
 TARGET_LAUNCH_RATIO = 40

@@ -14,8 +14,8 @@ from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, fail
 from bench_peer import command_of_torchrun
 
 CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
-TORCH_SCRIPT = ROOT / "scripts/bench_torch_recovery.py"
-TORCHFT_SCRIPT = ROOT / "scripts/bench_torchft_recovery.py"
+TORCH_SCRIPT = ROOT / "scripts/lib/bench_torch_recovery.py"
+TORCHFT_SCRIPT = ROOT / "scripts/lib/bench_torchft_recovery.py"
 OF_A_TORCH_WORKER = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 NO_TORCHFT = "torchft is not measured: the Python has none (pip install torchft-nightly, and --python)"
 WORKERS = 2

@@ -10,7 +10,7 @@ from bench_gpu_checks import Skip
 from bench_gpu_machine import why_no_torch
 from bench_processes import Program
 
-SCRIPT = ROOT / "scripts/bench_gpu_torch.py"
+SCRIPT = ROOT / "scripts/lib/bench_gpu_torch.py"
 ANSWER_LIMIT_S = 200  # compiling GPT-2 takes most of a minute
 
 

@@ -11,7 +11,7 @@ from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, fail
 from bench_processes import run
 
 EXCHANGE = ROOT / "build/release/bin/exchange_bench"
-TORCH_SCRIPT = ROOT / "scripts/bench_torch_models.py"
+TORCH_SCRIPT = ROOT / "scripts/lib/bench_torch_models.py"
 RUN_LIMIT_S = 600
 TARGET_RATIO = {"fp32": 1.5, "bf16": 1.0}
 NO_BF16 = "the processor has no AVX512_BF16"

@@ -10,7 +10,7 @@ from bench_common import DTRUN, NO_TORCH, ROOT, BenchError, attempt, error, fail
 from bench_processes import run
 
 CONFIG = ROOT / "configs/fashion_mnist_convnet.json"
-TORCH_SCRIPT = ROOT / "scripts/bench_torch_ddp.py"
+TORCH_SCRIPT = ROOT / "scripts/lib/bench_torch_ddp.py"
 RUN_LIMIT_S = 900
 
 WORKERS = 2

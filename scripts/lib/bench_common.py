@@ -8,7 +8,7 @@ import sys
 import textwrap
 import traceback
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DTRUN = ROOT / "build/release/bin/dtrun"
 NO_TORCH = "no Python here has PyTorch with gloo (scripts/setup --bench, or --python)"
 
