@@ -8,7 +8,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Only who has the key makes a source known, so it is as much as a large cluster needs.
+// Only a holder of the key makes a source known, so the limit is as much as a large cluster needs.
 constexpr std::size_t kMostKnown = 1 << 16;
 
 // No address.
@@ -198,7 +198,7 @@ std::vector<AcceptQueue::Id> AcceptQueue::take_expired(Millis now) {
   return waited;
 }
 
-// Those that wait are looked at twice a second, so that nobody keeps a list by deadline.
+// Waiting connections are checked twice a second, so no list by deadline is needed.
 Millis AcceptQueue::next_deadline(Millis now) const {
   constexpr Millis kLook = 500, kLookForTurns = 50;
   if (waiting_.empty() && handshaking_.empty() && sources_.empty()) return kNever;

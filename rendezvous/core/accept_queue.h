@@ -1,11 +1,12 @@
-// Which of the connections that nobody knows yet may begin a handshake, and which have to go, so that
-// strangers cost little however many they are. A connection waits until it has said hello as TLS does, then
-// until it is its turn: sources (addresses) take turns, few handshakes go on at once, and a source of which
-// many fail may begin only some a second, and so may all sources together from which nobody ever came in:
-// each handshake costs a millisecond of a processor. Who has shown that he may come in counts no more.
-// Members say in their hello that they are some, which others may repeat: they have a turn of their own, from
-// whatever address, as long as few of them fail. Where too many wait, those go whom nobody would miss; if
-// there are none, the others stay with the kernel for a while. Pure.
+// AcceptQueue decides which connections from unknown peers may begin a handshake, and which ones are closed,
+// so that strangers cost little however many they are. A connection waits until it has sent a TLS hello, then
+// until its turn comes: sources (addresses) take turns, and only a few handshakes go on at once. A source
+// with many failed handshakes may begin only some a second. The same limit holds for all sources together
+// from which no handshake ever succeeded: each handshake costs a millisecond of a processor. A handshake that
+// succeeded no longer counts. Members mark their hello, which strangers can imitate: the members' queue has a
+// turn of its own, whatever the address, as long as few of its handshakes fail. Where too many connections
+// wait, the queue closes those that are most likely to be useless; if there are none, new connections stay in
+// the kernel's backlog for a while. Pure.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +33,21 @@ class AcceptQueue {
     Millis to_prove = 5500;         // from the beginning of its handshake
     int failures = 100;             // of one source, or of members from everywhere, that are free;
     int failures_per_second = 20;   // and then
-    int strange_failures = 200;     // the same of all sources together from which nobody ever came in
+    int strange_failures = 200;     // the same, of all sources together that no handshake succeeded from
     int strange_failures_per_second = 50;
 
-    // What fits into so many files, of which a handshake takes two, and who comes one before another goes for
-    // it; not less than a handshake and two that wait, and not more than the above.
+    // Limits that fit into `files` open files: a handshake takes two, and one is kept for a new connection
+    // that replaces a waiting one. At least one handshake and two waiting connections, at most the defaults
+    // above.
     static Limits within(std::size_t files);
   };
   explicit AcceptQueue(const Limits& limits) : limits_(limits) {}
 
-  // No room, and nobody has to go for another: whoever comes shall not be accepted yet.
+  // True if no room is left and no waiting connection may be closed for a new one: do not accept now.
   bool is_full(Millis now) const { return waiting_.size() >= limits_.waiting && !who_goes(now); }
-  // Who has to go to make room, if anybody: the one that waits longest of a strange source whose handshakes
-  // fail, or of those that have not said hello, or of a source that has more than an equal share; of such a
-  // source that has most. REQUIRES: !is_full(now).
+  // Returns the connection to close to make room, if any: the one that waits longest of a strange source
+  // whose handshakes fail, or of those that have not said hello, or of a source that has more than an equal
+  // share; of such sources, the one that has most. REQUIRES: !is_full(now).
   std::optional<Id> arrived(Id id, const std::string& source, Millis now);
   // `member`: it said that it is one.
   void greeted(Id id, bool member, Millis now);
@@ -57,8 +59,8 @@ class AcceptQueue {
   void proven(Id id);
   void failed(Id id, Millis now);
 
-  // Those that have waited too long; to be closed. Who is late with its handshake counts as failed, and
-  // whoever carries it out ends it.
+  // The connections that have waited too long; to be closed. A handshake that takes too long counts as
+  // failed, and its caller ends it.
   std::vector<Id> take_expired(Millis now);
   Millis next_deadline(Millis now) const;  // of deadlines.h: kNever if there is none
 

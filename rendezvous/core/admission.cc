@@ -13,7 +13,7 @@ constexpr Millis kMaxTimeout = 1'000'000'000'000;
 
 std::string nnodes(int min, int max) { return std::to_string(min) + ":" + std::to_string(max); }
 
-// What is wrong with a Join by itself is said to all in the same words.
+// A Join that is invalid by itself is explained to all nodes in the same words.
 Refusal refusal(Rejected::Reason reason, const std::string& message) {
   return {{.reason = reason, .message = message, .job = ""}, message};
 }
@@ -41,8 +41,8 @@ std::string device_text(const std::string& device, const std::string& gpu) {
   return device + (gpu.empty() ? "" : " (" + gpu + ")");
 }
 
-// "cpu" is that of a node which does not tell what its processor computes with; "cpu, AVX2 loops, …" of one
-// that does.
+// A node that does not say which instructions its processor computes with sends "cpu"; other nodes send "cpu,
+// AVX2 loops, …".
 std::string kind_of(const std::string& device) { return device.substr(0, device.find(',')); }
 
 bool is_other(const std::string& device, const std::string& than) {

@@ -1,5 +1,5 @@
-// Whether a Join fits the run: it must name the same run, job and settings. Pure. A refusal says what differs
-// and what to do about it.
+// Admission: checks that a Join fits the run. It must name the same run, job and settings. Pure. A refusal
+// says what differs and what to do about it.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace dtrun::rendezvous {
 
-// What the run's first member asked for. The other members have to ask for the same run id, job, node counts
+// The settings of the run's first member. The other members have to ask for the same run id, job, node counts
 // and restarts, and to compute on the same kind of device; their times are not compared.
 struct Settings {
   std::string run_id;
@@ -24,7 +24,7 @@ struct Settings {
   Millis heartbeat_timeout = 0;
   bool warms_up = false;
   std::string device, gpu;
-  std::string host;  // of that member, and what it runs: a difference is told, not refused
+  std::string host;  // of that member, as its command below: a difference is told, not refused
   std::vector<std::string> command;
 };
 
@@ -35,10 +35,10 @@ struct Refusal : Rejected {
       {};  // why, in the words of the nodes that wait: "--max_restarts is 0 there but 1 here"
 };
 
-// Why `join` makes no sense by itself.
+// The reason why `join` is invalid by itself; none if it is valid.
 std::optional<Refusal> refuse_malformed(const Join& join);
 
-// Why `join` does not belong to the run.
+// The reason why `join` does not belong to the run; none if it does.
 std::optional<Refusal> refuse_other(const Settings& run, const Join& join);
 
 // How the member's command differs from the run's, as a sentence; empty if it does not.

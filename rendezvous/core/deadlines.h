@@ -11,7 +11,7 @@ namespace dtrun::rendezvous {
 
 inline constexpr Millis kNever = std::numeric_limits<Millis>::max();
 
-// Of one run, except for those of its away seats (Seats::deadline).
+// The deadlines of one run, except for those of its away seats (Seats::deadline).
 struct Deadlines {
   Millis join = kNever;        // gathering: the job ends if no generation has started
   Millis last_call = kNever;   // gathering: the first generation starts without those that are missing

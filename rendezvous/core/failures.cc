@@ -49,7 +49,7 @@ std::vector<WorkerOutcome> Failures::followers(const WorkerOutcome* first) const
   for (const auto& [rank, outcome] : outcomes_)
     if (first == nullptr || rank != first->rank) others.push_back(outcome);
   for (WorkerOutcome& other : others) {
-    // What a victim wrote explains nothing, and thousands of them would fill a message.
+    // A victim's last output explains nothing, and thousands of them would fill a message.
     if (!other.collateral) continue;
     other.stderr_tail.clear();
     other.traceback.clear();

@@ -1,5 +1,5 @@
-// Which worker of a generation failed first, and which merely followed. Pure bookkeeping over the outcomes
-// that members report; what follows from it (restart, end) is stopping.cc's.
+// Failures finds the worker of a generation that failed first, and those that merely followed. Pure
+// bookkeeping over the outcomes that members report; stopping.cc decides what follows (restart, end).
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ class Failures {
   // there are only victims and something else explains them.
   const WorkerOutcome* first(bool explained) const;
 
-  // Where the workers stood if the job hung.
+  // The places where the workers stood if the job hung, by rank.
   const std::map<int, Standing>& standings() const { return standings_; }
   // The one worker that is likely at fault; null if there are several, or none, or it did not end badly.
   const WorkerOutcome* culprit(const Hang& hang) const;
   // `ranks` hang, however they were ended.
   void set_hung(const std::vector<RankRange>& ranks);
 
-  // The other workers that did not end well, by rank; victims without what they wrote at their end.
+  // The other workers that did not end well, by rank; victims without the last output of their processes.
   std::vector<WorkerOutcome> followers(const WorkerOutcome* first) const;
 
  private:
@@ -38,7 +38,7 @@ class Failures {
   std::map<int, WorkerOutcome> outcomes_;  // by rank
   std::map<int, Standing> standings_;
   std::optional<int> culprit_;  // rank of the earliest
-  std::optional<int> victim_;   // likewise
+  std::optional<int> victim_;   // rank of the earliest
 };
 
 // False for a worker that succeeded, or that ended at an agreed step because it was told to.

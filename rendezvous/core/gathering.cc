@@ -1,5 +1,5 @@
-// How a generation starts: when the members are enough, what they are told meanwhile, and when a running
-// generation makes room for a newcomer.
+// The start of a generation: when enough members are there, what members hear while they wait, and when a
+// running generation makes room for a newcomer.
 #include <algorithm>
 
 #include "proto/core/exit_codes.h"
@@ -74,7 +74,8 @@ void Stepper::gather() {
     start_generation();
 }
 
-// Of the minimum of nodes some came back with workers that pause just now: the next generation has them, too.
+// Some of the minimum of nodes came back with workers that are pausing: the next generation includes these
+// nodes.
 bool Stepper::awaits_ready() {
   int ready = 0;
   Millis until = 0;
@@ -88,7 +89,8 @@ bool Stepper::awaits_ready() {
   return true;
 }
 
-// Why the wait for nodes is over: how many are there, and what is known of the others.
+// The reason why the wait for nodes is over: the number of nodes that are there, and what is known of the
+// others.
 std::string Stepper::too_few() const {
   const Settings& run = *s_.settings;
   std::string text = "only " + std::to_string(s_.members.size()) + " of " + count_of(run.min_nodes, "node") +

@@ -1,6 +1,6 @@
-// What those may hold of a store that have a ticket, its guests, counted by the ticket's name: connections,
-// which are files, places in runs, waiting calls, and calls a second. Who has the key holds what it likes.
-// Pure.
+// Limits on what guests, the holders of a ticket, may use of a store, counted by the ticket's name:
+// connections (which are files), places in runs, waiting calls, and calls a second. Holders of the key have
+// no limit. Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct GuestLimits {
   // A waiting call takes some 14 KB, and each worker of a run may have one.
   static constexpr std::size_t kWaiters = 4096;
   static constexpr std::size_t kConnections = 256;  // a node has one
-  // Those that gRPC tells of: not one that is ended before its message is there.
+  // Calls that gRPC reports; a call that is ended before its message arrives is not among them.
   static constexpr double kCalls = 4096, kCallsPerSecond = 1000;
 };
 
@@ -30,8 +30,8 @@ class GuestConnections {
   // `all`: of all guests together.
   explicit GuestConnections(std::size_t all) : all_(all) {}
 
-  // Which one has to go for it, if any: it itself where its guest has its share, else the newest of the guest
-  // that has most.
+  // Returns the connection to close for the new one, if any: the new one itself if its guest has its full
+  // share, else the newest of the guest that has most.
   std::optional<Id> came(Id id, const std::string& guest);
   void went(Id id);  // unknown ones are ignored
 
@@ -55,7 +55,7 @@ class GuestCalls {
   // A call has come. False if there were too many lately.
   bool may_call(const std::string& guest, Millis now);
 
-  // Guests of whom something is known.
+  // The number of guests with an entry.
   std::size_t size() const { return guests_.size(); }
 
  private:

@@ -17,7 +17,7 @@ using Standings = std::map<int, Standing>;
 using Ranks = std::vector<int>;
 struct Verdict {
   Ranks suspects;
-  std::string one, several;  // what they do, of one and of several
+  std::string one, several;  // the verdict's verb phrase for one worker and for several
 };
 
 Ranks ranks_that(const Standings& standings, const std::function<bool(Stand)>& fits) {

@@ -1,6 +1,6 @@
-// A job that hangs: where its workers stood, which of them stood at the same place, and whether one stands
-// out. Of a hang it is known only that all are silent: who is at fault must be told by where they stand.
-// Pure.
+// Judges a job that hangs: where its workers stood, which of them stood at the same place, and whether one
+// stands out. In a hang all workers are silent, so only the places where they stand can show which one is at
+// fault. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace dtrun::rendezvous {
 
-// How one worker stood. By rank in what follows.
+// The place where one worker stood. The functions below take Standings by rank.
 struct Standing {
   std::string where;
   Stand stand = Stand::kUnseen;
   std::string host;
 };
 
-// Of Hang::places, and of the ranges of each list of ranks. Every node is told of them.
+// Limits of Hang::places, and of the ranges in each list of ranks: every node receives all of them.
 inline constexpr std::size_t kMaxPlaces = 16;
 inline constexpr std::size_t kMaxRanges = 64;
 

@@ -22,7 +22,8 @@ void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& jo
     lose_touch(*old, "reconnected");
   }
   if (tell_result(from, join)) return;
-  // Nobody is left of the run that was stated before, and nobody will come back: a new one may differ.
+  // The previous run of this name has no member left, and none can come back: a new run may have other
+  // settings.
   const bool deserted = s_.members.empty() && s_.current.seats.away() == 0 && s_.phase != Phase::kOver;
   const bool sound = !refuse_malformed(join) && !refuse_other(settings_of(join), join);
   if (deserted && sound && s_.settings && generation == 0 && refuse_other(*s_.settings, join)) begin_anew();
@@ -30,7 +31,8 @@ void Stepper::on_join(ConnectionId from, std::int64_t generation, const Join& jo
   admit(from, generation, join);
 }
 
-// The generations count on: what the workers of the old ones set is still in the store, under their numbers.
+// Generation numbers go on from the old run: keys that its workers set are still in the store under its
+// numbers.
 void Stepper::begin_anew() {
   State anew;
   anew.outlives_host = s_.outlives_host;
@@ -61,7 +63,8 @@ std::optional<Refusal> Stepper::refusal(const Join& join) const {
   return std::nullopt;
 }
 
-// The others wait for this node, and its own terminal is elsewhere. Where it hosts the coordinator, all end.
+// All members hear of the refusal: they wait for this node, and its terminal is elsewhere. If the refused
+// node hosts the coordinator, the run ends for all.
 void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal) {
   say(from, static_cast<const Rejected&>(refusal));
   say(from, Close{});
@@ -71,7 +74,7 @@ void Stepper::refuse(ConnectionId from, const Join& join, const Refusal& refusal
   count_changed();
 }
 
-// Some jobs give each node words of its own: once is enough.
+// Some jobs give each node a command of its own: the first difference is enough.
 void Stepper::tell_other_command(const Join& join) {
   if (s_.told_other_command) return;
   const std::string difference = other_command(*s_.settings, join);
@@ -125,8 +128,8 @@ void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated)
   if (member.back && join.warms_up && join.workers > 0) member.ready_by = now_ + kReadyAgain;
 }
 
-// Whether to take over the generation that the member says it is part of: if this coordinator knows none, or
-// only an adopted one that is older.
+// True if the coordinator takes over the generation that the member says it is part of: it knows none, or
+// only an older one that it adopted.
 bool Stepper::adopts(std::int64_t generation, const Join& join) const {
   const bool newer = s_.current.adopted && s_.generation < generation;
   if (s_.current.membership != nullptr && !newer) return false;
@@ -204,7 +207,7 @@ void Stepper::resume(ConnectionId id, Member& member, int rank) {
             .member_id = join.member_id};
 }
 
-// Says again what the member may have missed.
+// Sends the member again whatever it may have missed.
 void Stepper::catch_up(ConnectionId id, int rank, bool missed_assignment) {
   if (!in_generation()) return;  // the next assignment is on its way
   if (missed_assignment) say(id, Assigned{.group_rank = rank, .membership = s_.current.membership});

@@ -41,8 +41,8 @@ void Stepper::leave(ConnectionId id, const Leave& leave) {
   remove(id, News::kLeft, how);
 }
 
-// The coordinator goes down with its host: the members are told now, since nobody will be there to tell them
-// later.
+// The coordinator goes down with its host: the members are told now, since no coordinator will be there to
+// tell them later.
 void Stepper::end_with_host() {
   if (host_left_.empty() || s_.phase == Phase::kOver || s_.members.empty()) return;
   end_job(kExitUnavailable, host_left_, nullptr);
@@ -71,8 +71,8 @@ void Stepper::sweep() {
   }
 }
 
-// Whether the generation cannot go on without it. A node whose workers still load has no seat, but counts for
-// the minimum.
+// True if the generation cannot go on without the member. A node whose workers still load has no seat, but
+// counts for the minimum.
 bool Stepper::needs(const Member& member) const {
   if (!in_generation()) return false;
   return member.seat ? !s_.current.seats[*member.seat].finished : falls_below(s_.members.size() - 1);
@@ -98,7 +98,7 @@ void Stepper::remove(ConnectionId id, News::Kind kind, const std::string& how) {
     break_generation(Cause::kLoss, why);
   if (needed) note(kind, host, why);
   if (s_.members.empty() && s_.current.membership == nullptr && s_.phase == Phase::kGathering)
-    begin_anew();  // nobody is left who knew the run: the next one to join states it
+    begin_anew();  // no member is left that knew the run: the next one to join states it
   else
     count_changed();
 }
@@ -138,7 +138,7 @@ std::string Stepper::not_back(int rank) const {
 }
 
 // An agent that hosts the coordinator and was killed took the coordinator with it. Both are here again: the
-// one seat of the adopted generation that nobody came back to was its own.
+// only seat of the adopted generation that no member came back to was that agent's own.
 void Stepper::give_up_predecessor() {
   Generation& current = s_.current;
   if (!current.adopted || s_.phase != Phase::kRunning || current.seats.away() != 1) return;

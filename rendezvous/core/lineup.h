@@ -1,4 +1,4 @@
-// Who takes part in the next generation, and with which ranks. Pure.
+// The lineup of the next generation: which members take part, and with which ranks. Pure.
 #pragma once
 
 #include <vector>

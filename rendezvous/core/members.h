@@ -1,5 +1,5 @@
-// Who is connected to a run's coordinator. Finds a member by its connection, its member id and its given node
-// rank. Pure bookkeeping.
+// The members of a run: the agents that are connected to its coordinator. Finds a member by its connection,
+// its member id and its given node rank. Pure bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Member {
   Heartbeat report = {};                     // the newest
   int workers = 0;      // that can take part in the next generation; those that still load cannot
   bool back = false;    // it, or another agent of its host, had been given up, and came back
-  Millis ready_by = 0;  // likewise, with workers that pause now: when not to wait for its Ready any longer
+  Millis ready_by = 0;  // for workers that pause now: when not to wait for its Ready any longer
 };
 
 class Members {

@@ -1,4 +1,4 @@
-// What agents and the coordinator say to each other, as plain structs: the words of both pure cores (state.h,
+// The messages between agents and the coordinator as plain structs: both pure cores use them (state.h,
 // agent/core/decide.h). Their meaning is that of proto/rendezvous.proto; rendezvous/wire/convert.h is the
 // only code that turns one into the other. A new fact is a line there, here and in the .proto file.
 #pragma once
@@ -18,7 +18,7 @@ namespace dtrun::rendezvous {
 using ConnectionId = std::uint64_t;  // one stream; a member that reconnects comes with another one
 using MemberId = std::string;
 
-// What a worker did when its agent looked at it because the job hangs. The values are the wire's.
+// The state of a worker when its agent inspected it because the job hangs. The values are the wire's.
 enum class Stand : int {
   kUnseen,
   kWaits,          // for something, perhaps a peer
@@ -40,21 +40,21 @@ struct WorkerOutcome {
   bool collateral = false;               // stopped by its agent, or ended only because a peer did
   bool retryable = true;                 // false: the same failure would come back
   std::vector<std::string> stderr_tail;  // oldest first
-  std::string error;                     // what the worker said of itself; may be empty
+  std::string error;                     // the worker's own message; may be empty
   double uptime_s = 0;
   std::string traceback;  // from its error file; may be empty
   double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
   EndCause cause = EndCause::kUnknown;
-  std::string where;  // it stood as the job hung, "all_reduce at train.py:88"; empty: nobody looked
+  std::string where;  // the worker stood as the job hung, "all_reduce at train.py:88"; empty: not looked at
   Stand stand = Stand::kUnseen;
-  std::string gpu = {};  // what its GPU had to do with it, lines for people; empty: nothing is known
+  std::string gpu = {};  // its GPU's part in that end, lines for people; empty: nothing is known
 
   bool ok() const { return exit_code == 0 && signal == 0; }
   bool operator==(const WorkerOutcome&) const = default;
 };
 
-// What is remembered of earlier generations to tell a crash loop from bad luck (restart_policy.h). Members
-// carry it for a coordinator that is restarted.
+// Facts of earlier generations that tell a crash loop from bad luck (restart_policy.h). Members carry them
+// for a coordinator that is restarted.
 struct CrashHistory {
   int quick_restarts = 0;      // in a row, of generations that got nowhere
   std::int64_t best_step = 0;  // that any generation got to
@@ -85,7 +85,7 @@ struct Join {
   std::string job;
   int master_port = 0;
   int group_rank = -1;  // the rank that it had in Event::generation; -1: none
-  // What a coordinator that was restarted needs to know of that generation; node_count 0: nothing.
+  // The size of that generation, for a coordinator that was restarted; node_count 0: unknown.
   int node_count = 0;
   int first_rank = 0;
   int world_size = 0;
@@ -97,8 +97,9 @@ struct Join {
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
   int workers = 0;                        // that are part of Event::generation
   bool warms_up = false;                  // its workers load first and outlive generations: it says Ready
-  // Of the built-in trainer's workers, all of which compute on the same: "cuda", "cpu", or "cpu, " and what
-  // the bits of its results follow from, where that is known and must not differ.
+  // The device of the built-in trainer's workers, all of which compute on the same kind: "cuda", "cpu", or
+  // "cpu, " and the properties that determine the bits of its results, where they are known and must not
+  // differ.
   std::string device = {};
   std::string gpu = {};        // the kind of its GPUs, likewise; empty: none, or not known
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
@@ -268,13 +269,13 @@ struct Place {
 
   bool operator==(const Place&) const = default;
 };
-// Where the workers of a job that hangs stood (hang.h).
+// The places where the workers of a job that hangs stood (hang.h).
 struct Hang {
   std::vector<RankRange> ranks;     // that hang
   std::string what;                 // how it was noticed
   std::vector<Place> places;        // the fullest first
   int more = 0;                     // ranks left out of `places`
-  std::vector<RankRange> suspects;  // likely at fault; none: nobody stands out
+  std::vector<RankRange> suspects;  // likely at fault; none: no worker stands out
   std::string verdict;              // the same for people; empty if there is one rank
 
   bool operator==(const Hang&) const = default;
@@ -283,7 +284,7 @@ struct Hang {
 struct JobEnd {
   int exit_code = 0;
   std::string reason;                          // one sentence
-  std::optional<WorkerOutcome> first_failure;  // none: no worker failed, or nobody stands out in a hang
+  std::optional<WorkerOutcome> first_failure;  // none: no worker failed, or none stands out in a hang
   std::vector<WorkerOutcome> followers;        // by rank, the first kMaxFollowers
   int more_followers = 0;                      // left out of those
   int restart_count = 0;
@@ -295,7 +296,7 @@ struct JobEnd {
 struct Ended {
   std::shared_ptr<const JobEnd> result;
 };
-// The driver ends the stream once what was said before is written, or at once if the peer is silent anyway.
+// The driver ends the stream once earlier messages are written, or at once if the peer is silent anyway.
 struct Close {
   bool abort = false;
 };

@@ -8,7 +8,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Names and refusals repeat what an agent said of itself: they must not fill the others' terminals.
+// Names and refusals quote texts from an agent: they must not fill the others' terminals.
 constexpr std::size_t kLongestText = 400;
 
 void cut(std::string* text) {

@@ -1,6 +1,6 @@
-// What people should know of a run's nodes: who left, was lost or refused, and when. A short list, the newest
-// last; what was said of a node's absence holds until a member of that host joins. Pure bookkeeping: Stepper
-// decides what is news and tells the members.
+// News of a run's nodes for people: which ones left, were lost or refused, and when. A short list, the newest
+// last; an entry on an absent node holds until a member of that host joins. Pure bookkeeping: Stepper decides
+// what is news and tells the members.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class RecentNews {
 
   // Begins with the absences that an earlier coordinator knew, and counts their changes on.
   void restore(const std::vector<News>& missing, std::int64_t changes, Millis now);
-  // Of what is missing, ever.
+  // The number of changes ever made to the list of missing nodes.
   std::int64_t changes() const { return changes_; }
 
   // The newest last, with their ages.

@@ -1,4 +1,4 @@
-// Ranks as ranges: what is said of ten thousand of them must stay short.
+// A set of ranks as ranges: a text on ten thousand ranks must stay short.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Who gets which group rank in a generation, and where each node's worker ranks start. Pure; decides nothing
-// about who takes part.
+// Assigns a generation's group ranks, and computes where each node's worker ranks start. Pure; lineup.h
+// decides which members take part.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,5 @@
-// Of which address people are told that its handshakes fail: that of a node with another key tries twice at
-// once, to come in and to find out why it may not. One that fails a single time may have been interrupted.
-// Pure.
+// Decides of which addresses people hear that their handshakes fail. A node with another key tries twice at
+// once: to come in, and to find out why it may not. A single failure may be an interrupted connection. Pure.
 #pragma once
 
 #include <map>
@@ -17,7 +16,7 @@ class Refused {
   static constexpr Millis kAnyAgain = 1000;     // until another one is: a flood comes from everywhere
   static constexpr std::size_t kMost = 1024;    // that are remembered
 
-  // Whether to tell of it now.
+  // Notes a failed handshake; true if people should hear of the address now.
   bool failed(const std::string& address, Millis now);
   void came_in(const std::string& address) { known_.erase(address); }
 

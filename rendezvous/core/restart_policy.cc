@@ -17,7 +17,7 @@ constexpr double kEarlySeconds = 10;
 constexpr int kLooksLikeALoop = 3;
 constexpr Millis kLongestDelay = 30000;
 
-// Signals that people and schedulers send: they say nothing of what the program would do next time.
+// Signals that people and schedulers send: they do not tell whether the program would fail again.
 bool came_from_outside(const WorkerOutcome& failure) {
   const int signal = failure.signal;
   return failure.error.empty() && (signal == SIGKILL || signal == SIGTERM || signal == SIGINT ||

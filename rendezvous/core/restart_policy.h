@@ -1,6 +1,6 @@
-// Whether, and when, a job goes on after a worker failure. Pure; counts restarts, and waits longer the more
-// often a job fails soon after its start. One that fails in the same way again and again is given up before
-// its restarts are used up only if it was asked for.
+// Decides whether, and when, a job goes on after a worker failure. Pure; counts restarts, and waits longer
+// the more often a job fails soon after its start. If the option for it is set, a job that fails in the same
+// way again and again is given up before its restarts are used up.
 #pragma once
 
 #include <string>
@@ -22,10 +22,10 @@ class RestartPolicy {
     std::string reason;  // one sentence: why the job restarts, or why it ends
   };
 
-  // What follows from `failure`, after a generation that ran for `ran` and got to `step` (0: nothing
-  // reported).
-  // `what`: the failure in the reason's words; empty: its own. `kept`: other workers go on with what they
-  // have, so nobody waits, unless the job fails in the same way again and again.
+  // The verdict on `failure`, after a generation that ran for `ran` and got to `step` (0: nothing reported).
+  // `what`: the words for the failure in the reason; empty: the failure's own. `kept`: other workers go on
+  // with their state in memory, so there is no back-off, unless the job fails in the same way again and
+  // again.
   Verdict judge(const WorkerOutcome& failure, const RestartLimits& limits, Millis ran, std::int64_t step,
                 const std::string& what = "", bool kept = false);
 

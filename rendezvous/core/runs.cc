@@ -13,11 +13,11 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Of all ended runs together, in members; the oldest go first.
+// Limit of all ended runs together, in members; the oldest are dropped first.
 constexpr std::size_t kMaxEnded = 20000;
 // A failed worker's last words weigh as much as several members.
 constexpr std::size_t kOutcomeSize = 8;
-// For so long the members of a run whose coordinator went with its end unsaid come to the next one.
+// If a coordinator went before it told the end of a run, members come to its successor for this long.
 constexpr Millis kTellRestored = 3000;
 
 // Names of more nodes would make the record large.
@@ -139,7 +139,7 @@ bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
     actions->push_back({.to = event.from, .generation = generation, .body = Close{}});
     return true;
   };
-  // Whose members an earlier coordinator knew: they come with a generation of that run.
+  // An earlier coordinator knew the end of this run: its members come with a generation of that run.
   const auto before = ends_restored_.find(join->run_id);
   if (before != ends_restored_.end() && event.generation > 0 && event.generation <= before->second.generation)
     return tell(before->second.generation, before->second.end);
@@ -182,7 +182,7 @@ bool Runs::has_end_to_tell(Millis now) const {
   return !ends_restored_.empty() && now - restored_at_ < kTellRestored;
 }
 
-// Who comes too late for a run begins to wait for the next one of its name. That may be a mistake.
+// A node that comes too late for a run waits for the next one of that name. That may be a mistake.
 void Runs::tell_of_last(const std::string& run, const Event& event, Millis now,
                         std::vector<Action>* actions) {
   const State* last = newest_ended(run);

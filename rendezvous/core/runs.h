@@ -19,16 +19,16 @@ namespace dtrun::rendezvous {
 
 // How long an ended run is kept, unless too many have ended since (runs.cc).
 inline constexpr Millis kKeepEnded = 24LL * 3600 * 1000;
-// For so long an ended run is of interest to those who do not ask for it by name.
+// `dtrun status` without a run id shows a run for this long after its end.
 inline constexpr Millis kRecentlyEnded = 600 * 1000;
 
-// What a later coordinator has to know of a run, so that no number of a generation comes twice, and no end is
-// taken back.
+// The facts on a run that a later coordinator must know, so that no generation number is used twice, and no
+// end is taken back.
 struct RunRecord {
   std::string run_id;
   std::int64_t generation = 0;             // the newest
   std::shared_ptr<const JobEnd> end = {};  // null: it is not over
-  // And for people: what it calls the nodes, and whom it does not wait for.
+  // For people: the names of the nodes, and the nodes that the run does not wait for.
   std::vector<std::string> hosts = {};  // of the generation's nodes, in rank order; empty ones are not known
   std::string leader = {};              // host that has the coordinator; empty: none of the run's nodes
   std::vector<News> missing = {};       // that left, or were lost or refused; their ages count from now
@@ -50,11 +50,11 @@ class Runs {
   std::vector<Action> step(const Event& event, Millis now);
   Millis next_deadline() const;
 
-  // Of all runs at work, and of those that ended in the last ten minutes.
+  // Records of all runs at work, and of those that ended in the last ten minutes.
   std::vector<RunRecord> records(Millis now) const;
   // Begins where an earlier coordinator ended. REQUIRES: nothing has happened here yet.
   void restore(const std::vector<RunRecord>& records, Millis now);
-  // Whether members may still come who were not told of an end that restore() brought.
+  // True if members may still come that have not heard of an end that restore() brought.
   bool has_end_to_tell(Millis now) const;
 
   // Members that are connected, or away (Seats).
@@ -65,7 +65,7 @@ class Runs {
   // The last states of runs that have ended, in the order of their ends. Several may have the same id.
   using Ended = std::deque<std::shared_ptr<const State>>;
   const Ended& ended() const { return ended_; }
-  // Of those with this id the newest; null if there is none.
+  // The newest ended run with this id; null if there is none.
   const State* newest_ended(const std::string& run_id) const;
 
   // Ids of the runs that have ended since the last call: their keys in the store may be deleted.

@@ -1,6 +1,6 @@
 // The seats of one generation, one for each group rank, with the counts that decisions ask for. Pure
-// bookkeeping: only the member functions of Seats change a seat, and they count it. What follows from a
-// change is decided by Stepper.
+// bookkeeping: only the member functions of Seats change a seat, and they count it. Stepper decides what
+// follows from a change.
 //
 // A seat outlives its member's connection for a moment. It is then away: until the member is back, and goes
 // on as if nothing had happened, or until the time is over and the member is given up.
@@ -19,7 +19,7 @@ namespace dtrun::rendezvous {
 struct Seat {
   struct Away {
     Millis until = 0;         // the member may come back before that
-    std::string how_lost;     // what is said of the member if it does not
+    std::string how_lost;     // the reason for people if the member does not come back
     MemberId member_id = {};  // empty: any member that had this rank
   };
 

@@ -41,9 +41,9 @@ inline constexpr Millis kHearOut = 200;
 // A member that was given up and is back tells its workers to pause, and has the microbatch in hand to wait
 // for.
 inline constexpr Millis kReadyAgain = 10000;
-// Of the nodes that are known to be missing: members are told of the newest.
+// At most so many nodes are named to the members as missing, the newest.
 inline constexpr std::size_t kMissingTold = 4;
-// Of JobEnd::followers. Every node is told all of them, so their number needs a limit.
+// Limit of JobEnd::followers: every node receives all of them.
 inline constexpr std::size_t kMaxFollowers = 64;
 
 enum class Phase {
@@ -56,7 +56,7 @@ enum class Phase {
 // Why a generation broke.
 enum class Cause { kNone, kFailure, kLoss, kNewcomer, kWorkersBack, kStoppedByItself };
 
-// What belongs to one generation alone: begins anew with each.
+// State of one generation: a new generation begins with a new one.
 struct Generation {
   std::shared_ptr<Membership> membership = {};  // null before the first generation
   bool adopted = false;  // its nodes are known only as far as their members have come back
@@ -75,7 +75,7 @@ struct Generation {
   std::string stopped_by_hand = {};  // the host of a member that somebody stopped with Ctrl-C
 };
 
-// What an earlier coordinator knew of the run's newest generation.
+// An earlier coordinator's knowledge of the run's newest generation.
 struct Inherited {
   std::int64_t generation = 0;          // 0: nothing
   std::vector<std::string> hosts = {};  // of its nodes, in rank order; empty ones are not known

@@ -1,8 +1,8 @@
-// The order of things in one step: first what the event itself does to the state, then what follows from the
-// state and the time. Silent and away members are given up before anything is concluded, so that a broken
-// generation whose last open seat has just gone is concluded in the same step; a generation that is concluded
-// gathers in the same step, and may start. What happened to members is told after the order to stop that
-// follows from it, and before the next generation. The count of members is announced last.
+// The order of things in one step: first the event's own effect on the state, then the consequences of state
+// and time. Silent and away members are given up before anything is concluded, so that a broken generation
+// whose last open seat has just gone is concluded in the same step; a generation that is concluded gathers in
+// the same step, and may start. News of members are sent after the order to stop that follows from them, and
+// before the next generation. The count of members is announced last.
 #include "rendezvous/core/stepper.h"
 
 namespace dtrun::rendezvous {

@@ -98,15 +98,15 @@ class Stepper {
   std::string who_loads() const;
   std::string reason_to_start(const Lineup& lineup) const;
 
-  // Whether a worker that fails now is taken for a victim: of what broke the generation, if that was no
-  // worker failure, or of a peer that is out of touch.
+  // True if a worker that fails now counts as a victim: the generation was broken by something other than a
+  // worker failure, or a peer is out of touch.
   bool explained() const {
     return (s_.phase == Phase::kStopping && s_.current.cause != Cause::kFailure) ||
            s_.current.seats.away() > 0;
   }
   bool in_generation() const { return s_.phase == Phase::kRunning || s_.phase == Phase::kStopping; }
-  // REQUIRES: in_generation(). Whether some members have no seat; told without a look at each, since all may
-  // come or go at once.
+  // True if some members have no seat. Compares two counts instead of looking at each member, since all may
+  // come or go at once. REQUIRES: in_generation().
   bool somebody_waits() const { return s_.members.size() > s_.current.seats.taken(); }
   Millis hear_out() const { return std::min(kHearOut, s_.settings->heartbeat_timeout / 2); }
   // When a member that was heard at `last_seen` is taken for silent, but not given up yet.

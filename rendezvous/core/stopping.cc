@@ -108,7 +108,7 @@ bool Stepper::workers_are_left() const {
          std::ranges::any_of(s_.members, [](const auto& member) { return member.second.workers > 0; });
 }
 
-// Nothing if `first` did not hang. Which worker was heard of first says nothing of a hang's cause.
+// Nothing if `first` did not hang. The order in which workers are reported does not tell a hang's cause.
 std::optional<Hang> Stepper::hang_of(const WorkerOutcome& first) {
   if (first.cause != EndCause::kHung || first.stand == Stand::kUnseen) return std::nullopt;
   Hang hang = judge_hang(s_.current.failures.standings(), first.error);
@@ -123,8 +123,8 @@ bool Stepper::settling() {
   return now_ < s_.deadlines.settle;
 }
 
-// Ctrl-C is a person's decision: where the nodes that are left are too few, nobody waits for another one.
-// False if the job goes on.
+// Ctrl-C is a person's decision: if too few nodes are left, the run does not wait for another one. False if
+// the job goes on.
 bool Stepper::ends_by_hand() {
   const Settings& run = *s_.settings;
   const bool too_few = s_.members.size() + s_.current.seats.away() < run.min_nodes;

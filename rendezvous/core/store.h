@@ -18,9 +18,9 @@
 
 namespace dtrun::rendezvous {
 
-// What the store holds at most: a key with its value, the keys of one run (all that begin with the same word
-// before a '/'), and everything. A run keeps addresses and ids here; data goes between its workers. So a
-// worker that floods the store stops itself, and not the process that has the store.
+// Limits of the store: a key with its value, the keys of one run (all that begin with the same word before a
+// '/'), and everything. A run keeps addresses and ids here; data goes between its workers. So a worker that
+// floods the store stops itself, and not the process that has the store.
 struct StoreLimits {
   std::size_t item = std::size_t{1} << 20;  // bytes, as all three
   std::size_t run = std::size_t{32} << 20;
@@ -54,7 +54,7 @@ class KeyValueStore {
   struct Swap {
     Outcome outcome;
     bool swapped;
-    std::string value;  // what the key holds now; empty if it does not exist
+    std::string value;  // the key's value now; empty if it does not exist
   };
 
   explicit KeyValueStore(const Limits& limits = {}) : limits_(limits) {}
@@ -63,7 +63,7 @@ class KeyValueStore {
   // Bytes held, by the count of Limits.
   std::size_t size() const { return size_; }
 
-  // Whether there could be such a key. Of others nothing is to be asked for: who waits for one holds it.
+  // True if the key is short enough to exist. A get of a longer one must be refused: a waiter holds its key.
   bool fits(const std::string& key) const { return key.size() + kItemOverhead <= limits_.item; }
 
   std::optional<std::string> get(const std::string& key) const;
@@ -72,7 +72,7 @@ class KeyValueStore {
   void wait(WaiterId waiter, const std::string& key, Millis deadline);
   void cancel(WaiterId waiter);
 
-  // What does not fit changes nothing, here and below.
+  // A value that does not fit changes nothing, here and below.
   Outcome set(const std::string& key, std::string value);
 
   // Adds to a decimal number; an absent key counts as 0. A sum beyond int64 changes nothing.

@@ -65,8 +65,8 @@ class Stepper {
 
 // ---- as a voter
 
-// Who leads already has a majority's votes, so what this host promised to another one protects nobody any
-// more. Of two that want to lead, one gives in.
+// A leader that renews has a majority's votes, so this host's promise to another one no longer protects
+// anything. Of two hosts that want to lead, one gives in.
 bool Stepper::grants(int from, const Ask& ask) const {
   const bool again = ask.term == s_.bound_term && from == s_.bound_to;
   if (ask.term <= s_.bound_term && !again) return false;
@@ -124,13 +124,13 @@ void Stepper::stop_leading() {
   s_.bound_until = std::min(s_.bound_until, now_);
 }
 
-// Others had better lead: the network does not let this host.
+// The network does not let this host lead: it leaves the others a lease's time to stand.
 void Stepper::lose_lead() {
   stop_leading();
   rest(set_.lease);
 }
 
-// What it wrote just before goes along: a driver sends a host only the newest of what it has not sent yet.
+// The release carries the newest record: a driver sends a host only the newest of the unsent asks.
 void Stepper::release_voters() {
   for (int host = 0; host < set_.hosts; ++host) {
     if (host == set_.self) continue;
@@ -151,7 +151,7 @@ void Stepper::on(int, const Write& write) {
   count_written();
 }
 
-// A leader below a term that members have followed gets no obedience: it needs a higher one.
+// A leader below a term that members have followed is not obeyed: it needs a higher one.
 void Stepper::on(int, const Heard& heard) {
   const Term believed = std::min(heard.term, std::min(s_.newest, kLast - kFurthest) + kFurthest);
   s_.newest = std::max(s_.newest, believed);
@@ -176,13 +176,14 @@ void Stepper::on(int from, const Retire&) {
   s_.stands_at = kNever;
 }
 
-// ---- as one who wants to lead
+// ---- as a candidate
 
 void Stepper::on(int from, const Answer& answer) {
   if (!is_host(from)) return;
   s_.newest = std::max(s_.newest, answer.newest);
   if (s_.role == State::kFollows || answer.term != s_.term) return;
-  // A voter knows this term, or a higher one: it will not vote in it, or did so for a life that is over.
+  // The term is used up: a voter has heard of it, or of a higher one, so it will not vote in it, or it
+  // already has, for this host before a restart.
   const bool used = s_.role == State::kProbes && answer.newest >= s_.term;
   const bool late = s_.role == State::kAsks && !answer.granted && answer.newest > s_.term;
   if (used || late) return rest(0);
@@ -207,14 +208,14 @@ void Stepper::on(int from, const Answer& answer) {
   }
 }
 
-// Whether enough others said yes to what they were asked at `since` or later.
+// True if enough others granted asks that were sent at `since` or later.
 bool Stepper::answered_by_enough(Millis since) const {
   const auto yes = std::ranges::count_if(
       s_.peers, [&](const Peer& peer) { return peer.granted && *peer.granted >= since; });
   return yes >= set_.needed - 1;
 }
 
-// Where one vote is enough, the others are listened to all the same, if they can be heard.
+// If one vote is enough, the other hosts are still asked first, as long as they can be reached.
 bool Stepper::sure_that_alone() const {
   if (set_.needed > 1) return true;
   const auto yes = std::ranges::count_if(s_.peers, [](const Peer& peer) { return peer.granted.has_value(); });
@@ -243,8 +244,8 @@ void Stepper::ask_for_votes() {
   if (set_.needed == 1) take_lead();
 }
 
-// Asks all of whom an answer is wanted. A vote in hand is not asked for again: it binds the voter longer, and
-// the round may come to nothing.
+// Asks every host whose answer is needed. A host that has voted is not asked again: that would bind its vote
+// for longer, and the election may fail.
 void Stepper::ask_all() {
   const Ask::Kind kind = s_.role == State::kProbes ? Ask::kProbe
                          : s_.role == State::kAsks ? Ask::kVote
@@ -261,8 +262,8 @@ void Stepper::ask_all() {
   s_.asks_at = now_ + (kind == Ask::kRenew ? set_.renew : set_.retry);
 }
 
-// Whoever served since then had a majority's votes, and one of those who vote now has its record. A term
-// tells whose it is.
+// A host that served since then had a majority's votes, and at least one of the present voters has its
+// record. A term tells which host led.
 bool Stepper::succeeds_itself() const {
   const auto later = [&](const Stamp& stamp) {
     return stamp.term > s_.served && stamp.term % set_.hosts != set_.self;
@@ -287,7 +288,7 @@ void Stepper::take_lead() {
   count_written();
 }
 
-// Its own vote binds it as long as those of the others.
+// The leader's own vote binds it as long as those of the others.
 void Stepper::extend() {
   if (set_.needed == 1) {
     s_.bound_until = kNever;

@@ -1,16 +1,17 @@
-// Who leads among the hosts that may: which of them is the coordinator. A pure state machine, one on each of
-// these hosts; drivers carry what they say to each other. Each host has one vote, and who leads needs those
-// of a majority, his own included, again and again: a vote binds who gave it for `lease`, and who has it
-// counts it for the shorter `held` from when he asked. Each counts on his own clock, and no two clocks are
-// compared. So a leader that is cut off, or stood still, has stopped before another one can begin.
+// Elects the coordinator among the hosts that may be it. A pure state machine, one on each of these hosts;
+// drivers carry its messages. Each host has one vote. A leader needs the votes of a majority, its own
+// included, and has to renew them: a vote binds the voter for `lease`, and the leader counts it for the
+// shorter `held`, from the time when it asked. Each host uses its own clock, and no two clocks are compared.
+// So a leader that is cut off, or was stopped, has stepped down before another one can begin.
 //
-// Votes and terms are in memory. A host that was started gives its vote to nobody new for as long as one
-// could bind it that it gave before (`abstain`). What every later leader has to know is the record: the
-// leader adds to it, and acts on what it added once a majority has it. A new leader merges the records of
-// those who vote for it, whatever their age: a host that forgot its vote may have let a lower term come after
-// a higher one. So what a majority had is lost only with the memory of all of them.
+// Votes and terms are in memory only. A restarted host gives no new vote for `abstain`, since one from before
+// its restart may still bind it. The record holds the facts that every later leader must know: the leader
+// adds to it, and acts on an addition once a majority has it. A new leader merges the records of its voters,
+// whatever their age: a host that forgot its vote may have let a lower term come after a higher one. So a
+// record that a majority has is lost only if all of these hosts lose their memory.
 //
-// First a host asks who would vote for it, which binds nobody: one that nobody can answer disturbs nobody.
+// A host first asks whether the others would vote for it (a probe). A probe binds no voter, so a host that
+// cannot be answered does not disturb the others.
 #pragma once
 
 #include <compare>
@@ -28,28 +29,28 @@ namespace dtrun::rendezvous::succession {
 // A leader's number. Later ones are higher, and no two hosts have the same: it is round * hosts + place.
 using Term = std::int64_t;
 
-// So far above what a host has heard of a member's word is believed, once. Nobody has led so often: one that
-// says more is out of its mind, and all who lead after it would soon have no higher number left.
+// A host believes a term from a member up to this far above the highest it has heard. No job has so many
+// elections: a higher term is an error, and later leaders would soon run out of numbers.
 inline constexpr Term kFurthest = Term{1} << 20;
 
-// Of two texts of a record one that has what either has.
+// Merges the texts of two records into one that has all entries of both.
 using Merge = std::string (*)(const std::string& one, const std::string& other);
 
 struct Settings {
   int hosts = 3;       // that may lead, in the order of the list
   int self = 0;        // this host's place in it
   int needed = 2;      // votes, its own included
-  Millis lease = 600;  // for so long a vote binds who gave it
-  Millis held = 540;   // and so long it is counted by who has it
-  // 0 where this host cannot have given a vote before: nobody of the job was here.
+  Millis lease = 600;  // a vote binds its voter for this long
+  Millis held = 540;   // the leader counts a vote for this long
+  // 0 if no process of the job ran on this host before, so that it cannot have voted.
   Millis abstain = 600;
   Millis renew = 150;   // between a leader's asks
-  Millis retry = 50;    // between those of who wants to lead
-  Millis stagger = 50;  // for each place in the list: those before it go first
+  Millis retry = 50;    // between a candidate's asks
+  Millis stagger = 50;  // added for each place in the list: earlier hosts go first
   Merge merge = nullptr;
 };
 
-// Of `hosts` a majority is needed; with `alone` one of them is enough (the two halves of a cut network then
+// A majority of `hosts` is needed; with `alone` one of them is enough (the two halves of a cut network then
 // both go on, until they hear of each other).
 Settings settings_for(int hosts, int self, bool alone, Merge merge);
 
@@ -82,13 +83,13 @@ struct Ask {
   Term term = 0;
   Millis sent_at = 0;                 // by the asker's clock; comes back in the answer
   bool serves = false;                // kRenew: a majority has its record
-  std::optional<Record> record = {};  // kRenew, kRelease: for a host that does not have it
+  std::optional<Record> record = {};  // kRenew, kRelease: set if the host does not have it
   bool operator==(const Ask&) const = default;
 };
 struct Answer {
   Ask::Kind kind = Ask::kProbe;  // of the ask
-  Term term = 0;                 // likewise
-  Millis sent_at = 0;            // likewise
+  Term term = 0;                 // of the ask
+  Millis sent_at = 0;            // of the ask
   bool granted = false;
   Term newest = 0;                    // that the voter knows
   Stamp stamp = {};                   // of the voter's record
@@ -120,15 +121,15 @@ struct Event {
 
 struct Lead {  // from now on this host is the leader
   Term term = 0;
-  std::string record;  // what those before it left
-  // Nobody else has served since this host did, and it was not told to forget.
+  std::string record;  // its predecessors' record
+  // No other host has served since this host did, and this host was not told to forget.
   bool again = false;
 };
 struct Written {  // a majority has this version
   std::int64_t version = 0;
 };
 struct StepDown {};  // at once: it leads no more
-struct Forget {};    // another one serves: what this host kept as the leader is old
+struct Forget {};    // another host serves: what this host kept as the leader is stale
 
 struct Action {
   int to = -1;  // a host, of Ask and Answer
@@ -136,7 +137,7 @@ struct Action {
 };
 
 struct Peer {
-  std::optional<Millis> granted;  // when it was asked for what it granted last, in this term
+  std::optional<Millis> granted;  // when the ask was sent that it granted last, in this term
   Stamp stamp;                    // of the record that it has, as far as is known
 };
 
@@ -148,14 +149,15 @@ struct State {
   Term newest = 0;  // heard of
   Record record;
 
-  // As a voter: to whom it is bound, and until when; and until when it may still be bound to others.
+  // As a voter: the host to which its vote is bound, until when, and until when older votes may still bind
+  // it.
   int bound_to = -1;
   Term bound_term = 0;
   Millis bound_until = 0;
   Millis abstains_until = 0;
   Leader leader;  // who serves, as far as known; none after bound_until
 
-  // As one who wants to lead, or does.
+  // As a candidate or the leader.
   Term term = 0;
   std::vector<Peer> peers;  // by host
   bool serves = false;
@@ -177,7 +179,7 @@ Millis next_deadline(const State& state);
 // Until when this host may act as the leader; 0 if it is none. Only step() makes it later.
 Millis leads_until(const State& state);
 
-// Who serves as the leader, as far as is known here at `now`.
+// The host that serves as the leader, as far as this host knows at `now`.
 Leader known_leader(const State& state, Millis now);
 
 }  // namespace dtrun::rendezvous::succession
