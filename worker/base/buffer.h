@@ -27,7 +27,7 @@ class Buffer {
   Buffer(float* memory, std::size_t floats, Free free) : floats_(memory, std::move(free)), size_(floats) {}
   float* data() const { return floats_.get(); }
   std::size_t size() const { return size_; }
-  // False if it has no memory: made without a size, or moved away.
+  // False for a buffer without memory: default-constructed, or moved from.
   explicit operator bool() const { return floats_ != nullptr; }
 
  private:

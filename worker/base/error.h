@@ -1,5 +1,5 @@
-// The one error type of the worker: what went wrong for people, and the exit code that the agent's policy
-// reads. A worker may die: main catches it, reports it and exits.
+// The one error type of the worker: a message for people, and the exit code that the agent's policy reads. A
+// worker may die: main catches the error, reports it and exits.
 #pragma once
 
 #include <cerrno>
@@ -21,9 +21,9 @@ class WorkerError : public std::runtime_error {
   int exit_code_;
 };
 
-// Of a file or directory that cannot be written: EX_IOERR where it is for room or the disk's fault, and may
-// be cured while the run goes on, else EX_CANTCREAT. `what` ends in its name; the message ends in the way
-// out, for which `elsewhere` is what to choose.
+// The error for a file or directory that cannot be written: EX_IOERR where the disk is full or broken, which
+// may be cured while the run goes on, else EX_CANTCREAT. `what` ends in the file's name; the message ends in
+// a remedy, which suggests `elsewhere`.
 inline WorkerError cannot_write(const std::string& what, int error,
                                 const std::string& elsewhere = "another output_dir") {
   const std::string message = what + ": " + std::strerror(error);

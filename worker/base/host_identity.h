@@ -1,4 +1,4 @@
-// Which machine this is, as far as processes can reach each other's memory without a network.
+// The identity of this machine, as far as processes can reach each other's memory without a network.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace dtrun::worker {
 
-// The same for processes that know each other by the same numbers and have no network between them. Empty if
-// the system does not say.
+// Equal for processes that share a boot, a PID namespace and a network namespace. Empty if the system does
+// not tell one of them.
 inline std::string host_identity() {
   std::string identity;
   std::ifstream boot("/proc/sys/kernel/random/boot_id");

@@ -1,5 +1,5 @@
-// Loops that are compiled once per instruction set, so that one program is fast on any x86-64: which copies
-// this processor runs.
+// Chooses among loops that are compiled once per instruction set, so that one program is fast on any x86-64,
+// the copies that this processor runs.
 #pragma once
 
 namespace dtrun::worker {
@@ -11,7 +11,8 @@ struct InstructionSets {
   int count;
 };
 
-// REQUIRES: each copy was compiled with what is asked for here. nullptr: there is none.
+// REQUIRES: each copy was compiled for no more instructions than are tested here. nullptr: there is no such
+// copy.
 template <typename Loops>
 InstructionSets<Loops> runnable(const Loops* avx512, const Loops* avx2, const Loops* baseline) {
   InstructionSets<Loops> found{};

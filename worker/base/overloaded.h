@@ -8,6 +8,6 @@ struct Overloaded : Ts... {
   using Ts::operator()...;
 };
 template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 needs it said
+Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 needs the guide
 
 }  // namespace dtrun::worker

@@ -1,7 +1,7 @@
 // Signs of life of this worker. Each thread beats when it has got something done, and the agent is told twice
-// a second whether there was a beat: so it can tell a worker that computes for long from one that hangs. A
-// worker that waits for its peers counts as alive. If a peer hangs, that peer's own agent finds it; if a peer
-// has died, the collective ends the wait.
+// a second whether there was a beat, so that the agent can tell a worker that computes for long from one that
+// hangs. A worker that waits for its peers counts as alive. If a peer hangs, that peer's own agent finds it;
+// if a peer has died, the collective ends the wait.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ class Pulse {
   // After a piece of work that takes well under a second: a microbatch, a few megabytes read or written.
   static void beat() { count_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Stands in the wait for a peer itself, whichever thread waits, so that no caller can forget it. Whoever
-  // waits bounds the wait.
+  // Counts as a sign of life while it exists. The function that waits for a peer makes one itself, on
+  // whichever thread, so that no caller can forget it, and that function bounds the wait.
   class WaitsForPeers {
    public:
     WaitsForPeers() { waits_.fetch_add(1, std::memory_order_relaxed); }

@@ -1,4 +1,4 @@
-// Which token follows, drawn from a model's logits. A function of its arguments alone.
+// Draws the next token from a model's logits. A function of its arguments alone.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@ namespace dtrun::worker {
 struct Sampling {
   double temperature = 1;  // 0: always the likeliest token
   int top_k = 0;           // draw among so many likeliest ones; 0: among all
-  double top_p = 1;        // and among the fewest likeliest ones that together are as likely as this
+  double top_p = 1;        // and among the fewest likeliest ones whose probabilities add up to this
 };
 
-// `uniform`: a random number in [0, 1). Of equal logits the lower token counts as likelier.
+// `uniform`: a random number in [0, 1). Among equal logits the lower token counts as likelier.
 // REQUIRES: logits is not empty.
 int choose_token(std::span<const float> logits, const Sampling& sampling, double uniform);
 

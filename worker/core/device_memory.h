@@ -1,4 +1,4 @@
-// What a device that has memory of its own tells of it.
+// The memory of a device that has its own.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace dtrun::worker {
 struct DeviceMemory {
   std::uint64_t used = 0;
   std::uint64_t peak = 0;   // the most that was used since the worker began
-  std::uint64_t total = 0;  // that there is
+  std::uint64_t total = 0;  // that the device has
 };
 
 // "61.2 GiB": as GPU makers count, and dtrun's own lines.

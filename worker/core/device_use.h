@@ -1,5 +1,5 @@
-// Which of its ways a device really computes by: some are slower, and a number that was measured by one shall
-// say so.
+// The implementations that a device really computes by: some are slower, and a measurement must say which it
+// was made with.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@ namespace dtrun::worker {
 
 struct DeviceUse {
   std::map<std::string, std::string> parts;  // "attention": "cuDNN 9.19.0"
-  std::vector<std::string> fallbacks;        // what is slower than it was meant to be, and why: sentences
+  std::vector<std::string> fallbacks;        // sentences that say what is slower than intended, and why
 };
 
 }  // namespace dtrun::worker

@@ -1,5 +1,5 @@
-// Which elements a dropout zeroes: a function of the seed, the microbatch, the node and the element, never of
-// who computes it, when, or how often.
+// The elements that a dropout zeroes: a function of the seed, the microbatch, the node and the element, never
+// of the rank, the time or the number of computations.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace dtrun::worker {
 
-// What a microbatch's random numbers follow from.
+// Determines a microbatch's random numbers.
 struct MicrobatchKey {
   std::uint64_t seed = 0;
   std::uint64_t number = 0;  // of the microbatch in the whole run
@@ -22,7 +22,7 @@ inline RandomStream dropout_stream(const MicrobatchKey& key, int node) {
           (high << 16) | static_cast<std::uint32_t>(node)};
 }
 
-// `index`: of the element in the microbatch.
+// `index`: the element's place in the microbatch.
 inline bool keeps(const RandomStream& stream, std::uint64_t index, float probability) {
   return stream.uniform(index) >= probability;
 }

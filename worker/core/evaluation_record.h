@@ -1,5 +1,5 @@
-// What a run's evaluations have shown so far, and what follows from it. A function of the evaluations alone,
-// so that every rank decides the same, and a run that goes on decides what it would have without the pause.
+// The results of a run's evaluations so far, and the best of them. A function of the evaluations alone, so
+// that every rank decides the same, and a run that goes on after a pause decides as if it had never paused.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace dtrun::worker {
 
 struct EvaluationRecord {
-  std::int64_t evaluated_step = -1;  // the newest one's; -1: none yet
+  std::int64_t evaluated_step = -1;  // of the newest evaluation; -1: none yet
   std::int64_t best_step = -1;       // -1: none yet, or nobody looks for the best
   double best_loss = 0, best_accuracy = 0;
   std::int64_t without_improvement = 0;  // evaluations since the best
@@ -21,8 +21,8 @@ struct Better {
   bool operator()(double value, double than) const { return greater ? value > than : value < than; }
 };
 
-// Adds an evaluation; one of a step that is recorded already changes nothing. What is not a number is never
-// the best. An equal value is no improvement.
+// Adds an evaluation; one of a step that is recorded already changes nothing. NaN is never the best. An equal
+// value is no improvement.
 inline void add_evaluation(EvaluationRecord& record, std::int64_t step, double loss, double accuracy,
                            const Better& better) {
   if (step == record.evaluated_step) return;

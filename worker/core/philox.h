@@ -1,5 +1,5 @@
 // Philox4x32-10: a counter-based random number generator. Any number of the stream can be computed alone, so
-// random numbers depend on what they are for and never on who computes them or when.
+// random numbers depend on their purpose and never on the rank or the time of their computation.
 // From Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace dtrun::worker {
 
-// What a stream is for; part of the counter, so streams never overlap.
+// The purpose of a stream; part of the counter, so streams never overlap.
 enum class RandomUse : std::uint32_t { kInit = 1, kShuffle = 2, kDropout = 3, kData = 4, kSample = 5 };
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
@@ -21,7 +21,7 @@ class RandomStream {
   RandomStream(std::uint64_t seed, RandomUse use, std::uint32_t a, std::uint32_t b);
 
   // Number 4 * i + k of the stream is word k of Philox of the counter (i, a, b, use) under this key. For
-  // loops that compute many of them side by side.
+  // loops that compute many numbers side by side.
   struct Words {
     std::uint32_t key[2];
     std::uint32_t a, b, use;

@@ -46,8 +46,8 @@ std::uint64_t IndexPermutation::encrypt(std::uint64_t value) const {
   return left << low_bits_ | right;
 }
 
-// A permutation of 0..2^bits-1 that is walked from a value below size comes below size again, at the latest
-// where it began. At most half of the values are not, so that takes two steps or fewer on average.
+// Walking a permutation of 0..2^bits-1 from a value below size leads below size again, at the latest where it
+// began. At most half of the values are not below size, so the walk takes at most two steps on average.
 std::uint32_t IndexPermutation::at(std::int64_t i) const {
   auto value = static_cast<std::uint64_t>(i);
   do value = encrypt(value);

@@ -1,4 +1,4 @@
-// Which samples a step uses, and into how many microbatches they are cut, in the epoch's order: pure
+// The samples of each step, in the epoch's order, and the number of microbatches they are cut into: pure
 // functions of the config. Nothing here depends on rank or time. The last step of an epoch may be smaller
 // than the others, and so may its last microbatch.
 #pragma once
@@ -27,9 +27,9 @@ class IndexPermutation {
   int low_bits_ = 0, high_bits_ = 0;  // of the two halves; 2^(both) is less than 2 * size
 };
 
-// In which order an epoch takes the samples: a permutation of 0..samples-1 that depends on (seed, epoch)
-// alone. Up to kLargestShuffle samples it is shuffled in memory (Fisher-Yates), beyond it costs none.
-// Immutable, so any thread may read.
+// The order in which an epoch takes the samples: a permutation of 0..samples-1 that depends on (seed, epoch)
+// alone. Up to kLargestShuffle samples it is shuffled in memory (Fisher-Yates); above that it is computed and
+// takes no memory. Immutable, so any thread may read.
 class EpochOrder {
  public:
   static constexpr std::int64_t kLargestShuffle = std::int64_t{1} << 22;  // 16 MB
@@ -52,13 +52,13 @@ struct StepPlan {
   std::int64_t first_sample = 0;  // position in the epoch's order
   std::int64_t samples = 0;       // of this step's global batch
   std::int64_t leaves = 0;        // microbatches of this step
-  std::int64_t first_leaf = 0;    // a number for the first of them that no other step's microbatch has
+  std::int64_t first_leaf = 0;    // number of the first microbatch, unique in the whole run
 };
 
 class Schedule {
  public:
-  // drop_last: an epoch ends before a step that would be smaller than the others. REQUIRES: that leaves it a
-  // step.
+  // drop_last: an epoch ends before a step that would be smaller than the others. REQUIRES: the epoch keeps
+  // at least one step.
   Schedule(std::int64_t dataset_size, int global_batch, int micro_batch, int epochs, std::int64_t max_steps,
            bool drop_last = false);
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }

@@ -1,7 +1,7 @@
 // The fixed binary tree in which a step's leaves (microbatches) are summed: nodes are aligned power-of-two
-// blocks of leaf numbers, an absent leaf (number >= `leaves`) adds nothing. Says which leaves a rank owns,
-// which blocks it can finish alone, and how finished blocks make the total. Pure:
-// accumulator.h decides which lane computes a block, and when.
+// blocks of leaf numbers, an absent leaf (number >= `leaves`) adds nothing. The functions give the leaves
+// that a rank owns, the blocks that it can finish alone, and the additions that make the total of finished
+// blocks. Pure: accumulator.h decides which lane computes a block, and when.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct LeafRange {
   bool operator==(const LeafRange&) const = default;
 };
 
-// What rank `rank` of `world` owns: floor(rank*leaves/world) .. floor((rank+1)*leaves/world) - 1.
+// The leaves that rank `rank` of `world` owns: floor(rank*leaves/world) .. floor((rank+1)*leaves/world) - 1.
 LeafRange leaves_of_rank(std::int64_t leaves, int rank, int world);
 
 // A node of the tree: leaves begin .. begin + 2^level - 1, of which those >= `leaves` are absent.
@@ -43,8 +43,8 @@ struct Addition {
   bool operator==(const Addition&) const = default;
 };
 
-// The upper part of the tree as a list of additions over finished blocks, to be done in this order. Whoever
-// holds the vectors carries it out (Arithmetic::sum).
+// The upper part of the tree as a list of additions over finished blocks, to be done in this order.
+// Arithmetic::sum carries it out where the vectors are.
 struct TreeSum {
   int inputs = 0;
   int temporaries = 0;
@@ -53,7 +53,7 @@ struct TreeSum {
 
 // REQUIRES: `blocks` tile 0..leaves-1 in ascending order, each a node of the tree. They are the inputs.
 TreeSum plan_sum(std::span<const Block> blocks, std::int64_t leaves);
-// Likewise of one node, whose present leaves `blocks` tile.
+// The same list for one node, whose present leaves `blocks` tile.
 TreeSum plan_sum_of(const Block& node, std::span<const Block> blocks, std::int64_t leaves);
 
 }  // namespace dtrun::worker

@@ -21,7 +21,7 @@ UniformInit torch_default(std::size_t weight_size, int out_features) {
   return {static_cast<float>(1.0 / std::sqrt(fan_in))};
 }
 
-// From the end of the flat vector to its front, cut where backward has completed a node's parameters and
+// Cuts from the end of the flat vector to its front, where backward has completed a node's parameters and
 // everything behind them.
 std::vector<VectorRange> cut_buckets(const Program& program) {
   const std::size_t smallest = std::max(kSmallestBucket, program.size / kMostBuckets);

@@ -14,17 +14,17 @@ class ProgramBuilder {
 
   Value input() const { return 0; }
 
-  // Each adds a node that reads `in` and returns the value that it makes. Parameters are named NAME.weight
-  // and NAME.bias. Throws WorkerError (EX_CONFIG) for a sample that is too small.
+  // Each function adds a node that reads `in` and returns the value that the node makes. Parameters are named
+  // NAME.weight and NAME.bias. Throws WorkerError (EX_CONFIG) for a sample that is too small.
   Value conv(Value in, const std::string& name, int out_channels, int kernel);
   Value max_pool(Value in, int kernel);
   Value flatten(Value in);
-  // PyTorch's linear layer: its weight is [out, in], and begins as U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and so
-  // does its bias.
+  // PyTorch's linear layer: its weight is [out, in]; weight and bias begin as U(-1/sqrt(fan_in),
+  // 1/sqrt(fan_in)).
   Value linear(Value in, const std::string& name, int out_features);
-  // GPT-2's: its weight is [in, out], and its bias begins at 0.
+  // GPT-2's linear layer: its weight is [in, out], and its bias begins at 0.
   Value conv1d(Value in, const std::string& name, int out_features, Init init);
-  // Multiplies by a weight that another node has, and adds nothing.
+  // Multiplies by another node's weight; has no bias.
   Value tied_linear(Value in, std::size_t weight);
   Value relu(Value in);
   Value gelu(Value in);

@@ -5,7 +5,7 @@
 
 namespace dtrun::worker {
 
-// Unless told otherwise the network of the PyTorch MNIST examples.
+// By default the network of the PyTorch MNIST examples.
 Program convnet(const ModelConfig& config, const SampleSpec& sample) {
   ProgramBuilder net(sample);
   Value x = net.input();

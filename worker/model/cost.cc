@@ -17,7 +17,7 @@ bool needs_gradient(const Program& program, Value value) {
   });
 }
 
-// Multiplications of one sample in forward.
+// Multiplications in forward for one sample.
 double products_of(const Program& program, const Node& node) {
   const ValueShape& out = program.values[node.out];
   const auto rows = static_cast<double>(out.rows);
@@ -50,7 +50,7 @@ NodeCost cost_of(const Program& program, int index, double samples) {
   for (const std::size_t parameter : parameters_of(node.op))
     parameters += static_cast<double>(program.parameters[parameter].size);
   const double out = samples * static_cast<double>(program.values[node.out].size());
-  // Of an embedding only the rows of the tokens are read.
+  // An embedding reads only the rows of the tokens.
   if (tokens_in) parameters = std::min(parameters, out);
   const bool in_gradient = std::ranges::any_of(
       node.in, [&](Value value) { return value != kNoValue && needs_gradient(program, value); });
@@ -61,7 +61,7 @@ NodeCost cost_of(const Program& program, int index, double samples) {
   cost.forward = {.flops = flops, .bytes = sizeof(float) * (in + parameters + out)};
   // The output's gradient and the input are read; the gradients of input and parameters are written.
   cost.backward.bytes = sizeof(float) * (out + in + 2 * parameters + (in_gradient ? in : 0));
-  // Each factor's gradient is as many multiplications as the product.
+  // Each factor's gradient takes as many multiplications as the product.
   cost.backward.flops = has_weights && !in_gradient ? flops : 2 * flops;
   return cost;
 }

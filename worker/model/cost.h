@@ -1,12 +1,13 @@
-// How much work the nodes of a program are, whatever device does it.
+// The work of a program's nodes, on any device.
 #pragma once
 
 #include "worker/model/program.h"
 
 namespace dtrun::worker {
 
-// Of matrix products (and convolutions as such) a multiplication with its addition is two operations; all
-// else counts none: it is bound by memory. Bytes of fp32 that must be read and written at least once.
+// flops: two for each multiplication and its addition in a matrix product or convolution; the other
+// operations are bound by memory and count none. bytes: fp32 bytes that must be read and written at least
+// once.
 struct Cost {
   double flops = 0, bytes = 0;
   Cost& operator+=(const Cost& other) {
@@ -19,8 +20,8 @@ struct NodeCost {
   Cost forward, backward;
 };
 
-// Of `samples` samples. Backward of a node whose input needs no gradient makes that of its parameters alone.
-// Attention is causal: half of its scores are work.
+// The cost for `samples` samples. Backward of a node whose input needs no gradient computes only the gradient
+// of its parameters. Attention is causal: half of its scores are work.
 NodeCost cost_of(const Program& program, int node, double samples);
 
 // One name for nodes that do the same work: "Linear 256 -> 768".

@@ -1,4 +1,4 @@
-// What a saved model says of itself, so that whoever finds the file can build the network again.
+// The metadata of a saved model, from which its network can be built again.
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 

@@ -22,7 +22,7 @@ void check(const ModelConfig& config, const SampleSpec& sample) {
                           " different tokens, and /model/vocab_size is " + std::to_string(config.vocab_size));
 }
 
-// Of transformers' GPT2LMHeadModel.
+// The config.json of transformers' GPT2LMHeadModel.
 std::string hub_config(const ModelConfig& config, int vocab_size) {
   // GPT-2's own tokenizer begins and ends a text with its last token.
   constexpr int kEndOfText = 50256;
@@ -51,12 +51,12 @@ std::string hub_config(const ModelConfig& config, int vocab_size) {
 }  // namespace
 
 // Radford et al., "Language models are unsupervised multitask learners" (2019): names, shapes and initial
-// values of Hugging Face's GPT2LMHeadModel, so that its files are ours.
+// values of Hugging Face's GPT2LMHeadModel, so that its files load here and ours load there.
 Program gpt2(const ModelConfig& config, const SampleSpec& sample) {
   check(config, sample);
   const int width = config.n_embd;
   const Init normal = NormalInit{0.02f};
-  // Of what is added to the residual stream 2 * n_layer times.
+  // For the layers whose output is added to the residual stream, 2 * n_layer in all.
   const Init small = NormalInit{static_cast<float>(0.02 / std::sqrt(2.0 * config.n_layer))};
   ProgramBuilder net(sample);
   const int vocab_size = config.vocab_size ? config.vocab_size : sample.classes;

@@ -1,5 +1,5 @@
 // Initial parameter values. Each parameter has a random stream of its own, so its values depend on the seed
-// and its index alone. No function of the C library is used that machines may round differently.
+// and its index alone. Functions of the C library that machines may round differently are not used.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace dtrun::worker {
 namespace {
 
-// Of a normal number x > 0, to some 1e-15: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), and the series of
-// 2 atanh((m - 1) / (m + 1)).
+// REQUIRES: x > 0 and normal. Exact to about 1e-15: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), and the
+// series of 2 atanh((m - 1) / (m + 1)).
 double natural_logarithm(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   int exponent = static_cast<int>(bits >> 52) - 1023;
@@ -44,7 +44,7 @@ struct Fill {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = (2.0f * stream.uniform(i) - 1.0f) * init.bound;
   }
-  // Box and Muller. 32 random bits for the length, so that it reaches beyond 6 deviations.
+  // Box-Muller. The length has 32 random bits, so that it reaches beyond 6 deviations.
   void operator()(const NormalInit& init) const {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double u = (static_cast<double>(stream.bits(2 * i)) + 0.5) * 0x1p-32;

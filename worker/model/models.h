@@ -1,5 +1,5 @@
-// The models by name. Each is a function that writes a program; to add one, write it in a file of its own and
-// give it a line in models.cc.
+// The models by name. Each is a function that writes a program; a new one gets a file of its own and a line
+// in models.cc.
 #pragma once
 
 #include "worker/model/program.h"

@@ -1,5 +1,5 @@
-// Three passes: forward's calls and what lies in place; backward's calls, from the last node to the first;
-// then each piece of memory, whose first and last use are known by now, gets its place.
+// Three passes: forward's calls and the values that share memory; backward's calls, from the last node to the
+// first; then each piece of memory, whose first and last use are known by now, gets its place.
 #include "worker/model/plan.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace dtrun::worker {
 namespace {
 
-// Rows of logits at a time fill about this many floats.
+// The rows of logits that are computed at a time fill about this many floats.
 constexpr std::size_t kLogitFloats = std::size_t{1} << 20;
 
-// Whether backward only changes each element of the gradient by itself, or not at all.
+// Whether backward changes each element of the gradient independently of the others, or not at all.
 bool is_elementwise(const Op& op) {
   return std::visit(Overloaded{
                         [](const Relu&) { return true; },
@@ -127,7 +127,7 @@ class Planner {
            std::ranges::all_of(readers_[value], [&](int n) { return node(n).segment == segment; });
   }
 
-  // Where the node's output goes; `of`: value_, or again_ while a segment is recomputed.
+  // The piece that the node's output goes to; `of`: value_, or again_ while a segment is recomputed.
   int piece_for_output(int n, std::vector<int>& of) {
     const Node& made = node(n);
     if (const auto k = forward_in_place(made.op)) {
@@ -161,7 +161,7 @@ class Planner {
 
   // ---- backward
 
-  // Runs those of the segment's nodes again whose outputs backward needs and forward did not keep.
+  // Runs again the segment's nodes whose outputs backward needs and forward did not keep.
   void recompute(int segment) {
     std::vector<bool> wanted(values_, false);
     int first = plan_.classifier, last = -1;
@@ -251,7 +251,7 @@ class Planner {
   }
 
   // Whether both inputs of an addition may have their gradients in one place: nothing may be added to the
-  // first one's before the second one's was used, by the node that makes it.
+  // first input's gradient before the node that makes the second input has used the second's.
   bool both_may_share(int n) const {
     const Value first = node(n).in[0], second = node(n).in[1];
     if (readers_[second].size() != 1) return false;

@@ -1,6 +1,6 @@
-// What a device does for one microbatch, in which order, and where in memory every value lies: worked out of
-// a program once, without any device. Backward follows from the program: a value that several nodes read gets
-// its gradient from the last reader to the first, so the order of additions is fixed.
+// The calls of a device for one microbatch in their order, and the place of every value in memory: derived
+// from a program once, without any device. Backward follows from the program: a value that several nodes read
+// gets its gradient from the last reader to the first, so the order of additions is fixed.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace dtrun::worker {
 
-// What a backward call does with a gradient that it makes.
+// The way in which a backward call stores a gradient.
 enum class Into : std::uint8_t {
   kNone,   // nobody needs it
   kWrite,  // it is the first: overwrite
@@ -23,46 +23,48 @@ enum class Into : std::uint8_t {
 struct Call {
   int node = 0;
   bool backward = false;
-  // Of a backward call: the gradients of Node::in.
+  // For a backward call: the gradients of Node::in.
   std::array<Into, 2> in{Into::kNone, Into::kNone};
-  // Likewise: those of parameters_of(); kWrite or kAdd, all of them alike.
+  // For a backward call: the gradients of parameters_of(); kWrite or kAdd, the same for all of them.
   Into parameters = Into::kNone;
-  // Likewise: the flat gradient from this offset on is final once this call is done.
+  // For a backward call: the flat gradient from this offset on is final once this call is done.
   std::size_t final_from = SIZE_MAX;
 };
 
-// Offsets into an arena, in elements (floats on the CPU); kNowhere: it has no memory.
+// Offsets into an arena, in elements (floats on the CPU); kNowhere: the value has no memory.
 inline constexpr std::size_t kNowhere = SIZE_MAX;
-inline constexpr std::size_t kInput = SIZE_MAX - 1;  // it is the samples, which lie elsewhere
+inline constexpr std::size_t kInput = SIZE_MAX - 1;  // the value is the samples, which lie elsewhere
 
-// What a device asks of a plan. The defaults are the CPU's.
+// A device's requirements of a plan. The defaults are the CPU's.
 struct PlanFor {
-  // Elements that a float takes of which backward needs more than a value's precision (Plan::aux): 2 where
-  // values are bf16.
+  // Elements that a float of Plan::aux takes, which needs more precision than a value: 2 where values are
+  // bf16.
   std::size_t float_elements = 1;
   std::size_t alignment = 16;  // of each piece of memory, in elements; 16 floats: a cache line
   // All rows of logits lie in the arena while the classifier runs, each as long as padded_classes() tells.
   bool whole_logits = false;
-  // Attention keeps the logarithm of each query's sum for backward, which reads its output too.
+  // Attention keeps the logarithm of each query's sum for backward, and backward reads attention's output
+  // too.
   bool attention_keeps_sums = false;
-  // Two calls that follow each other may run as one: what the first reads stays until the second is done.
+  // Two consecutive calls may run as one, so the values that the first reads stay until the second is done.
   bool joins_calls = false;
 };
 
-// Of a row of logits that a device reads in vectors: a multiple of 64.
+// The length of a row of logits that a device reads in vectors: a multiple of 64.
 constexpr std::size_t padded_classes(std::size_t classes) { return (classes + 63) / 64 * 64; }
 
 struct Plan {
   // The node of the linear layer that makes the logits. It and the loss are one call (of the loss' node), so
   // that logits never lie in memory as a whole.
   int classifier = 0;
-  std::vector<Call> forward;  // but the classifier
+  std::vector<Call> forward;  // without the classifier
   std::vector<Call>
       backward;  // begins with the classifier; has forward calls of segments that are recomputed
-  // Of each value, as the calls of `forward` see it, and as those of `backward` do.
+  // The place of each value for the calls of `forward`, and for those of `backward`.
   std::vector<std::size_t> value, value_again;
   std::vector<std::size_t> gradient;        // of each value
-  std::vector<std::size_t> aux, aux_again;  // of each node: what its backward needs of forward besides values
+  std::vector<std::size_t> aux, aux_again;  // of each node: floats besides values that its backward needs
+                                            // from forward
   std::size_t logits = kNowhere;            // PlanFor::whole_logits
   std::size_t arena = 0;                    // elements
   // Beside the arena: as many rows of logits as are in memory at a time, and room for attention's scores of
@@ -70,8 +72,8 @@ struct Plan {
   std::size_t logit_rows = 0, scores = 0;
 };
 
-// Query rows of attention at a time: their scores against all keys stay in the cache, and what comes after
-// the last of them is never computed.
+// Query rows that attention computes at a time: their scores against all keys stay in the cache, and keys
+// behind the last of these rows are never computed.
 inline constexpr std::size_t kQueryRows = 64;
 
 // For microbatches of up to `rows` samples. Throws WorkerError (EX_SOFTWARE) if the loss follows no linear

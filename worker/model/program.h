@@ -48,7 +48,7 @@ struct Relu {};
 struct Gelu {};  // the tanh approximation, as in GPT-2
 struct MaxPool2d {
   int kernel;
-};  // stride = kernel, no padding; a rest is dropped
+};  // stride = kernel, no padding; a remainder is dropped
 struct Flatten {};
 struct Linear {
   int in_features, out_features;
@@ -74,7 +74,7 @@ struct Attention {
 };  // rows [query | key | value] of 3 * width -> rows of width; causal, scaled by 1/sqrt(width / heads)
 struct Dropout {
   float probability;
-};  // in training: zero with this probability, else divided by what is left; otherwise nothing
+};  // in training: zero with this probability, else divided by 1 - probability; otherwise the identity
 struct Add {};
 struct LogSoftmaxNll {
   int classes;
@@ -86,7 +86,7 @@ using Op = std::variant<Conv2d, Relu, Gelu, MaxPool2d, Flatten, Linear, LayerNor
 using Value = int;
 inline constexpr Value kNoValue = -1;
 
-// Of one sample: one row, or one for each token.
+// The shape of a value for one sample: one row, or one for each token.
 struct ValueShape {
   int rows = 1;
   SampleShape row;
@@ -99,13 +99,13 @@ struct Node {
   std::array<Value, 2> in{kNoValue, kNoValue};
   Value out = kNoValue;
   // Nodes of one segment, next to each other, may be computed a second time in backward instead of keeping
-  // what is between them in memory. -1: of none.
+  // the values between them in memory. -1: the node is in no segment.
   int segment = -1;
 };
 
 struct Program {
   std::string model;         // its name in the config
-  std::string input_values;  // Dataset::values() of the data that it is for; for who reads the saved model
+  std::string input_values;  // Dataset::values() of its training data; for readers of the saved model
   std::string
       hub_config;  // config.json of the same model in Hugging Face's transformers; empty: there is none
   SampleSpec sample;
@@ -131,9 +131,9 @@ std::vector<std::size_t> parameters_of(const Op& op);
 // every machine.
 void initialize_parameters(const Program& program, std::uint64_t seed, std::span<float> flat);
 
-// What a saved model says of itself (the metadata of its file; docs/model.md): "format", "model",
-// "input_shape", "input_values"; of a chain its "layers", PyTorch's modules of the same names with their
-// first arguments; of a model that transformers has, its "config".
+// The metadata of a saved model (docs/model.md): "format", "model", "input_shape", "input_values"; for a
+// chain its "layers", PyTorch's modules of the same names with their first arguments; for a model that
+// transformers has, its "config".
 std::map<std::string, std::string> description(const Program& program);
 
 // sha256 (hex) over all parameters as little-endian fp32, in name order.
