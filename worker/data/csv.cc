@@ -41,7 +41,7 @@ bool CsvReader::take(std::string& field, std::size_t size) {
   return fail("the line goes on after " + with_thousands(kLongestCsvLine) + " bytes; is it a table?");
 }
 
-// Behind the opening quote, to behind the closing one.
+// Reads from behind the opening quote to behind the closing one.
 bool CsvReader::read_quoted(std::string& field) {
   for (int c = look(); c >= 0; c = look()) {
     if (c == '"') {
@@ -49,7 +49,7 @@ bool CsvReader::read_quoted(std::string& field) {
       if (look() != '"') return true;
     }
     if (c == '\n') ++lines_read_;
-    // The first of them is content, whatever it is.
+    // The first character is content, even a quote or a line end.
     const auto end = std::find_if(piece_.begin() + 1, piece_.end(),
                                   [](std::uint8_t each) { return each == '"' || each == '\n'; });
     if (!take(field, static_cast<std::size_t>(end - piece_.begin()))) return false;
@@ -120,7 +120,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Nothing: it is not a finite number.
+// Nothing for a text that is not a finite number.
 std::optional<double> number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);

@@ -13,7 +13,7 @@
 
 namespace dtrun::worker {
 
-// The next piece of a file, good until the next call; empty at its end.
+// The next piece of a file, valid until the next call; empty at the file's end.
 using NextPiece = std::function<Result<std::span<const std::uint8_t>>()>;
 
 // More than any line of numbers has: a file without line ends is no table, and must not fill the memory.
@@ -24,10 +24,10 @@ class CsvReader {
  public:
   explicit CsvReader(NextPiece next) : next_(std::move(next)) {}
 
-  // The next line that has anything. False at the end. A failure says line and column.
+  // Reads the next line that is not empty. False at the end. A failure says line and column.
   Result<bool> read();
 
-  // Of the line read last. Both are counted from 1.
+  // The line that read() read last; lines and columns are counted from 1.
   std::uint64_t line() const { return line_; }
   std::size_t columns() const { return columns_; }
   const std::string& field(std::size_t column) const { return fields_[column - 1]; }
@@ -39,7 +39,7 @@ class CsvReader {
   bool read_line();
   bool read_field();
   bool read_quoted(std::string& field);
-  bool take(std::string& field, std::size_t size);  // of the piece; false: the line is too long
+  bool take(std::string& field, std::size_t size);  // from the piece; false: the line is too long
   bool fail(const std::string& what);               // false
 
   NextPiece next_;
@@ -63,7 +63,7 @@ struct CsvForm {
 };
 
 // At least one row. A first line without any number is a header. Failures have EX_NOINPUT and say line,
-// column, what was found and the way out; they do not name the file.
+// column, the text found and a remedy; they do not name the file.
 Result<CsvTable> parse_csv(const NextPiece& next, const CsvForm& form);
 
 }  // namespace dtrun::worker

@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-// Before the job starts; in small pieces, so that what was read is what the rows take.
+// The part that is looked at before the job starts; in small pieces, so that the bytes read are about those
+// of the rows.
 constexpr std::size_t kRowsLookedAt = 100, kLookedAtBytes = 512;
 
 bool is_one_file(const DataConfig& config) {
@@ -32,7 +33,7 @@ fs::path path_of(const DataConfig& config, Split split) {
 
 struct ReadTable {
   CsvTable table;
-  std::uint64_t rows = 0;  // of the whole file: about as many, if it was not read to its end
+  std::uint64_t rows = 0;  // in the whole file; an estimate if it was not read to its end
 };
 
 Result<ReadTable> read_table(const DataConfig& config, const fs::path& path, std::size_t most_rows) {
@@ -45,7 +46,7 @@ Result<ReadTable> read_table(const DataConfig& config, const fs::path& path, std
   }
   std::vector<std::uint8_t> piece;
   std::uint64_t offset = 0;
-  Status broken;  // names the file, as the parser's messages do not
+  Status broken;  // names the file, which the parser's messages do not
   const auto next = [&]() -> Result<std::span<const std::uint8_t>> {
     const std::uint64_t most = most_rows == SIZE_MAX ? kPieceBytes : kLookedAtBytes;
     piece.resize(std::min(most, file.value().size() - offset));
@@ -101,7 +102,7 @@ DatasetFacts facts_of(const DataConfig& config, const CsvTable& table, std::uint
           .bytes = held * (table.features + 1) * sizeof(float)};
 }
 
-// Of one file that has both splits.
+// REQUIRES: the table is of a file that has both splits.
 Status keep_split(CsvTable& table, const DataConfig& config, Split split) {
   const std::size_t rows = table.labels.size();
   if (rows < 2) {
@@ -138,7 +139,7 @@ Result<DatasetFacts> check_csv(const DataConfig& config) {
   const std::uint64_t rows = train.value().rows;
   if (is_one_file(config)) {
     const std::uint64_t test_rows = test_share(rows, config.test_fraction);
-    // Each split reads the file, and keeps the memory that its rows took.
+    // Each split reads the whole file, and keeps the memory that all rows took.
     return facts_of(config, train.value().table, rows - test_rows, test_rows, 2 * rows);
   }
   const fs::path test_path = path_of(config, Split::kTest);

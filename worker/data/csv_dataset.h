@@ -8,7 +8,7 @@
 
 namespace dtrun::worker {
 
-// data.path is a directory with train.csv and test.csv; or one file, whose last rows are for the test.
+// data.path is a directory with train.csv and test.csv; or one file, whose last rows are the test split.
 // Failures have EX_NOINPUT and name the file.
 Result<std::unique_ptr<Dataset>> load_csv(const DataConfig& config, Split split);
 // Looks at the first rows.

@@ -15,7 +15,7 @@ Result<std::optional<LoadedTokenizer>> beside_shards(const fs::path& data) {
   const fs::path directory = fs::is_directory(data, error) ? data : data.parent_path();
   if (!has_tokenizer(directory)) return std::optional<LoadedTokenizer>();
   auto loaded = load_tokenizer(directory);
-  // Nobody named it, and training on tokens needs none.
+  // The config names no tokenizer, and training on tokens needs none.
   if (!loaded.ok()) return std::optional<LoadedTokenizer>();
   return std::optional(std::move(loaded).value());
 }

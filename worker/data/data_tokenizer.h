@@ -9,7 +9,7 @@
 
 namespace dtrun::worker {
 
-// data.tokenizer; of tokens without it the tokenizer beside the shards, if there is one that we can read.
+// data.tokenizer; for token files without it the tokenizer beside the shards, if a readable one is there.
 // Nothing if the job has none. EX_NOINPUT, naming the file; EX_CONFIG if it has more tokens than
 // data.vocab_size.
 Result<std::optional<LoadedTokenizer>> tokenizer_of(const DataConfig& config);

@@ -19,17 +19,17 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
-// What every sample of a data set is.
+// The form of every sample of a data set.
 struct SampleSpec {
   enum class Input : std::uint8_t { kValues, kTokens };
   Input input = Input::kValues;
-  SampleShape shape;  // of the values; {1, 1, LENGTH} of tokens
+  SampleShape shape;  // of the values; {1, 1, LENGTH} for tokens
   int targets = 1;    // per sample
   int classes = 0;    // targets are 0..classes-1, and so are tokens
   bool operator==(const SampleSpec&) const = default;
 };
 
-// Where samples are written, a row each. Either values or tokens, as the spec says.
+// The memory that samples are written to, a row each: either values or tokens, as the spec says.
 struct SampleRows {
   float* values = nullptr;          // [samples, channels, height, width], normalised
   std::int32_t* tokens = nullptr;   // [samples, length]
@@ -41,22 +41,22 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;  // samples
   virtual SampleSpec spec() const = 0;
-  // How what is stored becomes a value, as a formula for people.
+  // The formula from a stored number to a value, for people.
   virtual std::string values() const = 0;
   virtual void fill(std::span<const std::uint32_t> samples, const SampleRows& rows) const = 0;
 };
 
-// Throws WorkerError with EX_NOINPUT that names the file and what is wrong with it.
+// Throws WorkerError with EX_NOINPUT that names the file and its fault.
 std::unique_ptr<Dataset> load_dataset(const DataConfig& config, Split split);
 
-// What is known of a data set before it is loaded.
+// The facts about a data set that are known before it is loaded.
 struct DatasetFacts {
   SampleSpec spec;
-  std::int64_t train = 0, test = 0;  // samples; of a table about
-  std::uint64_t bytes = 0;           // that both splits hold in memory; what is read in place takes none
+  std::int64_t train = 0, test = 0;  // samples; estimates for a table
+  std::uint64_t bytes = 0;           // that both splits hold in memory; files read in place take none
 };
 
-// Cheap look before anything starts: the files are there, readable, begin as they should and fit together.
+// Cheap check before anything starts: the files exist, are readable, begin as they should and fit together.
 // EX_NOINPUT.
 Result<DatasetFacts> check_dataset(const DataConfig& config);
 

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the training images' pixels, scaled to 0..1.
+// Mean and deviation are those of the training images' pixels, scaled to 0..1.
 IdxForm fashion_form() {
   return {.rank = 3,
           .classes = 10,
@@ -28,7 +28,7 @@ IdxPair names_of(Split split) {
              : IdxPair{.images = "t10k-images-idx3-ubyte", .labels = "t10k-labels-idx1-ubyte"};
 }
 
-// NAME.gz if it is there, else NAME.
+// NAME.gz if it exists, else NAME.
 Result<fs::path> find_file(const fs::path& directory, const std::string& name) {
   std::error_code error;
   if (!fs::exists(directory, error)) {

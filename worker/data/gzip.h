@@ -1,5 +1,5 @@
-// gzip decompression of a file that lies in memory, in pieces of the caller's choice. As RFC 1952 says, the
-// content of several members in a row (bgzip, cat a.gz b.gz) is one.
+// gzip decompression of a file that lies in memory, in pieces of the caller's choice. Several members in a
+// row (bgzip, cat a.gz b.gz) are one content, as in RFC 1952.
 #pragma once
 
 #include <zlib.h>
@@ -23,11 +23,12 @@ class GzipReader {
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Fills `out` as far as the content goes; the number of bytes written. Less than out.size() means that the
-  // content ended (ended() is true), that the file did (truncated), or that fault() says what is wrong.
+  // Fills `out` as far as the content goes; returns the number of bytes written. Less than out.size() means
+  // that the content ended (ended() is true), that the file ended before it (truncated), or that fault()
+  // tells of bad data.
   std::size_t read(std::span<std::uint8_t> out);
 
-  bool ended() const { return ended_; }  // the checksums have been compared then
+  bool ended() const { return ended_; }  // and the checksums agreed
   const std::string& fault() const { return fault_; }
   std::size_t unread() const { return rest_.size() + stream_.avail_in; }  // bytes of `file` not looked at
 
@@ -36,7 +37,7 @@ class GzipReader {
   bool begin_next_member();  // false: none follows
 
   z_stream stream_{};
-  std::span<const std::uint8_t> rest_;  // not yet given to zlib, whose counters have 32 bits
+  std::span<const std::uint8_t> rest_;  // not given to zlib yet, whose counters have 32 bits
   bool ended_ = false;
   std::string fault_;
 };

@@ -15,7 +15,7 @@ constexpr std::uint64_t kMostValues = std::uint64_t{1} << 36;
 
 Status fault(const std::string& message) { return Status(kExitNoInput, message); }
 
-// The two ways in which a file's content reaches the parser look the same from here on.
+// The content of a file, gzip or not, behind one interface for the parser.
 class Content {
  public:
   explicit Content(Bytes file)
@@ -30,7 +30,7 @@ class Content {
     return size;
   }
 
-  // Why there are no more bytes, after a short read.
+  // The reason of a short read.
   Status short_of(std::uint64_t have, std::uint64_t want) const {
     const std::string where = with_thousands(have) + " of " + with_thousands(want) + " bytes";
     if (!compressed_) return fault("file ends after " + where + ": truncated");
@@ -134,8 +134,7 @@ Result<std::uint64_t> plausible_count(const std::vector<std::uint32_t>& dims, co
   std::string product;
   for (std::uint32_t dim : dims) {
     product += (product.empty() ? "" : " x ") + with_thousands(dim);
-    // Each factor is below 2^32 and the product so far at most 2^36: no overflow... of what is still
-    // compared.
+    // `count` stops growing above kMostValues, so the product does not overflow.
     count = count > kMostValues / std::max<std::uint64_t>(dim, 1) ? kMostValues + 1 : count * dim;
   }
   if (count == 0) return fault("is empty: its header says " + product);

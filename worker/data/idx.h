@@ -1,6 +1,6 @@
 // The IDX format of the MNIST family: big-endian; two zero bytes, the element type, the number of dimensions,
-// each dimension as 32 bits, then the elements in row-major order. Files may be gzip; the content tells.
-// Functions of bytes: reading the file is the caller's.
+// each dimension as 32 bits, then the elements in row-major order. A file may be gzip, which its first bytes
+// tell. Functions of bytes: reading the file is the caller's.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct IdxRank {
   IdxRank(int least, int most) : least(least), most(most) {}
 };
 
-// The whole array. Failures have EX_NOINPUT and say what was found
-// and what it means. Nothing is allocated for sizes that so short a file cannot hold.
+// The whole array. Failures have EX_NOINPUT and explain the bytes that were found. Nothing is allocated for
+// sizes that so short a file cannot hold.
 Result<IdxArray> parse_idx(Bytes file, IdxRank rank);
 
 // The dimensions alone, from the file's first bytes (kIdxProbe are always enough).

@@ -1,4 +1,4 @@
-// Any data set in the files of the MNIST family: EMNIST, KMNIST, or one's own arrays of bytes.
+// Any data set in the files of the MNIST family: EMNIST, KMNIST, or a user's own arrays of bytes.
 #pragma once
 
 #include <memory>

@@ -62,7 +62,7 @@ std::string size_text(const Dims& images) {
   return text + (images.size() == 2 ? " values" : " pixels");
 }
 
-// Of dimensions that check_headers() has accepted.
+// REQUIRES: check_headers() has accepted the dimensions.
 SampleShape shape_of(const Dims& images) {
   const auto dim = [&](std::size_t from_end) {
     return from_end < images.size() ? static_cast<int>(images[images.size() - from_end]) : 1;
@@ -70,7 +70,7 @@ SampleShape shape_of(const Dims& images) {
   return {.channels = dim(3), .height = dim(2), .width = dim(1)};
 }
 
-// What both files' headers must agree on.
+// Checks that the headers of both files agree.
 Status check_headers(const IdxForm& form, const IdxPair& files, const Dims& images, const Dims& labels) {
   constexpr std::uint32_t kLargestSide = 4096, kLargestRow = 1 << 24;
   if (images[0] != labels[0]) {
@@ -168,7 +168,7 @@ Result<DatasetFacts> check_idx_pairs(const IdxForm& form, const IdxPair& train, 
   const SampleSpec spec{.shape = shape_of(train_dims.value()), .classes = form.classes};
   if (spec.shape == shape_of(test_dims.value())) {
     const std::int64_t samples = train_dims.value()[0], of_test = test_dims.value()[0];
-    const std::uint64_t bytes = spec.shape.size() + 1;  // of a sample and its label
+    const std::uint64_t bytes = spec.shape.size() + 1;  // a sample and its label
     return DatasetFacts{.spec = spec,
                         .train = samples,
                         .test = of_test,

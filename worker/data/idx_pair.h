@@ -1,4 +1,4 @@
-// Samples and their labels in two IDX files: what the data sets of the MNIST family have in common.
+// Samples and their labels in two IDX files, the common form of the data sets of the MNIST family.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@ struct IdxPair {
   std::filesystem::path images, labels;  // as gzip or not
 };
 
-// What is the same for both splits.
+// The properties that both splits share.
 struct IdxForm {
-  IdxRank rank;     // of the images: [n, height, width]; also [n, values] or [n, channels, height, width]
-  int classes = 0;  // labels are 0..classes-1
+  IdxRank rank;             // images: [n, height, width]; also [n, values] or [n, channels, height, width]
+  int classes = 0;          // labels are 0..classes-1
   float mean = 0, std = 1;  // of the images' bytes, scaled to 0..1
   std::string values;       // the same in words
   std::string way_out;      // ends the message about a bad file

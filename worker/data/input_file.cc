@@ -17,7 +17,7 @@ Status cannot_read(const std::filesystem::path& path, const std::string& why) {
   return bad_input(path, "cannot be read: " + why);
 }
 
-// O_NONBLOCK: a FIFO must not hold up who only wants to know what is there.
+// O_NONBLOCK: opening a FIFO must not block a check of the path.
 int open_for_reading(const std::filesystem::path& path) {
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
@@ -52,7 +52,7 @@ Result<InputFile> InputFile::open(const std::filesystem::path& path) {
   if (failed) return cannot_read(path, std::strerror(errno));
   if (S_ISDIR(about.st_mode)) return cannot_read(path, "it is a directory; a file is expected here");
   if (!S_ISREG(about.st_mode)) return cannot_read(path, "it is not a regular file");
-  // Samples come in random order: reading ahead would only fetch what is not wanted.
+  // Samples are read in random order, so reading ahead would fetch bytes for nothing.
   ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);
   return file;
 }

@@ -1,6 +1,6 @@
 // A file that is read in place, a piece at a time, so that a file of any size needs no more memory than a
-// small one. Read and not mapped: a file that is cut or a disk that fails while the job trains is then a
-// message that names it, not SIGBUS.
+// small one. Read and not mapped: a file that is truncated or a disk that fails while the job trains causes a
+// message that names the file, not SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace dtrun::worker {
 
 class InputFile {
  public:
-  // Looks that it is a file that can be read, and takes its size. Failures have EX_NOINPUT and name it.
+  // Checks that `path` is a readable file, and takes its size. Failures have EX_NOINPUT and name it.
   static Result<InputFile> open(const std::filesystem::path& path);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
@@ -23,10 +23,10 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // bytes, when it was opened
 
-  // The bytes at `offset`, from any thread. EX_NOINPUT if they cannot be had (any more).
+  // Reads the bytes at `offset`; any thread calls it. EX_NOINPUT if the file does not have them (any more).
   Status read(std::uint64_t offset, std::span<std::uint8_t> out) const;
 
-  // It will be read from its beginning to its end.
+  // Tells the system that the file will be read from its beginning to its end.
   void read_ahead() const;
 
   // Gives the descriptor back; every read opens the file anew from now on. For data sets of more files than a
@@ -42,7 +42,7 @@ class InputFile {
   int descriptor_;  // -1: closed
 };
 
-// So many of a data set's files stay open.
+// The number of a data set's files that stay open.
 inline constexpr std::size_t kMostOpenFiles = 128;
 
 }  // namespace dtrun::worker

@@ -1,4 +1,4 @@
-// What messages about data files have in common.
+// Parts of the messages about data files.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ inline std::string with_thousands(std::uint64_t number) {
   return digits;
 }
 
-// "PATH: what is wrong; the way out", EX_NOINPUT.
+// "PATH: FAULT; REMEDY", EX_NOINPUT.
 inline Status bad_input(const std::filesystem::path& path, const std::string& fault) {
   return Status(kExitNoInput, path.string() + ": " + fault);
 }
 
-// "install the package fortunes, or ", where a package of Debian's brings what should be at `path`: of data
-// that the configs which come with dtrun name. Else empty.
+// "install the package fortunes, or ", where a Debian package brings the files at `path`, for data that
+// dtrun's own configs name. Else empty.
 inline std::string install_or(const std::filesystem::path& path) {
   struct Brought {
     const char *directory, *package;

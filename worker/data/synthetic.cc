@@ -9,7 +9,7 @@
 namespace dtrun::worker {
 namespace {
 
-// What a stream of random numbers is for, beside the sample or class that it belongs to.
+// The purpose of a stream of random numbers, beside the sample or class that it belongs to.
 enum Stream : std::uint32_t { kPattern = 0, kNoise = 1, kLabel = 2 };
 
 SampleSpec spec_of_samples(const DataConfig& config) {
@@ -19,7 +19,7 @@ SampleSpec spec_of_samples(const DataConfig& config) {
 
 class Synthetic : public Dataset {
  public:
-  // Samples `first` to first + size - 1 of the seed's.
+  // Samples `first` to first + size - 1 of those that the seed makes.
   Synthetic(const DataConfig& config, std::uint64_t first, std::uint64_t size)
       : spec_(spec_of_samples(config)), seed_(config.seed), first_(first), size_(size) {}
 
@@ -45,8 +45,8 @@ class Synthetic : public Dataset {
     return RandomStream(seed_, RandomUse::kData, number, use);
   }
 
-  // Four values from each number of the streams. Integers, so that no machine rounds otherwise. The noise has
-  // twice the pattern's spread, and a standard deviation of 1.15.
+  // Each number of the streams gives four values, computed with integers so that every machine makes the
+  // same. The noise has twice the pattern's spread, and a standard deviation of 1.15.
   void fill_one(const RandomStream& pattern, const RandomStream& noise, float* values) const {
     const std::size_t size = spec_.shape.size();
     for (std::size_t i = 0; i < size; i += 4) {

@@ -9,7 +9,7 @@
 
 namespace dtrun::worker {
 
-// Computed when they are asked for: any number of samples needs no memory.
+// Samples are computed on demand and take no memory.
 Result<std::unique_ptr<Dataset>> load_synthetic(const DataConfig& config, Split split);
 Result<DatasetFacts> check_synthetic(const DataConfig& config);  // nothing can be wrong
 

@@ -23,7 +23,7 @@ constexpr int kByteValues = 256;
 // Files, one behind the other.
 class Row {
  public:
-  // Nothing is known of an empty file but its name.
+  // An empty file adds nothing to the row.
   void add(InputFile file) {
     if (file.size() == 0) return;
     if (parts_.size() >= kMostOpenFiles) file.close();
@@ -34,7 +34,7 @@ class Row {
 
   std::uint64_t size() const { return size_; }  // bytes
 
-  // REQUIRES: they lie within the row.
+  // REQUIRES: the bytes lie within the row.
   Status read(std::uint64_t offset, std::span<std::uint8_t> out) const {
     auto part = std::prev(std::ranges::upper_bound(parts_, offset, {}, &Part::begin));
     while (!out.empty()) {
@@ -51,7 +51,7 @@ class Row {
  private:
   struct Part {
     InputFile file;
-    std::uint64_t begin;  // of its first byte in the row
+    std::uint64_t begin;  // place of its first byte in the row
   };
   std::vector<Part> parts_;
   std::uint64_t size_ = 0;

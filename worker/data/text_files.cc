@@ -19,7 +19,7 @@ Result<std::vector<fs::path>> text_files(const fs::path& path, const std::string
   for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
     Pulse::beat();
-    std::error_code unknown;  // of a broken link: opening it tells
+    std::error_code unknown;  // the type of a broken link; opening it fails later with a message
     const fs::file_type type = entry->status(unknown).type();
     if (entry->path().filename().string().starts_with('.')) {
       entry.disable_recursion_pending();

@@ -11,7 +11,7 @@ namespace dtrun::worker {
 namespace {
 
 constexpr std::size_t kReadAtOnce = kTextPiece;
-// A piece is cut in its end, where there is room for a few words.
+// A piece is cut within its last bytes, so many that a few words fit.
 constexpr std::size_t kRoomForCut = std::size_t{64} << 10;
 constexpr std::size_t kLongestCharacter = 4;
 
@@ -68,7 +68,7 @@ Result<std::optional<std::string>> TextPieces::next() {
 }
 
 Result<std::uint64_t> cut_behind(const InputFile& file, std::uint64_t place, Encoder& encoder) {
-  // What is before the place decides too: no added token may reach over it.
+  // The text before the place matters too: no added token may reach over the cut.
   const std::uint64_t before = std::min<std::uint64_t>(place, kLongestAddedToken + kLongestCharacter);
   for (std::size_t behind = kRoomForCut;; behind *= 4) {
     std::string text(std::min<std::uint64_t>(before + behind, file.size() - (place - before)), '\0');

@@ -12,19 +12,20 @@
 
 namespace dtrun::worker {
 
-// Most pieces have about this size; none has more than the larger one, and where a text has no place to cut
-// it in so many bytes it is refused.
+// Most pieces have about the first size, and none has more than the second; a text without a place to cut
+// within the second is refused.
 inline constexpr std::size_t kTextPiece = std::size_t{1} << 20, kLongestTextPiece = std::size_t{4} << 20;
 
 class TextPieces {
  public:
-  // Of the bytes from `begin` to `end`, both of which are 0, the file's size or what cut_behind() gave. The
-  // file and the encoder, which is used to cut only, outlive this.
+  // The pieces of the bytes from `begin` to `end`, each of which is 0, the file's size or a place that
+  // cut_behind() returned. The encoder is used for cutting only. REQUIRES: file and encoder outlive this
+  // object.
   TextPieces(const InputFile& file, std::uint64_t begin, std::uint64_t end, Encoder& encoder)
       : file_(file), encoder_(encoder), next_(begin), end_(end) {}
 
-  // The next piece, which is UTF-8; nothing at the end. EX_NOINPUT, naming file and byte, for what is no
-  // text.
+  // The next piece, which is UTF-8; nothing at the end. EX_NOINPUT, naming file and byte, for bytes that are
+  // not UTF-8.
   Result<std::optional<std::string>> next();
 
  private:
@@ -32,13 +33,13 @@ class TextPieces {
 
   const InputFile& file_;
   Encoder& encoder_;
-  std::uint64_t next_, end_;  // what is not read yet
+  std::uint64_t next_, end_;  // the bytes not read yet
   std::string text_;          // read, and not handed out
-  std::size_t valid_ = 0;     // of text_: so many bytes are whole characters
+  std::size_t valid_ = 0;     // so many bytes of text_ are whole characters
 };
 
-// The first place at or behind `place`, a byte of the file, at which it can be cut; its end if there is none.
-// Fails as TextPieces::next() does.
+// The first place at or behind the byte `place` at which the file can be cut; the file's end if there is
+// none. Fails as TextPieces::next() does.
 Result<std::uint64_t> cut_behind(const InputFile& file, std::uint64_t place, Encoder& encoder);
 
 // "PATH: byte 123 is no UTF-8; …"

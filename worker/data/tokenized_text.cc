@@ -41,7 +41,7 @@ class TokenizedText : public Dataset {
   const int length_, classes_;
 };
 
-// Of English text, about.
+// About right for English text.
 constexpr std::uint64_t kBytesOfToken = 4;
 
 // A part of a file.
@@ -81,7 +81,7 @@ Result<std::vector<Stretch>> stretches_of(const DataConfig& config, Split split,
   std::vector<Stretch> found;
   for (Stretch& one : all) {
     const std::uint64_t bytes = one.end;
-    // Where the test begins in this file.
+    // The byte at which the test split begins in this file.
     std::uint64_t cut = bytes;
     if (place < bytes) {
       const auto behind = place == 0 ? Result<std::uint64_t>(0) : cut_behind(one.file, place, encoder);

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint32_t kMagic = 20240520, kVersion = 1;
-// What the same scripts write too, and looks alike.
+// The other files that the same scripts write, and that look alike.
 constexpr std::uint32_t kMagicLlama3 = 20240801, kMagicEvaluation = 20240522, kMagicModel = 20240326;
 
 Status no_tokens(const std::string& what) { return Status(kExitNoInput, what); }
@@ -84,7 +84,7 @@ Result<std::vector<fs::path>> shard_paths(const fs::path& directory, Split split
 struct Shard {
   InputFile file;
   TokenLayout layout;          // of the part
-  std::uint64_t position = 0;  // of the part's first token, in the whole file
+  std::uint64_t position = 0;  // number of the part's first token in the whole file
   std::uint64_t first_sample = 0;
 
   Status read(std::uint64_t token, std::span<std::uint8_t> out) const {
@@ -104,7 +104,7 @@ Result<Shard> open_shard(const fs::path& path) {
   return Shard{.file = std::move(file).value(), .layout = layout.value()};
 }
 
-// Of one file that has both: its end is for the test.
+// REQUIRES: the shard is of a file that has both splits; its end is the test split.
 void cut_to_split(Shard& shard, double test_fraction, Split split) {
   TokenLayout& all = shard.layout;
   const std::uint64_t test = test_share(all.tokens, test_fraction), train = all.tokens - test;
@@ -262,7 +262,8 @@ Result<DatasetFacts> check_tokens(const DataConfig& config) {
     const Shard& last = shards.value().back();
     (split == Split::kTrain ? facts.train : facts.test) =
         static_cast<std::int64_t>(last.first_sample + windows_in(last.layout.tokens, config.sequence_length));
-    // The first tokens of each: enough to find another tokenizer's files, or what are no tokens.
+    // The first tokens of each shard: enough to find files of another tokenizer, or files that hold no
+    // tokens.
     for (const Shard& shard : shards.value()) {
       std::array<std::uint8_t, 2048> bytes;
       const std::span<std::uint8_t> first =

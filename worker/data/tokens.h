@@ -13,23 +13,23 @@
 
 namespace dtrun::worker {
 
-// Where a shard's tokens lie.
+// The place of a shard's tokens in its file.
 struct TokenLayout {
-  std::uint64_t begin = 0;   // byte offset of the first
+  std::uint64_t begin = 0;   // byte offset of the first token
   std::uint64_t tokens = 0;  // two bytes each
 };
 
 inline constexpr std::size_t kTokenHeader = 256 * 4;  // bytes
 
-// From a file's first bytes (kTokenHeader are always enough) and its size. Failures have EX_NOINPUT and do
-// not name the file.
+// Reads the layout from a file's first bytes (kTokenHeader are always enough) and its size. Failures have
+// EX_NOINPUT and do not name the file.
 Result<TokenLayout> parse_token_header(std::span<const std::uint8_t> beginning, std::uint64_t size);
 
-// The header of a file of llm.c's. REQUIRES: tokens < 2^31.
+// The header of a file in the form of llm.c. REQUIRES: tokens < 2^31.
 std::string token_header(std::uint64_t tokens);
 
 // data.path is a directory, whose .bin files have "train", or "val" or "test", in their names; or one file,
-// the end of which is for the test. Samples do not cross shards. Failures have EX_NOINPUT and name the file.
+// whose end is the test split. Samples do not cross shards. Failures have EX_NOINPUT and name the file.
 Result<std::unique_ptr<Dataset>> load_tokens(const DataConfig& config, Split split);
 Result<DatasetFacts> check_tokens(const DataConfig& config);
 

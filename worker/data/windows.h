@@ -1,5 +1,6 @@
 // A row of tokens cut into samples: sample i is the tokens from i * length on, and its targets are the same
-// row one token further. So a sample takes length + 1 tokens, the last of which begins the next sample.
+// row one token further. A sample therefore takes length + 1 tokens, the last of which begins the next
+// sample.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ inline SampleSpec window_spec(int length, int classes) {
           .classes = classes};
 }
 
-// How many of `total` are for the test, where a part at the end is: never all, and at least one of two.
+// The size of the test split where it is a part at the end of `total`: never all, and at least one of two.
 inline std::uint64_t test_share(std::uint64_t total, double fraction) {
   if (total == 0) return 0;
   const auto share = static_cast<std::uint64_t>(static_cast<double>(total) * fraction);
