@@ -31,7 +31,7 @@ Result<LoadedTokenizer> load_tokenizer(const std::filesystem::path& path);
 // Whether a directory has a tokenizer that load_tokenizer would take.
 bool has_tokenizer(const std::filesystem::path& directory);
 
-// The files of the tokenizer there, unread otherwise; none if there is no tokenizer.
+// The files of the directory's tokenizer, read but not parsed; none if it has no tokenizer.
 std::vector<TokenizerFile> tokenizer_files_in(const std::filesystem::path& directory);
 
 }  // namespace dtrun::worker

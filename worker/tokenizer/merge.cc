@@ -6,7 +6,7 @@
 namespace dtrun::worker {
 namespace {
 
-// Up to here looking at all pairs again and again is faster than a heap.
+// Up to this many ids, looking at all pairs again and again is faster than a heap.
 constexpr std::size_t kShortWord = 48;
 constexpr std::uint32_t kNobody = UINT32_MAX;
 
@@ -76,7 +76,7 @@ void Merger::merge_long(std::vector<std::int32_t>& ids) {
     const std::uint32_t at = best.at, gone = neighbours_[at].behind;
     if (ids[at] == kGone || gone == kNobody) continue;
     const MergeTable::Entry entry = table_.find(ids[at], ids[gone]);
-    if (entry.rank != best.rank) continue;  // one of the two has become something else
+    if (entry.rank != best.rank) continue;  // an earlier merge changed one of the two
     ids[at] = entry.result;
     ids[gone] = kGone;
     const auto [before, behind] = Neighbours{neighbours_[at].before, neighbours_[gone].behind};

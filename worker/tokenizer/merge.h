@@ -1,5 +1,5 @@
-// Byte-pair encoding of one word: of all neighbours that the table merges, the pair that stands first in it
-// goes first, of equal pairs the left one; until nothing can be merged. Pure.
+// Byte-pair encoding of one word: among all neighbours that the table merges, the pair that is first in the
+// table is merged first, among equal pairs the left one, until no pair can be merged. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace dtrun::worker {
 // The merges by their pairs.
 class MergeTable {
  public:
-  // Of a pair that is given twice the later counts. REQUIRES: fewer than 2^31 merges.
+  // The later of two equal pairs counts. REQUIRES: fewer than 2^31 merges.
   explicit MergeTable(std::span<const Merge> merges);
 
-  static constexpr std::int32_t kNever = INT32_MAX;  // the rank of what is not merged
+  static constexpr std::int32_t kNever = INT32_MAX;  // the rank of a pair that is not merged
   struct Entry {
     std::int32_t rank = kNever, result = 0;
   };
@@ -56,7 +56,7 @@ class Merger {
   struct Candidate {
     std::int32_t rank;
     std::uint32_t at;  // its left part
-    // The first in a heap whose top is its greatest.
+    // The pair to merge next is the greatest, so that it is the top of a heap.
     bool operator<(const Candidate& other) const {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
@@ -69,8 +69,8 @@ class Merger {
   void merge_long(std::vector<std::int32_t>& ids);
 
   const MergeTable& table_;
-  std::vector<MergeTable::Entry> pairs_;  // short words: what becomes of i and i + 1
-  std::vector<Candidate> heap_;           // long ones
+  std::vector<MergeTable::Entry> pairs_;  // short words: the merge of ids i and i + 1
+  std::vector<Candidate> heap_;           // long words
   std::vector<Neighbours> neighbours_;
 };
 

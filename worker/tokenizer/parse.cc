@@ -34,12 +34,12 @@ std::string type_in(const VocabJson& object) {
   return type.is_string() ? type.get<std::string>() : "";
 }
 
-// "is not supported" is said of what would change ids.
+// The error for a part of the file that would change ids.
 Status not_supported(const std::string& what, const std::string& instead) {
   return refused(what + " is not supported (" + instead + ")");
 }
 
-// Keys that no version of the format has might change ids.
+// Refuses keys that no known version of the format has: they might change ids.
 Status check_known(const VocabJson& object, const std::string& place,
                    std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object.items()) {
@@ -49,7 +49,7 @@ Status check_known(const VocabJson& object, const std::string& place,
   return {};
 }
 
-// Options that are off unless they are given. `off`: besides null.
+// Refuses options that are on. Each option comes with the value, besides null, that means off.
 Status check_off(const VocabJson& object, const std::string& place,
                  std::initializer_list<std::pair<const char*, VocabJson>> options) {
   for (const auto& [key, off] : options) {
@@ -159,7 +159,7 @@ Result<Ids> read_model(const VocabJson& model, TokenizerSpec& spec) {
       check_known(model, "model",
                   {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                    "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
-  // unk_token and fuse_unk are for what is not in the vocabulary, and all bytes are.
+  // unk_token and fuse_unk are for text outside the vocabulary, but all bytes are in it.
   if (status.ok())
     status = check_off(model, "model.",
                        {{"dropout", 0.0},
@@ -238,7 +238,7 @@ Status read_pre_tokenizer(const VocabJson& pre, TokenizerSpec& spec) {
 Status read_added(const VocabJson& added, Ids& ids, TokenizerSpec& spec) {
   if (added.is_null()) return {};
   if (!added.is_array()) return refused("added_tokens is " + brief(added) + ", expected a list");
-  // As `tokenizers` numbers those that the vocabulary lacks, whatever the file says.
+  // `tokenizers` numbers added tokens that the vocabulary lacks so, whatever ids the file gives.
   auto next = static_cast<std::int64_t>(ids.size());
   for (const VocabJson& token : added) {
     const VocabJson& content = token.is_object() ? member(token, "content") : kNull;
@@ -272,7 +272,8 @@ Status read_added(const VocabJson& added, Ids& ids, TokenizerSpec& spec) {
       ids.emplace(text, id.value());
       ++next;
     } else {
-      spec.tokens[static_cast<std::size_t>(id.value())] = text;  // it is written as it is, in no alphabet
+      spec.tokens[static_cast<std::size_t>(id.value())] = text;  // an added token is written as it is, not in
+                                                                 // the byte alphabet
     }
     spec.added.push_back(
         {.content = text, .id = id.value(), .special = special.value(), .normalized = normalized.value()});
@@ -283,7 +284,7 @@ Status read_added(const VocabJson& added, Ids& ids, TokenizerSpec& spec) {
 Result<VocabJson> json_in(std::string_view text) {
   VocabJson json = VocabJson::parse(text, nullptr, false);
   if (json.is_discarded()) {
-    // Only strict_json says where the fault is.
+    // Only parse_strict_json tells the place of the fault.
     const auto fault = parse_strict_json(text);
     return refused(fault.ok() ? "is no JSON" : fault.status().message());
   }

@@ -1,5 +1,5 @@
 // Tokenizer files as a TokenizerSpec: Hugging Face's tokenizer.json, or GPT-2's vocab.json with its
-// merges.txt. Whatever in a file would change ids and is not done here is refused by its name. Pure.
+// merges.txt. Parts of a file that would change ids and are not implemented are refused by name. Pure.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@
 
 namespace dtrun::worker {
 
-// No tokenizer has as many tokens.
+// More tokens than any tokenizer has.
 inline constexpr int kMostTokens = 1 << 22;
-// Nor one so long that stands for itself, in bytes.
+// More bytes than any added token has.
 inline constexpr std::size_t kLongestAddedToken = 1024;
 
 // Model BPE; pre-tokenizer ByteLevel, or a Split by a known pattern before it. Failures have EX_NOINPUT and

@@ -7,11 +7,11 @@
 
 namespace dtrun::worker {
 
-// How text falls into words before bytes are merged within each.
+// The pattern that cuts text into words; bytes are merged within each word.
 enum class Words : std::uint8_t {
   kGpt2,    // GPT-2's own pattern
-  kLlama3,  // Llama 3's
-  kQwen2,   // Qwen 2's: Llama 3's, but with each digit by itself
+  kLlama3,  // Llama 3's pattern
+  kQwen2,   // Qwen 2's pattern: Llama 3's, but with each digit by itself
 };
 
 struct Merge {
@@ -23,16 +23,16 @@ struct AddedToken {
   std::string content;
   std::int32_t id = 0;
   bool special = false;
-  bool normalized = false;  // looked for only in what the others leave
+  bool normalized = false;  // looked for only in the text between the other added tokens
 };
 
 struct TokenizerSpec {
-  std::vector<std::string> tokens;  // bytes by id; empty: there is no such token
-  std::vector<Merge> merges;        // the first goes first
+  std::vector<std::string> tokens;  // bytes by id; empty: no token has the id
+  std::vector<Merge> merges;        // in the order of their priority
   std::vector<AddedToken> added;
   Words words = Words::kGpt2;
   bool add_prefix_space = false;  // a text that does not begin with a space gets one
-  bool ignore_merges = false;     // a word that is a token is that token, whatever the merges make of it
+  bool ignore_merges = false;     // a word that is a token is encoded as that token, without merges
 };
 
 }  // namespace dtrun::worker

@@ -75,7 +75,7 @@ Encoder::Encoder(const Tokenizer& tokenizer)
       remembered_(kRemembered) {}
 
 void Encoder::encode(std::string_view text, bool begins, std::vector<std::int32_t>& ids) {
-  // Two rounds as `tokenizers` has them, and words in what they leave.
+  // Two rounds of added tokens, as in `tokenizers`; the text between them is encoded as words.
   const auto in_rest = [&](std::size_t begin, std::size_t end) {
     for (std::size_t at = begin; at < end;) {
       const auto found = tokenizer_.second_.find(text.substr(0, end), at);
@@ -106,7 +106,7 @@ void Encoder::encode_words(std::string_view text, std::vector<std::int32_t>& ids
   while (at < text.size()) {
     const auto word = words_.find(text, at);
     const std::size_t begin = word ? word->begin : text.size();
-    if (begin > at) encode_word(text.substr(at, begin - at), ids);  // what the pattern leaves out
+    if (begin > at) encode_word(text.substr(at, begin - at), ids);  // text that the pattern does not match
     if (word) encode_word(text.substr(begin, word->end - begin), ids);
     at = word ? word->end : text.size();
   }

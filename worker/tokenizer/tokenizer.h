@@ -1,5 +1,5 @@
 // Byte-level byte-pair encoding, as GPT-2 has it: text to the ids that Hugging Face's `tokenizers` finds
-// (without what its post-processor puts around them), and back. Pure.
+// (without those that its post-processor adds), and back. Pure.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ inline constexpr char kEndOfText[] = "<|endoftext|>";
 // Immutable: any thread may use it, each with an Encoder of its own.
 class Tokenizer {
  public:
-  // REQUIRES: spec is what worker/tokenizer/parse.h gives.
+  // REQUIRES: spec comes from worker/tokenizer/parse.h.
   explicit Tokenizer(TokenizerSpec spec);
 
   int size() const { return static_cast<int>(spec_.tokens.size()); }  // every id is below it
-  // Empty if no token has this id, or none at all can.
+  // Empty if no token has this id, also for an id out of range.
   std::string_view bytes_of(std::int32_t id) const;
-  // The added token that is written so, or the one of the vocabulary.
+  // The added token with this content, or else the vocabulary's token.
   std::optional<std::int32_t> id_of(const std::string& content) const;
   const TokenizerSpec& spec() const { return spec_; }
 
@@ -40,13 +40,13 @@ class Tokenizer {
     std::size_t begin = 0, end = 0;
     std::int32_t id = 0;
   };
-  // Added tokens that are looked for together: the first in the text, and of those that begin there the
-  // longest.
+  // Finds the first of several added tokens in a text, and the longest of those that begin there.
   class Finder {
    public:
     Finder(const std::vector<AddedToken>& added, bool normalized);
     std::optional<Found> find(std::string_view text, std::size_t from) const;
-    // Whether one of them would be cut in two at `place`, or ends there: what follows one may get a prefix.
+    // Whether an added token would be cut in two at `place`, or ends there: the text behind one may get a
+    // prefix.
     bool reaches(std::string_view text, std::size_t place) const;
 
    private:
@@ -63,18 +63,18 @@ class Tokenizer {
   const Pattern& pattern_;
 };
 
-// One for each thread. It remembers words that it has seen, in a table of fixed size.
+// One for each thread. It caches the ids of words in a table of fixed size.
 class Encoder {
  public:
-  // REQUIRES: the tokenizer outlives it.
+  // REQUIRES: the tokenizer outlives the encoder.
   explicit Encoder(const Tokenizer& tokenizer);
 
-  // Adds the ids of `text` to `ids`. begins: it is the beginning of a text, not the part behind a cut.
+  // Adds the ids of `text` to `ids`. begins: `text` is the beginning of a text, not the part behind a cut.
   // REQUIRES: text is UTF-8 (worker/tokenizer/utf8.h), and has fewer than 2^31 bytes.
   void encode(std::string_view text, bool begins, std::vector<std::int32_t>& ids);
 
   // The first place at or behind `from` at which the text can be cut: its two parts, encoded by themselves,
-  // have the ids of the whole. Nothing if there is none before its end.
+  // have the ids of the whole. Nothing if there is no such place before the text's end.
   // REQUIRES: text is UTF-8.
   std::optional<std::size_t> cut(std::string_view text, std::size_t from);
 

@@ -9,7 +9,7 @@ namespace {
 constexpr char kReplacement[] = "\xef\xbf\xbd";
 
 struct Sequence {
-  std::size_t length;  // of the character, or of what cannot be the beginning of one; not 0
+  std::size_t length;  // of the character, or of the bytes that cannot begin one; not 0
   enum Kind : std::uint8_t { kWhole, kCut, kInvalid } kind;
 };
 

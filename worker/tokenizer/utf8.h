@@ -1,4 +1,4 @@
-// UTF-8: whether bytes are it, and whole characters out of a stream of bytes. Pure.
+// UTF-8: checks bytes, and takes whole characters out of a stream of bytes. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,17 @@
 
 namespace dtrun::worker {
 
-// Where the first byte lies that is no part of a whole, well-formed character; nothing if all are.
+// The place of the first byte that is not part of a whole, well-formed character; nothing if the text is
+// valid.
 std::optional<std::size_t> invalid_utf8_at(std::string_view bytes);
 
-// For output that people read: characters appear when they are whole, and what can become none appears as
-// U+FFFD.
+// For output that people read: a character appears once it is whole, and bytes that cannot become one appear
+// as U+FFFD.
 class WholeCharacters {
  public:
   // The characters that are whole now.
   std::string take(std::string_view bytes);
-  // What is left when no more follows.
+  // The rest, at the end of the stream.
   std::string finish();
 
  private:

@@ -15,9 +15,9 @@ namespace {
 
 struct Known {
   Words words;
-  // As files have it, for Oniguruma.
+  // The pattern as files have it, for Oniguruma.
   std::string_view original;
-  // The same for PCRE2, whose \s has U+180E too, which is no white space since Unicode 6.3.
+  // The pattern for PCRE2, whose \s includes U+180E, which is no white space since Unicode 6.3.
   const char* pattern;
 };
 
@@ -38,7 +38,7 @@ constexpr Known kKnown[] = {
      DTRUN_CONTRACTIONS
      R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\p{White_Space}\p{L}\p{N}]+[\r\n]*)" DTRUN_SPACES}};
 
-// A run of spaces can be as long as a text, and PCRE2 may want to go back in it.
+// A run of spaces can be as long as a text, and PCRE2 may backtrack in it.
 constexpr std::size_t kLargestStack = std::size_t{16} << 20;
 
 WorkerError fault_of_pcre2(const std::string& what, int code) {

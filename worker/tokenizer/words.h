@@ -15,13 +15,13 @@ struct pcre2_real_jit_stack_8;
 
 namespace dtrun::worker {
 
-// The pattern that this text, as a tokenizer.json has it, is; nothing for any other.
+// The known pattern that a tokenizer.json writes as this text; nothing for an unknown one.
 std::optional<Words> words_of_pattern(std::string_view pattern);
 
 // A compiled pattern. Any thread may use it, each with a Matcher of its own.
 class Pattern {
  public:
-  // Throws WorkerError, EX_SOFTWARE, if PCRE2 does not take it.
+  // Throws WorkerError, EX_SOFTWARE, if PCRE2 does not accept it.
   explicit Pattern(const char* pattern);
   ~Pattern();
   Pattern(const Pattern&) = delete;
@@ -29,7 +29,7 @@ class Pattern {
  private:
   friend class Matcher;
   pcre2_real_code_8* code_ = nullptr;
-  bool jit_ = false;  // some systems let nobody make code
+  bool jit_ = false;  // false on systems that forbid executable memory
 };
 
 struct Match {
@@ -38,7 +38,7 @@ struct Match {
 
 class Matcher {
  public:
-  // REQUIRES: the pattern outlives it.
+  // REQUIRES: the pattern outlives the matcher.
   explicit Matcher(const Pattern& pattern);
   ~Matcher();
   Matcher(const Matcher&) = delete;
@@ -56,9 +56,9 @@ class Matcher {
 
 const Pattern& pattern_of(Words words);
 
-// Behind each of its matches a word of every known pattern ends, whatever stands before it, and the next one
-// begins, whatever follows: at the end of letters or digits behind which something else stands. So a long
-// text can be cut there, and each part encoded by itself.
+// Behind each match of this pattern a word of every known pattern ends, whatever precedes it, and the next
+// word begins, whatever follows: the end of letters or digits in front of another character. A long text can
+// therefore be cut there, and each part encoded by itself.
 const Pattern& word_end_pattern();
 
 }  // namespace dtrun::worker
