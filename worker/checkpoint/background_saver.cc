@@ -34,7 +34,7 @@ void BackgroundSaver::check() {
   rethrow();
 }
 
-// What it was given is written even when closing.
+// Writes a state that was handed over before it ends, also when closing.
 void BackgroundSaver::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -61,7 +61,7 @@ std::exception_ptr BackgroundSaver::write(const TrainState& state, const std::fu
   }
 }
 
-// REQUIRES: mutex_ held. The caller learns of a failure once.
+// REQUIRES: mutex_ held. Reports each failure once.
 void BackgroundSaver::rethrow() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }

@@ -17,15 +17,15 @@ class BackgroundSaver {
  public:
   // `keep`: see save_checkpoint.
   BackgroundSaver(std::filesystem::path output_dir, const Program& program, int keep);
-  ~BackgroundSaver();  // waits for what is being written
+  ~BackgroundSaver();  // waits until the state in hand is written
   BackgroundSaver(const BackgroundSaver&) = delete;
 
-  // Writes `state`, unless it has diverged, once `make_whole`, called on the writing thread first, has
-  // returned. From then on it must stay as it is until wait() returned or threw. REQUIRES: nothing is being
+  // Writes `state`, unless it has diverged, after a call of `make_whole` on the writing thread. From that
+  // call's return on `state` must not change until wait() has returned or thrown. REQUIRES: no state is being
   // written.
   void save(const TrainState& state, std::function<void()> make_whole = {});
   void wait();   // until it is on disk
-  void check();  // does not block; so a full disk is known before the next save
+  void check();  // does not block; tells of a full disk before the next save
 
  private:
   void run();
@@ -36,14 +36,14 @@ class BackgroundSaver {
   const Program program_;
   const int keep_;
 
-  std::mutex mutex_;  // guards what follows, but for the thread
+  std::mutex mutex_;  // guards the members below, without the thread
   std::condition_variable changed_;
-  const TrainState* state_ = nullptr;  // what is to be written, until it is
-  std::function<void()> make_whole_;   // likewise
+  const TrainState* state_ = nullptr;  // the state to write, until it is written
+  std::function<void()> make_whole_;   // belongs to state_
   bool closing_ = false;
   std::exception_ptr failure_;
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: the thread uses all of the above
 };
 
 }  // namespace dtrun::worker

@@ -1,4 +1,4 @@
-// Which evaluation is the best, and when to end for want of a better one: the config's words for
+// Finds the best evaluation, and the end of a run that gets no better, as the config asks: its options for
 // worker/core/evaluation_record.h.
 #pragma once
 

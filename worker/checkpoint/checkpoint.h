@@ -1,6 +1,6 @@
 // Checkpoints: OUTPUT_DIR/checkpoints/step-00000500/{model.safetensors, optimizer.safetensors,
 // trainer_state.json, manifest.json}. Written into a temporary directory, synced, renamed, parent synced: a
-// checkpoint is there whole or not at all. No checkpoint depends on the world size or the device.
+// checkpoint exists whole or not at all. No checkpoint depends on the world size or the device.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ struct TrainState {
   std::int64_t step = 0;          // optimizer steps done
   std::vector<float> parameters;  // flat
   std::vector<OptimizerSlot> optimizer;
-  std::string config_json;  // canonical config of the run that wrote it
+  std::string config_json;  // canonical config of the run that wrote the checkpoint
   EvaluationRecord evaluations = {};
-  std::string device = {};  // Device::fingerprint() of what computed it; empty: a dtrun that did not say
+  std::string device = {};  // Device::fingerprint() of the device that computed it; empty: written by an
+                            // older dtrun
 };
 
-// A checkpoint of a diverged model is of no use, and would push out those that are.
+// False for a diverged model, whose checkpoint would be useless and would displace useful ones.
 bool parameters_are_finite(const TrainState& state);
 
-// For messages about what was skipped and why.
+// Receives messages about skipped checkpoints, with the reason.
 using Notice = std::function<void(const std::string&)>;
 
 // The newest checkpoint below output_dir whose manifest, sizes and checksums are right; a damaged one is
@@ -39,17 +40,18 @@ using Notice = std::function<void(const std::string&)>;
 std::optional<TrainState> load_newest(const std::filesystem::path& output_dir, const Program& program,
                                       const Notice& notice);
 
-// Step of what load_newest would return, without keeping the values or looking whether they fit.
+// Step of the checkpoint that load_newest would return, without keeping its values or checking that they fit
+// the program.
 std::optional<std::int64_t> newest_step(const std::filesystem::path& output_dir, const Notice& notice);
 
-// Whether there is anything that has a checkpoint's name, good or not.
+// Whether anything there has a checkpoint's name, damaged or not.
 bool has_checkpoints(const std::filesystem::path& output_dir);
 
 // This very checkpoint directory. Throws WorkerError: EX_NOINPUT if missing or damaged, EX_CONFIG if it does
 // not fit the program.
 TrainState load_checkpoint(const std::filesystem::path& directory, const Program& program);
 
-// The parameters alone of a checkpoint that must be of this step. Throws likewise.
+// The parameters alone of a checkpoint that must be of this step. Throws as load_checkpoint() does.
 std::vector<float> load_parameters_of_step(const std::filesystem::path& directory, const Program& program,
                                            std::int64_t step);
 
@@ -61,8 +63,8 @@ std::vector<float> load_parameters(const std::filesystem::path& from, const Prog
 // Writes synchronously; replaces an older directory of the same step; removes the oldest beyond `keep`
 // (0: keeps all) once the new one is safe, but never that of the best step, which is one of `keep` unless
 // that is 1. Returns its directory. Throws WorkerError, EX_IOERR or EX_CANTCREAT (worker/base/error.h), when
-// output_dir cannot be written, leaving older checkpoints as they were. Where there is no room, the oldest
-// that would go anyway goes first.
+// output_dir cannot be written, leaving older checkpoints as they were. Where the disk is full, the oldest
+// checkpoint that would be removed afterwards is removed first.
 std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, const Program& program,
                                       const TrainState& state, int keep);
 
@@ -70,8 +72,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, c
 std::filesystem::path save_model(const std::filesystem::path& output_dir, const Program& program,
                                  std::span<const float> parameters);
 
-// output_dir and what is in it can be created and written. EX_IOERR or EX_CANTCREAT, naming the directory;
-// creates it.
+// Creates output_dir, and checks that it and its contents can be written. EX_IOERR or EX_CANTCREAT, naming
+// the directory.
 Status check_output_dir(const std::filesystem::path& output_dir);
 
 }  // namespace dtrun::worker

@@ -44,19 +44,19 @@ ConfigDrift config_drift(const JobConfig& now, const std::string& checkpoint_con
             .harmless = "the checkpoint's config cannot be read (" + then.status().message() + ")"};
   }
   const std::string here = to_canonical_json(now);
-  // Where data and results lie may change; what they are may not.
+  // The places of data and results may change, but not their contents.
   JobConfig moved = then.value();
   moved.output_dir = now.output_dir;
   moved.data.path = now.data.path;
-  // keep_tokenizer looks at what it holds. Without one a text's tokens are others; numbers stay what they
-  // are.
+  // keep_tokenizer compares the tokenizers' contents. A text without a tokenizer has other tokens; token
+  // files keep theirs.
   if (now.data.type == "tokens" || moved.data.tokenizer.has_value() == now.data.tokenizer.has_value())
     moved.data.tokenizer = now.data.tokenizer;
   moved.train.resume_from_checkpoint = now.train.resume_from_checkpoint;
   moved.recovery = now.recovery;
   JobConfig identity = moved;
   identity.train = now.train;
-  identity.device = now.device;  // its bits are others, not its meaning
+  identity.device = now.device;  // another device changes bits, not the meaning
   identity.model.gradient_checkpointing = now.model.gradient_checkpointing;
   return {.fatal = all_differences(here, to_canonical_json(identity)),
           .harmless = all_differences(here, to_canonical_json(moved)),

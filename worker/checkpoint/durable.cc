@@ -26,7 +26,7 @@ constexpr std::size_t kWrittenAtOnce = 16u << 20;  // written between two signs 
   throw cannot_write("cannot " + what + " " + path.string(), error);
 }
 
-// An open file descriptor, closed in the end.
+// An open file descriptor, closed by the destructor.
 class Descriptor {
  public:
   Descriptor(const fs::path& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
@@ -65,7 +65,7 @@ void write_synced(const fs::path& path, std::span<const std::string_view> pieces
 }
 
 void replace_file(const fs::path& path, std::span<const std::string_view> pieces) {
-  // One name for all writers: what a dead one left is simply overwritten.
+  // One name for all writers, so that the file of a dead writer is simply overwritten.
   const fs::path scratch = path.parent_path() / ("." + path.filename().string() + ".tmp");
   try {
     write_synced(scratch, pieces);
@@ -101,7 +101,7 @@ void move_directory(const fs::path& from, const fs::path& to) {
     if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
   }
   if (errno != EINVAL && errno != ENOSYS) fail("rename " + from.string() + " to", to, errno);
-  // No such flags here: step by step.
+  // The file system knows no exchange: rename step by step.
   const fs::path aside = from.string() + ".old";
   const bool replaces = rename(to.c_str(), aside.c_str()) == 0;
   rename_path(from, to);

@@ -1,5 +1,5 @@
-// Files that are there whole or not at all, also after a power cut: written, synced, renamed, parent synced.
-// Failures to write throw WorkerError, as cannot_write (worker/base/error.h) has it.
+// Files that exist whole or not at all, also after a power cut: written, synced, renamed, parent synced.
+// Failures to write throw the WorkerError of cannot_write (worker/base/error.h).
 #pragma once
 
 #include <filesystem>
@@ -18,12 +18,12 @@ void replace_file(const std::filesystem::path& path, std::span<const std::string
 void make_directories(const std::filesystem::path& path);
 void sync_directory(const std::filesystem::path& path);
 
-// Moves directory `from` to `to`. What was at `to` is exchanged in the same instant and is at `from`
-// afterwards. On file systems that cannot exchange, `to` is absent for a moment.
+// Moves directory `from` to `to`. A directory at `to` is exchanged atomically and is at `from` afterwards. On
+// file systems that cannot exchange, `to` is absent for a moment.
 void move_directory(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// A new directory that is marked as in use for as long as this lives, by a lock that its writer's death
-// releases. Removed in the end, whatever it then holds.
+// A new directory that is marked as in use while this object lives, by a lock that the writer's death
+// releases. The destructor removes the directory with its contents.
 class ScratchDirectory {
  public:
   explicit ScratchDirectory(std::filesystem::path path);

@@ -33,10 +33,10 @@ LoadedTokenizer tokenizer_in(const fs::path& directory) {
   return std::move(loaded).value();
 }
 
-// What transformers wants to know besides.
+// The tokenizer_config.json that transformers reads beside the tokenizer's files.
 Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
   const Tokenizer& tokenizer = *loaded.tokenizer;
-  // The general class takes a tokenizer.json as it is; GPT-2's makes one of the other two files.
+  // PreTrainedTokenizerFast reads a tokenizer.json; GPT2Tokenizer reads the other two files.
   const bool whole = loaded.files.size() == 1;
   Json config{{"tokenizer_class", whole ? "PreTrainedTokenizerFast" : "GPT2Tokenizer"},
               {"add_prefix_space", tokenizer.spec().add_prefix_space},
@@ -46,7 +46,7 @@ Json tokenizer_config(const LoadedTokenizer& loaded, const Json& hub) {
   return config;
 }
 
-// The config that transformers reads, as the model's metadata has it.
+// The config for transformers, from the model's metadata.
 Json hub_config(const std::string& text, const fs::path& source) {
   Json config = Json::parse(text, nullptr, false);
   if (config.is_object() && config.contains("n_positions")) return config;
@@ -55,7 +55,7 @@ Json hub_config(const std::string& text, const fs::path& source) {
                                       "damaged, or of another program");
 }
 
-// A run's config.json is its own, and so is that of a checkpoint's run.
+// Refuses a run's directory, also that of the checkpoint's run: its config.json must not be overwritten.
 void refuse_run(const fs::path& directory, const fs::path& run) {
   std::error_code error;
   const bool is_run = fs::equivalent(directory, run, error) || fs::exists(directory / kStateFile, error) ||
@@ -91,7 +91,7 @@ Exported export_model(const fs::path& run, const fs::path& directory) {
     if (const auto end = loaded.tokenizer->id_of(kEndOfText))
       hub["bos_token_id"] = hub["eos_token_id"] = *end;
   }
-  files.emplace_back("config.json", hub.dump(2) + "\n");  // the last: without it nothing is loaded
+  files.emplace_back("config.json", hub.dump(2) + "\n");  // last: transformers loads nothing without it
   make_directories(directory);
   Exported done{.source = source, .directory = directory, .files = {}};
   for (const auto& [name, text] : files) {

@@ -86,7 +86,7 @@ Result<std::vector<float>> model_values(const Safetensors& file, const Program& 
 
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program) {
   std::vector<OptimizerSlot> slots;
-  for (const Tensor& tensor : file.tensors) {  // by offset, so in the order in which they were written
+  for (const Tensor& tensor : file.tensors) {  // by offset, which is the order in which they were written
     const auto name = slot_of(tensor.name, program);
     if (!name)
       return not_ours("tensor \"" + printable(tensor.name) + "\" belongs to no parameter of this model");

@@ -21,7 +21,7 @@ std::vector<Tensor> optimizer_tensors(const Program& program, const std::vector<
 Result<std::vector<float>> parameter_values(const Safetensors& file, const Program& program,
                                             const std::string& prefix);
 
-// Back into flat vectors. EX_CONFIG if the file's tensors are not those of the program.
+// The tensors as flat vectors. EX_CONFIG if the file's tensors are not those of the program.
 Result<std::vector<float>> model_values(const Safetensors& file, const Program& program);
 Result<std::vector<OptimizerSlot>> optimizer_values(const Safetensors& file, const Program& program);
 

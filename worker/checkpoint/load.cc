@@ -1,4 +1,4 @@
-// Reading checkpoints: nothing is believed that the manifest does not vouch for.
+// Reads checkpoints, and trusts only files that the manifest vouches for.
 #include <algorithm>
 
 #include "worker/base/error.h"
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr char kHubPrefix[] = "transformer.";  // in a file of GPT2LMHeadModel
 
-// A failed Result becomes the worker's error; `path` says whose fault it is.
+// Throws a failed Result as WorkerError; its message begins with `path`.
 template <typename T>
 T value_or_throw(Result<T> result, const fs::path& path) {
   if (!result.ok())
@@ -28,8 +28,8 @@ T value_or_throw(Result<T> result) {
   return std::move(result).value();
 }
 
-// A checkpoint's files, each verified when it is read. They are read one after the other and given back at
-// once: together they would take as much memory as the state.
+// A checkpoint's files, each verified when it is read. They are read one after the other and freed at once:
+// together they would take as much memory as the state.
 class Files {
  public:
   explicit Files(fs::path directory) : directory_(std::move(directory)) {
@@ -48,7 +48,7 @@ class Files {
     const std::string text = value_or_throw(read_verified(directory_, kStateFile, manifest_));
     return value_or_throw(parse_state(text), directory_ / kStateFile);
   }
-  // What `values` makes of one of the files with tensors.
+  // The result of `values` for one of the files with tensors.
   template <typename Values>
   auto tensors(const char* name, const Values& values) const {
     const std::string content = value_or_throw(read_verified(directory_, name, manifest_));
@@ -65,8 +65,8 @@ class Files {
   Manifest manifest_;
 };
 
-// The newest checkpoint that is not damaged. One of another model is not damaged: what `load` throws then
-// goes on.
+// The newest checkpoint that is not damaged. A checkpoint of another model is not damaged: the exception of
+// `load` for it is passed on.
 template <typename Load>
 auto newest(const fs::path& output_dir, const Notice& notice, Load load)
     -> std::optional<decltype(load(std::int64_t{}, output_dir))> {

@@ -102,7 +102,7 @@ Result<std::string> read_verified(const fs::path& directory, const std::string& 
   if (entry == manifest.end()) return fault(directory / kManifestFile, "does not list " + file);
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
-  // The size first: it costs nothing, and a wrong one is never read into memory.
+  // The size is checked first: that costs nothing, and a file of another size is never read into memory.
   if (!error && size != entry->second.size) {
     return fault(path, "has " + std::to_string(size) + " bytes, but " + kManifestFile + " says " +
                            std::to_string(entry->second.size) + ": truncated or changed");

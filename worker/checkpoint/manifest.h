@@ -1,5 +1,5 @@
 // manifest.json of a checkpoint: {"FILE": {"size": BYTES, "sha256": "HEX"}, …}. It is written last and read
-// first; a file that is not as it says is damaged.
+// first; a file that differs from its entry is damaged.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct FileDigest {
 };
 using Manifest = std::map<std::string, FileDigest>;
 
-// Of the pieces one behind the other.
+// The digest of a file that consists of these pieces.
 FileDigest digest_of(std::span<const std::string_view> pieces);
 
 std::string to_json(const Manifest& manifest);

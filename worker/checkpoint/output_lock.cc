@@ -44,8 +44,8 @@ std::string new_signature() {
          "-" + std::to_string(random());
 }
 
-// For a process that finds the directory locked, and for ranks on other nodes, hence the sync. A full disk
-// may keep it from being written.
+// Writes the signature for processes that find the directory locked, and for ranks on other nodes, hence the
+// sync. A full disk may prevent it.
 void sign(int fd, const std::string& text) {
   if (ftruncate(fd, 0) == 0 && pwrite(fd, text.data(), text.size(), 0) > 0) fsync(fd);
 }
@@ -84,7 +84,7 @@ Status in_use(const std::filesystem::path& output_dir, const std::string& writer
                                        "; wait until that has ended, or choose another output_dir");
 }
 
-// A shared lock, for a moment: a writer that comes just then tries again.
+// Takes a shared lock for a moment: a writer that starts just then tries again.
 std::optional<std::string> current_writer(const std::filesystem::path& output_dir) {
   const int fd = open(lock_file(output_dir).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;

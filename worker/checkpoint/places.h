@@ -21,7 +21,7 @@ std::string step_name(std::int64_t step);
 // OUTPUT_DIR's checkpoints by step, the oldest first.
 std::map<std::int64_t, std::filesystem::path> list_checkpoints(const std::filesystem::path& output_dir);
 
-// The output_dir that a model.safetensors belongs to: what is beside it, or above its checkpoint.
+// The output_dir that a model.safetensors belongs to: the file's directory, or the one above its checkpoint.
 std::filesystem::path run_directory_of(const std::filesystem::path& model);
 
 // The model.safetensors of a run: the final one, or else that of the newest checkpoint. `run`: an output_dir,

@@ -76,7 +76,7 @@ Result<Tensor> parse_tensor(const std::string& name, const Json& value, std::uin
                 .size = values};
 }
 
-// Without gap or overlap from 0 to the end. REQUIRES: sorted by offset.
+// Checks that tensors cover the data from 0 to its end, without gap or overlap. REQUIRES: sorted by offset.
 Status check_cover(const std::vector<Tensor>& tensors, std::uint64_t data_size) {
   std::uint64_t next = 0;
   for (const Tensor& tensor : tensors) {

@@ -1,4 +1,4 @@
-// Writing checkpoints and the final model.
+// Writes checkpoints and the final model.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string_view bytes_of(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-// A name that no other writer, of this process or another one, has.
+// A name that no other writer has, in this process or another.
 fs::path scratch_path(const fs::path& directory, const std::string& name) {
   static std::atomic<int> counter{0};
   return directory /
@@ -77,9 +77,9 @@ void write_files(const fs::path& directory, const Program& program, const TrainS
   sync_directory(directory);
 }
 
-// Removes the oldest up to `step` beyond `keep`, but neither the newest nor that of step `best`. Newer ones
-// than `step` are what this run passed over when it resumed: they are left alone, and count for nothing.
-// Returns whether it removed any.
+// Removes the oldest up to `step` beyond `keep`, but neither the newest nor that of step `best`. This run
+// passed over checkpoints newer than `step` when it resumed: they are left alone, and not counted. Returns
+// whether it removed any.
 bool prune(const fs::path& output_dir, std::int64_t step, std::int64_t best, int keep) {
   auto checkpoints = list_checkpoints(output_dir);
   checkpoints.erase(checkpoints.upper_bound(step), checkpoints.end());
@@ -88,7 +88,7 @@ bool prune(const fs::path& output_dir, std::int64_t step, std::int64_t best, int
   checkpoints.erase(best);
   bool removed = false;
   for (auto entry = checkpoints.begin(); entry != checkpoints.end() && excess > 0; ++entry, --excess) {
-    // Under a scratch name first, so that none is ever seen half removed under its own.
+    // Renamed to a scratch name first, so that no reader sees a checkpoint half removed under its own name.
     const fs::path oldest = entry->second;
     const fs::path scratch = scratch_path(oldest.parent_path(), oldest.filename().string());
     std::error_code ignored;
@@ -125,7 +125,7 @@ fs::path save_checkpoint(const fs::path& output_dir, const Program& program, con
   try {
     write();
   } catch (const WorkerError& error) {
-    // One good checkpoint stays, whatever happens.
+    // One good checkpoint always stays.
     if (error.exit_code() != kExitIo || keep < 2 || !prune(output_dir, state.step, best, keep - 1)) throw;
     write();
   }

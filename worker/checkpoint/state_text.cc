@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kFormatVersion = 1;
 
-// Whether it is one; none at all is. Numbers that are not finite are null.
+// False if `json` is no record; null is an empty one. Numbers that are not finite are null.
 bool parse_record(const Json& json, EvaluationRecord* record) {
   if (json.is_null()) return true;
   if (!json.is_object()) return false;
@@ -38,7 +38,7 @@ bool parse_record(const Json& json, EvaluationRecord* record) {
 }  // namespace
 
 std::string to_json(const StateText& state) {
-  // The config as an object, for people, where that loses nothing; else as the text that it is.
+  // The config is written as an object, for people, where that loses nothing; else as text.
   Json config = Json::parse(state.config_json, nullptr, false);
   if (config.is_discarded() || config.dump(2) + "\n" != state.config_json) config = state.config_json;
   Json json = {{"format_version", kFormatVersion}, {"step", state.step}};

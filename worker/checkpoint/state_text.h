@@ -10,7 +10,7 @@
 
 namespace dtrun::worker {
 
-// {"format_version", "step", "device", "evaluations", "config"}; without evaluations there were none.
+// {"format_version", "step", "device", "evaluations", "config"}; "evaluations" is missing if there were none.
 struct StateText {
   std::int64_t step = 0;
   std::string config_json;
