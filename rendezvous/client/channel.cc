@@ -13,7 +13,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// It would be the second attempt of this channel.
+// Longer than any channel lives: each channel makes one attempt, and a second one would be a reconnect.
 constexpr int kNeverMs = 1'000'000'000;
 constexpr int kHandshakeMs = 10'000;
 

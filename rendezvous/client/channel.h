@@ -13,8 +13,8 @@
 
 namespace dtrun::rendezvous {
 
-// To where `dialled` is connected, of which it takes the descriptor. With a key both sides prove that they
-// have it (or this one a ticket from it), and all that is said is encrypted.
+// Opens a channel to the peer of `dialled` and takes its descriptor. With a key both sides prove that they
+// have it (or this one a ticket from it), and everything is encrypted.
 std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
                                             const std::optional<Credential>& key,
                                             grpc::ChannelArguments arguments = {});

@@ -3,13 +3,13 @@
 //   find        of several hosts: which of them is the coordinator?
 //   dial        resolve the host's name, connect a socket
 //   Opened      the connection stands: the agent sends its Join
-//   Connected   a coordinator answered: what waited for the store is asked now; then Received …
+//   Connected   a coordinator answered: store operations that waited are sent now; then Received …
 //   wait        until the stream ends; the store's operations under way wait for the next connection
-//   diagnose    nobody answered: is it something else that listens there?
+//   diagnose    no answer: is it something else that listens there?
 //   Disconnected, and dial again: at once if the connection had stood, else after a back-off
 //
-// Of several ports of one host all are dialled before Disconnected; what answers for another run is none of
-// ours. Of several hosts the leader says where it listens.
+// If one host has several ports, all are dialled before Disconnected; an answer for another run is ignored.
+// If there are several hosts, the leader says where it listens.
 //
 // send() and kv() come from the agent's thread, Connected and Received from gRPC's.
 #include "rendezvous/client/client.h"
@@ -61,7 +61,7 @@ grpc::ChannelArguments arguments_for(milliseconds silence) {
   return arguments;
 }
 
-// What gRPC says of a stream's end, for people.
+// gRPC's reason for a stream's end, for people.
 std::string in_brackets(const std::string& message, milliseconds silence) {
   if (message.empty() || message == "CANCELLED") return "";
   if (message.find("keepalive") != std::string::npos)
@@ -130,7 +130,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<LeaderWatch> watch_;  // null: there is one host
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
-  std::atomic<bool> separate_{false};  // what was met last is a `dtrun store`
+  std::atomic<bool> separate_{false};  // the coordinator met last is a `dtrun store`
 
   std::atomic<succession::Term> obeyed_{0};  // the highest of a leader
 
@@ -176,9 +176,9 @@ void Core::run() {
   }
 }
 
-// One attempt on each port, from the one where the coordinator was; of several hosts, on the leader's. Of
-// what is found elsewhere the news is what would keep us out, which matters only if the coordinator does not
-// come to another port in the meantime.
+// Makes one attempt on each port, from the one where the coordinator was; with several hosts, on the
+// leader's. Attempts elsewhere add only a permanent reason to stay out, which matters if the coordinator does
+// not come to another port in the meantime.
 Core::Attempt Core::sweep() {
   Attempt told;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
@@ -194,7 +194,7 @@ Core::Attempt Core::sweep() {
   return told;
 }
 
-// Whether on all of several ports others have been for long.
+// True if for long other programs or runs have had all of the several ports.
 bool Core::lasts(bool only_others) {
   if (!only_others) {
     only_others_since_.reset();
@@ -226,7 +226,7 @@ void Core::leader_changed() {
   if (stream) stream->cancel();
 }
 
-// Ends early if another host leads meanwhile: one that is cut off answers nobody.
+// The dialling ends early if another host leads meanwhile: a leader that is cut off would not answer.
 Dialled Core::dial_leader() {
   const auto dialling = std::make_shared<Interrupt>();
   {
@@ -393,7 +393,8 @@ std::shared_ptr<KvCalls> Core::kv_calls() {
   return kv_;
 }
 
-// Whose coordinator it is, only its first word tells, and that matters only where there are several ports.
+// With several ports the coordinator may be another run's: only its first message tells, so meet() waits for
+// it.
 void Core::on_connected() {
   if (ports_.size() == 1) meet();
 }
@@ -409,7 +410,7 @@ void Core::meet() {
   kv_calls()->connected(channel);
 }
 
-// What a leader said before it was deposed may come late: whoever obeyed a later one does not obey it.
+// A deposed leader's message may come late: it is dropped once a later leader has been obeyed.
 void Core::on_received(v1::FromCoordinator message) {
   if (message.term() < obeyed_.load()) return;
   make_printable(&message);

@@ -18,9 +18,8 @@
 
 namespace dtrun::rendezvous {
 
-// A TCP connection stands, but what is at its other end has not answered yet. The Join may be sent now: it is
-// the first message that a coordinator expects. Next comes Connected if a coordinator answers, else
-// Disconnected.
+// A TCP connection stands, but its other end has not answered yet. The Join may be sent now: it is the first
+// message that a coordinator expects. Next comes Connected if a coordinator answers, else Disconnected.
 struct Opened {
   std::string local_address;  // this host's address on the route to the coordinator, numeric
 };
@@ -33,7 +32,7 @@ struct Received {
 };
 // The stream is gone or could not be made; the client tries again by itself until closed.
 struct Disconnected {
-  Status why;  // EX_UNAVAILABLE, or EX_NOPERM of a key; names the endpoint and what was found there
+  Status why;  // EX_UNAVAILABLE, or EX_NOPERM of a key; names the endpoint and the finding there
   // No use to try again: the name is unknown for 15 s, another program is there, or it has another key.
   bool permanent = false;
   int attempt = 0;  // consecutive failures, from 1
@@ -47,18 +46,18 @@ using ClientEvent = std::variant<Opened, Connected, Received, Disconnected, KvDo
 struct ClientOptions {
   std::string host;  // name or numeric address
   int port = 0;
-  // Where the coordinator may be as well: another program, or another run's coordinator, may have taken
-  // `port`. They are tried in order.
+  // Other ports where the coordinator may be, tried in order: another program, or another run's coordinator,
+  // may have taken `port`.
   std::vector<int> more_ports = {};
-  // Of several that may be the coordinator: `host` is not looked at then, and the client finds out which of
-  // them is, and follows.
+  // Several hosts that may be the coordinator: the client then ignores `host`, finds out which of them is,
+  // and follows.
   std::vector<std::string> hosts = {};
-  // What these hosts call their list; empty: whatever answers there is one of them. With several ports
-  // another job's coordinator may answer.
+  // The hosts' name for their list; empty: any coordinator that answers there is one of them. With several
+  // ports another job's coordinator may answer.
   std::string list = {};
   std::optional<Credential> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
-  // A coordinator that says nothing and answers nothing for so long is taken for lost.
+  // A coordinator that sends nothing and answers no ping for so long is taken for lost.
   std::chrono::milliseconds keep_alive_timeout{15000};
 };
 

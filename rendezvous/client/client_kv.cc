@@ -9,7 +9,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// For the way there and back, on top of what a Get may wait: after it the coordinator counts as unreachable.
+// Time for the way there and back, on top of a Get's wait: after it the coordinator counts as unreachable.
 constexpr std::chrono::milliseconds kSlack{30000};
 
 using Done = std::function<void(control::KvReply, bool unreachable)>;

@@ -13,8 +13,8 @@
 namespace dtrun::rendezvous {
 
 // Starts the operation under `prefix`; `done` is called exactly once, on one of gRPC's threads. Its second
-// argument is true if the connection broke, so that nobody knows what became of the operation.
-// Returns the call's context while it is under way, so that it can be cancelled.
+// argument is true if the connection broke, so that the outcome of the operation is unknown. Returns the
+// call's context while it is under way, so that it can be cancelled.
 std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>& channel,
                                             const std::string& prefix, const control::KvRequest& request,
                                             std::function<void(control::KvReply, bool unreachable)> done);

@@ -13,7 +13,7 @@
 
 namespace dtrun::rendezvous {
 
-// What the stream tells its owner, on gRPC's threads, one call at a time: connected at most once, then
+// The stream's calls to its owner, on gRPC's threads, one call at a time: connected at most once, then
 // messages.
 struct StreamSink {
   std::function<void()> connected;  // a coordinator answered
@@ -29,7 +29,7 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::FromAgent, v1::Fro
 
   // Any thread, also before start. Dropped once the stream has ended or is half-closed.
   void send(const v1::FromAgent& message);
-  void half_close();  // after what was sent before
+  void half_close();  // after all queued messages
   void cancel();
 
   // True if it happened before the deadline.

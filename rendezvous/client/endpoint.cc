@@ -89,7 +89,7 @@ Dialled connect_to(const addrinfo& address, Clock::time_point deadline, const In
   return dialled;
 }
 
-// Of the process that listens there.
+// True if the process that listens there is this user's or root's.
 bool ours_or_roots(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -179,7 +179,8 @@ Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeou
              const Interrupt& interrupt) {
   if (const auto path = unix_path(host)) return dial_unix(*path);
   const Addresses found = look_up(host, port);
-  // Not before: a name service whose first server is down takes as long as we would wait for a connection.
+  // The time to connect counts from here: a name service whose first server is down takes just as long to
+  // resolve.
   const auto deadline = Clock::now() + timeout;
   Dialled dialled;
   if (!found.list) {

@@ -37,17 +37,17 @@ Addresses look_up(const std::string& host, int port);
 struct Dialled {
   int fd = -1;                // connected, non-blocking, close-on-exec; -1: not connected
   std::string local_address;  // numeric; of a Unix socket that of loopback
-  std::string peer_address;   // likewise, of those that the host has; of a Unix socket "unix:PATH"
+  std::string peer_address;   // numeric, of the host's addresses; of a Unix socket "unix:PATH"
   std::string error;          // what went wrong
   bool unresolved = false;    // the name is unknown
 };
 
 // Resolves the host and connects to the first of its addresses that accepts, within `timeout` of its
-// resolution. What listens on a Unix socket must belong to this user or root.
+// resolution. The listener on a Unix socket must belong to this user or root.
 Dialled dial(const std::string& host, int port, std::chrono::milliseconds timeout,
              const Interrupt& interrupt);
 
-// What accepts connections on an endpoint, known by its answer to the preface of an HTTP/2 client.
+// The kind of listener on an endpoint, known by its answer to the preface of an HTTP/2 client.
 enum class Answer {
   kHttp2,   // a SETTINGS frame: a gRPC server, or something close to it
   kOther,   // anything else

@@ -8,7 +8,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// On top of what a Get may wait: how long an operation waits for a connection.
+// The time for which an operation waits for a connection, on top of a Get's own wait.
 constexpr std::chrono::milliseconds kPatience{30000};
 
 // Doing it twice is doing it once.
@@ -78,7 +78,7 @@ void KvCalls::ended(Operation operation, const std::weak_ptr<grpc::Channel>& use
   issue(std::move(operation));
 }
 
-// What the store refused would be refused by the next one as well, and takes no memory here.
+// A value that the store refused would be refused by the next one as well, and takes no memory here.
 void KvCalls::forget(const Operation& operation) {
   if (operation.request.op() != control::KvRequest::SET) return;
   const std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 // A client's store operations under way. They outlive a broken connection: an operation without an answer is
-// sent again on the next connection. A store that was restarted has forgotten all keys: it is sent again what
-// this agent's workers had set in their generation. So workers that are just meeting through the store do not
-// fail because the coordinator was restarted.
+// sent again on the next connection. A store that was restarted has lost all keys: it is sent again the keys
+// that this agent's workers had set in their generation. So workers that are just meeting through the store
+// do not fail because the coordinator was restarted.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -31,7 +31,7 @@ class KvCalls : public std::enable_shared_from_this<KvCalls> {
   void connected(const std::shared_ptr<grpc::Channel>& channel);
   void disconnected();
   void met_store(const std::string& instance);  // which store answered; another one than before was restarted
-  void expire();                                // answers what has waited for a connection for too long
+  void expire();  // answers operations that have waited for a connection for too long
   void cancel();
 
  private:

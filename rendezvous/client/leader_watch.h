@@ -1,5 +1,5 @@
-// Which of several hosts is the coordinator: asks all of them, and each says so as soon as it knows of
-// another one. Runs a thread for each host.
+// Finds out which of several hosts is the coordinator: asks all of them, and each answers as soon as it knows
+// of another one. Runs a thread for each host.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,10 @@ struct LeaderAt {
 
 class LeaderWatch {
  public:
-  // Each host listens on one of `ports`; of several only its own answer tells on which, so a leader that does
-  // not answer is none. `list`: of these hosts, as they have it; empty: whatever answers is one of them.
-  // `changed` is called on threads of its own, one call at a time, when newest() may be another one.
+  // Each host listens on one of `ports`; with several ports only the host's own answer tells on which, so a
+  // leader that does not answer is none. `list`: these hosts' name for their list; empty: any host that
+  // answers is one of them. `changed` is called on threads of its own, one call at a time, when newest() may
+  // be another one.
   static std::unique_ptr<LeaderWatch> start(const std::vector<std::string>& hosts,
                                             const std::vector<int>& ports,
                                             const std::optional<Credential>& key, const std::string& list,
@@ -34,10 +35,10 @@ class LeaderWatch {
 
   // The one with the highest term that a host in reach knows of.
   virtual LeaderAt newest() const = 0;
-  // Waits for one with a term above that, at most so long or until interrupt(); the newest then.
+  // Waits at most `limit`, or until interrupt(), for a leader with a term above that; returns the newest one.
   virtual LeaderAt wait_for(succession::Term above, std::chrono::milliseconds limit) = 0;
   virtual void interrupt() = 0;  // for good
-  // What stands in the way where there is none: EX_NOPERM if a host has another key.
+  // The reason why there is no leader: EX_NOPERM if a host has another key.
   virtual Status trouble() const = 0;
 };
 

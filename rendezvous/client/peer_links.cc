@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Well below what a vote binds: who does not answer in time is dialled anew while it still counts.
+// Well below a vote's lease: a host that does not answer in time is dialled anew while its vote still counts.
 constexpr milliseconds kToAnswer{250};
 // Between two attempts to reach one that refuses.
 constexpr milliseconds kPauseAfterFailure{50};
@@ -101,7 +101,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
 
   const int host_, self_;
   const std::string list_;
-  std::mutex answered_mutex_;  // guards the next; null: nobody listens any more
+  std::mutex answered_mutex_;  // guards the next; null: no listener any more
   Peers::Answered answered_;
   Caller caller_;
   std::mutex mutex_;  // guards the next three

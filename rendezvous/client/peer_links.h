@@ -11,8 +11,8 @@
 
 namespace dtrun::rendezvous {
 
-// `hosts` in the order of the list, of which `self` is this one; each listens on one of `ports`. `list` goes
-// with every ask, so that hosts with different lists refuse each other.
+// Makes the links to the other `hosts`, listed in order; `self` is this host's index. Each listens on one of
+// `ports`. `list` goes with every ask, so that hosts with different lists refuse each other.
 MakePeers peers_on(const std::vector<std::string>& hosts, int self, const std::vector<int>& ports,
                    const std::optional<Credential>& key, const std::string& list);
 

@@ -25,7 +25,7 @@ using MakeContext = std::function<std::shared_ptr<grpc::ClientContext>()>;
 Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::StatusRequest& request,
                                 std::chrono::milliseconds dial_timeout, std::optional<Credential> key,
                                 const Interrupt& interrupt, const MakeContext& make_context) {
-  if (unix_path(host)) key.reset();  // nobody asks for one there
+  if (unix_path(host)) key.reset();  // a Unix socket asks for no key
   const std::string endpoint = endpoint_text(host, port);
   const Dialled dialled = dial(host, port, dial_timeout, interrupt);
   if (dialled.fd < 0)
@@ -49,7 +49,7 @@ Result<v1::StatusReply> ask_one(const std::string& host, int port, const v1::Sta
                                       status.error_message() + ")");
 }
 
-// Of several hosts the one that leads answers; hosts that do not answer at all are not waited for for long.
+// The one of several hosts that leads answers; there is no long wait for hosts that do not answer at all.
 Result<v1::StatusReply> ask(const std::string& list, int port, const v1::StatusRequest& request,
                             std::chrono::milliseconds dial_timeout, const std::optional<Credential>& key,
                             const Interrupt& interrupt, const MakeContext& make_context) {

@@ -1,4 +1,4 @@
-// Asks a coordinator who is where, doing what: one call on a connection of its own.
+// Asks a coordinator for the status of its runs: one call on a connection of its own.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,9 @@
 
 namespace dtrun::rendezvous {
 
-// Of one run, or of all if `run_id` is empty. A failure has EX_UNAVAILABLE, or EX_NOPERM of a key, and names
-// the endpoint. `host` may be "unix:PATH", where no key is asked for, or a list_text(): the one that leads
-// answers.
+// The status of one run, or of all if `run_id` is empty. A failure has EX_UNAVAILABLE, or EX_NOPERM of a key,
+// and names the endpoint. `host` may be "unix:PATH", which needs no key, or a list_text(): the host that
+// leads answers.
 Result<v1::StatusReply> fetch_status(const std::string& host, int port, const std::string& run_id,
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key = {});

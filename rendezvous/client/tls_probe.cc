@@ -86,7 +86,7 @@ Reception reception_at(const std::string& host, int port, const std::optional<Cr
   const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
   Reception found;
   if (session) {
-    // gRPC speaks to nobody who does not name the protocol.
+    // gRPC hangs up on a client that does not name the protocol.
     static constexpr unsigned char kProtocols[] = {2, 'h', '2'};
     SSL_set_alpn_protos(session.get(), kProtocols, sizeof kProtocols);
     SSL_set_fd(session.get(), dialled.fd);
@@ -158,8 +158,8 @@ Status compare_keys(const std::string& host, int port, const std::optional<Crede
         "wants the job key " + there +
         ", and this node has none (--insecure, DTRUN_INSECURE, or no home): give it the coordinator's "
         "with --token_file FILE, or start all nodes with --insecure");
-  // gRPC's server does not say why it hangs up. With a ticket from its own authority there is one reason,
-  // unless it is just ending: then nobody answers a second time.
+  // gRPC's server does not say why it hangs up. With a ticket from its own authority there is only one
+  // reason, unless the server is just ending: then it does not answer a second time.
   const bool ticket = found.refused && there == key->fingerprint();
   if (ticket && reception_at(host, port, key, timeout, interrupt).refused)
     return ticket_refused(*key->ticket(), endpoint_text(host, port));

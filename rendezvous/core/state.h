@@ -36,7 +36,7 @@ inline constexpr Millis kReconnectGrace = 300;
 // The longest such wait while the generation is being stopped.
 inline constexpr Millis kReturnWhileStopping = 3000;
 // Before a silent member is given up, the coordinator listens for this long: it may itself have been stopped,
-// or starved, while what the member said was waiting to be read.
+// or starved, while the member's messages were waiting to be read.
 inline constexpr Millis kHearOut = 200;
 // A member that was given up and is back tells its workers to pause, and has the microbatch in hand to wait
 // for.
@@ -89,8 +89,8 @@ struct State {
   std::set<MemberId> ever_met;  // these may ask for the result after the end
   bool told_other_command = false;
   // The agent that hosts this coordinator has gone, and another one comes in its place with the next
-  // coordinator. No generation begins any more: the next one takes over that of which it knows that the host
-  // had a seat.
+  // coordinator. No generation begins any more: the next coordinator takes over a generation if it knows that
+  // the host had a seat in it.
   bool host_gone = false;
   bool outlives_host = false;  // another host takes the coordinator over when this one's goes
 

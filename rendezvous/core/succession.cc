@@ -66,7 +66,7 @@ class Stepper {
 // ---- as a voter
 
 // A leader that renews has a majority's votes, so this host's promise to another one no longer protects
-// anything. Of two hosts that want to lead, one gives in.
+// anything. If two hosts want to lead, one gives in.
 bool Stepper::grants(int from, const Ask& ask) const {
   const bool again = ask.term == s_.bound_term && from == s_.bound_to;
   if (ask.term <= s_.bound_term && !again) return false;

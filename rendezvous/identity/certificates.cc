@@ -36,7 +36,7 @@ Key authority_key(const JobKey& job, std::string_view purpose) {
   return key_of(secret.get());
 }
 
-// Of any length: OpenSSL's own check allows 64 characters, and a run's name may have more.
+// An X.509 name of any length: OpenSSL's own check allows 64 characters, and a run's name may have more.
 Owned<X509_NAME, X509_NAME_free> name_of(const std::string& text) {
   Owned<X509_NAME, X509_NAME_free> name(X509_NAME_new());
   check(X509_NAME_add_entry_by_NID(name.get(), NID_commonName, V_ASN1_UTF8STRING,

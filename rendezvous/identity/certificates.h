@@ -36,16 +36,18 @@ Key key_of(const BIGNUM* secret);
 struct Authority {
   Key key;
   Certificate root;
-  std::string name;  // the issuer's in what it signs
+  std::string name;  // of the subject, and the issuer's name in certificates that it signs
 };
-// Of who has the key; and of those to whom a store gives tickets, which nobody but a store trusts.
+// The authority over holders of the key, and the one over holders of a store's tickets, which only stores
+// trust.
 enum class AuthorityFor { kMembers, kTickets };
 Authority authority_of(const JobKey& job, AuthorityFor purpose = AuthorityFor::kMembers);
 
 // Valid since the year 2000 to the end of 9999.
 inline constexpr std::int64_t kForever = 253402300799;  // seconds since 1970
 
-// Of a process, not signed yet: it may sign in a handshake, and nothing else. `until`: seconds since 1970.
+// A process' certificate, not signed yet: it may sign in a handshake, and nothing else. `until`: seconds
+// since 1970.
 Certificate unsigned_leaf(const Key& key, const std::string& subject, const Authority& authority,
                           std::int64_t until = kForever);
 void add_extension(X509* certificate, X509* issuer, int kind, const char* value);

@@ -6,7 +6,7 @@ namespace dtrun::rendezvous {
 
 Result<Credential> Credential::parse(std::string_view text, const std::string& source) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  // Of any version.
+  // The prefix of a ticket of any version.
   if (begin != std::string_view::npos && text.substr(begin).starts_with(Ticket::kPrefix.substr(0, 3))) {
     Result<Ticket> ticket = Ticket::parse(text, source);
     if (!ticket.ok()) return ticket.status();

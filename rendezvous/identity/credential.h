@@ -1,4 +1,4 @@
-// What a process shows to come in: the job's key, or a ticket of a store.
+// The credential that lets a process in: the job's key, or a ticket of a store.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace dtrun::rendezvous {
 class Credential {
  public:
   Credential(JobKey key) : held_(std::move(key)) {}        // NOLINT: implicit on purpose
-  Credential(Ticket ticket) : held_(std::move(ticket)) {}  // NOLINT: likewise
+  Credential(Ticket ticket) : held_(std::move(ticket)) {}  // implicit on purpose
 
   // As JobKey or Ticket has it, told apart by how it begins.
   static Result<Credential> parse(std::string_view text, const std::string& source);
@@ -24,10 +24,10 @@ class Credential {
 
   const JobKey* key() const { return std::get_if<JobKey>(&held_); }     // null: a ticket
   const Ticket* ticket() const { return std::get_if<Ticket>(&held_); }  // null: a key
-  const std::string& source() const { return source_; }  // where it was found, for people; "": nobody knows
+  const std::string& source() const { return source_; }  // where it was found, for people; "": unknown
   std::string fingerprint() const;  // of the key that it is, or that the ticket comes from
   Identity identity() const;
-  // What it asks for in its hello: kCertifiedName, or member_name() of the clock's hour.
+  // The host name for a client's hello: kCertifiedName, or member_name() of the clock's hour.
   std::string name_to_ask_for() const;
 
   bool operator==(const Credential& other) const { return text() == other.text(); }

@@ -33,8 +33,8 @@ std::string name_of_hour(const JobKey& key, std::int64_t hour) {
 
 }  // namespace
 
-// gRPC makes the SSL_CTX and shows it to nobody. What OpenSSL gives to every new one is read from a
-// configuration.
+// gRPC makes the SSL_CTX and gives no access to it, so the settings go into the configuration that OpenSSL
+// applies to every new one.
 void set_up_tls() {
   static const bool done = [] {
     constexpr std::string_view kText =

@@ -1,6 +1,6 @@
-// Who holds a job's key, as TLS can check it. Both ends of a connection work out the same certificate
-// authority from the key; each process makes itself a certificate under it. So nothing but the key is handed
-// around, no two processes share a private key, and a stranger ends in the handshake.
+// Proves in TLS that a process holds the job's key. Both ends of a connection derive the same certificate
+// authority from the key; each process makes itself a certificate under it. So only the key has to be
+// distributed, no two processes share a private key, and the handshake of a stranger fails.
 #pragma once
 
 #include <array>
@@ -13,13 +13,12 @@
 
 namespace dtrun::rendezvous {
 
-// The host name in every certificate, which clients ask for: what proves a peer is the key, not its address.
+// The host name in every certificate, which clients ask for: a peer is proven by the key, not by its address.
 inline constexpr const char* kCertifiedName = "dtrun";
 
-// The host name that who has the key asks for in its hello, where everybody can read it: 32 digits that
-// follow from the key and the hour of its clock (`now`: seconds since 1970), and ".member.dtrun". It lets a
-// gate tell members from others before a handshake. Who heard it can say it too, for some hours, and still
-// ends there.
+// The host name that holders of the key put into their hello, in the clear: 32 digits derived from the key
+// and the hour of the clock (`now`: seconds since 1970), and ".member.dtrun". It lets a gate tell members
+// from others before a handshake. A listener can replay it for some hours, but still fails in the handshake.
 std::string member_name(const JobKey& key, std::int64_t now);
 
 // Those names of the hour, the last and the next. One thread.
@@ -43,18 +42,18 @@ struct Identity {
 
 // Makes a fresh one, in about a millisecond.
 Identity make_identity(const JobKey& key);
-// The same of a `dtrun store`, which lets in who has a ticket too.
+// The identity of a `dtrun store`, which lets in holders of a ticket too.
 Identity make_identity_of_store(const JobKey& key);
 
-// From now on both ends of this process' connections speak TLS 1.3 and nothing older, and servers hand out no
-// session tickets: nobody resumes a session here, which would not be asked for its certificate again, and
-// OpenSSL 3.0 spends a sixth of a handshake on them.
+// From now on both ends of this process' connections speak TLS 1.3 and nothing older, and servers issue no
+// session tickets: dtrun resumes no session, since a resumed one would not be asked for its certificate
+// again, and OpenSSL 3.0 spends a sixth of a handshake on the tickets.
 void set_up_tls();
 
 // When a certificate ends, as PEM has it: seconds since 1970; nothing if it is none.
 std::optional<std::int64_t> end_of_certificate(std::string_view pem);
 
-// The fingerprint of the key behind a certificate, as its issuer's name has it; "" if it is none of ours.
+// The fingerprint of the key behind a certificate, read from its issuer's name; "" if dtrun did not issue it.
 std::string fingerprint_in(const std::string& issuer);
 std::string issuer_of(const std::string& fingerprint);
 

@@ -23,14 +23,14 @@ namespace {
 
 constexpr std::string_view kPrefix = "dtk1_";
 constexpr std::size_t kEncoded = (JobKey::kBytes * 8 + 5) / 6;
-// What a text is worth depends on how it was made, which it does not tell; this is for passwords that a
-// person would make up. `openssl rand -hex 16` has 90 at least.
+// The least estimated entropy of a text. The text does not show how it was made, so this only keeps out
+// passwords that a person would make up. `openssl rand -hex 16` has at least 90 bits.
 constexpr double kLeastBits = 64;
 // Each guess takes 128 MiB and half a second (RFC 7914).
 constexpr std::uint64_t kScryptCost = 1 << 17, kScryptMemory = std::uint64_t{192} << 20;
 constexpr std::uint32_t kScryptBlock = 8, kScryptLanes = 1;
 
-// Of a text whose letters were drawn as often as they occur in it.
+// The entropy of a text whose letters were drawn as often as they occur in it.
 double bits_of(std::string_view text) {
   std::map<char, int> counts;
   for (const char letter : text) ++counts[letter];

@@ -1,5 +1,5 @@
-// The secret that opens a job: who has it may join, ask and stop; nobody else gets a byte through. It is one
-// line of text that a person can carry to another node.
+// The secret that opens a job: a holder of it may join, ask and stop; without it no byte gets through. It is
+// one line of text that a person can carry to another node.
 #pragma once
 
 #include <array>
@@ -18,10 +18,10 @@ class JobKey {
   // From the kernel's random source.
   static JobKey random();
 
-  // As text() writes it, or any other secret that is not too short, or too monotonous. Such a one is
-  // stretched by scrypt first, which takes half a second and 128 MiB: a certificate shows whether a guess was
-  // right. Space around it is ignored. `source`: where it was found, for who is told that it is none; the
-  // text itself is never told.
+  // Parses the form that text() writes, or any other secret that is not too short or too monotonous. Other
+  // secrets are stretched by scrypt first, which takes half a second and 128 MiB: a certificate lets an
+  // attacker check a guess. Space around the text is ignored. `source`: where the text was found, for the
+  // error; the text itself never gets into a message.
   static Result<JobKey> parse(std::string_view text, const std::string& source);
 
   // "dtk1_" and 43 letters, digits, - and _.

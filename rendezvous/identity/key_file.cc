@@ -14,7 +14,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// A key is one line; what is longer is another file.
+// A key is one line; a longer file is something else.
 constexpr std::size_t kMostBytes = 4096;
 
 bool write_all(int fd, std::string_view text) {
@@ -33,8 +33,8 @@ std::filesystem::path unfinished(const std::filesystem::path& file) {
   return file.parent_path() / ("." + file.filename().string() + "-" + std::to_string(number));
 }
 
-// 0 once a whole key is at `file`, this one or another's that was faster; else an errno. link() gives a file
-// its name only if nothing has it, on NFS too, and nobody sees it half written.
+// 0 once a whole key is at `file`, this process' or one of a faster process; else an errno. link() fails if
+// the name is taken, on NFS too, and the file never appears half written.
 int make_key(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
   for (const std::filesystem::path& one : {folder.parent_path(), folder})
@@ -51,7 +51,7 @@ int make_key(const std::filesystem::path& file) {
   return error;
 }
 
-// Who can write to a key file chooses whose job this process joins.
+// A user that can write to the key file chooses which job this process joins.
 Status check_file(const struct stat& facts, const std::string& what) {
   if (!S_ISREG(facts.st_mode)) return {};
   if (facts.st_uid != geteuid() && facts.st_uid != 0)
@@ -72,7 +72,7 @@ Result<Credential> read_credential(int fd, const std::string& what) {
   std::array<char, kMostBytes + 1> bytes{};
   std::size_t size = 0;
   ssize_t got = fstat(fd, &facts);
-  // Who writes to a pipe may keep it open: the line is enough.
+  // The writer of a pipe may keep it open: one line is enough.
   while (got >= 0 && size < bytes.size() && std::string_view(bytes.data(), size).find('\n') == size_t(-1)) {
     got = read(fd, bytes.data() + size, bytes.size() - size);
     if (got < 0 && errno == EINTR)

@@ -17,8 +17,8 @@ namespace dtrun::rendezvous {
 Result<Credential> read_credential(int fd, const std::string& what);
 Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what);
 
-// The key in `file`, made if it is not there yet: it and its folder for this user alone. Of processes that do
-// so at once, on any number of machines that share the folder, all get the same. Fails as
+// The key in `file`, made if it is not there yet: it and its folder for this user alone. If several processes
+// do so at once, on any number of machines that share the folder, all get the same key. Fails as
 // read_credential_file, or with EX_CANTCREAT if it cannot be made.
 Result<Credential> read_or_make_key(const std::filesystem::path& file);
 

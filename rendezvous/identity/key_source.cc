@@ -62,8 +62,8 @@ Reach reach_of(const std::string& host) {
 }
 
 Result<KeyChoice> choose_key(const KeyOffer& offer, Reach reach) {
-  // An option without a value, as of a shell's variable that is not set: who asks for a key shall not run
-  // without one.
+  // An option with an empty value, as from an unset shell variable: a process that asks for a key must not
+  // run without one.
   if (offer.file && offer.file->value.empty() && offer.file->source.starts_with("--"))
     return Status(kExitUsage, offer.file->source + "=: expected the file of the job's key");
   const bool file = offer.file && !offer.file->value.empty();

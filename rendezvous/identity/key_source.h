@@ -1,5 +1,5 @@
-// Which key, or ticket of a store, a process takes for its job, and where it finds it. What counts is decided
-// by choose_key() alone; find_key() reads it.
+// Finds the key, or ticket of a store, that a process uses for its job. choose_key() alone decides which of
+// the given ones counts; find_key() reads it.
 #pragma once
 
 #include <filesystem>
@@ -12,34 +12,34 @@
 
 namespace dtrun::rendezvous {
 
-// Hold a key or a ticket as text, and the number of a descriptor on which one can be read. Whoever starts
-// other programs takes both out of their environment.
+// Variables that hold a key or a ticket as text, and the number of a descriptor on which one can be read. A
+// process that starts other programs takes both out of their environment.
 inline constexpr const char* kTokenVariable = "DTRUN_TOKEN";
 inline constexpr const char* kTokenFdVariable = "DTRUN_TOKEN_FD";
-// Out of this process' environment, and of what /proc shows of the one that it was started with. Before there
-// are threads.
+// Removes both from this process' environment, and from its initial environment in /proc. Call it before
+// there are threads.
 void forget_key_variables();
 
-// Who can connect to the coordinator.
+// The users that can connect to the coordinator.
 enum class Reach {
   kUser,     // of this machine, this user alone: a Unix socket
   kMachine,  // every user of it: loopback
   kNetwork,
 };
-// Of a coordinator's host as it is named; empty is a job of one node without any.
+// The reach of a coordinator on `host` as the user names it; "" is a job of one node without a host.
 Reach reach_of(const std::string& host);
 
-// Who named something, and what: {"--token_file", "job.key"}.
+// An option or variable and its value: {"--token_file", "job.key"}.
 struct Named {
   std::string source, value;
 };
 
-// What there is to choose from.
+// The options and variables to choose from.
 struct KeyOffer {
   std::optional<Named> file = {};      // --token_file or its variable
-  std::optional<Named> insecure = {};  // who asks for plain text
+  std::optional<Named> insecure = {};  // the option that asks for plain text
   std::string text = {};               // kTokenVariable's; empty: none
-  std::string descriptor = {};         // kTokenFdVariable's; likewise
+  std::string descriptor = {};         // kTokenFdVariable's; empty: none
 };
 
 enum class KeyChoice {
@@ -50,8 +50,8 @@ enum class KeyChoice {
   kUsers,  // the key of this user, one for all jobs
 };
 
-// The first that is given, in the order above. Fails with EX_USAGE where somebody asks for a key and for
-// plain text, or for a file without naming one. Pure.
+// The first that is given, in the order above. Fails with EX_USAGE if both a key and plain text are asked
+// for, or a file without a name. Pure.
 Result<KeyChoice> choose_key(const KeyOffer& offer, Reach reach);
 
 struct FoundKey {
@@ -59,7 +59,7 @@ struct FoundKey {
   std::string why_none = {};  // "--insecure", or why this user has no key; empty where none is needed
 };
 
-// Where the user's key is: $XDG_CONFIG_HOME/dtrun/key or ~/.config/dtrun/key. Fails if there is no home.
+// The path of the user's key: $XDG_CONFIG_HOME/dtrun/key or ~/.config/dtrun/key. Fails if there is no home.
 Result<std::filesystem::path> users_key_file(const std::function<const char*(const char*)>& environment);
 
 // `make`: whether to make the user's key if there is none yet. Any number of processes may do so at once, on

@@ -1,5 +1,5 @@
-// What a peer may do, by the common name in its certificate: who has the job's key everything, who has a
-// ticket what belongs to its run. Pure.
+// Decides from the common name in a peer's certificate what it may do: a holder of the job's key anything, a
+// holder of a ticket whatever belongs to its run. Pure.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,19 @@ std::string ticket_name(const std::string& run_id);
 // The run of that name; nothing if it is not a ticket's.
 std::optional<std::string> run_of(const std::string& name);
 
-// The common name in a peer's certificate; nothing where the server has no key, and anybody may do anything.
+// The common name in a peer's certificate; nothing if the server has no key, so that any peer may do
+// anything.
 using PeerName = std::optional<std::string>;
 
-// Why the peer may not do what belongs to `run_id` ("": to all runs), in words that name its own; nothing if
+// The reason why the peer may not touch `run_id` ("": all runs), in words that name its own run; nothing if
 // it may.
 std::optional<std::string> refusal_of(const PeerName& peer, const std::string& run_id);
 
-// The same for a key of the store, or for all that begin with it.
+// The same for a key of the store, or for all keys that begin with it.
 std::optional<std::string> refusal_of_key(const PeerName& peer, const std::string& key);
 
-// The run of a ticket that the peer has shown: such a one opens its run for a time, has its share of what
-// there is, and no say on who leads the coordinator's hosts. Nothing of others.
+// The run of the ticket that the peer has shown; nothing for other peers. A ticket opens its run for a time,
+// within a guest's share of the store's resources, and gives no vote on which host leads.
 std::optional<std::string> guest_of(const PeerName& peer);
 
 }  // namespace dtrun::rendezvous

@@ -35,7 +35,7 @@ std::string der(X509* certificate) {
   return text;
 }
 
-// What the bytes of a ticket are; a part that is not there is null.
+// The parts in a ticket's bytes; null if missing.
 struct Parts {
   Certificate root, leaf;
   Key key;

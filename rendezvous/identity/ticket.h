@@ -1,4 +1,4 @@
-// What a shared `dtrun store` gives to one run: it opens that run, for a time, and nothing else. The store
+// A ticket of a shared `dtrun store` for one run: it opens that run, for a time, and nothing else. The store
 // makes it from its key alone and does not remember it; it is a certificate of an authority of the store's
 // for tickets, with its private key, which names the run and may only be shown by a client to a store. One
 // line of text, as secret as a key.
@@ -47,8 +47,8 @@ class Ticket {
   Ticket() = default;
   bool read(std::string bytes);  // false if it is none
 
-  // DER: the root by which the store is known, the certificate; then the private key's 32 bytes; then 8 of
-  // the SHA-256 of all that.
+  // DER: the root by which the store is known, the certificate; then the private key's 32 bytes; then 8 bytes
+  // of the SHA-256 of all these.
   std::string bytes_;
   std::string run_id_;
   std::string fingerprint_;

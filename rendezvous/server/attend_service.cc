@@ -84,7 +84,7 @@ class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoord
     close(false);
   }
 
-  // On the strand. gRPC may say that the peer is gone while what it said last is still being read.
+  // On the strand. gRPC may report the peer's end while its last message is still being read.
   void take(Event event) {
     if (gone_) return;
     if (!std::exchange(known_, true) && !coordinator_.opened(id_, shared_from_this())) {
@@ -232,7 +232,7 @@ grpc::ServerUnaryReactor* AttendService::Status(grpc::CallbackServerContext* con
     reactor->Finish(status);
     return reactor;
   };
-  // Who has a ticket and asks for all runs means its own.
+  // A holder of a ticket that asks for all runs means its own run.
   const Caller caller = door_.caller(*context);
   const std::string& asked = request->run_id();
   const std::string run_id = asked.empty() ? caller.guest.value_or("") : asked;

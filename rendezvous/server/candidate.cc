@@ -9,7 +9,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Who asks for the leader may be held for so long.
+// A call for the leader may be held for this long.
 constexpr Millis kLongestWaitForLeader = 10000;
 
 }  // namespace
@@ -68,7 +68,7 @@ void Candidate::asked(int from, int to, const std::string& list, const successio
 void Candidate::take(const succession::Event& event, const Answer& answer) {
   std::vector<succession::Action> actions = succession::step(state_, event, steady_now());
   {
-    // First of all: from here on the coordinator knows what it may.
+    // Before any action is carried out: from here on acts() answers by the new state.
     const std::lock_guard lock(mutex_);
     term_ = state_.serves ? state_.term : 0;
     until_ = succession::leads_until(state_);

@@ -25,7 +25,7 @@ namespace dtrun::rendezvous {
 
 class Candidate final : public Fence {
  public:
-  // What follows for the coordinator; called on this object's strand.
+  // Calls to the coordinator, on this object's strand.
   struct Calls {
     std::function<void(const succession::Lead& lead)> lead;
     std::function<void()> step_down;
@@ -45,11 +45,12 @@ class Candidate final : public Fence {
   void heard_of(std::int64_t term) override;
 
   // ---- the service
-  // Nothing: the other host has another list, or takes this one for another.
+  // Called with the answer; with nothing if the other host has another list, or takes this host for another
+  // one.
   using Answer = std::function<void(std::optional<succession::Answer>)>;
   void asked(int from, int to, const std::string& list, const succession::Ask& ask, Answer answer);
-  // Once there is another leader than the one of `known` (a term), or after `wait`. REQUIRES: the asker means
-  // this list, or any.
+  // Calls `told` once there is another leader than the one of `known` (a term), or after `wait`. REQUIRES:
+  // the asker means this list, or any.
   using Told = std::function<void(succession::Leader)>;
   void await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told);
   void forget_waiter(std::uint64_t id);

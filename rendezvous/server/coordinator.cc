@@ -1,5 +1,5 @@
 // The order of things: a connection is known before its first message is taken, and forgotten before the
-// state machine hears that it broke, so nothing is sent to it any more. What the state machine says is sent
+// state machine hears that it broke, so nothing is sent to it any more. The state machine's messages are sent
 // before people are told of the event. Keys of an ended run are deleted last.
 #include "rendezvous/server/coordinator.h"
 
@@ -17,7 +17,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Whether members still come for an end that an earlier coordinator knew.
+// The interval at which to check whether members still come for an end that an earlier coordinator knew.
 constexpr Millis kLookAgain = 100;
 
 std::int64_t wall_now() {
@@ -25,7 +25,7 @@ std::int64_t wall_now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-// What is missing went on to age since it was written, on another host.
+// The ages of missing nodes went on since another host wrote the record.
 std::vector<RunRecord> aged(std::vector<RunRecord> record) {
   for (RunRecord& run : record)
     for (News& news : run.missing)
@@ -133,8 +133,8 @@ Millis Coordinator::tend() {
   return std::min(runs_.next_deadline(), waits ? steady_now() + kLookAgain : kNever);
 }
 
-// Numbers of generations and ends of runs: nothing is said of them that a later coordinator might not know.
-// What else it is to know, for people, nothing waits for.
+// Messages wait until a majority has the numbers of generations and ends of runs, so a later coordinator
+// cannot contradict them. The record's facts for people delay no message.
 void Coordinator::keep_record(const Event& event, const std::vector<Action>& actions) {
   if (options_.fence == nullptr) return;
   const auto* join = std::get_if<Join>(&event.body);
@@ -180,7 +180,7 @@ void Coordinator::say(const Action& action) {
   connection->second->send(std::move(message));
 }
 
-// What its members are told in this step. Who left or was lost is in the line on the run itself, below.
+// The news that members receive in this step. Nodes that left or were lost are in the line on the run, below.
 void Coordinator::tell_news(const std::vector<Action>& actions) {
   std::set<std::string> told;
   for (const Action& action : actions) {

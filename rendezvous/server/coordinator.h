@@ -23,27 +23,26 @@ class Connection {
  public:
   virtual ~Connection() = default;
   virtual void send(v1::FromCoordinator message) = 0;
-  virtual void close(bool abort) = 0;  // after what was sent before, or at once
+  virtual void close(bool abort) = 0;  // after all queued messages, or at once
 };
 
-// Of several coordinators one may act (candidate.h): whether this one does, and what later ones have to know.
-// Thread-safe.
+// Lets only one of several coordinators act (candidate.h), and keeps the record for later ones. Thread-safe.
 class Fence {
  public:
   virtual ~Fence() = default;
-  // In this term; once false, it stays so.
+  // True if this one acts in this term; once false, it stays so.
   virtual bool acts(std::int64_t term) const = 0;
   virtual void resign(std::int64_t term) = 0;  // acts() was false
   // Becomes the next version of the record; the first is what lead() was called with.
   virtual void write(std::int64_t term, std::string record) = 0;
-  virtual void heard_of(std::int64_t term) = 0;  // that a member obeyed
+  virtual void heard_of(std::int64_t term) = 0;  // a term that a member obeyed
 };
 
 class Coordinator {
  public:
   struct Options {
     bool separate = false;   // `dtrun store`: any number of runs, and no agent goes down with it
-    Fence* fence = nullptr;  // null: nobody else could be the coordinator
+    Fence* fence = nullptr;  // null: no other process could be the coordinator
     std::string host = {};   // id of the only member that is believed to host this coordinator
     // Called when a run is over, and all its members have left.
     std::function<void(const std::string& run_id)> ended = {};
@@ -51,13 +50,14 @@ class Coordinator {
   };
   explicit Coordinator(Options options);
 
-  // With a fence: begins with what earlier ones left, as the leader of a term; forgets everything, and
-  // breaks all connections; and a majority has this version of the record.
+  // With a fence: lead() begins with the record of earlier coordinators, as the leader of a term; step_down()
+  // forgets everything, and breaks all connections; written() reports that a majority has this version of the
+  // record.
   void lead(const succession::Lead& lead);
   void step_down();
   void written(std::int64_t version);
-  // Whether this one answers. Once a run is over, and a majority knows, it says so to its last members
-  // whoever leads.
+  // True if this one answers. Once a run is over, and a majority knows, it tells its last members, whichever
+  // host leads.
   bool leads();
 
   // False if it does not lead.
@@ -65,15 +65,15 @@ class Coordinator {
   void received(Event event);
   void broken(ConnectionId id);
 
-  // Does what is due; returns the next deadline.
+  // Acts on all deadlines that have passed; returns the next one.
   Millis tend();
 
-  // Of the run with this id, also if it has ended as far as it is still known. "": of all runs, and those
-  // that ended in the last ten minutes.
+  // The status of the run with this id, also of an ended one as long as it is kept. "": of all runs, and
+  // those that ended in the last ten minutes.
   v1::StatusReply status(const std::string& run_id) const;
 
-  // `told` hears the status of the run once it is over: at once if it is that already, and of no run if it is
-  // not known here. Once; not after forget_waiter(id).
+  // Calls `told` once, with the status of the run once it is over: at once if it is over already, and with no
+  // run if it is not known here. No call after forget_waiter(id).
   using Told = std::function<void(v1::StatusReply)>;
   void await_end(ConnectionId id, const std::string& run_id, Told told);
   void forget_waiter(ConnectionId id) { waiters_.erase(id); }
@@ -87,7 +87,7 @@ class Coordinator {
     Told told;
   };
 
-  // What a step brought, to be said once a majority has the record's version.
+  // A step's message that waits until a majority has the record's version.
   struct Unsaid {
     std::int64_t version;
     Action action;
@@ -112,7 +112,7 @@ class Coordinator {
   bool leading_ = true;
   std::int64_t term_ = 0;
   std::vector<RunRecord> record_;
-  // Of the record: the newest version, the newest that nobody may contradict, and what a majority has.
+  // Versions of the record: the newest, the newest that must not be contradicted, and the majority's.
   std::int64_t version_ = 0, binding_ = 0, written_ = 0;
   std::deque<Unsaid> unsaid_;
   std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last

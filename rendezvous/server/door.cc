@@ -58,7 +58,7 @@ Caller Door::caller(const grpc::ServerContextBase& context) const {
   Caller caller;
   caller.name = property(*peer, "x509_common_name");
   caller.guest = guest_of(caller.name);
-  // Of members it is the end of 9999.
+  // A member's certificate ends with the year 9999, which need not be checked.
   if (caller.guest) caller.until = end_of_certificate(property(*peer, "x509_pem_cert")).value_or(0);
   return caller;
 }

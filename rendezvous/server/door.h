@@ -1,5 +1,5 @@
-// What every call passes before it is served: who calls, by the certificate that the handshake has checked,
-// until when that is good, and, of who has a ticket, its share of what there is. Thread-safe.
+// Checks every call before it is served: the caller, by the certificate that the handshake has verified, the
+// end of a ticket's time, and a guest's share of the store's resources. Thread-safe.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -28,7 +28,7 @@ struct Caller {
 
   // Milliseconds until its ticket ends; 0: it has. Cheap enough for each message.
   Millis left() const;
-  // Why it may not do what belongs to the run, or to the key: as permit.h has it, or its ticket has ended.
+  // The reason why it may not touch the run, or the key: permit.h's, or that its ticket has ended.
   std::optional<std::string> refusal(const std::string& run_id) const;
   std::optional<std::string> refusal_for_key(const std::string& key) const;
 
@@ -40,7 +40,7 @@ grpc::Status status_of_refusal(const std::optional<std::string>& refusal);
 
 class Door {
  public:
-  // Of a guest's, held for as long as this lives; of others nothing is counted.
+  // A guest's place, held for as long as this lives; for other callers nothing is counted.
   class Share {
    public:
     Share() = default;

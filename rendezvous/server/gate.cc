@@ -36,11 +36,12 @@ namespace {
 
 // Marks in epoll's data that are no connection's id.
 constexpr std::uint64_t kWake = 0, kFirstListener = 1, kFirstConnection = 100;
-// How long nobody is accepted when this process may not open another file, or when the queue is full.
+// The pause in accepting when this process may not open another file, or when the queue is full.
 constexpr Millis kNoFilesPause = 100, kFullPause = 10;
-// Accepted in a row, before those that wait are looked at: who comes with its hello is not thrown out unread.
+// Accepted in a row before waiting connections are read: a hello that came with one is read before it is
+// closed.
 constexpr int kBatch = 16;
-// Of what a connection begins with. A member's hello has some 300 bytes.
+// At most so much of a connection's first bytes is examined. A member's hello has some 300 bytes.
 constexpr std::size_t kLookedAt = 1024;
 
 std::size_t quarter_of_files() {
@@ -56,7 +57,7 @@ int listen_on(const addrinfo& address) {
   if (fd < 0) return -1;
   const int on = 1, off = 0;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what it accepts has it too
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // accepted sockets inherit it
   if (address.ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
   const int error = errno;

@@ -10,7 +10,7 @@ using Bytes = std::span<const unsigned char>;
 
 constexpr std::size_t kRecordHeader = 5;
 
-// The next `size` bytes, taken off the front; what is not there is left out.
+// Takes the next `size` bytes off the front; fewer if there are not so many.
 Bytes take(Bytes& from, std::size_t size) {
   const Bytes taken = from.first(std::min(size, from.size()));
   from = from.subspan(taken.size());

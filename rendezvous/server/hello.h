@@ -1,5 +1,5 @@
-// What a connection to a server with a key begins with, as far as it is looked at before gRPC is: TLS' first
-// message. Whoever comes writes it. Pure.
+// The first message of a connection to a server with a key, TLS' client hello, as far as it is examined
+// before gRPC sees it. It may come from any stranger. Pure.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Where a connection comes from.
+// The origin of a connection.
 #pragma once
 
 #include <sys/socket.h>
@@ -8,8 +8,8 @@
 namespace dtrun::rendezvous {
 
 struct Origin {
-  // The address without the port, as sources are told apart; of IPv6 the network, of which one host may have
-  // all addresses. Not for people: bytes.
+  // The address without the port, as sources are told apart; for IPv6 the network, since one host may have
+  // all its addresses. Not for people: bytes.
   std::string source;
   std::string name;  // as gRPC writes it, with the port
 };

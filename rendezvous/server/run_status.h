@@ -1,4 +1,4 @@
-// What `dtrun status` tells of a run: a picture of the coordinator's state for people and scripts.
+// The status of a run for `dtrun status`: a picture of the coordinator's state for people and scripts.
 #pragma once
 
 #include "proto/rendezvous.pb.h"

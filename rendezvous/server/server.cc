@@ -32,8 +32,8 @@ namespace {
 
 // The longest word is a node's outcomes, which are made to fit (wire/convert.h).
 constexpr int kMaxMessageBytes = 4 << 20;
-// Of one connection at a time: each worker of a node may wait for a key, and the key that it waits for comes
-// on the same one.
+// Limit of one connection: each worker of a node may wait for a key, and the call that sets it comes on the
+// same connection.
 constexpr int kMaxStreams = 1024;
 // Pings that come faster than these. Agents send few, and some that measure the network after each answer.
 constexpr int kPingInterval = 1000, kPingStrikes = 100;
@@ -75,7 +75,7 @@ class GrpcServer final : public Server {
   ~GrpcServer() override {
     if (candidate_) candidate_->retire();
     if (gate_) gate_->close();
-    if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open, waits for it
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());  // cancels open calls, waits for them
     candidate_.reset();
     strand_.stop();
   }
@@ -130,7 +130,7 @@ class GrpcServer final : public Server {
   bool leads() const override { return !candidate_ || candidate_->leads(); }
 
  private:
-  // The candidate's own strand does not wait for what the coordinator has to do.
+  // The candidate's own strand does not wait for the coordinator's work.
   Candidate::Calls calls() {
     return {.lead =
                 [this](const succession::Lead& lead) {
@@ -161,7 +161,7 @@ class GrpcServer final : public Server {
   std::unique_ptr<Gate> gate_;  // with a key; closed before the server is shut down
   Door door_;
   Strand strand_;
-  std::unique_ptr<Candidate> candidate_;  // null: nobody else may lead
+  std::unique_ptr<Candidate> candidate_;  // null: no other host may lead
   Coordinator coordinator_;
   AttendService attend_;
   StoreService store_;
@@ -170,7 +170,7 @@ class GrpcServer final : public Server {
   int port_ = 0;
 };
 
-// As a socket's name; the error of bind() tells what is wrong with it.
+// Tries to bind a Unix socket to the path; returns errno, which tells what is wrong with the path.
 int bind_unix(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

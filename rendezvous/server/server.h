@@ -16,7 +16,7 @@ namespace dtrun::rendezvous {
 
 struct CandidateOptions {
   succession::Settings settings;
-  std::string list;  // of the hosts, as text: who has another one is refused
+  std::string list;  // of the hosts, as text: a host with another one is refused
   MakePeers peers;
 };
 
@@ -27,17 +27,17 @@ struct ServerOptions {
   int port = 0;           // 0: any free one
   bool separate = false;  // a `dtrun store`: any number of runs side by side, and no agent hosts it
   std::string host = {};  // the member id of the agent in whose process this is
-  // Who does not have it ends in the handshake; nothing is said in the clear. Without one whoever can connect
-  // may join. On a Unix socket nobody asks for it.
+  // With a key, a peer without it fails in the handshake, and nothing is sent in the clear. Without one any
+  // process that can connect may join. A Unix socket needs no key.
   std::optional<JobKey> key = {};
-  // How many files may be open for who has not shown the key yet, at least 5; nothing: a quarter of those
-  // that this process may have open.
+  // Limit of open files for connections that have not shown the key yet, at least 5; nothing: a quarter of
+  // this process' limit.
   std::optional<std::size_t> files_for_strangers = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
-  // Called, on a thread of its own and seldom, with the address of one whose handshakes fail: who has another
-  // key, or none.
+  // Called, on a thread of its own and seldom, with an address whose handshakes fail: it has another key, or
+  // none.
   std::function<void(const std::string& address)> turned_away = {};
-  // One of several hosts, of which one at a time is the coordinator. Nothing: it is always this one.
+  // Set if several hosts may be the coordinator, one at a time. Nothing: it is always this one.
   std::optional<CandidateOptions> candidate = {};
 };
 
@@ -55,11 +55,11 @@ class Server {
   // Members connected now. The hosting agent goes last: it ends when only itself is left.
   virtual int members() const = 0;
 
-  // Calls that wait to be told how a run ended, or whose answer is still being written. The hosting agent
-  // waits for these too: nobody else could tell them.
+  // Calls that wait for the end of a run, or whose answer is still being written. The hosting agent waits for
+  // these too: no other process could answer them.
   virtual int waiters() const = 0;
 
-  // Whether this host is the coordinator now.
+  // True if this host is the coordinator now.
   virtual bool leads() const = 0;
 };
 

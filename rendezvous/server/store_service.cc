@@ -90,8 +90,8 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   const Door::Share share_;
 };
 
-// Runs the operation on the strand and finishes the call with what it returns, if the caller may touch the
-// key, or all that begin with it.
+// Runs the operation on the strand and finishes the call with the result, if the caller may touch the key, or
+// all keys that begin with it.
 grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* context,
                                                   const std::string& key,
                                                   std::function<grpc::Status()> operation) {

@@ -36,9 +36,9 @@ class StoreService final : public v1::Store::CallbackService {
 
   // Deletes all keys with the prefix. On the strand.
   void forget(const std::string& prefix) { store_.erase_all(prefix); }
-  // Who waits for a key has to ask the next store. On the strand.
+  // Ends all waiting gets: their callers have to ask the next store. On the strand.
   void send_away();
-  void clear() { send_away(), store_.clear(); }  // likewise
+  void clear() { send_away(), store_.clear(); }  // on the strand, too
 
   // Answers waiters that can be answered now; returns the next deadline. On the strand.
   std::int64_t tend();
@@ -47,7 +47,7 @@ class StoreService final : public v1::Store::CallbackService {
   class WaitingGet;
   void get_or_wait(WaitingGet* call);
   void cancel(KeyValueStore::WaiterId id);
-  // Ends the call of who may not touch the key, or of a key that none can be; null if it may.
+  // Ends a call whose caller may not touch the key, or whose key cannot exist; null if it may go on.
   grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const Caller& caller,
                                    const std::string& key) const;
   grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context, const std::string& key,

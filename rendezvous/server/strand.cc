@@ -41,7 +41,7 @@ void Strand::hand_over(Task task) {
   earlier_.notify_one();
 }
 
-// Does what is posted, also meanwhile, and what is due. REQUIRES: not busy.
+// Runs posted tasks, also those posted meanwhile, and due ones. REQUIRES: not busy.
 void Strand::work(std::unique_lock<std::mutex>& lock) {
   busy_ = true;
   std::int64_t next = 0;
@@ -49,7 +49,7 @@ void Strand::work(std::unique_lock<std::mutex>& lock) {
     std::deque<Task> tasks = std::exchange(tasks_, {});
     lock.unlock();
     for (const Task& task : tasks) task();
-    tasks.clear();  // what they hold is let go without the lock
+    tasks.clear();  // destroys the tasks' captures without the lock
     next = tend_();
     lock.lock();
   } while (!tasks_.empty());

@@ -26,7 +26,7 @@ Millis steady_now();
 class Strand {
  public:
   using Task = std::function<void()>;
-  // Runs after tasks and at deadlines, like a task. Does what is due and returns the next deadline, in
+  // Runs after tasks and at deadlines, like a task. Acts on passed deadlines and returns the next one, in
   // milliseconds of steady_now()'s clock; INT64_MAX for none.
   using Tend = std::function<Millis()>;
 
@@ -34,12 +34,12 @@ class Strand {
   ~Strand() { stop(); }
 
   void start(Tend tend);  // REQUIRES: nothing was posted yet
-  void stop();            // returns when what was posted before has run; what is posted later is dropped
+  void stop();            // returns when earlier tasks have run; later ones are dropped
 
   // Any thread, also from inside a task. REQUIRES: the caller holds no lock that a task takes.
   void post(Task task);
-  // The same, but never inside this call: for who must not wait for what others posted. What has not begun
-  // when the strand stops is dropped.
+  // The same, but never runs the task inside this call: for callers that must not wait for other threads'
+  // tasks. A task that has not begun when the strand stops is dropped.
   void hand_over(Task task);
 
  private:

@@ -27,12 +27,12 @@ void to_wire(const Join& join, v1::Join* wire);
 Heartbeat from_wire(const v1::Heartbeat& wire);
 void to_wire(const Heartbeat& heartbeat, v1::Heartbeat* wire);
 
-// Texts of outcomes are cut so that all fit into a message: what a worker wrote last stays longest.
+// Texts of outcomes are cut so that all fit into a message: a worker's last output is cut last.
 inline constexpr std::size_t kMostOfOutcomes = 2 << 20;  // bytes
 Stopped from_wire(const v1::Stopped& wire);
 void to_wire(const Stopped& stopped, v1::Stopped* wire);
 
-// What the coordinator is told. An empty or unknown message becomes a Heartbeat. `peer_address` is used where
+// An agent's message as an event. An empty or unknown message becomes a Heartbeat. `peer_address` is used if
 // a Join names no address.
 Event to_event(ConnectionId from, const v1::FromAgent& message, const std::string& peer_address);
 
@@ -66,7 +66,7 @@ void to_wire(const Hang& hang, v1::Hang* wire);
 JobEnd from_wire(const v1::JobEnd& wire);
 void to_wire(const JobEnd& end, v1::JobEnd* wire);
 
-// What the coordinator says. REQUIRES: the action is a message, not Close.
+// The coordinator's action as a message. REQUIRES: the action is a message, not Close.
 v1::FromCoordinator to_message(const Action& action);
 
 // "10.0.0.7" of gRPC's "ipv4:10.0.0.7:41234", "fd00::7" of "ipv6:%5Bfd00::7%5D:41234"; empty for anything

@@ -12,12 +12,13 @@ namespace dtrun::rendezvous {
 // as the process. Call before any other use of gRPC; calls after the first do nothing.
 void set_up_grpc();
 
-// "10.0.0.1:29400", "[fd00::1]:29400"; "unix:/tmp/a" as it is. Of a list_text() too: "node0,node1:29400".
+// "10.0.0.1:29400", "[fd00::1]:29400"; "unix:/tmp/a" unchanged. `host` may be a list_text():
+// "node0,node1:29400".
 std::string endpoint_text(const std::string& host, int port);
 
 // Several hosts where one could stand: "node0,node1", "[fd00::1],[fd00::2]". One is itself.
 std::string list_text(const std::vector<std::string>& hosts);
-// Of such a text; one host if it is none.
+// The hosts in such a text; one host if it is not a list.
 std::vector<std::string> hosts_of(const std::string& list);
 
 // A Unix socket where a host could stand, "unix:PATH": its port means nothing.

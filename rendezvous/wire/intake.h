@@ -1,4 +1,4 @@
-// What is done with a message from the network before anybody looks at it.
+// Makes a message from the network harmless before any other code reads it.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -11,11 +11,11 @@
 
 namespace dtrun::rendezvous {
 
-// Every text in it becomes one that a terminal shows as it is (proto/core/utf8.h), in one line but for what
-// has lines by its nature: a config, and what a worker said at its end.
+// Makes every text in it safe to show on a terminal (proto/core/utf8.h), in one line except for texts that
+// have lines by their nature: a config, and a worker's last output.
 void make_printable(google::protobuf::Message* message);
 
-// In bytes; an agent says much less, and what is told is kept.
+// In bytes; an agent sends much less, and news of it are kept.
 inline constexpr std::size_t kMostOfText = 1024;  // of a Join, but for its job
 inline constexpr std::size_t kMostOfMessage = 128
                                               << 10;  // but for a node's outcomes, which gRPC's limit bounds

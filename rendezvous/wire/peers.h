@@ -17,9 +17,9 @@ class Peers {
 
   virtual ~Peers() = default;  // no call of Answered after it returns
 
-  // Never waits. What was to be said to that host before, and is not on its way yet, is dropped: it is stale.
+  // Never waits. An earlier ask to that host that has not been sent yet is dropped: it is stale.
   virtual void ask(int to, const succession::Ask& ask) = 0;
-  // Waits until what was to be said is on its way, at most `limit`.
+  // Waits until queued asks are on their way, at most `limit`.
   virtual void flush(std::chrono::milliseconds limit) = 0;
 };
 

@@ -19,7 +19,7 @@ void set_stamp(const succession::Stamp& stamp, v1::SuccessionStamp* wire) {
   wire->set_version(stamp.version);
 }
 
-// One of a newer dtrun binds nobody.
+// An ask of a newer dtrun counts as a probe, which binds no voter.
 succession::Ask::Kind kind_of(int wire) {
   return v1::SuccessionAsk::Kind_IsValid(wire) ? static_cast<succession::Ask::Kind>(wire)
                                                : succession::Ask::kProbe;

@@ -1,5 +1,4 @@
-// What hosts that may lead say to each other, as messages, and the record of the runs as text. Total, as
-// convert.h.
+// The messages of hosts that may lead, and the record of the runs as text. Total, as convert.h.
 #pragma once
 
 #include <string>
@@ -24,7 +23,7 @@ void to_wire(const succession::Answer& answer, v1::SuccessionAnswer* wire);
 std::string merged_runs(const std::string& one, const std::string& other);
 
 std::string text_of_runs(const std::vector<RunRecord>& runs);
-// None of what is no such text.
+// Empty if the text is not a record.
 std::vector<RunRecord> runs_from_text(const std::string& text);
 
 }  // namespace dtrun::rendezvous
