@@ -15,13 +15,13 @@
 #include <system_error>
 
 #include "agent/core/notices.h"
-#include "agent/core/report.h"
 #include "agent/local_address.h"
 #include "agent/output/output_plan.h"
 #include "agent/process/spawn.h"
 #include "agent/system/open_files.h"
 #include "agent/system/termination_log.h"
 #include "agent/system/wall_clock.h"
+#include "agent/text/report.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 
@@ -53,7 +53,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.may_be_started_again = spec.may_be_started_again;
-  settings.succeeded = !spec.rendezvous.hosts.empty();
+  settings.has_successor = !spec.rendezvous.hosts.empty();
   settings.is_replaced = spec.is_replaced;
   settings.endpoint = link.endpoint();
   settings.host = host;

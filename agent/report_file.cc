@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "agent/core/report.h"
+#include "agent/text/report.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 

@@ -2,10 +2,10 @@
 
 #include <system_error>
 
-#include "agent/core/report.h"
 #include "agent/output/output_plan.h"
 #include "agent/report_file.h"
 #include "agent/system/wall_clock.h"
+#include "agent/text/report.h"
 
 namespace dtrun::agent {
 void Reporter::remove_earlier() {

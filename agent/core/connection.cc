@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "agent/core/notices.h"
-#include "agent/core/report.h"
 #include "agent/core/step.h"
+#include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
 
 namespace dtrun::agent {

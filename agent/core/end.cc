@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/core/report.h"
 #include "agent/core/step.h"
+#include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/lost_exits.h"
 
@@ -84,7 +84,7 @@ void Step::leave(int signal, int exit_code) {
   emit(action::SendLeave{.generation = generation(), .signal = signal, .replaced = s.gives_way()});
   const bool failed = s.group.reported && !s.group.reported->collateral;
   if (signal != 0 && failed && s.group.assignment.node_count == 1) report_before(signal, exit_code);
-  if (!s.link.hosting || !s.link.connected || s.settings.succeeded) return end(exit_code);
+  if (!s.link.hosting || !s.link.connected || s.settings.has_successor) return end(exit_code);
   s.leaving = exit_code;  // the coordinator goes with this agent, and tells the others first
   s.members_deadline = now_ + kLastWord;
   emit(action::AwaitMembers{.is_member = !s.link.address.empty()});
@@ -173,7 +173,7 @@ void Step::end(int exit_code) {
   action::End end{.exit_code = exit_code, .unreported = {}, .run = s.job_end};
   if (exit_code != 0 && !s.reported) end.unreported = here;
   // Where nobody takes over no run outlives its coordinator's host.
-  if (!end.run && s.link.hosting && !s.settings.succeeded && !s.gives_way()) end.run = here;
+  if (!end.run && s.link.hosting && !s.settings.has_successor && !s.gives_way()) end.run = here;
   emit(std::move(end));
 }
 

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "agent/core/python_template.h"
+#include "agent/text/python_template.h"
 #include "proto/core/contract.h"
 
 namespace dtrun::agent {

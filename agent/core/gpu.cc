@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
+
+#include "agent/text/gibibytes.h"
 
 namespace dtrun {
 namespace {
@@ -125,13 +126,6 @@ std::string numbers_text(const std::vector<int>& numbers) {
   return text;
 }
 
-std::string gibibytes(std::uint64_t bytes) {
-  const double value = static_cast<double>(bytes) / (1 << 30);
-  char text[32];
-  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f" : "%.0f", value);
-  return text;
-}
-
 }  // namespace
 
 std::vector<Gpu> visible_gpus(const std::vector<PhysicalGpu>& gpus, const char* visible) {
@@ -188,14 +182,6 @@ std::string gpu_count_text(const std::vector<Gpu>& gpus) {
   const std::string name = gpus.empty() ? "" : gpus.front().name;
   return std::to_string(gpus.size()) + (gpus.size() == 1 ? " GPU" : " GPUs") +
          (name.empty() ? "" : " (" + name + ")");
-}
-
-std::string gibibytes_text(std::uint64_t bytes) { return gibibytes(bytes) + " GiB"; }
-
-std::string gpu_memory_text(std::uint64_t part, std::uint64_t total) {
-  const std::uint64_t mebibytes = part >> 20;
-  return (mebibytes < 1024 ? std::to_string(mebibytes) + " MiB" : gibibytes(part)) + " of " +
-         gibibytes_text(total);
 }
 
 std::string cuda_version_text(int version) {

@@ -72,12 +72,6 @@ std::string gpus_text(const std::vector<Gpu>& gpus);
 // "8 GPUs (NVIDIA H200)"
 std::string gpu_count_text(const std::vector<Gpu>& gpus);
 
-// "61.2 GiB": as GPU makers count their gigabytes.
-std::string gibibytes_text(std::uint64_t bytes);
-
-// "61.2 of 140 GiB"
-std::string gpu_memory_text(std::uint64_t part, std::uint64_t total);
-
 // "13.0" of 13000
 std::string cuda_version_text(int version);
 

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "agent/core/colour.h"
 #include "agent/core/gpu.h"
+#include "agent/text/colour.h"
 
 namespace dtrun {
 
@@ -84,7 +84,7 @@ struct RemoteTerminal {
 
 struct OutputSpec {
   std::vector<WorkerOutput> workers;        // by local rank; a worker beyond them has the defaults
-  std::string prefix = "[{role}:{rank}] ";  // of console lines, see agent/core/line_prefix.h
+  std::string prefix = "[{role}:{rank}] ";  // of console lines, see agent/text/line_prefix.h
   bool timestamps = false;
   std::uint64_t max_file_size = 0;                          // bytes; 0: no limit
   std::vector<std::string> stdout_filters, stderr_filters;  // substrings

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/core/report.h"
+#include "agent/text/report.h"
 
 namespace dtrun::agent {
 
@@ -108,7 +108,7 @@ std::string gone_notice(const State& s, Millis now) {
       s.settings.endpoint + " was out of reach for " + seconds_text(now - s.link.lost_at) + ": ";
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
-  if (s.settings.succeeded)
+  if (s.settings.has_successor)
     return "the coordinator at " + gone +
            "of its hosts too few are up, or the network to them is cut (perhaps this node's own)" + done;
   if (s.settings.is_replaced)

@@ -1,5 +1,5 @@
 // What the agent tells people while a job runs or waits. Pure; agent/core/step.h decides when.
-// agent/core/report.h has the texts on how a job ended.
+// agent/text/report.h has the texts on how a job ended.
 #pragma once
 
 #include <string>

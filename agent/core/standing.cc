@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "agent/core/lines.h"
+#include "agent/text/lines.h"
 #include "proto/core/utf8.h"
 
 namespace dtrun::agent {

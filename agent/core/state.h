@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/core/run_summary.h"
 #include "agent/core/vocabulary.h"
+#include "agent/text/run_summary.h"
 #include "proto/core/millis.h"
 
 namespace dtrun::agent {
@@ -25,7 +25,7 @@ struct Settings {
   int nproc = 1;
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
-  bool succeeded = false;             // where the coordinator's host ends, another one takes over
+  bool has_successor = false;         // where the coordinator's host ends, another one takes over
   bool is_replaced = false;           // what started this process starts another one where it was lost
   std::string endpoint;               // "host:port" or "unix:PATH", for people
   std::string host;                   // this node's name

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "agent/core/progress_text.h"
+#include "agent/text/progress_text.h"
 
 namespace dtrun::agent {
 

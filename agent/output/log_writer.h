@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/core/line_prefix.h"
-#include "agent/core/lines.h"
 #include "agent/output/console.h"
 #include "agent/output/log_file.h"
+#include "agent/text/line_prefix.h"
+#include "agent/text/lines.h"
 
 namespace dtrun::agent {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/core/progress_text.h"
+#include "agent/text/progress_text.h"
 
 namespace dtrun::agent {
 

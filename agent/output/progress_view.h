@@ -2,11 +2,11 @@
 #pragma once
 
 #include "agent/core/job_spec.h"
-#include "agent/core/progress_text.h"
 #include "agent/output/console.h"
 #include "agent/output/kubeflow_status.h"
 #include "agent/output/progress_json.h"
 #include "agent/system/loop.h"
+#include "agent/text/progress_text.h"
 #include "proto/control.pb.h"
 
 namespace dtrun::agent {

@@ -8,6 +8,7 @@
 
 #include "agent/gpu/read_gpus.h"
 #include "agent/gpu/reading_json.h"
+#include "agent/text/gibibytes.h"
 #include "cmd/commands/answer.h"
 #include "cmd/options/values.h"
 #include "proto/core/exit_codes.h"

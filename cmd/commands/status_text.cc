@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/core/gpu.h"
+#include "agent/text/gibibytes.h"
 
 namespace dtrun::cmd {
 namespace {

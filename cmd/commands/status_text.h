@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "agent/core/colour.h"
+#include "agent/text/colour.h"
 #include "proto/rendezvous.pb.h"
 
 namespace dtrun::cmd {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/core/line_prefix.h"
+#include "agent/text/line_prefix.h"
 #include "proto/base/ids.h"
 #include "proto/base/temporary.h"
 

@@ -1,4 +1,4 @@
-#include "agent/core/line_prefix.h"
+#include "agent/text/line_prefix.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "agent/core/colour.h"
+#include "agent/text/colour.h"
 
 #include <doctest/doctest.h>
 

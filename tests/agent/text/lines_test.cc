@@ -1,4 +1,4 @@
-#include "agent/core/lines.h"
+#include "agent/text/lines.h"
 
 #include <doctest/doctest.h>
 

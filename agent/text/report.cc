@@ -1,4 +1,4 @@
-#include "agent/core/report.h"
+#include "agent/text/report.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,14 +7,20 @@
 #include <iterator>
 #include <utility>
 
-#include "agent/core/lines.h"
-#include "agent/core/progress_text.h"
+#include "agent/text/lines.h"
+#include "agent/text/progress_text.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/core/hang.h"
 #include "rendezvous/core/rank_set.h"
 
 namespace dtrun::agent {
 namespace {
+
+using rendezvous::Hang;
+using rendezvous::JobEnd;
+using rendezvous::Place;
+using rendezvous::Stand;
+using rendezvous::WorkerOutcome;
 
 std::string who(const WorkerOutcome& outcome) {
   return "rank " + std::to_string(outcome.rank) + " on " + outcome.host;
@@ -184,15 +190,6 @@ std::string failure_report(const JobEnd& end, int max_restarts, const std::strin
     if (!file.empty()) rest += "\n  all of it: " + file;
   }
   return style.palette.error(heading_of(end)) + rest + (style.terminal ? "\n" : "");
-}
-
-std::string done_line(const Completion& completion, const std::string& host) {
-  std::string text = "done: " + std::to_string(completion.step) + " steps";
-  if (completion.accuracy >= 0) text += ", test accuracy " + fixed(100 * completion.accuracy, 1) + " %";
-  text += ", loss " + fixed(completion.loss, 3);
-  if (!completion.model_path.empty())
-    text += ", model in " + completion.model_path + (host.empty() ? "" : " on " + host);
-  return text;
 }
 
 std::string describe_signal(int number) {

@@ -1,11 +1,11 @@
-#include "agent/core/line_prefix.h"
+#include "agent/text/line_prefix.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <iterator>
 
-#include "agent/core/python_template.h"
+#include "agent/text/python_template.h"
 
 namespace dtrun::agent {
 namespace {

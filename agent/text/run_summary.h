@@ -5,9 +5,22 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/core/vocabulary.h"
-
 namespace dtrun::agent {
+
+// What rank 0 of the built-in trainer says when training is complete.
+struct Completion {
+  std::int64_t step = 0;
+  double loss = 0;
+  double accuracy = -1;  // 0..1; negative: none
+  std::string model_path;
+  // Values of its own generation, without evaluations. training_seconds 0: nothing was trained, or it was not
+  // told.
+  std::int64_t first_step = 0;  // done before that generation
+  double training_seconds = 0;
+  double samples_per_second = 0;
+  double math = 0, wait_gradients = 0, wait_data = 0, other = 0;  // shares of training_seconds, 0..1
+  std::uint64_t gpu_memory_peak = 0, gpu_memory_total = 0;        // bytes, of rank 0's GPU; 0: it had none
+};
 
 // Counts the steps that were trained more than once, generation by generation, from what the built-in
 // trainer's workers of this node report. A worker that is killed does not say what it did last, so the true
@@ -38,7 +51,11 @@ struct RunSummary {
   std::string host = {};  // where the model is, if its reader may be elsewhere
 };
 
-// Of the built-in trainer: the line of report.h's done_line, and up to four more, without a final newline.
+// "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors on node1"; an empty
+// host is not told.
+std::string done_line(const Completion& completion, const std::string& host = "");
+
+// Of the built-in trainer: done_line, and up to four lines more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 
 // Of another program, one line; empty if there were no restarts.

@@ -1,12 +1,13 @@
-#include "agent/core/report.h"
+#include "agent/text/report.h"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
 
-#include "agent/core/progress_text.h"
+#include "agent/text/progress_text.h"
 
 using namespace dtrun::agent;
+using namespace dtrun::rendezvous;
 
 namespace {
 
@@ -237,14 +238,6 @@ TEST_CASE("a job that ended without a failed worker says the coordinator's reaso
   JobEnd end;
   end.reason = "only 1 of 2 nodes joined within 10 s";
   CHECK(failure_report(end, 0) == "only 1 of 2 nodes joined within 10 s");
-}
-
-TEST_CASE("the final line tells what was reached and where the model lies") {
-  CHECK(done_line({2345, 0.3021, 0.8912, "runs/x/model.safetensors"}) ==
-        "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors");
-  CHECK(done_line({10, 1.5, -1, ""}) == "done: 10 steps, loss 1.500");
-  CHECK(done_line({10, 1.5, -1, "o/model"}, "node1") ==
-        "done: 10 steps, loss 1.500, model in o/model on node1");
 }
 
 TEST_CASE("progress as a line and as a bar that never wraps") {

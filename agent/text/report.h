@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/colour.h"
-#include "agent/core/vocabulary.h"
+#include "agent/text/colour.h"
+#include "rendezvous/core/messages.h"
 
 namespace dtrun::agent {
 
@@ -17,12 +17,8 @@ struct ReportStyle {
 
 // Who failed first and how, its last words, restarts used, and which workers only followed. Several lines
 // without a final newline; `file`, if not empty, is named as the place to read more.
-std::string failure_report(const JobEnd& end, int max_restarts, const std::string& file = "",
+std::string failure_report(const rendezvous::JobEnd& end, int max_restarts, const std::string& file = "",
                            ReportStyle style = {});
-
-// "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors on node1"; an empty
-// host is not told.
-std::string done_line(const Completion& completion, const std::string& host = "");
 
 // "SIGTERM", "signal 42"
 std::string describe_signal(int number);

@@ -1,4 +1,4 @@
-#include "agent/core/run_summary.h"
+#include "agent/text/run_summary.h"
 
 #include <doctest/doctest.h>
 
@@ -22,6 +22,14 @@ Completion completion() {
 }
 
 }  // namespace
+
+TEST_CASE("the final line tells what was reached and where the model lies") {
+  CHECK(done_line({2345, 0.3021, 0.8912, "runs/x/model.safetensors"}) ==
+        "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors");
+  CHECK(done_line({10, 1.5, -1, ""}) == "done: 10 steps, loss 1.500");
+  CHECK(done_line({10, 1.5, -1, "o/model"}, "node1") ==
+        "done: 10 steps, loss 1.500, model in o/model on node1");
+}
 
 TEST_CASE("a run without trouble: what was reached, how long it took, where a step's time went") {
   CHECK(summary_text(completion(), {9.44, 0, 0, 0}) ==

@@ -1,12 +1,11 @@
-#include "agent/core/run_summary.h"
+#include "agent/text/run_summary.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-#include "agent/core/gpu.h"
-#include "agent/core/progress_text.h"
-#include "agent/core/report.h"
+#include "agent/text/gibibytes.h"
+#include "agent/text/progress_text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -74,6 +73,15 @@ void StepsRedone::progressed(std::int64_t first_step, std::int64_t step) {
 
 std::int64_t StepsRedone::in_this_generation() const {
   return std::max<std::int64_t>(0, std::min(step_, best_) - first_step_);
+}
+
+std::string done_line(const Completion& completion, const std::string& host) {
+  std::string text = "done: " + std::to_string(completion.step) + " steps";
+  if (completion.accuracy >= 0) text += ", test accuracy " + fixed(100 * completion.accuracy, 1) + " %";
+  text += ", loss " + fixed(completion.loss, 3);
+  if (!completion.model_path.empty())
+    text += ", model in " + completion.model_path + (host.empty() ? "" : " on " + host);
+  return text;
 }
 
 std::string summary_text(const Completion& completion, const RunSummary& summary) {

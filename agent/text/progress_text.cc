@@ -1,4 +1,4 @@
-#include "agent/core/progress_text.h"
+#include "agent/text/progress_text.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "agent/core/python_template.h"
+#include "agent/text/python_template.h"
 
 #include <algorithm>
 
