@@ -123,7 +123,7 @@ void Children::sweep_token(const std::string& token) {
 }
 
 // If this process had children before the job began (those of a shell that became dtrun), they may have left
-// us orphans too. Then nobody knows whose an orphan is, and none is killed.
+// us orphans too. The origin of an orphan is then unknown, and none is killed.
 void Children::sweep_strangers() {
   if (!outsiders_) kill_other_children(known(), 2s);
 }

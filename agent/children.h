@@ -28,7 +28,7 @@ class Children {
   // one.
   WorkerProcess& add(int serial, std::unique_ptr<WorkerProcess> worker);
   WorkerProcess* find(int serial);        // null: forgotten
-  std::vector<WorkerProcess*> workers();  // all that are not forgotten
+  std::vector<WorkerProcess*> workers();  // all except forgotten ones
   // By local rank, for `nproc` workers; 0 for one that does not run.
   std::vector<pid_t> pids(int nproc) const;
   // Ends those that have not ended.
@@ -47,15 +47,15 @@ class Children {
   // their subreaper. Starts a new guardian if the old one ended.
   void reap();
 
-  // To be called while `worker` is a zombie. What it left behind gets SIGTERM, and until `deadline` to end.
-  // Returns whether there is anything.
+  // Ends the processes that `worker` left behind: they get SIGTERM, and until `deadline` to end. Returns true
+  // if there are any. To be called while `worker` is a zombie.
   bool let_end(Loop& loop, const WorkerProcess& worker, Loop::Clock::time_point deadline, const Tell& tell);
-  // The same, but kills all of it that left the worker's group (setsid, a daemon); that is for the worker to
-  // kill. `tell` may be empty.
+  // The same, but kills all of them that left the worker's group (setsid, a daemon); the group is for the
+  // worker to kill. `tell` may be empty.
   void sweep(const WorkerProcess& worker, const Tell& tell);
-  // Whether anything is left that was given time to end.
+  // True if any process is left that was given time to end.
   bool left_behind() const { return !left_behind_.empty(); }
-  // Kills that, and says `why`.
+  // Kills these processes, and says `why`.
   void kill_left_behind(const std::string& why);
   // Kills every process that carries the job's mark. Only to be called while no worker runs.
   void sweep();

@@ -1,12 +1,12 @@
 // The order of events in a job, seen from here:
 //
 //   prepare        signals are watched, open files and MASTER_PORT are taken, the link is opened
-//   loop           what happens (a message, a signal, a worker's output or end, a timer) becomes an event in
-//                  the queue; decide() answers it with actions, carried out before the next event
+//   loop           anything that happens (a message, a signal, a worker's output or end, a timer) becomes an
+//                  event in the queue; decide() answers it with actions, carried out before the next event
 //   StartWorkers   the last generation's workers are forgotten, the new ones spawned and watched for hangs
-//   a worker ends  SIGCHLD: its group is killed, it is reaped, what left its group is killed, its output is
-//                  read to the end; only then WorkerExited
-//   End            the loop stops; what is left of the job is killed, the link closed, the terminal written
+//   a worker ends  SIGCHLD: its group is killed, it is reaped, processes that left its group are killed, its
+//                  output is read to the end; only then WorkerExited
+//   End            the loop stops; the job's last processes are killed, the link closed, the terminal written
 #include "agent/driver.h"
 
 #include <signal.h>
@@ -179,7 +179,7 @@ bool Driver::shows_waiting() const {
   return console_.has_terminal() && spec_.output.progress != ProgressMode::kPlain;
 }
 
-// What this node waits for stands below everything else on the terminal, with its seconds counted down.
+// The standing notice is the terminal's last line, below everything else, with its seconds counted down.
 void Driver::show_waiting() {
   const std::string text = shows_waiting() ? standing_notice(state_, millis_now()) : "";
   if (!text.empty() || waiting_shown_) console_.set_bar(text);
@@ -224,7 +224,7 @@ void Driver::close_link() {
   link_.reset();
 }
 
-// The job is over: no other node has to wait for what was left behind on this one.
+// The job is over: no other node has to wait for the processes that workers left behind on this one.
 void Driver::wait_for_left_behind() {
   close_link();
   events_.clear();
@@ -235,13 +235,13 @@ void Driver::wait_for_left_behind() {
   }
 }
 
-// While no event is decided on any more.
+// For use while no event is decided on any more.
 bool Driver::was_told_to_end() const {
   return std::ranges::any_of(events_,
                              [](const Event& event) { return std::holds_alternative<event::Signal>(event); });
 }
 
-// Waits until the console's text is written, or nobody reads it any more, or a signal tells us to end.
+// Waits until the console's text is written, or its reader is gone, or a signal tells us to end.
 void Driver::flush_console() {
   events_.clear();
   while (console_.pending() && loop_.run_once().ok())
@@ -464,8 +464,8 @@ HangGuard::View Driver::hang_view() {
   return view;
 }
 
-// A SIGKILL that nobody here sent may be the kernel's, for lack of memory. A shell whose program got it ends
-// with 137.
+// A SIGKILL that this agent did not send may be the kernel's, for lack of memory. A shell ends with 137 if
+// its program got one.
 void Driver::note_cause(WorkerOutcome* outcome) {
   if (killed_ || outcome->cause != EndCause::kUnknown || outcome->ok()) return;
   const bool shell = outcome->signal == 0 && outcome->exit_code == exit_code_of_signal(SIGKILL);
@@ -485,7 +485,7 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
     note_cause(&outcome);
     gpu_guard_.ended(outcome.pid);
     const std::int64_t in = children_.find(serial)->generation();
-    // Who was told to end, or lost a peer, has not failed.
+    // A worker that was told to end, or lost a peer, has not failed.
     const bool followed =
         trainer_ != nullptr && outcome.signal == 0 &&
         (outcome.exit_code == kExitWorkerStopped || outcome.exit_code == kExitWorkerPeerLost);
@@ -506,8 +506,8 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
   }
 }
 
-// Workers that are stopped because the job failed, or the generation, take with them what they started; their
-// processes have heard the signal too.
+// A worker that is stopped because the job or the generation failed takes with it the processes that it
+// started: they have received the signal too.
 bool Driver::let_end(const WorkerProcess& worker, bool well) {
   const Children::Tell tell = [this](const std::string& text) { tell_people(text); };
   if (well && (state_.told_signal != 0 || !state_.group.stopping)) {

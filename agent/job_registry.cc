@@ -45,7 +45,7 @@ bool is_held(const std::filesystem::path& file) {
 
 using Json = nlohmann::ordered_json;
 
-// What `read` makes of the file; nothing if it is not what an agent writes.
+// The result of `read` on the file; nothing if the file is not in an agent's form.
 template <typename T>
 std::optional<T> read_file(const std::filesystem::path& file, T (*read)(const Json&)) {
   std::ifstream stream(file);

@@ -1,7 +1,7 @@
-// Which jobs of this user run on this host, and where their coordinators are: one small file per agent, so
+// A registry of this user's jobs on this host and their coordinators' endpoints: one small file per agent, so
 // that `dtrun status` finds a job whose port was chosen freely. A living agent holds a lock on its file; a
-// file without a lock does not count. An agent that knows how its run ended leaves that behind, for those who
-// ask when the coordinator is gone with it.
+// file without a lock does not count. An agent that knows how its run ended leaves a record of that, for
+// queries after the coordinator is gone.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct RegisteredJob {
   int port = 0;
   int pid = 0;           // of the agent
   bool has_key = false;  // the coordinator wants one
-  // Which, if it was made for this job alone: the entry, which only this user can read, is then all who has
-  // it but its agents. Not remembered beyond the job.
+  // The coordinator's key, if it was made for this job alone: only the job's agents and this entry, which
+  // only this user can read, have it. Not kept beyond the job.
   std::string key = {};
   bool is_ready = false;  // the agent's workers take part in a generation
 };
@@ -38,14 +38,14 @@ struct EndedJob {
   int membership_changes = 0;
 };
 
-// An ended run is remembered for so long, and the newest kMaxEndedJobs of them.
+// An ended run is remembered for this long, and at most the newest kMaxEndedJobs of them.
 inline constexpr double kKeepEndedSeconds = 600;
 inline constexpr std::size_t kMaxEndedJobs = 256;
 
 // $XDG_RUNTIME_DIR/dtrun, or /tmp/dtrun-UID where there is none.
 std::filesystem::path registry_folder();
 
-// The agent's own entry, for as long as the object lives.
+// The agent's own entry, which exists as long as the object.
 class JobEntry {
  public:
   // Does without an entry if the folder cannot be used: that is no reason not to run a job.
@@ -54,7 +54,7 @@ class JobEntry {
   JobEntry(const JobEntry&) = delete;
   JobEntry& operator=(const JobEntry&) = delete;
 
-  // What people should know; empty: nothing.
+  // A notice for people; empty: none.
   std::string notice() const;
 
   // Tells whether the agent's workers take part in a generation; not yet at first.

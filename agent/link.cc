@@ -16,14 +16,14 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain{500}, kAskLater{2000};
 constexpr int kTimesToAsk = 30;
 
-// Where to listen on a host that is told to host the coordinator, by whatever name or address others reach
-// it. All addresses are those of IPv6 too.
+// The address to listen on if this host is told to host the coordinator: others may reach it by any name or
+// address. "All addresses" includes IPv6.
 std::string address_to_host_on(const std::string& host) {
   const Home home = needs_no_lookup(host) ? home_of(host) : Home();
   return home.listen_address.value_or("0.0.0.0");
 }
 
-// Who has a ticket could not show others that it has the key.
+// A holder of a ticket cannot prove to others that it has the key.
 Status cannot_host(const rendezvous::Ticket& ticket) {
   return Status(kExitNoPermission,
                 "this node would host the coordinator, which takes a key, and has a ticket for run " +
@@ -92,7 +92,8 @@ Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std:
   return link;
 }
 
-// Whoever may use loopback could reach a port there; a socket in a folder of this user's own nobody else can.
+// Every user of the machine could connect to a port on loopback; a socket in this user's own folder is
+// private.
 Status Link::stand_alone(Scratch& scratch) {
   if (Status made = scratch.make(); !made.ok())
     return Status(made.exit_code(), made.message() + "; set TMPDIR to a directory that can be written");
@@ -103,7 +104,7 @@ Status Link::stand_alone(Scratch& scratch) {
   return {};
 }
 
-// Who may lead is found out beside: it is of no importance for joining.
+// The search for this host's place in the list runs beside: joining does not depend on it.
 void Link::join_list() {
   start_client();
   if (spec_.is_host && !*spec_.is_host) return;
@@ -115,9 +116,9 @@ void Link::join_list() {
                               : given);
 }
 
-// The first of the list that is this machine. As in resolve_and_join() a name may be known later, or be
-// another machine's at first; who is in the list has found itself after a minute, and others need not ask for
-// ever.
+// Finds the first host of the list that is this machine. As in resolve_and_join() a name may be known later,
+// or be another machine's at first; a host of the list has found itself after a minute, so the search then
+// ends.
 void Link::find_own_place() {
   std::thread([this, mailbox = std::weak_ptr(mailbox_), hosts = spec_.hosts] {
     bool all_known = false;
@@ -224,7 +225,7 @@ void Link::start_client() {
   });
 }
 
-// Where nobody answers although the port was taken, its holder was another program's connection or a
+// If no coordinator answers although the port was taken, its holder was another program's connection or a
 // coordinator at its end: the port may be free by now.
 void Link::hear(rendezvous::ClientEvent event) {
   if (const auto* const connected = std::get_if<rendezvous::Connected>(&event)) {
@@ -234,8 +235,8 @@ void Link::hear(rendezvous::ClientEvent event) {
   if (const auto* const received = std::get_if<rendezvous::Received>(&event))
     if (received->message.has_welcome()) stores_host_ = received->message.welcome().separate();
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
-  // Where several hosts may lead, another agent of this one may have ended that did its part. A store's part
-  // is no agent's: it serves other runs too.
+  // If several hosts may lead, another agent on this host, which did its part, may have ended. A `dtrun
+  // store` is no agent's: it serves other runs too.
   const bool may_host = !connected_ || (!spec_.hosts.empty() && !stores_host_);
   if (disconnected != nullptr && may_host && !server_ && listen_address_) {
     const Status hosted = host_on(*listen_address_);

@@ -1,4 +1,5 @@
-// Which addresses belong to this machine: whether it hosts the coordinator, and which address peers get.
+// Tells which addresses belong to this machine: whether it hosts the coordinator, and which address peers
+// get.
 #pragma once
 
 #include <optional>
@@ -9,15 +10,15 @@ namespace dtrun::agent {
 
 struct Home {
   bool known = true;  // false: the name does not resolve (yet)
-  // Where a coordinator should listen, a numeric address; nothing if it is another machine's.
+  // The numeric address for a coordinator to listen on; nothing if the name is another machine's.
   std::optional<std::string> listen_address;
 };
 
-// Whether `host` (a name or numeric address) means this machine. If other machines know the name too, it
-// listens on "0.0.0.0" or "::". May wait for the name service.
+// Tells whether `host` (a name or numeric address) means this machine. If other machines know the name too,
+// the coordinator listens on "0.0.0.0" or "::". May wait for the name service.
 Home home_of(const std::string& host);
 
-// Whether home_of(host) answers without the name service.
+// True if home_of(host) answers without the name service.
 bool needs_no_lookup(const std::string& host);
 
 // The address to give to peers: `address`; or, if that is loopback although other machines use the name
@@ -25,8 +26,8 @@ bool needs_no_lookup(const std::string& host);
 // 127.0.1.1; a standalone job has no `host`.)
 std::string reachable_address(const std::string& address, const std::string& host);
 
-// All addresses of this host under which another one may reach it, the likeliest first: `proven`, by which
-// somebody already did (empty: not known), those of ordinary interfaces, those of bridges for containers,
+// All addresses under which another host may reach this one, the likeliest first: `proven`, through which
+// another host already has (empty: not known), those of ordinary interfaces, those of bridges for containers,
 // which many hosts have alike, and loopback. Link-local ones are left out: they mean nothing without an
 // interface.
 std::vector<std::string> own_addresses(const std::string& proven);

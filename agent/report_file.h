@@ -9,7 +9,7 @@
 
 namespace dtrun::agent {
 
-// What the report says beside the coordinator's word on the job.
+// The report's facts beside the coordinator's message on the end of the job.
 struct ReportContext {
   std::string run_id;
   std::string host;

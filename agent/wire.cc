@@ -39,7 +39,7 @@ wire::FromAgent message_of(std::int64_t generation) {
   return message;
 }
 
-// For people who are told that it differs: a script on the command line is not sent whole.
+// For people who hear that commands differ: a script on the command line is not sent whole.
 std::vector<std::string> words_of(const ExternalProgram& program) {
   constexpr std::size_t kWords = 64, kLength = 256;
   std::vector<std::string> words;
@@ -50,7 +50,7 @@ std::vector<std::string> words_of(const ExternalProgram& program) {
   return words;
 }
 
-// Programs may compute on what they like.
+// Only the built-in trainer's device is compared: other programs may compute on any device.
 void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, rendezvous::Join* join) {
   join->job = trainer.config_json;
   join->warms_up = trainer.recovers;
@@ -59,7 +59,7 @@ void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, re
   if (!gpus.empty()) join->gpu = gpus.front().name;
 }
 
-// What every Join says, also that of an agent which has not been in any generation.
+// The facts in every Join, also in that of an agent which has not been in any generation.
 rendezvous::Join newcomer(const JobSpec& spec, const Identity& identity, bool hosts) {
   rendezvous::Join join;
   join.run_id = spec.run_id;

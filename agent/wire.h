@@ -30,7 +30,7 @@ wire::FromAgent to_message(const action::SendReady& send);
 wire::FromAgent to_message(const action::SendFinished& send);
 wire::FromAgent to_message(const action::SendLeave& send);
 
-// Who this agent is: the part of Join that the core does not decide.
+// This agent's identity: the part of Join that the core does not decide.
 struct Identity {
   std::string member_id;
   std::string host;

@@ -17,14 +17,14 @@ inline constexpr std::size_t kInputWindow = 256u << 10;
 
 class WorkerInput {
  public:
-  // `pipe`: its other end is the workers' standard input. `taken(bytes)` when so many have gone into it: the
-  // launcher sends at most kInputWindow more than that.
+  // `pipe`: its other end is the workers' standard input. `taken(bytes)`: so many bytes have gone into it;
+  // the launcher sends at most kInputWindow more than that.
   WorkerInput(Loop& loop, int pipe, std::function<void(std::size_t)> taken);
   ~WorkerInput() { close(); }
   WorkerInput(const WorkerInput&) = delete;
 
   void add(std::string_view text);
-  // Workers find the end behind what was added.
+  // Workers find the end of file behind the added text.
   void end();
 
  private:

@@ -10,7 +10,7 @@
 
 namespace dtrun::agent {
 
-// Whether the driver left a sign that it may be here, so that it is worth asking.
+// True if the driver left a sign that it may be here, so that it is worth asking.
 bool driver_may_be_here();
 
 // Starts `command`, which prints a reading (reading_json.h), and waits for it, for `limit` at most. The

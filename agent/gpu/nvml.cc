@@ -14,7 +14,7 @@
 
 namespace dtrun::agent {
 
-// Of nvml.h what is used here; the header is not there where dtrun is built without the toolkit.
+// The used part of nvml.h, which is missing where dtrun is built without the toolkit.
 namespace nvml {
 
 using Device = struct DeviceOpaque*;
@@ -113,7 +113,7 @@ struct Nvml::Table {
   }
   bool complete() const { return init && shutdown && error_string && count && handle; }
 
-  // What `get(device, text, size)` gives; empty if it fails.
+  // The text from `get(device, text, size)`; empty if it fails.
   std::string text_of(Code (*get)(Device, char*, unsigned), Device device) const {
     std::array<char, 128> text{};
     const bool told = get != nullptr && get(device, text.data(), text.size() - 1) == kSuccess;

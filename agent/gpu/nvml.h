@@ -21,7 +21,7 @@ class Nvml {
   ~Nvml();
   Nvml(const Nvml&) = delete;
 
-  // Everything anew. What the driver does not tell is left as not known.
+  // Reads everything anew. Values that the driver does not tell stay unknown.
   GpuReading read() const;
 
  private:

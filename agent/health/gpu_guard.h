@@ -1,5 +1,5 @@
-// Looks after the GPUs of this node's workers: what they have to do with a worker's failure, and whether they
-// have let go of workers that ended before others take their places.
+// Watches the GPUs of this node's workers: finds their part in a worker's failure, and makes replacements
+// wait until the GPUs have let go of workers that ended.
 #pragma once
 
 #include <sys/types.h>
@@ -29,14 +29,15 @@ class GpuGuard {
   // The job begins: takes down how the GPUs are.
   void begin();
 
-  // What the kernel's log says of the GPU at this PCI address (empty: of any), see gpu_trouble().
+  // The trouble that the kernel's log reports of the GPU at this PCI address (empty: of any), see
+  // gpu_trouble().
   std::string known_trouble(const std::string& pci);
   // The same once the driver was asked as well, if the log says nothing. Calls `done` soon, or at once.
   void explain(const std::string& pci, std::function<void(std::string trouble)> done);
 
   // A worker that ran has ended.
   void ended(pid_t pid);
-  // Whether a GPU may still have memory of a worker that ended.
+  // True if a GPU may still have memory of a worker that ended.
   bool must_wait() const { return watches_ && release_.waits(); }
   // Calls `start` when there is nothing to wait for any more. `note`: for people, may be empty. At most one
   // at a time.

@@ -153,7 +153,7 @@ void HangGuard::spare_victims() {
   });
 }
 
-// Where a victim stood is no part of how it ends.
+// A victim's standing is left out if it goes on: it has no part in how the victim ends.
 void HangGuard::take_standings() {
   for (WorkerProcess* worker : view_.workers()) {
     const bool hangs = std::ranges::find(found_, worker->local_rank(), &Found::local_rank) != found_.end();

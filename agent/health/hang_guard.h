@@ -25,7 +25,7 @@ class HangGuard {
     // A worker that waits for its peers gives heartbeats nevertheless, or has no peers on another node: one
     // that is silent alone is at fault.
     std::function<bool()> silence_tells;
-    // The workers that are left keep what they have, so only those at fault are ended.
+    // The other workers keep their state and go on, so only those at fault are ended.
     std::function<bool()> spares_victims;
     std::function<void(const std::string&)> tell;  // people
     // Workers hang, and all have been looked at. Each with how it will have ended.

@@ -24,7 +24,7 @@ struct NamedCall {
   const char* name;
 };
 
-// Where a thread may wait for long. Not every architecture has all of them.
+// System calls in which a thread may wait for long. Not every architecture has all of them.
 constexpr NamedCall kCalls[] = {
 #ifdef SYS_poll
     {SYS_poll, "poll"},
@@ -86,7 +86,7 @@ std::string proc_line(const std::string& path) {
   return printable(text.substr(0, text.find('\n')));
 }
 
-// Of "202 0x36578008 0x189 …": the call and its first argument; "running" and "-1 …" are none.
+// The call and its first argument in "202 0x36578008 0x189 …"; "running" and "-1 …" have none.
 struct CallLine {
   std::string name;
   std::uint64_t argument = 0;

@@ -1,5 +1,5 @@
-// What /proc tells of where a process stands. Reads only; no process is stopped for it. To be asked before a
-// debugger looks: that puts its own wait in the place of the process's.
+// Reads from /proc where a process stands, without stopping it. To be asked before a debugger looks: that
+// puts its own wait in the place of the process's.
 #pragma once
 
 #include <sys/types.h>
@@ -11,10 +11,10 @@
 
 namespace dtrun::agent {
 
-// Of the main thread. What may not be read is left empty.
+// The wait of the main thread. Unreadable fields are left empty.
 KernelWait kernel_wait(pid_t pid);
 
-// Of every thread of `processes`: name, state, system call, where in the kernel it waits, and the kernel's
+// For every thread of `processes`: name, state, system call, where in the kernel it waits, and the kernel's
 // own stack where we may read it. For people.
 std::string thread_states(const std::vector<pid_t>& processes);
 

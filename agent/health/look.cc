@@ -28,7 +28,7 @@ constexpr auto kOneTool = 10s;
 constexpr std::size_t kAtOnce = 2;
 // Data loaders and the like would fill the file; the worker itself comes first.
 constexpr std::size_t kToolProcesses = 4, kListedProcesses = 32;
-// So long a worker's CPU time is watched at least; a tenth of a core is a computation.
+// A worker's CPU time is watched for at least this long; a tenth of a core counts as a computation.
 constexpr auto kWatch = 300ms;
 constexpr std::int64_t kBusyShare = 10, kTickMs = 10;
 // gdb reads a library's symbols at some 100 MB/s, and torch's are gigabytes. Above this only a few are read.

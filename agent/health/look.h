@@ -1,6 +1,6 @@
-// Looks where the workers of this node stand before they are ended because the job hangs: what the kernel
-// says of each first, then the stacks as py-spy or gdb shows them, where one is installed. All of it goes to
-// each worker's stacks.txt. Never blocks the loop.
+// Finds where the workers of this node stand before they are ended because the job hangs: first the kernel's
+// view of each, then the stacks as py-spy or gdb shows them, where one is installed. All of it goes to each
+// worker's stacks.txt. Never blocks the loop.
 #pragma once
 
 #include <sys/types.h>
@@ -38,9 +38,9 @@ class Look {
   ~Look();
   Look(const Look&) = delete;
 
-  // Where a worker stands, as far as is known by now.
+  // The place where a worker stands, as far as known by now.
   Standing standing(int local_rank) const;
-  // What would show more next time, one line; empty if nothing would.
+  // One line on a tool that would show more next time; empty if there is none.
   std::string advice() const;
 
  private:

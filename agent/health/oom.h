@@ -34,10 +34,10 @@ class OomWatch {
   // For this process.
   static OomWatch of_this_process();
 
-  // Whether the kernel killed `pid` for lack of memory. Ask for a process that has just died of a SIGKILL
+  // True if the kernel killed `pid` for lack of memory. Ask for a process that has just died of a SIGKILL
   // that we did not send. With the counter alone, each kill explains one death.
   bool killed(pid_t pid);
-  // Whether the kernel killed another process of ours, one that nobody asked about yet: the program behind a
+  // True if the kernel killed another process of ours that has not been asked for yet: the program behind a
   // shell that ended with 137, say.
   bool killed_another();
 

@@ -1,4 +1,4 @@
-// What NVIDIA's kernel module has reported since the job began, from the kernel's log.
+// The errors that NVIDIA's kernel module has reported since the job began, from the kernel's log.
 #pragma once
 
 #include <filesystem>

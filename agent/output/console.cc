@@ -116,7 +116,7 @@ int Console::columns() const {
 void Console::send(const launch::FromHost& message) {
   if (!remote_) return;
   std::string bytes = message.SerializeAsString();
-  if (remote_->in_fd < 0) {  // a detached job's file: who reads it merges it with others'
+  if (remote_->in_fd < 0) {  // a detached job's file: its reader merges it with others'
     launch::FromHost time;
     time.set_time(wall_seconds());
     bytes += time.SerializeAsString();  // two messages in a row are one that has the fields of both
@@ -141,7 +141,7 @@ void Console::write(Stream stream, std::string_view text) {
   if (above) push(&err_, bottom_);
 }
 
-// Tells once that there is no more. What dtrun says itself goes on: it is little, and holds how the job ends.
+// Tells once that there is no more room. dtrun's own lines go on: they are few, and tell how the job ends.
 bool Console::has_room_for(std::size_t output) {
   if (full_ || remote_->most_output == 0) return !full_;
   passed_on_ += output;

@@ -1,5 +1,5 @@
 // The agent's own standard output and error, or its launcher's on another host: whole lines of workers,
-// notices, and the progress bar below them. Never blocks the loop: what a slow reader does not take is
+// notices, and the progress bar below them. Never blocks the loop: text that a slow reader does not take is
 // queued, and the workers' pipes are left unread while the queue is long, so that memory stays bounded and no
 // line is lost.
 #pragma once
@@ -23,13 +23,13 @@ class Console {
   Console(Loop& loop, const OutputSpec& spec, std::function<void(bool)> congestion);
   ~Console();
 
-  // `text` is whole lines with their newlines. Where the stream is no terminal and has one writer, any bytes.
+  // `text` is whole lines with their newlines; any bytes if the stream is no terminal and has one writer.
   void write(Stream stream, std::string_view text);
   // "dtrun: text" on standard error, on a line of its own.
   void notice(const std::string& text);
   void error(const std::string& text);
   void say(const std::string& text);  // the same in the caller's colours
-  // Likewise what is true of the whole job: of several agents that say it to one launcher it shows one.
+  // A notice on the whole job: if several agents send it to one launcher, the launcher shows it once.
   void tell_job(const std::string& text);
   const Palette& palette() const { return palette_; }  // of standard error
 
@@ -45,9 +45,9 @@ class Console {
   bool is_terminal(Stream stream) const { return stream == Stream::kOut ? out_.terminal : err_.terminal; }
   int columns() const;
 
-  // Whether text is queued; the loop writes it.
+  // True if text is queued; the loop writes it.
   bool pending() const { return !out_.queue.empty() || !err_.queue.empty(); }
-  // Throws away what is queued and all later text: nobody reads it.
+  // Throws away the queue and all later text, as there is no reader.
   void drop();
 
  private:

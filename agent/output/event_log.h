@@ -1,5 +1,5 @@
-// LOG_DIR/RUN_ID/events.jsonl: what the agent did and why, one JSON object a line. Agents that share the
-// directory append to one file; each line is one write.
+// LOG_DIR/RUN_ID/events.jsonl: the agent's actions and their reasons, one JSON object a line. Agents that
+// share the directory append to one file; each line is one write.
 #pragma once
 
 #include <filesystem>

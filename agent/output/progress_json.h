@@ -8,13 +8,13 @@
 
 namespace dtrun::agent {
 
-// Where the training runs.
+// The place where the training runs.
 struct ProgressPlace {
   std::int64_t generation = 0;
   int world_size = 1;
 };
 
-// One line without its newline. What is not known, or not finite, is null. `time`: seconds since 1970.
+// One line without its newline. Values that are unknown, or not finite, are null. `time`: seconds since 1970.
 std::string progress_json(const ProgressPoint& point, const ProgressPlace& place, double time);
 
 }  // namespace dtrun::agent

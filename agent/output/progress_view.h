@@ -37,7 +37,7 @@ class ProgressView {
   Loop::Clock::time_point shown_{};
   std::int64_t shown_step_ = -1;
   std::string shown_json_;
-  std::unique_ptr<KubeflowStatus> kubeflow_;  // none: nobody asks, or no rank 0 of ours has said anything yet
+  std::unique_ptr<KubeflowStatus> kubeflow_;  // none: not asked for, or no report of our rank 0 yet
 };
 
 }  // namespace dtrun::agent

@@ -25,7 +25,7 @@ class ControlChannel {
   // Queued and written as the worker takes it; dropped once the worker has closed its end.
   void send(const control::FromAgent& message);
 
-  // Reads what is still there after the worker's end, then closes.
+  // Reads the remaining messages after the worker's end, then closes.
   void drain_and_close();
 
  private:

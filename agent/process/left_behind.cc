@@ -51,7 +51,7 @@ void LeftBehind::done() {
   ended();
 }
 
-// Those known by their group alone are looked at through their handles, as they may be nobody's any more.
+// Processes known by their group alone are checked through their handles, as their numbers may be reused.
 void LeftBehind::find() {
   std::vector<FoundProcess> now = find_by_token(token_);
   for (FoundProcess& one : found_) {

@@ -1,6 +1,6 @@
-// What a worker that ended with 0 left behind, processes in the background and daemons: they get SIGTERM,
-// have a time to end, and are killed. They may be what saves the results (rsync, an upload), so people are
-// told.
+// Ends the processes that a worker which ended with 0 left behind, in the background or as daemons: they get
+// SIGTERM, have a time to end, and are killed. They may be saving the results (rsync, an upload), so people
+// are told.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +23,8 @@ class LeftBehind {
   };
 
   // To be made while the worker is a zombie, so that its number is still that of its group. `token` is the
-  // worker's. What ends within a moment by itself, as helpers do that see their pipe close, is not told of
-  // and gets no signal.
+  // worker's. A process that ends by itself within a moment, as helpers do that see their pipe close, is not
+  // reported and gets no signal.
   LeftBehind(Loop& loop, std::string token, pid_t worker, int rank, Loop::Clock::time_point deadline,
              Events events);
   ~LeftBehind();

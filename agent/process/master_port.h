@@ -1,5 +1,5 @@
-// MASTER_PORT: bound by the agent from its start, so that nobody else takes the port before rank 0's program
-// listens on it.
+// MASTER_PORT: bound by the agent from its start, so that no other process takes the port before rank 0's
+// program listens on it.
 #pragma once
 
 #include "agent/system/descriptor.h"

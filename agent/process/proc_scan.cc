@@ -73,7 +73,8 @@ std::string command_of(const std::string& folder) {
   return name;
 }
 
-// Whether a process carries the token or the mark. A zombie has lost its environment, but not its limits.
+// Tests whether a process carries the token or the mark. A zombie has lost its environment, but not its
+// limits.
 class Marked {
  public:
   explicit Marked(const std::string& token) : token_(token), mark_(limit_mark(token)) {}

@@ -36,7 +36,7 @@ int kill_by_token(const std::string& token);
 // that is born after one look passed is seen by the next. At most `most` calls; returns how many.
 int look_until_none(const std::function<int()>& look, int most);
 
-// Whether this process has a child that is not in `known`; also true where the kernel does not list children.
+// True if this process has a child that is not in `known`; also where the kernel does not list children.
 bool has_other_children(const std::vector<pid_t>& known);
 
 // Kills and reaps every child that is not in `known`, then the orphans that became our children by that, and

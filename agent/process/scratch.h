@@ -17,7 +17,7 @@ std::filesystem::path coordinator_socket_in(const std::filesystem::path& scratch
 class Scratch {
  public:
   explicit Scratch(std::filesystem::path path) : path_(std::move(path)) {}
-  ~Scratch();  // removes what was made
+  ~Scratch();  // removes the folder
   Scratch(const Scratch&) = delete;
 
   // Makes the folder unless that was done. Fails if something of that name is there.

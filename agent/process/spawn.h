@@ -14,7 +14,7 @@ namespace dtrun::agent {
 
 // The control socket's number in a worker.
 inline constexpr int kControlFd = 3;
-// Likewise of its file in the host's memory (agent/process/host_memory.h).
+// The number in a worker of its file in the host's memory (agent/process/host_memory.h).
 inline constexpr int kHostCopyFd = 4;
 // Above every number that the child's own descriptors take.
 inline constexpr int kFirstSpareFd = 16;

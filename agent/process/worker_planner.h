@@ -1,4 +1,4 @@
-// What each worker of a generation is started with: command line, environment, CPUs, and the files and
+// Plans how each worker of a generation is started: command line, environment, CPUs, and the files and
 // folders that it and the agent leave for each other. Makes the folders; starts nothing.
 #pragma once
 
@@ -44,7 +44,7 @@ class WorkerPlanner {
   std::string scratch_error_;  // why there is no scratch folder
   bool scratch_told_ = false;
   HostMemory host_memory_;
-  bool host_memory_told_ = false;  // likewise
+  bool host_memory_told_ = false;  // the same for host memory
 };
 
 }  // namespace dtrun::agent

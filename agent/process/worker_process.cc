@@ -24,7 +24,8 @@ using namespace std::chrono_literals;
 
 // How long to read output after the worker's end if another process still holds the pipe.
 constexpr auto kOutputAfterEnd = 1s;
-// Of one that may go on writing: what the worker itself wrote stands before the job's end.
+// The same if that process may go on writing: enough for the worker's own output to come before the job's
+// end.
 constexpr auto kOwnOutput = 100ms;
 
 // Changes whenever the file is touched, written or replaced; 0 if there is none.

@@ -45,8 +45,8 @@ class WorkerProcess {
   // Called on the loop; none may destroy the worker.
   struct Callbacks {
     std::function<void(const control::FromWorker&)> message;
-    // It has ended, and is a zombie yet: its number is still its group's. `well`: with 0. The answer says
-    // whether what it left behind may end by itself; else its group is killed.
+    // The worker has ended, and is still a zombie: its number is still its group's. `well`: with 0. Returns
+    // whether the processes that it left behind may end by themselves; else its group is killed.
     std::function<bool(bool well)> exited;
     std::function<void(WorkerOutcome, bool never_ran)> ended;  // the last one: its output is complete
   };
@@ -62,37 +62,38 @@ class WorkerProcess {
   bool ended() const { return ended_; }  // also its output
   int local_rank() const { return plan_.local_rank; }
   bool has_host_copy() const { return plan_.host_copy_fd >= 0; }
-  // Where it is in the newest generation that it has, or had, a part in; before that what its plan says.
+  // Its rank in the newest generation that it has, or had, a part in; before that its plan's.
   int rank() const { return rank_; }
   std::int64_t generation() const { return generation_; }
   bool leads() const { return leads_; }  // the node's workers
   void set_place(std::int64_t generation, int rank, bool leads);
-  // What stands before its lines from now on.
+  // Sets the prefixes of its lines from now on.
   void set_prefix(const LinePrefix& out, const LinePrefix& err);
   bool has_log_dir() const { return !plan_.log_dir.empty(); }
   const std::filesystem::path& stacks_file() const { return plan_.stacks_file; }
 
   void signal_group(int number);
   void send(const control::FromAgent& message);
-  // The worker's own words on why it fails, said before it ends.
+  // The worker's own message on why it fails, received before it ends.
   void set_error(std::string error) { error_ = std::move(error); }
   // A number that changes with each sign of progress; nothing while a worker that need not give any has given
   // none.
   std::optional<std::uint64_t> heartbeat() const;
   void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
   std::uint64_t output_bytes() const { return output_bytes_; }
-  // Where it stood as the job hung: part of how it ended.
+  // Sets where it stood as the job hung: part of its outcome.
   void set_standing(Standing standing) { standing_ = std::move(standing); }
-  // How it will have ended once it is killed because it hangs, with `why` as its error.
+  // The worker's outcome once it is killed because it hangs, with `why` as its error.
   WorkerOutcome hung_outcome(const std::string& why) const;
-  // Kills it for that. It counts as hung unless it has ended in another way by then.
+  // Kills it because it hangs. It counts as hung unless it has ended in another way by then.
   void kill_hung(const std::string& why);
   // It broke the control protocol: it is killed and counts as ended with EX_SOFTWARE.
   void condemn(const std::string& why);
   // Stops or resumes reading its output.
   void pause_output(bool paused);
-  // To be called when a child may have ended: if it is this one, kills what is left of its group, unless that
-  // is spared, and reaps it. What is spared may write to its output after it counts as ended.
+  // To be called when a child may have ended: if it is this one, kills the rest of its group, unless the
+  // group is spared, and reaps it. A spared process may write to the worker's output after the worker counts
+  // as ended.
   void reap();
 
  private:

@@ -1,5 +1,5 @@
-// What another program says when it is asked. It may never answer, and one that waits for a broken driver
-// cannot be ended; so whoever asks waits for a limited time.
+// Asks another program and reads its answer. The program may never answer, and one that waits for a broken
+// driver cannot be ended; so the caller waits for a limited time.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ struct Answer {
 };
 
 // Starts `command`, whose first word is a path, hands it `input` on its standard input, and waits for its
-// answer for `limit` at most. What it writes to its standard error is dropped. Blocks.
+// answer for `limit` at most. Its standard error is dropped. Blocks.
 Answer answer_of(const std::vector<std::string>& command, const std::string& input,
                  std::chrono::milliseconds limit);
 

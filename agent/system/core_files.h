@@ -1,4 +1,4 @@
-// Whoever may read a core file of a process that has the job's key has the key.
+// A core file of a process that has the job's key gives the key to any reader.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// The time that people read. What decides uses the steady clock (proto/core/millis.h).
+// The time for people. Decisions use the steady clock (proto/core/millis.h).
 #pragma once
 
 #include <chrono>
