@@ -1,4 +1,4 @@
-// A fast hash of floats as bits, to find memory that is not what it should be. Not against people.
+// A fast hash of floats as bits, to find corrupted memory. Not cryptographic.
 #pragma once
 
 #include <array>
@@ -8,8 +8,9 @@
 
 namespace dtrun::worker {
 
-// FNV-1a over 32-bit words, eight chains side by side so that none waits for another's multiplication. Two
-// vectors that differ in one word never have the same hash: every step of a chain is a bijection.
+// FNV-1a over 32-bit words, eight chains side by side so that the multiplications of different chains
+// overlap. Two vectors that differ in one word never have the same hash: every step of a chain is a
+// bijection.
 inline std::uint64_t bits_hash(std::span<const float> values) {
   constexpr std::uint64_t kBasis = 0xcbf29ce484222325, kPrime = 0x100000001b3;
   constexpr std::size_t kChains = 8;

@@ -12,14 +12,14 @@ namespace {
 // Floats that are summed through the whole tree before the next ones: temporaries stay in the L1 cache.
 constexpr std::size_t kChunk = 1024;
 
-// Floats of a pass that does several things one after the other.
+// Floats of a pass that applies several operations one after the other.
 constexpr std::size_t kPass = 4096;
 static_assert(kPass % vector::kSquareSums == 0);
 
-// Euclidean, in an order that only the length decides: the same on every replica.
+// The Euclidean norm, summed in an order that only the length decides: the same on every replica.
 class Norm {
  public:
-  // Each but the last a multiple of kSquareSums long.
+  // REQUIRES: each piece but the last has a multiple of kSquareSums values.
   void add(std::span<const float> values) {
     vector::loops().add_squares(values.data(), values.size(), sums_.data());
   }
@@ -33,8 +33,8 @@ class Norm {
   std::array<double, vector::kSquareSums> sums_{};
 };
 
-// Divides, and adds the result to `norm` if there is one. Multiplying by the inverse of a power of two gives
-// the bits of the division, and sooner.
+// Divides, and adds the result to `norm` if there is one. Multiplication by the inverse of a power of two
+// gives the bits of the division, and is faster.
 void make_mean(std::span<float> sum, float count, Norm* norm) {
   int exponent = 0;
   const bool power_of_two = std::frexp(count, &exponent) == 0.5f;

@@ -1,5 +1,5 @@
 // Moves ranges of device vectors between the ranks' devices, without the host's memory in between where the
-// machine can. What is moved, and when, is planned in worker/reduction/exchange_rounds.h.
+// machine can. worker/reduction/exchange_rounds.h plans the moves and their order.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@
 
 namespace dtrun::worker {
 
-// To or from `peer`. Of one sender and receiver, they are matched in the order in which they are listed.
+// A range to or from `peer`. Those of one sender and receiver are matched in the order in which they are
+// listed.
 struct OutFloats {
   int peer = 0;
   const float* floats = nullptr;
@@ -25,34 +26,35 @@ struct InFloats {
   std::size_t count = 0;
 };
 
-// The ranks between which links are to be made, and the network of their hosts by which they find each other.
+// The ranks to link, and their hosts' network, by which they find each other.
 struct LinkPeers {
   int rank = 0, size = 1;
-  // `all`: size records of equal length, of which each rank has filled in its own: gives all to all.
+  // Gives every rank's record to all ranks. `all`: size records of equal length, of which each rank has
+  // filled in its own.
   std::function<void(std::span<std::byte> all)> all_gather;
   // Throws WorkerError(kExitWorkerPeerLost) once the generation is given up. Any thread.
   std::function<void()> check;
-  std::chrono::milliseconds meeting{120000};  // until all have found each other
-  std::chrono::milliseconds patience{60000};  // with a peer that is silent
+  std::chrono::milliseconds meeting{120000};  // until all ranks have found each other
+  std::chrono::milliseconds patience{60000};  // with a silent peer
 };
 
 // Used by one thread at a time. Throws WorkerError(kExitWorkerPeerLost) once a peer is lost or the generation
 // is given up; then nothing but the destructor may be called.
 class DeviceLinks {
  public:
-  // Gives up what is under way: afterwards nothing of it touches any memory. Whatever was enqueued behind it
-  // runs, on half of what it needs. In bounded time.
+  // Aborts exchanges under way, in bounded time: afterwards they touch no memory. Work that was enqueued
+  // behind them runs, on incomplete data.
   virtual ~DeviceLinks() = default;
 
-  // [rank]: the host of its device, named somehow.
+  // [rank]: the host of the rank's device, under any unique name.
   virtual const std::vector<std::string>& hosts() const = 0;
 
-  // All these as one, behind what is on `stream`. All ranks call it in the same order, and those that have
-  // nothing to move need not.
+  // Enqueues all these moves as one on `stream`. All ranks call it in the same order; a rank with nothing to
+  // move may leave the call out.
   virtual void exchange(Stream& stream, std::span<const OutFloats> out, std::span<const InFloats> in) = 0;
-  // In place, in the library's own order of additions. All ranks.
+  // In place, in the library's own order of additions. All ranks call it.
   virtual void all_reduce_sum(Stream& stream, float* values, std::size_t count) = 0;
-  // Blocks until all that is on `stream` is done, and has done what it should.
+  // Blocks until all work on `stream` is done, and reports its failure.
   virtual void wait(Stream& stream) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Picks the loops that this processor runs. Which copies exist is decided by CMake.
+// Picks the loops that this processor runs. CMake decides which copies exist.
 #include "worker/vector/loops.h"
 
 namespace dtrun::worker::vector {

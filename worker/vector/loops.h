@@ -12,7 +12,7 @@ namespace dtrun::worker::vector {
 
 inline constexpr std::size_t kSquareSums = 8;
 
-// Of `count` floats. The vectors must not overlap unless it is said that they may.
+// Each loop works on `count` floats. The vectors must not overlap unless the comment allows it.
 struct Loops {
   const char* instruction_set;
 
@@ -27,7 +27,7 @@ struct Loops {
   void (*sgd)(const SgdRule& rule, const float* gradient, float* parameters, std::size_t count);
   void (*sgd_momentum)(const SgdRule& rule, const float* gradient, float* parameters, float* buffer,
                        std::size_t count);
-  // keep: what is left of a parameter before the step.
+  // keep: the factor of weight decay that a parameter is multiplied by.
   void (*adamw)(const AdamWRule& rule, float keep, const float* gradient, float* parameters, float* mean,
                 float* mean_square, std::size_t count);
 };

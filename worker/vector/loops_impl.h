@@ -19,7 +19,7 @@ void divide(float* values, float divisor, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] /= divisor;
 }
 
-// Several sums do not wait for each addition to finish.
+// Several sums, so that their additions overlap.
 void add_squares(const float* values, std::size_t count, double* sums) {
   double own[kSquareSums];
   for (std::size_t k = 0; k < kSquareSums; ++k) own[k] = sums[k];

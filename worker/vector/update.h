@@ -1,4 +1,4 @@
-// One optimizer step as data: what an Arithmetic needs to turn a step's sum into new parameters.
+// One optimizer step as data, from which an Arithmetic turns a step's sum into new parameters.
 #pragma once
 
 #include <cstddef>
@@ -22,24 +22,24 @@ struct SgdRule {
   bool nesterov = false;  // with momentum only
 };
 
-// torch.optim.AdamW; what depends on the step is worked out already. Slots: the mean of the gradient, and of
-// its square.
+// torch.optim.AdamW; values that depend on the step are computed already. Slots: the mean of the gradient,
+// and of its square.
 struct AdamWRule {
-  float keep = 1;             // of an element that decays, after the weight decay
-  float step_size = 0;        // with the mean's bias correction
-  float root_correction = 1;  // of the root of the mean square
+  float keep = 1;             // factor of an element that decays, for the weight decay
+  float step_size = 0;        // includes the mean's bias correction
+  float root_correction = 1;  // bias correction of the mean square's root
   float beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
   float epsilon = 0;
 };
 
 struct UpdateRule {
   std::variant<SgdRule, AdamWRule> optimizer;
-  double max_norm = 0;       // longer mean gradients are shortened to it; 0: none is
-  bool norm_wanted = false;  // although nothing is clipped
+  double max_norm = 0;       // a mean gradient with a larger norm is scaled to it; 0: no clipping
+  bool norm_wanted = false;  // also without clipping
   bool finite_only = false;  // if loss or norm are not finite, the vectors stay as they are
 };
 
-// What an update changes: device memory, `size` floats each.
+// The vectors that an update changes: device memory, `size` floats each.
 struct UpdatedVectors {
   std::size_t size = 0;
   float* parameters = nullptr;
@@ -59,8 +59,8 @@ struct StepStats {
 
 struct StepResult {
   StepStats stats;
-  double norm = 0;      // of the mean gradient before clipping; 0 if nobody needed it
-  bool applied = true;  // false: by UpdateRule::finite_only; the mean gradient is where the sum was
+  double norm = 0;      // of the mean gradient before clipping; 0 if not wanted
+  bool applied = true;  // false: refused by UpdateRule::finite_only; the mean gradient is in the sum's place
 };
 
 }  // namespace dtrun::worker
