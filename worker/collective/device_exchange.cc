@@ -28,13 +28,13 @@ class DeviceExchange final : public GradientExchange {
     stream_->set_name("exchange");
   }
 
-  // What is enqueued works on memory that is freed next.
+  // Waits for enqueued work, since its memory is freed next.
   ~DeviceExchange() override {
     links_.reset();
     try {
       stream_->wait();
     } catch (const WorkerError&) {
-      // The device failed: it does nothing more.
+      // The device failed and does no more work.
     }
   }
 
@@ -79,7 +79,7 @@ class DeviceExchange final : public GradientExchange {
         .first->second;
   }
 
-  // In ascending order, as on all ranks: a device carries them out one by one.
+  // Enqueues buckets in ascending order, the same on all ranks: a device carries exchanges out one by one.
   void enqueue_ready() {
     for (; next_ < ready_.size() && ready_[next_]; ++next_) {
       stream_->after(ready_[next_]->made);
@@ -125,7 +125,7 @@ class DeviceExchange final : public GradientExchange {
     const VectorRange& range = ranges_[bucket];
     const std::vector<const float*>& partials = ready_[bucket]->partials;
     float* const sum = sum_ + range.begin;
-    if (partials.empty()) {  // adds nothing
+    if (partials.empty()) {  // a rank without leaves
       if (zeros_.size() < range.size()) zeros_ = arithmetic_.allocate(Where::kDevice, range.size());
       arithmetic_.copy(*stream_, sum, zeros_.data(), range.size());
     }
@@ -146,7 +146,7 @@ class DeviceExchange final : public GradientExchange {
   std::map<std::int64_t, ExchangeRounds> plans_;  // by leaves
 
   std::mutex
-      mutex_;  // guards what follows; held while something is enqueued, so that buckets keep their order
+      mutex_;  // guards the members below; held while work is enqueued, so that buckets keep their order
   Buffer inbox_, zeros_;
   const ExchangeRounds* plan_ = nullptr;
   float* sum_ = nullptr;

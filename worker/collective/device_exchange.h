@@ -1,4 +1,4 @@
-// The gradient's exchange where it lies: on the device, beside backward, on a stream of its own.
+// The gradient's exchange on the device, beside backward, on a stream of its own.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace dtrun::worker {
 
-// `links`: between the ranks of `collective`. `ring`: the links' own sum, other
-// bits for each number of ranks; else the tree's. REQUIRES: as make_tree_exchange().
+// `links`: between the ranks of `collective`. `ring`: sums with the links' own all-reduce, whose bits depend
+// on the number of ranks; else in the tree's order. REQUIRES: as make_tree_exchange().
 std::unique_ptr<GradientExchange> make_device_exchange(Collective& collective, Arithmetic& arithmetic,
                                                        std::vector<VectorRange> buckets, bool ring,
                                                        std::unique_ptr<DeviceLinks> links);

@@ -1,5 +1,5 @@
-// The vector of a step's sum where the host's network can read and write it: itself if device memory is the
-// host's, else a copy.
+// The vector of a step's sum in memory that the host's network can read and write: the vector itself if
+// device memory is the host's, else a copy.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace dtrun::worker {
 
-// Of the vector that these buckets tile.
+// The size of the vector that these buckets tile.
 inline std::size_t size_of(const std::vector<VectorRange>& buckets) {
   std::size_t size = 0;
   for (const VectorRange& bucket : buckets) size = std::max(size, bucket.end);
@@ -35,7 +35,7 @@ class HostSum {
   void to_host(const VectorRange& range, Stream& stream) {
     if (copy_) arithmetic_.copy(stream, copy_.data() + range.begin, device_ + range.begin, range.size());
   }
-  // All of it. Blocks.
+  // Copies the whole vector. Blocks.
   void to_device() {
     if (copy_) arithmetic_.copy(*stream_, device_, copy_.data(), size_);
     stream_->wait();
@@ -45,8 +45,8 @@ class HostSum {
   Arithmetic& arithmetic_;
   const std::size_t size_;
   const std::unique_ptr<Stream> stream_;
-  Buffer copy_;              // nothing where the host needs none
-  float* device_ = nullptr;  // of this step
+  Buffer copy_;              // empty where device memory is the host's
+  float* device_ = nullptr;  // the vector of this step
 };
 
 }  // namespace dtrun::worker

@@ -32,14 +32,14 @@ namespace {
 // A rank has at most two blocks on each level of the tree.
 constexpr std::size_t kMostBlocks = 128;
 
-// How long a wait sleeps before it looks whether it was given up, and how many times before it looks whether
-// the peer lives.
+// The sleep of a wait before each look whether the collective was aborted, and the number of sleeps before
+// each look whether the peer lives.
 constexpr milliseconds kNap{2};
 constexpr int kNapsPerLook = 10;
-// A peer that is about to be ready is quicker than the kernel wakes a sleeper.
+// A peer that is about to be ready is faster than the kernel's wake-up of a sleeper.
 constexpr int kLooksBeforeSleep = 50;
 
-// Sleeps for a nap, or until somebody announces something; not at all if `news` is not `seen` any more.
+// Sleeps for a nap, or until the next announcement; not at all if `news` is not `seen` any more.
 void sleep_for_news(const Word& news, std::uint32_t seen) {
   const timespec nap{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kNap).count()};
   syscall(SYS_futex, &news, FUTEX_WAIT, seen, &nap, nullptr, 0);
@@ -50,25 +50,28 @@ bool ended(int process) {
   return poll(&end, 1, 0) == 1;
 }
 
-// How a rank's memory is found.
+// The address of a rank's memory.
 struct Address {
-  std::array<char, 120> host{};  // all zero: by nobody
-  std::uint64_t nonce = 0;       // stands in its board
+  std::array<char, 120> host{};  // all zero: no rank may read the memory
+  std::uint64_t nonce = 0;       // equals its board's
   std::int32_t process = 0, descriptor = -1;
 };
 
 }  // namespace
 
-// What a rank tells the others: the first buffer in its memory, all zero at first. Words are steps.
+// A rank's announcements to the others: the first buffer in its memory, all zero at first. Words are numbers
+// of steps.
 struct Neighbours::Board {
   struct Bucket {
-    Word partials, totals;  // of this step they are there
+    Word partials, totals;  // the step whose partial sums or total are there
   };
   std::uint64_t nonce;
   std::uint64_t totals;                                        // offset of the buffer
   Word news;                                                   // changes with each announcement
-  Word done;                                                   // nothing of this step is read any more
-  Word gone;                                                   // not 0: its part in this generation is over
+  Word done;                                                   // the step of whose data this rank reads no
+                                                               // more
+  Word gone;                                                   // not 0: the rank's part in this generation is
+                                                               // over
   std::array<std::atomic<std::uint64_t>, kMostBlocks> blocks;  // offsets of this step's partial sums
 
   const Bucket& bucket(int index) const { return reinterpret_cast<const Bucket*>(this + 1)[index]; }
@@ -94,7 +97,7 @@ Neighbours::Neighbours(Collective& collective, std::size_t size, std::size_t buc
   if (host.size() < own.host.size()) std::ranges::copy(host, own.host.begin());
   collective_.all_gather(bytes_of(addresses));
 
-  // Two share memory if each can read the other's.
+  // Two ranks share memory if each can read the other's.
   std::vector<char> own_answers(peers_.size()), answers(peers_.size());
   std::vector<OutMessage> sends;
   std::vector<InMessage> receives;
@@ -145,7 +148,7 @@ void Neighbours::announce(Word& word, std::uint32_t value) {
   syscall(SYS_futex, &board_.news, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-// Whoever is told may free what messages under way point to.
+// Aborts first, since the handler of the exception may free the memory of messages under way.
 void Neighbours::lose(int rank, const std::string& why) {
   collective_.abort();
   throw WorkerError(kExitWorkerPeerLost, "lost rank " + std::to_string(rank) + ": " + why);
@@ -164,7 +167,7 @@ void Neighbours::wait_for(int rank, const Ready& ready) {
     const std::uint32_t seen = peer.board->news.load(std::memory_order_acquire);
     if (ready(*peer.board)) return;
     collective_.check();
-    // What it announced before it left or ended counts.
+    // Announcements that the peer made before it left or ended count.
     const bool left = peer.board->gone.load(std::memory_order_acquire) != 0;
     if (left && !ready(*peer.board)) lose(rank, "it has left");
     if (naps % kNapsPerLook == 0) {
@@ -180,7 +183,7 @@ void Neighbours::begin_step() {
   const std::uint32_t before = step_++;
   for (int rank = 0; rank < collective_.size(); ++rank) {
     if (!shares_with(rank)) continue;
-    // It may be further: a rank without leaves is waited for by nobody.
+    // The peer may be at a later step: no rank waits for one without leaves.
     wait_for(rank, [&](const Board& board) {
       return static_cast<std::int32_t>(board.done.load(std::memory_order_acquire) - before) >= 0;
     });

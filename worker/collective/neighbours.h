@@ -1,10 +1,10 @@
-// The other ranks on this host. This rank reads their part of an exchange where it lies: nothing is sent.
-// Each rank writes to its own memory alone and maps the others' to read; counters in it say what is there.
-// What a rank had announced before it was killed can still be read.
+// The other ranks on this host. This rank reads their part of an exchange from their memory: nothing is sent.
+// Each rank writes only to its own memory and maps the others' for reading; counters in the memory announce
+// what is complete. The data that a rank announced before it was killed can still be read.
 //
-// A step: begin_step(); publish what is final; read what others published; end_step(). What was published
-// must stay as it is until the next begin_step() returns. If that never comes it must stay for good, for a
-// peer may be about to finish its step with it; SharedMemory sees to that.
+// A step: begin_step(); publish final data; read the others' data; end_step(). Published data must not change
+// until the next begin_step() returns. If there is no next step, the data must stay for good, since a peer
+// may be about to finish its step with it; SharedMemory ensures that.
 #pragma once
 
 #include <atomic>
@@ -23,33 +23,33 @@ namespace dtrun::worker {
 
 class Neighbours {
  public:
-  // All ranks call it alike; blocks until they have met. `size`: floats of the vector that is exchanged, in
-  // so many `buckets`. `patience`: how long a peer may say nothing.
+  // Called on all ranks; blocks until they have met. `size`: floats of the vector that is exchanged, in so
+  // many `buckets`. `patience`: the time that a peer may be silent.
   Neighbours(Collective& collective, std::size_t size, std::size_t buckets,
              std::chrono::milliseconds patience = kPeerPatience);
   ~Neighbours();
 
-  // Where the vectors that are published must lie.
+  // The memory that published vectors must be allocated from.
   SharedMemory& memory() { return memory_; }
-  // Whether this rank and the peer read each other's memory. All that follows is about such peers.
+  // Whether this rank and the peer read each other's memory. The functions below are about such peers.
   bool shares_with(int peer) const { return peers_[peer].memory != nullptr; }
   bool any() const;
 
-  // Any thread; begin_step() and end_step() not concurrently with the others. What waits throws
-  // WorkerError(kExitWorkerPeerLost) when the collective is aborted; and aborts it and throws likewise when
-  // the peer's process ends or its Neighbours is destroyed, or patience ends.
-  void begin_step();  // waits until nobody reads what the step before published
+  // Any thread; begin_step() and end_step() not concurrently with the others. A function that waits throws
+  // WorkerError(kExitWorkerPeerLost) when the collective is aborted; when the peer's process ends, its
+  // Neighbours is destroyed, or patience ends, it aborts the collective and throws the same.
+  void begin_step();  // waits until no rank reads the previous step's data
   void publish_partials(int bucket, std::span<const float* const> blocks);
-  const float* partial(int peer, int bucket, std::size_t block);  // waits; the whole vector
-  float* totals() const { return totals_.data(); }  // [size], for what publish_total() announces
+  const float* partial(int peer, int bucket, std::size_t block);  // waits; the peer's whole vector
+  float* totals() const { return totals_.data(); }  // [size], the memory that publish_total() announces
   void publish_total(int bucket);
   const float* total(int peer, int bucket);  // waits; the peer's totals()
-  void end_step();                           // nothing of others is read any more
+  void end_step();                           // this rank reads the others' data no more
 
  private:
   struct Board;
   struct Peer {
-    std::unique_ptr<PeerMemory> memory;  // nothing: it cannot be read
+    std::unique_ptr<PeerMemory> memory;  // null: it cannot be read
     const Board* board = nullptr;
     int process = -1;  // pidfd
   };

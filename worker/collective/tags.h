@@ -1,6 +1,6 @@
 // The tags of all messages between ranks: two messages that may be under way between the same ranks at the
-// same time, and are not of one sequence, have different ones. The first hex digit says what the message is
-// for.
+// same time, and are not of one sequence, have different ones. The first hex digit tells the message's
+// purpose.
 #pragma once
 
 #include <cstddef>

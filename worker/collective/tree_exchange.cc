@@ -19,7 +19,7 @@ namespace {
 
 struct BucketInFlight {
   std::vector<Buffer> inbox;  // [block of all ranks]: [mine.size()], in every plan; unused for own blocks
-  std::vector<const float*> inputs;  // [block of all ranks]: where that block's part of `mine` is
+  std::vector<const float*> inputs;  // [block of all ranks]: the block's part of `mine`
   std::unique_ptr<Pending> partials_in, partials_out;
   std::unique_ptr<Pending> slices_in, slices_out;  // sliced buckets only
 };
@@ -51,23 +51,23 @@ class TreeExchange final : public GradientExchange {
 
   Collective& collective_;
   Arithmetic& device_;
-  Neighbours* const neighbours_;                                    // nothing: all are reached by messages
-  const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up what came and what goes
+  Neighbours* const neighbours_;                                    // null: all peers are reached by messages
+  const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up received and own partial sums
   const std::unique_ptr<Stream> host_stream_ = host_->make_stream();
   const std::vector<VectorRange> ranges_;       // [bucket]
   std::map<std::int64_t, ExchangePlan> plans_;  // by leaves: two in a run, full steps and an epoch's last
   const ExchangePlan* plan_ = nullptr;          // this step's
   std::vector<BucketInFlight> buckets_;
   HostSum sum_;
-  std::vector<Buffer> partials_;  // [own block]: copies for the host; none where it needs none
+  std::vector<Buffer> partials_;  // [own block]: copies for the host; none where device memory is the host's
 
   // The slice thread turns round one of sliced buckets into round two while lanes still compute.
   std::thread slice_thread_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool closing_ = false;
   std::vector<bool> sent_;  // [bucket]: send() was called, or there is nothing to send
-  std::size_t next_;        // the bucket that the slice thread handles next; all of them between steps
+  std::size_t next_;        // the bucket that the slice thread handles next; buckets_.size() between steps
   std::exception_ptr failure_;
 };
 
@@ -102,8 +102,8 @@ const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
   return plans_.emplace(leaves, std::move(plan)).first->second;
 }
 
-// Nothing if there is no message: a rank that has read all that it needs finishes its step, even if it was
-// told in the meantime to give up.
+// Null if there is no message: a rank that has read all that it needs finishes its step, even if the
+// collective was aborted in the meantime.
 std::unique_ptr<Pending> TreeExchange::start(std::span<const OutMessage> sends,
                                              std::span<const InMessage> receives) {
   if (neighbours_ != nullptr && sends.empty() && receives.empty()) return nullptr;
@@ -151,7 +151,7 @@ void TreeExchange::post_receives(int index) {
   bucket.slices_in = start({}, slices);
 }
 
-// Where the host can read this range of `partials`. Blocks until it is final.
+// This range of `partials` in memory that the host can read. Blocks until the range is final.
 std::vector<const float*> TreeExchange::on_host(std::span<const float* const> partials,
                                                 const VectorRange& range, Stream& stream) {
   std::vector<const float*> here(partials.begin(), partials.end());

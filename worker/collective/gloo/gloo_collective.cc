@@ -27,14 +27,14 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t kSlotPrefix = std::uint64_t{0xd7} << 56;
 constexpr std::uint32_t kAllReduceTag = 1;
 
-// gloo's messages begin with the place in its source; people need the rest.
+// Cuts off the place in gloo's source that its messages begin with.
 std::string reason(const std::exception& error) {
   const std::string text = error.what();
   const std::size_t end = text.find("] ");
   return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
 }
 
-// The failure of `what`; once the mesh is aborted, that is the reason of all of them.
+// The failure of `what`; after abort() the abort is the reason of every failure.
 WorkerError failure(const Mesh& mesh, const std::string& what, const std::exception& error) {
   return {kExitWorkerPeerLost, mesh.aborted() ? Aborted().what() : what + ": " + reason(error)};
 }
@@ -43,9 +43,9 @@ void check(const Mesh& mesh) {
   if (mesh.aborted()) throw WorkerError(kExitWorkerPeerLost, Aborted().what());
 }
 
-// Buffers whose operation is complete, kept for a while. gloo's thread still holds one for some instants
-// after it has announced completion, and ~UnboundBuffer yields the processor in a loop until it lets go: with
-// all cores busy that costs more than the message.
+// Buffers whose operation is complete, kept for a while. gloo's thread still holds a buffer for some instants
+// after it has announced completion, and ~UnboundBuffer yields the processor in a loop until the thread
+// releases it: with all cores busy that costs more than the message.
 class RetiredBuffers {
  public:
   void add(std::unique_ptr<gloo::transport::UnboundBuffer> buffer) {
@@ -55,7 +55,7 @@ class RetiredBuffers {
   }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> buffers_{256};
   std::size_t next_ = 0;
 };
@@ -66,7 +66,7 @@ class GlooPending final : public Pending {
       : timeout_(timeout), mesh_(std::move(mesh)), retired_(std::move(retired)) {}
 
   void send(const OutMessage& message) {
-    // gloo takes a mutable pointer for either direction and does not write to what it sends.
+    // gloo takes a mutable pointer for either direction and does not write to the memory that it sends.
     auto* data = const_cast<std::byte*>(message.bytes.data());
     start(message.peer, data, message.bytes.size(), true, message.tag);
   }
@@ -190,7 +190,7 @@ class GlooCollective final : public Collective {
   const std::shared_ptr<Mesh> mesh_;
   const std::shared_ptr<gloo::rendezvous::Context> context_;
   const std::shared_ptr<RetiredBuffers> retired_ = std::make_shared<RetiredBuffers>();
-  // Last: once it is destroyed, nobody aborts.
+  // Last, so that no abort comes after any other member is destroyed.
   const std::stop_callback<Abort> stop_;
 };
 

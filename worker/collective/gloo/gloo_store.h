@@ -1,5 +1,5 @@
-// gloo's rendezvous store on top of the agent's key-value store, until it is told to stop. Values are kept
-// once read: gloo asks for each twice (wait, then get).
+// gloo's rendezvous store on top of the agent's key-value store. Values are cached: gloo asks for each twice
+// (wait, then get).
 #pragma once
 
 #include <gloo/rendezvous/store.h>

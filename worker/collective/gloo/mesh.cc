@@ -31,14 +31,14 @@ class MeshBuffer final : public tcp::UnboundBuffer {
   void end_wait(const std::exception_ptr& reason) { signalException(reason); }
 
  private:
-  Mesh& mesh_;  // the base keeps it
+  Mesh& mesh_;  // the base class owns it
 };
 
 namespace {
 
 // A connection that breaks without harm to others. gloo's event loop ends the process when one of its checks
-// fails there: a connection that was reset just after it was made, or bytes that no gloo sent. And gloo
-// leaves whoever waits for a message that is halfway through waiting until the timeout.
+// fails: on a connection that was reset just after it was made, or on bytes that gloo did not send. And a
+// thread that waits for a message that is halfway through would wait until the timeout.
 class MeshPair final : public tcp::Pair {
  public:
   using tcp::Pair::Pair;
@@ -46,17 +46,18 @@ class MeshPair final : public tcp::Pair {
     try {
       tcp::Pair::handleEvents(events);
     } catch (const std::exception& error) {
-      // Who holds the lock for long is closing the pair, and waits for this thread.
+      // Only a thread that closes the pair holds the lock for long, and that thread waits for this one.
       const std::unique_lock lock(m_, std::try_to_lock);
       if (!lock || ex_ != nullptr) return;
-      // Closing takes it out of the event loop, and a connection that was just accepted is not there yet.
+      // Closing removes the descriptor from the event loop, so a connection that was just accepted must be
+      // registered first.
       device_->registerDescriptor(fd_, EPOLLIN, this);
       signalException(error.what());
     }
   }
 
  private:
-  // With the lock held.
+  // REQUIRES: the lock is held.
   void changeState(state next) noexcept override {
     if (next == CLOSED && ex_ != nullptr) {
       end_wait(rx_);
@@ -70,25 +71,25 @@ class MeshPair final : public tcp::Pair {
   }
 };
 
-// Closing a connection waits for the event loop to come round, which is when something happens or after 10
-// ms. While this lives, something happens all the time.
+// Closing a connection waits for a round of the event loop, which comes with the next event or after 10 ms.
+// While this object lives, there is always an event.
 class Hurry {
  public:
   explicit Hurry(tcp::Device& device) : always_readable_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (always_readable_ < 0) return;
     try {
       device.registerDescriptor(always_readable_, EPOLLIN, &nothing());
-    } catch (const std::exception&) {  // it costs time alone
+    } catch (const std::exception&) {  // only costs time
     }
   }
-  // Closing takes it out of the event loop.
+  // Closing removes it from the event loop.
   ~Hurry() {
     if (always_readable_ >= 0) close(always_readable_);
   }
   Hurry(const Hurry&) = delete;
 
  private:
-  // Lives for ever: the loop may call it once more after the end.
+  // Never destroyed: the loop may call it once more after the end.
   static tcp::Handler& nothing() {
     struct Nothing final : tcp::Handler {
       void handleEvents(int) override {}
@@ -107,7 +108,7 @@ class MeshDevice final : public tcp::Device {
   std::shared_ptr<gloo::transport::Context> createContext(int, int) override { return mesh_.lock(); }
 
  private:
-  std::weak_ptr<Mesh> mesh_;  // which owns this
+  std::weak_ptr<Mesh> mesh_;  // the mesh owns this device
 };
 
 }  // namespace
@@ -147,16 +148,16 @@ Mesh::Wait::~Wait() {
   std::erase(mesh_.waiting_, &buffer_);
 }
 
-// gloo's event loop only tries to take a connection's lock, and asks epoll again while a sender holds it. If
-// it wakes up on that sender's core and preempts it, it spins there for a whole time slice. A batch thread
-// never preempts on wake-up, and it keeps its full share when all cores are busy. Threads inherit the policy
-// of their creator.
+// gloo's event loop only tries to take a connection's lock, and asks epoll again while a sender holds it. A
+// loop that wakes up on that sender's core and preempts the sender spins there for a whole time slice. A
+// batch thread never preempts on wake-up, and it keeps its full share when all cores are busy. Threads
+// inherit the policy of their creator.
 std::shared_ptr<Mesh> make_mesh(const std::string& address, int rank, int size) {
   std::shared_ptr<MeshDevice> device;
   std::exception_ptr failure;
   std::thread([&] {
     const sched_param none{};
-    sched_setscheduler(0, SCHED_BATCH, &none);  // a refusal costs speed alone
+    sched_setscheduler(0, SCHED_BATCH, &none);  // a refusal only costs speed
     try {
       tcp::attr attributes;
       attributes.hostname = address;

@@ -1,5 +1,6 @@
 // gloo's TCP transport between all ranks, made abortable. Closing its connections is not enough: gloo closes
-// them one after another, with up to 10 ms each, and wakes nobody who waits for a message that is halfway.
+// them one after another, with up to 10 ms each, and does not wake a thread that waits for a message that is
+// halfway through.
 #pragma once
 
 #include <gloo/transport/tcp/context.h>
@@ -31,15 +32,15 @@ class Mesh final : public gloo::transport::tcp::Context {
   void abort() noexcept;
   bool aborted() const { return aborted_; }
 
-  // gloo asks it for a context when it connects the ranks, and gets this one: it exists before, so that
+  // The device gives gloo this context when gloo connects the ranks: the context exists before, so that
   // meeting the peers can be aborted.
   std::shared_ptr<gloo::transport::Device> device() const { return device_; }
 
-  // For gloo.
+  // Called by gloo.
   std::unique_ptr<gloo::transport::Pair>& createPair(int rank) override;
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data, std::size_t size) override;
 
-  // Around a wait on a buffer.
+  // Exists during a wait on a buffer.
   class Wait {
    public:
     Wait(Mesh& mesh, MeshBuffer& buffer);  // throws Aborted
@@ -52,13 +53,13 @@ class Mesh final : public gloo::transport::tcp::Context {
   };
 
  private:
-  std::mutex waits_mutex_;            // guards waiting_, and sets aborted_
+  std::mutex waits_mutex_;            // guards waiting_, and writes of aborted_
   std::vector<MeshBuffer*> waiting_;  // one per thread that waits
   std::atomic<bool> aborted_{false};
   std::mutex pairs_mutex_;  // guards pairs_ while they are created
 };
 
-// Of this host's numeric address or name; without connections yet. Throws gloo's exceptions.
+// A mesh at this host's numeric address or name, without connections yet. Throws gloo's exceptions.
 std::shared_ptr<Mesh> make_mesh(const std::string& address, int rank, int size);
 
 }  // namespace dtrun::worker

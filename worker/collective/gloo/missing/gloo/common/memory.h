@@ -1,6 +1,7 @@
-// gloo's headers of the TCP transport include this one, and Debian's libgloo-dev leaves it out. Here is what
-// they need of it to be compiled, and mesh.cc to use them: pointers to something that another owns. What else
-// it does is in the library. CMake searches this folder last, so an installed one goes before it.
+// gloo's headers of the TCP transport include this one, and Debian's libgloo-dev leaves it out. This file has
+// the declarations that those headers and mesh.cc need: pointers to an object that another owns. Their
+// remaining code is in the library. CMake searches this folder last, so that an installed header takes
+// precedence.
 #pragma once
 
 #include <memory>
