@@ -83,9 +83,9 @@ void TreeAccumulator::complete(std::int64_t leaf, int bucket, Stream& stream) {
       return block_done(block, bucket, stream);
     }
     const Block right{parent.begin + width, block.level};
-    const bool alone = right.begin >= leaves_;  // it is absent and adds nothing
+    const bool alone = right.begin >= leaves_;  // the right child is absent and adds nothing
     if (!alone) {
-      // The second to arrive merges; acquire and release hand it the event that the first one left.
+      // The second child to arrive merges; acquire and release hand it the event that the first one left.
       event(block, bucket) = stream.record();
       auto& arrivals = arrivals_[bucket * nodes_ + node(parent)];
       if (arrivals.fetch_add(1, std::memory_order_acq_rel) == 0) return;
@@ -104,7 +104,7 @@ void TreeAccumulator::merge(const Block& left, const Block& right, int bucket, S
                         from.buffer.data() + range.begin, range.size());
   event(right, bucket) = stream.record();
   if (from.buckets_in_use.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // The other buckets were merged by whoever came second there.
+  // Other threads may have merged the other buckets.
   for (std::size_t b = 0; b < buckets_.size(); ++b) stream.after(event(right, static_cast<int>(b)));
   pool_.give(std::move(from.buffer), stream.record());
 }

@@ -1,4 +1,4 @@
-// Whole-vector buffers that are used again step after step, with whatever they held before.
+// Whole-vector buffers that are used again in every step, with undefined content.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace dtrun::worker {
 
-// Thread-safe. Grows to the number of buffers that were ever out at once.
+// Thread-safe. Grows to the largest number of buffers that were in use at once.
 class BufferPool {
  public:
-  // `make` makes one more; any thread calls it.
+  // `make` makes one buffer; any thread calls it.
   explicit BufferPool(std::function<Buffer()> make) : make_(std::move(make)) {}
 
-  // Makes buffers until there are `count` of them. REQUIRES: none is out.
+  // Makes buffers until there are `count` of them. REQUIRES: no buffer is in use.
   void reserve(std::size_t count) {
     std::lock_guard lock(mutex_);
     while (free_.size() < count) free_.push_back({.buffer = make_(), .used = {}});
   }
-  // For use on `stream`, which waits for those who used the buffer before.
+  // A buffer for use on `stream`, which waits for the buffer's earlier users.
   Buffer take(Stream& stream) {
     {
       std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ class BufferPool {
     }
     return make_();
   }
-  // Nobody uses the buffer any more once `used` is done.
+  // Returns a buffer whose last use ends with `used`.
   void give(Buffer buffer, const Event& used) {
     std::lock_guard lock(mutex_);
     free_.push_back({.buffer = std::move(buffer), .used = used});

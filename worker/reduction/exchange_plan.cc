@@ -10,7 +10,7 @@ VectorRange slice_of_rank(const VectorRange& bucket, int rank, int world) {
   return {bucket.begin + bucket.size() * rank / world, bucket.begin + bucket.size() * (rank + 1) / world};
 }
 
-// first_block[r] .. first_block[r + 1] - 1: the blocks of rank r among all.
+// first_block[r] .. first_block[r + 1] - 1: the blocks of rank r among those of all ranks.
 BucketPlan plan_bucket(const VectorRange& bucket, bool direct, int rank,
                        std::span<const std::size_t> first_block) {
   const int world = static_cast<int>(first_block.size()) - 1;

@@ -1,9 +1,8 @@
-// Who sends which block of which slice to whom, so that every rank gets the tree's total of every bucket.
-// Pure: collective/ carries it out.
+// The messages by which every rank gets the tree's total of every bucket. Pure: collective/ carries it out.
 //
-// Small buckets, and all buckets of two ranks, go directly: everyone sends its partial sums to everyone and
-// adds up the whole (one round). Larger ones go by slices: each rank adds up its slice of the bucket and
-// sends the result to everyone (two rounds, fewer bytes). Both give the same bits.
+// Small buckets, and all buckets of two ranks, go directly: each rank sends its partial sums to all others
+// and adds up the whole bucket (one round). Larger ones go by slices: each rank adds up its slice of the
+// bucket and sends the result to all others (two rounds, fewer bytes). Both give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +15,13 @@
 
 namespace dtrun::worker {
 
-// Bytes that a rank sends directly per step and bucket at most; beyond it slices are used.
+// The most bytes that a rank sends directly per step and bucket; above it slices are used.
 inline constexpr std::size_t kDirectBytes = 256 * 1024;
 
 // Round one: the sum over one block of the tree, within `range` of the vector.
 struct PartialTransfer {
-  int peer = 0;           // from or to whom
-  std::size_t block = 0;  // the sender's block-th
+  int peer = 0;           // sender or receiver
+  std::size_t block = 0;  // number among the sender's blocks
   std::size_t input = 0;  // the same block's place in ExchangePlan::blocks
   VectorRange range;      // empty where a bucket has fewer floats than there are ranks
 };
@@ -33,24 +32,24 @@ struct SliceTransfer {
   VectorRange range;
 };
 
-// A rank's part in the exchange of one bucket. Both ends list what goes from one rank to another in the same
-// order, by ascending block.
+// A rank's part in the exchange of one bucket. Sender and receiver list the transfers from one to the other
+// in the same order, by ascending block.
 struct BucketPlan {
   bool direct = true;
-  VectorRange mine;  // what this rank adds up: the bucket, or its slice of it
+  VectorRange mine;  // the range that this rank adds up: the bucket, or its slice of it
   std::vector<PartialTransfer> partials_in, partials_out;
   std::vector<SliceTransfer> slices_in, slices_out;  // none if direct
 };
 
 // A rank's part in the exchange of one step. Immutable: any thread may read it.
 struct ExchangePlan {
-  std::vector<Block> blocks;                  // that all ranks finish alone, by ascending leaf
-  std::size_t first_own = 0, own_blocks = 0;  // this rank's among them
+  std::vector<Block> blocks;                  // those that any rank finishes alone, by ascending leaf
+  std::size_t first_own = 0, own_blocks = 0;  // this rank's blocks among them
   TreeSum total;                              // over `blocks`; makes BucketPlan::mine
   std::vector<BucketPlan> buckets;
 };
 
-// True if `bucket` goes directly: of two ranks always, of more if one block's sum of it takes no more than
+// True if `bucket` goes directly: with two ranks always, with more if one block's sum takes no more than
 // `direct_bytes` to all peers together.
 bool goes_directly(const VectorRange& bucket, int world, std::size_t direct_bytes);
 

@@ -12,7 +12,8 @@ VectorRange slice_of(const VectorRange& range, int index, int count) {
   return {range.begin + range.size() * index / count, range.begin + range.size() * (index + 1) / count};
 }
 
-// The same floats of `piece`, which holds `range` of the vector, that `part` of the vector names.
+// The floats of `piece` for `part` of the vector. REQUIRES: `piece` holds `range` of the vector, which
+// contains `part`.
 Piece part_of(const Piece& piece, const VectorRange& range, const VectorRange& part) {
   Piece result = piece;
   result.range.begin += part.begin - range.begin;
@@ -65,7 +66,7 @@ std::vector<ExchangeRound> flat_rounds(const ExchangePlan& plan, const BucketPla
   return rounds;
 }
 
-// Rank `here` + `host` * ranks_of_host, and what it shares with the others.
+// The two levels as seen by rank `here` + `host` * ranks_of_host.
 class TwoLevels {
  public:
   TwoLevels(std::int64_t leaves, int rank, int world, int ranks_of_host)
@@ -109,10 +110,10 @@ class TwoLevels {
     return blocks_of(own.begin, own.end, leaves_);
   }
 
-  // Where this rank finds its slice of each of its host's blocks.
+  // The pieces with this rank's slice of each of its host's blocks.
   std::vector<Piece> add_up_host(const VectorRange& bucket, const VectorRange& mine, ExchangeRound& round,
                                  Inbox& inbox) const {
-    std::vector<Block> blocks;  // of all ranks of the host
+    std::vector<Block> blocks;  // those of all ranks of the host
     std::vector<Piece> inputs;
     for (int local = 0; local < locals_; ++local) {
       const std::vector<Block> theirs = blocks_of_local(local);
@@ -216,8 +217,9 @@ ExchangeRounds plan_rounds(std::int64_t leaves, int rank, int world, int ranks_o
   const bool levels = ranks_of_host > 1 && ranks_of_host < world;
   ExchangeRounds rounds{.own_blocks = flat.own_blocks, .inbox = 0, .buckets = {}};
   rounds.buckets.resize(buckets.size());
-  // In two levels what a bucket's first round brought is read in its second one, beside the first one of the
-  // next bucket. Else it has been read by then.
+  // With two levels a bucket's second round reads the data that its first round received, beside the first
+  // round of the next bucket, which therefore needs another area. With one level the data has been read by
+  // then.
   const std::size_t areas = levels ? 2 : 1;
   for (std::size_t area = 0; area < areas; ++area) {
     const std::size_t begin = rounds.inbox;
