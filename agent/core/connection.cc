@@ -111,7 +111,7 @@ void Step::send_heartbeat() {
   emit(action::SendHeartbeat{.generation = generation(), .progress = s.group.progress.value_or(Progress{})});
 }
 
-// Repeats what the coordinator may have missed, and what a new coordinator cannot know.
+// Sends the coordinator again whatever it may have missed, or a new coordinator cannot know.
 void Step::say_again() {
   if (s.group.reported) emit(action::SendFailure{.generation = generation(), .outcome = *s.group.reported});
   if (s.group.closed && generation() > 0) send_end();

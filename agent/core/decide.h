@@ -1,5 +1,5 @@
-// What the agent does next: a pure function of (state, event, time). It knows the rendezvous, this node's
-// workers, signals and deadlines, and includes nothing but the standard library and other cores;
+// Decides the agent's next actions: a pure function of (state, event, time). It knows the rendezvous, this
+// node's workers, signals and deadlines, and includes nothing but the standard library and other cores;
 // agent/driver.h turns the world into events and carries the actions out.
 #pragma once
 
@@ -57,7 +57,7 @@ struct WorkerExited {
 };
 struct WorkerReady {  // it waits for a place in a generation
   int serial = 0;
-  std::optional<std::int64_t> step;  // done, of what it holds in memory
+  std::optional<std::int64_t> step;  // steps done by the state in its memory
   std::string error;                 // how its collective broke; empty: told to pause, or has just loaded
 };
 // Workers of this node hang, and all of them were looked at. Outcomes as they would be if they were killed
@@ -75,7 +75,7 @@ struct Progressed {  // of the built-in trainer, as local rank 0 reports it
 struct Trained {                // by the built-in trainer's workers of this node, in their generation
   std::int64_t first_step = 0;  // done before it
   std::int64_t step = 0;
-  bool from_host_copy = false;  // first_step's state is what a worker left in its host's memory
+  bool from_host_copy = false;  // first_step's state is a copy that a worker left in its host's memory
 };
 struct Signal {
   int number = 0;
@@ -115,8 +115,8 @@ struct PlaceWorker {
 };
 struct Recovered {              // the first step after a generation that ended too early is done
   std::int64_t first_step = 0;  // before it: the step in hand was done again from there
-  int kept = 0;                 // workers of this node that went on with what they had
-  int replaced = 0;             // that were started
+  int kept = 0;                 // workers of this node that went on with their state
+  int replaced = 0;             // workers of this node that were started
   Millis took = 0;              // from the news that the generation ends
   bool from_host_copy = false;  // as event::Trained has it
 };
@@ -128,7 +128,7 @@ struct SignalWorkers {  // the process group of every worker that still runs
   int number = 0;
   std::optional<int> only = {};  // this worker's, by its serial
 };
-// See where the workers stand: one of another node hangs. What is not known after `limit` is left out.
+// Find out where the workers stand: one of another node hangs. Facts that are late for `limit` are left out.
 struct LookAtWorkers {
   Millis limit = 0;
 };
@@ -169,7 +169,7 @@ struct SendLeave {
 struct AwaitMembers {      // answer MembersLeft once no other member is connected to the server hosted here
   bool is_member = false;  // this agent
 };
-struct DropOutput {};  // nobody reads our output any more: do not wait for a reader
+struct DropOutput {};  // our output has no reader any more: do not wait for one
 struct Print {         // one or more lines for people
   std::string text;
   bool error = false;  // the reason of this node's end

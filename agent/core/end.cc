@@ -1,4 +1,4 @@
-// What follows once no worker of this node runs: the next generation, leaving, or the job's end.
+// The node's next step once none of its workers runs: the next generation, leaving, or the job's end.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Millis kMembersNotice = 2000;
 constexpr Millis kMembersDeadline = 15000;
-// Of a host that leaves: the others need no more of it than its last word.
+// The time for the last message of a host that leaves: the others need no more of it.
 constexpr Millis kLastWord = 1000;
 
 }  // namespace
@@ -60,7 +60,7 @@ void Step::give_up(int exit_code, const std::string& message) {
   settle();
 }
 
-// What follows once no worker runs here.
+// Goes on once no worker runs here.
 void Step::settle() {
   if (s.ended) return;
   if (s.ending() && workers_run()) return end_paused();
@@ -108,7 +108,7 @@ void Step::close_generation() {
   if (s.group.closed) return;
   s.group.closed = true;
   send_end();
-  if (!s.link.seated) tell_ready();  // where this node has no seat, nobody waits for its end
+  if (!s.link.seated) tell_ready();  // without a seat of this node no other node waits for its end
 }
 
 void Step::send_end() {

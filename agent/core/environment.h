@@ -1,5 +1,4 @@
-// What a worker finds in its environment and on its command line. Pure: the agent's own environment is an
-// argument.
+// A worker's environment and command line. Pure: the agent's own environment is an argument.
 #pragma once
 
 #include <string>
@@ -19,8 +18,8 @@ struct WorkerSetting {
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
   std::string master_address;       // empty: the assignment's
   bool gpus_by_address = false;     // CUDA counts GPUs as nvidia-smi does
-  // Where the host has other agents of the job: the local rank of this one's first worker, and how many
-  // workers there are on the host (0: this agent's).
+  // If the host has other agents of the job: the local rank of this one's first worker, and the number of
+  // workers on the host (0: this agent's).
   int first_local_rank = 0;
   int local_world_size = 0;
 };

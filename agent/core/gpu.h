@@ -52,9 +52,10 @@ struct Gpu {
   bool operator==(const Gpu&) const = default;
 };
 
-// What CUDA shows under this value of CUDA_VISIBLE_DEVICES; null: it is not set. As the driver reads it:
-// numbers, or UUIDs and beginnings of them, in the order of the list. The first entry that names no GPU ends
-// the list, a GPU named twice empties it. Of instances only the first is shown, and no GPU beside it.
+// The GPUs that CUDA shows under this value of CUDA_VISIBLE_DEVICES; null: it is not set. As the driver reads
+// it: numbers, or UUIDs and beginnings of them, in the order of the list. The first entry that names no GPU
+// ends the list, a GPU named twice empties it. If there are instances, only the first is shown, and no GPU
+// beside it.
 std::vector<Gpu> visible_gpus(const std::vector<PhysicalGpu>& gpus, const char* visible);
 
 // The devices for a program under this value, and if there are none, why.

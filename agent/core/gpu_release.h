@@ -1,5 +1,5 @@
-// Whether the GPUs have let go of workers that ended. The driver frees a dead process' memory in its own
-// time, and a replacement that begins before finds its GPU full. Pure.
+// Tells whether the GPUs have let go of workers that ended. The driver frees a dead process' memory in its
+// own time, and a replacement that begins before finds its GPU full. Pure.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace dtrun::agent {
 
 class GpuRelease {
  public:
-  // So long a replacement waits at most.
+  // The longest wait of a replacement.
   static constexpr Millis kLimit = 5000;
 
   // A worker has ended that may have computed on a GPU.
@@ -26,7 +26,7 @@ class GpuRelease {
     bool start = false;  // now: there is nothing to wait for any more
     std::string note;    // for people, if the wait was for nothing
   };
-  // What follows from what the driver says; nothing: it does not answer, so nobody will ever know.
+  // The verdict on the driver's answer; nothing: it does not answer, so a longer wait is useless.
   Verdict look(const std::optional<GpuReading>& reading, Millis now);
 
  private:

@@ -13,7 +13,7 @@ struct KnownXid {
   const char *what, *advice;
 };
 
-// Of those in NVIDIA's catalogue the ones that end training.
+// The Xids of NVIDIA's catalogue that end training.
 constexpr char kProgram[] = "most likely the program's fault: run it under compute-sanitizer";
 constexpr char kDrain[] = "drain this node and reset the GPU";
 constexpr KnownXid kKnown[] = {

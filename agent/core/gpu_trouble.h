@@ -1,4 +1,4 @@
-// What the kernel's log and the driver say of a GPU whose worker failed, and what to do about it. Pure.
+// Explains trouble of a GPU whose worker failed from the kernel's log and the driver, with advice. Pure.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Xid {
   int number = 0;
 };
 
-// Of a line of the kernel's log: "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus."
+// Parses a line of the kernel's log: "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus."
 std::optional<Xid> xid_in(std::string_view line);
 
 // "Xid 79, the GPU has fallen off the bus; drain this node and power-cycle it"; of one that is not in the

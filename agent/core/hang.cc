@@ -63,7 +63,7 @@ void HangDetector::waits_for_peers(int local_rank) {
 
 std::vector<HungWorker> HangDetector::judge() const {
   std::vector<HungWorker> hung;
-  int quiet = 0;  // gave heartbeats once, and none of late
+  int quiet = 0;  // workers that gave heartbeats once, and none of late
   bool all_idle = settings_.stall_timeout > 0 && !seen_.empty();
   for (const auto& [local_rank, seen] : seen_) {
     const Millis silent = watched_ - seen.beat_at;

@@ -14,13 +14,13 @@ namespace dtrun::agent {
 
 // The options --heartbeat_timeout and --stall_timeout; 0: this kind is not looked for.
 struct HangSettings {
-  Millis heartbeat_timeout = 0;  // a worker gave heartbeats, and then none for so long
-  Millis stall_timeout = 0;      // no worker of the node wrote or used the CPU for so long
+  Millis heartbeat_timeout = 0;  // a worker gave heartbeats, and then none for this long
+  Millis stall_timeout = 0;      // no worker of the node wrote or used the CPU for this long
 
   bool any() const { return heartbeat_timeout > 0 || stall_timeout > 0; }
 };
 
-// What one look saw of a running worker.
+// The signs of life that one look found at a running worker.
 struct LifeSigns {
   int local_rank = 0;
   std::optional<std::uint64_t> beat;  // changes with every sign of progress; nothing: it never gave one
@@ -45,11 +45,11 @@ class HangDetector {
   // How often to look.
   Millis interval() const;
 
-  // The workers that hang, the longest silent first. That says little of who is at fault: workers that wait
-  // for each other all fall silent in the same moment. `held_back`: this agent does not read the workers'
-  // output. They may wait for that, so their silence says nothing. A look may come late because this process
-  // did not run. That time counts as one interval, and the late look finds no worker hung: one that was
-  // stopped together with us has had no time to move yet.
+  // The workers that hang, the longest silent first. The order says little about which one is at fault:
+  // workers that wait for each other all fall silent in the same moment. `held_back`: this agent does not
+  // read the workers' output. They may wait for that, so their silence says nothing. A look may come late
+  // because this process did not run. That time counts as one interval, and the late look finds no worker
+  // hung: one that was stopped together with us has had no time to move yet.
   std::vector<HungWorker> look(const std::vector<LifeSigns>& signs, bool held_back, Millis now);
 
   // The worker was found to be a victim of another one: as good a sign of life as any.
@@ -59,7 +59,7 @@ class HangDetector {
   struct Seen {
     LifeSigns last;
     Millis beat_at = 0;    // value of watched_ then
-    Millis active_at = 0;  // likewise
+    Millis active_at = 0;  // the same for activity
     Millis cpu_mark = 0;   // cpu_ms at active_at
   };
 
@@ -72,9 +72,9 @@ class HangDetector {
   std::map<int, Seen> seen_;  // by local rank
 };
 
-// Which of the workers that hang are to be ended, by local rank, where the others go on with what they have.
-// A worker that waits for a peer is a victim and never one of them; nor is one that waits for it knows what
-// while another one does not wait at all. Empty if all wait for peers: whoever is at fault is elsewhere.
+// Chooses the workers that hang and are to be ended, by local rank, if the others go on with their state. A
+// worker that waits for a peer is a victim and never chosen; nor is one whose wait is of an unknown kind
+// while another one does not wait at all. Empty if all wait for peers: the one at fault is on another node.
 std::vector<int> at_fault(const std::map<int, Stand>& hung);
 
 }  // namespace dtrun::agent

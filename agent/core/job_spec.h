@@ -1,4 +1,4 @@
-// What a user asked for, complete and checked: cmd fills it in once and hands it to the agent.
+// The job that a user asked for, complete and checked: cmd fills it in once and hands it to the agent.
 #pragma once
 
 #include <chrono>
@@ -26,11 +26,11 @@ struct RendezvousSpec {
   int port = 0;                 // 0 if standalone
   std::vector<int> more_ports;  // where the coordinator is if `port` is another program's, in this order
   bool standalone = false;      // one node, whose coordinator listens on a Unix socket that the agent makes
-  // Of several that may be the coordinator, in the order in which they take over; `host` is the first of
-  // them. Empty: there is but one.
+  // The hosts that may be the coordinator, in the order in which they take over; `host` is the first of them.
+  // Empty: there is but one.
   std::vector<std::string> hosts;
-  // What these call their list, the same on each of them by whatever addresses they reach each other: who has
-  // another one is none of theirs. "node0,node1,node2 port 29400 of run 7".
+  // The name of the list of hosts. It is the same on each of them, by whatever addresses they reach each
+  // other; a host with another name belongs to another list. "node0,node1,node2 port 29400 of run 7".
   std::string list;
   std::optional<int> own_host;  // this machine's place among `hosts`, -1: none; unset: the agent finds out
   bool first_start = false;     // no agent of this run was on this machine before
@@ -50,7 +50,7 @@ struct RendezvousSpec {
   std::optional<std::chrono::milliseconds> read_timeout;  // how long to go on without the coordinator
 };
 
-// Where one stream of a worker goes.
+// The targets of one stream of a worker.
 struct StreamTargets {
   bool console = true;
   bool file = true;       // if there is a log directory
@@ -71,7 +71,7 @@ enum class ProgressMode {
 };
 inline constexpr const char* kProgressModes[] = {"auto", "bar", "plain", "json", "none"};
 
-// Where an agent writes that a launcher on another host has started: frames of proto/launch.proto.
+// The output of an agent that a launcher on another host has started: frames of proto/launch.proto.
 struct RemoteTerminal {
   int in_fd = -1;     // the launcher's words, read by agent/launcher_line.h; -1: a detached job has none
   int out_fd = -1;    // ours
@@ -79,7 +79,7 @@ struct RemoteTerminal {
   bool bar = false;   // it can show a line that is overwritten
   int columns = 80;
   bool colour = false;
-  std::uint64_t most_output = 0;  // bytes of what the workers say that are passed on; 0: no limit
+  std::uint64_t most_output = 0;  // bytes of the workers' output that are passed on; 0: no limit
 };
 
 struct OutputSpec {
@@ -88,7 +88,7 @@ struct OutputSpec {
   bool timestamps = false;
   std::uint64_t max_file_size = 0;                          // bytes; 0: no limit
   std::vector<std::string> stdout_filters, stderr_filters;  // substrings
-  ColourMode colour = ColourMode::kAuto;                    // of what dtrun says itself
+  ColourMode colour = ColourMode::kAuto;                    // of dtrun's own lines
   ProgressMode progress = ProgressMode::kAuto;
   std::optional<RemoteTerminal> remote;  // nothing: our own streams
 
@@ -104,12 +104,13 @@ struct BuiltinTrainer {
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
   int lanes = 1;                  // per worker
-  bool recovers = true;           // workers outlive generations and keep what they have trained
+  bool recovers = true;           // workers outlive generations and keep their trained state
   bool cuda = false;              // its workers compute on JobSpec::gpus; else on the CPU
   bool only_agent_stops = false;  // other signals that reach its workers are not for them
-  // On the CPU: what its results' bits follow from; empty: not known, or it may differ between nodes.
+  // On the CPU: the facts that determine its results' bits; empty: not known, or they may differ between
+  // nodes.
   std::string processor = {};
-  bool host_copies = false;  // each has memory that outlives it, for copies of what it has trained
+  bool host_copies = false;  // each worker has memory that outlives it, for copies of its trained state
 };
 
 // Any other program.
@@ -126,8 +127,8 @@ struct JobSpec {
   std::optional<int> preferred_rank;
   std::string topology;  // --topology; empty: not known
   std::string place;     // in the job of a cluster, for people; empty: no cluster said
-  // Where several agents of the job share the host: the local rank of the first worker of this one, and how
-  // many workers there are (0: those of this agent).
+  // If several agents of the job share the host: the local rank of the first worker of this one, and the
+  // number of workers on the host (0: those of this agent).
   int first_local_rank = 0;
   int local_world_size = 0;
   int cpus = 0;  // that it may use; 0: not known

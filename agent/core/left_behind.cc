@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kNamed = 3, kLongestName = 60;
 
-// Of a command line that may be a whole script, on one line.
+// A short name for a command line, which may be a whole script, on one line.
 std::string name_of(std::string command) {
   const auto breaks = [](char c) { return c == '\n' || c == '\r' || c == '\t'; };
   std::ranges::replace_if(command, breaks, ' ');

@@ -9,7 +9,7 @@
 
 namespace dtrun::agent {
 
-// Which processes a token (environment.h) means: one worker's, or all of an agent's.
+// The processes that a token (environment.h) means: one worker's, or all of an agent's.
 struct LimitMark {
   std::uint64_t bits = 0;  // 0: of no process
   std::uint64_t mask = 0;  // the bits that must agree
@@ -26,7 +26,7 @@ struct Limit {
 // agent's mark stays as the hard limit: the worker belongs to both jobs.
 Limit marked_limit(const Limit& agents, const LimitMark& worker);
 
-// Whether the text of a process's /proc/PID/limits has the mark.
+// True if the text of a process's /proc/PID/limits has the mark.
 bool has_mark(std::string_view limits, const LimitMark& mark);
 
 }  // namespace dtrun::agent

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Millis kOld = 1000;  // of news that are told with their age
 
-// Of "host:port".
+// True if the host in "host:port" is loopback.
 bool is_loopback(const std::string& endpoint) {
   return endpoint.starts_with("localhost:") || endpoint.starts_with("127.") || endpoint.starts_with("[::1]:");
 }
@@ -31,7 +31,7 @@ std::string count_of_nodes(const rendezvous::Waiting& w) {
   return std::to_string(w.joined) + " of " + std::to_string(w.max_nodes) + least + " nodes";
 }
 
-// How long the wait for nodes lasts, or what it waits for instead.
+// The rest of the wait for nodes, or the event that it waits for instead.
 std::string left_text(const State& s, Millis now) {
   if (s.waiting->left <= 0) return "the workers of others have to stop first";
   return seconds_text(s.waiting_at + s.waiting->left - now) + " left";

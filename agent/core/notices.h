@@ -20,15 +20,16 @@ std::string waiting_notice(const State& state, Millis now);
 // No coordinator was met yet: why, and how long the agent goes on trying.
 std::string unanswered_notice(const State& state, Millis now);
 
-// What this node waits for, in short, for a terminal's last line and for later lines of a log: "waiting:
-// joined 1 of 2 nodes; 588 s left; missing: node1 (left 12 s ago)". Empty: for nothing, or it runs.
+// The thing that this node waits for, in short, for a terminal's last line and for later lines of a log:
+// "waiting: joined 1 of 2 nodes; 588 s left; missing: node1 (left 12 s ago)". Empty if it waits for nothing,
+// or runs.
 std::string standing_notice(const State& state, Millis now);
 
 // The connection was lost a moment ago: why, what happens to the workers, and how long the agent goes on
 // trying to connect.
 std::string lost_notice(const State& state, Millis now);
 
-// Nobody answered at the endpoint in time.
+// No coordinator answered at the endpoint in time.
 std::string never_met_notice(const State& state);
 
 // A lost coordinator did not come back in time: what that means, and the way out. Why the connection failed
@@ -47,7 +48,7 @@ std::string regrouped_notice(const State& state, const Assignment& to);
 // Work of this node that ended well is done again, and why.
 std::string again_notice(const State& state, const Assignment& to);
 
-// What happened to another node, how long ago, and what that does to the workers of this one.
+// The event on another node, how long ago it was, and its effect on the workers of this one.
 std::string news_notice(const State& state, const rendezvous::News& news);
 
 }  // namespace dtrun::agent

@@ -24,8 +24,8 @@ bool Step::hands_over() const {
   return s.settings.recovers && s.group.assignment.node_count > 1 && s.at_work() > 0;
 }
 
-// Those at work keep what they have trained. Told a second time to pause after the step in hand, or if that
-// takes too long, they leave it.
+// Workers at work keep their trained state and leave the generation after the step in hand. A second order,
+// or a step that takes too long, makes them leave the step.
 void Step::pause_workers(const std::string& reason, bool after_step) {
   const Group::Pause pause = after_step ? Group::kAfterStep : Group::kNow;
   s.group.pause_at.reset();
@@ -42,14 +42,14 @@ void Step::pause_workers(const std::string& reason, bool after_step) {
     s.group.kill_at = std::min(s.group.kill_at.value_or(now_ + kPauseLimit), now_ + kPauseLimit);
 }
 
-// The job ends here, and the workers wait for a generation: they save what they hold, and end.
+// The job ends here while the workers wait for a generation: they save their state, and end.
 void Step::end_paused() {
   if (!s.settings.recovers || s.at_work() > 0 || s.group.signals.contains(SIGTERM)) return;
   signal_workers(SIGTERM);
   begin_grace();
 }
 
-// It has loaded, or left its generation with what it trained.
+// The worker has loaded, or left its generation with its trained state.
 void Step::on(const event::WorkerReady& e) {
   Worker* worker = worker_of(e.serial);
   if (worker == nullptr || !worker->alive()) return;
@@ -65,12 +65,12 @@ void Step::on(const event::WorkerReady& e) {
     if (!e.error.empty())
       broken(*worker, e.error);
     else
-      begin_grace();  // if nobody here ordered it, its peers agreed to pause
+      begin_grace();  // without an order of this node, its peers agreed to pause
   }
   settle();
 }
 
-// Who is ready goes first, then who has begun to load. Ranks are in the order of local ranks.
+// Ready workers come first, then those that have begun to load. Ranks are in the order of local ranks.
 void Step::choose_parts(int count) {
   std::vector<Worker*> order;
   for (Worker& worker : s.workers) order.push_back(&worker);
@@ -98,7 +98,7 @@ void Step::warm_up() {
   if (!spawn.empty()) emit(action::WarmUp{std::move(spawn)});
 }
 
-// A replacement that dies while it loads disturbs nobody at first: there will be another one.
+// A replacement that dies while it loads is no failure of the run at first: another one is started.
 bool Step::warm_up_failed(const Worker& worker) {
   if (worker.part || s.ending()) return false;
   const bool again = worker.outcome.retryable && ++s.failed_warm_ups < kWarmUps;

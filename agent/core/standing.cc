@@ -23,7 +23,7 @@ struct Call {
   Stand stand;
 };
 
-// What a worker that hangs is found in. A wait for a lock, a condition or a socket may be for a peer.
+// Calls in which a worker that hangs is found. A wait for a lock, a condition or a socket may be for a peer.
 constexpr Call kCalls[] = {
     {"nanosleep", "sleep", Stand::kElsewhere},
     {"clock_nanosleep", "sleep", Stand::kElsewhere},
@@ -160,12 +160,13 @@ bool is_library(const std::string& file) {
          file.starts_with("<");
 }
 
-// Frames between a call and what was called: decorators, and methods that only Python calls.
+// Frames between a call and its target: decorators, and methods that only Python calls.
 bool is_between(const std::string& function) {
   return has(function, "<locals>") || has(function, "<lambda>") || last_part(function, '.').starts_with("_");
 }
 
-// By these it waits for its peers; by those for its own processes, or for a server.
+// Calls in the first kind of files wait for peers; in the second, for the worker's own processes, or a
+// server.
 bool is_collective(const std::string& file) {
   return has_one_of(file, {"torch/distributed/", "torch/nn/parallel/distributed", "/horovod/", "/mpi4py/"});
 }
@@ -178,7 +179,7 @@ Standing python_standing(const Wait& wait, const std::vector<Frame>& frames) {
   const auto own =
       std::find_if(frames.begin(), frames.end(), [](const Frame& f) { return !is_library(f.file); });
   const auto user = own != frames.end() ? own : std::prev(frames.end());
-  // From the user's line inwards to the first function whose name says what is done there.
+  // From the user's line inwards to the first function whose name tells its purpose.
   std::string does = user == frames.begin() ? wait.does : last_part(std::prev(user)->function, '.');
   Stand stand = wait.stand;
   for (auto called = user; called != frames.begin();) {
@@ -211,7 +212,7 @@ bool is_interpreter(const Frame& frame) {
   return has_one_of(frame.function, {"PyEval", "PyObject", "Py_Run", "PyRun", "cfunction_", "pymain"});
 }
 
-// Of NCCL, gloo, MPI, PyTorch, and of the built-in trainer (worker/collective/).
+// Files of NCCL, gloo, MPI, PyTorch, and of the built-in trainer (worker/collective/).
 bool is_exchange(const std::string& place) {
   return has_one_of(place, {"c10d::", "gloo::", "libgloo", "nccl", "MPI_", "PMPI_", "libmpi",
                             "dtrun::worker::Neighbours::", "sleep_for_news"});

@@ -1,5 +1,5 @@
-// Where one worker stands, in a few words: made of what the kernel says of its main thread, and of the stacks
-// that py-spy or gdb printed. Workers with equal words stand at the same place. Pure.
+// The place where one worker stands, in a few words: made of the kernel's view of its main thread, and of the
+// stacks that py-spy or gdb printed. Workers with equal words stand at the same place. Pure.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace dtrun::agent {
 
-// What the kernel says of a thread.
+// The kernel's view of a thread.
 struct KernelWait {
   char state = '?';     // of /proc/PID/stat: R, S, D, T …
   std::string call;     // system call, "clock_nanosleep"; empty: none, or not known
   std::string channel;  // function of the kernel that it sleeps in, "hrtimer_nanosleep"; may be empty
-  std::string file;     // what the call reads or writes: a path, "socket:[4711]", "pipe:[4711]"; may be empty
+  std::string file;     // that the call reads or writes: a path, "socket:[4711]", "pipe:[4711]"; may be empty
   bool computes = false;  // it used the CPU while it was looked at
 };
 
@@ -29,13 +29,13 @@ struct Frame {
   std::string line;  // of a source file
 };
 
-// The main thread's frames, the innermost first; empty if `text` has none. Of py-spy dump --full-filenames,
-// and of gdb's thread apply all backtrace for process `pid`.
+// The main thread's frames, the innermost first; empty if `text` has none. They parse py-spy dump
+// --full-filenames, and gdb's thread apply all backtrace for process `pid`.
 std::vector<Frame> frames_of_py_spy(const std::string& text);
 std::vector<Frame> frames_of_gdb(const std::string& text, int pid);
 
-// Python's frames tell most: the user's own line, and what it calls there. `native`, gdb's, are used without
-// them.
+// Python's frames tell most: the user's own line, and the function that it calls. Without them `native`,
+// gdb's frames, are used.
 Standing standing_of(const KernelWait& wait, const std::vector<Frame>& python,
                      const std::vector<Frame>& native);
 

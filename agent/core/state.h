@@ -1,5 +1,5 @@
-// What the agent knows when it decides (agent/core/decide.h): of the coordinator, of this node's workers, and
-// of the reasons to end. Only decide() changes it.
+// The agent's state when it decides (agent/core/decide.h): of the coordinator, of this node's workers, and of
+// the reasons to end. Only decide() changes it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace dtrun::agent {
 
-// The signals by which schedulers stop jobs. They come as they are set up there, one after the other or
-// twice: a second one means no hurry, unlike a person's second Ctrl-C.
+// The signals by which schedulers stop jobs. A scheduler sends those that it is configured to, one after the
+// other or twice: a second one means no hurry, unlike a person's second Ctrl-C.
 bool is_schedulers(int signal);
 
 struct Settings {
@@ -37,7 +37,7 @@ struct Settings {
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
 
-// Where this node stands with the coordinator.
+// This node's connection with the coordinator.
 struct Connection {
   bool hosting = false;  // the coordinator lives in this process
   bool connected = false;
@@ -59,7 +59,7 @@ struct Worker {
   enum Stage {
     kNone,     // there was none yet
     kLoading,  // of the built-in trainer: not ready for work yet
-    kReady,    // likewise: waits for its place in a generation, in memory what it has trained
+    kReady,    // of the built-in trainer: waits for its place in a generation, its trained state in memory
     kAtWork,
     kEnded,  // see outcome
   };
@@ -67,19 +67,19 @@ struct Worker {
   int serial = -1;    // of its process
   bool part = false;  // of the current generation; a replacement that is not stays outside until the next
   int rank = 0;       // in it
-  std::optional<std::int64_t> step;  // done, of what it holds in memory
+  std::optional<std::int64_t> step;  // steps done by the state in its memory
   WorkerOutcome outcome;
 
   bool alive() const { return stage != kNone && stage != kEnded; }
 };
 
-// What belongs to the current generation alone.
+// State of the current generation alone.
 struct Group {
   Assignment assignment;  // generation 0: none yet
   Millis started_at = 0;
   std::optional<Progress> progress;  // as the first of its workers said last
   bool failure_sent = false;
-  std::optional<WorkerOutcome> reported;  // what was sent, to be sent again after a reconnect
+  std::optional<WorkerOutcome> reported;  // the outcome that was sent, to be sent again after a reconnect
   bool closed = true;               // Finished or Stopped was sent: nothing more to say of this generation
   bool stopping = false;            // its workers were told to stop, or to pause, or do so by themselves
   std::string why_stopping;         // empty: a signal told us to, or already said
@@ -138,8 +138,8 @@ struct State {
   int awaited() const { return settings.recovers && !ending() ? at_work() : running(); }
   // This node's workers are at work in a generation, as far as is known here.
   bool takes_part() const;
-  // What its workers report of their progress is news. One that left the generation repeats what it said
-  // last.
+  // True if its workers' reports of progress are news. A worker that left the generation repeats its last
+  // report.
   bool progresses() const;
   bool all_ok() const;  // every worker that is part of the generation ended with 0
 

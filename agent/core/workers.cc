@@ -1,4 +1,4 @@
-// This node's workers: how they start, what it means when one ends, and how they are stopped.
+// This node's workers: how they start, the meaning of their ends, and how they are stopped.
 #include <algorithm>
 #include <csignal>
 #include <functional>
@@ -17,10 +17,10 @@ namespace {
 constexpr Millis kAllLook = 5000;
 // If workers take longer than this to end after a signal, other nodes are told why they wait.
 constexpr Millis kUnnoticed = 1000;
-// A broken collective is rarely the cause. The cause (a peer's death, an order to stop) is given so long to
+// A broken collective is rarely the cause. The cause (a peer's death, an order to stop) has this long to
 // arrive.
 constexpr Millis kCauseWait = 3000;
-// If workers end this soon after the request to stop, nobody needs to be told why there is a wait.
+// If workers end this soon after the request to stop, people need no reason for the wait.
 constexpr Millis kSwift = 3000;
 
 // Python found the script to be none, as it would again.
@@ -103,7 +103,7 @@ void Step::on(const event::Signal& e) {
     tell_why_stopping();
     print(signal_notice(s, now_));
     // dtrun-worker takes SIGTERM as "finish the step, checkpoint, end"; other programs get the signal we got.
-    // Where other nodes go on, its peers are to pause after the same step, and not to end.
+    // If other nodes go on, the workers' peers are to pause after the same step, and not to end.
     if (hands_over())
       pause_workers(describe_signal(e.number), true);
     else

@@ -14,7 +14,7 @@ constexpr char kRed[] = "\x1b[1;31m", kCyan[] = "\x1b[36m", kPlain[] = "\x1b[0m"
 
 bool is_set(const char* value) { return value != nullptr && *value != '\0'; }
 
-// What a hint in our messages begins and ends with; an empty end is the end of the line.
+// The words that begin and end a hint in our messages; an empty end is the end of the line.
 struct Opener {
   const char* text;
   const char* end;

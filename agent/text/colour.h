@@ -11,7 +11,7 @@ namespace dtrun {
 enum class ColourMode { kAuto, kAlways, kNever };  // --color
 inline constexpr const char* kColourModes[] = {"auto", "always", "never"};
 
-// Whether text for one stream has colour; `environment` is getenv. --color beats the environment, and
+// True if text for one stream has colour; `environment` is getenv. --color beats the environment, and
 // NO_COLOR beats CLICOLOR_FORCE. Without any of them a terminal that knows escape sequences has colour
 // (no-color.org, bixense.com/clicolors). An empty variable does not count, nor does CLICOLOR_FORCE=0.
 bool wants_colour(ColourMode mode, const std::function<const char*(const char*)>& environment, bool terminal);

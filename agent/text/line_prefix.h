@@ -1,5 +1,5 @@
-// What stands before each line of a worker on the console: a template, filled in once per worker except for
-// the time. Pure.
+// The prefix of each line of a worker on the console: a template, filled in once per worker except for the
+// time. Pure.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct PrefixFields {
 // {role}, {rank}, {local_rank}, {host} and {time} are placeholders, "{{" and "}}" are braces.
 inline constexpr const char* kPrefixFields[] = {"role", "rank", "local_rank", "host", "time"};
 
-// The first placeholder of `text` that is none of these; also "{" for one that is not closed.
+// The first placeholder of `text` that is unknown; also "{" for one that is not closed.
 std::optional<std::string> unknown_placeholder(const std::string& text);
 
 // torchrun's template (python_template.h) as ours: ${role_name}, ${rank}, ${local_rank}, ${hostname};

@@ -16,7 +16,7 @@ namespace dtrun::agent {
 // A longer line is handed on in pieces of this size, so that a stream without newlines costs no more memory.
 inline constexpr std::size_t kMaxLine = 64u << 10;
 
-// Of a whole text, each without its newline.
+// The lines of a whole text, each without its newline.
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -49,7 +49,7 @@ class LineCutter {
     if (!rest_.empty()) emit({}, sink);
   }
 
-  // What has come of the line that is not finished.
+  // The beginning of the unfinished line.
   std::string_view rest() const { return rest_; }
 
  private:

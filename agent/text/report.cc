@@ -154,7 +154,7 @@ std::string places_lines(const Hang& hang) {
   return text;
 }
 
-// Which worker is at fault may be unknown: then no worker is named, and no worker's last words are shown.
+// The worker at fault may be unknown: then no worker is named, and no worker's last words are shown.
 std::string hang_report(const JobEnd& end) {
   const Hang& hang = *end.hang;
   std::string text = places_lines(hang);

@@ -15,7 +15,7 @@ struct ReportStyle {
   Palette palette = Palette();  // the heading is an error
 };
 
-// Who failed first and how, its last words, restarts used, and which workers only followed. Several lines
+// The first failure and its last words, restarts used, and the workers that only followed. Several lines
 // without a final newline; `file`, if not empty, is named as the place to read more.
 std::string failure_report(const rendezvous::JobEnd& end, int max_restarts, const std::string& file = "",
                            ReportStyle style = {});

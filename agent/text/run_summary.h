@@ -1,5 +1,5 @@
-// What is said at the end of a run that succeeded: how long it took, where the time went, what was done
-// again. Pure; agent/core/decide.cc says when.
+// The summary of a run that succeeded: how long it took, where the time went, and the steps that were done
+// again. Pure; agent/core/decide.cc decides when it is printed.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ std::string done_line(const Completion& completion, const std::string& host = ""
 // Of the built-in trainer: done_line, and up to four lines more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 
-// Of another program, one line; empty if there were no restarts.
+// For another program: one line; empty if there were no restarts.
 std::string program_summary_text(const RunSummary& summary);
 
 }  // namespace dtrun::agent
