@@ -11,12 +11,13 @@
 //   the last WorkerExited                 → SendStopped; then Waiting, Assigned, … again
 //   Ended → Report or a last line → End   the coordinator's last word
 //
-// Workers of the built-in trainer outlive generations: told to pause, they keep what they have trained, say
-// WorkerReady and get their place in the next one. Others, and all at the end of the job, are stopped in
-// three steps: they get SIGTERM (the built-in trainer also a message on its control socket), they have
-// shutdown_timeout to end, they are killed. News that comes meanwhile (a next generation, the job's end, a
-// reason to give up) is kept, and settle() acts on it once no worker runs. A Signal ends the job from any
-// state. Disconnected ends nothing by itself: workers run on until link_deadline() has passed.
+// Workers of the built-in trainer outlive generations: told to pause, they keep their trained state, send
+// WorkerReady and get their place in the next one. Other programs' workers, and all workers at the end of the
+// job, are stopped in three steps: they get SIGTERM (the built-in trainer also a message on its control
+// socket), they have shutdown_timeout to end, they are killed. News that come meanwhile (a next generation,
+// the job's end, a reason to give up) are kept, and settle() acts on them once no worker runs. A Signal ends
+// the job from any state. Disconnected ends nothing by itself: workers run on until link_deadline() has
+// passed.
 #include "agent/core/decide.h"
 
 #include <utility>

@@ -172,7 +172,7 @@ void Step::end(int exit_code) {
   here.reason = s.told_signal != 0 ? "stopped by " + describe_signal(s.told_signal) : s.give_up_reason;
   action::End end{.exit_code = exit_code, .unreported = {}, .run = s.job_end};
   if (exit_code != 0 && !s.reported) end.unreported = here;
-  // Where nobody takes over no run outlives its coordinator's host.
+  // Without a successor no run outlives its coordinator's host.
   if (!end.run && s.link.hosting && !s.settings.has_successor && !s.gives_way()) end.run = here;
   emit(std::move(end));
 }

@@ -131,9 +131,8 @@ struct JobSpec {
   // number of workers on the host (0: those of this agent).
   int first_local_rank = 0;
   int local_world_size = 0;
-  int cpus = 0;  // that it may use; 0: not known
-  std::string
-      cpus_by;  // what allows no more, where that is not the machine: "cpu.max of its control group /"
+  int cpus = 0;         // that it may use; 0: not known
+  std::string cpus_by;  // the limit's source, if it is not the machine: "cpu.max of its control group /"
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   bool is_replaced = false;           // what started this process starts another one in its place: kLostExits
   RendezvousSpec rendezvous;

@@ -1,4 +1,4 @@
-// What the agent tells people while a job runs or waits. Pure; agent/core/step.h decides when.
+// The agent's notices to people while a job runs or waits. Pure; agent/core/step.h decides when.
 // agent/text/report.h has the texts on how a job ended.
 #pragma once
 

@@ -157,7 +157,7 @@ void Step::tell_if_slow(const std::string& reason) {
   s.group.notice_at = now_ + kSwift;
 }
 
-// Tells a user who waits for slow workers, or loses patience with them, why they are being stopped.
+// Tells a user that waits for slow workers, or loses patience with them, why they are being stopped.
 void Step::tell_why_stopping() {
   s.group.notice_at.reset();
   if (s.awaited() == 0 || s.group.why_stopping.empty()) return;

@@ -7,7 +7,7 @@
 
 namespace dtrun::agent {
 
-// What rank 0 of the built-in trainer says when training is complete.
+// Rank 0's message that training is complete (the built-in trainer).
 struct Completion {
   std::int64_t step = 0;
   double loss = 0;
@@ -22,8 +22,8 @@ struct Completion {
   std::uint64_t gpu_memory_peak = 0, gpu_memory_total = 0;        // bytes, of rank 0's GPU; 0: it had none
 };
 
-// Counts the steps that were trained more than once, generation by generation, from what the built-in
-// trainer's workers of this node report. A worker that is killed does not say what it did last, so the true
+// Counts the steps that were trained more than once, generation by generation, from reports of the built-in
+// trainer's workers of this node. A worker that is killed does not report its last steps, so the true
 // number may be a little higher, never lower.
 class StepsRedone {
  public:
@@ -52,10 +52,10 @@ struct RunSummary {
 };
 
 // "done: 2345 steps, test accuracy 89.1 %, loss 0.302, model in runs/x/model.safetensors on node1"; an empty
-// host is not told.
+// host is left out.
 std::string done_line(const Completion& completion, const std::string& host = "");
 
-// Of the built-in trainer: done_line, and up to four lines more, without a final newline.
+// For the built-in trainer: done_line, and up to four lines more, without a final newline.
 std::string summary_text(const Completion& completion, const RunSummary& summary);
 
 // For another program: one line; empty if there were no restarts.

@@ -12,7 +12,7 @@ inline constexpr int kDefaultPort = 29400;
 
 // Between `dtrun --hostfile` and the agents that it starts (proto/launch.proto).
 inline constexpr std::uint32_t kLaunchProtocol = 2;
-// What an agent prints before its first frame. A shell's greeting may come before it.
+// Printed by an agent before its first frame. A shell's greeting may come before it.
 inline constexpr std::string_view kLaunchPreamble("\0dtrun-agent\0\n", 14);
 inline constexpr std::chrono::seconds kLauncherSilence{60};
 

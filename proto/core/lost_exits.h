@@ -9,7 +9,7 @@ namespace dtrun {
 // 137: SIGKILL; 143: SIGTERM; 255: the node was started anew, as a kubelet has it.
 inline constexpr int kLostExits[] = {kExitUnavailable, kExitStartAgain, 137, 143, 255};
 
-// What a worker's own exit code is passed on as there once restarts are used up: as no loss.
+// The code to end with for a worker's own exit code once restarts are used up: 1 if it would count as a loss.
 int exit_code_where_replaced(int exit_code);
 
 }  // namespace dtrun

@@ -5,7 +5,7 @@
 
 namespace dtrun {
 
-// A duration, or a point of this host's steady clock, of which only differences mean something.
+// A duration, or a point of this host's steady clock; only differences of points mean something.
 using Millis = std::int64_t;
 
 }  // namespace dtrun

@@ -24,7 +24,8 @@ std::size_t sequence(std::string_view text) {
   return length;
 }
 
-// Of ASCII, and those that ISO 6429 puts from U+0080 to U+009F: U+009B begins a sequence as ESC [ does.
+// Control characters of ASCII, and those from U+0080 to U+009F in ISO 6429: U+009B begins a sequence as ESC [
+// does.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   if (first == 0xc2) return static_cast<unsigned char>(character[1]) < 0xa0;

@@ -6,11 +6,11 @@
 
 namespace dtrun {
 
-// What a terminal still shows of a line that was overwritten: the part after the last carriage return that
-// something follows.
+// The part of a line that a terminal still shows: the text after the last carriage return that is followed by
+// something.
 std::string_view overwritten(std::string_view line);
 
-// The part after the last carriage return (what a terminal would show), with '?' for control characters and
+// The part after the last carriage return (as a terminal would show it), with '?' for control characters and
 // for bytes that are not UTF-8. Newlines and tabs stay.
 std::string printable(std::string_view text);
 // The same as one line: a space for each newline.
