@@ -1,5 +1,5 @@
-// The GPUs of this process. Defined by cuda/cuda_device.cc, or where the build has no CUDA by
-// cuda_unavailable.cc.
+// The GPUs of this process. Defined by cuda/cuda_device.cc, or by cuda_unavailable.cc in a build without
+// CUDA.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +9,15 @@
 
 namespace dtrun::worker {
 
-// GPU number `gpu` of those that CUDA_VISIBLE_DEVICES leaves. Throws WorkerError: EX_CONFIG if there is no
-// such GPU here, no driver, a library is missing, or the environment has a variable that changes results;
-// EX_OSERR if the GPU does not answer. `plans`: the file in which cuDNN's plans are kept for the next start,
-// which any worker of this kind of GPU may read and write at any time; none is made where nothing was
-// planned.
+// Makes GPU number `gpu` of those that CUDA_VISIBLE_DEVICES leaves. Throws WorkerError: EX_CONFIG if there is
+// no such GPU here, no driver, a library is missing, or the environment has a variable that changes results;
+// EX_OSERR if the GPU does not answer. `plans`: the file that keeps cuDNN's plans for the next start, which
+// any worker of this kind of GPU may read and write at any time; not made if there are no plans.
 std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans = {});
 
-// What that GPU can do at best: a large square product in bf16 or fp32, and a copy within its memory, which
-// counts as read and written. Takes a second or two, and much of the memory that is free. Throws WorkerError
-// as above.
+// Measures the GPU's peak rates: with a large square product in bf16 or fp32, and with a copy within its
+// memory, which counts as read and written. Takes a second or two, and much of the memory that is free.
+// Throws WorkerError as above.
 Ceilings measure_cuda_ceilings(int gpu, bool bf16);
 
 }  // namespace dtrun::worker

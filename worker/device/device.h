@@ -1,7 +1,7 @@
 // A device runs a program, and does the arithmetic on its flat vectors. A lane is one executor on it: a
-// thread (CPU) or a stream (CUDA) with its own activation arena, running one microbatch at a time. What a
-// lane computes for a microbatch depends on the parameters, the samples and the device alone; never on other
-// lanes, the rank or the world size.
+// thread (CPU) or a stream (CUDA) with its own activation arena, running one microbatch at a time. A lane's
+// results for a microbatch depend on the parameters, the samples and the device alone; never on other lanes,
+// the rank or the world size.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace dtrun::worker {
 
-// Host memory. `capacity` rows are laid out; the first `samples` are real. The rest are zero and add nothing.
-// Either values or tokens, as the program's samples are.
+// Host memory. `capacity` rows are laid out; the first `samples` are real. The others are zero and add
+// nothing. Has values or tokens, whichever the program's samples are.
 struct Microbatch {
   int samples = 0;                        // 1..capacity
   const float* values = nullptr;          // [capacity, channels, height, width]
@@ -42,10 +42,11 @@ class Lane {
  public:
   virtual ~Lane() = default;
 
-  // Where train() enqueues. Used by the lane's thread.
+  // The stream that train() enqueues on. Used by the lane's thread.
   virtual Stream& stream() = 0;
-  // Where what makes a bucket is enqueued when train() calls ready() with it: for what follows. The rest of
-  // backward does not wait for that, if the device can do both at once.
+  // The stream whose work completes a bucket when train() calls ready() with the bucket; later work on the
+  // bucket goes behind it. The rest of backward does not wait for that work, if the device can do both at
+  // once.
   virtual Stream& gradients() { return stream(); }
 
   // `weights` (device memory, Program::size floats) has new values. Must be called before the first
@@ -53,57 +54,59 @@ class Lane {
   // reorder some of them into a layout of its own.
   virtual void weights_changed(const float* weights) = 0;
 
-  // Takes the samples of a microbatch to the device beside what is computed there, for a later train(). The
-  // microbatch is free for other use when this returns. Nothing where the host's memory is the device's.
+  // Copies the samples of a microbatch to the device beside its computations, for a later train(). The
+  // microbatch is free for other use when this returns. Does nothing where the host's memory is the device's.
   virtual void prepare(const Microbatch&) {}
-  // Whether train() needs no more of that microbatch than its key: it is what prepare() was called with last,
-  // and nothing was trained or evaluated since.
+  // Whether train() needs only the key of that microbatch: prepare() was last called with it, and nothing was
+  // trained or evaluated since.
   virtual bool is_prepared(const MicrobatchKey&) const { return false; }
 
   // Enqueues forward and backward. Overwrites `out` (device memory, kStatisticsFloats + Program::size floats)
   // with the microbatch's statistics and the gradient of the SUM of its targets' losses. Calls ready(bucket)
-  // from this thread, in bucket order, once all that makes a bucket of the gradient is enqueued, and with the
-  // last one all that makes the statistics. The microbatch is free for other use when this returns.
+  // from this thread, in bucket order, once all work that makes the bucket of the gradient is enqueued, and
+  // before the last call also the work that makes the statistics. The microbatch is free for other use when
+  // this returns.
   virtual void train(const Microbatch& microbatch, float* out,
                      const std::function<void(int bucket)>& ready) = 0;
 
-  // Blocks for the result.
+  // Blocks until the result is there.
   virtual MicrobatchStats evaluate(const Microbatch& microbatch) = 0;
 
-  // From now on train() adds to `times` when each node ran; nullptr: no more. Nodes that run as one are told
-  // as the one with the parameters; the loss with its linear layer, forward and backward, as the loss'
-  // backward. Nothing where the device has a timer().
+  // Makes train() add each node's time to `times`; nullptr ends that. Nodes that run as one count as the one
+  // with the parameters; the loss with its linear layer, forward and backward, counts as the loss' backward.
+  // Does nothing where the device has a timer().
   virtual void record(std::vector<NodeTime>* times) = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  // What its results' bits depend on, for people and for the checkpoint: the kind of device, the libraries
-  // that compute on it and their versions. Of what its lanes use: whole once they are made.
+  // Names everything that the results' bits depend on, for people and for the checkpoint: the kind of device,
+  // the libraries that compute on it and their versions. Includes the libraries that lanes use only once the
+  // lanes are made.
   virtual std::string fingerprint() const = 0;
-  // Of the memory that its lanes work on. Lives as long as the device.
+  // The arithmetic on the memory that the lanes work on. Lives as long as the device.
   virtual Arithmetic& arithmetic() = 0;
   // Call on the thread that will run the lane. `capacity`: rows of every microbatch, micro_batch_size.
   virtual std::unique_ptr<Lane> make_lane(const Program& program, int capacity) = 0;
 
-  // Between the devices of these ranks; null where they have no links of their own, so that vectors go
-  // through the hosts' memory. Called by all ranks alike, of which all get some or none. Blocks. Throws what
-  // the links throw, and WorkerError with the device's exit code if it is at fault.
+  // Links between the devices of these ranks; null where devices have no links of their own, so that vectors
+  // go through the hosts' memory. All ranks call it, and all get links or none does. Blocks. Throws the
+  // links' exceptions, and WorkerError with the device's exit code if the device is at fault.
   virtual std::unique_ptr<DeviceLinks> make_links(const LinkPeers&) { return nullptr; }
 
-  // Of all that is enqueued on the device. Null where lanes compute on their own threads, and tell of it
-  // themselves: Lane::record(). Lives as long as the device.
+  // Times all work that is enqueued on the device. Null where lanes compute on their own threads and record
+  // their own times (Lane::record()). Lives as long as the device.
   virtual OpTimer* timer() { return nullptr; }
-  // range.h. Any thread; ranges of a thread lie within each other.
+  // Called by Range (range.h). Any thread; the ranges of a thread are nested.
   virtual void enter_range(const char*) {}
   virtual void leave_range() {}
 
   // For people and metrics.jsonl: "cpu", "cuda".
   virtual std::string name() const { return "cpu"; }
-  // Nothing where the memory is the host's. Cheap, any thread: asked some times a second.
+  // Nothing where the device has no memory of its own. Cheap, any thread: called several times a second.
   virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
-  // Whole at the end of a run: some of it is known once it was tried. Any thread.
+  // Complete only at the end of a run: some implementations are chosen at their first use. Any thread.
   virtual DeviceUse use() const { return {}; }
 };
 

@@ -1,4 +1,4 @@
-// When each node of a program ran, for who wants to know where time goes (worker/profile/).
+// The times of a program's nodes, for worker/profile/.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@ struct NodeTime {
   Clock::time_point begin, end;
 };
 
-// A lane's own, on its thread. Reads no clock unless somebody wants the times.
+// Belongs to a lane, on its thread. Reads no clock unless times are recorded.
 class NodeClock {
  public:
-  // From now on time() adds to `times`; nullptr: no more.
+  // Makes time() add to `times`; nullptr ends that.
   void record(std::vector<NodeTime>* times) { times_ = times; }
 
   template <typename Work>

@@ -1,6 +1,5 @@
-// When each operation of a device ran that computes behind the host's back, by that device's own clock; for
-// who wants to know where time goes (worker/profile/). Lanes that compute on their own threads tell it
-// themselves (node_clock.h).
+// The times of the operations of a device that works asynchronously to the host, by that device's clock, for
+// worker/profile/. Lanes that compute on their own threads record times by node_clock.h.
 #pragma once
 
 #include <string>
@@ -8,33 +7,33 @@
 
 namespace dtrun::worker {
 
-// What a machine can do at best, measured: the yardstick for what a job does on it.
+// A machine's measured peak rates, which a job's rates are compared with.
 struct Ceilings {
   double flops = 0;  // a second, of matrix products
   double bytes = 0;  // a second, read and written
 };
 
-// What an operation does at least.
+// The least work of an operation.
 struct OpCost {
   double flops = 0;
-  double read_bytes = 0, written_bytes = 0;  // of the device's memory
+  double read_bytes = 0, written_bytes = 0;  // from and to the device's memory
 };
 
 // Operations that do the same at different times, or for different nodes of a program.
 struct OpKind {
   std::string what;  // "Linear 768 -> 3072 + GELU", "AdamW"
-  std::string part;  // "forward", "weight gradient"; empty for what belongs to no node
+  std::string part;  // "forward", "weight gradient"; empty for an operation of no node
   bool operator==(const OpKind&) const = default;
 };
 
 struct TimedOp {
   OpKind kind;
-  int node = -1;  // of the program; -1: of none
+  int node = -1;  // of the program; -1: no node
   OpCost cost;
 };
 
 struct OpTime {
-  int op = 0, stream = 0;     // of OpTimes
+  int op = 0, stream = 0;     // indices into OpTimes::ops and OpTimes::streams
   double begin = 0, end = 0;  // seconds since the first start()
 };
 
@@ -44,13 +43,13 @@ struct OpTimes {
   std::vector<OpTime> times;
 };
 
-// Used by one thread, while nobody enqueues anything.
+// Used by one thread, while no thread enqueues work.
 class OpTimer {
  public:
   virtual ~OpTimer() = default;
-  // From now on the device's lanes enqueue each operation by itself, and each is timed. Forgets older times.
+  // Makes the device's lanes enqueue each operation by itself, and times each. Forgets older times.
   virtual void start() = 0;
-  // Adds the times of all that was enqueued since start() or the last read(). Blocks until it is done.
+  // Adds the times of the operations enqueued since start() or the last read(). Blocks until they are done.
   virtual void read() = 0;
   virtual void stop() = 0;
   virtual const OpTimes& times() const = 0;

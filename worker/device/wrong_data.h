@@ -1,4 +1,4 @@
-// What a device says of samples that the model cannot have.
+// A device's errors for samples that do not fit the model.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 namespace dtrun::worker {
 namespace {
 
-// The sets of grouped/ differ only in whether a multiplication and its addition are rounded once.
+// The instruction sets of grouped/ differ in one thing: whether a multiplication and its addition are rounded
+// once.
 std::string grouped_loops() {
   return std::string("loops ") + (grouped::kernels().fused ? "with" : "without") + " fused multiply-add";
 }

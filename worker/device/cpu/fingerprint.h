@@ -1,4 +1,4 @@
-// What the bits of a program's results on this machine's processor follow from.
+// Names everything on this machine's processor that the bits of a program's results depend on.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace dtrun::worker {
 
-// For lanes of `capacity` rows: the loops and libraries that carry out this program, as far as one kind of
-// processor has others than another one. Two machines whose texts are the same give the same bits.
-// "cpu, AVX2 loops, oneDNN 2.6.3 with AVX2".
+// For lanes of `capacity` rows: the loops and libraries that carry out this program, as far as they differ
+// between kinds of processors. Two machines with the same text give the same bits. "cpu, AVX2 loops, oneDNN
+// 2.6.3 with AVX2".
 std::string cpu_fingerprint(const Program& program, int capacity);
 
 }  // namespace dtrun::worker

@@ -10,18 +10,19 @@ namespace dtrun::worker {
 namespace {
 
 // A group of 16 costs the same however few of its rows are real; oneDNN's time grows with the rows. For the
-// convnet with AVX-512 they meet between 5 and 6 rows (0.7 ms); at 16 rows oneDNN takes 2.8 times as long,
-// because its channel blocks of 16 fit 20 channels badly.
+// convnet with AVX-512 the two times are equal between 5 and 6 rows (0.7 ms); at 16 rows oneDNN takes 2.8
+// times as long, because its channel blocks of 16 fit 20 channels badly.
 constexpr int kRowsWorthAGroup = 6;
 
-// Whether the program is a chain of operations on images, which have layouts of their own.
+// Whether the program has operations on images, which need layouts of their own.
 bool is_for_images(const Program& program) {
   return std::ranges::any_of(program.nodes, [](const Node& node) {
     return std::holds_alternative<Conv2d>(node.op) || std::holds_alternative<MaxPool2d>(node.op);
   });
 }
 
-// What a lane rounds to bf16, two to a float: the parameters, both sides of the largest product, scores.
+// The values that a lane rounds to bf16, two to a float: the parameters, both sides of the largest product,
+// scores.
 std::size_t rounded_floats(const Program& program, const Plan& plan, int capacity) {
   std::size_t largest = plan.logit_rows * program.sample.classes;
   for (const ValueShape& value : program.values)
@@ -35,7 +36,7 @@ std::size_t planned_floats(const Program& program, int capacity) {
          (program.bf16 ? rounded_floats(program, plan, capacity) : 0);
 }
 
-// Each activation with its gradient, but the samples; the logits and their gradient in rows as well.
+// Each activation with its gradient, without the samples; the logits and their gradient in rows as well.
 std::size_t image_floats(const Program& program, std::size_t rows, bool grouped) {
   const LoweredProgram lowered = lower(program);
   std::size_t floats = rows * (program.sample.shape.size() + 2 * lowered.classes);
@@ -64,7 +65,7 @@ std::size_t cpu_lane_floats(const Program& program, int capacity) {
     case CpuLayout::kOneDnn:
       break;
   }
-  // It keeps the weights in its own order too, and a gradient.
+  // The oneDNN graph also keeps the weights in oneDNN's order, and a gradient.
   return image_floats(program, rows, false) + 3 * program.size;
 }
 

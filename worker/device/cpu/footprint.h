@@ -1,5 +1,5 @@
-// How a CPU lane lays a program out, and the memory that this takes: worked out of the program alone, so that
-// a launcher that links no math knows it too.
+// The layout that a CPU lane chooses for a program, and the memory that it takes: derived from the program
+// alone, so that a launcher that links no math knows it too.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ enum class CpuLayout : std::uint8_t {
   kOneDnn,   // onednn/: images, few samples
 };
 
-// A rule of program and capacity alone, so every lane of a job decides alike.
+// A function of program and capacity alone, so that every lane of a job decides the same.
 CpuLayout cpu_layout(const Program& program, int capacity);
 
 // Floats that a lane allocates for microbatches of `capacity` rows, weights and their gradient not counted.

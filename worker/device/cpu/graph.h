@@ -1,6 +1,6 @@
-// A network made ready to run on one CPU thread for a fixed number of rows. Two ways to lay it out stand
-// behind this: grouped/ (own loops, samples side by side) and onednn/. lane.cc adds the loss,
-// the statistics and the buckets.
+// A network made ready to run on one CPU thread for a fixed number of rows. Its two implementations are
+// grouped/ (own loops, samples side by side) and onednn/. lane.cc adds the loss, the statistics and the
+// buckets.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class CpuGraph {
   virtual void weights_changed(const float* weights) = 0;
 
   // x: [samples, input size]. Returns the input of the last layer, [capacity, classes]; rows from `samples`
-  // on hold what a row of zeros gives. Valid until the next call.
+  // on hold the result of a row of zeros. Valid until the next call.
   virtual std::span<const float> forward(const float* x, int samples) = 0;
 
   // Follows forward(). logit_gradient: [capacity, classes], zero in rows that are not real. Writes the
-  // gradient of the parameters, last layer first, and calls final_from(offset) whenever all of it from offset
-  // on is final.
+  // gradient of the parameters, last layer first, and calls final_from(offset) whenever the whole gradient
+  // from offset on is final.
   virtual void backward(const float* logit_gradient, float* gradient,
                         const std::function<void(std::size_t offset)>& final_from) = 0;
 

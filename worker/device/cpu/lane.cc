@@ -76,7 +76,7 @@ class CpuDevice : public Device {
 
  private:
   const std::unique_ptr<Arithmetic> arithmetic_ = make_cpu_arithmetic();
-  std::once_flag has_lane_;  // all lanes of a device run one program, each makes its own
+  std::once_flag has_lane_;  // all lanes of a device run one program, so the first lane sets the fingerprint
   std::string fingerprint_ = "cpu";
 };
 

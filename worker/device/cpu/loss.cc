@@ -14,7 +14,7 @@ void check_label(std::int32_t label, int classes) {
   throw wrong_target(label, classes);
 }
 
-// Of one sample: its loss; probabilities (if wanted) become those of the classes.
+// The loss of one sample; `probabilities`, if wanted, become those of the classes.
 float sample_loss(const float* logits, int classes, std::int32_t label, float smoothing,
                   float* probabilities) {
   const float largest = *std::max_element(logits, logits + classes);

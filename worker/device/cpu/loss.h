@@ -1,4 +1,5 @@
-// Log-softmax and negative log-likelihood of a microbatch, with its gradient. Tiny, so plain loops over rows.
+// Log-softmax and negative log-likelihood of a microbatch, with its gradient. A small part of the time, so
+// plain loops over rows.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace dtrun::worker {
 
-// logits: [rows, classes]; labels: of the first `samples` rows. Sums run in sample order in fp64. If
+// logits: [rows, classes]; labels: those of the first `samples` rows. Sums run in sample order in fp64. If
 // logit_gradient is not empty ([rows, classes]), it becomes the gradient of the summed loss: softmax - onehot
 // for the real rows, zero for the rest. Throws WorkerError (EX_NOINPUT) for a label that is no class.
 // With a smoothing e the loss is (1 - e) * NLL + e * the mean over all classes of -log p, and (1 - e) *

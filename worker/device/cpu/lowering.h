@@ -1,5 +1,5 @@
-// A network's layers with their shapes worked out and each ReLU folded into the layer before it: what both
-// CPU graphs are built from.
+// A network's layers with their shapes, each ReLU folded into the layer before it. Both CPU graphs are built
+// from this form.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ struct Operation {
   bool relu = false;               // of its output
   bool in_is_relu = false;         // its input is a ReLU's output: the input gradient is zero where that is 0
   bool needs_in_gradient = false;  // some layer before it has parameters
-  int node = 0;                    // its first, in the program
+  int node = 0;                    // its first node in the program
 };
 
 struct LoweredProgram {

@@ -37,7 +37,7 @@ class GroupedOp {
   virtual ~GroupedOp() = default;
   virtual void forward(const float* parameters) = 0;
   virtual void backward(const float* parameters, float* gradient) = 0;
-  // Offset of its first parameter; nothing without parameters.
+  // The first parameter; null without parameters.
   virtual const Parameter* first_parameter() const { return nullptr; }
   int node() const { return operation_.node; }
 
@@ -222,7 +222,7 @@ class GroupedGraph : public CpuGraph {
   const grouped::Kernels& kernels_ = grouped::kernels();
   const float* weights_ = nullptr;       // flat; the caller's
   Buffer logits_;                        // [rows][classes]
-  std::vector<Activation> activations_;  // [0]: the input; [i + 1]: what operation i makes
+  std::vector<Activation> activations_;  // [0]: the input; [i + 1]: the output of operation i
   std::vector<std::unique_ptr<GroupedOp>> ops_;
 };
 

@@ -1,5 +1,4 @@
-// Picks the kernels that this processor runs. Which sets exist is decided by CMake (x86-64: three; else:
-// one).
+// Picks the kernels that this processor runs. CMake decides which sets exist (x86-64: three; else: one).
 #include "worker/device/cpu/grouped/kernels.h"
 
 namespace dtrun::worker::grouped {

@@ -24,9 +24,8 @@ inline Vector at_least_zero(Vector value) {
   return value < zero() ? zero() : value;
 }  // keeps NaN, as PyTorch
 
-// sum + a * b. Rounded once wherever the instruction set can, and asked for by name: what a compiler
-// contracts by itself differs with its version and the width of a vector (GCC 14 breaks up chains of 256
-// bits).
+// sum + a * b. Rounded once wherever the instruction set can, by an explicit intrinsic: a compiler's own
+// contraction depends on its version and the width of a vector (GCC 14 breaks up chains of 256 bits).
 inline Vector multiply_add(Vector a, Vector b, Vector sum) {
 #ifdef DTRUN_FUSED_MULTIPLY_ADD
   return DTRUN_FUSED_MULTIPLY_ADD(a, b, sum);
@@ -67,7 +66,7 @@ inline Samples sum_samples_16(const Samples* values) {
   return add_halves<1>(level[0], level[1]);
 }
 
-// Up to 16 values; the order in which they lie in the tree does not touch the order within each sum.
+// Up to 16 values; their places in the tree do not change the order within each sum.
 inline void sum_samples(const float (*values)[kGroup], int count, float* sums) {
   Samples padded[kTree] = {};
   for (int i = 0; i < count; ++i) padded[i] = *reinterpret_cast<const Samples*>(values[i]);
@@ -106,7 +105,7 @@ inline void conv_forward_tile(const ConvShape& s, const float* in, const float* 
   }
 }
 
-// One row of kConvOut channels. A last tile that would stick out is moved back: it computes some values
+// One row of kConvOut channels. A last tile that would exceed the row is moved back, and computes some values
 // again.
 template <int Columns>
 inline void conv_forward_row(const ConvShape& s, const float* in, const float* const weight[kConvOut],
@@ -145,8 +144,8 @@ void conv_forward(const ConvShape& s, const float* in, const float* weight, cons
   }
 }
 
-// Adds to one row of each of Channels input channels what Columns columns of the output's gradient give
-// through TapColumns columns of the kernel, from kx on.
+// Adds to one row of each of Channels input channels the contribution of Columns columns of the output's
+// gradient through TapColumns columns of the kernel, from kx on.
 template <int Channels, int Columns, int TapColumns>
 inline void conv_backward_data_tile(const ConvShape& s, const float* out_gradient,
                                     const float* const weight[Channels], int y, int kx,
@@ -233,7 +232,8 @@ void conv_backward_data(const ConvShape& s, const float* out_gradient, const flo
 }
 
 // Gradient of TapColumns neighbouring weights of Channels output channels, not yet summed over the samples.
-// in: the row of the input that the weights' row of the kernel sees first; out_gradient: the first channel.
+// in: the first row of the input that the weights' row of the kernel is applied to; out_gradient: the first
+// channel.
 template <int Channels, int TapColumns>
 inline void conv_backward_weights_tile(const ConvShape& s, int groups, const float* in,
                                        const float* out_gradient, float (*products)[kGroup]) {
@@ -348,7 +348,7 @@ void pool_forward(const PoolShape& s, const float* in, bool relu, float* out) {
   }
 }
 
-// What is left of the gradient of one window is handed to the first element that equals its maximum.
+// Gives `left`, the gradient of one window, to the first element that equals its maximum.
 inline void pool_backward_window(int kernel, std::size_t in_row, const float* in, Vector best, Vector left,
                                  float* in_gradient) {
   for (int ky = 0; ky < kernel; ++ky) {
@@ -365,7 +365,7 @@ void pool_backward(const PoolShape& s, const float* in, const float* out, const 
                    bool in_is_relu, float* in_gradient) {
   const std::size_t in_row = static_cast<std::size_t>(s.in_width) * kGroup;
   if (s.out_height * s.kernel != s.in_height ||
-      s.out_width * s.kernel != s.in_width)  // a rest gets no gradient
+      s.out_width * s.kernel != s.in_width)  // a remainder gets no gradient
     __builtin_memset(in_gradient, 0, s.channels * s.in_height * in_row * sizeof(float));
   for (int c = 0; c < s.channels; ++c) {
     for (int y = 0; y < s.out_height; ++y) {

@@ -21,7 +21,7 @@ Desc matrix(std::int64_t height, std::int64_t width, bool transposed, std::int64
 }  // namespace
 
 struct Bf16Multiplier::Compiled {
-  // All of a product but where its matrices lie.
+  // A product without the addresses of its matrices.
   struct Shape {
     bool a_transposed, b_transposed, bias, add;
     std::int64_t m, n, k, a_stride, b_stride, c_stride;
@@ -29,7 +29,7 @@ struct Bf16Multiplier::Compiled {
     auto operator<=>(const Shape&) const = default;
   };
 
-  // A primitive with its arguments, of which each run says where they lie.
+  // A primitive with its arguments, whose addresses each run sets.
   struct Matmul {
     Matmul(const dnnl::engine& engine, const Shape& s) {
       constexpr auto kBf16 = dnnl::memory::data_type::bf16, kFp32 = dnnl::memory::data_type::f32;
@@ -59,7 +59,7 @@ struct Bf16Multiplier::Compiled {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<Shape, Matmul> products;
-  Buffer scratchpad;  // as large as the largest that a product asked for
+  Buffer scratchpad;  // of the largest size that a product asked for
 };
 
 Bf16Multiplier::Bf16Multiplier() : compiled_(std::make_unique<Compiled>()) {}
@@ -82,7 +82,7 @@ void Bf16Multiplier::multiply(const Product<Bf16>& p, const float* bias) try {
   if (found == compiled_->products.end())
     found = compiled_->products.try_emplace(shape, compiled_->engine, shape).first;
   Compiled::Matmul& product = found->second;
-  // oneDNN takes all memory as writable; it does not write to its sources.
+  // oneDNN takes all memory as writable, but does not write to its sources.
   product.left.set_data_handle(const_cast<Bf16*>(p.a));
   product.right.set_data_handle(const_cast<Bf16*>(p.b));
   product.out.set_data_handle(p.c);

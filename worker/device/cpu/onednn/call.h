@@ -1,5 +1,5 @@
-// What the oneDNN operations are made of: primitives with their arguments bound once, memory on our own
-// aligned buffers, and reorders that vanish where two operations agree on a format.
+// The parts of oneDNN operations: primitives with their arguments bound once, memory on our own aligned
+// buffers, and reorders that vanish where two operations agree on a format.
 #pragma once
 
 #include <dnnl.hpp>
@@ -15,7 +15,7 @@ struct Call {
   void run(dnnl::stream& stream) const { primitive.execute(stream, arguments); }
 };
 
-// `from` seen in the format `to`: from itself if it has it, else new memory, and a reorder added to `calls`.
+// `from` in the format `to`: itself if it has that format, else new memory, with a reorder added to `calls`.
 inline dnnl::memory in_format(const dnnl::engine& engine, const dnnl::memory& from,
                               const dnnl::memory::desc& to, std::vector<Call>& calls) {
   if (from.get_desc() == to) return from;

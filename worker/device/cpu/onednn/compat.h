@@ -36,13 +36,13 @@ dnnl::pooling_backward::primitive_desc pool_backward(const dnnl::engine&, const 
                                                      const Desc& out_gradient, int kernel,
                                                      const dnnl::pooling_forward::primitive_desc& forward);
 
-// In place, of values that are laid out as `data`. Backward needs the ReLU's output only.
+// A ReLU in place, of values that are laid out as `data`. Backward needs only the ReLU's output.
 dnnl::eltwise_forward::primitive_desc relu_forward(const dnnl::engine&, const Desc& data);
 dnnl::eltwise_backward::primitive_desc relu_backward(const dnnl::engine&, const Desc& data,
                                                      const dnnl::eltwise_forward::primitive_desc& forward);
 
-// out = scale * left right + bias, or + out where `add`; of these three only one. bias may be empty. The
-// scratchpad is the caller's.
+// out = scale * left right + bias, or + out where `add`; only one of scale, bias and add is used. bias may be
+// empty. The scratchpad is the caller's.
 dnnl::matmul::primitive_desc matmul(const dnnl::engine&, const Desc& left, const Desc& right,
                                     const Desc& bias, const Desc& out, float scale, bool add);
 

@@ -48,7 +48,7 @@ class OnednnGraph : public CpuGraph {
 
   void weights_changed(const float* weights) override {
     for (auto& [memory, offset] : weights_) {
-      // oneDNN has no memory of constants; none of its calls here writes to these.
+      // oneDNN has no const memory, but no call here writes to the weights.
       memory.set_data_handle(const_cast<float*>(weights + offset));
     }
     for (const auto& op : ops_) run(op->load);
@@ -150,7 +150,7 @@ class OnednnGraph : public CpuGraph {
   const int rows_;
   const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  // The parameters and their offsets in the caller's weights. Every copy of a memory shares its address.
+  // The parameters and their offsets in the caller's weights. All copies of a dnnl::memory share its address.
   std::vector<std::pair<memory, std::size_t>> weights_;
   Buffer gradient_;                         // flat
   Buffer input_, logits_, logit_gradient_;  // [rows][values]

@@ -1,4 +1,4 @@
-// What oneDNN's kernels are made for on this processor.
+// The instruction set that oneDNN's kernels use on this processor.
 #include <cstdio>
 #include <dnnl.hpp>
 #include <string>
@@ -13,7 +13,7 @@ struct NamedSet {
   const char* name;
 };
 
-// As ONEDNN_MAX_CPU_ISA has them.
+// The names of ONEDNN_MAX_CPU_ISA.
 constexpr NamedSet kNamedSets[] = {
     {dnnl::cpu_isa::sse41, "SSE41"},
     {dnnl::cpu_isa::avx, "AVX"},
@@ -30,7 +30,7 @@ constexpr NamedSet kNamedSets[] = {
 #endif
 };
 
-// A set has the bits of all that it includes.
+// A set has the bits of all sets that it includes.
 bool has(dnnl::cpu_isa wanted) {
   const auto bits = static_cast<unsigned>(wanted);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;

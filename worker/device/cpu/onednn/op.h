@@ -15,8 +15,8 @@ struct ParameterMemory {
   dnnl::memory value, gradient;
 };
 
-// What an operation is built from. The order: all operations forward (first to last), then backward (last to
-// first), because each needs its neighbour's memory.
+// An operation. Operations are built forward (first to last), then backward (last to first), because each
+// needs its neighbour's memory.
 class Op {
  public:
   Op(const dnnl::engine& engine, const Operation& operation) : engine_(engine), operation_(operation) {}
@@ -24,7 +24,8 @@ class Op {
 
   // Builds load and forward from the memory of the input; returns that of the output.
   virtual dnnl::memory build_forward(const dnnl::memory& in) = 0;
-  // Builds backward from the gradient of the output; returns that of the input (empty if nobody needs it).
+  // Builds backward from the gradient of the output; returns that of the input (empty if no operation needs
+  // it).
   virtual dnnl::memory build_backward(const dnnl::memory& out_gradient) = 0;
   virtual const Parameter* first_parameter() const { return nullptr; }
 
@@ -33,7 +34,8 @@ class Op {
   std::vector<Call> backward;  // writes the parameters' gradients into the flat gradient
 
  protected:
-  // Appends to `backward`: what of out_gradient passes the ReLU that was folded into this operation.
+  // Appends to `backward` the mask of the ReLU that was folded into this operation; returns the masked
+  // out_gradient.
   dnnl::memory through_relu(const dnnl::memory& out_gradient);
 
   const dnnl::engine& engine_;

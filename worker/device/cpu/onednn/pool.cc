@@ -1,4 +1,4 @@
-// Max-pooling by oneDNN. It has no ReLU of its own, so a ReLU that follows is a call in place.
+// Max-pooling by oneDNN. oneDNN's pooling has no ReLU, so a ReLU that follows is a call in place.
 #include "worker/device/cpu/onednn/compat.h"
 #include "worker/device/cpu/onednn/op.h"
 
@@ -41,7 +41,7 @@ class PoolOp : public Op {
   const int rows_, kernel_;
   Desc in_format_;
   dnnl::pooling_forward::primitive_desc plan_;
-  dnnl::memory winners_;  // which element of each window was the largest
+  dnnl::memory winners_;  // the largest element of each window
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace dtrun::worker::onednn {
 
-// The runtime is whichever oneDNN was linked with; without one there is nothing to set.
+// The OpenMP runtime is the one that oneDNN was linked with; without one there is nothing to set.
 void use_one_thread() {
   if (void* function = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
     reinterpret_cast<void (*)(int)>(function)(1);

@@ -7,14 +7,14 @@
 
 namespace dtrun::worker::onednn {
 
-// oneDNN shares its work among the threads of OpenMP, and how depends on their number: from now on it uses
-// the calling thread alone. The setting is this thread's own.
+// Makes oneDNN use the calling thread alone, for work from this thread. By default it divides its work among
+// OpenMP's threads, in a way that depends on their number.
 void use_one_thread();
 
 using Bf16 = std::uint16_t;  // the upper half of a float's bits
 
 // Row-major. c = alpha * a b + beta * c with a [m, k], b [k, n], c [m, n]; a_transposed: a is [k, m] in
-// memory, likewise b. `a_stride`: elements from one row in memory to the next, likewise the others.
+// memory; b_transposed: b is [n, k]. The strides are elements from one row in memory to the next.
 template <typename Element>  // float or Bf16
 struct Product {
   bool a_transposed = false, b_transposed = false;
@@ -32,19 +32,20 @@ struct Product {
 // "oneDNN 2.6.3"
 std::string version();
 
-// The largest that its kernels are made for here: what the processor has, or less where oneDNN was told so
-// (ONEDNN_MAX_CPU_ISA). "AVX2", "AVX512_CORE_AMX".
+// The largest instruction set that oneDNN's kernels use here: the processor's, or a smaller one that
+// ONEDNN_MAX_CPU_ISA sets. "AVX2", "AVX512_CORE_AMX".
 std::string instruction_set();
 
-// Which of the processor's units multiplies bf16 for it: "AMX", "AVX512_BF16" or "none". They give other
-// bits.
+// The unit of the processor that multiplies bf16 for oneDNN: "AMX", "AVX512_BF16" or "none". The units differ
+// in the bits of their results.
 std::string bf16_unit();
 
 // Throws WorkerError (EX_SOFTWARE).
 void multiply(const Product<float>& product);
 
-// Products of bf16 that are summed in fp32. Keeps what oneDNN has compiled for each shape, so that only the
-// first product of a shape takes milliseconds. Used by one thread, which has called use_one_thread().
+// Products of bf16 that are summed in fp32. Keeps the primitive that oneDNN compiled for each shape, so that
+// only the first product of a shape takes milliseconds. Used by one thread, which has called
+// use_one_thread().
 class Bf16Multiplier {
  public:
   Bf16Multiplier();
@@ -58,8 +59,8 @@ class Bf16Multiplier {
   std::unique_ptr<Compiled> compiled_;
 };
 
-// Whether oneDNN has kernels for products of bf16 here: the processor has what they need, and oneDNN was not
-// told to leave it out (ONEDNN_MAX_CPU_ISA).
+// Whether oneDNN has kernels for products of bf16 here: the processor has the instructions, and
+// ONEDNN_MAX_CPU_ISA does not exclude them.
 bool multiplies_bf16();
 
 }  // namespace dtrun::worker::onednn

@@ -1,4 +1,4 @@
-// What convolution and linear have in common: weight and bias, and the same three primitives over them.
+// The common part of convolution and linear: weight and bias, and three primitives over them.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 namespace dtrun::worker::onednn {
 
 // Traits: types Forward, BackwardData, BackwardWeights and functions forward, backward_data, backward_weights
-// (of compat.h).
+// (those of compat.h).
 template <typename Traits>
 class WeightedOp : public Op {
  public:

@@ -1,5 +1,4 @@
-// Runs a program of tokens one token at a time, keeping keys and values of those before: what text is
-// written with.
+// Runs a program of tokens one token at a time, keeping keys and values of earlier tokens, to generate text.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +13,15 @@ namespace dtrun::worker {
 
 class Generator {
  public:
-  // The thread that makes it runs it. parameters: flat. Throws WorkerError (EX_SOFTWARE) for a program that
-  // is none of tokens.
+  // Used by the thread that makes it. parameters: flat. Throws WorkerError (EX_SOFTWARE) for a program that
+  // does not read tokens.
   Generator(const Program& program, std::vector<float> parameters);
 
-  // As many tokens as a sample has.
+  // The number of tokens of a sample.
   int longest() const { return program_.values[0].rows; }
   int size() const { return size_; }  // tokens so far
 
-  // Takes in the next token; the logits of what follows it, [classes], until the next call.
+  // Takes in the next token; returns the logits of the token behind it, [classes], valid until the next call.
   // REQUIRES: size() < longest(), and the token is one of the model's.
   std::span<const float> next(std::int32_t token);
   // Forgets all tokens.
@@ -53,7 +52,7 @@ class Generator {
   std::vector<Buffer> values_;  // of each value: one row
   std::vector<Buffer> past_;    // of each node: attention's rows of [query | key | value] so far
   Buffer scores_;               // [longest]
-  std::int32_t token_ = 0;      // in hand
+  std::int32_t token_ = 0;      // the current one
   int size_ = 0;
 };
 

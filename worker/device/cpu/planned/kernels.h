@@ -16,12 +16,12 @@ struct Stream {
   std::uint32_t a, b, use;
 };
 
-// "add": the result is added to what is there, else it overwrites.
+// "add": the result is added to the output's old value, else it overwrites.
 struct Kernels {
   const char* instruction_set;
 
-  // The nearest bf16, of two equally near ones the even one; NaN stays NaN, and what is too small for a
-  // normal number becomes 0: the bits that AVX512_BF16's own conversion gives.
+  // The nearest bf16, of two equally near ones the even one; NaN stays NaN, and a value too small for a
+  // normal number becomes 0: the bits of AVX512_BF16's own conversion.
   void (*to_bf16)(std::size_t count, const float* in, std::uint16_t* out);
 
   void (*relu)(std::size_t count, const float* in, float* out);
@@ -32,7 +32,7 @@ struct Kernels {
   void (*gelu_backward)(std::size_t count, const float* in, const float* out_gradient, bool add,
                         float* in_gradient);
 
-  // out[i] = left[i] + right[i]; they may be the same memory.
+  // out[i] = left[i] + right[i]; all three may be the same memory.
   void (*add)(std::size_t count, const float* left, const float* right, float* out);
   // Every row of `rows` becomes `row`.
   void (*fill_rows)(std::size_t rows, std::size_t width, const float* row, float* out);
@@ -42,7 +42,7 @@ struct Kernels {
   // moments: [rows][mean, 1 / standard deviation], for backward.
   void (*layer_norm)(std::size_t rows, std::size_t width, float epsilon, const float* in, const float* weight,
                      const float* bias, float* moments, float* out);
-  // in_gradient may be null. add_parameters: of the two gradients of the parameters.
+  // in_gradient may be null. add_parameters: "add" for the two gradients of the parameters.
   void (*layer_norm_backward)(std::size_t rows, std::size_t width, const float* in, const float* weight,
                               const float* moments, const float* out_gradient, bool add, float* in_gradient,
                               bool add_parameters, float* weight_gradient, float* bias_gradient);
@@ -55,14 +55,14 @@ struct Kernels {
   void (*softmax_backward)(std::size_t rows, std::size_t width, std::size_t stride, const float* softmax,
                            float scale, float* gradient);
 
-  // Of one row of logits: -log softmax(logits)[target], of which `smoothing` is shared among all classes (as
-  // in log_softmax_nll of worker/device/cpu/loss.h). *largest becomes the index of the first largest one.
-  // With `gradient` the logits become the loss' gradient.
+  // For one row of logits: -log softmax(logits)[target], with `smoothing` as in log_softmax_nll
+  // (worker/device/cpu/loss.h). *largest becomes the index of the first largest one. With `gradient` the
+  // logits become the loss' gradient.
   float (*classify)(std::size_t classes, std::int32_t target, float smoothing, bool gradient, float* logits,
                     std::int32_t* largest);
 
   // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0. Element i of the
-  // microbatch is the stream's number i. They may be the same memory.
+  // microbatch uses the stream's number i. in and out may be the same memory.
   void (*dropout)(std::size_t count, const Stream& stream, float probability, const float* in, bool add,
                   float* out);
 };

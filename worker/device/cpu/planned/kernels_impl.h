@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kSums = 16;
 
 inline float smaller(float a, float b) { return b < a ? b : a; }  // a if one is NaN
-inline float larger(float a, float b) { return b > a ? b : a; }   // likewise
+inline float larger(float a, float b) { return b > a ? b : a; }   // a if one is NaN
 
 // e^x to about 1 ulp (Cephes' polynomial after taking out powers of two). NaN stays NaN.
 inline float exponential(float x) {
@@ -267,7 +267,7 @@ void dropout(std::size_t count, const Stream& stream, float probability, const f
     for (std::size_t i = 0; i < size; ++i) {
       const float uniform = static_cast<float>(bits[i] >> 8) * 0x1p-24f;
       const float kept = uniform >= probability ? factor : 0.0f;
-      // A value that is not finite stays so.
+      // Multiplied also where dropped, so that a value that is not finite stays so.
       put(add, in[begin + i] * kept, out + begin + i);
     }
   }

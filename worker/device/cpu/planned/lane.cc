@@ -105,7 +105,7 @@ class PlannedLane final : public Lane {
   const float* weight(std::size_t parameter) const {
     return weights_ + program_.parameters[parameter].offset;
   }
-  // The same as products read it.
+  // The parameter as matrix products read it.
   const Element* matrix(std::size_t parameter) const {
     return products_.weight(program_.parameters[parameter].offset);
   }
@@ -122,7 +122,7 @@ class PlannedLane final : public Lane {
   // A view; its gradient too.
   void forward(const Flatten&, const Node&) {}
   void backward(const Flatten&, const Node& node, const Call& call) { pass_on(node, 0, call.in[0]); }
-  // The classifier, which classify() carries out.
+  // classify() carries out the classifier and the loss.
   void forward(const LogSoftmaxNll&, const Node&) {}
   void backward(const LogSoftmaxNll&, const Node&, const Call&) {}
 
@@ -218,7 +218,7 @@ class PlannedLane final : public Lane {
                   out(node.out) + r * l.width);
     }
   }
-  // Rows in their order, so that a token's sum has one too.
+  // Goes through the rows in order, so that each token's sum has a fixed order.
   void backward(const Embedding& l, const Node& node, const Call& call) {
     float* const to = weight_gradient(l.weight);
     if (call.parameters == Into::kWrite) std::fill_n(to, program_.parameters[l.weight].size, 0.0f);
@@ -346,7 +346,7 @@ class PlannedLane final : public Lane {
     });
   }
 
-  // Scores are computed again: they would take rows^2 floats a head.
+  // Computes the scores again: kept, they would take rows^2 floats a head.
   void backward(const Attention& l, const Node& node, const Call& call) {
     const Element* const qkv = products_.operand(kLeft, in(node.in[0]), count(node.in[0]));
     float* const d_qkv = gradient(node.in[0]);
@@ -445,7 +445,7 @@ class PlannedLane final : public Lane {
   const Buffer scores_;  // attention's scores, and their gradients
   Products products_;
   const float* weights_ = nullptr;          // flat; the caller's
-  const Microbatch* microbatch_ = nullptr;  // in hand
+  const Microbatch* microbatch_ = nullptr;  // the current one
   std::size_t samples_ = 0;
   bool training_ = false;
   float* gradient_ = nullptr;  // flat; the caller's; null in an evaluation

@@ -8,8 +8,8 @@
 
 namespace dtrun::worker {
 
-// On the thread that will run it. Throws WorkerError: EX_SOFTWARE for a program with an operation on images,
-// EX_CONFIG for one of bf16 on a processor that cannot multiply it.
+// Called on the thread that will run the lane. Throws WorkerError: EX_SOFTWARE for a program with an
+// operation on images, EX_CONFIG for a bf16 program on a processor that cannot multiply bf16.
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity);
 
 }  // namespace dtrun::worker

@@ -1,7 +1,7 @@
-// How a planned lane multiplies matrices: in fp32, or with inputs rounded to bf16 and sums in fp32. The lane
-// is a template of this, and the same for both. Both read the flat parameters of weights_changed(), which the
-// caller keeps, and see a matrix of fp32 values through operand(): the values themselves, or a rounded copy
-// of them, which stays until operand() is called with the same number.
+// The matrix products of a planned lane, in fp32, or with inputs rounded to bf16 and sums in fp32. The lane
+// is a template over the class. Both classes read the flat parameters of weights_changed(), which the caller
+// keeps, and see a matrix of fp32 values through operand(): the values themselves, or a rounded copy of them,
+// which stays valid until operand() is called with the same number.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace dtrun::worker::planned {
 
-// As many copies as a lane uses at a time.
+// Names of the copies that a lane uses at a time.
 enum Operand { kLeft, kRight, kScores, kScoreGradients, kOperands };
 
 class Fp32Products {
