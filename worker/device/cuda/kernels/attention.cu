@@ -23,14 +23,14 @@ struct Place {
   int x = threadIdx.x % kAcross, y = threadIdx.x / kAcross;
 };
 
-// One head of one sample, and the tile of rows that the block has.
+// The place of one head of one sample, for the block's tile of rows.
 template <typename T>
 struct Head {
   int tokens, size, width;
   float scale;
   std::size_t row;        // of the sample's first token
   std::size_t statistic;  // of the sample's and head's first token
-  int column;             // of the head's first
+  int column;             // first column of the head
   __device__ Head(int tokens, int heads, int size)
       : tokens(tokens),
         size(size),
@@ -47,7 +47,7 @@ struct Head {
     const int left = size - chunk * kChunk;
     return left < kChunk ? left : kChunk;
   }
-  // Of [query | key | value] rows: part 0, 1 or 2; of rows of the output.
+  // The offset in rows of [query | key | value], of part 0, 1 or 2; out(): in rows of the output.
   __device__ std::size_t packed(int tile, int chunk, int part) const {
     return (row + tile * kTile) * 3 * width + part * width + column + chunk * kChunk;
   }
@@ -59,7 +59,7 @@ struct Head {
 // A tile from memory; zeros fill it up.
 template <typename T>
 __device__ void load_tile(const T* from, int stride, int rows, int columns, float* to) {
-  constexpr int kRows = kThreads / kWarp;  // at a time, each a warp's
+  constexpr int kRows = kThreads / kWarp;  // at a time, one for each warp
   const int first = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const bool left = lane < columns, right = lane + kWarp < columns;
   from += static_cast<std::size_t>(first) * stride + lane;
@@ -73,7 +73,7 @@ __device__ void load_tile(const T* from, int stride, int rows, int columns, floa
 }
 static_assert(kChunk == 2 * kWarp);
 
-// scores += left right^T, `columns` of them.
+// scores += left right^T, over `columns` columns.
 __device__ inline void multiply_transposed(const float* left, const float* right, int columns,
                                            Block4& scores) {
   const Place at;
@@ -93,7 +93,7 @@ __device__ inline void multiply_transposed(const float* left, const float* right
   }
 }
 
-// out += left right, of `rows` rows of `right`.
+// out += left right, over `rows` rows of `right`.
 __device__ inline void multiply(const float* left, const float* right, int rows, Block4& out) {
   const Place at;
 #pragma unroll 1
@@ -120,7 +120,7 @@ __device__ inline void store_scores(const Block4& scores, float* tile) {
     for (int j = 0; j < 4; ++j) tile[(4 * at.y + i) * kPitch + at.x + kAcross * j] = scores[i][j];
 }
 
-// The thread's numbers of one chunk, where there are such rows and columns.
+// Stores the thread's numbers of one chunk, as far as the rows and columns exist.
 template <typename T>
 __device__ void store_out(const Block4& out, int rows, int columns, int stride, T* to) {
   const Place at;
@@ -132,7 +132,7 @@ __device__ void store_out(const Block4& out, int rows, int columns, int stride, 
         to[static_cast<std::size_t>(4 * at.y + i) * stride + 4 * at.x + j] = from_float<T>(out[i][j]);
 }
 
-// Query tile blockIdx.x, the last one first: it has most to do. kChunks: of a head.
+// A block computes one query tile, the last tiles first, since they have most work. kChunks: of a head.
 template <int kChunks, typename T>
 __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
     attention_kernel(int tokens, int heads, int size, const T* qkv, T* out, float* statistics) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
   SHARED_ARRAY(Float4, left_tile, kTile * kPitch / 4);
   SHARED_ARRAY(Float4, right_tile, kTile * kPitch / 4);
   SHARED_ARRAY(float, factors,
-               kTile);  // by which a new largest score shrinks what is summed; at last 1 / sum
+               kTile);  // by which a new largest score scales the sums down; at last 1 / sum
   float* const left = left_tile->v;
   float* const right = right_tile->v;
   const Place at;
@@ -218,8 +218,8 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
   }
 }
 
-// The gradient of queries, and for the other kernel deltas: of each query the sum over a head of out *
-// out_gradient.
+// The gradient of queries, and for the other kernel deltas: each query's sum of out * out_gradient over a
+// head.
 template <int kChunks, typename T>
 __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
     query_gradient_kernel(int tokens, int heads, int size, const T* qkv, const T* out, const T* out_gradient,
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
       }
     store_scores(gradients, left);
     __syncthreads();
-    // The keys' last chunk is still there.
+    // The keys' last chunk is still in shared memory, so this loop begins with it.
 #pragma unroll
     for (int c = kChunks - 1; c >= 0; --c) {
       if (c < kChunks - 1) {
@@ -352,7 +352,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
       }
     store_scores(scores, left);
     __syncthreads();
-    // The last chunk of the output's gradient is still there.
+    // The last chunk of the output's gradient is still in shared memory, so this loop begins with it.
 #pragma unroll
     for (int c = kChunks - 1; c >= 0; --c) {
       if (c < kChunks - 1) {
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(kThreads, kChunks == 1 ? 2 : 1)
   }
 }
 
-// Calls f with the number of chunks that a head has, as a constant.
+// Calls f with the number of a head's chunks, as a constant.
 template <typename F>
 void by_chunks(int size, const F& f) {
   if (size <= kChunk) return f(std::integral_constant<int, 1>{});

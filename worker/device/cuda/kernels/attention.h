@@ -1,5 +1,5 @@
-// Causal self-attention in fp32, tiled through shared memory: the reference, and what runs where cuDNN
-// cannot. See elementwise.h for what holds for all kernels.
+// Causal self-attention in fp32, tiled through shared memory: the reference, and the fallback where cuDNN
+// cannot run. elementwise.h has the rules for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,8 +26,8 @@ struct AttentionShape {
 template <typename T>
 void attention(cudaStream_t stream, const AttentionShape& shape, const T* qkv, T* out, float* statistics);
 
-// Overwrites qkv_gradient [samples * tokens][3 * width], which overlaps nothing else here. `out` and
-// `statistics`: of attention(). `workspace`: as many floats as `statistics`, overwritten.
+// Overwrites qkv_gradient [samples * tokens][3 * width], which must overlap no other argument. `out` and
+// `statistics`: the results of attention(). `workspace`: as many floats as `statistics`, overwritten.
 template <typename T>
 void attention_backward(cudaStream_t stream, const AttentionShape& shape, const T* qkv, const T* out,
                         const T* out_gradient, const float* statistics, T* qkv_gradient, float* workspace);

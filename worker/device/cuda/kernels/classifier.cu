@@ -33,7 +33,7 @@ __device__ Part both(const Part& a, const Part& b) {
   return part;
 }
 
-// Every lane gets the same bits: both() commutes.
+// All lanes get the same bits, since both() commutes.
 template <typename T>
 __device__ Part warp_both(Part part) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
@@ -47,7 +47,7 @@ __device__ Part warp_both(Part part) {
   return part;
 }
 
-// The thread's packs of the row.
+// Goes through the thread's packs of the row.
 template <int kCount, typename T>
 __device__ Part part_of(const T* row, int classes) {
   Part part{-INFINITY, 0, 0, INT_MAX};
@@ -79,7 +79,7 @@ __device__ Part part_of(const T* row, int classes) {
   return part;
 }
 
-// A block has a row. What it read last it overwrites first: that is still in the cache.
+// A block computes one row. It overwrites first the packs that it read last, which are still in the cache.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kThreads)
     classify_kernel(const std::uint32_t* real_rows, int classes, int padded, const std::int32_t* targets,
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Thread t has rows t, t + threads, …; then their sums are added in pairs.
+// Thread t sums rows t, t + threads, …; then the threads' sums are added in pairs.
 __global__ void __launch_bounds__(kThreads)
     statistics_kernel(std::size_t rows, const std::uint32_t* real_rows, const float* losses,
                       const float* corrects, float* out) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     if (t < half) loss[t] += loss[t + half], correct[t] += correct[t + half];
   }
-  // The sums are thread 0's.
+  // Thread 0 has the sums.
   if (t == 0) out[0] = static_cast<float>(loss[0]), out[1] = static_cast<float>(correct[0]);
   if (t >= 2 && t < static_cast<int>(kStatisticsFloats))
     out[t] = t == 2 ? static_cast<float>(*real_rows) : 0.0f;

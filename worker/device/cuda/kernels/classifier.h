@@ -1,4 +1,4 @@
-// The loss of rows of logits, with its gradient in place. See elementwise.h for what holds for all kernels.
+// The loss of rows of logits, with its gradient in place. elementwise.h has the rules for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,8 +10,8 @@
 namespace dtrun::worker::cuda {
 
 // logits: [rows][padded], of which the first `classes` columns count (padded >= classes); targets [rows], of
-// which the first *real_rows count, each 0..classes-1. Overwrites of each row
-//   loss     -log softmax(logits)[target]; of `smoothing` e that of (1 - e) onehot + e / classes, as
+// which the first *real_rows count, each 0..classes-1. Overwrites for each row
+//   loss     -log softmax(logits)[target]; with `smoothing` e the loss for (1 - e) onehot + e / classes, as
 //            planned::Kernels::classify() does; NaN if a logit is NaN
 //   correct  1 if the first largest logit is the target's, else 0
 // and for a row >= *real_rows 0 and 0. With `gradient` the logits become the gradient of the summed loss,

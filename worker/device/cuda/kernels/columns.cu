@@ -9,15 +9,16 @@ namespace {
 
 constexpr int kWarps = 8;
 
-// Parts of the rows that are summed apart: about as many blocks as fill a GPU, each with work for its warps.
+// The number of parts of the rows that are summed apart: about as many blocks as fill a GPU, each with work
+// for its warps.
 std::size_t parts_of(std::size_t rows, std::size_t width) {
   constexpr std::size_t kBlocks = 512, kColumns = 256, kLeastRows = 64;
   const std::size_t beside = (width + kColumns - 1) / kColumns;
   return std::clamp<std::size_t>(kBlocks / beside, 1, std::max<std::size_t>(rows / kLeastRows, 1));
 }
 
-// Part `blockIdx.y` of the rows, kWarp * kCount columns: warp w sums rows w, w + kWarps, … of the part, then
-// the warps' sums are added in order.
+// A block sums kWarp * kCount columns of part `blockIdx.y` of the rows: warp w sums rows w, w + kWarps, … of
+// the part, then the warps' sums are added in order.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     sum_rows_kernel(std::size_t rows, std::size_t width, std::size_t stride, std::size_t rows_a_part,
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
   }
   for (int e = 0; e < kCount; ++e) sums[threadIdx.y * kColumns + e * kWarp + threadIdx.x] = own[e];
   __syncthreads();
-  // Element e of lane l is at e * kWarp + l: no two lanes fight for a bank.
+  // Element e of lane l is at e * kWarp + l, which avoids bank conflicts.
   for (int i = threadIdx.y * kWarp + threadIdx.x; i < kColumns; i += kWarp * kWarps) {
     const std::size_t at = first + i;
     if (at >= width) continue;

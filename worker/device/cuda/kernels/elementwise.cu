@@ -35,7 +35,7 @@ struct Sum {
   __device__ float operator()(float left, float right) const { return left + right; }
 };
 
-// out = or += op(left[i]) or op(left[i], right[i]); a thread has kCount elements.
+// out = or += op(left[i]) or op(left[i], right[i]); a thread computes kCount elements.
 template <int kCount, typename T, typename Op>
 __global__ void __launch_bounds__(kThreads)
     map_kernel(std::size_t count, Op op, const T* left, const T* right, bool add, T* out) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
     if (e > 0 && e % 4 == 0) bits = philox(words, static_cast<std::uint32_t>(at / 4 + e / 4));
     const std::uint32_t word = kCount == 1 ? bits.word[at % 4] : bits.word[e % 4];
     const float uniform = static_cast<float>(word >> 8) * 0x1p-24f;
-    // A value that is not finite stays so, also where it is dropped.
+    // Multiplied also where dropped, so that a value that is not finite stays so.
     const float value = to_float(x.v[e]) * (uniform >= probability ? factor : 0.0f);
     x.v[e] = from_float<T>(add ? to_float(old.v[e]) + value : value);
   }

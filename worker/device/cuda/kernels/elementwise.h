@@ -2,10 +2,10 @@
 // T (to nearest even) where a result is stored.
 //
 // For all kernels of this folder: pointers name device memory; a call enqueues on `stream` and returns.
-// Faults of a launch stay in cudaGetLastError(). What a call computes depends on its arguments alone: never
-// on the GPU's size, on timing or on other streams. Activations begin on 16 bytes and any width will do;
-// vectors of floats that belong to the flat parameters or gradients need 4 bytes, and are faster on 16.
-// "add": the result is added to what is there, else it overwrites. Counts and rows of 0 do nothing.
+// A launch's error stays in cudaGetLastError(). Results depend on the arguments alone: never on the GPU's
+// size, on timing or on other streams. Activations are 16-byte aligned and may have any width; vectors of
+// floats that belong to the flat parameters or gradients need 4 bytes, and are faster on 16. "add": the
+// result is added to the output's old value, else it overwrites. Counts and rows of 0 do nothing.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +20,7 @@ namespace dtrun::worker::cuda {
 // `out` may be `in`. NaN stays NaN.
 template <typename T>
 void relu(cudaStream_t stream, std::size_t count, const T* in, T* out);
-// `out`: of relu(). `in_gradient` may be `out_gradient` if add is false.
+// `out`: the result of relu(). `in_gradient` may be `out_gradient` if add is false.
 template <typename T>
 void relu_backward(cudaStream_t stream, std::size_t count, const T* out, const T* out_gradient, bool add,
                    T* in_gradient);
@@ -28,7 +28,7 @@ void relu_backward(cudaStream_t stream, std::size_t count, const T* out, const T
 // The tanh approximation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). `out` may be `in`.
 template <typename T>
 void gelu(cudaStream_t stream, std::size_t count, const T* in, T* out);
-// `in`: of gelu(). `in_gradient` may be `out_gradient` if add is false.
+// `in`: the input of gelu(). `in_gradient` may be `out_gradient` if add is false.
 template <typename T>
 void gelu_backward(cudaStream_t stream, std::size_t count, const T* in, const T* out_gradient, bool add,
                    T* in_gradient);
@@ -41,19 +41,18 @@ template <typename T>
 void accumulate(cudaStream_t stream, std::size_t count, const T* from, T* to);
 
 // out = in / (1 - probability) where the element is kept (worker/core/dropout.h), else 0: the same elements
-// as on the CPU. Element i of the microbatch is number i of the stream of random numbers that `words`, one
-// of them, names. `out` may be `in` if add is false. REQUIRES: count <= 2^34.
+// as on the CPU. Element i of the microbatch uses number i of the stream of random numbers *words. `out` may
+// be `in` if add is false. REQUIRES: count <= 2^34.
 template <typename T>
 void dropout(cudaStream_t stream, std::size_t count, const RandomStream::Words* words, float probability,
              const T* in, bool add, T* out);
 
-// The nearest bf16, of two equally near ones the even one; NaN stays NaN. Numbers too small for a normal one
-// are kept, other than on the CPU (worker/device/cpu/planned/kernels.h). `in`: 4 bytes, `out`: 2 bytes will
-// do.
+// The nearest bf16, of two equally near ones the even one; NaN stays NaN. Subnormal numbers are kept, unlike
+// on the CPU (worker/device/cpu/planned/kernels.h). `in` needs an alignment of 4 bytes, `out` of 2.
 void to_bf16(cudaStream_t stream, std::size_t count, const float* in, __nv_bfloat16* out);
 void to_fp32(cudaStream_t stream, std::size_t count, const __nv_bfloat16* in, float* out);
 
-// out[i] = value. `out` needs no more than T's own alignment.
+// out[i] = value. `out` needs only T's alignment.
 template <typename T>
 void fill(cudaStream_t stream, std::size_t count, float value, T* out);
 

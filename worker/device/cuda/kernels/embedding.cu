@@ -5,7 +5,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-constexpr int kRows = 8;  // of a block of embedding(): a warp has one
+constexpr int kRows = 8;  // of a block of embedding(), one for each warp
 
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kRows)
@@ -27,12 +27,12 @@ __global__ void __launch_bounds__(kWarp* kRows)
   }
 }
 
-constexpr int kWarps = 4;  // of a block of embedding_backward(): they share a piece
+constexpr int kWarps = 4;  // of a block of embedding_backward(), which share a piece
 
-// Piece blockIdx.x, kWarp * kCount columns: warp w sums rows w, w + kWarps, … of the piece, then the warps'
-// sums are added in order: to the gradient, or of a token with several pieces to partials [pieces][width].
-// Most pieces are short: then the other warps have nothing to do. Blocks without a piece, too: how many there
-// are stands in device memory, so that a launch is the same for each microbatch.
+// A block sums kWarp * kCount columns of piece blockIdx.x: warp w sums rows w, w + kWarps, … of the piece,
+// then the warps' sums are added in order and go to the gradient, or for a token with several pieces to
+// partials [pieces][width]. Most pieces are short and leave the other warps idle, and some blocks have no
+// piece: the number of pieces is in device memory, so that the launch is the same for each microbatch.
 template <int kCount, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     embedding_backward_kernel(std::size_t width, TokenPieces pieces, const T* out_gradient, bool add,
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kWarp* kWarps)
       for (int e = 0; e < kCount; ++e) own[e] += to_float(x.v[e]);
     }
   }
-  // Element e of lane l is at e * kWarp + l: no two lanes fight for a bank.
+  // Element e of lane l is at e * kWarp + l, which avoids bank conflicts.
   for (int e = 0; e < kCount; ++e) sums[threadIdx.y * kColumns + e * kWarp + threadIdx.x] = own[e];
   __syncthreads();
   float* const to = cut ? partials + piece * width : weight_gradient + pieces.ids[piece] * width;
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kWarp* kWarps)
 
 constexpr unsigned kThreads = 128;  // of a block of add_pieces_kernel()
 
-// Token of piece blockIdx.x, if that is its first of several: adds its pieces' sums in order, a column a
-// thread.
+// A block whose piece blockIdx.x is the first of several of a token adds the sums of the token's pieces in
+// order, a column per thread.
 __global__ void __launch_bounds__(kThreads)
     add_pieces_kernel(std::size_t width, TokenPieces pieces, const float* partials, bool add,
                       float* weight_gradient) {

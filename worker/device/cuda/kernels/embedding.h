@@ -1,5 +1,5 @@
 // Embeddings of tokens, and their gradient without atomics: rows are sorted by token, so that one block of
-// threads owns a token's gradient. See elementwise.h for what holds for all kernels.
+// threads owns a token's gradient. elementwise.h has the rules for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,19 +18,19 @@ void embedding(cudaStream_t stream, std::size_t rows, std::size_t width, const s
 
 // The rows of a microbatch sorted by token, and cut where a token has many (token_runs.h), on the device.
 // Piece k has token ids[k] and rows order[begins[k]] .. order[begins[k + 1] - 1]. The pieces of a token lie
-// side by side; those of tokens that have several are the first ones.
+// side by side; the pieces of tokens that have several come first.
 struct TokenPieces {
   const std::int32_t* order = nullptr;   // [rows]
   const std::int32_t* begins = nullptr;  // [counts[0] + 1]
   const std::int32_t* ids = nullptr;     // [counts[0]]
-  const std::int32_t* counts = nullptr;  // all pieces, and those of tokens that have several
-  std::size_t most = 0, most_cut = 0;    // the counts are never larger; the host's
+  const std::int32_t* counts = nullptr;  // of all pieces, and of the pieces of tokens that have several
+  std::size_t most = 0, most_cut = 0;    // upper bounds of the counts, known to the host
 };
 
 // weight_gradient[t] = or += the sum of out_gradient's rows with token t, in an order that their number alone
 // decides. out_gradient: [rows][width]; weight_gradient: [classes][width] of the flat gradient, whose other
-// rows stay as they are: who overwrites fills them with 0 first. `workspace`: so many floats for a microbatch
-// of so many rows, overwritten; may be null if that is 0.
+// rows do not change: a caller that overwrites fills them with 0 first. `workspace`:
+// embedding_backward_workspace() floats for the microbatch's rows, overwritten; may be null if that is 0.
 template <typename T>
 void embedding_backward(cudaStream_t stream, std::size_t width, const TokenPieces& pieces,
                         const T* out_gradient, bool add, float* weight_gradient, float* workspace);

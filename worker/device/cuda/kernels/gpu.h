@@ -1,6 +1,6 @@
-// What every kernel's file begins with: CUDA's words, and launch(), as nvcc compiles them. The tests compile
-// the same files with the host's compiler, which finds these words in a header of its own (cuda_on_cpu.h)
-// that runs kernels on the processor. This is the one place that knows which compiler it is.
+// Included first by every kernel's file: CUDA's keywords, and launch(), for nvcc. The tests compile the same
+// files with the host's compiler, which takes the keywords from a header of its own (cuda_on_cpu.h) that runs
+// kernels on the processor. Only this file knows the compiler.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@
 
 #include <tuple>
 
-// T* name: the block's dynamic shared memory, and an array of n in its static one.
+// DYNAMIC_SHARED: `name` becomes a T* to the block's dynamic shared memory. SHARED_ARRAY: an array of n in
+// static shared memory.
 #define DYNAMIC_SHARED(T, name)                                         \
   extern __shared__ __align__(16) unsigned char dtrun_dynamic_shared[]; \
   T* const name = reinterpret_cast<T*>(dtrun_dynamic_shared)
 #define SHARED_ARRAY(T, name, n) __shared__ T name[n]
 
-// Each kernel's first statement. From then on all that was enqueued before it on its stream is done, and the
-// next kernel of the stream may be launched: its blocks take the places that this one's leave, and wait here
-// (programmatic dependent launch, from compute capability 9.0 on).
+// Each kernel's first statement. Waits until all earlier work of the stream is done, then lets the next
+// kernel of the stream be launched: its blocks take the places of this kernel's finished blocks, and wait
+// here (programmatic dependent launch, from compute capability 9.0 on).
 __device__ inline void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
@@ -30,7 +31,7 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// Enqueues kernel(arguments...) on `stream`. Faults of the launch stay in cudaGetLastError().
+// Enqueues kernel(arguments...) on `stream`. A launch's error stays in cudaGetLastError().
 template <typename... P, typename... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             A&&... arguments) {

@@ -1,5 +1,5 @@
-// A thread has one pixel of several channels, so that what it reads of an image serves them all; a sum runs
-// over channels, then rows, then columns.
+// A thread computes one pixel of several channels, so that each value that it reads of an image serves all of
+// them; a sum runs over channels, then rows, then columns.
 #include <algorithm>
 
 #include "worker/device/cuda/kernels/images.h"
@@ -29,12 +29,12 @@ struct Pool : PoolShape {
 struct Pixel {
   int sample, y, x;
 };
-// Number `at` of the pixels of all samples.
+// The place of pixel number `at` among the pixels of all samples.
 __device__ inline Pixel pixel(std::size_t at, int height, int width) {
   const std::size_t rows = at / width;
   return {static_cast<int>(rows / height), static_cast<int>(rows % height), static_cast<int>(at % width)};
 }
-// Where row y of an image's channel begins.
+// The offset of row y of an image's channel.
 __device__ inline std::size_t row_of(int sample, int channels, int channel, int height, int width, int y) {
   return ((static_cast<std::size_t>(sample) * channels + channel) * height + y) * width;
 }
@@ -104,11 +104,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr int kMostParts = 32;      // that the samples are summed in
+constexpr int kMostParts = 32;      // of the samples, summed apart
 constexpr int kWeightChannels = 4;  // output channels of a thread
 
-// Part blockIdx.z of the samples, kWeightChannels output channels. A thread has one weight of each, and goes
-// through the pixels; behind the weights comes the bias, whose input is 1.
+// A block handles part blockIdx.z of the samples, for kWeightChannels output channels. A thread computes one
+// weight of each channel, and goes through the pixels; behind the weights comes the bias, whose input is 1.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     conv2d_backward_parameters_kernel(Conv s, int samples_a_part, const T* in, const T* out_gradient,
@@ -186,12 +186,12 @@ __global__ void __launch_bounds__(kThreads) max_pool_kernel(Pool s, std::size_t 
   wait_for_previous();
   const std::size_t at = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= count) return;
-  const Pixel p = pixel(at, s.out_rows, s.out_columns);  // its sample: of samples and channels
+  const Pixel p = pixel(at, s.out_rows, s.out_columns);  // p.sample counts samples and channels
   const T* const corner = in + row_of(p.sample, 1, 0, s.height, s.width, p.y * s.kernel) + p.x * s.kernel;
   out[at] = *largest_of(corner, s.kernel, s.width);
 }
 
-// A thread has an element of the input; it belongs to one window or to none.
+// A thread computes one element of the input, which belongs to one window or to none.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     max_pool_backward_kernel(Pool s, std::size_t count, const T* in, const T* out_gradient, bool add,

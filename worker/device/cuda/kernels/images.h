@@ -1,5 +1,5 @@
-// Convolution and max-pooling of images [sample][channel][y][x]: the reference, and what runs where cuDNN
-// cannot. See elementwise.h for what holds for all kernels.
+// Convolution and max-pooling of images [sample][channel][y][x]: the reference, and the fallback where cuDNN
+// cannot run. elementwise.h has the rules for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,27 +21,27 @@ struct ConvShape {
   auto operator<=>(const ConvShape&) const = default;
 };
 
-// weight: [out][in][kernel][kernel] as T, any alignment; bias: [out] of the flat parameters. relu: of the
-// result, which keeps NaN.
+// weight: [out][in][kernel][kernel] as T, any alignment; bias: [out] of the flat parameters. relu: applied to
+// the result, keeps NaN.
 template <typename T>
 void conv2d(cudaStream_t stream, const ConvShape& shape, const T* in, const T* weight, const float* bias,
             bool relu, T* out);
 template <typename T>
 void conv2d_backward_input(cudaStream_t stream, const ConvShape& shape, const T* weight,
                            const T* out_gradient, bool add, T* in_gradient);
-// weight_gradient, bias_gradient: of the flat gradient; `add` is of both. Samples are summed in blocks, then
-// the blocks in order. `workspace`: so many floats, overwritten.
+// weight_gradient, bias_gradient: parts of the flat gradient; `add` applies to both. Samples are summed in
+// blocks, then the blocks in order. `workspace`: conv2d_backward_parameters_workspace() floats, overwritten.
 template <typename T>
 void conv2d_backward_parameters(cudaStream_t stream, const ConvShape& shape, const T* in,
                                 const T* out_gradient, bool add, float* weight_gradient, float* bias_gradient,
                                 float* workspace);
 std::size_t conv2d_backward_parameters_workspace(const ConvShape& shape);
 
-// The parts of conv2d() and conv2d_backward_parameters() that are left where a library convolves.
+// The parts of conv2d() and conv2d_backward_parameters() beside a library's convolution.
 // out[sample][o][y][x] += bias[o], then `relu`.
 template <typename T>
 void conv2d_bias(cudaStream_t stream, const ConvShape& shape, const float* bias, bool relu, T* out);
-// `workspace`: so many floats, overwritten.
+// `workspace`: conv2d_backward_bias_workspace() floats, overwritten.
 template <typename T>
 void conv2d_backward_bias(cudaStream_t stream, const ConvShape& shape, const T* out_gradient, bool add,
                           float* bias_gradient, float* workspace);
@@ -58,8 +58,8 @@ struct PoolShape {
 
 template <typename T>
 void max_pool(cudaStream_t stream, const PoolShape& shape, const T* in, T* out);
-// The gradient of a window goes to the first of its largest elements, row by row; that of the others is 0,
-// also of what no window has. `in`: of max_pool(). in_gradient overlaps nothing else.
+// The gradient of a window goes to the first of its largest elements, row by row; that of the other elements
+// is 0, also outside all windows. `in`: the input of max_pool(). in_gradient must overlap no other argument.
 template <typename T>
 void max_pool_backward(cudaStream_t stream, const PoolShape& shape, const T* in, const T* out_gradient,
                        bool add, T* in_gradient);

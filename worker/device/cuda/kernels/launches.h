@@ -1,5 +1,5 @@
-// Whether kernels are launched while the one in front of them in their stream still runs
-// (wait_for_previous() in gpu.h). All GPUs of a process are alike.
+// Whether a kernel is launched while the previous one of its stream still runs (wait_for_previous() in
+// gpu.h). Assumes that all GPUs of a process are of one kind.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 namespace dtrun::worker::cuda {
 
 // Whether the kernels that this GPU runs were compiled for compute capability 9.0 or later, whose code waits,
-// and DTRUN_CUDA_PROGRAMMATIC is not 0. A later GPU may run code for an earlier one.
+// and DTRUN_CUDA_PROGRAMMATIC is not 0. A later GPU may run kernels compiled for an earlier one.
 bool may_launch_programmatically();
-// "switched off by DTRUN_CUDA_PROGRAMMATIC", or what the kernels were compiled for.
+// "switched off by DTRUN_CUDA_PROGRAMMATIC", or the compute capability that the kernels were compiled for.
 std::string why_not_programmatic();
-// As that was when it was asked first, unless launch_one_by_one() was called.
+// The value of may_launch_programmatically() at the first call, unless launch_one_by_one() was called.
 bool programmatic_launches();
-// From now on they are not. Any thread.
+// Makes programmatic_launches() false from now on. Any thread.
 void launch_one_by_one();
 
 }  // namespace dtrun::worker::cuda

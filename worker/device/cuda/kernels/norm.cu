@@ -1,5 +1,5 @@
-// A warp has a row, a lane every 32nd pack of it. Packs that a lane needs again stay in its registers if the
-// row is short enough, else it reads them again.
+// A warp computes a row, a lane every 32nd pack of it. Packs that a lane needs again stay in its registers if
+// the row is short enough, else the lane reads them again.
 #include <algorithm>
 #include <type_traits>
 
@@ -10,9 +10,9 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-constexpr int kWarps = 8;  // of a block, where memory for them all is
+constexpr int kWarps = 8;  // of a block, if shared memory for all of them fits
 
-// Calls f(k, i) for the lane's k-th pack, number i of the row. kKept: the most that a lane has; 0: any
+// Calls f(k, i) for the lane's k-th pack, number i of the row. kKept: the most packs of a lane; 0: any
 // number.
 template <int kKept, typename F>
 __device__ void each_pack(int packs, const F& f) {
@@ -28,7 +28,7 @@ __device__ void each_pack(int packs, const F& f) {
   }
 }
 
-// What a lane keeps of a row; nothing with kKept = 0.
+// The packs of a row that a lane keeps; none with kKept = 0.
 template <int kCount, int kKept, typename T>
 struct Kept {
   Pack<T, kCount> packs[kKept > 0 ? kKept : 1];
@@ -41,7 +41,7 @@ struct Kept {
   }
 };
 
-// `right` and `sum`: of the residual addition, which is left out if `right` is null.
+// `right` and `sum` belong to the residual addition, which is left out if `right` is null.
 template <int kCount, int kKept, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps)
     layer_norm_kernel(std::size_t rows, int width, float epsilon, const T* left, const T* right,
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(kWarp* kWarps)
 template <int kValue>
 using Constant = std::integral_constant<int, kValue>;
 
-// The kernel for rows of this width: pick(elements of a pack, packs that a lane keeps), as constants. Few
-// instances, of which each takes registers for its most.
+// The kernel for rows of this width: pick(elements of a pack, packs that a lane keeps), as constants. There
+// are few instances, and each takes registers for its largest row.
 template <typename T, typename Pick>
 auto by_width(std::size_t width, bool packs, const Pick& pick) {
   const std::size_t a_lane = (width / kWide<T> + kWarp - 1) / kWarp;
@@ -111,18 +111,18 @@ void norm(cudaStream_t stream, std::size_t rows, std::size_t width, float epsilo
 
 // ---- backward
 
-// Shape of its first stage. A warp has sums of its own for the two gradients of the parameters, in shared
-// memory; of very wide rows a block's only warp has them in the workspace.
+// The shape of backward's first stage. A warp has its own sums for the two gradients of the parameters, in
+// shared memory; for very wide rows a block has only one warp, whose sums are in the workspace.
 struct Backward {
   int warps = kWarps;  // 0: one, with its sums in the workspace
   std::size_t blocks;
   std::size_t shared_bytes = 0;
   Backward(std::size_t rows, std::size_t width) {
     constexpr std::size_t kSharedBytes = 48 * 1024;
-    // A whole wave of an H100 or H200 with 4 blocks on each of its 132 SMs; the same everywhere, since the
-    // sums' bits follow from it.
+    // One wave of an H100 or H200 with 4 blocks on each of its 132 SMs; the same on all GPUs, since the sums'
+    // bits depend on it.
     constexpr std::size_t kMostBlocks = 2 * 264;
-    // Whole packs of every lane, of either type: the layout must not depend on it.
+    // Whole packs for every lane, for either type T: the layout must not depend on T.
     const std::size_t slots = (width + 8 * kWarp - 1) / (8 * kWarp) * (8 * kWarp);
     const std::size_t a_warp = 2 * slots * sizeof(float);
     while (warps > 0 && warps * a_warp > kSharedBytes) warps /= 2;
@@ -132,13 +132,14 @@ struct Backward {
   }
 };
 
-// Of rows that are short 4 blocks shall fit on an SM, with 64 registers a thread; 0: as the compiler likes.
+// For short rows 4 blocks must fit on an SM, with 64 registers a thread; 0: the compiler chooses.
 template <int kKept>
 [[maybe_unused]] constexpr int kBlocksAnSm = kKept == 4 ? 4 : 0;
 
-// Block b has rows b * warps + w, and those gridDim.x * warps after it. Leaves the sums of its rows in
-// partials [gridDim.x][weight, bias][width]. A lane keeps its packs of `in`. Those of `out_gradient` it reads
-// again, from the caches: kept, they would take the registers of half the blocks.
+// Warp w of block b handles row b * warps + w and every (gridDim.x * warps)-th row behind it. The block
+// leaves the sums of its rows in partials [gridDim.x][weight, bias][width]. A lane keeps its packs of `in`,
+// but reads those of `out_gradient` again, from the caches: kept, they would take the registers of half the
+// blocks.
 template <int kCount, int kKept, typename T>
 __global__ void __launch_bounds__(kWarp* kWarps, kBlocksAnSm<kKept>)
     layer_norm_backward_kernel(std::size_t rows, int width, int warps, const T* in, const float* weight,
@@ -147,13 +148,13 @@ __global__ void __launch_bounds__(kWarp* kWarps, kBlocksAnSm<kKept>)
   wait_for_previous();
   DYNAMIC_SHARED(float, shared);
   const int packs = width / kCount;
-  // Element e of the lane's pack k is at (k * kCount + e) * kWarp + lane, so that no two lanes fight for a
-  // bank; in the workspace it is at its column.
+  // Element e of the lane's pack k is at (k * kCount + e) * kWarp + lane, which avoids bank conflicts; in the
+  // workspace it is at its column.
   const int slots = (packs + kWarp - 1) / kWarp * kWarp * kCount;
   float* const partial = partials + static_cast<std::size_t>(blockIdx.x) * 2 * width;
-  const bool in_shared = kKept > 0 || warps > 0;  // rows that are kept are short
+  const bool in_shared = kKept > 0 || warps > 0;  // only short rows are kept
   float* const own = in_shared ? shared + threadIdx.y * 2 * slots : partial;
-  const int bias = in_shared ? slots : width;  // where the sums of the bias' gradient begin
+  const int bias = in_shared ? slots : width;  // offset of the sums for the bias' gradient
   const auto place = [&](int k, int i, int e) {
     return in_shared ? (k * kCount + e) * kWarp + static_cast<int>(threadIdx.x) : i * kCount + e;
   };

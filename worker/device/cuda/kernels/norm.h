@@ -1,5 +1,5 @@
-// Layer normalisation of rows, alone and together with the residual addition in front of it. See
-// elementwise.h for what holds for all kernels.
+// Layer normalisation of rows, alone and together with the residual addition in front of it. elementwise.h
+// has the rules for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,7 +9,7 @@
 
 namespace dtrun::worker::cuda {
 
-// in, out: [rows][width], may be the same memory; weight, bias: [width], of the flat parameters. Overwrites
+// in, out: [rows][width], may be the same memory; weight, bias: [width], in the flat parameters. Overwrites
 // moments [rows][mean, 1 / sqrt(variance + epsilon)], which backward reads.
 template <typename T>
 void layer_norm(cudaStream_t stream, std::size_t rows, std::size_t width, float epsilon, const T* in,
@@ -22,9 +22,10 @@ void residual_layer_norm(cudaStream_t stream, std::size_t rows, std::size_t widt
                          const T* left, const T* right, const float* weight, const float* bias, T* sum,
                          float* moments, T* out);
 
-// `in` is what was normalised (of residual_layer_norm its `sum`). in_gradient: [rows][width], null if nobody
-// needs it; may be `out_gradient` if add is false. weight_gradient, bias_gradient: [width] of the flat
-// gradient; `add_parameters` is of these two. `workspace`: so many floats, on 16 bytes, overwritten.
+// `in`: the input of layer_norm, or the `sum` of residual_layer_norm. in_gradient: [rows][width], null if not
+// wanted; may be `out_gradient` if add is false. weight_gradient, bias_gradient: [width] of the flat
+// gradient; `add_parameters` applies to these two. `workspace`: layer_norm_backward_workspace() floats,
+// 16-byte aligned, overwritten.
 template <typename T>
 void layer_norm_backward(cudaStream_t stream, std::size_t rows, std::size_t width, const T* in,
                          const float* weight, const float* moments, const T* out_gradient, bool add,

@@ -1,5 +1,5 @@
 // Several elements that are loaded and stored as one, and sums over a warp. A kernel is compiled for packs of
-// 16 bytes and for single elements; its caller picks by what alignment and width allow.
+// 16 bytes and for single elements; its caller picks by alignment and width.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,8 @@ __device__ void store(T* to, const Pack<T, kCount>& pack) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-// The same where only `left` elements may be there: those behind them are 0, and are not stored.
+// load() and store() at the end of a row, where only `left` elements exist: those behind them are loaded as
+// 0, and not stored.
 template <int kCount, typename T>
 __device__ Pack<T, kCount> load(const T* from, std::size_t left) {
   if (left >= kCount) return load<kCount>(from);
@@ -58,7 +59,8 @@ __device__ void store(T* to, const Pack<T, kCount>& pack, std::size_t left) {
     if (static_cast<std::size_t>(e) < left) to[e] = pack.v[e];
 }
 
-// e^x. For bf16 the two instructions of the hardware do: their error is far below its rounding.
+// e^x. For bf16 the hardware's two instructions are exact enough: their error is far below the rounding to
+// bf16.
 template <typename T>
 __device__ float exponential(float x);
 template <>
@@ -73,13 +75,13 @@ __device__ inline float exponential<__nv_bfloat16>(float x) {
 // `a` if one is NaN.
 __device__ inline float larger(float a, float b) { return b > a ? b : a; }
 
-// Every lane gets the same bits: addition commutes.
+// All lanes get the same bits, since addition commutes.
 __device__ inline float warp_sum(float value) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
   return value;
 }
 
-// On the host: whether all of them lie on 16 bytes. Null does.
+// On the host: whether all pointers are 16-byte aligned; null is.
 inline bool wide(std::initializer_list<const void*> pointers) {
   std::uintptr_t bits = 0;
   for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);

@@ -6,7 +6,8 @@ namespace {
 
 constexpr int kRows = 8;
 
-// A block has 32 columns; its row y sums parts y, y + kRows, …, and the first row sums the rows.
+// A block sums 32 columns; its row y of threads sums parts y, y + kRows, …, and the first row adds the rows'
+// sums.
 __global__ void __launch_bounds__(kWarp* kRows)
     sum_partials_kernel(std::size_t parts, std::size_t width, const float* partials, bool add, float* first,
                         std::size_t first_width, float* second) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A hash whose neighbours are not alike ("lowbias32" of C. Wellons).
+// A hash that makes neighbouring inputs unlike ("lowbias32" of C. Wellons).
 __device__ inline unsigned mixed(unsigned x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
   out[at] = from_float<T>(largest * (static_cast<float>(bits >> 8) * 0x1p-23f - 1));
 }
 
-// Numbers that are not negative have the order of their bits.
+// Non-negative floats compare as their bits do.
 __device__ inline void raise(float* to, float value) {
   atomicMax(reinterpret_cast<unsigned*>(to), __float_as_uint(value));
 }

@@ -1,5 +1,5 @@
-// For trying a library out: numbers to compute with, and how far two results are apart. See elementwise.h
-// for what holds for all kernels.
+// For trying a library out: makes numbers to compute with, and compares results. elementwise.h has the rules
+// for all kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,11 +9,11 @@
 
 namespace dtrun::worker::cuda {
 
-// What the kernels that this GPU runs were compiled for, as 90 is compute capability 9.0; 0 if it can run
-// none.
+// The compute capability that the kernels which this GPU runs were compiled for, 90 for 9.0; 0 if the GPU can
+// run none.
 int architecture_of_kernels();
 
-// out[i]: between -largest and largest, evenly; follows from `seed` and i alone.
+// out[i]: uniform between -largest and largest; a function of `seed` and i alone.
 template <typename T>
 void scatter(cudaStream_t stream, std::size_t count, unsigned seed, float largest, T* out);
 

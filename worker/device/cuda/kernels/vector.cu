@@ -1,4 +1,4 @@
-// Each operation rounds as worker/vector/loops_impl.h does: this file must be compiled without contraction.
+// Each operation rounds as in worker/vector/loops_impl.h: this file must be compiled without contraction.
 #include <cmath>
 #include <vector>
 
@@ -37,7 +37,8 @@ struct StackProgram {
   std::uint8_t merges[kTreeInputs] = {};
 };
 
-// The topmost sum is stack[0]: what moves are registers, where a stack with a pointer would lie in memory.
+// The topmost sum is stack[0]: pushes move values between registers, where a stack with a pointer would be in
+// memory.
 template <int kCount, int kDepth>
 __global__ void __launch_bounds__(kThreads)
     tree_sum_kernel(std::size_t count, StackProgram program, float* out) {
@@ -67,8 +68,8 @@ StackProgram stack_program(const TreeSum& sum, std::span<const float* const> inp
   StackProgram program;
   program.inputs = sum.inputs;
   for (int j = 0; j < sum.inputs; ++j) program.input[j] = inputs[j];
-  // plan_sum() lists additions in post-order: each adds the two topmost sums, as soon as the last input of
-  // its right operand is there.
+  // plan_sum() lists additions in post-order: each addition takes the two topmost sums, as soon as the last
+  // input of its right operand is pushed.
   std::vector<int> last_input(sum.inputs + sum.temporaries);
   for (int j = 0; j < sum.inputs; ++j) last_input[j] = j;
   for (const Addition& addition : sum.additions) {
@@ -78,7 +79,7 @@ StackProgram stack_program(const TreeSum& sum, std::span<const float* const> inp
   return program;
 }
 
-// x / count: by the inverse where that gives the same bits.
+// x / count: multiplies by the inverse where that gives the same bits.
 struct Division {
   float count, inverse;
   bool by_inverse;
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(kThreads) mean_kernel(std::size_t count, float
   store(values + at, x, count - at);
 }
 
-// Of the block's threads, in pairs; of use to thread 0 alone.
+// Sums the block's values in pairs; only thread 0 gets the sum.
 __device__ inline double block_sum(double value) {
   SHARED_ARRAY(double, sums, kThreads);
   sums[threadIdx.x] = value;
@@ -113,7 +114,7 @@ __device__ inline double block_sum(double value) {
   return sums[0];
 }
 
-// A thread has elements 4 * t .. 4 * t + 3 of every gridDim.x * kThreads * 4.
+// A thread handles elements 4 * t .. 4 * t + 3 of every gridDim.x * kThreads * 4.
 template <int kCount>
 __global__ void __launch_bounds__(kThreads)
     square_norm_kernel(std::size_t count, const float* values, const float* divisor, double* partials) {
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- the optimizers
 
-// How the gradient that a rule sees follows from the sum.
+// Computes the gradient for a rule from the sum.
 struct Gradient {
   Division division;
   float clip;
@@ -159,7 +160,7 @@ __device__ inline float gradient_of(float sum, const Gradient& gradient) {
   return gradient.clip == 1.0f ? mean : mean * gradient.clip;
 }
 
-// What an element's step changes. Without a slot in the rule it is not touched.
+// The values that an element's step changes. Slots that the rule does not have are not touched.
 struct Element {
   float parameter, first, second;
 };
@@ -189,7 +190,7 @@ struct AdamW {
   AdamWRule rule;
   const std::uint64_t* boundaries;
   std::size_t count;  // of boundaries
-  // How many boundaries are at or before this element. Behind an odd number of them elements decay.
+  // The number of boundaries at or before this element. Elements behind an odd number of boundaries decay.
   __device__ std::size_t passed(std::size_t at) const {
     std::size_t begin = 0, end = count;
     while (begin < end) {
@@ -266,8 +267,8 @@ void tree_sum(cudaStream_t stream, const TreeSum& sum, std::span<const float* co
   const StackProgram program = stack_program(sum, inputs);
   bool packs = wide({out});
   for (const float* const input : inputs) packs = packs && wide({input});
-  constexpr int kShallow = 8;  // that many packs fit the registers beside all else
-  // As many sums wait as there are temporaries; the topmost one comes on top of them.
+  constexpr int kShallow = 8;  // so many packs fit in the registers beside the other values
+  // The number of waiting sums is that of temporaries; the topmost sum comes on top of them.
   if (packs && sum.temporaries < kShallow)
     launch(tree_sum_kernel<4, kShallow>, blocks_of(floats, kThreads * 4), kThreads, 0, stream, floats,
            program, out);
