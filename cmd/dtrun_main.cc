@@ -72,7 +72,7 @@ int refuse(const Status& status) {
   return cmd::fail(status);
 }
 
-// What tells of the cluster that may have started us.
+// The facts that tell of a cluster that may have started us.
 cmd::Scene scene() {
   cmd::Scene scene{.hostname = host_name(), .file = [](const std::string& path) {
                      std::ifstream file(path);

@@ -95,7 +95,7 @@ Part take_part(Replica& replica, const ControlClient::Start& start, ControlClien
   }
 }
 
-// What an earlier process of this worker left there is taken over.
+// The state that an earlier process of this worker left there is taken over.
 void keep_host_copy(Replica& replica, int descriptor) {
   try {
     replica.host_copy = std::make_unique<HostCopy>(replica, descriptor);
@@ -133,7 +133,8 @@ int train_for(ControlClient& agent) {
   return kExitWorkerStopped;
 }
 
-// For dtrun, which links no math: on what a worker with the config on standard input would compute.
+// For dtrun, which links no math: prints the facts that the results of a worker with the config on standard
+// input would depend on.
 int tell_fingerprint() {
   try {
     const std::string text(std::istreambuf_iterator<char>(std::cin), {});
@@ -147,8 +148,8 @@ int tell_fingerprint() {
   }
 }
 
-// What ends the job is in its report, once for all ranks that end so. After anything else the job may go on,
-// and this is the only word of it.
+// A failure that ends the job is in its report, once for all ranks with the same one. After any other failure
+// the job may go on, and this is its only message.
 int fail(ControlClient& agent, int exit_code, const std::string& message) {
   if (!is_deterministic_failure(exit_code)) std::fprintf(stderr, "%s\n", message.c_str());
   agent.send_fault(exit_code, message);

@@ -3,7 +3,7 @@
 
 namespace dtrun::worker {
 
-// What main() is given. Returns the exit code, or ends the process.
+// The arguments are main()'s. Returns the exit code, or ends the process.
 int worker_main(int argc, char** argv);
 
 }  // namespace dtrun::worker

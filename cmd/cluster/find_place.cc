@@ -9,7 +9,8 @@
 namespace dtrun::cmd {
 namespace {
 
-// What started a process last knows best what it is: mpirun runs inside of Slurm, Slurm inside of pods.
+// The system that started a process last describes it best: mpirun runs inside of Slurm, Slurm inside of
+// pods.
 constexpr std::array kInnermostFirst = {
     find_open_mpi, find_pmi,         find_slurm,     find_jsrun,     find_flux,   find_leader_worker_set,
     find_volcano,  find_indexed_job, find_sky_pilot, find_aws_batch, find_lepton, find_pbs};

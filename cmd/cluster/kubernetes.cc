@@ -1,6 +1,6 @@
-// What pods find without asking Kubernetes: their host name, their own line of /etc/hosts, and the variables
-// that a controller sets. Jobs of the Training Operator and of Kubeflow's Trainer are told by PET_ variables,
-// which are options.
+// Facts that pods find without asking Kubernetes: their host name, their own line of /etc/hosts, and the
+// variables that a controller sets. Jobs of the Training Operator and of Kubeflow's Trainer have PET_
+// variables, which are options.
 #include <algorithm>
 #include <sstream>
 

@@ -1,5 +1,5 @@
-// The launchers of MPI start processes, and tell each its number among them. Where the first one is only some
-// of them tell.
+// The launchers of MPI start processes, and give each its number among them. Only some of them tell where the
+// first one is.
 #include <array>
 
 #include "cmd/cluster/numbers.h"

@@ -19,10 +19,11 @@ std::optional<int> whole_number(std::string_view text, int most);
 // A variable's number from `least` on. EX_USAGE if it is anything else; `job` names who set it.
 Result<int> number_of(const Scene& scene, const std::string& name, int least, const std::string& job);
 
-// What a cluster says that does not fit together: the message, and how to run on this node alone.
+// An error for facts of a cluster that contradict each other: the message, and how to run on this node alone.
 Status contradiction(const std::string& job, const std::string& what);
 
-// A run's id from a cluster's name for a job: what a run id may not have becomes '-'. May be empty.
+// A run's id from a cluster's name for a job: a character that a run id may not have becomes '-'. May be
+// empty.
 std::string run_id_of(const std::string& name);
 
 }  // namespace dtrun::cmd

@@ -12,7 +12,7 @@
 
 namespace dtrun::cmd {
 
-// What a process sees of the cluster that started it.
+// A process's view of the cluster that started it.
 struct Scene {
   std::map<std::string, std::string> variables = {};
   std::string hostname = {};
@@ -20,7 +20,7 @@ struct Scene {
   std::function<std::string(const std::string& path)> file = [](const std::string&) { return ""; };
 };
 
-// What the options say already, which counts more than what the cluster says.
+// The facts that options already give; they count more than the cluster's.
 struct Said {
   bool nodes = false;     // --nnodes
   bool endpoint = false;  // --rdzv_endpoint or --master_addr
@@ -28,7 +28,7 @@ struct Said {
 
 struct Place {
   std::string job = {};  // for people: "Slurm step 4711.0"
-  // A remark for people where this process runs alone although the job has more: how to use that.
+  // A remark for people if this process runs alone although the job has more: how to use the other nodes.
   std::string alone = {};
   // Agents of the job: one on each node, or one for each task where a node has several. Nothing: the cluster
   // does not say, so an option must.
@@ -39,7 +39,8 @@ struct Place {
   bool is_replaced = false;
   std::string node = {};   // this node's name; empty: not known
   std::string first = {};  // the host of the agent with rank 0, where the coordinator is; empty: not known
-  // Where the coordinator goes if that is lost, in this order: the hosts of ranks 1 and 2. Empty: not known.
+  // The hosts that take the coordinator over, in this order, if `first` is lost: those of ranks 1 and 2.
+  // Empty: not known.
   std::vector<std::string> next = {};
   int own_host = -1;               // this process's place among `first` and `next`; -1: it hosts none
   bool starts_once = false;        // all are started together, none in place of one that has ended
@@ -47,7 +48,7 @@ struct Place {
   std::optional<bool> hosts = {};  // whether this agent hosts it; nothing: it finds out by the name
   std::vector<int> ports = {};  // on which it may be, the first free one in this order; empty: the usual one
   std::string run_id = {};      // empty: the cluster has no name for the job
-  // Tasks of the job on this host. Where there are several, each is one worker, of this local rank.
+  // Tasks of the job on this host. If there are several, each is one worker, of this local rank.
   int tasks = 1;
   int local_rank = 0;
   bool several_tasks = false;    // on some node of the job
@@ -56,11 +57,12 @@ struct Place {
   std::string one_per_node = {};
 };
 
-// Nothing outside of any cluster that this knows, and in a process that a dtrun's worker started. EX_USAGE
-// where what the cluster says makes no sense, or no job can come of it; the message says what to type.
+// Finds this process's place in its cluster. Nothing outside of any cluster that dtrun knows, and in a
+// process that a dtrun's worker started. EX_USAGE if the cluster's facts make no sense, or no job can come of
+// them; the message says what to type.
 Result<std::optional<Place>> find_place(const Scene& scene, const Said& said);
 
-// Whether a scheduler tells this process when to stop, and may start the job again.
+// True if a scheduler tells this process when to stop, and may start the job again.
 bool may_be_started_again(const Scene& scene);
 
 // "Slurm step 4711.0: node 2 of 4 (n3), coordinator n1:53127". `endpoint` is empty for a single agent.

@@ -1,4 +1,4 @@
-// What single systems tell of this process's place. Nothing: it was not started by this one. Pure.
+// Finders of this process's place, one for each system. Nothing: it was not started by this system. Pure.
 #pragma once
 
 #include <optional>
@@ -23,14 +23,14 @@ Found find_flux(const Scene& scene, const Said& said);
 Found find_jsrun(const Scene& scene, const Said& said);
 Found find_pbs(const Scene& scene, const Said& said);
 
-// Whether srun started this process, and not only something in a Slurm job.
+// True if srun itself started this process, not just some process of a Slurm job.
 bool is_slurm_task(const Scene& scene);
 
 // The place of a node of so many, as two variables have it. EX_USAGE if the numbers don't fit together.
 Result<Place> place_of_node(const Scene& scene, const std::string& job, const char* size, const char* index);
 
-// A process's place among `size` of which `local_size` are on this host, as MPI's launchers count: an agent
-// each. EX_USAGE if the numbers don't fit together.
+// A process's place among `size` processes, `local_size` of them on this host, as MPI's launchers count: each
+// is an agent. EX_USAGE if the numbers don't fit together.
 struct Ranks {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
 };

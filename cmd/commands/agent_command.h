@@ -4,7 +4,7 @@
 
 namespace dtrun::cmd {
 
-// `dtrun agent`: what a launcher on another host starts over ssh.
+// `dtrun agent`: started over ssh by a launcher on another host.
 extern const Command kAgentCommand;
 
 }  // namespace dtrun::cmd

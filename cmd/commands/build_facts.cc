@@ -13,7 +13,7 @@ namespace {
 
 std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_t{3}; }
 
-// Of the notes of a segment; "" if none of them is it.
+// The build id in the notes of a segment; "" if they have none.
 std::string id_in(std::string_view notes) {
   while (notes.size() >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) note;

@@ -1,4 +1,4 @@
-// What a build is made of, for who has to know whether a hole in a library is in it.
+// The parts of a build, for people that must know whether a library's security hole is in it.
 #pragma once
 
 #include <string>

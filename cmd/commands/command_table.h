@@ -10,7 +10,7 @@ namespace dtrun::cmd {
 
 Commands commands();
 
-// Null if there is none of this name.
+// The command of this name; null if there is none.
 const Command* find_command(const std::string& name);
 
 std::vector<std::string> command_names();

@@ -9,7 +9,7 @@ namespace dtrun::cmd {
 
 extern const Command kCompletionCommand;
 
-// Prints the script and returns the exit code. `source` is what the user typed ("--print_completion=ksh"),
+// Prints the script and returns the exit code. `source` is the option as typed ("--print_completion=ksh"),
 // for messages.
 int print_completion(const std::string& shell, const std::string& source);
 

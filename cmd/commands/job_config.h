@@ -17,7 +17,7 @@ struct JobConfigFile {
   worker::JobConfig config;            // of both
 };
 
-// What CONFIG.json and KEY=VALUE of the command line say. EX_NOINPUT, or EX_CONFIG with every fault.
+// Reads CONFIG.json and KEY=VALUE of the command line. EX_NOINPUT, or EX_CONFIG with every fault.
 Result<JobConfigFile> read_job_config(const Invocation& invocation);
 
 std::string value_of(const std::optional<Given>& given, const char* otherwise);

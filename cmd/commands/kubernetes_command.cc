@@ -83,7 +83,7 @@ Status read_options(const KubernetesOptions& options, const worker::LaunchConfig
   return status.ok() ? read_volumes(options, job) : status;
 }
 
-// Which of them the folder lies on: the one that is mounted furthest down. Null: none.
+// The volume that the folder lies on: the one that is mounted furthest down. Null: none.
 const VolumeMount* volume_of(const std::string& folder, const std::vector<VolumeMount>& volumes) {
   const VolumeMount* found = nullptr;
   for (const VolumeMount& volume : volumes) {

@@ -35,7 +35,7 @@ using PrepareOptions = Values<kOptionsOfPrepare>;
 Status check_name(const std::string& name) {
   if (name.empty() || name.find_first_of("/\n") != std::string::npos || name[0] == '.')
     return usage("--name=" + name + ": expected the beginning of a file name");
-  // By these words the trainer knows what a file is for.
+  // The trainer tells a file's purpose by these words.
   for (const char* word : {"train", "val", "test"}) {
     if (name.find(word) != std::string::npos)
       return usage("--name=" + name + ": has \"" + word +

@@ -10,7 +10,7 @@
 
 namespace dtrun::cmd {
 
-// What one look found.
+// The finding of one look.
 struct Look {
   enum class Found { kRun, kOver, kNoSuchRun, kNoAnswer };
   Found found = Found::kNoAnswer;

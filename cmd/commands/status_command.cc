@@ -27,12 +27,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTimeout = 5s;
-// Runs that have ended, of all that there are: people look for what runs, or for what ended just now.
+// At most so many ended runs are shown: people look for running jobs, or for those that ended just now.
 constexpr int kEndsShown = 5;
 
 using rendezvous::v1::RunStatus;
 
-// Where to ask, and how.
+// The endpoint to ask, and the way to ask it.
 struct Place {
   Endpoint endpoint;
   bool wants_key = true;

@@ -1,4 +1,4 @@
-// `dtrun status`: which nodes take part in a run, and what they do.
+// `dtrun status`: the nodes of a run and their work.
 #pragma once
 
 #include "cmd/options/command.h"

@@ -18,7 +18,7 @@ using rendezvous::v1::RunStatus;
 using rendezvous::v1::TrainingProgress;
 using Json = nlohmann::ordered_json;
 
-// Of the JSON (docs/status.md): higher once a key or value means something else, not for new ones.
+// Version of the JSON (docs/status.md): raised once a key or value means something else, not for new ones.
 constexpr int kJsonVersion = 1;
 
 constexpr const char* kPhases[] = {"waiting for nodes", "running", "stopping", "over"};
@@ -133,7 +133,7 @@ std::string table(const RunStatus& run) {
   return text;
 }
 
-// Which GPUs the workers have, a line for each node that has some.
+// The workers' GPUs, a line for each node that has some.
 std::string gpu_lines(const RunStatus& run) {
   std::string text;
   for (const MemberStatus& member : run.members()) {
@@ -145,7 +145,7 @@ std::string gpu_lines(const RunStatus& run) {
   return text;
 }
 
-// What happened to nodes, the newest last.
+// The news of nodes, the newest last.
 std::string news_lines(const RunStatus& run) {
   std::string text;
   for (const News& news : run.news())

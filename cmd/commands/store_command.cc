@@ -75,7 +75,7 @@ Result<int> parse_port_or_any(const Given& given) {
   return usage(quoted(given) + ": expected " + allowed);
 }
 
-// What the environment says of other commands does not matter.
+// A variable that is meant for another command does not matter.
 Status only_for(const std::optional<Given>& option, const std::string& command) {
   const bool typed = option && option->source.starts_with("--");
   return typed ? usage(option->source + " is for " + command) : Status();
@@ -192,7 +192,7 @@ int run_store(const Invocation& invocation) {
   if (!options.ok()) return fail(options.status());
   const sigset_t signals = ending_signals();  // blocked before threads start, which inherit it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);       // if nobody reads the log any more, the jobs go on
+  signal(SIGPIPE, SIG_IGN);       // if the log's reader is gone, the jobs go on
   agent::allow_all_open_files();  // a connection for each agent of each job
   auto server = rendezvous::Server::start(options.value());
   if (!server.ok()) return fail(server.status());

@@ -23,7 +23,7 @@ struct WatchedRun {
 };
 
 // The exit code: with `exit_status` the run's, else 0; 69 if the run is not known, or its coordinator went
-// away and nobody said how it ended.
+// away before it told how the run ended.
 int watch_run(const WatchedRun& watched);
 
 }  // namespace dtrun::cmd

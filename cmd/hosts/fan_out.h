@@ -20,7 +20,7 @@ inline constexpr int kLeastLoginWindow = 4;
 inline constexpr int kMostLoginWindow = 256;  // so many processes of ssh
 inline constexpr Millis kFirstLoginBackOff = 300;
 inline constexpr Millis kMostLoginBackOff = 5000;
-// A host that is still refused so long after its first attempt is given up.
+// A host that is still refused this long after its first attempt is given up.
 inline constexpr Millis kLoginPatience = 90'000;
 
 // After attempt number `attempt` of `host`, which count from 1: doubles from attempt to attempt between the

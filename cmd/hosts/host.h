@@ -21,7 +21,7 @@ struct Host {
 // The longest name of DNS, a user, '@'.
 inline constexpr std::size_t kLongestDestination = 320;
 
-// Whether ssh may be given `destination` as a word of its command line: a name that begins with '-' would be
+// True if ssh may be given `destination` as a word of its command line: a name that begins with '-' would be
 // an option, and one with a shell's characters could act in a ProxyCommand. OpenSSH's own rule (ssh.c), for
 // any carrier.
 bool is_destination(std::string_view destination);

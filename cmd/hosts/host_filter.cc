@@ -16,7 +16,7 @@ namespace {
 
 Status usage(const std::string& message) { return {kExitUsage, message}; }
 
-// What --include or --exclude says: GPUs by host, ascending; none: the host as a whole.
+// The hosts of --include or --exclude, with their GPUs, ascending; no GPU: the host as a whole.
 using Chosen = std::map<std::string, std::set<int>, std::less<>>;
 
 std::optional<int> read_gpu(std::string_view digits) {

@@ -10,10 +10,9 @@
 namespace dtrun::cmd {
 
 // The hosts that are left, in the order of `hosts`; at most one of the two texts may be non-empty. Hosts are
-// named without their user, since '@' stands between them; an IPv6 address in brackets. Where GPUs are named,
-// `gpus` lists those that are left, and `slots` is their number. A host of which none is left is gone.
-// Failures have EX_USAGE: a host or GPU that does not exist, GPUs excluded where slots are not said, nothing
-// left.
+// named without their user, since '@' stands between them; an IPv6 address in brackets. If GPUs are named,
+// `gpus` lists those that are left, and `slots` is their number; a host without any left is dropped. Failures
+// have EX_USAGE: a host or GPU that does not exist, GPUs excluded from a host without slots, nothing left.
 Result<std::vector<Host>> filter_hosts(std::vector<Host> hosts, const std::string& include,
                                        const std::string& exclude);
 

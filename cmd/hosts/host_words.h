@@ -1,4 +1,4 @@
-// What files and lists of hosts have in common: one word that names hosts, and the list that it adds to.
+// The common part of host files and lists of hosts: one word that names hosts, and the list that it adds to.
 // Messages do not say where the word is; the caller does.
 #pragma once
 

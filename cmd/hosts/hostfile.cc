@@ -47,7 +47,7 @@ std::vector<std::string> words_of(std::string_view line) {
   }
 }
 
-// What stands behind the host on its line.
+// The words behind the host on its line.
 struct Details {
   int slots = 0;
   int most_slots = 0;

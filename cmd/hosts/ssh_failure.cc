@@ -12,7 +12,7 @@ namespace {
 constexpr int kOfSshItself = 255;
 constexpr std::size_t kLongestLine = 300;
 
-// What ssh says beside the cause.
+// ssh's messages that are not the cause.
 constexpr std::string_view kAsides[] = {"debug1: ",       "debug2: ",      "debug3: ",      "OpenSSH_",
                                         "Authenticated ", "Transferred: ", "Bytes per ",    "Warning: ",
                                         "** WARNING: ",   "** This ",      "** The server "};
@@ -22,8 +22,8 @@ struct Cause {
   SshFailure::Kind kind;
 };
 
-// Of OpenSSH (ssh.c, sshconnect.c, kex.c, packet.c, clientloop.c), the most telling first. With a jump host,
-// its ssh's message stands before those of ours, which only tell that the connection broke.
+// Messages of OpenSSH (ssh.c, sshconnect.c, kex.c, packet.c, clientloop.c), the most telling first. The
+// message of a jump host's ssh stands before those of ours, which only tell that the connection broke.
 constexpr Cause kCauses[] = {
     {"has changed and you have requested strict checking", SshFailure::kChangedHostKey},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED", SshFailure::kChangedHostKey},
@@ -82,8 +82,8 @@ std::string last_line(int exit_status, const std::vector<std::string_view>& line
                        : shown(lines.back(), kLongestLine);
 }
 
-// ssh hands on what the shell there answered. 127 and 126 are POSIX's; tcsh's answer to both is 1, and so is
-// kubectl's.
+// ssh passes on the exit status of the shell there. 127 and 126 are POSIX's; tcsh ends with 1 for both, and
+// so does kubectl.
 bool is_no_dtrun(int exit_status, const std::vector<std::string_view>& lines) {
   if (exit_status == 127 || exit_status == 126) return true;
   return exit_status == 1 && std::ranges::any_of(lines, [](auto line) {
@@ -92,7 +92,7 @@ bool is_no_dtrun(int exit_status, const std::vector<std::string_view>& lines) {
          });
 }
 
-// Of mkdir and tar, the first that names a cause: tar's last words are that it failed.
+// The first line of mkdir or tar that names a cause: tar's last line only says that it failed.
 SshFailure no_place(const std::vector<std::string_view>& lines) {
   constexpr std::string_view kReasons[] = {"No space left", "quota",         "Read-only",  "denied",
                                            "too large",     "/output error", "write error"};
@@ -123,7 +123,7 @@ SshFailure without_remedy(int exit_status, const std::vector<std::string_view>& 
   return {SshFailure::kOther, last_line(exit_status, lines), {}};
 }
 
-// The name by which known_hosts has the host, which may be an alias or have a port: "[node3]:2222".
+// The host's name in known_hosts, which may be an alias or have a port: "[node3]:2222".
 std::string known_name(const std::string& what, const Host& host) {
   constexpr std::string_view kBefore = "Host key for ", kAfter = " has changed";
   const auto begin = what.find(kBefore), end = what.find(kAfter);

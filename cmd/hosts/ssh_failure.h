@@ -16,7 +16,7 @@ struct SshFailure {
     kChangedHostKey,  // another one than known_hosts has
     kPermission,      // no way to log in without a prompt
     kUnknownHost,     // no address for the name
-    kUnreachable,     // timed out, no route, nobody listens
+    kUnreachable,     // timed out, no route, no listener
     kNoDtrun,         // logged in, but there is no dtrun to run
     kNoPlace,         // and none could be brought
     kOther,
@@ -26,11 +26,11 @@ struct SshFailure {
   std::string remedy;  // what to do, one line; empty: nothing that is sure to help
 };
 
-// What the line of shell that brings dtrun says at last where that fails, before the folder.
+// The last message, before the folder, of the line of shell that brings dtrun, if it fails.
 inline constexpr const char* kCannotBring = "cannot bring dtrun to ";
 
-// exit_status: of the carrier, 128 + signal where a signal ended it. standard_error: all or the end of what
-// it wrote there, with -v or without.
+// `exit_status`: of the carrier, 128 + signal if a signal ended it. `standard_error`: all or the end of its
+// output there, with -v or without.
 SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host);
 
 // The key that the host showed, from what `ssh -v` wrote: "ssh-ed25519 SHA256:…"; empty: none seen. With a

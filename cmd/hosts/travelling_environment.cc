@@ -11,7 +11,8 @@ namespace {
 // The job's key itself: nothing sends it.
 constexpr std::string_view kJobKey = "DTRUN_TOKEN";
 
-// What stays here unless a rule sends it. Names and patterns, by what they belong to.
+// Names and patterns of variables that stay here unless a rule sends them, grouped by the system they belong
+// to.
 constexpr std::string_view kStayingPatterns[] = {
     // the user there, who may be another, and the login's shell
     "HOME", "USER", "LOGNAME", "USERNAME", "SHELL", "MAIL", "SHLVL", "_", "PWD", "OLDPWD", "SUDO_*",
@@ -97,7 +98,7 @@ Result<EnvironmentRule> parse_variable(std::string_view text, int exit_code) {
 
 std::string entry_of(const EnvironmentRule& rule) { return rule.name + "=" + rule.value; }
 
-// Of each name the first entry, as getenv sees it; what is no "NAME=VALUE" is left out.
+// The first entry of each name, as getenv sees it; entries that are no "NAME=VALUE" are left out.
 std::vector<std::string_view> variables_of(const std::vector<std::string>& own) {
   std::vector<std::string_view> variables;
   std::set<std::string_view> seen;

@@ -1,6 +1,6 @@
-// Which environment variables go to the other hosts: as with srun all, less those that belong to this
-// session, this host, or the launcher around us. Pure. Entries are "NAME=VALUE" as in environ; values are
-// bytes, never looked at.
+// Chooses the environment variables that go to the other hosts: all, as with srun, except those that belong
+// to this session, this host, or the launcher around us. Pure. Entries are "NAME=VALUE" as in environ; values
+// are bytes, never looked at.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace dtrun::cmd {
 
-// Of -x or --env_file.
+// A rule of -x or --env_file.
 struct EnvironmentRule {
   enum Kind {
     kSend,  // the variable as it is here, also one that would stay
     kSet,   // to `value`
-    kStay,  // what `name`, a pattern with * and ?, matches stays here
+    kStay,  // variables that match `name`, a pattern with * and ?, stay here
   };
   Kind kind = kSend;
   std::string name;
@@ -33,9 +33,9 @@ Result<EnvironmentRule> parse_environment_rule(const std::string& text);
 // the end of the line: '=', quotes and spaces belong to it. A failure has EX_CONFIG and names path:line.
 Result<std::vector<EnvironmentRule>> parse_environment_file(std::string_view text, const std::string& path);
 
-// What travels of `own`, in its order, then what rules set beside it, in theirs. The last rule that matches a
-// name decides on it. The job's key (DTRUN_TOKEN) never travels, whatever the rules say: it goes by a way of
-// its own.
+// The travelling variables of `own`, in its order, then those that rules add, in theirs. The last rule that
+// matches a name decides on it. The job's key (DTRUN_TOKEN) never travels, whatever the rules say: it has a
+// way of its own.
 std::vector<std::string> travelling_environment(const std::vector<std::string>& own,
                                                 const std::vector<EnvironmentRule>& rules);
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A Job's pods are NAME-INDEX, a label of DNS: 63 characters, of which the index has up to 6 here.
+// A Job's pods are NAME-INDEX, a label of DNS: 63 characters, up to 6 of them for the index here.
 constexpr std::size_t kLongestName = 52;
 // Seconds between the end of the workers and the kubelet's SIGKILL.
 constexpr int kGraceBeyondShutdown = 10;
@@ -104,7 +104,7 @@ std::string kubernetes_yaml(const KubernetesJob& job) {
                   {"token", yaml(job.key)},
                   {"config", Json::parse(job.config).dump(2, ' ', true)},
                   {"pods", std::to_string(job.nodes.max)},
-                  // Of an elastic job a pod that found no node, or came too late, need not end.
+                  // A pod of an elastic job that found no node, or came too late, need not end.
                   {"success_policy", elastic ? "successPolicy: {rules: [{succeededIndexes: \"0\"}]}" : ""},
                   {"lost", lost_exits()},
                   {"grace", std::to_string(job.shutdown_timeout_s + kGraceBeyondShutdown)},

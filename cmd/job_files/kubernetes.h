@@ -30,7 +30,7 @@ struct KubernetesJob {
   std::vector<VolumeMount> volumes = {};
 };
 
-// Whether Kubernetes takes it for a Service and for the pods that a Job numbers: a letter, then letters,
+// True if Kubernetes takes it for a Service and for the pods that a Job numbers: a letter, then letters,
 // digits and '-', no '-' at the end, all small, at most 52.
 bool fits_as_name(const std::string& name);
 // The nearest name that fits, "job" if nothing of it does: "runs/My_Job.json" is "my-job".

@@ -20,7 +20,7 @@ bool are_digits(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// What a unit of memory stands for; nothing if it is none.
+// The factor of a unit of memory; nothing if the text is none.
 std::optional<double> factor_of(const std::string& unit) {
   static constexpr char kPrefixes[] = "kMGTPE";
   if (unit.empty()) return 1;

@@ -1,5 +1,5 @@
-// What a pod is given, in the words of Kubernetes, as options of `dtrun kubernetes`: found wrong here, not by
-// a pod that never starts. Pure; failures have EX_USAGE.
+// Checks the options of `dtrun kubernetes` that are in the words of Kubernetes: mistakes are found here, not
+// by a pod that never starts. Pure; failures have EX_USAGE.
 #pragma once
 
 #include "cmd/options/given.h"
@@ -7,11 +7,11 @@
 
 namespace dtrun::cmd {
 
-// An image of which a pod that is replaced gets the same as the others have: with a tag other than "latest",
-// or a digest. Kubernetes also asks the registry for "latest" each time, though the node may have the image.
+// An image that a replaced pod gets the same as the others have: with a tag other than "latest", or a digest.
+// Kubernetes also asks the registry for "latest" each time, though the node may have the image.
 Status check_image(const Given& given);
 
-// Limits: "8", "0.5" or "500m", and "16Gi", "16G", "16e9" or bytes, of which 1Mi is the least here.
+// Limits: "8", "0.5" or "500m", and "16Gi", "16G", "16e9" or bytes, at least 1Mi.
 Status check_cpus(const Given& given);
 Status check_memory(const Given& given);
 

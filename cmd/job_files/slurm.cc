@@ -38,7 +38,7 @@ std::string slurm_script(const SlurmJob& job) {
                         std::to_string(kWarning - kGraceAfterShutdown);
   if (elastic) options = "--nnodes " + least + ":" + most + " " + options;
   if (job.gpus > 0) options += " --nproc_per_node gpu";
-  // With fewer nodes the job goes on where it may. Else Slurm ends what is left of it, and queues it anew.
+  // An elastic job goes on with fewer nodes. Slurm ends the rest of any other job, and queues it anew.
   const std::string no_kill = elastic ? "#SBATCH --no-kill" : "";
   const std::string step = elastic ? "--no-kill --kill-on-bad-exit=0" : "--kill-on-bad-exit=0";
   std::string config = quoted_word(job.config);

@@ -18,7 +18,7 @@ struct SlurmJob {
   std::vector<std::string> overrides = {};  // KEY=VALUE
 };
 
-// Whether sbatch takes it for a time limit: MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS and
+// True if sbatch takes it for a time limit: MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS and
 // so on, or UNLIMITED.
 bool is_slurm_time(const std::string& text);
 

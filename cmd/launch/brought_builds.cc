@@ -43,7 +43,8 @@ bool is_unused_for_long(const fs::path& folder) {
   return !error && fs::file_time_type::clock::now() - started > kKeepBuilds;
 }
 
-// A record lock would end with the process that detaches its job; this one goes over to who goes on.
+// A record lock would end with the process that detaches its job; this lock passes to the process that goes
+// on.
 bool try_lock(const agent::Descriptor& file, int how) { return flock(file.get(), how | LOCK_NB) == 0; }
 
 void remove_if_unused(const fs::path& folder) {

@@ -1,5 +1,5 @@
 // The builds of dtrun that launchers brought to this host (cmd/launch/own_files.h): CACHE/dtrun/BUILD each.
-// An agent holds a lock in its build as long as it runs, so that no other one removes it.
+// An agent holds a lock in its build while it runs, so that no other agent removes it.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace dtrun::cmd {
 
-// A build that no agent was started from for so long goes.
+// A build is removed if no agent was started from it for this long.
 inline constexpr std::chrono::hours kKeepBuilds(30 * 24);
 // The file in a build that is locked. It comes last, so that a folder without it is no whole build.
 inline constexpr const char* kBuildLock = "lock";
@@ -18,12 +18,13 @@ inline constexpr const char* kBuildLock = "lock";
 // empty.
 std::filesystem::path brought_build(const std::filesystem::path& program, const std::string& build);
 
-// The build stays until what is returned is closed here and in all processes that inherited it. Not open
-// where it cannot be locked.
+// Keeps the build until the returned descriptor is closed here and in all processes that inherited it. Not
+// open if the build cannot be locked.
 agent::Descriptor keep_build(const std::filesystem::path& folder);
 
-// Removes other builds in the cache of `folder`, and what was left of bringing one, that are older than
-// kKeepBuilds and that no process keeps. Leaves alone what has another name than a build.
+// Removes other builds in the cache of `folder`, and the rest of one that was only partly brought, that are
+// older than kKeepBuilds and that no process keeps. Leaves files and folders alone that are not named like a
+// build.
 void remove_old_builds(const std::filesystem::path& folder);
 
 }  // namespace dtrun::cmd

@@ -1,4 +1,4 @@
-// Which build of dtrun this is, so that a launcher and the agents on other hosts are surely the same.
+// Identifies this build of dtrun, so that a launcher and the agents on other hosts are surely the same.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace dtrun::cmd {
 // The linker's id of an ELF program, in hexadecimal; empty if it has none or cannot be read.
 std::string build_id(const std::filesystem::path& program);
 
-// Of dtrun and of the dtrun-worker beside it. Fit for a file name.
+// The build of dtrun and of the dtrun-worker beside it. Fit for a file name.
 std::string own_build();
 
 }  // namespace dtrun::cmd

@@ -230,8 +230,8 @@ void Carrier::reap() {
   loop_.forget(process_.get());
   process_.reset();
   exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  // Its last words first, of each stream a pipe's. What it started may hold them open (a master connection of
-  // ssh's), and write without end: that is not waited for.
+  // Its last output comes first, from each stream at most a pipe's. A process that it started may hold the
+  // streams open (a master connection of ssh's), and write without end: there is no wait for that.
   for (int i = 0; i < kMostPortions && out_.open() && read_out(); ++i) {
   }
   for (int i = 0; i < kMostPortions && err_.open() && read_err(); ++i) {

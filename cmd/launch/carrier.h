@@ -27,33 +27,35 @@ class Carrier {
     std::function<void(launch::FromHost message)> said;
     // A line on its standard error, once the agent runs; before that it is kept for standard_error().
     std::function<void(std::string_view line)> complained;
-    // It has ended, or said what is no message; `exit_status` as a shell has it. Comes once, the last.
+    // The process has ended, or sent something that is no message; `exit_status` as in a shell. The last
+    // event, once.
     std::function<void(int exit_status)> ended;
-    // Its standard output before the agent's preamble, as it comes: at most kMostBabble, else it is ended.
+    // Its standard output before the agent's preamble, as it comes: at most kMostBabble, else the process is
+    // ended.
     std::function<void(std::string_view bytes)> babbled;
   };
 
-  // The process gets SIGKILL when this one ends. Nothing of a terminal: a question finds nobody to answer it.
+  // The process gets SIGKILL when this one ends. It has no terminal, so a question of it is not answered.
   static Result<std::unique_ptr<Carrier>> start(agent::Loop& loop, const std::vector<std::string>& argv,
                                                 Events events);
   ~Carrier() { abandon(); }
   Carrier(const Carrier&) = delete;
 
-  // Kills it; no event comes any more. May be called by one, unlike the destructor.
+  // Kills the process; no event comes any more. May be called by one, unlike the destructor.
   void abandon();
 
   void send(const launch::ToHost& message);
   void send_bytes(std::shared_ptr<const std::string> bytes);
-  // What is queued is written, then the far end finds the end of the stream.
+  // Writes the queue, then the far end finds the end of the stream.
   void finish_input();
 
-  // What it writes is not read meanwhile.
+  // While paused, its output is not read.
   void pause(bool paused);
 
-  // The beginning of what it wrote to standard error before the agent ran.
+  // The beginning of its standard error before the agent ran.
   const std::string& standard_error() const { return standard_error_; }
   bool greeted() const { return greeted_; }
-  // Nothing came from it for so long, although it was read.
+  // True if nothing came from it for `time`, although it was read.
   bool silent_for(std::chrono::milliseconds time) const {
     return !paused_ && agent::Loop::Clock::now() - heard_at_ >= time;
   }
@@ -82,9 +84,9 @@ class Carrier {
   std::size_t written_ = 0;  // of the first of them
   bool writing_ = false, input_ends_ = false;
   bool greeted_ = false, paused_ = false;
-  std::string before_;  // the last of what came before the preamble, which may begin in it
+  std::string before_;  // the last bytes before the preamble, which may begin in them
   std::size_t babbled_ = 0;
-  std::string first_line_;  // of that, the beginning
+  std::string first_line_;  // the beginning of these bytes
   bool first_line_ends_ = false;
   FrameReader frames_;
   std::string standard_error_, line_;

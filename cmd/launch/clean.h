@@ -1,6 +1,6 @@
-// What hosts and carriers say goes to the user's terminal: none of it may move the cursor, set a title or
-// fill the clipboard there, nor look like a line of dtrun's own. What workers write is their own affair, as
-// under ssh.
+// Makes output of hosts and carriers fit for the user's terminal: none of it may move the cursor, set a title
+// or fill the clipboard there, nor look like a line of dtrun's own. The output of workers is passed on
+// unchanged, as under ssh.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace dtrun::cmd {
 
-// Makes all texts in it fit for a terminal, but for Output. In what an agent says its colours stay. A time
-// that is none goes.
+// Makes all texts in it fit for a terminal, except Output. An agent's own lines keep their colours. An
+// invalid time is removed.
 void clean(launch::FromHost* message);
 
 // Each line as printable() has it.

@@ -122,7 +122,7 @@ Result<DetachedRun> find_detached_run(const std::string& run_id) {
 
 LaunchPlan plan_to_come_back(const DetachedRun& run, Purpose purpose) {
   LaunchPlan plan;
-  // Where it is no more, only a relative name among these words would miss it, and says so.
+  // If the directory is gone, only a relative name among these words would miss it, and then says so.
   [[maybe_unused]] const int result = chdir(run.directory.c_str());
   plan.ssh = run.ssh;
   plan.accept_new_host_keys = run.accept_new_host_keys;

@@ -1,5 +1,5 @@
-// The detached runs that were started from this machine: a small file each, with what is needed to call
-// their hosts again.
+// The detached runs that were started from this machine: a small file each, with the facts that are needed to
+// call their hosts again.
 #pragma once
 
 #include <string>
@@ -35,8 +35,8 @@ std::vector<DetachedRun> detached_runs();
 // status` has it, EX_USAGE if there are several; with those that there are.
 Result<DetachedRun> find_detached_run(const std::string& run_id);
 
-// To call its hosts again as its launch did, in whose directory this process is from then on. The caller
-// fills in what is to be done.
+// A plan to call its hosts again as its launch did; changes this process' directory to that of the launch.
+// The caller fills in the purpose's own values.
 LaunchPlan plan_to_come_back(const DetachedRun& run, Purpose purpose);
 
 }  // namespace dtrun::cmd

@@ -51,7 +51,7 @@ using launch::FromHost;
 using launch::ToHost;
 
 constexpr auto kToLookFor = 5s;
-// So much of what a detached job's workers say is kept on each host, and shown again by each attach.
+// Each host keeps this many bytes of a detached job's worker output, and each attach shows them again.
 constexpr std::uint64_t kMostSpooled = 256u << 20;
 
 // The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
@@ -173,7 +173,7 @@ FromHost hello() {
   return message;
 }
 
-// The address of this host by which the launcher came, as sshd tells it: "CLIENT PORT SERVER PORT".
+// The address of this host that the launcher connected to, from sshd: "CLIENT PORT SERVER PORT".
 std::string address_of_ssh() {
   const char* connection = std::getenv("SSH_CONNECTION");
   std::istringstream words(connection != nullptr ? connection : "");
@@ -182,7 +182,7 @@ std::string address_of_ssh() {
   return server;
 }
 
-// The launcher's environment on top of what this host gives its users.
+// Puts the launcher's environment on top of this host's environment for its users.
 void take_environment(const launch::Job& job) {
   for (const std::string& entry : job.environment()) {
     const std::size_t equals = entry.find('=');
@@ -202,7 +202,7 @@ Status enter(const std::string& directory) {
                     " (the job runs in the same directory on every host; --chdir names another)");
 }
 
-// What the launcher decides goes before what its user typed, and what is the launcher's own affair goes.
+// The launcher's decisions override its user's options, and the launcher's own options are removed.
 void settle_options(const launch::Job& job, Options* options) {
   for (const OptionEntry& entry : kOptions)
     if (std::string_view(entry.group) == group::kHosts) options->values.erase(entry.name);
@@ -356,7 +356,7 @@ void leave_line(const Line& line, const SpoolPlace& place) {
   _exit(exit_code);
 }
 
-// Two forks: the agent is nobody's child here, and leads no session that could get a terminal.
+// Two forks: the agent has no parent here, and leads no session that could get a terminal.
 Status detach(const JobSpec& spec, const Line& line, const SpoolPlace& place) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_status(kExitUnavailable, "cannot make a pipe", errno);
@@ -451,7 +451,7 @@ int run_host_agent() {
     if (!status.ok()) line.say(refused(status));
     return status.exit_code();
   }
-  if (!first || !first->has_job()) return kExitUnavailable;  // only asked who is here
+  if (!first || !first->has_job()) return kExitUnavailable;  // only asked for our greeting
   return run_job(line, first->job());
 }
 

@@ -10,8 +10,8 @@ namespace dtrun::cmd {
 
 class InputFeed {
  public:
-  // Reads `fd` (which stays open) and hands on what there is; an empty text is the end, after which nothing
-  // comes. Of a terminal nothing is read: that is the shell's.
+  // Reads `fd` (which stays open) and sends its bytes; an empty text is the end and comes last. A terminal is
+  // not read: it is the shell's.
   InputFeed(agent::Loop& loop, int fd, std::function<void(std::string text)> send);
   ~InputFeed() { pause(); }
   InputFeed(const InputFeed&) = delete;

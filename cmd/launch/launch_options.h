@@ -10,11 +10,12 @@
 
 namespace dtrun::cmd {
 
-// Whether hosts are named, so that this process launches and is no agent.
+// True if hosts are named, so that this process launches and is no agent.
 bool names_hosts(const Options& options);
 
-// Refuses what has a meaning for named hosts alone: without them --check would start the job. EX_USAGE. What
-// a variable gives counts only where it would matter, as these do. REQUIRES: !names_hosts(options).
+// Refuses options that have a meaning for named hosts alone: without hosts --check would start the job.
+// EX_USAGE. One that a variable gives is refused only beside --check or --detach. REQUIRES:
+// !names_hosts(options).
 Status check_no_hosts(const Options& options);
 
 // `words`: of the command line, which every host gets as they are. Reads the hostfile and the config.

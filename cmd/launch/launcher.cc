@@ -62,13 +62,13 @@ class Launcher {
   }
 
  private:
-  // What is known of one host beside what was decided.
+  // The facts on one host beside the decided state.
   struct Line {
     std::unique_ptr<Carrier> carrier;
     launch::Planned planned;
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
     std::string bar;
-    bool is_paused = false;  // nobody reads what we write, or it is ahead of other hosts
+    bool is_paused = false;  // our output has no reader, or the host is ahead of others
   };
 
   Line& line(int host) { return lines_[static_cast<std::size_t>(host)]; }
@@ -124,7 +124,7 @@ class Launcher {
   std::vector<Line> lines_;
   std::vector<std::unique_ptr<Carrier>> retired_;  // may be on the stack: destroyed between two events
   std::deque<LaunchEvent> events_;
-  TimeOrder<std::function<void()>> order_;  // of what a detached job has said
+  TimeOrder<std::function<void()>> order_;  // messages of a detached job
   bool congested_ = false;
   std::optional<InputFeed> input_;
   std::optional<Loop::TimerId> timer_, life_timer_;
@@ -221,7 +221,7 @@ void Launcher::from_host(int host, launch::FromHost message) {
   tell_in_order();
 }
 
-// What a job has said before its launcher came back is told in the order of time.
+// Messages that a job sent before its launcher came back are shown in the order of time.
 void Launcher::in_order(int host, const launch::FromHost& message) {
   const double ahead = line(host).clock_ahead;
   std::optional<double> time;
@@ -282,7 +282,7 @@ void Launcher::take(int host, const launch::FromHost& message) {
   }
 }
 
-// What all agents say is shown once, what one says of itself with its host.
+// A line on the whole job is shown once, a line on one host with the host's name.
 void Launcher::show(int host, const launch::Said& said, Millis at) {
   if (!said.of_job()) return console_.say(name(host) + ": " + with_indent(said.text()));
   if (said_.is_new(host, said.text(), at)) console_.say(with_indent(said.text()));
@@ -326,7 +326,7 @@ void Launcher::gone(int index, int exit_status) {
   lose(index, failure);
 }
 
-// Behind what the host has said, in which its end may be.
+// The loss is queued behind the host's messages, which may include its end.
 void Launcher::lose(int index, const SshFailure& failure) {
   const auto tell = [this, index, failure] {
     events_.push_back(launch_event::Gone{.host = index, .failure = failure});
@@ -358,8 +358,8 @@ void Launcher::ask_for_key(int index, SshFailure failure) {
 
 // ---- actions
 
-// ssh gives one line to the login shell there; other carriers run words as they are. Of several values for an
-// option ssh takes the first, so what --ssh says goes before ours, and ours before the user's files: a job
+// ssh gives one line to the login shell there; other carriers run words as they are. If an option has several
+// values ssh takes the first, so the words of --ssh go before ours, and ours before the user's files: a job
 // gets neither the user's agent nor a port of a configuration that is for interactive logins.
 std::vector<std::string> Launcher::words_to(int index, const std::string& script) const {
   std::vector<std::string> words = plan_.ssh;
@@ -544,7 +544,7 @@ void Launcher::act(const launch_action::TellDetached&) {
                                             " | dtrun stop " + id + " | dtrun logs " + id + "\n");
 }
 
-// Until the job runs: how far the hosts are. Then what an agent shows.
+// Until the job runs, the bar shows how far the hosts are; then it is an agent's bar.
 void Launcher::show_progress() {
   if (!console_.has_terminal() || exit_code_) return;
   std::string bar;

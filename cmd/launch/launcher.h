@@ -22,7 +22,7 @@ struct LaunchPlan {
   bool workers_are_given = false;  // by --nproc_per_node, so a host's slots do not count
   OutputSpec output;               // of this terminal
   bool gives_input = false;        // this process's standard input is the workers' on the first host
-  // To come back to a detached job: the hosts' numbers in its run, and what is asked of each.
+  // To come back to a detached job: the hosts' numbers in its run, and the request to each.
   std::vector<int> nodes = {};
   launch::Attach attach = {};
   std::vector<int> signals = {};  // that each of them gets

@@ -1,4 +1,4 @@
-// Where the agents of a job could meet on this host, and whether another host gets there: asked before
+// Finds where the agents of a job could meet on this host, and whether another host gets there: asked before
 // anything starts, since a dead interface, a filter or a wrong address would show only later, as silence.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace dtrun::cmd {
 
-// A free port on all addresses of this host, held until the object goes. Who connects is told `nonce`: many
-// hosts have an address 172.17.0.1, and a connection to it ends at oneself.
+// A free port on all addresses of this host, held until the object goes. It sends `nonce` to each that
+// connects: many hosts have an address 172.17.0.1, and a connection to it ends at the host itself.
 class MeetingPlace {
  public:
   // The port is one that no outgoing connection takes by chance. EX_UNAVAILABLE if there is none.
@@ -23,7 +23,7 @@ class MeetingPlace {
   int port() const { return port_; }
   const std::string& nonce() const { return nonce_; }
 
-  // Tells those who have come. Never blocks.
+  // Sends the nonce to waiting connections. Never blocks.
   void greet();
 
  private:

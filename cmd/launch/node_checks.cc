@@ -36,7 +36,7 @@ Status check_writable(const std::filesystem::path& directory) {
       .within("cannot write " + directory.string());
 }
 
-// Whoever else writes the output directory is in the way, and is told before workers start.
+// Another writer of the output directory is in the way, and is reported before workers start.
 Status await_output_dir(const BuiltinTrainer* trainer, const Notice& notice) {
   const auto deadline = std::chrono::steady_clock::now() + worker::kLockPatience;
   bool told = false;
@@ -50,8 +50,8 @@ Status await_output_dir(const BuiltinTrainer* trainer, const Notice& notice) {
   return {};
 }
 
-// What a run finds in its output directory. With several nodes it may have begun already on another one, and
-// what counts may lie there: then the workers find out.
+// Checks the output directory of a run. A run on several nodes may have begun already on another one, whose
+// directory counts: then the workers find out.
 Status check_output_dir(const JobSpec& spec, const Notice& notice) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
   if (trainer == nullptr || trainer->output_dir.empty() || spec.nodes.max > 1) return {};
@@ -95,11 +95,11 @@ Status check_node(const JobSpec& spec, const Notice& notice) {
   if (Status status = check_fit(spec); !status.ok()) return status;
   if (Status status = check_output_dir(spec, notice); !status.ok()) return status;
   if (const std::string small = small_shm_notice(spec, size_of_shm()); !small.empty()) notice(small);
-  // Once, before any worker takes memory: what is available then is for all of them.
+  // Once, before any worker takes memory: the available memory is for all of them.
   return check_memory(spec, read_available_memory("/"));
 }
 
-// Where it does not answer, the workers find out.
+// If the program does not answer, the workers find out.
 void find_processor(JobSpec* spec) {
   constexpr std::chrono::seconds kLimit{60};
   auto* const trainer = std::get_if<BuiltinTrainer>(&spec->program);

@@ -10,7 +10,7 @@
 
 namespace dtrun::cmd {
 
-// What the line of shell prints when it wants the archive.
+// Printed by the line of shell when it wants the archive.
 inline constexpr const char* kWantsFiles = "dtrun wants its files\n";
 
 // `program`, the dtrun-worker beside it, and their libraries but those that every distribution has: a tar
@@ -19,9 +19,9 @@ Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::pat
 
 // A script for sh, one line without single quotes or `!`, so that in single quotes it is a word to any shell:
 // runs `dtrun agent` of this build from the cache there ($XDG_CACHE_HOME/dtrun/BUILD), to which it adds the
-// archive of `size` bytes if it is not there yet. What is in the cache is whole: it appears under its name in
-// one step. Ends with 73 where there is no place for the files. The folder's name may have any characters:
-// each use of it stands in double quotes.
+// archive of `size` bytes if it is not there yet. A build in the cache is whole: it appears under its name in
+// one step. Ends with 73 if there is no place for the files. The folder's name may have any characters: each
+// use of it stands in double quotes.
 std::string bringing_script(const std::string& build, std::size_t size);
 
 }  // namespace dtrun::cmd

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr auto kKeepEnded = std::chrono::hours(30 * 24);
 constexpr std::size_t kPortion = 1u << 20;
-// Of a full disk, what a job said last gives way to how it ended; a report has a few KB.
+// On a full disk a job's last output gives way to the messages on its end; a report has a few KB.
 constexpr std::uint64_t kRoomForEnd = 64u << 10;
 
 // A record lock belongs to the process: neither workers nor the guardian inherit it.
@@ -186,7 +186,7 @@ std::optional<launch::FromHost> SpoolReader::next() {
     std::string bytes(kPortion, '\0');
     const ssize_t n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(read_));
     if (n <= 0) {
-      // What is not whole is read again: on a full disk finish() may put something else there.
+      // An incomplete message is read again: on a full disk finish() may put something else there.
       start_at(position_);
       return std::nullopt;
     }

@@ -1,6 +1,6 @@
-// What a detached job says, kept in a file on each host: the messages that its launcher would have got
-// (proto/launch.proto), up to Ended. The agent holds a lock on the file as long as it lives, so whoever reads
-// it knows whether more may come, and whom to signal.
+// The messages of a detached job, kept in a file on each host: those that its launcher would have got
+// (proto/launch.proto), up to Ended. The agent holds a lock on the file as long as it lives, so a reader
+// knows whether more may come, and which process to signal.
 #pragma once
 
 #include <sys/types.h>
@@ -25,10 +25,10 @@ Status make_private_folder(const std::filesystem::path& folder);
 
 struct SpoolPlace {
   std::filesystem::path file;   // the messages
-  std::filesystem::path words;  // what the agent itself writes to standard error
+  std::filesystem::path words;  // the agent's own standard error
 };
 
-// Of the run's host number `node`. Several hosts may share a home, or be one machine.
+// The place for the run's host number `node`. Several hosts may share a home, or be one machine.
 SpoolPlace spool_place(const std::string& run_id, int node);
 
 // Makes the folder, removes from it what ended long ago, and refuses if the run goes on here.

@@ -31,7 +31,7 @@ class Relay {
   void run() {
     const std::uint64_t before = attach_.from_now() ? spool_.size() : 0;
     while (!over_) {
-      const bool lives = spool_.writer().has_value();  // before the last look at what it wrote
+      const bool lives = spool_.writer().has_value();  // before the last look at its output
       while (!over_) {
         const auto message = spool_.next();
         if (!message) break;

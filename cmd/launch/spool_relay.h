@@ -1,5 +1,5 @@
-// The agent that is started to come back to a detached job: sends what the job's file has to the launcher,
-// and passes signals on to the agent that writes it.
+// The agent that is started to come back to a detached job: sends the messages of the job's file to the
+// launcher, and passes signals on to the agent that writes it.
 #pragma once
 
 #include "proto/core/status.h"

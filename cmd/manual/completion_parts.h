@@ -1,4 +1,4 @@
-// What the shells' scripts share: words from the tables, and places in a script that are filled in.
+// The common part of the shells' scripts: words from the tables, and places in a script that are filled in.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ std::vector<std::string> long_spellings(const OptionEntry& option);
 // Those, and "-r".
 std::vector<std::string> spellings(const OptionEntry& option);
 
-// What kind of value an option takes, beside the words that its placeholder names.
+// The kind of value that an option takes, beside the words that its placeholder names.
 enum class ValueKind { kAny, kFolder, kHost };
 ValueKind value_kind(const OptionEntry& option);
 

@@ -9,7 +9,7 @@
 namespace dtrun::cmd {
 namespace {
 
-// tcsh offers one kind of thing in a place, or what a program prints.
+// tcsh offers one kind of thing in a place, or a program's output.
 constexpr char kFirstWord[] =
     R"tcsh( 'p@1@`sh -c '"'"'printf "%s\n" @COMMANDS@; ls -1dp "${COMMAND_LINE##* }"* 2>/dev/null'"'"'`@@')tcsh";
 

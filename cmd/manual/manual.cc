@@ -113,7 +113,7 @@ Section command_list(Commands commands) {
   return section;
 }
 
-// "--nnodes, --lanes and --log_dir": what a config's launch section may give.
+// "--nnodes, --lanes and --log_dir": the options that a config's launch section may give.
 std::string launch_options() {
   std::vector<std::string> names;
   for (const worker::Option& key : worker::config_options()) {

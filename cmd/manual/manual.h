@@ -26,7 +26,8 @@ std::string version();
 // An option's help up to its first "; ", ". " or " [".
 std::string first_clause(const OptionEntry& option);
 
-// What a placeholder such as "N|auto|cpu|gpu" names literally; COMMAND stands for all of their names.
+// The words that a placeholder such as "N|auto|cpu|gpu" names literally; COMMAND stands for all command
+// names.
 std::vector<std::string> choices(const std::string& placeholder, Commands commands);
 
 }  // namespace dtrun::cmd

@@ -66,7 +66,8 @@ void append_row(std::string* out, const std::string& left, const std::string& ri
   append_wrapped(out, right, indent, indent, columns);
 }
 
-// Where the texts of these items begin: behind the longest term, as far as that leaves room for them.
+// The column at which the texts of these items begin: behind the longest term, as far as that leaves room for
+// them.
 std::size_t text_column(const std::vector<Item>& items, std::size_t most) {
   std::size_t column = 0;
   for (const Item& item : items) column = std::max(column, item.term.size() + 4);

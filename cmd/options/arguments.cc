@@ -66,7 +66,7 @@ std::vector<std::string> begun_by(const std::string& beginning, std::vector<std:
   return names;
 }
 
-// What an argument such as "--nnodes=2", "-m" or "-r3" says.
+// An argument such as "--nnodes=2", "-m" or "-r3", parsed.
 struct Word {
   const CLI::Option* option = nullptr;
   std::string name;  // as CLI11 knows it

@@ -1,7 +1,7 @@
-// Reads the words of a command line: which are dtrun's own, what each says, and where the program begins. The
-// launcher and its subcommands have the same rules: both spellings, abbreviations, "--name=value", a hint at
-// the nearest name for a mistyped one, and the last of a repeated option counts. The code that uses a value
-// decides what it means.
+// Reads the words of a command line: finds dtrun's own words, the option of each, and the program's
+// beginning. The launcher and its subcommands have the same rules: both spellings, abbreviations,
+// "--name=value", a hint at the nearest name for a mistyped one, and the last of a repeated option counts.
+// The code that uses a value interprets it.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What the user gave: values of options, and where they come from.
+// Values of options that the user gave, and their sources.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Values of options as typed, one function per kind. A failure has EX_USAGE and says where the value came
-// from, what it was and what is allowed. Pure.
+// Values of options as typed, one function per kind. A failure has EX_USAGE and names the value's source, the
+// value and the allowed ones. Pure.
 #pragma once
 
 #include <chrono>
@@ -36,14 +36,14 @@ struct Endpoint {
   std::string host;
   int port = 0;
 };
-// Whether `text` may be a host's name or address: nothing that resolves has a space or a slash ("http://…").
+// True if `text` may be a host's name or address: nothing that resolves has a space or a slash ("http://…").
 bool may_be_host(const std::string& text);
 
 Result<Endpoint> parse_endpoint(const Given& given, int default_port);
 std::string endpoint_text(const Endpoint& endpoint);  // the same, with the port
 
-// Several such between commas, of which each may be the coordinator, in the order in which they take over:
-// HOST,HOST,HOST[:PORT]. One port is for all.
+// Several endpoints between commas, each of which may be the coordinator, in the order in which they take
+// over: HOST,HOST,HOST[:PORT]. One port is for all.
 Result<std::vector<Endpoint>> parse_endpoints(const Given& given, int default_port);
 inline constexpr std::size_t kMostEndpoints = 9;
 
@@ -73,7 +73,7 @@ Result<ProgressMode> parse_progress(const Given& given);
 // message about a wrong command line needs to know whether to use colour.
 ColourMode colour_at_first_sight(const std::vector<std::string>& arguments, const Environment& environment);
 
-// Of an option that may be given several times (OptionEntry::repeats).
+// The values of an option that may be given several times (OptionEntry::repeats).
 std::vector<std::string> repeated_values(const Given& given);
 
 // Between commas; ",," is a comma.

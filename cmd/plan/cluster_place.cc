@@ -9,7 +9,7 @@
 namespace dtrun::cmd {
 namespace {
 
-// Who gives a whole place needs none.
+// True if the options give a whole place, so that none is needed from the cluster.
 bool places_itself(const Options& typed) {
   const std::string backend = rendezvous_backend(typed);
   return typed.flag("standalone") || backend == "env" || backend == "static";
@@ -37,7 +37,7 @@ Status check_nodes(const Place& place, const Given& given) {
                "; leave it out" + (place.several_tasks ? one_dtrun_on_each(place) : ", or start as many"));
 }
 
-// Of three hosts two must be there from the start, so not where the job may begin with fewer.
+// Two of three hosts must be there from the start, so not if the job may begin with fewer.
 bool names_all_hosts(const Place& place, const NodeCount& nodes) {
   const int hosts = 1 + static_cast<int>(place.next.size());
   if (place.starts_once) return hosts > 1;
@@ -92,7 +92,7 @@ Status settle_workers(Draft& draft, const std::function<bool()>& uses_gpus) {
                  "leave it out" +
                  one_dtrun_on_each(place));
   draft.options.values["nproc_per_node"] = {.value = "1", .source = place.job};
-  // Who sees one GPU of several was given its own, and to a program that is device 0.
+  // A process that sees one GPU of several was given its own, and to a program that is device 0.
   if (!sees_one_gpu_of_several(draft)) draft.spec.first_local_rank = place.local_rank;
   draft.spec.local_world_size = place.tasks;
   return {};

@@ -1,4 +1,4 @@
-// What the cluster that started this process says (cmd/cluster/place.h), where the options don't say it.
+// Fills in the cluster's facts on this process (cmd/cluster/place.h) that the options do not give.
 #pragma once
 
 #include <functional>
@@ -8,16 +8,16 @@
 
 namespace dtrun::cmd {
 
-// Fills draft.place, and adds the number of nodes, this one's rank and the run id to the options. EX_USAGE
-// where the options ask for what the cluster's job is not. REQUIRES: the config's launch section is read.
+// Fills draft.place, and adds the number of nodes, this one's rank and the run id to the options. EX_USAGE if
+// the options contradict the cluster's job. REQUIRES: the config's launch section is read.
 Status read_place(Draft& draft);
 
 // How many workers this node has where the options don't say: one where it has several tasks, else one for
 // each GPU. `uses_gpus`: whether there are any that the job's workers can use.
 Status settle_workers(Draft& draft, const std::function<bool()>& uses_gpus);
 
-// Where the nodes meet, and whether this one hosts the coordinator. EX_USAGE if the cluster does not say.
-// REQUIRES: draft.place.
+// The endpoint at which the nodes meet, and whether this one hosts the coordinator. EX_USAGE if the cluster
+// does not say. REQUIRES: draft.place.
 Result<std::optional<Endpoint>> endpoint_of_place(Draft& draft);
 
 // Fills spec.place. REQUIRES: spec.rendezvous is known.

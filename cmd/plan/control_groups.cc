@@ -7,7 +7,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A group of which neither version has a file limits nothing.
+// A group without a file of either version limits nothing.
 std::optional<CpuQuota> quota_of(const ControlGroup& group) {
   // "max" is no number.
   double quota = 0, period = 0;

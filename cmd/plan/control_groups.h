@@ -1,4 +1,4 @@
-// What the control groups that this process is in leave it: a container's limits are there, and nowhere else.
+// The limits of the control groups that this process is in: a container's limits are there, and nowhere else.
 // Both versions of control groups.
 #pragma once
 
@@ -15,7 +15,7 @@ struct ControlGroup {
   bool unified = false;             // version 2
 };
 
-// This process's group of a controller ("memory", "cpu") and all that it is in, in both versions. `root`
+// This process's group of a controller ("memory", "cpu") and all groups around it, in both versions. `root`
 // stands for "/".
 std::vector<ControlGroup> control_groups(const std::filesystem::path& root, const std::string& controller);
 

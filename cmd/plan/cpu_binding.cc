@@ -9,7 +9,7 @@ namespace {
 
 using CpuIds = std::vector<int>;
 
-// The ids of the CPUs for which `wanted` holds.
+// The ids of the CPUs that satisfy `wanted`.
 template <typename Wanted>
 CpuIds ids_where(const std::vector<Cpu>& cpus, Wanted wanted) {
   CpuIds ids;

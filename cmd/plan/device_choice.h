@@ -1,5 +1,5 @@
-// Which device the built-in trainer's workers of this node compute on: the config's key "device", what this
-// build and job can do, and the GPUs that the machine shows. Pure.
+// Chooses the device that the built-in trainer's workers of this node compute on, from the config's key
+// "device", the abilities of this build and job, and the machine's GPUs. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A plan in the making: what its parts read (options, environment, machine) and the JobSpec that they fill
-// in.
+// A plan in the making: the inputs of its parts (options, environment, machine) and the JobSpec that they
+// fill in.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace dtrun::cmd {
 
 struct Draft {
-  const Options& typed;  // what the command line and the environment give
-  Options options;       // `typed`, then what the config's launch section gives
+  const Options& typed;  // of the command line and the environment
+  Options options;       // `typed`, then those of the config's launch section
   const Machine& machine;
   const Environment& environment;
   const Notice& notice;

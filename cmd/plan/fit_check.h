@@ -1,4 +1,4 @@
-// Whether the data of a job fits its model: what neither of them tells alone.
+// Checks that the data of a job fits its model, which neither of them tells alone.
 #pragma once
 
 #include "agent/core/job_spec.h"
@@ -6,8 +6,8 @@
 
 namespace dtrun::cmd {
 
-// EX_CONFIG if not, in the words of the workers, who would refuse it one by one. Of other programs than the
-// built-in trainer, and of data that cannot be looked at any more, nothing is said.
+// EX_CONFIG if the data does not fit, in the words of the workers, who would refuse it one by one. OK for
+// other programs than the built-in trainer, and for data that cannot be looked at any more.
 Status check_fit(const JobSpec& spec);
 
 }  // namespace dtrun::cmd

@@ -1,5 +1,5 @@
-// Which key a command takes for its job, the same for all of dtrun: --token_file and --insecure, the
-// environment, the user's own.
+// Chooses the key that a command takes for its job, the same for all of dtrun: --token_file and --insecure,
+// the environment, the user's own.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ struct KeyQuestion {
   rendezvous::KeyOffer offer;
   const Environment& environment;
   Endpoint endpoint;  // of the coordinator
-  // Who only asks, or shows what would be done, makes no key, and goes on without one.
+  // A command that only asks, or shows a plan, makes no key, and goes on without one.
   bool only_asks = false;
   std::function<bool()> hosts = [] { return false; };  // whether the coordinator will be on this machine
 };
@@ -40,8 +40,8 @@ rendezvous::KeyOffer key_offer(const Options& options, const Environment& enviro
 }
 
 // From then on a process that may have a key leaves no core file. Fails as rendezvous::find_key, and with
-// EX_NOPERM and three lines if there is no key although strangers could connect and nobody asked for plain
-// text.
+// EX_NOPERM and three lines if there is no key although strangers could connect and plain text was not asked
+// for.
 Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 
 // For people, where there is no key: who may join.

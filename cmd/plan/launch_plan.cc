@@ -54,7 +54,8 @@ Status check_overrides(std::span<const std::string> overrides, const std::string
   return {};
 }
 
-// Adds what the config's launch section gives and neither the command line nor the environment does.
+// Adds the options that the config's launch section gives and neither the command line nor the environment
+// does.
 void add_launch_section(worker::JobConfig& config, Options* options) {
   for (const worker::Option& entry : worker::config_options()) {
     if (worker::group_of(entry) != "launch") continue;

@@ -10,14 +10,15 @@
 
 namespace dtrun::cmd {
 
-// Whether the words name a config of the built-in trainer, and not a program.
+// True if the words name a config of the built-in trainer, and not a program.
 bool names_config(const Options& options);
 
-// Reads the config that the words name, unless its text is there already, checks it, and adds what its launch
-// section gives to `options`. EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. REQUIRES: names_config(*options).
+// Reads the config that the words name, unless its text is there already, checks it, and adds the options of
+// its launch section to `options`. EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. REQUIRES:
+// names_config(*options).
 Result<worker::JobConfig> read_job_config(Options* options);
 
-// EX_USAGE: no program is named. Where an option took one for its value, that is said.
+// EX_USAGE: no program is named. The message says so if an option took it for its value.
 Status nothing_to_run(const Options& options);
 
 // EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. `notice` gets one line for each option without effect.

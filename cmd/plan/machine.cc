@@ -93,7 +93,8 @@ std::optional<std::uint64_t> read_number(const fs::path& path) {
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
-// What a control group leaves. Files that were read count as used, but are dropped when memory is short.
+// The memory that a control group leaves. Files that were read count as used, but are dropped when memory is
+// short.
 std::optional<worker::Available> memory_left(const ControlGroup& group) {
   const char* const limit_file = group.unified ? "memory.max" : "memory.limit_in_bytes";
   const char* const usage_file = group.unified ? "memory.current" : "memory.usage_in_bytes";
@@ -153,7 +154,7 @@ std::vector<Cpu> read_topology(const fs::path& root, const std::set<int>& allowe
 UsableCpus usable_cpus() {
   const int allowed = std::max<int>(1, static_cast<int>(allowed_cpus().size()));
   const auto quota = read_cpu_quota("/");
-  // Of half a CPU's time there is no use: its thread would wait when the others have had theirs.
+  // Half a CPU's time is no use: its thread would wait when the others have had theirs.
   if (!quota || quota->cpus >= allowed) return {.count = allowed};
   return {.count = std::max(1, static_cast<int>(quota->cpus)), .by = quota->by};
 }

@@ -1,4 +1,4 @@
-// What this machine has, as /sys, /proc and the GPUs' driver tell it: CPUs with their topology, GPUs, memory.
+// This machine's CPUs with their topology, GPUs and memory, as /sys, /proc and the GPUs' driver tell them.
 // Opens no device.
 #pragma once
 
@@ -31,9 +31,9 @@ struct Machine {
   int worker_cuda = 0;             // the version that dtrun-worker was built for, 13000; 0: without CUDA
   bool bf16 = true;                // the built-in trainer can multiply bfloat16 on these CPUs
   std::vector<Cpu> topology = {};  // of those CPUs
-  // Whether a host's name or address is this machine's; may wait for the name service.
+  // True if a host's name or address is this machine's; may wait for the name service.
   std::function<bool(const std::string& host)> is_home = [](const std::string&) { return false; };
-  // Of the cluster that may have started this process; nothing: it is not asked.
+  // The view of the cluster that may have started this process; nothing: it is not asked.
   std::optional<Scene> scene = {};
 };
 
@@ -54,7 +54,7 @@ std::vector<Cpu> read_topology(const std::filesystem::path& root, const std::set
 // process is in allows less. Nothing if neither is known.
 std::optional<worker::Available> read_available_memory(const std::filesystem::path& root);
 
-// "0-2,4" as numbers; stops at what it does not understand.
+// "0-2,4" as numbers; stops at the first character that it does not understand.
 std::set<int> parse_cpu_list(const std::string& text);
 
 }  // namespace dtrun::cmd

@@ -1,4 +1,4 @@
-// Whether this machine has the memory that its workers of a job need.
+// Checks that this machine has the memory that its workers of a job need.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace dtrun::cmd {
 
-// EX_CONFIG if not, with the numbers and what to change. Of other programs than the built-in trainer, of
-// workers that compute in the memory of GPUs, and of what the workers will refuse anyway, nothing is said.
+// EX_CONFIG if memory is short, with the numbers and what to change. OK for other programs than the built-in
+// trainer, for workers that compute in the memory of GPUs, and for a config that the workers will refuse
+// anyway.
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available);
 
 // For people, where /dev/shm is as small as containers have it (64 MB), and several workers of this node may

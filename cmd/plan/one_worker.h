@@ -1,4 +1,4 @@
-// What a worker of the built-in trainer computes on that dtrun starts outside of a job, as for a profile.
+// The device of a built-in trainer's worker that dtrun starts outside of a job, as for a profile.
 #pragma once
 
 #include <span>

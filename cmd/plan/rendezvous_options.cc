@@ -57,7 +57,7 @@ Result<std::string> parse_host(const Given& given) {
   return usage(quoted(given) + ": expected a host's name or address");
 }
 
-// Where the nodes meet; nothing for one node, which needs no endpoint.
+// The endpoint at which the nodes meet; nothing for one node, which needs none.
 Result<std::optional<Endpoint>> find_endpoint(Draft& draft, bool is_static) {
   // Empty is torchrun's default: scripts give --rdzv_endpoint="$ENDPOINT" on one node, too.
   const auto endpoint = draft.options.given("rdzv_endpoint");
@@ -154,7 +154,7 @@ Status read_env_backend(Draft& draft) {
   draft.spec.nodes = {.min = place.world_size, .max = place.world_size};
   draft.spec.nproc = 1;
   draft.spec.node_rank = place.rank;
-  // Programs find what was exported; the agents meet on the port beside it.
+  // Programs find the exported variables; the agents meet on the port beside theirs.
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   rendezvous.master_address = place.master_address;
   rendezvous.master_port = place.master_port;
@@ -252,8 +252,8 @@ Status read_takeover(const Given& given, std::optional<bool>* takeover) {
   return {};
 }
 
-// Who takes over where the first host of the list is gone. Of three or more a majority knows which half of a
-// cut network it is; of two neither does.
+// Decides whether other hosts of the list take over if the first is gone. A majority of three or more knows
+// which half of a cut network it is; two hosts do not.
 void settle_takeover(Draft& draft, std::optional<bool> takeover) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   const std::vector<std::string>& hosts = rendezvous.hosts;
@@ -340,7 +340,7 @@ Status read_conf(Draft& draft) {
   return usage(conf->source + ": keep_alive_interval * keep_alive_max_attempt must be at least 0.1 seconds");
 }
 
-// What is asked for in words, not by the environment of many jobs.
+// Only for options on the command line: variables may be set for many jobs.
 void tell_key_has_no_effect(const Draft& draft) {
   for (const OptionName name : std::initializer_list<OptionName>{"token_file", "insecure"}) {
     const auto given = draft.typed.given(name);

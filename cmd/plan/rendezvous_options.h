@@ -8,8 +8,8 @@
 
 namespace dtrun::cmd {
 
-// Fills spec.rendezvous and spec.run_id; with the env backend also nodes, nproc and node_rank.
-// REQUIRES: spec.nodes and spec.node_rank are what the options say.
+// Fills spec.rendezvous and spec.run_id; with the env backend also nodes, nproc and node_rank. REQUIRES:
+// spec.nodes and spec.node_rank have the options' values.
 Status read_rendezvous_options(Draft& draft);
 
 // --rdzv_backend or its default.

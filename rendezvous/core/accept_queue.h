@@ -4,7 +4,7 @@
 // with many failed handshakes may begin only some a second. The same limit holds for all sources together
 // from which no handshake ever succeeded: each handshake costs a millisecond of a processor. A handshake that
 // succeeded no longer counts. Members mark their hello, which strangers can imitate: the members' queue has a
-// turn of its own, whatever the address, as long as few of its handshakes fail. Where too many connections
+// turn of its own, whatever the address, as long as few of its handshakes fail. If too many connections
 // wait, the queue closes those that are most likely to be useless; if there are none, new connections stay in
 // the kernel's backlog for a while. Pure.
 #pragma once

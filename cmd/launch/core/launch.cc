@@ -21,12 +21,12 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-// What a host says of its end becomes ours, whose exit code has eight bits: 256 would be a success.
+// A host's exit code becomes ours, which has eight bits: 256 would be a success.
 int exit_code_of(int told, int least) {
   return told >= least && told <= kLastExitCode ? told : kExitSoftware;
 }
 
-// That an agent does after it has answered.
+// The agent's work after its answer.
 const char* doing_in(Phase phase) {
   switch (phase) {
     case Phase::kPlanning:
@@ -39,7 +39,7 @@ const char* doing_in(Phase phase) {
   }
 }
 
-// One event's step: changes the state and collects what is to be done.
+// One event's step: changes the state and collects the actions.
 class Launch {
  public:
   Launch(LaunchState& state, Millis now) : s_(state), now_(now) {}
@@ -53,7 +53,7 @@ class Launch {
   }
 
  private:
-  using Line = std::pair<int, std::string>;  // a host, and what is true of it
+  using Line = std::pair<int, std::string>;  // a host, and a message on it
 
   void on(const launch_event::Begin&) {}  // the first hosts are due
   void on(const launch_event::Answered& e);
@@ -226,7 +226,7 @@ void Launch::on(const launch_event::Gone& e) {
        e.failure.what + (e.failure.remedy.empty() ? "" : "; " + e.failure.remedy));
 }
 
-// Where dtrun is brought nobody answers until it is there.
+// A host to which dtrun is being brought does not answer until dtrun is there.
 void Launch::on(const launch_event::Quiet& e) {
   std::vector<Line> lines;
   for (const int index : e.hosts) {
@@ -242,7 +242,7 @@ void Launch::on(const launch_event::Quiet& e) {
   tell(lines, false);
 }
 
-// A lost host does not come back, so nobody should wait for it. Where an agent has ended, the job ends
+// A lost host does not come back, so the others should not wait for it. If an agent has ended, the job ends
 // anyway.
 void Launch::stop_where_too_few_are_left() {
   const std::vector<int> left = in_phase({Phase::kRunning, Phase::kReady});
@@ -259,7 +259,7 @@ void Launch::stop_where_too_few_are_left() {
   stop_all(kStopSignal);
 }
 
-// Those that have not begun need not.
+// Hosts that have not begun are not started any more.
 void Launch::stop_all(int signal) {
   for (const int index : in_phase({Phase::kRunning}))
     emit(launch_action::PassSignal{.host = index, .signal = signal});
@@ -287,7 +287,7 @@ void Launch::end(int index, int exit_code) {
   emit(launch_action::HangUp{index});
 }
 
-// The third time nobody is waited for.
+// The third signal ends the launcher without a wait for the hosts.
 void Launch::on(const launch_event::Told& e) {
   if (s_.signals++ == 0) s_.signal = e.signal;
   const bool only_looks = is(Purpose::kAttach) || is(Purpose::kLogs);
@@ -351,7 +351,7 @@ bool Launch::enough(const std::vector<int>& hosts) const {
   return is(Purpose::kCheck) || static_cast<int>(hosts.size()) >= s_.settings.min_nodes;
 }
 
-// Where it does not get, in words; empty: it reaches all that can take part.
+// The hosts that it does not reach, in words; empty: it reaches all that can take part.
 std::string Launch::gaps_of(int index) const {
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> parts;
@@ -366,7 +366,7 @@ std::string Launch::gaps_of(int index) const {
   return "does not reach " + joined(parts) + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
-// Of two hosts that do not reach each other one cannot take part.
+// If two hosts do not reach each other, one of them cannot take part.
 void Launch::judge_gaps() {
   const bool bad = s_.settings.all_meet;
   std::vector<Line> lines;
@@ -379,7 +379,7 @@ void Launch::judge_gaps() {
     fail(*odd, kExitUnavailable, "cannot take part, as it and others do not reach each other");
 }
 
-// The later one of those that have as many gaps: the first host is needed.
+// The later one of hosts with equally many gaps: the first host is needed.
 std::optional<int> Launch::most_cut_off() const {
   const std::vector<int> ready = in_phase({Phase::kReady});
   std::map<int, int> gaps;
@@ -422,7 +422,7 @@ void Launch::begin() {
   }
   s_.begun = true;
   if (is(Purpose::kDetach)) emit(launch_action::Remember{});
-  // Where there are spare hosts, any of them may have to take any place.
+  // If there are spare hosts, any of them may have to take any place.
   const bool places_are_fixed = static_cast<int>(ready.size()) <= s_.settings.max_nodes;
   for (std::size_t rank = 0; places_are_fixed && rank < ready.size(); ++rank)
     host(ready[rank]).node_rank = static_cast<int>(rank);
@@ -466,7 +466,7 @@ void Launch::tell_failures() {
   tell(lines, true);
 }
 
-// What is true of several hosts alike is said once.
+// A message that is the same for several hosts is shown once.
 void Launch::tell(const std::vector<Line>& lines, bool error) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;
   for (const auto& [index, text] : lines) {
@@ -500,8 +500,8 @@ void Launch::give_up() {
   finish(host(failed.front()).exit_code);
 }
 
-// What the host of the coordinator says counts: it goes last. After a signal it may say that others left it,
-// as they got theirs first.
+// The exit code of the coordinator's host counts: it ends last. After a signal its code may only say that
+// other hosts left, since they received the signal before it did; then the signal's code counts.
 void Launch::finish_when_all_ended() {
   if (!all_in({Phase::kEnded, Phase::kLost, Phase::kFailed})) return;
   const std::vector<int> ended = in_phase({Phase::kEnded});

@@ -42,8 +42,8 @@ struct LaunchSettings {
   int max_nodes = 1;
   Purpose purpose = Purpose::kRun;
   std::string run_id = {};  // for messages about a detached job
-  // Workers on any two hosts connect to each other, as the built-in trainer's do. Else that two hosts do not
-  // reach each other is only told: what a program needs is not known.
+  // Workers on any two hosts connect to each other, as the built-in trainer's do. If false, hosts that do not
+  // reach each other are only reported: another program's needs are not known.
   bool all_meet = true;
 };
 
@@ -89,7 +89,7 @@ struct LaunchState {
   std::vector<HostState> hosts;
   FanOut fan_out;
   std::optional<int> first;   // the host that hosts the coordinator
-  std::vector<int> may_lead;  // the first host and those that take over from it; empty: nobody does
+  std::vector<int> may_lead;  // the first host and its successors; empty: it has none
   bool begun = false;         // the first host was told to begin, the others at least when it has
   bool too_few = false;       // hosts were lost, and the others told to stop
   int signals = 0;            // that the user sent
@@ -122,7 +122,7 @@ struct Gone {
   int host;
   SshFailure failure;
 };
-// The agent there begins, and holds no port any more. Of a detached job this is all that its launch sees.
+// The agent there begins, and holds no port any more. The last event of a detached job that its launch sees.
 struct Begun {
   int host;
 };
@@ -157,7 +157,7 @@ struct At {
   int host;
   std::vector<std::string> addresses;
 };
-// Which of these addresses does it reach?
+// Asks the host which of these addresses it reaches.
 struct AskToLook {
   int host;
   std::vector<At> at;
@@ -180,11 +180,11 @@ struct Say {
   std::string text;
   bool error;
 };
-// All hosts are ready or have failed, and only that was asked.
+// All hosts are ready or have failed, and the user only asked for that.
 struct TellCheck {
   int ready;  // so many are
 };
-// A detached job is about to begin: who is to find it again must know its hosts.
+// A detached job is about to begin: its hosts are noted down so that later commands find it.
 struct Remember {};
 // It runs, on one host at least.
 struct TellDetached {};
@@ -205,16 +205,17 @@ std::vector<LaunchAction> decide(LaunchState& state, const LaunchEvent& event, M
 // When a Tick is due.
 std::optional<Millis> next_deadline(const LaunchState& state);
 
-// So many others each host tries to reach: all of 64, of more those behind it in a ring.
+// Each host tries to reach at most this many others: all of up to 64 hosts, else those behind it in a ring.
 inline constexpr std::size_t kMostTried = 63;
 
-// That ssh has for the connection alone: then it tells why there is none.
+// ssh's limit for the connection alone: it is below kAnswerTime, so ssh still tells why there is none.
 inline constexpr Millis kConnectTime = 10'000;
-// How long an agent has to answer, from the dialling on: a shell may be slow, a question may wait for nobody.
+// The time for an agent to answer, from the dialling on: a shell may be slow, or wait for an answer to a
+// question.
 inline constexpr Millis kAnswerTime = 30'000;
-// A host of which nothing is heard for so long is told of.
+// A host that is silent for this long is reported.
 inline constexpr Millis kQuiet = 8'000;
-// kAnswerTime where dtrun is brought there first, and for what an agent is asked.
+// The limit in place of kAnswerTime if dtrun is brought there first, and for an agent's answers to requests.
 inline constexpr Millis kPatience = 600'000;
 
 }  // namespace dtrun::cmd

@@ -1,4 +1,4 @@
-// What several agents say alike is shown once. Pure.
+// Shows a line that several agents send alike once. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Whether one host reaches another one at any of some addresses.
+// Tells whether one host reaches another one at any of some addresses.
 #pragma once
 
 #include <string>

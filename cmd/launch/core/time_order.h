@@ -1,5 +1,5 @@
-// What several hosts have kept of a job is shown in the order of time, and what each of them said in its own
-// order: their clocks differ a little. Pure.
+// Orders the messages that several hosts have kept of a job by time, each host's messages in its own order,
+// since the hosts' clocks differ a little. Pure.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class TimeOrder {
     if (from.items.size() == 1) enter(host);
   }
 
-  // It has told all that was said before it was asked, and what it will say is new; or it says nothing more.
+  // The host has sent all messages from before the request, and later ones are new; or it sends no more.
   void is_up_to_date(std::size_t host) {
     if (std::exchange(hosts_[host].up_to_date, true)) return;
     if (hosts_[host].items.empty()) --behind_;
