@@ -106,6 +106,22 @@ TEST_CASE("a worker killed on one node: the other node goes on with what its wor
   CHECK_FALSE(std::filesystem::exists(pair.output(1) / "model.safetensors"));
 }
 
+TEST_CASE("three workers on each of two nodes, which exchange in two levels, give the bytes of one worker") {
+  if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
+  const Hosts hosts(2);
+  const auto start = [&](int host) {
+    return std::make_unique<Process>(
+        hosts.on(host, training({"--nnodes", "2", "--node_rank", std::to_string(host), "--rdzv_endpoint",
+                                 Hosts::address(0) + ":29400", "--rdzv_id", "levels", "--nproc_per_node", "3",
+                                 "--lanes", "1"},
+                                hosts.directory() / "out", {"train.max_steps=30"})));
+  };
+  const auto first = start(0), second = start(1);
+  ends(*first, 0);
+  ends(*second, 0);
+  CHECK(model(hosts.seen_from_here(0, "out")) == quiet_model(30));
+}
+
 TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that is not rank 0's") {
   if (const std::string why = why_no_hosts(); !why.empty()) return skip(why);
   const Pair pair(kBoth);

@@ -9,7 +9,6 @@
 #include "worker/base/error.h"
 #include "worker/core/tree.h"
 #include "worker/reduction/exchange_plan.h"
-#include "worker/reduction/exchange_rounds.h"
 
 namespace dtrun::worker {
 namespace {
@@ -70,12 +69,12 @@ class DeviceExchange final : public GradientExchange {
     Event made;
   };
 
-  const ExchangeRounds& plan_of(std::int64_t leaves) {
+  const ExchangePlan& plan_of(std::int64_t leaves) {
     const auto known = plans_.find(leaves);
     if (known != plans_.end()) return known->second;
     return plans_
-        .emplace(leaves, plan_rounds(leaves, collective_.rank(), collective_.size(), ranks_of_host_, ranges_,
-                                     kDirectBytes))
+        .emplace(leaves, plan_exchange(leaves, collective_.rank(), collective_.size(), ranks_of_host_,
+                                       ranges_, kDirectBytes))
         .first->second;
   }
 
@@ -94,25 +93,25 @@ class DeviceExchange final : public GradientExchange {
   }
 
   float* at(std::size_t bucket, const Piece& piece) {
-    float* const vector = piece.kind == Piece::kSum ? sum_
-                          : piece.kind == Piece::kInbox
+    float* const vector = piece.vector == Piece::kSum ? sum_
+                          : piece.vector == Piece::kInbox
                               ? inbox_.data()
-                              : const_cast<float*>(ready_[bucket]->partials[piece.block]);
+                              : const_cast<float*>(ready_[bucket]->partials[piece.number]);
     return vector + piece.range.begin;
   }
 
   void carry_out(const std::vector<RoundOfBucket>& rounds) {
     std::vector<OutFloats> out;
     std::vector<InFloats> in;
-    for (const auto& [bucket, round] : rounds) {
-      for (const Move& move : round->out)
+    for (const auto& [bucket, number, round] : rounds) {
+      for (const OutMove& move : round->out)
         out.push_back(
             {.peer = move.peer, .floats = at(bucket, move.piece), .count = move.piece.range.size()});
-      for (const Move& move : round->in)
+      for (const InMove& move : round->in)
         in.push_back({.peer = move.peer, .floats = at(bucket, move.piece), .count = move.piece.range.size()});
     }
     if (!out.empty() || !in.empty()) links_->exchange(*stream_, out, in);
-    for (const auto& [bucket, round] : rounds) {
+    for (const auto& [bucket, number, round] : rounds) {
       for (const PieceSum& sum : round->sums) {
         std::vector<const float*> inputs;
         for (const Piece& piece : sum.inputs) inputs.push_back(at(bucket, piece));
@@ -143,12 +142,12 @@ class DeviceExchange final : public GradientExchange {
   Arithmetic& arithmetic_;
   const std::vector<VectorRange> ranges_;
   const bool ring_;
-  std::map<std::int64_t, ExchangeRounds> plans_;  // by leaves
+  std::map<std::int64_t, ExchangePlan> plans_;  // by leaves
 
   std::mutex
       mutex_;  // guards the members below; held while work is enqueued, so that buckets keep their order
   Buffer inbox_, zeros_;
-  const ExchangeRounds* plan_ = nullptr;
+  const ExchangePlan* plan_ = nullptr;
   float* sum_ = nullptr;
   std::vector<std::optional<Ready>> ready_;  // [bucket]
   std::size_t next_ = 0;                     // bucket to enqueue

@@ -103,6 +103,7 @@ Neighbours::Neighbours(Collective& collective, std::size_t size, std::size_t buc
   std::vector<InMessage> receives;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const Address& address = addresses[rank];
+    hosts_.push_back(address.host[0] != 0 ? address.host.data() : "the host of rank " + std::to_string(rank));
     if (&address == &own || own.host[0] == 0 || address.host != own.host) continue;
     open(peers_[rank], address.process, address.descriptor, address.nonce);
     own_answers[rank] = peers_[rank].memory != nullptr;

@@ -34,6 +34,9 @@ class Neighbours {
   // Whether this rank and the peer read each other's memory. The functions below are about such peers.
   bool shares_with(int peer) const { return peers_[peer].memory != nullptr; }
   bool any() const;
+  // [rank]: the rank's host, under any unique name, the same on all ranks. Ranks that share memory share a
+  // host.
+  const std::vector<std::string>& hosts() const { return hosts_; }
 
   // Any thread; begin_step() and end_step() not concurrently with the others. A function that waits throws
   // WorkerError(kExitWorkerPeerLost) when the collective is aborted; when the peer's process ends, its
@@ -67,8 +70,9 @@ class Neighbours {
   const Buffer board_memory_;
   Board& board_;
   const Buffer totals_;
-  std::vector<Peer> peers_;  // [rank]
-  std::uint32_t step_ = 0;   // from 1 on
+  std::vector<Peer> peers_;         // [rank]
+  std::vector<std::string> hosts_;  // [rank]
+  std::uint32_t step_ = 0;          // from 1 on
 };
 
 }  // namespace dtrun::worker

@@ -14,13 +14,10 @@ inline constexpr std::uint32_t kTagStopVote = 0x30000000;
 inline constexpr std::uint32_t kTagEvaluation = 0x40000000;
 inline constexpr std::uint32_t kTagNeighbour = 0x70000000;
 
-// The sum over the sender's block-th block of the tree, within this bucket. REQUIRES: bucket < 2^20, block <
-// 2^8.
-constexpr std::uint32_t tag_of_partial(int bucket, std::size_t block) {
-  return 0x50000000 | static_cast<std::uint32_t>(bucket) << 8 | static_cast<std::uint32_t>(block);
+// The moves from one rank to another in this round of a bucket, in the plan's order. REQUIRES: bucket < 2^20,
+// round < 2^8.
+constexpr std::uint32_t tag_of_round(int bucket, std::size_t round) {
+  return 0x50000000 | static_cast<std::uint32_t>(bucket) << 8 | static_cast<std::uint32_t>(round);
 }
-
-// The sender's slice of this bucket, added up over all leaves. REQUIRES: bucket < 2^28.
-constexpr std::uint32_t tag_of_slice(int bucket) { return 0x60000000 | static_cast<std::uint32_t>(bucket); }
 
 }  // namespace dtrun::worker

@@ -18,10 +18,15 @@ namespace dtrun::worker {
 namespace {
 
 struct BucketInFlight {
-  std::vector<Buffer> inbox;  // [block of all ranks]: [mine.size()], in every plan; unused for own blocks
-  std::vector<const float*> inputs;  // [block of all ranks]: the block's part of `mine`
-  std::unique_ptr<Pending> partials_in, partials_out;
-  std::unique_ptr<Pending> slices_in, slices_out;  // sliced buckets only
+  std::vector<Buffer> inbox;                      // [slot]: empty for a piece in a neighbour's memory
+  std::vector<const float*> slots;                // [slot]: the content, here or in a neighbour's memory
+  std::vector<const float*> partials;             // [own block]: the whole vector
+  std::vector<std::unique_ptr<Pending>> in, out;  // [round]
+};
+
+struct StepPlan {
+  ExchangePlan exchange;
+  std::vector<RoundOfBucket> followed;  // all rounds but each bucket's last, in the order of groups
 };
 
 std::span<float> part_of(std::span<float> vector, const VectorRange& range) {
@@ -38,36 +43,43 @@ class TreeExchange final : public GradientExchange {
   void finish() override;
 
  private:
-  const ExchangePlan& plan_of(std::int64_t leaves);
+  const StepPlan& plan_of(std::int64_t leaves);
+  const std::vector<ExchangeRound>& rounds(std::size_t bucket) const {
+    return plan_->exchange.buckets[bucket].rounds;
+  }
   std::unique_ptr<Pending> start(std::span<const OutMessage> sends, std::span<const InMessage> receives);
   bool shares_with(int peer) const { return neighbours_ != nullptr && neighbours_->shares_with(peer); }
-  void post_receives(int bucket);
+  void post_receives(std::size_t bucket);
   std::vector<const float*> on_host(std::span<const float* const> partials, const VectorRange& range,
                                     Stream& stream);
-  void add_up(int bucket);
-  void finish_slice(int bucket);
-  void take_slices();
-  void serve_slices();
+  float* put(std::size_t bucket, const Piece& piece);
+  const float* read(std::size_t bucket, const Piece& piece);
+  void start_round(std::size_t bucket, std::size_t number);
+  void complete_round(std::size_t bucket, std::size_t number);
+  void look_up(std::size_t bucket, const InMove& move);
+  void serve_rounds();
 
   Collective& collective_;
   Arithmetic& device_;
+  const int ranks_of_host_;
   Neighbours* const neighbours_;                                    // null: all peers are reached by messages
   const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up received and own partial sums
   const std::unique_ptr<Stream> host_stream_ = host_->make_stream();
-  const std::vector<VectorRange> ranges_;       // [bucket]
-  std::map<std::int64_t, ExchangePlan> plans_;  // by leaves: two in a run, full steps and an epoch's last
-  const ExchangePlan* plan_ = nullptr;          // this step's
+  const std::vector<VectorRange> ranges_;   // [bucket]
+  std::map<std::int64_t, StepPlan> plans_;  // by leaves: two in a run, full steps and an epoch's last
+  const StepPlan* plan_ = nullptr;          // this step's
   std::vector<BucketInFlight> buckets_;
   HostSum sum_;
   std::vector<Buffer> partials_;  // [own block]: copies for the host; none where device memory is the host's
 
-  // The slice thread turns round one of sliced buckets into round two while lanes still compute.
-  std::thread slice_thread_;
+  // The thread of rounds takes buckets that have several to their last one while lanes still compute.
+  std::thread rounds_thread_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool closing_ = false;
-  std::vector<bool> sent_;  // [bucket]: send() was called, or there is nothing to send
-  std::size_t next_;        // the bucket that the slice thread handles next; buckets_.size() between steps
+  std::vector<bool> sent_;                   // [bucket]: send() was called, or there is nothing to send
+  std::span<const RoundOfBucket> followed_;  // of this step
+  std::size_t next_ = 0;                     // of them, which that thread completes next; all between steps
   std::exception_ptr failure_;
 };
 
@@ -75,15 +87,15 @@ TreeExchange::TreeExchange(Collective& collective, Arithmetic& arithmetic, std::
                            Neighbours* neighbours)
     : collective_(collective),
       device_(arithmetic),
+      ranks_of_host_(neighbours != nullptr ? ranks_of_each_host(neighbours->hosts()) : 0),
       neighbours_(neighbours != nullptr && neighbours->any() ? neighbours : nullptr),
       ranges_(std::move(ranges)),
       buckets_(ranges_.size()),
-      sum_(arithmetic, size_of(ranges_)),
-      next_(ranges_.size()) {
+      sum_(arithmetic, size_of(ranges_)) {
   const auto sliced = [&](const VectorRange& range) {
     return !goes_directly(range, collective_.size(), kDirectBytes);
   };
-  if (std::ranges::any_of(ranges_, sliced)) slice_thread_ = std::thread([this] { serve_slices(); });
+  if (std::ranges::any_of(ranges_, sliced)) rounds_thread_ = std::thread([this] { serve_rounds(); });
 }
 
 TreeExchange::~TreeExchange() {
@@ -92,14 +104,19 @@ TreeExchange::~TreeExchange() {
     closing_ = true;
   }
   changed_.notify_all();
-  if (slice_thread_.joinable()) slice_thread_.join();
+  if (rounds_thread_.joinable()) rounds_thread_.join();
 }
 
-const ExchangePlan& TreeExchange::plan_of(std::int64_t leaves) {
-  const auto known = plans_.find(leaves);
-  if (known != plans_.end()) return known->second;
-  ExchangePlan plan = plan_exchange(leaves, collective_.rank(), collective_.size(), ranges_, kDirectBytes);
-  return plans_.emplace(leaves, std::move(plan)).first->second;
+const StepPlan& TreeExchange::plan_of(std::int64_t leaves) {
+  const auto [place, is_new] = plans_.try_emplace(leaves);
+  StepPlan& plan = place->second;
+  if (!is_new) return plan;
+  plan.exchange =
+      plan_exchange(leaves, collective_.rank(), collective_.size(), ranks_of_host_, ranges_, kDirectBytes);
+  for (std::size_t group = 0; group < plan.exchange.groups(); ++group)
+    for (const RoundOfBucket& each : plan.exchange.rounds_of(group))
+      if (each.number + 1 < plan.exchange.buckets[each.bucket].rounds.size()) plan.followed.push_back(each);
+  return plan;
 }
 
 // Null if there is no message: a rank that has read all that it needs finishes its step, even if the
@@ -114,41 +131,38 @@ void TreeExchange::begin(std::int64_t leaves, float* sum) {
   plan_ = &plan_of(leaves);
   sum_.begin(sum);
   if (neighbours_ != nullptr) neighbours_->begin_step();
-  while (!device_.device_is_host() && partials_.size() < plan_->own_blocks)
+  while (!device_.device_is_host() && partials_.size() < plan_->exchange.own_blocks)
     partials_.push_back(device_.allocate(Where::kHost, sum_.host().size()));
-  for (std::size_t i = 0; i < buckets_.size(); ++i) post_receives(static_cast<int>(i));
+  for (std::size_t i = 0; i < buckets_.size(); ++i) post_receives(i);
   {
     std::lock_guard lock(mutex_);
-    sent_.assign(buckets_.size(), plan_->own_blocks == 0);
+    sent_.assign(buckets_.size(), plan_->exchange.own_blocks == 0);
+    followed_ = plan_->followed;
     next_ = 0;
   }
   changed_.notify_all();
 }
 
-void TreeExchange::post_receives(int index) {
-  const BucketPlan& plan = plan_->buckets[index];
+// Posts those of all rounds: within a bucket each has a destination of its own.
+void TreeExchange::post_receives(std::size_t index) {
   BucketInFlight& bucket = buckets_[index];
-  bucket.inputs.assign(plan_->blocks.size(), nullptr);
-  if (bucket.inbox.size() < plan_->blocks.size()) bucket.inbox.resize(plan_->blocks.size());
-  std::vector<InMessage> partials, slices;
-  for (const PartialTransfer& partial : plan.partials_in) {
-    if (shares_with(partial.peer)) continue;
-    Buffer& buffer = bucket.inbox[partial.input];
-    if (!buffer) buffer = Buffer(partial.range.size());
-    bucket.inputs[partial.input] = buffer.data();
-    partials.push_back({.peer = partial.peer,
-                        .tag = tag_of_partial(index, partial.block),
-                        .bytes = std::as_writable_bytes(std::span(buffer.data(), buffer.size()))});
+  const std::size_t slots = plan_->exchange.buckets[index].slots.size();
+  bucket.slots.assign(slots, nullptr);
+  bucket.inbox.resize(std::max(bucket.inbox.size(), slots));
+  bucket.in.clear();
+  bucket.out.clear();
+  bucket.out.resize(rounds(index).size());
+  for (std::size_t number = 0; number < rounds(index).size(); ++number) {
+    std::vector<InMessage> messages;
+    for (const InMove& move : rounds(index)[number].in) {
+      if (shares_with(move.peer)) continue;
+      messages.push_back(
+          {.peer = move.peer,
+           .tag = tag_of_round(static_cast<int>(index), number),
+           .bytes = std::as_writable_bytes(std::span(put(index, move.piece), move.piece.range.size()))});
+    }
+    bucket.in.push_back(start({}, messages));
   }
-  bucket.partials_in = start({}, partials);
-  if (plan.direct) return;
-  for (const SliceTransfer& slice : plan.slices_in) {
-    if (shares_with(slice.peer)) continue;
-    slices.push_back({.peer = slice.peer,
-                      .tag = tag_of_slice(index),
-                      .bytes = std::as_writable_bytes(part_of(sum_.host(), slice.range))});
-  }
-  bucket.slices_in = start({}, slices);
 }
 
 // This range of `partials` in memory that the host can read. Blocks until the range is final.
@@ -163,24 +177,30 @@ std::vector<const float*> TreeExchange::on_host(std::span<const float* const> pa
   return here;
 }
 
-void TreeExchange::send(int index, std::span<const float* const> on_device, Stream& stream) {
-  const std::vector<const float*> partials = on_host(on_device, ranges_[index], stream);
-  const BucketPlan& plan = plan_->buckets[index];
+// The destination of a move or sum: a part of the whole sum, or a whole slot.
+float* TreeExchange::put(std::size_t index, const Piece& piece) {
+  if (piece.vector == Piece::kSum) return sum_.host().data() + piece.range.begin;
   BucketInFlight& bucket = buckets_[index];
-  for (std::size_t i = 0; i < partials.size(); ++i) {
-    bucket.inputs[plan_->first_own + i] = partials[i] + plan.mine.begin;
-  }
-  if (neighbours_ != nullptr) neighbours_->publish_partials(index, partials);
-  std::vector<OutMessage> messages;
-  for (const PartialTransfer& partial : plan.partials_out) {
-    if (shares_with(partial.peer)) continue;
-    const float* const floats = partials[partial.block] + partial.range.begin;
-    messages.push_back({.peer = partial.peer,
-                        .tag = tag_of_partial(index, partial.block),
-                        .bytes = std::as_bytes(std::span(floats, partial.range.size()))});
-  }
-  bucket.partials_out = start(messages, {});
-  if (plan.direct) return;
+  Buffer& slot = bucket.inbox[piece.number];
+  if (slot.size() < piece.range.size()) slot = Buffer(piece.range.size());
+  bucket.slots[piece.number] = slot.data();
+  return slot.data();
+}
+
+const float* TreeExchange::read(std::size_t index, const Piece& piece) {
+  const BucketInFlight& bucket = buckets_[index];
+  if (piece.vector == Piece::kSum) return sum_.host().data() + piece.range.begin;
+  if (piece.vector == Piece::kPartial) return bucket.partials[piece.number] + piece.range.begin;
+  const VectorRange& slot = plan_->exchange.buckets[index].slots[piece.number];
+  return bucket.slots[piece.number] + (piece.range.begin - slot.begin);
+}
+
+void TreeExchange::send(int bucket, std::span<const float* const> on_device, Stream& stream) {
+  const auto index = static_cast<std::size_t>(bucket);
+  buckets_[index].partials = on_host(on_device, ranges_[index], stream);
+  if (neighbours_ != nullptr) neighbours_->publish_partials(bucket, buckets_[index].partials);
+  start_round(index, 0);
+  if (rounds(index).size() == 1) return;
   {
     std::lock_guard lock(mutex_);
     sent_[index] = true;
@@ -188,62 +208,67 @@ void TreeExchange::send(int index, std::span<const float* const> on_device, Stre
   changed_.notify_all();
 }
 
-void TreeExchange::add_up(int index) {
-  BucketInFlight& bucket = buckets_[index];
-  if (bucket.partials_in) bucket.partials_in->wait();
-  for (const PartialTransfer& partial : plan_->buckets[index].partials_in) {
-    if (shares_with(partial.peer))
-      bucket.inputs[partial.input] =
-          neighbours_->partial(partial.peer, index, partial.block) + partial.range.begin;
-  }
-  const std::span<float> mine = part_of(sum_.host(), plan_->buckets[index].mine);
-  host_->sum(*host_stream_, plan_->total, bucket.inputs, mine.data(), mine.size());
-}
-
-// Runs on the slice thread.
-void TreeExchange::finish_slice(int index) {
-  add_up(index);
-  if (neighbours_ != nullptr) {
-    const VectorRange& mine = plan_->buckets[index].mine;
-    std::ranges::copy(part_of(sum_.host(), mine), neighbours_->totals() + mine.begin);
-    neighbours_->publish_total(index);
-  }
+// REQUIRES: the pieces that the round sends are final.
+void TreeExchange::start_round(std::size_t index, std::size_t number) {
   std::vector<OutMessage> messages;
-  for (const SliceTransfer& slice : plan_->buckets[index].slices_out) {
-    if (shares_with(slice.peer)) continue;
-    messages.push_back({.peer = slice.peer,
-                        .tag = tag_of_slice(index),
-                        .bytes = std::as_bytes(part_of(sum_.host(), slice.range))});
-  }
-  buckets_[index].slices_out = start(messages, {});
-}
-
-void TreeExchange::take_slices() {
-  for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    for (const SliceTransfer& slice : plan_->buckets[index].slices_in) {
-      if (!shares_with(slice.peer)) continue;
-      const float* const totals = neighbours_->total(slice.peer, static_cast<int>(index));
-      std::copy_n(totals + slice.range.begin, slice.range.size(), sum_.host().data() + slice.range.begin);
+  bool announced = false;
+  for (const OutMove& move : rounds(index)[number].out) {
+    const VectorRange& range = move.piece.range;
+    if (!shares_with(move.peer)) {
+      messages.push_back({.peer = move.peer,
+                          .tag = tag_of_round(static_cast<int>(index), number),
+                          .bytes = std::as_bytes(std::span(read(index, move.piece), range.size()))});
+    } else if (move.piece.vector == Piece::kSum && !announced) {
+      // All neighbours read the same piece of the sum, and only in this round.
+      std::ranges::copy(part_of(sum_.host(), range), neighbours_->totals() + range.begin);
+      neighbours_->publish_total(static_cast<int>(index));
+      announced = true;
     }
   }
-  neighbours_->end_step();
+  buckets_[index].out[number] = start(messages, {});
 }
 
-void TreeExchange::serve_slices() {
+// Finds a move's piece in the neighbour's memory. Blocks until the piece is final.
+void TreeExchange::look_up(std::size_t index, const InMove& move) {
+  const Piece& from = move.from.value();
+  const int bucket = static_cast<int>(index);
+  if (from.vector == Piece::kPartial) {
+    buckets_[index].slots[move.piece.number] =
+        neighbours_->partial(move.peer, bucket, from.number) + from.range.begin;
+  } else {
+    std::copy_n(neighbours_->total(move.peer, bucket) + from.range.begin, from.range.size(),
+                put(index, move.piece));
+  }
+}
+
+void TreeExchange::complete_round(std::size_t index, std::size_t number) {
+  const ExchangeRound& round = rounds(index)[number];
+  Pending* const messages = buckets_[index].in[number].get();
+  if (messages != nullptr) messages->wait();
+  for (const InMove& move : round.in)
+    if (shares_with(move.peer)) look_up(index, move);
+  for (const PieceSum& sum : round.sums) {
+    std::vector<const float*> inputs;
+    for (const Piece& piece : sum.inputs) inputs.push_back(read(index, piece));
+    host_->sum(*host_stream_, sum.sum, inputs, put(index, sum.out), sum.out.range.size());
+  }
+}
+
+void TreeExchange::serve_rounds() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    // finish() returns only once next_ has reached the end, so begin() never resets it while a bucket is
-    // handled.
+    // finish() returns only once next_ has reached the end, so begin() never resets it while a round is
+    // completed.
     changed_.wait(lock, [&] {
-      return closing_ ||
-             (next_ < buckets_.size() && !failure_ && (plan_->buckets[next_].direct || sent_[next_]));
+      return closing_ || (next_ < followed_.size() && !failure_ && sent_[followed_[next_].bucket]);
     });
     if (closing_) return;
-    const int bucket = static_cast<int>(next_);
+    const RoundOfBucket& round = followed_[next_];
     lock.unlock();
     std::exception_ptr failure;
     try {
-      if (!plan_->buckets[bucket].direct) finish_slice(bucket);
+      complete_round(round.bucket, round.number);
+      start_round(round.bucket, round.number + 1);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -255,23 +280,20 @@ void TreeExchange::serve_slices() {
 }
 
 void TreeExchange::finish() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (plan_->buckets[i].direct) add_up(static_cast<int>(i));
-  }
-  if (slice_thread_.joinable()) {
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (rounds(i).size() == 1) complete_round(i, 0);
+  if (rounds_thread_.joinable()) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return failure_ || next_ == buckets_.size(); });
+    changed_.wait(lock, [&] { return failure_ || next_ == followed_.size(); });
     if (failure_) std::rethrow_exception(failure_);
   }
-  for (BucketInFlight& bucket : buckets_) {
-    if (bucket.slices_in) bucket.slices_in->wait();
-  }
-  if (neighbours_ != nullptr) take_slices();
-  // Sends last: by now they are mostly done, and nothing waits for them.
-  for (BucketInFlight& bucket : buckets_) {
-    if (bucket.partials_out) bucket.partials_out->wait();
-    if (bucket.slices_out) bucket.slices_out->wait();
-  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (rounds(i).size() > 1) complete_round(i, rounds(i).size() - 1);
+  // Sends last: by now they are mostly done. A send may read a neighbour's memory.
+  for (BucketInFlight& bucket : buckets_)
+    for (const std::unique_ptr<Pending>& messages : bucket.out)
+      if (messages) messages->wait();
+  if (neighbours_ != nullptr) neighbours_->end_step();
   sum_.to_device();
 }
 

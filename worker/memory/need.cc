@@ -28,12 +28,14 @@ Program program_of(const JobConfig& config, const DatasetFacts& data) {
   return program;
 }
 
-// Floats that peers send to this rank in a step.
-std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, int world) {
-  const ExchangePlan plan = plan_exchange(leaves, rank, world, program.buckets, kDirectBytes);
+// Floats that peers send to this rank in a step, and sums of them that are no total.
+std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, const Spread& spread) {
+  const int world = spread.world_size, of_host = spread.workers_of_node;
+  const ExchangePlan plan =
+      plan_exchange(leaves, rank, world, world % of_host == 0 ? of_host : 0, program.buckets, kDirectBytes);
   std::uint64_t floats = 0;
   for (const BucketPlan& bucket : plan.buckets)
-    for (const PartialTransfer& partial : bucket.partials_in) floats += partial.range.size();
+    for (const VectorRange& slot : bucket.slots) floats += slot.size();
   return floats;
 }
 
@@ -50,7 +52,7 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
     const int rank = static_cast<int>(std::int64_t{spread.world_size} * i / looked_at);
     std::uint64_t floats =
         program.size * most_partial_sums(leaves_of_rank(leaves, rank, spread.world_size), spread.lanes);
-    if (train.reduction == "tree") floats += inbox(program, leaves, rank, spread.world_size);
+    if (train.reduction == "tree") floats += inbox(program, leaves, rank, spread);
     most = std::max(most, floats);
   }
   return kFloat * ((spread.world_size > 1 ? program.size : 0) + most);

@@ -1,5 +1,5 @@
 // Moves ranges of device vectors between the ranks' devices, without the host's memory in between where the
-// machine can. worker/reduction/exchange_rounds.h plans the moves and their order.
+// machine can. worker/reduction/exchange_plan.h plans the moves and their order.
 #pragma once
 
 #include <chrono>

@@ -179,7 +179,7 @@ struct LonelyStep {
 
 }  // namespace
 
-TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroyed at once") {
+TEST_CASE("an abort ends the wait of the thread of rounds, and a tree exchange is destroyed at once") {
   const auto ranks = meet(3);
   LonelyStep step(*ranks[0]);
   check_abort_ends(
@@ -189,7 +189,7 @@ TEST_CASE("an abort ends the slice thread's wait, and a tree exchange is destroy
   CHECK(Clock::now() - start < kSoon);
 }
 
-TEST_CASE("an abort ends the slice thread's wait when nobody waits for the slice thread") {
+TEST_CASE("an abort ends the wait of the thread of rounds when nobody waits for that thread") {
   const auto ranks = meet(3);
   LonelyStep step(*ranks[0]);
   await_waiting();

@@ -3,7 +3,9 @@
 #include "worker/collective/neighbours.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -83,6 +85,27 @@ class Rank {
  private:
   const std::unique_ptr<GradientExchange> exchange_;
   const Buffer partial_;
+};
+
+// Counts what is sent.
+class Counting final : public Collective {
+ public:
+  explicit Counting(Collective& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
+                                 std::span<const InMessage> receives) override {
+    for (const OutMessage& message : sends) bytes += message.bytes.size();
+    return inner_.start(sends, receives);
+  }
+  void all_reduce_sum(std::span<float> values) override { inner_.all_reduce_sum(values); }
+  void check() const override { inner_.check(); }
+  void abort() noexcept override { inner_.abort(); }
+
+  std::atomic<std::size_t> bytes = 0;
+
+ private:
+  Collective& inner_;
 };
 
 // Processes that run `rank_main`, which returns an exit code; how they ended.
@@ -169,6 +192,63 @@ TEST_CASE("ranks that cannot share memory with all send the others messages: the
     return 0;
   });
   for (const auto& end : ends) CHECK(exited_with(end, 0));
+}
+
+// From now on this rank and the others with the same number are, for all that they see, on a host of their
+// own. Its connections stay.
+bool move_to_host(Collective& collective, int number, int ranks_of_host) {
+  std::vector<pid_t> pids(static_cast<std::size_t>(collective.size()));
+  const int first = number * ranks_of_host;
+  if (collective.rank() == first && unshare(CLONE_NEWNET) != 0) return false;
+  pids[static_cast<std::size_t>(collective.rank())] = getpid();
+  collective.all_gather(bytes_of(pids));
+  bool moved = true;
+  if (collective.rank() != first) {
+    const std::string network = "/proc/" + std::to_string(pids[static_cast<std::size_t>(first)]) + "/ns/net";
+    const int descriptor = open(network.c_str(), O_RDONLY | O_CLOEXEC);
+    moved = setns(descriptor, CLONE_NEWNET) == 0;
+    close(descriptor);
+  }
+  collective.barrier();
+  return moved;
+}
+
+TEST_CASE(
+    "ranks of hosts with as many each exchange in two levels: the same sums, fewer bytes between them") {
+  if (!has_network_namespaces()) return test::skip("needs root, for a network namespace");
+  for (const auto& [hosts, ranks_of_host] : {std::pair{2, 2}, {2, 3}, {3, 2}}) {
+    const int world = hosts * ranks_of_host;
+    CAPTURE(world);
+    CAPTURE(hosts);
+    for (const int leaves : {world, world - 2}) {
+      CAPTURE(leaves);
+      const auto ends = run_as_processes(world, [&](Collective& collective, milliseconds) {
+        if (!move_to_host(collective, collective.rank() / ranks_of_host, ranks_of_host)) return 3;
+        Counting counting(collective);
+        Rank rank(counting, leaves);
+        for (int peer = 0; peer < world; ++peer) {
+          const bool near = peer / ranks_of_host == collective.rank() / ranks_of_host;
+          if (rank.neighbours.shares_with(peer) != (near && peer != collective.rank())) return 1;
+        }
+        for (int step = 0; step < 30; ++step) {
+          counting.bytes = 0;
+          rank.begin();
+          if (rank.has_leaf(collective.rank())) rank.send(step);
+          rank.finish();
+          if (!rank.sum_is_right(step)) return 2;
+          // A slice of a slice to each of the other hosts, of the partial sums and of the total; and the
+          // small bucket to all ranks of them. Without a tree that fits the hosts there are two blocks of a
+          // host.
+          const std::size_t slice = kSize / static_cast<std::size_t>(world) + 1;
+          const std::size_t most =
+              static_cast<std::size_t>(hosts - 1) * 3 * slice + 400 * static_cast<std::size_t>(world);
+          if (counting.bytes > most * sizeof(float)) return 4;
+        }
+        return 0;
+      });
+      for (const auto& end : ends) CHECK(exited_with(end, 0));
+    }
+  }
 }
 
 TEST_CASE("two ranks of which only one may read the other's memory send each other messages") {

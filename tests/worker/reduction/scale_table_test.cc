@@ -12,7 +12,6 @@
 #include "tests/support/files.h"
 #include "worker/model/program.h"
 #include "worker/reduction/exchange_plan.h"
-#include "worker/reduction/exchange_rounds.h"
 
 namespace dtrun::worker {
 namespace {
@@ -31,16 +30,16 @@ struct Load {
   std::size_t messages = 0;
 };
 
-Load load_of(const ExchangeRounds& plan, int rank) {
+Load load_of(const ExchangePlan& plan, int rank) {
   Load load;
-  for (const auto& rounds : plan.buckets) {
-    for (const ExchangeRound& round : rounds) {
-      for (const Move& move : round.out) {
+  for (const BucketPlan& bucket : plan.buckets) {
+    for (const ExchangeRound& round : bucket.rounds) {
+      for (const OutMove& move : round.out) {
         const double bytes = static_cast<double>(move.piece.range.size() * sizeof(float));
         load.sent += bytes;
         if (move.peer / kOfHost != rank / kOfHost) load.across += bytes;
       }
-      for (const Move& move : round.in)
+      for (const InMove& move : round.in)
         load.received += static_cast<double>(move.piece.range.size() * sizeof(float));
       for (const PieceSum& sum : round.sums) load.inputs = std::max(load.inputs, sum.inputs.size());
       load.messages += round.out.size();
@@ -63,7 +62,7 @@ Load most(const Program& program, int world, int ranks_of_host) {
   Load all;
   for (const int rank : ranks_to_ask(world)) {
     const Load load =
-        load_of(plan_rounds(world, rank, world, ranks_of_host, program.buckets, kDirectBytes), rank);
+        load_of(plan_exchange(world, rank, world, ranks_of_host, program.buckets, kDirectBytes), rank);
     all.sent = std::max(all.sent, load.sent);
     all.received = std::max(all.received, load.received);
     all.across = std::max(all.across, load.across);
@@ -131,8 +130,8 @@ TEST_CASE("the plan moves as many bytes as docs/scale.md has them") {
 TEST_CASE("a step takes about as many groups as there are buckets") {
   for (const Model& model : models()) {
     const std::vector<VectorRange>& buckets = model.program.buckets;
-    CHECK(plan_rounds(8, 0, 8, 8, buckets, kDirectBytes).groups() == buckets.size() + 1);
-    CHECK(plan_rounds(64, 0, 64, kOfHost, buckets, kDirectBytes).groups() == buckets.size() + 3);
+    CHECK(plan_exchange(8, 0, 8, 8, buckets, kDirectBytes).groups() == buckets.size() + 1);
+    CHECK(plan_exchange(64, 0, 64, kOfHost, buckets, kDirectBytes).groups() == buckets.size() + 3);
   }
 }
 
