@@ -30,7 +30,7 @@ struct flock whole_file(short type) {
   return lock;
 }
 
-// Ours alone: in /tmp anybody could have made a folder of that name.
+// True if the folder is this user's alone: in /tmp any user could have made a folder of that name.
 bool is_private(const std::filesystem::path& folder) {
   struct stat status {};
   return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
@@ -156,7 +156,7 @@ std::string JobEntry::notice() const {
          " is not this user's alone, so dtrun status finds this job by --rdzv_endpoint only";
 }
 
-// The file gets its name once it is locked: without a lock whoever lists the jobs takes it for a dead
+// The file gets its name once it is locked: a reader of the registry takes a file without a lock for a dead
 // agent's.
 void JobEntry::write() {
   std::filesystem::path unlocked = file_;
@@ -181,7 +181,8 @@ JobEntry::~JobEntry() {
   if (lock_.open()) unlink(file_.c_str());
 }
 
-// First the new file, then the old one goes: whoever lists both in this order misses neither.
+// The new file comes first, then the old one goes: a reader that lists running and ended jobs in this order
+// misses neither.
 void JobEntry::finish(EndedJob end) {
   if (!lock_.open()) return;
   end.job = job_;

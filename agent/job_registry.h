@@ -42,7 +42,7 @@ struct EndedJob {
 inline constexpr double kKeepEndedSeconds = 600;
 inline constexpr std::size_t kMaxEndedJobs = 256;
 
-// $XDG_RUNTIME_DIR/dtrun, or /tmp/dtrun-UID where there is none.
+// $XDG_RUNTIME_DIR/dtrun, or /tmp/dtrun-UID without that variable.
 std::filesystem::path registry_folder();
 
 // The agent's own entry, which exists as long as the object.

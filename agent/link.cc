@@ -141,9 +141,9 @@ void Link::find_own_place() {
 }
 
 // A look-up cannot be interrupted, so the thread is detached and puts its result into the mailbox. A job in
-// the mailbox may use the link: only the link's own loop runs jobs. While a container starts, not even it may
-// know its own name, and of one that takes another's place the name service may know only the other's
-// address: so the look-up is repeated until somebody answers there.
+// the mailbox may use the link: only the link's own loop runs jobs. A starting container may not know its own
+// name yet, and the name service may still have the address of the container that it replaces: so the look-up
+// is repeated until a coordinator answers there.
 void Link::resolve_and_join() {
   std::thread([this, mailbox = std::weak_ptr(mailbox_), host = spec_.host] {
     const auto post = [&mailbox](Job job) {

@@ -28,7 +28,8 @@ class Link {
 
   // `sink` is called on the loop. Fails if a standalone coordinator cannot be started, whose socket lies in
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
-  // `files_for_strangers`: of a coordinator with a key that is hosted here, as ServerOptions has it.
+  // `files_for_strangers`: ServerOptions::files_for_strangers of a coordinator with a key that is hosted
+  // here.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
                                              std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
                                              Sink sink, Tell tell);
@@ -46,8 +47,8 @@ class Link {
   const std::string& host() const { return host_; }
   int port() const { return port_; }
   bool hosting() const { return server_ != nullptr && server_->leads(); }
-  // Members connected to the coordinator hosted here, this agent included, and those who wait to hear how the
-  // run ended.
+  // Members connected to the coordinator hosted here, this agent included, and calls that wait for the end of
+  // the run.
   int members() const { return server_ ? server_->members() + server_->waiters() : 0; }
 
  private:

@@ -93,7 +93,7 @@ int launch(const cmd::Options& options, const cmd::Environment& environment) {
   machine.scene = scene();
   Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
-  // No worker, and nothing else that starts from here, shall have it.
+  // No worker, and no other process that starts from here, may see the key.
   rendezvous::forget_key_variables();
   if (options.flag("dry_run")) return cmd::answer(cmd::plan_json(spec.value()));
   if (const Status status = cmd::check_node(spec.value(), cmd::notice); !status.ok()) return refuse(status);

@@ -118,7 +118,7 @@ struct Recovered {              // the first step after a generation that ended 
   int kept = 0;                 // workers of this node that went on with their state
   int replaced = 0;             // workers of this node that were started
   Millis took = 0;              // from the news that the generation ends
-  bool from_host_copy = false;  // as event::Trained has it
+  bool from_host_copy = false;  // as in event::Trained
 };
 struct PauseWorkers {  // those at work
   bool after_step = false;

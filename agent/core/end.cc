@@ -25,8 +25,8 @@ void Step::on(const event::Ended& e) {
   settle();
 }
 
-// A worker's exit code as this node's own. Some would be taken for the loss of this node where another one
-// replaces it: a job whose restarts are used up would be started again and again.
+// A worker's exit code as this node's own. If another node replaces a lost one, some codes would be taken for
+// a loss: a job whose restarts are used up would be started again and again.
 int Step::pass_on(int exit_code) {
   const int code = s.settings.is_replaced ? exit_code_where_replaced(exit_code) : exit_code;
   if (code != exit_code)
@@ -136,7 +136,7 @@ void Step::conclude() {
   emit(action::AwaitMembers{.is_member = true});
 }
 
-// Only one node says it: the one whose worker completed the training; for another program, the first one.
+// Only one node prints it: the one whose worker completed the training; for another program, the first one.
 void Step::tell_success(int restarts, int membership_changes) {
   const bool read_elsewhere = s.settings.begin_together || s.group.assignment.node_count > 1;
   const RunSummary summary{.seconds = static_cast<double>(now_ - s.started_at) / 1000,

@@ -1,5 +1,5 @@
-// The GPUs of a machine as its driver tells of them, and those of them that CUDA shows a program. Pure: the
-// driver's word (agent/gpu/) and CUDA_VISIBLE_DEVICES are arguments.
+// The GPUs of a machine in its driver's view, and those of them that CUDA shows a program. Pure: the driver's
+// answer (agent/gpu/) and CUDA_VISIBLE_DEVICES are arguments.
 #pragma once
 
 #include <cstdint>

@@ -19,13 +19,13 @@ struct Xid {
 // Parses a line of the kernel's log: "NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus."
 std::optional<Xid> xid_in(std::string_view line);
 
-// "Xid 79, the GPU has fallen off the bus; drain this node and power-cycle it"; of one that is not in the
-// table the number alone, and where NVIDIA tells of it.
+// "Xid 79, the GPU has fallen off the bus; drain this node and power-cycle it"; for an Xid that is not in the
+// table only the number, and NVIDIA's page on it.
 std::string xid_text(int number);
 
 // Lines such as "GPU 3 (0000:5e:00.0): Xid 79, …", each once, without a final newline; empty if nothing is
-// known. `xids` since the job began. `before`: as the job began; `now`: no answer if there is none. `pci`: of
-// the worker's GPU; empty: not known, so those of all are told.
+// known. `xids` since the job began. `before`: as the job began; `now`: nothing if the driver does not
+// answer. `pci`: of the worker's GPU; empty: not known, so the lines cover all GPUs.
 std::string gpu_trouble(const std::vector<Xid>& xids, const GpuReading& before,
                         const std::optional<GpuReading>& now, const std::string& pci);
 

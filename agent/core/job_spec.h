@@ -137,7 +137,7 @@ struct JobSpec {
   bool is_replaced = false;           // what started this process starts another one in its place: kLostExits
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
-  // So many failures in a row that are alike, soon after the start, end the job; 0: they only slow it down.
+  // This number of similar failures in a row, soon after the start, ends the job; 0: they only slow it down.
   int crash_loop_limit = 0;
   // Exit codes of other programs after which a restart would not help: inclusive ranges. The built-in trainer
   // has its own.

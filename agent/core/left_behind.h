@@ -1,4 +1,4 @@
-// How people are told of processes that a worker left behind. Pure.
+// Messages to people about processes that a worker left behind. Pure.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@ namespace dtrun::agent {
 
 namespace {
 
-constexpr Millis kOld = 1000;  // of news that are told with their age
+constexpr Millis kOld = 1000;  // of news that are shown with their age
 
 // True if the host in "host:port" is loopback.
 bool is_loopback(const std::string& endpoint) {

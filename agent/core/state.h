@@ -32,7 +32,7 @@ struct Settings {
   Millis join_timeout = 600000;
   Millis shutdown_timeout = 30000;
   // How long to wait for a lost coordinator. Unset: 30 s if an agent hosted it, which went down with its
-  // node; at least join_timeout for a `dtrun store`, which somebody will start again, and where is_replaced.
+  // node; at least join_timeout for a `dtrun store`, which will be started again, and if is_replaced.
   std::optional<Millis> read_timeout;
   std::vector<std::pair<int, int>> no_restart_exit_codes = {{2, 2}, {64, 78}};  // of other programs
 };
@@ -95,7 +95,7 @@ struct Group {
   // A hang: the workers of all nodes are looked at before the first of them is ended, for then the others end
   // too.
   std::optional<Millis> look_until;
-  bool hang_found = false;  // here; else on another node, whose reason this is:
+  bool hang_found = false;  // here; else on another node, with this reason:
   std::string why_look;
 
   std::int64_t generation() const { return assignment.generation; }

@@ -1,4 +1,4 @@
-// The GPUs of this machine as its driver tells of them, asked in this process.
+// The GPUs of this machine in its driver's view, read in this process.
 #pragma once
 
 #include <memory>

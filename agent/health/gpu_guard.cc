@@ -35,7 +35,7 @@ void GpuGuard::explain(const std::string& pci, std::function<void(std::string)> 
   std::string known = known_trouble(pci);
   if (!watches_ || before_.gpus.empty() || !known.empty()) return done(std::move(known));
   observer_.ask(kAnswer, [this, pci, done = std::move(done)](const std::optional<GpuReading>& reading) {
-    done(gpu_trouble(xids_.read(), before_, reading, pci));  // the log may have come to it meanwhile
+    done(gpu_trouble(xids_.read(), before_, reading, pci));  // the log may have the error by now
   });
 }
 

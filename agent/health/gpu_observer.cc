@@ -72,7 +72,7 @@ void GpuObserver::readable() {
       const std::string line = text_.substr(0, end);
       text_.erase(0, end + 1);
       take(line);
-      if (!socket_.open()) return;  // stopped by who was answered
+      if (!socket_.open()) return;  // take()'s callback stopped it
     }
   }
 }

@@ -41,7 +41,7 @@ class HangGuard {
   // Looks where the workers stand: one of another node hangs. If a look is under way already, that one goes
   // on.
   void look(Millis limit);
-  // Kills the workers that `found` told of.
+  // Kills the workers of `found`.
   void kill_hung();
   // The workers are being stopped, or have ended: stops watching, and a look under way is over.
   void rest();

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr auto kOneTool = 10s;
 // Tools of more workers at once would only slow each other down.
 constexpr std::size_t kAtOnce = 2;
-// Data loaders and the like would fill the file; the worker itself comes first.
+// Data loaders and other children would fill the file; the worker itself comes first.
 constexpr std::size_t kToolProcesses = 4, kListedProcesses = 32;
 // A worker's CPU time is watched for at least this long; a tenth of a core counts as a computation.
 constexpr auto kWatch = 300ms;

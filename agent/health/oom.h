@@ -1,5 +1,5 @@
-// Finds out whether the kernel killed a worker because memory ran out, or somebody else sent it SIGKILL. Uses
-// the kernel's log where it may be read, else the out-of-memory counter of the agent's control group.
+// Finds out whether the kernel killed a worker because memory ran out, or another process sent it SIGKILL.
+// Uses the kernel's log where it may be read, else the out-of-memory counter of the agent's control group.
 #pragma once
 
 #include <sys/types.h>

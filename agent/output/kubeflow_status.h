@@ -16,7 +16,7 @@
 
 namespace dtrun::agent {
 
-// The body of a POST. `updated_at` as RFC 3339 has it.
+// The body of a POST. `updated_at` in the form of RFC 3339.
 std::string kubeflow_status_json(const ProgressPoint& point, const std::string& updated_at);
 
 struct KubeflowServer {

@@ -21,8 +21,8 @@ Status cannot_write(const std::filesystem::path& path, int error) {
   return errno_status(kExitSoftware, "cannot write " + path.string(), error);
 }
 
-// No other process has it. A record lock ends with this process, and workers do not inherit it; where a file
-// system has no locks, nothing can be told.
+// True if no other process has the file. A record lock ends with this process, and workers do not inherit it;
+// a file system without locks gives no answer.
 bool is_ours(int fd) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -18,8 +18,8 @@ class LogFile {
 
   LogFile() = default;  // not open: takes nothing
   enum class Writers { kAnyNumber, kOneProcess };
-  // Appends to a file that exists. `max_size` in bytes; 0: it grows without limit. EX_CANTCREAT where another
-  // process has it as the only one: their lines would mix.
+  // Appends to a file that exists. `max_size` in bytes; 0: it grows without limit. EX_CANTCREAT if another
+  // process has the file for itself: their lines would mix.
   static Result<LogFile> open(const std::filesystem::path& path, std::uint64_t max_size,
                               Writers writers = Writers::kAnyNumber);
 

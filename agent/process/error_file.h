@@ -12,7 +12,7 @@ namespace dtrun::agent {
 
 struct WorkerError {
   std::string message;    // one or more lines, fit for a terminal
-  std::string traceback;  // likewise; its end if it is very long
+  std::string traceback;  // fit for a terminal, too; its end if it is very long
 };
 
 // Both empty for a text that is no such document.

@@ -37,8 +37,8 @@ void kill_all(const std::string& token) {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   prctl(PR_SET_NAME, "guardian");
-  // Lets go of every terminal, pipe and port: else somebody could wait for the end of one that only this
-  // process still holds.
+  // Closes every terminal, pipe and port: else a process could wait for the end of one that only the guardian
+  // still holds.
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
   dup2(lifeline, 3);

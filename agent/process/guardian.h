@@ -28,7 +28,7 @@ class Guardian {
 
   pid_t pid() const { return pid_; }
   const std::filesystem::path& scratch() const { return scratch_; }
-  // To be called when somebody else has reaped it.
+  // To be called when other code has reaped it.
   void forget() {
     pid_ = -1;
     lifeline_.reset();

@@ -12,7 +12,7 @@ struct HeldPort {
   int port = 0;
 };
 
-// `port` 0: any free one. EX_UNAVAILABLE if somebody else has it.
+// `port` 0: any free one. EX_UNAVAILABLE if another process has it.
 Result<HeldPort> hold_port(int port);
 
 }  // namespace dtrun::agent

@@ -29,7 +29,7 @@ Scratch::~Scratch() {
   if (made_) std::filesystem::remove_all(path_, ignored);
 }
 
-// Only this user may read it. mkdir fails on a folder that somebody else has put there.
+// Only this user may read it. mkdir fails on a folder that another process has put there.
 Status Scratch::make() {
   if (made_) return {};
   if (mkdir(path_.c_str(), 0700) != 0)

@@ -11,8 +11,8 @@ namespace dtrun::agent {
 struct Answer {
   enum End { kAnswered, kNoDescriptors, kNotStarted, kSilent };
   End end = kAnswered;
-  int status = 0;    // as waitpid has it, where it answered
-  std::string text;  // its standard output, where it answered
+  int status = 0;    // waitpid's, if it answered
+  std::string text;  // its standard output, if it answered
 };
 
 // Starts `command`, whose first word is a path, hands it `input` on its standard input, and waits for its

@@ -9,7 +9,7 @@
 
 namespace dtrun::agent {
 
-// The kubelet reads so many bytes.
+// The kubelet reads at most this many bytes.
 inline constexpr std::size_t kTerminationMessageBytes = 4096;
 
 // `text`, or its first lines and "…" where it is longer; UTF-8 stays whole.

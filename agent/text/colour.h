@@ -33,8 +33,8 @@ class Palette {
   bool coloured_;
 };
 
-// A line that another process has painted with its palette, fit for a terminal: as printable() has it,
-// but for the sequences of a palette, which stay. No colour outlives the line.
+// A line that another process has painted with its palette, made fit for a terminal: as by printable(), but
+// the sequences of a palette stay. No colour outlives the line.
 std::string painted_line(std::string_view line);
 
 }  // namespace dtrun

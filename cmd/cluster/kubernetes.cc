@@ -14,8 +14,8 @@ namespace {
 
 std::string first_label(const std::string& name) { return name.substr(0, name.find('.')); }
 
-// The name in DNS that the kubelet writes beside the pod's host name where the pod has a subdomain:
-// "10.1.0.7  mnist-1.mnist.default.svc.cluster.local  mnist-1". Empty if there is none.
+// The name in DNS that the kubelet writes beside the pod's host name if the pod has a subdomain: "10.1.0.7
+// mnist-1.mnist.default.svc.cluster.local mnist-1". Empty if there is none.
 std::string name_in_dns(const std::string& hosts_file, const std::string& hostname) {
   std::istringstream lines(hosts_file);
   for (std::string line; std::getline(lines, line);) {

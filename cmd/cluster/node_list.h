@@ -9,8 +9,9 @@
 
 namespace dtrun::cmd {
 
-// "n[1-3,007-010],rack[1-2]n[0-3]" as `scontrol show hostnames` has it, which containers lack: in order,
-// zeros kept, nodes that are named twice twice. EX_USAGE if it is none, or has more than kMaxNodes nodes.
+// "n[1-3,007-010],rack[1-2]n[0-3]" as a list, like `scontrol show hostnames`, which containers lack: in
+// order, zeros kept, a node that is named twice twice. EX_USAGE if it is misspelt, or has more than kMaxNodes
+// nodes.
 Result<std::vector<std::string>> parse_node_list(std::string_view list);
 
 // "2(x3),1" as 2, 2, 2, 1. EX_USAGE as above.

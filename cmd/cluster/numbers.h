@@ -16,7 +16,7 @@ bool has(const Scene& scene, const std::string& name);  // and it is not empty
 // All of `text` as a decimal number from 0 to `most`, without a sign.
 std::optional<int> whole_number(std::string_view text, int most);
 
-// A variable's number from `least` on. EX_USAGE if it is anything else; `job` names who set it.
+// A variable's number from `least` on. EX_USAGE if it is anything else; `job` names the system that set it.
 Result<int> number_of(const Scene& scene, const std::string& name, int least, const std::string& job);
 
 // An error for facts of a cluster that contradict each other: the message, and how to run on this node alone.

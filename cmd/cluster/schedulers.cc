@@ -1,4 +1,4 @@
-// Batch systems and clouds beside Slurm and Kubernetes: each as its own documentation has it.
+// Batch systems and clouds beside Slurm and Kubernetes: each by its own documentation.
 #include <algorithm>
 #include <sstream>
 

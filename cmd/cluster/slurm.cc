@@ -14,7 +14,7 @@
 namespace dtrun::cmd {
 namespace {
 
-// From here on steps are batch scripts, interactive shells and the like (slurm.h).
+// Numbers from here on are those of batch scripts, interactive shells and other special steps (slurm.h).
 constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;
 
 // That may have the coordinator: of three one may be lost.
@@ -75,7 +75,7 @@ std::string counted(const char* name, long number) {
   return std::string(name) + " " + std::to_string(number);
 }
 
-// Slurm itself always agrees with itself; a variable that somebody exported may not.
+// Slurm itself always agrees with itself; a variable that a user exported may not.
 Status check(const std::string& job, const Step& step) {
   const auto differ = [&](const std::string& one, const std::string& other) {
     return contradiction(job, "its variables contradict each other (" + one + ", " + other + ")");

@@ -26,7 +26,8 @@ Found find_pbs(const Scene& scene, const Said& said);
 // True if srun itself started this process, not just some process of a Slurm job.
 bool is_slurm_task(const Scene& scene);
 
-// The place of a node of so many, as two variables have it. EX_USAGE if the numbers don't fit together.
+// The place of a node from two variables: the number of nodes, and its index. EX_USAGE if the numbers don't
+// fit together.
 Result<Place> place_of_node(const Scene& scene, const std::string& job, const char* size, const char* index);
 
 // A process's place among `size` processes, `local_size` of them on this host, as MPI's launchers count: each

@@ -17,7 +17,7 @@ namespace dtrun::cmd {
 
 inline constexpr int kFirstLoginWindow = 64;
 inline constexpr int kLeastLoginWindow = 4;
-inline constexpr int kMostLoginWindow = 256;  // so many processes of ssh
+inline constexpr int kMostLoginWindow = 256;  // processes of ssh
 inline constexpr Millis kFirstLoginBackOff = 300;
 inline constexpr Millis kMostLoginBackOff = 5000;
 // A host that is still refused this long after its first attempt is given up.

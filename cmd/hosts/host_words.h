@@ -26,7 +26,7 @@ std::string_view first_word(std::string_view list);
 // 1 to kMaxWorkersPerNode; 0: no such number.
 int read_slots(std::string_view text);
 
-// For a message: without control characters, and of at most so many bytes.
+// For a message: without control characters, and of at most `most` bytes.
 std::string shown(std::string_view text, std::size_t most = 80);
 
 // The hosts so far. A host may come again without slots, each time for one slot more.

@@ -24,7 +24,7 @@ struct KubernetesJob {
   std::string config = {};                  // the text of the config
   std::vector<std::string> overrides = {};  // KEY=VALUE
   int gpus = 0;                             // of each pod
-  std::string cpus = {}, memory = {};       // likewise, as Kubernetes writes quantities; empty: no limit
+  std::string cpus = {}, memory = {};       // as Kubernetes writes quantities; empty: no limit
   int max_restarts = 0;
   int shutdown_timeout_s = 0;
   std::vector<VolumeMount> volumes = {};

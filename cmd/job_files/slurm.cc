@@ -9,8 +9,8 @@
 namespace dtrun::cmd {
 namespace {
 
-// Seconds before the end of the time limit at which Slurm tells the job, and of these the last ones, in which
-// the agents end after their workers.
+// Seconds before the end of the time limit at which Slurm signals the job, and the last of them, in which the
+// agents end after their workers.
 constexpr int kWarning = 300, kGraceAfterShutdown = 10;
 
 // In a line of #SBATCH, which knows neither all of a shell's quotes nor line breaks.

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// own_build() of some dtrun, or such a name with the number of a process that brings it: "5f0c-none.4711".
+// own_build() of some dtrun, or this name with the number of a process that brings it: "5f0c-none.4711".
 bool is_build_name(std::string_view name) {
   const auto skip = [&](const char* characters) {
     name.remove_prefix(std::min(name.find_first_not_of(characters), name.size()));

@@ -14,7 +14,7 @@ namespace dtrun::cmd {
 // invalid time is removed.
 void clean(launch::FromHost* message);
 
-// Each line as printable() has it.
+// printable() of each line.
 std::string clean_lines(std::string_view text);
 
 // Lines behind the first begin with a space.

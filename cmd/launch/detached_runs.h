@@ -31,8 +31,8 @@ Status remember_run(const DetachedRun& run);
 // Sorted by name. Those that ended more than 30 days ago are forgotten.
 std::vector<DetachedRun> detached_runs();
 
-// The named one; with an empty name the only one that goes on. EX_UNAVAILABLE if there is none, as `dtrun
-// status` has it, EX_USAGE if there are several; with those that there are.
+// The named one; with an empty name the only one that goes on. EX_UNAVAILABLE if there is none, as with
+// `dtrun status`, EX_USAGE if there are several; with those that there are.
 Result<DetachedRun> find_detached_run(const std::string& run_id);
 
 // A plan to call its hosts again as its launch did; changes this process' directory to that of the launch.

@@ -219,7 +219,7 @@ void settle_options(const launch::Job& job, Options* options) {
   }
   if (job.key().empty()) set("insecure", "true");
   set("nnodes", job.nodes());
-  set("rdzv_endpoint", host_name());  // until it is told where
+  set("rdzv_endpoint", host_name());  // until Begin names the endpoint
   if (!options->has("log_prefix") && !options->has("log_line_prefix_template"))
     set("log_prefix", "[{host}:{rank}]");
 }

@@ -16,7 +16,7 @@ class InputFeed {
   ~InputFeed() { pause(); }
   InputFeed(const InputFeed&) = delete;
 
-  // So many bytes arrived with the workers; at most agent::kInputWindow are under way.
+  // `bytes` have arrived with the workers; at most agent::kInputWindow are under way.
   void taken(std::size_t bytes);
 
  private:

@@ -39,9 +39,9 @@ using agent::Loop;
 using agent::millis_now;
 using namespace std::chrono_literals;
 
-constexpr auto kSignOfLife = 5s;  // how much later than after kLauncherSilence a silent host is lost at most
-constexpr auto kFirstSigns = 2s;  // the same until the job runs: a quiet host is told of soon
-constexpr double kClocksDiffer = 2;             // seconds
+constexpr auto kSignOfLife = 5s;     // a silent host is lost at most so much later than kLauncherSilence
+constexpr auto kFirstSigns = 2s;     // the same until the job runs: a quiet host is reported soon
+constexpr double kClocksDiffer = 2;  // seconds
 constexpr std::size_t kMostAhead = 256u << 10;  // bytes that one host is ahead of others
 
 class Launcher {
@@ -174,7 +174,7 @@ void Launcher::arm_timer() {
   });
 }
 
-// Agents learn that we are there, and we that they are.
+// Sends every agent a sign of life, and checks for agents that have been silent.
 void Launcher::tend() {
   launch::ToHost alive;
   alive.mutable_alive();

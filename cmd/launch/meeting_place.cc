@@ -31,7 +31,7 @@ int first_outgoing_port() {
   return first > kLowestPort + kTries ? first : 32768;
 }
 
-// Else the coordinator could not listen there at once: those who were greeted leave connections behind.
+// Else the coordinator could not listen there at once: the greeted hosts leave connections behind.
 void let_port_be_reused(const agent::Descriptor& socket) {
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -19,7 +19,7 @@ class MeetingPlace {
   // The port is one that no outgoing connection takes by chance. EX_UNAVAILABLE if there is none.
   static Result<MeetingPlace> open();
 
-  int fd() const { return socket_.get(); }  // readable when somebody comes
+  int fd() const { return socket_.get(); }  // readable when a host connects
   int port() const { return port_; }
   const std::string& nonce() const { return nonce_; }
 

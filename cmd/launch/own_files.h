@@ -13,8 +13,8 @@ namespace dtrun::cmd {
 // Printed by the line of shell when it wants the archive.
 inline constexpr const char* kWantsFiles = "dtrun wants its files\n";
 
-// `program`, the dtrun-worker beside it, and their libraries but those that every distribution has: a tar
-// archive (ustar) with bin/ and lib/, where the programs look first, and last kBuildLock.
+// `program`, the dtrun-worker beside it, and their libraries except those that every distribution has, as a
+// tar archive (ustar) with bin/ and lib/, where the programs look first, and last kBuildLock.
 Result<std::shared_ptr<const std::string>> archive_of(const std::filesystem::path& program);
 
 // A script for sh, one line without single quotes or `!`, so that in single quotes it is a word to any shell:

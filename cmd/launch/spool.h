@@ -37,11 +37,12 @@ Status make_spool_folder(const SpoolPlace& place);
 // The agent's end.
 class SpoolWriter {
  public:
-  // An empty file, locked by this process. EX_CANTCREAT if it cannot be had, or if another agent has it.
+  // An empty file, locked by this process. EX_CANTCREAT if it cannot be made, or if another agent has locked
+  // it.
   static Result<SpoolWriter> open(const SpoolPlace& place);
 
   int fd() const { return fd_.get(); }
-  // The last message. On a full disk the messages before it give way, and their loss is told of.
+  // The last message. On a full disk the messages before it give way, and a message tells their loss.
   void finish(const launch::FromHost& ended);
 
  private:

@@ -15,8 +15,8 @@ namespace dtrun::cmd {
 struct Invocation {
   GivenByName values;             // Values<the command's table> reads them
   std::string argument;           // empty: not given
-  std::string second;             // likewise: of a command that takes two
-  std::vector<std::string> more;  // what follows the second, if that may be repeated
+  std::string second;             // of a command that takes two; empty: not given
+  std::vector<std::string> more;  // the words after the second, if that may be repeated
   const Environment& environment;
 };
 
@@ -25,7 +25,7 @@ struct Command {
   const char* summary;           // one line, no full stop
   const char* description = "";  // paragraphs with an empty line between them
   const char* argument = "";    // how help writes it, in brackets if it may be left out; empty: there is none
-  const char* second = "";      // likewise a second one
+  const char* second = "";      // the same for a second one
   bool second_repeats = false;  // it may be given several times
   std::span<const OptionEntry> options;
   bool rare = false;              // named alone in the help that fits a screen

@@ -14,7 +14,7 @@ namespace dtrun::cmd {
 
 struct Options : Values<kOptions> {
   std::vector<std::string> program;  // CONFIG.json | SCRIPT.py | PROGRAM and what follows it, without "--"
-  std::optional<std::string> config_text = {};  // of the CONFIG.json in `program`, if somebody has read it
+  std::optional<std::string> config_text = {};  // of the CONFIG.json in `program`, if it has been read
   bool program_is_verbatim = false;  // it came after "--": a name in .json is a program, not a config
   bool short_help = false;           // the help that is asked for is -h
 };

@@ -44,7 +44,7 @@ HostAndPort split_endpoint(const std::string& text) {
   return {text.substr(0, colon), text.substr(colon + 1), true};
 }
 
-// Faults and signals that a process cannot block end it before anybody can handle them.
+// Faults and signals that a process cannot block end it before they can be handled.
 constexpr int kNotHandled[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGSEGV, SIGBUS,
                                SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS,  SIGPROF};
 

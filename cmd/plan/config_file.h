@@ -7,7 +7,7 @@
 
 namespace dtrun::cmd {
 
-// EX_NOINPUT if it cannot be read. A few bytes more than a config may have, if there are so many.
+// EX_NOINPUT if it cannot be read. Reads at most a few bytes more than a config may have.
 Result<std::string> read_config_file(const std::string& path);
 
 }  // namespace dtrun::cmd

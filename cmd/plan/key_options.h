@@ -44,7 +44,7 @@ rendezvous::KeyOffer key_offer(const Options& options, const Environment& enviro
 // for.
 Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 
-// For people, where there is no key: who may join.
+// A notice for people if there is no key: it says which users may join.
 std::string plain_text_notice(const rendezvous::FoundKey& found, const Endpoint& endpoint);
 
 }  // namespace dtrun::cmd

@@ -19,7 +19,7 @@ namespace dtrun::cmd {
 // this_machine() asks the system once; tests make one up.
 struct Machine {
   int cpus = 1;              // that this process may use
-  std::string cpus_by = {};  // as UsableCpus has it
+  std::string cpus_by = {};  // see UsableCpus
   // The GPUs that CUDA shows a program started here. Asked only where they matter to a job: the driver may
   // take its time. `asked_for`: by the user, so it is looked for also where nothing speaks for it.
   std::function<GpuSight(bool asked_for)> gpus = [](bool) {

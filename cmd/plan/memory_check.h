@@ -15,9 +15,9 @@ namespace dtrun::cmd {
 // anyway.
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available);
 
-// For people, where /dev/shm is as small as containers have it (64 MB), and several workers of this node may
-// share memory there: Python's, whose data loaders do, and those with GPUs, whose NCCL does. Else empty.
-// `size` of /dev/shm, in bytes; nothing: not known.
+// A notice for people if /dev/shm is as small as in containers (64 MB), and several workers of this node may
+// share memory there: Python's, with its data loaders, and those with GPUs, with NCCL. Else empty. `size` of
+// /dev/shm, in bytes; nothing: not known.
 std::string small_shm_notice(const JobSpec& spec, const std::optional<std::uint64_t>& size);
 
 }  // namespace dtrun::cmd

@@ -107,7 +107,7 @@ Result<int> number_from(const Environment& environment, const char* name, int le
                " in the environment (with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT)");
 }
 
-// A worker's place as somebody exported it by hand.
+// A worker's place in variables that a user exported by hand.
 struct ExportedPlace {
   int rank = 0, world_size = 1;
   std::string master_address;
@@ -142,7 +142,7 @@ Result<ExportedPlace> exported_place(const Environment& environment) {
   return place;
 }
 
-// One worker whose place somebody exported by hand: each terminal counts as a node of its own.
+// One worker whose place a user exported by hand: each terminal counts as a node of its own.
 Status read_env_backend(Draft& draft) {
   const Result<ExportedPlace> exported = exported_place(draft.environment);
   if (!exported.ok()) return exported.status();

@@ -20,7 +20,7 @@ inline constexpr std::chrono::seconds kLauncherSilence{60};
 inline constexpr int kMaxWorkersPerNode = 1 << 14;
 inline constexpr int kMaxNodes = 1 << 16;
 
-// Worker environment beside torchrun's own variables.
+// Variables of a worker's environment beside torchrun's own.
 inline constexpr char kEnvRunId[] = "DTRUN_RUN_ID";
 inline constexpr char kEnvGeneration[] = "DTRUN_GENERATION";
 inline constexpr char kEnvNode[] = "DTRUN_NODE";                   // group rank

@@ -1,6 +1,6 @@
-// One connection to another host that may lead, for calls one after the other, from one thread. Dials where
-// there is none, and anew after a call that failed: a connection that lost packets may need seconds to find
-// out that the way is free again.
+// One connection to another host that may lead, for calls one after the other, from one thread. Dials if
+// there is no connection, and anew after a call that failed: a connection that lost packets may need seconds
+// to find out that the way is free again.
 #pragma once
 
 #include <grpcpp/channel.h>

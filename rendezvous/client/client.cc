@@ -304,7 +304,7 @@ Core::Attempt Core::attend(const Dialled& dialled) {
   };
   const auto stream = std::make_shared<ClientStream>(
       StreamSink{.connected = std::move(connected), .received = std::move(received)});
-  // Before it starts: who hears Opened may send at once.
+  // Before the stream starts: the receiver of Opened may send at once.
   if (!adopt(stream, channel)) return {};
   deliver(Opened{dialled.local_address});
   stream->start(channel, stream);

@@ -57,7 +57,7 @@ struct ClientOptions {
   std::string list = {};
   std::optional<Credential> key = {};  // without one the server has none
   std::chrono::milliseconds connect_timeout{5000};
-  // A coordinator that sends nothing and answers no ping for so long is taken for lost.
+  // A coordinator that sends nothing and answers no ping for this long is taken for lost.
   std::chrono::milliseconds keep_alive_timeout{15000};
 };
 

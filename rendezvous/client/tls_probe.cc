@@ -57,7 +57,7 @@ class NoPipeSignal {
 // How a TLS server took a client.
 struct Reception {
   std::optional<std::string> issuer;  // of its certificate; nothing if it shows none
-  bool refused = false;               // it hung up on who shows a ticket, without a word
+  bool refused = false;               // it closed the connection on a ticket, without a message
 };
 
 void show(SSL* session, const Identity& identity) {

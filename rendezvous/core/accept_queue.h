@@ -62,7 +62,7 @@ class AcceptQueue {
   // The connections that have waited too long; to be closed. A handshake that takes too long counts as
   // failed, and its caller ends it.
   std::vector<Id> take_expired(Millis now);
-  Millis next_deadline(Millis now) const;  // of deadlines.h: kNever if there is none
+  Millis next_deadline(Millis now) const;  // kNever (deadlines.h) if there is none
 
   bool is_handshaking(Id id) const { return handshaking_.contains(id); }
   std::size_t waiting() const { return waiting_.size(); }
@@ -73,7 +73,7 @@ class AcceptQueue {
   struct Waiting {
     std::string source;
     Millis since = 0;
-    std::string turn;  // whose: its source's, or that of members
+    std::string turn;  // its source, or the members'
     bool greeted = false;
   };
   struct Handshake {
@@ -89,7 +89,7 @@ class AcceptQueue {
     std::size_t waiting = 0, silent = 0, handshaking = 0;  // silent: those of the waiting that said no hello
     std::deque<Id> ready;                                  // some of them may have left since
     Failures failures;
-    bool known = false;  // somebody came in from there, or it is the members'
+    bool known = false;  // a handshake from there has succeeded, or it is the members'
   };
 
   std::optional<Id> who_goes(Millis now) const;

@@ -10,9 +10,9 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// Agents that join within a moment are told the count once all of them have joined, not once for each. The
-// gap between two counts grows with the number of members that are told, so that at most about one message in
-// a millisecond is spent on counts. It has a limit, so that every member hears of the count now and then.
+// Agents that join within a moment receive the count once all of them have joined, not once for each. The gap
+// between two counts grows with the number of receivers, so that at most about one message in a millisecond
+// is spent on counts. It has a limit, so that every member hears of the count now and then.
 constexpr Millis kAnnounceGap = 100;
 constexpr Millis kLongestAnnounceGap = 10000;
 constexpr std::size_t kLoadingTold = 200;  // bytes
@@ -22,8 +22,8 @@ Millis announce_gap(int members) { return std::min(kLongestAnnounceGap, kAnnounc
 
 }  // namespace
 
-// Somebody joined whom the running generation has room for, or has replaced workers that it lost. Work that
-// is nearly done is not interrupted, and a member that is only out of touch keeps its place.
+// A node has joined that the running generation has room for, or a member has replaced workers that it lost.
+// Work that is nearly done is not interrupted, and a member that is only out of touch keeps its place.
 void Stepper::take_newcomer() {
   Generation& current = s_.current;
   if (s_.phase != Phase::kRunning || !current.newcomer || current.seats.away() > 0) return;

@@ -90,7 +90,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   if (adopts(generation, join)) adopt(generation, join);
   if (generation < kMaxGeneration) s_.newest_seen = std::max(s_.newest_seen, generation);
   Member& member = s_.members.add(from, join, now_);
-  member.join.job = {};  // the settings have it, and it may be long
+  member.join.job = {};  // also in the settings, and it may be long
   member.workers = join.warms_up ? 0 : join.nproc;
   if (generation > 0 && generation >= s_.generation && join.group_rank >= 0)
     member.previous_rank = join.group_rank;
@@ -115,7 +115,7 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   }
 }
 
-// The others are told of a node that they missed. Workers that it brings pause first.
+// The others hear that a node that they missed is back. Workers that it brings pause first.
 void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated) {
   const Join& join = member.join;
   const bool was_missed = s_.news.came(join.host);

@@ -101,8 +101,8 @@ struct Join {
   // "cpu, " and the properties that determine the bits of its results, where they are known and must not
   // differ.
   std::string device = {};
-  std::string gpu = {};        // the kind of its GPUs, likewise; empty: none, or not known
-  std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: likewise
+  std::string gpu = {};        // the kind of its GPUs, the same for all; empty: none, or not known
+  std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: none, or not known
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
   std::int64_t term = 0;       // the highest of a leader that the agent obeyed (succession.h)
   std::optional<int> preferred_rank = {};  // as its cluster counts the nodes; not claimed as node_rank is
@@ -161,7 +161,7 @@ struct Welcome {
   Millis heartbeat_interval = 0;
   bool resumed = false;       // the member has its seat in the generation that it named
   bool separate = false;      // the coordinator is a `dtrun store`; the driver fills it in
-  std::string instance = {};  // of the store; likewise
+  std::string instance = {};  // of the store; the driver fills it in
 
   bool operator==(const Welcome&) const = default;
 };
@@ -186,7 +186,7 @@ struct Rejected {
 struct News {
   enum Kind : int { kNote, kLeft, kLost, kRefused, kBack };
   Kind kind = kNote;
-  std::string host;  // whom it is about
+  std::string host;  // that it is about
   std::string text;  // one sentence: "node1 left (told to by SIGINT)"
   Millis age = 0;    // since it happened
 
@@ -219,7 +219,7 @@ struct Node {
 
   bool operator==(const Node&) const = default;
 };
-// One generation as all its members are told of it.
+// The facts on one generation that are the same for all its members.
 struct GenerationFacts {
   std::int64_t generation = 0;
   int world_size = 0;
@@ -236,7 +236,8 @@ struct GenerationFacts {
 struct Membership : GenerationFacts {
   std::vector<Node> nodes;  // in group-rank order
 };
-// One generation as a member is told: of the other nodes only their number, which keeps a start linear in it.
+// One generation as a member receives it: with only the number of the other nodes, which keeps a start linear
+// in that number.
 struct Assignment : GenerationFacts {
   int group_rank = 0;
   int node_count = 1;

@@ -86,7 +86,7 @@ class HostQueue {
     return node;
   }
 
-  // A host that has a given rank elsewhere waits for the slot beside that, while others can take this one.
+  // A host that has a given rank elsewhere waits for the slot next to it, while others can take this one.
   int take_next() {
     const int node = first_untaken(&free_cursor_, true);
     return take_from_host_of(node != kFree ? node : first_untaken(&any_cursor_, false));

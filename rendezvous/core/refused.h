@@ -12,7 +12,7 @@ namespace dtrun::rendezvous {
 class Refused {
  public:
   static constexpr Millis kAtOnce = 5000;       // between its two failures
-  static constexpr Millis kSameAgain = 60'000;  // until the same address is told of again
+  static constexpr Millis kSameAgain = 60'000;  // until the same address is reported again
   static constexpr Millis kAnyAgain = 1000;     // until another one is: a flood comes from everywhere
   static constexpr std::size_t kMost = 1024;    // that are remembered
 

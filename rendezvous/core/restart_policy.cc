@@ -13,7 +13,7 @@ namespace {
 constexpr Millis kSettled = 30000;
 // A worker that fails this soon has not begun its work: a large framework takes seconds to be loaded.
 constexpr double kEarlySeconds = 10;
-// From so many failures alike on it is no accident: people are told, and every restart waits.
+// From this number of similar failures on it is no accident: people are told, and every restart waits.
 constexpr int kLooksLikeALoop = 3;
 constexpr Millis kLongestDelay = 30000;
 

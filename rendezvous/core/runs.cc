@@ -1,6 +1,6 @@
 // The order of things for one event:
 //  1. A tick goes to each run that has something due.
-//  2. A late member of an ended run is told the result, and that is all.
+//  2. A late member of an ended run receives the result, and the event ends here.
 //  3. The run is found: by the connection, or by the run id of a Join.
 //  4. A connection that broke is forgotten, and so is its Join if that was kept for the next run.
 //  5. A new agent's Join to a run that is over is kept for the next run.

@@ -63,16 +63,16 @@ struct Generation {
   Millis started_at = 0;
   std::int64_t step = 0;  // the furthest that its workers reported
   Seats seats = {};
-  bool newcomer = false;  // since its start somebody joined, or has more workers, and may be taken in
+  bool newcomer = false;  // since its start a node joined, or has more workers, and may be taken in
   Failures failures = {};
   Cause cause = Cause::kNone;
   bool lost_member = false;
   bool after_step = false;           // its members may end the step in hand before they stop
   bool look = false;                 // it hangs: members look where their workers stand before they stop them
   std::string why = {};              // it broke, or the job ended: the reason of the next generation
-  std::string came_back = {};        // who did since, as a sentence, so that the next one can begin
+  std::string came_back = {};        // the member that did, as a sentence, so that the next can begin
   bool worker_failure = false;       // that reason is a worker failure
-  std::string stopped_by_hand = {};  // the host of a member that somebody stopped with Ctrl-C
+  std::string stopped_by_hand = {};  // the host of a member that a person stopped with Ctrl-C
 };
 
 // An earlier coordinator's knowledge of the run's newest generation.
@@ -101,7 +101,7 @@ struct State {
   RestartPolicy policy;
   int membership_changes = 0;
   std::shared_ptr<const JobEnd> result;  // once over
-  Millis over_at = 0;                    // likewise
+  Millis over_at = 0;                    // once over
 
   RecentNews news;
   Deadlines deadlines;

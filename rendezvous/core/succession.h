@@ -155,7 +155,7 @@ struct State {
   Term bound_term = 0;
   Millis bound_until = 0;
   Millis abstains_until = 0;
-  Leader leader;  // who serves, as far as known; none after bound_until
+  Leader leader;  // that serves, as far as known; none after bound_until
 
   // As a candidate or the leader.
   Term term = 0;

@@ -11,7 +11,8 @@ namespace dtrun::rendezvous {
 
 std::string to_base64url(const unsigned char* bytes, std::size_t size);
 
-// Nothing if it is none, or its last bits are not zero: then two texts would mean the same bytes.
+// Nothing if the text is not in this form, or its last bits are not zero: then two texts would mean the same
+// bytes.
 std::optional<std::string> from_base64url(std::string_view text);
 
 }  // namespace dtrun::rendezvous

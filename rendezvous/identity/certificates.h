@@ -30,7 +30,7 @@ using Number = Owned<BIGNUM, BN_free>;
 // Ends the process if OpenSSL failed where it does so for want of memory alone, or if this folder is wrong.
 void check(bool done);
 
-// The P-256 key with the secret number; null if it is none, that is, 0 or not below the curve's order.
+// The P-256 key with the secret number; null if the number is 0 or not below the curve's order.
 Key key_of(const BIGNUM* secret);
 
 struct Authority {

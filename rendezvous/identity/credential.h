@@ -18,7 +18,7 @@ class Credential {
   Credential(JobKey key) : held_(std::move(key)) {}        // NOLINT: implicit on purpose
   Credential(Ticket ticket) : held_(std::move(ticket)) {}  // implicit on purpose
 
-  // As JobKey or Ticket has it, told apart by how it begins.
+  // Parses a JobKey or a Ticket, told apart by its prefix.
   static Result<Credential> parse(std::string_view text, const std::string& source);
   std::string text() const;
 

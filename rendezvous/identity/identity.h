@@ -33,11 +33,11 @@ class MemberNames {
   std::array<std::string, 3> names_;
 };
 
-// Text as PEM has it. Certificates are valid from 2000 to 9999: hosts' clocks are not compared.
+// Text in PEM. Certificates are valid from 2000 to 9999: hosts' clocks are not compared.
 struct Identity {
   std::string root;         // the authority's certificate
   std::string certificate;  // this process'
-  std::string private_key;  // likewise; leave it in memory
+  std::string private_key;  // this process'; leave it in memory
 };
 
 // Makes a fresh one, in about a millisecond.
@@ -50,7 +50,7 @@ Identity make_identity_of_store(const JobKey& key);
 // again, and OpenSSL 3.0 spends a sixth of a handshake on the tickets.
 void set_up_tls();
 
-// When a certificate ends, as PEM has it: seconds since 1970; nothing if it is none.
+// The end of a certificate in PEM, in seconds since 1970; nothing if the text is none.
 std::optional<std::int64_t> end_of_certificate(std::string_view pem);
 
 // The fingerprint of the key behind a certificate, read from its issuer's name; "" if dtrun did not issue it.

@@ -43,7 +43,7 @@ struct KeyOffer {
 };
 
 enum class KeyChoice {
-  kPlain,  // no key: whoever can connect may join
+  kPlain,  // no key: any process that can connect may join
   kFile,
   kText,
   kDescriptor,
@@ -63,9 +63,9 @@ struct FoundKey {
 Result<std::filesystem::path> users_key_file(const std::function<const char*(const char*)>& environment);
 
 // `make`: whether to make the user's key if there is none yet. Any number of processes may do so at once, on
-// any number of machines with one home: all get the same. A key that cannot be read, or is none, is a failure
-// with EX_NOPERM, EX_NOINPUT or EX_USAGE, as is a ticket that has ended by this host's clock; that this user
-// has no key is none.
+// any number of machines with one home: all get the same. A key that cannot be read, or is invalid, is a
+// failure with EX_NOPERM, EX_NOINPUT or EX_USAGE, as is a ticket that has ended by this host's clock; a user
+// without a key is no failure.
 Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::filesystem::path>& users_file,
                           bool make);
 

@@ -45,7 +45,7 @@ class Ticket {
 
  private:
   Ticket() = default;
-  bool read(std::string bytes);  // false if it is none
+  bool read(std::string bytes);  // false if they are invalid
 
   // DER: the root by which the store is known, the certificate; then the private key's 32 bytes; then 8 bytes
   // of the SHA-256 of all these.

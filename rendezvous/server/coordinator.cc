@@ -111,7 +111,7 @@ bool Coordinator::opened(ConnectionId id, std::shared_ptr<Connection> connection
   return true;
 }
 
-// An agent may have a coordinator of its own and be a member here: a run does not end with such a one.
+// An agent may have a coordinator of its own and be a member here: a run does not end with that agent.
 void Coordinator::received(Event event) {
   if (auto* join = std::get_if<Join>(&event.body)) {
     join->hosts = join->hosts && join->member_id == options_.host;

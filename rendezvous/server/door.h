@@ -65,7 +65,7 @@ class Door {
   std::optional<Share> share(const Caller& caller, GuestCalls::Kind kind);
   static grpc::Status has_its_share(const Caller& caller, GuestCalls::Kind kind);
 
-  // Is told of every call before its service is.
+  // Sees every call before its service does.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> bell();
 
  private:

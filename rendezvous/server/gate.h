@@ -18,7 +18,7 @@ class Gate {
 
   // True if the host name in a hello is one that only members know. Called on the gate's thread.
   using IsMember = std::function<bool(const std::string& name)>;
-  // As ServerOptions has it; called on the gate's thread.
+  // ServerOptions::turned_away; called on the gate's thread.
   using TurnedAway = std::function<void(const std::string& address)>;
 
   // Listens on the TCP address; it and `files` are as in ServerOptions. Null, and errno, if it cannot.

@@ -23,7 +23,7 @@ std::size_t take_number(Bytes& from, std::size_t size) {
   return number;
 }
 
-// A vector with its length, of so many bytes, in front (RFC 8446, section 3.4).
+// A vector behind its length, which has the given number of bytes (RFC 8446, section 3.4).
 Bytes take_vector(Bytes& from, std::size_t length_bytes) {
   return take(from, take_number(from, length_bytes));
 }

@@ -45,7 +45,7 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
   return limits;
 }
 
-// A stranger who says nothing is not waited for longer.
+// The wait for a stranger that sends nothing.
 constexpr int kHandshakeMs = 5000;
 
 std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_tickets) {

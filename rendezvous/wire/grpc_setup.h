@@ -18,12 +18,12 @@ std::string endpoint_text(const std::string& host, int port);
 
 // Several hosts where one could stand: "node0,node1", "[fd00::1],[fd00::2]". One is itself.
 std::string list_text(const std::vector<std::string>& hosts);
-// The hosts in such a text; one host if it is not a list.
+// The hosts in a list_text(); one host if it is not a list.
 std::vector<std::string> hosts_of(const std::string& list);
 
-// A Unix socket where a host could stand, "unix:PATH": its port means nothing.
+// "unix:PATH", a Unix socket in the place of a host: its port means nothing.
 std::string unix_endpoint(const std::string& path);
-// The path of such a one; nothing if it is a host.
+// The path in a unix_endpoint(); nothing if it is a host.
 std::optional<std::string> unix_path(const std::string& host);
 
 }  // namespace dtrun::rendezvous

@@ -346,7 +346,7 @@ void Launch::try_ways() {
   }
 }
 
-// A check goes on to the end, whoever fails.
+// A check goes on to the end, even if hosts fail.
 bool Launch::enough(const std::vector<int>& hosts) const {
   return is(Purpose::kCheck) || static_cast<int>(hosts.size()) >= s_.settings.min_nodes;
 }

@@ -75,7 +75,7 @@ struct HostState {
   std::vector<std::string> addresses = {};
   int port = 0;
   std::string address = {};     // of the first host, as this one reaches it
-  std::string from = {};        // its own, as its workers have it
+  std::string from = {};        // its own, the same as its workers'
   std::vector<int> tried = {};  // the others that it was asked to reach
   std::vector<Gap> gaps = {};   // those that it does not
   std::optional<int> node_rank = {};
@@ -182,7 +182,7 @@ struct Say {
 };
 // All hosts are ready or have failed, and the user only asked for that.
 struct TellCheck {
-  int ready;  // so many are
+  int ready;  // number of ready hosts
 };
 // A detached job is about to begin: its hosts are noted down so that later commands find it.
 struct Remember {};
