@@ -231,11 +231,12 @@ int trainer_like(const std::string& mode) {
   }
   if (mode == "hang_together") {  // rank 0 waits for nobody, rank 1 for it
     if (std::atoi(std::getenv("DTRUN_RESTART_COUNT")) > 0) return 0;
-    for (unsigned i = 1; i <= 3; ++i) {
-      message.mutable_progress()->set_pulse(i);
-      control.send(message);
-      usleep(100000);
-    }
+    // They meet before the only sign that each gives: one that starts late, on a busy machine, is not the
+    // last to give it.
+    control.kv(control::KvRequest::SET, "here" + std::to_string(rank), "yes");
+    control.kv(control::KvRequest::GET, "here" + std::to_string(1 - rank), "");
+    message.mutable_progress()->set_pulse(1);
+    control.send(message);
     if (rank == 0) sleep_forever();
     if (control.receive().stop().kind() != control::Stop::PAUSE) return 1;
     control.ready();

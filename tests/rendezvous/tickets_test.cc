@@ -217,6 +217,18 @@ class Speaker {
     v1::SetReply reply;
     return v1::Store::NewStub(channel_)->Set(&context, request, &reply);
   }
+  // Asks the store with this place in the list of three for its vote, as the one with the next place does.
+  grpc::Status ask_for_vote(int place) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    v1::SuccessionRequest request;
+    request.set_list("list");
+    request.set_from((place + 1) % 3);
+    request.set_to(place);
+    request.mutable_ask()->set_kind(v1::SuccessionAsk::PROBE);
+    v1::SuccessionAnswer reply;
+    return v1::Succession::NewStub(channel_)->Ask(&context, request, &reply);
+  }
   std::string get(const std::string& key) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
@@ -296,6 +308,17 @@ TEST_CASE("what a ticket says of terms is not heard: the leader leads on, with a
   CHECK(stores.leader() == leader);
   CHECK(stores.changes == before);
   CHECK(owner.get("job8/a") == "kept");
+}
+
+TEST_CASE("a ticket is not heard among the stores that choose a leader, the key is") {
+  Stores stores;
+  REQUIRE(stores.leader() != "");
+  const Speaker member(stores.hosts[0], stores.port, stores.key);
+  CHECK(member.ask_for_vote(0).ok());
+  const Speaker guest(stores.hosts[0], stores.port, ticket_for(stores.key, "job7"));
+  const grpc::Status refused = guest.ask_for_vote(0);
+  CHECK(refused.error_code() == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(contains(refused.error_message(), "ticket for run job7"));
 }
 
 TEST_CASE("a member that lies about terms deposes a leader that leads again at once, with all keys") {

@@ -82,15 +82,18 @@ TEST_CASE("of workers that are silent together the one that waits for nobody is 
 }
 
 TEST_CASE("workers that stop touching their heartbeat files together are judged by where they stand") {
+  // They meet before the only sign that each gives: a machine may be busy when they start.
+  const Folder folder;
+  const std::string here = (folder.path() / "here").string();
   const std::string script =
-      "touch $DTRUN_HEARTBEAT_FILE; sleep 0.5; touch $DTRUN_HEARTBEAT_FILE; "
-      "[ $RANK = 1 ] && exec sleep 1000; exec python3 -c 'import socket; a, b = socket.socketpair(); "
-      "a.recv(1)'";
-  Process job(agent({"--nproc", "2", "--heartbeat_ms", "3000", "--", "/bin/sh", "-c", script}),
+      ": > " + here + "$RANK; until [ -e " + here + "0 ] && [ -e " + here +
+      "1 ]; do sleep 0.02; done; touch $DTRUN_HEARTBEAT_FILE; [ $RANK = 1 ] && exec sleep 1000; "
+      "exec python3 -c 'import socket; a, b = socket.socketpair(); a.recv(1)'";
+  Process job(agent({"--nproc", "2", "--heartbeat_ms", "4000", "--", "/bin/sh", "-c", script}),
               {"PATH=/usr/bin:/bin"});
   CHECK(job.wait() == 137);
   CAPTURE(job.err());
-  CHECK(has(job.err(), "hang: no progress for 3 s\n"));
+  CHECK(has(job.err(), "hang: no progress for 4 s\n"));
   CHECK(has(job.err(), "likely cause: rank 1, which does not wait for another rank"));
 }
 
@@ -176,7 +179,8 @@ TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands s
 
 TEST_CASE(
     "of workers that fall silent together only the one that does not wait is ended, and the other goes on") {
-  Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", "1000"}),
+  // Whose silence begins within half of that time is silent together with the other.
+  Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", "4000"}),
               {"TEST_WORKER_MODE=hang_together"});
   CHECK_MESSAGE(job.wait() == 0, job.err());
   CHECK_MESSAGE(has(job.err(), "rank 0 hangs: "), job.err());

@@ -3,7 +3,9 @@
 
 #include <random>
 
+#include "cmd/hosts/host_words.h"
 #include "cmd/hosts/hostfile.h"
+#include "proto/core/contract.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -42,6 +44,16 @@ TEST_CASE("zeros in front are kept, as wide as the range's first number") {
 TEST_CASE("the last of several groups runs fastest") {
   CHECK(read_list("r[1-2]n[1-2]") == "r1n1=0 r1n2=0 r2n1=0 r2n2=0");
   CHECK(read_list("[1-2]") == "1=0 2=0");
+}
+
+TEST_CASE("several groups name no more hosts together than one may, and no more are made") {
+  CHECK(expand_groups("r[0-255]n[0-255]").value().size() == kMaxNodes);
+  for (const char* text : {"r[0-256]n[0-255]", "r[0-255]n[0-256]", "a[0-99]b[0-99]c[0-99]"}) {
+    CAPTURE(text);
+    const auto names = expand_groups(text);
+    REQUIRE_FALSE(names.ok());
+    CHECK(names.status().message() == "more than 65536 hosts");
+  }
 }
 
 TEST_CASE("a refusal quotes the word") {

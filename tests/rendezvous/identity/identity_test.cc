@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "rendezvous/identity/ticket.h"
 
@@ -153,6 +154,23 @@ TEST_CASE("who has a ticket comes in as a client and cannot pose as a member") {
   // Not only by its name: no other than the members' would do.
   CHECK(!shake_hands(context_of(member, TLS_client_method()), ticket, nullptr, ""));
   CHECK(shake_hands(context_of(member, TLS_client_method()), member, nullptr, ""));
+  // Not only by its authority: even to a client that trusts the tickets' too, as a store does, it is no
+  // server.
+  const Identity store = make_identity_of_store(key);
+  CHECK(!shake_hands(context_of(store, TLS_client_method()), ticket, nullptr, ""));
+  CHECK(shake_hands(context_of(store, TLS_client_method()), store, nullptr, ""));
+}
+
+TEST_CASE("who signs members and who signs tickets have no key in common") {
+  const Identity store = make_identity_of_store(JobKey::random());
+  BIO* const roots = BIO_new_mem_buf(store.root.data(), static_cast<int>(store.root.size()));
+  std::vector<std::unique_ptr<X509, decltype(&X509_free)>> both;
+  while (X509* const root = PEM_read_bio_X509(roots, nullptr, nullptr, nullptr))
+    both.emplace_back(root, X509_free);
+  BIO_free(roots);
+  ERR_clear_error();
+  REQUIRE(both.size() == 2);
+  CHECK(EVP_PKEY_eq(X509_get0_pubkey(both[0].get()), X509_get0_pubkey(both[1].get())) != 1);
 }
 
 TEST_CASE("a ticket whose time is over is refused in the handshake") {
