@@ -1,5 +1,6 @@
 // The agent's processes: its workers, orphans of the workers' descendants, and the guardian. Reaps those that
-// have ended, and kills what workers leave behind (agent/process/proc_scan.h finds it by the job's mark).
+// have ended, and kills the processes that workers leave behind (agent/process/proc_scan.h finds them by the
+// job's mark).
 #pragma once
 
 #include <sys/types.h>

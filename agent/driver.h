@@ -1,5 +1,5 @@
-// Carries out the decisions of agent/core/decide.h: turns what happens (signals, workers, the coordinator,
-// time) into events, asks what to do, and does it. One thread. It owns everything of the agent that is not
+// Carries out the decisions of agent/core/decide.h: turns signals, messages, workers' ends and time into
+// events, asks decide(), and carries its actions out. One thread. It owns everything of the agent that is not
 // pure, and decides nothing: only decide() changes the state.
 #pragma once
 
@@ -121,7 +121,7 @@ class Driver {
   std::optional<Loop::TimerId> timer_;
   std::optional<Loop::TimerId> waiting_timer_;
   bool waiting_shown_ = false;
-  std::string failure_;  // what people were told last of why the job failed, or cannot be run here
+  std::string failure_;  // the last reason told to people why the job failed, or cannot be run here
   std::optional<int> exit_code_;
   bool congested_ = false;
   bool started_ = false;  // a worker, ever

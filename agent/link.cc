@@ -31,7 +31,7 @@ Status cannot_host(const rendezvous::Ticket& ticket) {
                     ": name that `dtrun store` with --rdzv_endpoint");
 }
 
-// After the address of a node that may not come in.
+// The rest of a message on a node that may not come in, after its address.
 std::string turned_away(const rendezvous::Credential& key) {
   return " was turned away: it has another job key than this node (" + key.fingerprint() +
          (key.source().empty() ? "" : ", " + key.source()) + "), or none";

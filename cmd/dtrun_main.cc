@@ -47,8 +47,8 @@ using namespace dtrun;
   close(fd);
 }
 
-// A container's first process: to it the kernel hands no signal that it has no handler for. Until the agent
-// reads them, the plan may wait for a name or a file for seconds.
+// The kernel hands a container's first process no signal that it has no handler for. Until the agent reads
+// signals, the plan may wait for a name or a file for seconds.
 [[gnu::constructor(101)]] void end_when_told_as_pid_1() {
   if (getpid() != 1) return;
   for (const int number : {SIGTERM, SIGINT, SIGQUIT})
@@ -139,7 +139,7 @@ Status machine_refuses(const std::string& what) {
 
 }  // namespace
 
-// Our code throws nothing, but the standard library throws where the machine has no more threads or memory.
+// Our code throws nothing, but the standard library throws if the machine has no more threads or memory.
 int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});

@@ -13,7 +13,8 @@
 namespace dtrun::agent {
 namespace {
 
-// Between two words on the same wait: often at first, then so that a log of ten minutes has a dozen.
+// The gaps between lines on the same wait: short at first, then so that a log of ten minutes has a dozen
+// lines.
 constexpr std::array<Millis, 4> kNoticeGaps{5000, 10000, 30000, 60000};
 // `dtrun status --watch` asks no more often, so newer progress would not be seen.
 constexpr Millis kProgressEvery = 1000;

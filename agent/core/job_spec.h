@@ -123,7 +123,8 @@ struct JobSpec {
   NodeCount nodes;
   int nproc = 1;                 // workers on this node
   std::optional<int> node_rank;  // --node_rank
-  // As the cluster counts its nodes, where that is no claim: for the first generation, and for free ranks.
+  // The node's number in its cluster, if it does not claim that rank: for the first generation, and for free
+  // ranks.
   std::optional<int> preferred_rank;
   std::string topology;  // --topology; empty: not known
   std::string place;     // in the job of a cluster, for people; empty: no cluster said
@@ -134,7 +135,7 @@ struct JobSpec {
   int cpus = 0;         // that it may use; 0: not known
   std::string cpus_by;  // the limit's source, if it is not the machine: "cpu.max of its control group /"
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
-  bool is_replaced = false;           // what started this process starts another one in its place: kLostExits
+  bool is_replaced = false;           // if it is lost, another process is started in its place: kLostExits
   RendezvousSpec rendezvous;
   int max_restarts = 0;  // job-wide
   // This number of similar failures in a row, soon after the start, ends the job; 0: they only slow it down.

@@ -25,8 +25,8 @@ struct Settings {
   int nproc = 1;
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
-  bool has_successor = false;         // where the coordinator's host ends, another one takes over
-  bool is_replaced = false;           // what started this process starts another one where it was lost
+  bool has_successor = false;         // if the coordinator's host ends, another one takes over
+  bool is_replaced = false;           // if this process is lost, another one is started in its place
   std::string endpoint;               // "host:port" or "unix:PATH", for people
   std::string host;                   // this node's name
   Millis join_timeout = 600000;
@@ -157,9 +157,9 @@ struct State {
   bool all_finished() const { return all_ok() && (settings.builtin || !group.stopping); }
   // This node's part of the generation is done.
   bool succeeded() const;
-  // The same where this is the only node: it knows that the job succeeded, even without a coordinator.
+  // The same if this is the only node: it knows that the job succeeded, even without a coordinator.
   bool job_succeeded() const;
-  // Until when a missing coordinator is waited for.
+  // The end of the wait for a missing coordinator.
   Millis link_deadline() const;
 };
 

@@ -1,7 +1,6 @@
 // One step of the agent's decisions (decide.h), from the inside. connection.cc: the coordinator is there, or
-// is waited for; workers.cc: this node's workers start, fail and are stopped; recovery.cc: they
-// outlive a generation; end.cc: what follows once none
-// runs, and the end.
+// is waited for; workers.cc: this node's workers start, fail and are stopped; recovery.cc: they outlive a
+// generation; end.cc: the next step once none runs, and the end.
 #pragma once
 
 #include <optional>

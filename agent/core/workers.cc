@@ -23,7 +23,7 @@ constexpr Millis kCauseWait = 3000;
 // If workers end this soon after the request to stop, people need no reason for the wait.
 constexpr Millis kSwift = 3000;
 
-// Python found the script to be none, as it would again.
+// Python refused the script's syntax, as it would again.
 bool is_syntax_error(const WorkerOutcome& outcome) {
   if (outcome.exit_code != 1 || outcome.stderr_tail.empty()) return false;
   const std::string& last = outcome.stderr_tail.back();

@@ -1,4 +1,4 @@
-// NVIDIA's GPUs as the kernel's files tell of them: where the driver's library is missing.
+// NVIDIA's GPUs from the kernel's files, for use if the driver's library is missing.
 #pragma once
 
 #include <filesystem>

@@ -10,7 +10,7 @@ namespace dtrun::agent {
 
 class GpuReader {
  public:
-  // By NVML; by the files in /proc where that library is missing. See Nvml::load for `library_path`.
+  // Reads by NVML, or from /proc if that library is missing. See Nvml::load for `library_path`.
   explicit GpuReader(const char* library_path);
   GpuReading read() const;
 

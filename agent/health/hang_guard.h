@@ -1,6 +1,6 @@
 // Watches this node's workers for hangs (agent/core/hang.h decides), and looks where all of them stand before
-// one is ended. For the job a hang is a failure like any other; which worker is at fault, the coordinator
-// judges from the places of all (rendezvous/core/hang.h).
+// one is ended. For the job a hang is a failure like any other; the coordinator judges from the places of all
+// which worker is at fault (rendezvous/core/hang.h).
 #pragma once
 
 #include <functional>

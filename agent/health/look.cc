@@ -150,7 +150,7 @@ Look::~Look() {
   for (Running& running : running_) stop(running);
 }
 
-// All workers are seen by the kernel's eyes before a tool stops the first of them.
+// Reads the kernel's view of each worker before a tool stops the first of them.
 void Look::first_look(const Worker& worker) {
   const std::vector<ProcessStat> members = members_of(worker.group);
   Seen& seen = seen_.emplace_back();

@@ -88,7 +88,7 @@ class Console {
   std::string bar_, unfinished_;
   const void* unfinished_owner_ = nullptr;
   Loop::Clock::time_point unfinished_at_;
-  std::string bottom_;  // what stands below everything else now
+  std::string bottom_;  // the line below everything else now
 };
 
 }  // namespace dtrun::agent

@@ -1,7 +1,7 @@
-// Tells Kubeflow Trainer how far the job is, where it asks: then `kubectl get trainjob` shows it. The
-// protocol is that of KEP-2779 (https://github.com/kubeflow/trainer, docs/user-guides/trainjob-progress.md):
-// a POST of JSON over TLS to the address in $KUBEFLOW_TRAINER_SERVER_URL, with the token in the file …_TOKEN,
-// to a server whose certificate the authority in the file …_CA_CERT has made.
+// Tells Kubeflow Trainer how far the job is, if it asks: then `kubectl get trainjob` shows it. The protocol
+// is that of KEP-2779 (https://github.com/kubeflow/trainer, docs/user-guides/trainjob-progress.md): a POST of
+// JSON over TLS to the address in $KUBEFLOW_TRAINER_SERVER_URL, with the token in the file …_TOKEN, to a
+// server whose certificate the authority in the file …_CA_CERT has made.
 #pragma once
 
 #include <condition_variable>
@@ -22,14 +22,14 @@ std::string kubeflow_status_json(const ProgressPoint& point, const std::string& 
 struct KubeflowServer {
   std::string url, ca_file, token_file;
 
-  // Nothing where the variables are not set; `environment` is getenv.
+  // Nothing if the variables are not set; `environment` is getenv.
   static std::optional<KubeflowServer> of(const std::function<const char*(const char*)>& environment);
   // Empty: it took the body; else why not. Blocks for a few seconds at most.
   std::string post(const std::string& body) const;
 };
 
-// Posts from a thread of its own, the newest that it was told and not more often than every five seconds:
-// nothing of it reaches the job. All members are called from one thread.
+// Posts the newest point from a thread of its own, at most every five seconds: its delays and faults do not
+// reach the job. All members are called from one thread.
 class KubeflowStatus {
  public:
   explicit KubeflowStatus(KubeflowServer server);

@@ -1,4 +1,4 @@
-// Shows the progress that rank 0 reports, as --progress says, and tells Kubeflow where it asks for that.
+// Shows the progress that rank 0 reports, as --progress says, and tells Kubeflow if it asks for that.
 #pragma once
 
 #include "agent/core/job_spec.h"

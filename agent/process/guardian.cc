@@ -21,7 +21,7 @@ void pause_ms(long ms) {
   nanosleep(&time, nullptr);
 }
 
-// At most 30 s: what cannot be killed by then hangs in the kernel.
+// At most 30 s: a process that cannot be killed by then hangs in the kernel.
 void kill_all(const std::string& token) {
   const auto look = [&] {
     const int found = kill_by_token(token);

@@ -1,5 +1,5 @@
-// Memory for copies of what workers have trained: a file without a name (memfd) for each of this node's
-// workers, which its replacement is given too. So it outlives them all, and ends with this agent.
+// Memory for copies of the workers' trained state: a file without a name (memfd) for each of this node's
+// workers, which its replacement gets too. So it outlives them all, and ends with this agent.
 #pragma once
 
 #include <vector>

@@ -33,7 +33,7 @@ class LeftBehind {
   // To be called when an orphan was reaped: one of them may have ended, and left others.
   void look();
   bool any() const { return !found_.empty(); }
-  // Patience is over.
+  // Kills the rest now, and tells people `why`.
   void kill(const std::string& why);
 
  private:

@@ -8,8 +8,8 @@
 
 namespace dtrun::agent {
 
-// A new name for it, absolute: below the folder of temporary files, or below /tmp where that is so deep that
-// the coordinator's socket would have too long a name.
+// A new name for it, absolute: below the folder of temporary files, or below /tmp if that folder is so deep
+// that the coordinator's socket would have too long a name.
 std::filesystem::path new_scratch_path();
 // The socket on which a job of one node reaches its coordinator.
 std::filesystem::path coordinator_socket_in(const std::filesystem::path& scratch);

@@ -100,7 +100,7 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
   plan->environment.push_back(name + plan->heartbeat_file.string());
 }
 
-// The run can do without.
+// The run can do without a copy.
 void WorkerPlanner::plan_host_copy(Console& console, WorkerPlan* plan) {
   const Result<int> file = host_memory_.of(plan->local_rank);
   if (file.ok())

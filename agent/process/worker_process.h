@@ -1,5 +1,5 @@
 // One worker from its start to the last byte of its output: process, pipes, log files, control socket. It
-// knows how the worker ended; what that means is decided elsewhere.
+// knows how the worker ended; other code decides what follows from that.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +29,7 @@ struct WorkerPlan {
   int rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  bool control = false;   // give it a control socket
+  bool control = false;   // the worker gets a control socket
   int host_copy_fd = -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all

@@ -77,7 +77,7 @@ std::string Palette::error(std::string_view text) const { return lines(text, kRe
 
 std::string Palette::message(std::string_view text) const { return lines(text, ""); }
 
-// Colours each line by itself: what follows a newline (a prefix, a bar) must not inherit the colour.
+// Colours each line by itself: text after a newline (a prefix, a bar) must not inherit the colour.
 std::string Palette::lines(std::string_view text, const char* colour) const {
   if (!coloured_) return std::string(text);
   std::string out;

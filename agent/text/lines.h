@@ -1,4 +1,5 @@
-// Cuts bytes into whole lines with bounded memory. Pure; knows nothing of where bytes come from or lines go.
+// Cuts bytes into whole lines with bounded memory. Pure; knows neither the source of the bytes nor the target
+// of the lines.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 namespace dtrun::agent {
 
 struct TemplatePiece {
-  std::string_view text;  // what stands here if the name means nothing: as written, but "$" for "$$"
+  std::string_view text;  // the text if the name means nothing: as written, but "$" for "$$"
   std::string_view name;  // of a placeholder; empty: none
 };
 

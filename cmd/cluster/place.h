@@ -1,5 +1,5 @@
-// This process's place in a job, as the cluster that started it tells: which node it is, of how many, and
-// where they meet. So `srun dtrun CONFIG.json` is a whole command line, and an image's entrypoint too. Pure.
+// This process's place in a job, from the cluster that started it: which node it is, of how many, and where
+// they meet. So `srun dtrun CONFIG.json` is a whole command line, and an image's entrypoint too. Pure.
 #pragma once
 
 #include <functional>
@@ -30,15 +30,15 @@ struct Place {
   std::string job = {};  // for people: "Slurm step 4711.0"
   // A remark for people if this process runs alone although the job has more: how to use the other nodes.
   std::string alone = {};
-  // Agents of the job: one on each node, or one for each task where a node has several. Nothing: the cluster
+  // Agents of the job: one on each node, or one for each task if a node has several. Nothing: the cluster
   // does not say, so an option must.
   std::optional<int> agents = 1;
   int rank = 0;  // of this one
-  // Another process comes in its place where it was lost, perhaps before that is known: the rank is
+  // If this process is lost, another one comes in its place, perhaps before that is known: the rank is
   // preferred, not claimed.
   bool is_replaced = false;
   std::string node = {};   // this node's name; empty: not known
-  std::string first = {};  // the host of the agent with rank 0, where the coordinator is; empty: not known
+  std::string first = {};  // the host of the agent with rank 0, with the coordinator; empty: not known
   // The hosts that take the coordinator over, in this order, if `first` is lost: those of ranks 1 and 2.
   // Empty: not known.
   std::vector<std::string> next = {};

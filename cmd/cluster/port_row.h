@@ -1,6 +1,6 @@
 // The ports on which the coordinator of a cluster's job may be: a row that follows from the job, tried in
-// order by the host and by all others. Two jobs rarely have the same row, and where they do, or where another
-// program has a port of it, key and run id tell them apart and the next one is tried. Pure.
+// order by the host and by all others. Two jobs rarely have the same row; if they do, or if another program
+// has a port of it, key and run id tell them apart and the next port is tried. Pure.
 #pragma once
 
 #include <cstdint>

@@ -101,8 +101,8 @@ Found find_flux(const Scene& scene, const Said& said) {
   return std::optional(std::move(place).value());
 }
 
-// LSF's jsrun; its resource sets are not the hosts of LSB_MCPU_HOSTS, so where the first one is it does not
-// tell.
+// LSF's jsrun; its resource sets are not the hosts of LSB_MCPU_HOSTS, so it does not tell where the first one
+// is.
 Found find_jsrun(const Scene& scene, const Said& said) {
   if (!has(scene, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
   const std::string job = "LSF job " + shown(text_of(scene, "LSB_JOBID"));
@@ -128,7 +128,7 @@ Found find_jsrun(const Scene& scene, const Said& said) {
   return std::optional(std::move(place).value());
 }
 
-// A job's script is task 1 of the first node; what pbsdsh starts on all nodes has later numbers.
+// A job's script is task 1 of the first node; processes that pbsdsh starts on all nodes have later numbers.
 Found find_pbs(const Scene& scene, const Said&) {
   if (!has(scene, "PBS_JOBID") || !has(scene, "PBS_NODEFILE")) return std::optional<Place>();
   const std::string id = text_of(scene, "PBS_JOBID"), job = "PBS job " + shown(id.substr(0, id.find('.')));

@@ -17,7 +17,7 @@ namespace {
 // Numbers from here on are those of batch scripts, interactive shells and other special steps (slurm.h).
 constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;
 
-// That may have the coordinator: of three one may be lost.
+// The number of hosts that may have the coordinator: one of three may be lost.
 constexpr int kHosts = 3;
 
 // Job numbers are up to 2^26, with clusters of clusters up to 2^32.

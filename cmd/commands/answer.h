@@ -1,4 +1,4 @@
-// dtrun's own words: text that the user asked for (help, a plan, a status) goes to standard output, and the
+// dtrun's own output: text that the user asked for (help, a plan, a status) goes to standard output, and the
 // reason why dtrun cannot go on to standard error.
 #pragma once
 

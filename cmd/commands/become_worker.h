@@ -6,7 +6,7 @@
 
 namespace dtrun::cmd {
 
-// Does not return if it works, else with the exit code. `words`: what dtrun-worker is to do, and with what.
+// Does not return if it works, else with the exit code. `words`: dtrun-worker's command and its arguments.
 int become_worker(const std::vector<std::string>& words);
 
 }  // namespace dtrun::cmd

@@ -1,4 +1,4 @@
-// The config of a command that writes how a job is run elsewhere.
+// The config for commands that write the files to run a job elsewhere.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct JobConfigFile {
 Result<JobConfigFile> read_job_config(const Invocation& invocation);
 
 std::string value_of(const std::optional<Given>& given, const char* otherwise);
-// Writes the option's number to `number`, which stays as it is where none is given. EX_USAGE.
+// Writes the option's number to `number`, which stays as it is if none is given. EX_USAGE.
 Status read_number(const std::optional<Given>& given, int* number);
 
 }  // namespace dtrun::cmd

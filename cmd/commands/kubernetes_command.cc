@@ -107,7 +107,7 @@ Status check_output(const std::string& output, const std::vector<VolumeMount>& v
   return {};
 }
 
-// Relative paths are relative to where dtrun runs: an empty directory in a pod.
+// Relative paths are relative to dtrun's directory: an empty one in a pod.
 void tell_paths_of_here(const worker::JobConfig& config) {
   const std::pair<const char*, std::string> paths[] = {
       {"data.path", config.data.path},

@@ -1,5 +1,5 @@
-// Decides when the watch of one run is over, and with which exit code. Pure: gets what each look at the
-// coordinator found.
+// Decides when the watch of one run is over, and with which exit code. Pure: takes the finding of each look
+// at the coordinator.
 #pragma once
 
 #include <chrono>

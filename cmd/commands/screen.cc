@@ -27,8 +27,8 @@ int columns_of(const std::string& line) {
   return columns;
 }
 
-// The last column stays free: with the cursor behind it, some terminals erase its character and not what
-// follows.
+// The last column stays free: with the cursor behind it, some terminals erase its character and not the text
+// after it.
 std::string cut(const std::string& line, int columns) {
   const int width = std::max(1, columns - 1);
   if (columns_of(line) <= width) return line;

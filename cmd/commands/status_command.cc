@@ -83,7 +83,7 @@ Result<std::vector<Place>> places_of(const Question& question) {
   return usage("--rdzv_endpoint=" + question.endpoint + ": expected a port from 1 to 65535");
 }
 
-// As the coordinator told it, or would have.
+// The status as the coordinator told it, or would have.
 RunStatus status_of(const agent::EndedJob& end) {
   RunStatus run;
   run.set_run_id(end.job.run_id);

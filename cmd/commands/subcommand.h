@@ -12,7 +12,7 @@
 
 namespace dtrun::cmd {
 
-// `arguments`: what follows the command's name; its argument may stand before, between and behind its
+// `arguments`: the words after the command's name; its argument may stand before, between and behind its
 // options. Returns the exit code.
 int run_command(const Command& command, const std::vector<std::string>& arguments,
                 const Environment& environment);

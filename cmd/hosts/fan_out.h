@@ -1,6 +1,6 @@
 // Decides which logins are under way at a time. sshd, or a jump host that all logins share, refuses logins at
 // random while many are unfinished (MaxStartups). So a window holds them: refusals make it smaller, each
-// success larger. Pure: time is an argument, and what looks random follows from host and attempt.
+// success larger. Pure: time is an argument, and the random-looking delays follow from host and attempt.
 //
 // The driver calls dial() at first, after every event and at deadline(), and starts a login for each host
 // that it returns. Each of these ends in exactly one of logged_in(), refused() and failed().

@@ -78,7 +78,7 @@ Status read_detail(std::string_view word, Details* details) {
 }
 
 // The hosts of one line that is not empty, with their slots and user. Open MPI takes max_slots for the slots
-// where these are not said.
+// if these are not given.
 Result<std::vector<Host>> parse_line(const std::vector<std::string>& words) {
   auto hosts = parse_host_word(words.front());
   if (!hosts.ok()) return wrong_line(hosts.status().message());

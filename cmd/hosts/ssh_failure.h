@@ -1,5 +1,5 @@
-// Why a carrier (ssh, or what --ssh names) ended before the agent spoke: the cause in its own words, and the
-// remedy. Pure. Based on OpenSSH's messages, which are not translated.
+// Explains why a carrier (ssh, or the command of --ssh) ended before the agent answered: the cause in its own
+// words, and the remedy. Pure. Based on OpenSSH's messages, which are not translated.
 #pragma once
 
 #include <string>
@@ -33,7 +33,7 @@ inline constexpr const char* kCannotBring = "cannot bring dtrun to ";
 // output there, with -v or without.
 SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host);
 
-// The key that the host showed, from what `ssh -v` wrote: "ssh-ed25519 SHA256:…"; empty: none seen. With a
+// The key that the host showed, from the output of `ssh -v`: "ssh-ed25519 SHA256:…"; empty: none seen. With a
 // jump host the last one, the destination's.
 std::string host_key_seen(std::string_view standard_error);
 

@@ -23,7 +23,7 @@ constexpr std::string_view kStayingPatterns[] = {
     // the desktop and the login session
     "DISPLAY", "XAUTHORITY", "WAYLAND_*", "WINDOWID", "WINDOWPATH", "DESKTOP_SESSION", "SESSION_MANAGER",
     "GNOME_*", "KDE_*", "SSH_*", "XDG_*", "DBUS_*",
-    // systemd's word to one process
+    // systemd's variables for one process
     "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_*", "MANAGERPID", "MAINPID", "NOTIFY_SOCKET", "LISTEN_FDS",
     "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_*", "MEMORY_PRESSURE_*", "CREDENTIALS_DIRECTORY",
     "RUNTIME_DIRECTORY",
@@ -34,7 +34,7 @@ constexpr std::string_view kStayingPatterns[] = {
     // the batch system and the launcher around this process
     "SLURM_*", "SLURMD_*", "SRUN_*", "SALLOC_*", "SBATCH_*", "PBS_*", "LSB_*", "FLUX_*", "PMI_*", "PMIX_*",
     "PMI2_*", "OMPI_*", "PRTE_*", "HYDRA_*", "HYDI_*", "PALS_*", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-    // a job of dtrun or torchrun around this process, and what says how this host alone takes part
+    // a job of dtrun or torchrun around this process, and the options that are for this host alone
     "DTRUN_RUN_ID", "DTRUN_GENERATION", "DTRUN_NODE", "DTRUN_CONTROL_FD", "DTRUN_RESTART_COUNT",
     "DTRUN_HEARTBEAT_FILE", "DTRUN_AGENT_TOKEN", "DTRUN_TOKEN_FILE", "DTRUN_SSH", "DTRUN_NODE_RANK",
     "PET_NODE_RANK", "DTRUN_LOCAL_ADDR", "PET_LOCAL_ADDR", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK",

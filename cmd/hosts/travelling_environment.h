@@ -44,8 +44,8 @@ std::vector<std::string> travelling_environment(const std::vector<std::string>& 
 std::vector<std::string> not_set_here(const std::vector<std::string>& own,
                                       const std::vector<EnvironmentRule>& rules);
 
-// "NAME=VALUE" for people to read: "NAME=***" where the name sounds like a secret (KEY, TOKEN, SECRET,
-// PASSWORD, …).
+// "NAME=VALUE" for people to read: "NAME=***" if the name sounds like a secret (KEY, TOKEN, SECRET, PASSWORD,
+// …).
 std::string masked(const std::string& entry);
 
 }  // namespace dtrun::cmd

@@ -1,4 +1,5 @@
-// One program that carries a line to another host: ssh, or what --ssh names. Runs on the launcher's loop.
+// One program that carries a connection to another host: ssh, or the command of --ssh. Runs on the launcher's
+// loop.
 #pragma once
 
 #include <sys/types.h>

@@ -39,7 +39,7 @@ Json json_of(const DetachedRun& run) {
           {"ended", run.ended}};
 }
 
-// Nothing if the file is not what remember_run() writes.
+// Nothing if the file is not in the form of remember_run().
 std::optional<DetachedRun> read_run(const fs::path& file) {
   std::ifstream stream(file);
   try {

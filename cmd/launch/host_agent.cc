@@ -57,7 +57,7 @@ constexpr std::uint64_t kMostSpooled = 256u << 20;
 // The launcher's words one by one, and ours, before the agent's loop takes the line over. Blocking.
 class Line {
  public:
-  // Takes standard input and output: what else is written or read here must not get in between.
+  // Takes standard input and output: other reads and writes of this process must not get in between.
   Line() : in_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 16)), out_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 16)) {
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
@@ -75,8 +75,8 @@ class Line {
     write_all(frame);
   }
 
-  // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Meanwhile `place`
-  // is looked after. Takes no byte behind the message: the rest is the agent's loop's.
+  // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Greets
+  // connections to `place` meanwhile. Takes no byte behind the message: the rest is the agent's loop's.
   std::optional<ToHost> next(MeetingPlace* place) const {
     for (auto message = read_message(place);; message = read_message(place))
       if (!message || !is_answered(*message)) return message;
@@ -148,7 +148,7 @@ class Line {
   const int in_, out_;
 };
 
-// While it lives the launcher's signs of life are answered, whatever this thread waits for.
+// Answers the launcher's signs of life while it lives, whatever this thread waits for.
 class Answering {
  public:
   explicit Answering(const Line& line)
@@ -240,7 +240,7 @@ Result<NodePlan> plan_node(const launch::Job& job) {
 
   NodePlan plan;
   const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
-  // The job's key is the launcher's affair, whatever this host offers.
+  // The launcher decides on the job's key, whatever this host offers.
   rendezvous::forget_key_variables();
   if (!job.key().empty()) setenv(rendezvous::kTokenVariable, job.key().c_str(), 1);
   Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);

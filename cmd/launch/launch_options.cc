@@ -27,7 +27,7 @@ extern char** environ;
 namespace dtrun::cmd {
 namespace {
 
-// These place one node by hand.
+// Options that place one node by hand.
 constexpr OptionName kOfOneNode[] = {"standalone",  "node_rank",  "rdzv_endpoint",
                                      "master_addr", "local_addr", "topology"};
 
@@ -137,7 +137,7 @@ Status read_ssh(const Options& options, LaunchPlan* plan) {
   return {};
 }
 
-// So that a mistake in them is found here, and once.
+// Read here so that a mistake in them is found here, and once.
 Status read_job(Options options, LaunchPlan* plan) {
   if (options.program.empty()) return nothing_to_run(options);
   plan->settings.all_meet = names_config(options);

@@ -311,7 +311,7 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
       .host = host, .same_build = hello.protocol() == kLaunchProtocol && hello.build() == build_});
 }
 
-// Why a host's key is not known is worth a second look: which key is it?
+// An unknown host key is worth a second call of ssh, which shows the key.
 void Launcher::gone(int index, int exit_status) {
   Carrier* const carrier = line(index).carrier.get();
   SshFailure failure = ssh_failure(exit_status, clean_lines(carrier->standard_error()), host(index));

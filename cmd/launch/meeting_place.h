@@ -40,7 +40,8 @@ struct Sought {
 };
 
 // Tries all addresses of all places at once, and for a better address waits no longer than a second after one
-// was reached. Meanwhile looks after `own` (may be null), since others may look for it. In the places' order.
+// was reached. Greets connections to `own` (may be null) meanwhile, since others may look for it. In the
+// places' order.
 std::vector<Sight> look_for(const std::vector<Sought>& places, std::chrono::milliseconds timeout,
                             MeetingPlace* own = nullptr);
 

@@ -17,7 +17,7 @@
 
 namespace dtrun::cmd {
 
-// $XDG_STATE_HOME/dtrun or ~/.local/state/dtrun; empty where neither is set.
+// $XDG_STATE_HOME/dtrun or ~/.local/state/dtrun; empty if neither is set.
 std::filesystem::path state_folder();
 
 // 0700, and ours. EX_CANTCREAT on failure.
@@ -31,7 +31,7 @@ struct SpoolPlace {
 // The place for the run's host number `node`. Several hosts may share a home, or be one machine.
 SpoolPlace spool_place(const std::string& run_id, int node);
 
-// Makes the folder, removes from it what ended long ago, and refuses if the run goes on here.
+// Makes the folder, removes the files of runs that ended long ago, and refuses if the run goes on here.
 Status make_spool_folder(const SpoolPlace& place);
 
 // The agent's end.
@@ -66,7 +66,7 @@ class SpoolReader {
 
   // The agent that writes it; nothing if none does any more.
   std::optional<pid_t> writer() const;
-  // Sends it a signal, and to no other process.
+  // Signals the agent, and no other process.
   bool signal_writer(int number) const;
 
  private:

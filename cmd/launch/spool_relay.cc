@@ -112,7 +112,7 @@ class Relay {
     if (!message.has_signal()) return;
     std::this_thread::sleep_until(signalled_at_ + kBetweenSignals);
     signalled_at_ = Clock::now();
-    // An agent that is no more has its reason in the file.
+    // The reason of an agent that has ended is in the file.
     spool_.signal_writer(message.signal().number());
   }
 

@@ -17,7 +17,7 @@ std::string tcsh_script(Commands commands);
 std::string joined(const std::vector<std::string>& words, const std::string& separator = " ");
 std::vector<std::string> names_of(Commands commands);
 
-// "--log_dir", and "--log-dir" where that differs.
+// "--log_dir", and "--log-dir" if that differs.
 std::vector<std::string> long_spellings(const OptionEntry& option);
 // Those, and "-r".
 std::vector<std::string> spellings(const OptionEntry& option);
@@ -26,13 +26,13 @@ std::vector<std::string> spellings(const OptionEntry& option);
 enum class ValueKind { kAny, kFolder, kHost };
 ValueKind value_kind(const OptionEntry& option);
 
-// The argument is a run that was detached from here: what that is only the shell can tell, by this line of
+// True if the argument is a run that was detached from here: only the shell can list these, by this line of
 // sh.
 bool takes_detached_run(const Command& command);
 inline constexpr char kListRuns[] =
     R"sh(cd "${XDG_STATE_HOME:-$HOME/.local/state}/dtrun/launches" 2>/dev/null && ls | sed -n "s/[.]json\$//p")sh";
 
-// A config's overrides: "train.optim=sgd" for each value where the schema names them, else "train.seed=".
+// A config's overrides: "train.optim=sgd" for each value if the schema names them, else "train.seed=".
 std::vector<std::string> overrides();
 
 // `text` with every `what` replaced.

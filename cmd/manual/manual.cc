@@ -172,7 +172,7 @@ Page short_launcher_page(Commands commands) {
   return page;
 }
 
-// The text behind the description: what may be given, and the default.
+// The text behind the description: the allowed values, and the default.
 std::string text_of(const worker::Option& key) {
   std::string text;
   if (!key.of.empty()) {

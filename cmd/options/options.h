@@ -1,5 +1,5 @@
 // The launcher's command line as typed, in the order of precedence (flag, DTRUN_*, PET_*). arguments.h
-// decides which words are dtrun's own, launch_plan.h what the values mean.
+// decides which words are dtrun's own, launch_plan.h interprets the values.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 namespace dtrun::cmd {
 
 struct Options : Values<kOptions> {
-  std::vector<std::string> program;  // CONFIG.json | SCRIPT.py | PROGRAM and what follows it, without "--"
+  std::vector<std::string> program;  // CONFIG.json | SCRIPT.py | PROGRAM and the words after it, without "--"
   std::optional<std::string> config_text = {};  // of the CONFIG.json in `program`, if it has been read
   bool program_is_verbatim = false;  // it came after "--": a name in .json is a program, not a config
   bool short_help = false;           // the help that is asked for is -h

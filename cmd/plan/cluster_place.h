@@ -12,8 +12,8 @@ namespace dtrun::cmd {
 // the options contradict the cluster's job. REQUIRES: the config's launch section is read.
 Status read_place(Draft& draft);
 
-// How many workers this node has where the options don't say: one where it has several tasks, else one for
-// each GPU. `uses_gpus`: whether there are any that the job's workers can use.
+// Sets this node's number of workers if the options don't: one if it has several tasks, else one for each
+// GPU. `uses_gpus`: whether there are any that the job's workers can use.
 Status settle_workers(Draft& draft, const std::function<bool()>& uses_gpus);
 
 // The endpoint at which the nodes meet, and whether this one hosts the coordinator. EX_USAGE if the cluster

@@ -23,7 +23,7 @@ struct CpuQuota {
   double cpus = 0;  // processor time per time
   std::string by;   // "cpu.max of its control group /kubepods"
 };
-// The least of all groups; nothing where there is no limit.
+// The least of all groups; nothing if there is no limit.
 std::optional<CpuQuota> read_cpu_quota(const std::filesystem::path& root);
 
 }  // namespace dtrun::cmd

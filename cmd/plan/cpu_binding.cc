@@ -43,7 +43,7 @@ CpuIds of_socket(const std::vector<Cpu>& cpus, int node) {
   return ids_where(cpus, [&](const Cpu& cpu) { return cpu.package == first->package; });
 }
 
-// Part `index` of `parts`; the first parts have one core more where it does not divide evenly.
+// Part `index` of `parts`; the first parts have one core more if the number does not divide evenly.
 Result<CpuIds> share_of_cores(const std::vector<Cpu>& cpus, int node, std::size_t index, std::size_t parts) {
   std::set<int> distinct;
   for (const Cpu& cpu : cpus) {

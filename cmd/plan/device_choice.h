@@ -19,7 +19,7 @@ struct DeviceChoice {
 };
 
 // `device`: "auto", "cpu" or "cuda". `obstacle`: why workers cannot use CUDA at all; empty: they can use
-// `gpus`, one each. EX_CONFIG where "cuda" was asked for and cannot be had.
+// `gpus`, one each. EX_CONFIG if "cuda" was asked for and cannot be had.
 Result<DeviceChoice> choose_device(const std::string& device, const std::string& obstacle,
                                    const std::vector<Gpu>& gpus, int workers);
 

@@ -147,7 +147,7 @@ std::vector<Gpu> gpus_for_workers(Draft& draft) {
   return gpus;
 }
 
-// The GPUs of a program's workers are known where it has one worker for each.
+// The GPUs of a program's workers are known if it has one worker for each.
 Status read_device(Draft& draft) {
   JobSpec& spec = draft.spec;
   if (!draft.config) {

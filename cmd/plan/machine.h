@@ -20,8 +20,8 @@ namespace dtrun::cmd {
 struct Machine {
   int cpus = 1;              // that this process may use
   std::string cpus_by = {};  // see UsableCpus
-  // The GPUs that CUDA shows a program started here. Asked only where they matter to a job: the driver may
-  // take its time. `asked_for`: by the user, so it is looked for also where nothing speaks for it.
+  // The GPUs that CUDA shows a program started here. Asked only if they matter to a job: the driver may take
+  // its time. `asked_for`: by the user, so the driver is asked even if nothing suggests that there is one.
   std::function<GpuSight(bool asked_for)> gpus = [](bool) {
     return GpuSight{.why_none = "no NVIDIA driver"};
   };
@@ -39,11 +39,11 @@ struct Machine {
 
 Machine this_machine();
 
-// How many threads this process can keep busy: its CPUs, or fewer where a control group gives it less of
-// their time.
+// The number of threads that this process can keep busy: its CPUs, or fewer if a control group gives it less
+// of their time.
 struct UsableCpus {
   int count = 1;
-  std::string by = {};  // what gives less: "cpu.max of its control group /kubepods"; empty: nothing
+  std::string by = {};  // the limit: "cpu.max of its control group /kubepods"; empty: none
 };
 UsableCpus usable_cpus();
 

@@ -1,4 +1,4 @@
-// The options of the group "Output": where each worker's streams go, and how lines look.
+// The options of the group "Output": the targets of each worker's streams, and the form of lines.
 #pragma once
 
 #include "cmd/plan/draft.h"

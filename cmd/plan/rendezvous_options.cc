@@ -361,7 +361,7 @@ Status read_key(Draft& draft) {
   if (rendezvous.standalone) tell_key_has_no_effect(draft);
   const std::vector<std::string> hosts =
       rendezvous.hosts.empty() ? std::vector{rendezvous.host} : rendezvous.hosts;
-  // Strangers reach the list as far as they reach any of it.
+  // The list's reach is that of its most exposed host.
   Endpoint endpoint{rendezvous.host, rendezvous.port};
   for (const std::string& host : hosts)
     if (rendezvous::reach_of(host) == rendezvous::Reach::kNetwork) endpoint.host = host;

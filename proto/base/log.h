@@ -1,4 +1,4 @@
-// The log of dtrun and dtrun-worker: lines on standard error. DTRUN_LOG_LEVEL says from which level on they
+// The log of dtrun and dtrun-worker: lines on standard error. DTRUN_LOG_LEVEL is the level from which on they
 // are written (trace, debug, info, warn, error; default info). Callable from any thread.
 #pragma once
 

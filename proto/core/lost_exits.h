@@ -1,5 +1,5 @@
-// How a process ends that was lost, to what starts another one in its place, as Kubernetes does: it tells by
-// the exit code (configs/cluster/kubernetes.yaml.in).
+// The exit codes of a lost process, by which Kubernetes, and other systems that start another one in its
+// place, tell that it was lost (configs/cluster/kubernetes.yaml.in).
 #pragma once
 
 #include "proto/core/exit_codes.h"

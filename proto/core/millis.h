@@ -1,4 +1,5 @@
-// Time in the pure cores: whole milliseconds. Everything else takes std::chrono; what drives a core converts.
+// Time in the pure cores: whole milliseconds. All other code takes std::chrono; the driver of a core
+// converts.
 #pragma once
 
 #include <cstdint>

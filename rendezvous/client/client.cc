@@ -241,7 +241,7 @@ Dialled Core::dial_leader() {
   return dialled;
 }
 
-// Makes the leader the host to dial. False where none is known for a while.
+// Makes the leader the host to dial. False if none is known for a while.
 bool Core::find_leader(Attempt* none) {
   const LeaderAt leader = watch_->wait_for(0, kWithoutLeader);
   if (leader.term == 0) {
@@ -368,7 +368,7 @@ bool Core::adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Cha
   return true;
 }
 
-// How the connection was answered, which has ended.
+// Drops the ended connection; returns how it was answered.
 Core::Answered Core::drop() {
   kv_calls()->disconnected();
   const std::lock_guard lock(mutex_);

@@ -77,7 +77,7 @@ class Client {
   // that asks, and means nothing here.
   virtual void kv(int worker_serial, const std::string& prefix, const control::KvRequest& request) = 0;
 
-  // Half-closes the stream after what is queued and waits until it is flushed, at most `timeout`.
+  // Half-closes the stream after all queued messages and waits until it is flushed, at most `timeout`.
   virtual void close(std::chrono::milliseconds timeout) = 0;
 };
 

@@ -90,7 +90,7 @@ std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>
     case control::KvRequest::DELETE:
       return run(static_cast<Method<v1::DeleteRequest, v1::DeleteReply>>(&Async::Delete), v1::DeleteRequest(),
                  [](v1::DeleteReply& from, control::KvReply* to) { to->set_number(from.deleted()); });
-    default: {  // SET, and what a newer worker may come up with is refused by its agent's protocol check
+    default: {  // SET; the agent's protocol check has refused operations of newer workers
       v1::SetRequest set;
       set.set_value(request.value());
       return run(static_cast<Method<v1::SetRequest, v1::SetReply>>(&Async::Set), std::move(set),

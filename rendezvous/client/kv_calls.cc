@@ -11,7 +11,7 @@ namespace {
 // The time for which an operation waits for a connection, on top of a Get's own wait.
 constexpr std::chrono::milliseconds kPatience{30000};
 
-// Doing it twice is doing it once.
+// True if the operation has the same effect when it is done twice.
 bool may_be_repeated(const control::KvRequest& request) {
   return request.op() == control::KvRequest::SET || request.op() == control::KvRequest::GET ||
          request.op() == control::KvRequest::DELETE;

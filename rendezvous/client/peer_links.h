@@ -1,5 +1,5 @@
-// How a host that may lead asks the others: one connection to each, with a thread of its own, so that one
-// that does not answer keeps no other waiting.
+// The connections on which a host that may lead asks the others: one to each, with a thread of its own, so
+// that a host that does not answer delays no other.
 #pragma once
 
 #include <optional>

@@ -83,7 +83,7 @@ Result<v1::StatusReply> fetch_status(const std::string& host, int port, const st
 
 struct EndOfRun::Call {
   Interrupt interrupt;
-  mutable std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards the rest
   std::condition_variable told;
   bool ending = false;
   std::shared_ptr<grpc::ClientContext> context;  // of the call under way

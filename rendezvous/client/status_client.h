@@ -19,8 +19,8 @@ Result<v1::StatusReply> fetch_status(const std::string& host, int port, const st
                                      std::chrono::milliseconds timeout,
                                      const std::optional<Credential>& key = {});
 
-// Waits in the background to be told how a run ended: the coordinator of an agent goes with its run, but not
-// before it has said so. One thread's own.
+// Waits in the background for the end of a run: an agent's coordinator goes with its run, but not before it
+// has answered. For one thread.
 class EndOfRun {
  public:
   EndOfRun(const std::string& host, int port, const std::string& run_id,

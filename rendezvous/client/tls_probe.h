@@ -1,5 +1,5 @@
-// Why two processes do not come together although the network lets them: gRPC says the same of a wrong key, a
-// missing one and a dead host.
+// Finds out why two processes do not come together although the network lets them: gRPC reports the same for
+// a wrong key, a missing one and a dead host.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace dtrun::rendezvous {
 
 // Looks at the certificate that host:port shows, and whether it accepts this process' own. A failure has
 // EX_NOPERM: the coordinator there has another key than `key`, or only one of the two has a key, and the
-// fingerprints are named; or `key` is a ticket that has ended by the clock there. Success means only that
-// there is no reason to say so.
+// fingerprints are named; or `key` is a ticket that has ended by the clock there. Success means only that no
+// such difference was found.
 Status compare_keys(const std::string& host, int port, const std::optional<Credential>& key,
                     std::chrono::milliseconds timeout, const Interrupt& interrupt);
 

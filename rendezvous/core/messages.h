@@ -96,7 +96,7 @@ struct Join {
   bool hosts = false;                     // the coordinator runs inside this agent; the driver checks it
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
   int workers = 0;                        // that are part of Event::generation
-  bool warms_up = false;                  // its workers load first and outlive generations: it says Ready
+  bool warms_up = false;                  // its workers load first and outlive generations: it sends Ready
   // The device of the built-in trainer's workers, all of which compute on the same kind: "cuda", "cpu", or
   // "cpu, " and the properties that determine the bits of its results, where they are known and must not
   // differ.
@@ -157,7 +157,7 @@ struct Event {
 // ---- to agents and to the driver
 
 struct Welcome {
-  std::string address;  // what peers will be told
+  std::string address;  // the address that peers get
   Millis heartbeat_interval = 0;
   bool resumed = false;       // the member has its seat in the generation that it named
   bool separate = false;      // the coordinator is a `dtrun store`; the driver fills it in

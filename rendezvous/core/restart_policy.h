@@ -31,7 +31,7 @@ class RestartPolicy {
 
   int restarts() const { return restarts_; }
   const CrashHistory& history() const { return history_; }
-  // Goes on with what members tell a coordinator that was restarted. Numbers out of range are clamped.
+  // Goes on with the history that members send to a restarted coordinator. Numbers out of range are clamped.
   void resume_at(int restarts, const CrashHistory& history);
 
  private:

@@ -147,7 +147,7 @@ bool Runs::tell_late(const Event& event, std::vector<Action>* actions) {
   return known != ended_run_of_.end() && tell(known->second->generation, known->second->result);
 }
 
-// Ages went on since.
+// The ages of its news have grown since restore().
 RunRecord Runs::restored_now(RunRecord record, Millis now) const {
   for (News& news : record.missing) news.age += now - restored_at_;
   return record;

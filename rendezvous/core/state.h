@@ -1,10 +1,10 @@
-// The coordinator of one run as a pure state machine: who is a member, which generation they form, when it
-// starts, breaks and ends. step() is given everything that happens, and the time; it returns what is to be
-// said. Streams, timers and threads belong to server/.
+// The coordinator of one run as a pure state machine: its members, the generation that they form, when that
+// starts, breaks and ends. step() takes each event, and the time; it returns the messages to send. Streams,
+// timers and threads belong to server/.
 //
 // A run gathers members, then runs one generation after another. A generation breaks when a worker fails, a
 // member is lost or a new one joins. Its members are then told to stop. Once all have stopped or are gone,
-// either the job ends or the next generation starts. JobEnd is said once, and again only to members that
+// either the job ends or the next generation starts. JobEnd is sent once, and again only to members that
 // missed it.
 //
 // A seat waits kReconnectGrace for a member whose connection broke (seats.h). A coordinator that was

@@ -21,7 +21,7 @@ inline constexpr const char* kCertifiedName = "dtrun";
 // from others before a handshake. A listener can replay it for some hours, but still fails in the handshake.
 std::string member_name(const JobKey& key, std::int64_t now);
 
-// Those names of the hour, the last and the next. One thread.
+// The member names of this hour, the last and the next. One thread.
 class MemberNames {
  public:
   explicit MemberNames(const JobKey& key) : key_(key) {}

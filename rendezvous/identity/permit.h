@@ -7,7 +7,7 @@
 
 namespace dtrun::rendezvous {
 
-// In the certificate of a ticket for the run. No other certificate's name begins like it.
+// The common name in the certificate of a ticket for the run. No other certificate's name begins like it.
 std::string ticket_name(const std::string& run_id);
 
 // The run of that name; nothing if it is not a ticket's.

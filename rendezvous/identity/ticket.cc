@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kCheckBytes = 8;
 
-// A letter that was changed shows: only the store could check the certificate's signature.
+// Detects a changed letter: only the store could check the certificate's signature.
 std::string check_of(std::string_view bytes) {
   std::array<unsigned char, 32> digest{};
   check(EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) == 1);
@@ -58,7 +58,7 @@ Parts parts_of(const std::string& bytes) {
   return parts;
 }
 
-// Every part belongs to the next.
+// True if every part belongs to the next.
 bool belong_together(const Parts& parts) {
   if (!parts.root || !parts.leaf || !parts.key) return false;
   EVP_PKEY* const authority = X509_get0_pubkey(parts.root.get());

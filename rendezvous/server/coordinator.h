@@ -33,7 +33,7 @@ class Fence {
   // True if this one acts in this term; once false, it stays so.
   virtual bool acts(std::int64_t term) const = 0;
   virtual void resign(std::int64_t term) = 0;  // acts() was false
-  // Becomes the next version of the record; the first is what lead() was called with.
+  // `record` becomes the next version; the first is the one that lead() was called with.
   virtual void write(std::int64_t term, std::string record) = 0;
   virtual void heard_of(std::int64_t term) = 0;  // a term that a member obeyed
 };
@@ -115,7 +115,7 @@ class Coordinator {
   // Versions of the record: the newest, the newest that must not be contradicted, and the majority's.
   std::int64_t version_ = 0, binding_ = 0, written_ = 0;
   std::deque<Unsaid> unsaid_;
-  std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: what notice() said last
+  std::map<std::string, std::pair<Phase, std::int64_t>> told_;  // by run: the last facts told by notice()
   std::map<ConnectionId, std::shared_ptr<Connection>> connections_;
   std::map<ConnectionId, Waiter> waiters_;  // for the end of a run
   std::atomic<int> members_{0};

@@ -57,7 +57,7 @@ class Door {
     GuestCalls::Kind kind_ = GuestCalls::kWaiter;
   };
 
-  // Before the first call; null where there is no key.
+  // To be called before the first call is served; null if there is no key.
   void stands_behind(Gate* gate) { gate_ = gate; }
 
   Caller caller(const grpc::ServerContextBase& context) const;

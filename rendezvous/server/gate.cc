@@ -74,7 +74,7 @@ int port_of(int fd) {
                                          : reinterpret_cast<sockaddr_in&>(own).sin_port);
 }
 
-// Every address that the text means: "localhost" has two, and all addresses are "::" where there is IPv6.
+// Every address that the text means: "localhost" has two, and all addresses are "::" if there is IPv6.
 std::vector<int> listen_on_all(const std::string& address, int port) {
   const bool all = address == "0.0.0.0" || address == "::";
   std::vector<int> listeners;
@@ -201,7 +201,8 @@ void EpollGate::run() {
     for (const std::uint64_t id : queue_.take_expired(now)) let_go(id);
     for (auto known = handed_over_.begin(); known != handed_over_.end();) {
       const std::uint64_t id = (known++)->second;
-      // It has shown its certificate, and says nothing: gRPC has hung up on others by now.
+      // Its time to prove is over: it has shown its certificate, but makes no call, since gRPC has closed all
+      // others by now.
       if (!queue_.is_handshaking(id) && !guests_.contains(id)) hang_up_on(id);
     }
     hand_over_next();

@@ -35,7 +35,8 @@ constexpr int kMaxMessageBytes = 4 << 20;
 // Limit of one connection: each worker of a node may wait for a key, and the call that sets it comes on the
 // same connection.
 constexpr int kMaxStreams = 1024;
-// Pings that come faster than these. Agents send few, and some that measure the network after each answer.
+// Milliseconds between pings, and how many faster ones end a connection. Agents send few pings, and gRPC some
+// more that measure the network after each answer.
 constexpr int kPingInterval = 1000, kPingStrikes = 100;
 
 // A store of its own has room for many runs; one in an agent shares the node with its workers.

@@ -17,7 +17,7 @@ namespace dtrun::rendezvous {
 
 class StoreService final : public v1::Store::CallbackService {
  public:
-  // The strand must outlive every call, that is, the server's shutdown. `serves` is called there: false where
+  // The strand must outlive every call, that is, the server's shutdown. `serves` is called there: false if
   // another host is the coordinator, and has the keys.
   StoreService(Strand& strand, Door& door, const KeyValueStore::Limits& limits, std::function<bool()> serves)
       : strand_(strand), door_(door), serves_(std::move(serves)), store_(limits) {}

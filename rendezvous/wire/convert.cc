@@ -181,7 +181,7 @@ Stopped from_wire(const v1::Stopped& wire) {
 
 namespace {
 
-// The end of a text is what tells most.
+// The end of a text tells most.
 void keep_last(std::size_t bytes, std::string* text) {
   if (text->size() > bytes) *text = "..." + printable(std::string_view(*text).substr(text->size() - bytes));
 }

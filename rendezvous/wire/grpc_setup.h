@@ -16,7 +16,8 @@ void set_up_grpc();
 // "node0,node1:29400".
 std::string endpoint_text(const std::string& host, int port);
 
-// Several hosts where one could stand: "node0,node1", "[fd00::1],[fd00::2]". One is itself.
+// Several hosts as one text in the place of a host: "node0,node1", "[fd00::1],[fd00::2]". A single host stays
+// as it is.
 std::string list_text(const std::vector<std::string>& hosts);
 // The hosts in a list_text(); one host if it is not a list.
 std::vector<std::string> hosts_of(const std::string& list);

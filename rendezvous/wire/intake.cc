@@ -19,7 +19,7 @@ bool has_lines(const FieldDescriptor& field) {
   return field.name() != "host" && field.name() != "where";
 }
 
-// Most are: they are not written again.
+// Most texts are plain, and need not be written again.
 bool is_plain(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; });
 }

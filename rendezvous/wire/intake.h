@@ -20,7 +20,7 @@ inline constexpr std::size_t kMostOfText = 1024;  // of a Join, but for its job
 inline constexpr std::size_t kMostOfMessage = 128
                                               << 10;  // but for a node's outcomes, which gRPC's limit bounds
 
-// Why it is longer; nothing if it is not.
+// The reason why the message is too long; nothing if it is not.
 std::optional<std::string> too_long(const v1::FromAgent& message);
 
 }  // namespace dtrun::rendezvous

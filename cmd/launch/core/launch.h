@@ -1,4 +1,4 @@
-// Decides how a job comes up on its hosts and how it ends: a pure function of what happened. The driver
+// Decides how a job comes up on its hosts and how it ends: a pure function of events. The driver
 // (cmd/launch/launcher.h) turns carriers, messages, signals and time into events, and carries the actions
 // out.
 //
@@ -62,7 +62,7 @@ enum class HostPhase {
   kLost,    // it took part, and the line to it broke
 };
 
-// That is missing between two hosts.
+// A connection that is missing between two hosts.
 struct Gap {
   int to;
   std::string why;  // "10.0.0.5: refused"
@@ -92,7 +92,7 @@ struct LaunchState {
   std::vector<int> may_lead;  // the first host and its successors; empty: it has none
   bool begun = false;         // the first host was told to begin, the others at least when it has
   bool too_few = false;       // hosts were lost, and the others told to stop
-  int signals = 0;            // that the user sent
+  int signals = 0;            // number of signals that the user sent
   int signal = 0;             // the first of them
   bool finished = false;
 };

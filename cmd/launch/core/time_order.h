@@ -48,7 +48,7 @@ class TimeOrder {
     return std::move(entry.item);
   }
 
-  // Bytes of the host's items that were not told yet.
+  // Bytes of the host's items that next() has not returned yet.
   std::size_t waiting(std::size_t host) const { return hosts_[host].waiting; }
 
  private:
