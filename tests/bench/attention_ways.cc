@@ -7,7 +7,7 @@
 #include "proto/core/exit_codes.h"
 #include "tests/bench/bit_hash.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/attention.h"
+#include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {

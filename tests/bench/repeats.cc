@@ -13,9 +13,9 @@
 #include "tests/bench/bit_hash.h"
 #include "tests/bench/multiplication.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/attention.h"
-#include "worker/device/cuda/convolution.h"
 #include "worker/device/cuda/kernels/vector.h"
+#include "worker/device/cuda/lane/attention.h"
+#include "worker/device/cuda/lane/convolution.h"
 #include "worker/device/cuda/product_check.h"
 #include "worker/device/cuda_device.h"
 

@@ -15,7 +15,7 @@
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/lane.h"
+#include "worker/device/cuda/lane/lane.h"
 #include "worker/device/cuda/nccl/links.h"
 #include "worker/device/cuda/products.h"
 #include "worker/device/cuda/timing/nvtx.h"

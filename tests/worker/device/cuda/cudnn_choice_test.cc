@@ -9,10 +9,10 @@
 
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/attention.h"
-#include "worker/device/cuda/convolution.h"
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/trial.h"
+#include "worker/device/cuda/lane/attention.h"
+#include "worker/device/cuda/lane/convolution.h"
 
 namespace dtrun::worker::cuda {
 namespace {

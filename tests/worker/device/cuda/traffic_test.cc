@@ -13,10 +13,10 @@
 #include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/model/programs.h"
 #include "worker/base/overloaded.h"
-#include "worker/device/cuda/attention.h"
 #include "worker/device/cuda/kernels/columns.h"
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/norm.h"
+#include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/products.h"
 #include "worker/device/cuda/schedule/cost.h"
 

@@ -165,6 +165,11 @@ struct Schedule {
   std::vector<Step> evaluate;  // the classifier alone
   std::vector<Step> backward;  // the classifier, and all that follows
   std::size_t arena = 0;       // bytes
+
+  void each_step(const auto& visit) const {
+    for (const auto* const steps : {&forward, &evaluate, &backward})
+      for (const Step& step : *steps) visit(step);
+  }
 };
 
 // What the device's libraries can do.

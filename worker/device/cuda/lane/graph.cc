@@ -1,4 +1,4 @@
-#include "worker/device/cuda/graph.h"
+#include "worker/device/cuda/lane/graph.h"
 
 #include <utility>
 

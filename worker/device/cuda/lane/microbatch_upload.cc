@@ -1,4 +1,4 @@
-#include "worker/device/cuda/microbatch_upload.h"
+#include "worker/device/cuda/lane/microbatch_upload.h"
 
 #include <algorithm>
 #include <cstring>

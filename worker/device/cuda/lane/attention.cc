@@ -1,4 +1,4 @@
-#include "worker/device/cuda/attention.h"
+#include "worker/device/cuda/lane/attention.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "worker/device/cuda/convolution.h"
+#include "worker/device/cuda/lane/convolution.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,0 +1,59 @@
+#include "worker/device/cuda/lane/graphs.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "worker/device/cuda/kernels/launches.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+bool graphs_wanted() {
+  const char* const value = std::getenv("DTRUN_CUDA_GRAPHS");
+  return value == nullptr || std::string(value) != "0";
+}
+
+}  // namespace
+
+MicrobatchGraphs::MicrobatchGraphs(CudaStream& stream, UseRecord& use)
+    : stream_(stream), use_(use), wanted_(graphs_wanted()) {
+  use_.set("graphs", wanted_ ? "not launched yet" : "switched off by DTRUN_CUDA_GRAPHS");
+}
+
+bool MicrobatchGraphs::launch(const float* out, const std::function<void()>& enqueue) {
+  const Graph* const graph = wanted_ ? graph_of(out, enqueue) : nullptr;
+  if (graph == nullptr) return false;
+  graph->launch(stream_);
+  use_.set("graphs", "used");
+  return true;
+}
+
+const Graph* MicrobatchGraphs::graph_of(const float* out, const std::function<void()>& enqueue) {
+  const auto found = graphs_.find(out);
+  if (found == graphs_.end()) {
+    if (graphs_.size() < kMost) graphs_.try_emplace(out);
+    return nullptr;
+  }
+  Graph& graph = found->second;
+  if (graph) return &graph;
+  std::string why;
+  graph = Graph::record(stream_, enqueue, &why);
+  if (!graph && programmatic_launches()) {
+    launch_one_by_one();
+    const std::string first = why;
+    graph = Graph::record(stream_, enqueue, &why);
+    if (graph)
+      use_.fall_back(
+          "kernels are launched one after the other, since they cannot be recorded as a graph otherwise: " +
+          first);
+    use_.set("programmatic_launches", "no graph has them");
+  }
+  if (graph) return &graph;
+  wanted_ = false;
+  use_.set("graphs", "none can be recorded");
+  use_.fall_back("microbatches are launched kernel by kernel, since they cannot be recorded as a graph: " +
+                 why);
+  return nullptr;
+}
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,303 @@
+// A lane on a GPU: carries out a schedule on the GPU's streams. Everything is enqueued and nothing waited
+// for, but for an evaluation's result.
+#include "worker/device/cuda/lane/lane.h"
+
+#include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/core/exit_codes.h"
+#include "worker/base/error.h"
+#include "worker/device/cuda/epilogues.h"
+#include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/kernels/elementwise.h"
+#include "worker/device/cuda/kernels/launches.h"
+#include "worker/device/cuda/lane/graphs.h"
+#include "worker/device/cuda/lane/launcher.h"
+#include "worker/device/cuda/lane/microbatch_upload.h"
+#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/schedule/schedule.h"
+#include "worker/device/cuda/timing/nvtx.h"
+#include "worker/device/cuda/timing/step_watch.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+// Bits do not depend on it; time does.
+int side_streams_wanted() {
+  constexpr int kUsual = 1;
+  const char* const value = std::getenv("DTRUN_CUDA_SIDE_STREAMS");
+  if (value == nullptr) return kUsual;
+  if (value[0] < '0' || value[0] > '8' || value[1] != '\0')
+    throw WorkerError(kExitConfig,
+                      std::string("DTRUN_CUDA_SIDE_STREAMS=") + value + " is no number from 0 to 8");
+  return value[0] - '0';
+}
+
+// The schedule of a program whose products are right on this GPU; what goes wrong as one product with a bias,
+// say, is done apart.
+Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Products& products,
+                               CudaArithmetic& arithmetic, CudaStream& stream, UseRecord& use) {
+  const Buffer workspace = arithmetic.try_allocate_bytes(Products::kLargestWorkspace);
+  Trial trial(arithmetic, stream, nullptr, 0);
+  ProductCheck check(products, trial, workspace ? workspace.data() : nullptr);
+  const Epilogues epilogues = Epilogues::wanted();
+  int asked = 0, fused = 0;
+  const auto multiplies = [&](const MatmulShape& shape) {
+    if (!epilogues.may(shape.epilogue)) return false;
+    const bool passes = check.passes(shape);
+    asked += shape.epilogue != Epilogue::kNone;
+    fused += shape.epilogue != Epilogue::kNone && passes;
+    return passes;
+  };
+  Schedule schedule =
+      make_schedule(program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
+                    {.bf16 = program.bf16, .multiplies = multiplies, .side_streams = side_streams});
+  check.require(schedule);
+  const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " products";
+  use.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
+  use.set("fused_epilogues", of_all);
+  // Of fp32 the library has some only.
+  if (program.bf16 && fused < asked)
+    use.fall_back("cuBLASLt adds biases, or what else follows a product, to " + of_all +
+                  " only: kernels of our own do the rest");
+  return schedule;
+}
+
+// The most samples, fewer than `capacity`, whose activations take no more than `bytes`.
+int samples_that_fit(const Program& program, int capacity, std::size_t bytes) {
+  int fits = 0;
+  for (unsigned step = std::bit_floor(static_cast<unsigned>(capacity)); step > 0; step /= 2) {
+    const int tried = fits + static_cast<int>(step);
+    if (tried < capacity &&
+        make_plan(program, tried, plan_for_gpu(program.bf16)).arena * (program.bf16 ? 2 : sizeof(float)) <=
+            bytes)
+      fits = tried;
+  }
+  return fits;
+}
+
+Buffer make_arena(const Program& program, int capacity, std::size_t bytes, CudaArithmetic& arithmetic) {
+  Buffer arena = arithmetic.try_allocate_bytes(bytes);
+  if (!arena) {
+    const int fits = samples_that_fit(program, capacity, free_memory());
+    out_of_memory("the activations of " + std::to_string(capacity) + " samples (train.micro_batch_size)",
+                  bytes,
+                  fits == 0 ? ""
+                            : "a train.micro_batch_size of " + std::to_string(fits) +
+                                  " may fit, and more with model.gradient_checkpointing (gpt2)");
+  }
+  return arena;
+}
+
+template <typename T>
+class CudaLane final : public Lane {
+ public:
+  CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
+           const Algorithms& algorithms, const std::filesystem::path& plans, UseRecord& use)
+      : program_(program),
+        arithmetic_(arithmetic),
+        stream_(gpu),
+        gradients_(gpu),
+        launcher_(algorithms, arithmetic, static_cast<std::size_t>(capacity) * program_.sample.targets,
+                  program_.label_smoothing, use),
+        capacity_(capacity),
+        schedule_(make_checked_schedule(program_, capacity, side_stream_count_, launcher_.products(),
+                                        arithmetic, stream_, use)),
+        watch_(program_, schedule_, arithmetic.timer()),
+        arena_(make_arena(program_, capacity, schedule_.arena, arithmetic)),
+        upload_(program_, capacity, gpu, arithmetic, stream_),
+        results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
+        host_results_(arithmetic.allocate(Where::kHost, kStatisticsFloats)),
+        graphs_(stream_, use) {
+    for (int i = 0; i < side_stream_count_; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
+    name_streams();
+    Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
+    launcher_.choose_cudnn(schedule_, gpu, plans, trial);
+    use.set("side_streams", std::to_string(side_stream_count_));
+    use.set("programmatic_launches", programmatic_launches() ? "used" : why_not_programmatic());
+    launcher_.make_workspaces(schedule_, 1 + side_streams_.size());
+    if (kRounds && program_.sample.input == SampleSpec::Input::kValues)
+      samples_ =
+          arithmetic.allocate_bytes(capacity * program_.sample.shape.size() * sizeof(T), "a microbatch");
+    LaneMemory<T>& memory = launcher_.memory();
+    memory.arena = arena_.data();
+    memory.microbatch = upload_.there();
+    memory.samples = kRounds ? samples_.data() : memory.microbatch.values;
+    schedule_.each_step([this](const Step& step) {
+      if (step.awaited) done_.try_emplace(&step);
+      if (std::holds_alternative<Ready>(step.work)) told_.try_emplace(&step);
+    });
+  }
+  // Waits for enqueued work, since its memory is freed next.
+  ~CudaLane() override {
+    try {
+      stream_.wait();
+      for (const auto& stream : side_streams_) stream->wait();
+      gradients_.wait();
+    } catch (const WorkerError&) {
+      // The GPU failed and does no more work.
+    }
+  }
+
+  Stream& stream() override { return stream_; }
+  Stream& gradients() override { return gradients_; }
+
+  void weights_changed(const float* weights) override {
+    const void* matrices = weights;
+    if constexpr (kRounds) matrices = arithmetic_.rounded(weights, program_.size, stream_);
+    LaneMemory<T>& memory = launcher_.memory();
+    if (memory.parameters == weights && memory.matrices == matrices) return;
+    stream_.wait();
+    graphs_.clear();
+    memory.parameters = weights, memory.matrices = matrices;
+  }
+
+  void prepare(const Microbatch& microbatch) override { upload_.prepare(microbatch); }
+  bool is_prepared(const MicrobatchKey& key) const override { return upload_.is_prepared(key); }
+
+  void train(const Microbatch& microbatch, float* out,
+             const std::function<void(int bucket)>& ready) override {
+    ready_ = &ready;
+    run(microbatch, true, out);
+  }
+
+  MicrobatchStats evaluate(const Microbatch& microbatch) override {
+    run(microbatch, false, results_.data());
+    arithmetic_.copy(stream_, host_results_.data(), results_.data(), kStatisticsFloats);
+    stream_.wait();
+    return {.loss = host_results_.data()[0], .correct = host_results_.data()[1]};
+  }
+
+  // The device's timer tells more.
+  void record(std::vector<NodeTime>*) override {}
+
+ private:
+  static constexpr bool kRounds = sizeof(T) == 2;  // samples and weights, to bf16
+
+  void name_streams() {
+    stream_.set_name("lane");
+    gradients_.set_name("buckets");
+    for (int i = 0; i < side_stream_count_; ++i) side_streams_[i]->set_name("side " + std::to_string(i + 1));
+  }
+
+  void run(const Microbatch& microbatch, bool training, float* out) {
+    const nvtx::Range range("microbatch");
+    upload_.upload(microbatch);
+    launcher_.memory().out = out;
+    launcher_.set_training(training);
+    const auto record = [&] {
+      recording_ = true;
+      enqueue_all(training);
+      recording_ = false;
+    };
+    // A timer times each operation by itself.
+    if (arithmetic_.timer().on() || !graphs_.launch(out, record)) return enqueue_all(training);
+    for (const Step& step : rest(training)) {
+      const auto* const ready = std::get_if<Ready>(&step.work);
+      if (ready == nullptr) continue;
+      told_.at(&step).make_wait(gradients_.handle());
+      tell(*ready);
+    }
+  }
+
+  // The steps behind forward.
+  const std::vector<Step>& rest(bool training) const {
+    return training ? schedule_.backward : schedule_.evaluate;
+  }
+
+  void enqueue_all(bool training) {
+    if constexpr (kRounds) {
+      if (samples_) round_samples();
+    }
+    {
+      const nvtx::Range range("forward");
+      enqueue_steps(schedule_.forward);
+    }
+    const nvtx::Range range(training ? "backward" : "loss");
+    enqueue_steps(rest(training));
+  }
+
+  void round_samples() {
+    const std::size_t count = capacity_ * program_.sample.shape.size();
+    const EventTimer::Scope timed(arithmetic_.timer(), stream_, [&] {
+      return vector_op("samples in bf16", count * sizeof(float), count * sizeof(T));
+    });
+    to_bf16(stream_.handle(), count, launcher_.memory().microbatch.values,
+            reinterpret_cast<T*>(samples_.data()));
+    check_launch("to_bf16");
+  }
+
+  CudaStream& stream_of(const Step& step) {
+    if (step.stream == 0) return stream_;
+    return step.stream <= side_stream_count_ ? *side_streams_[step.stream - 1] : gradients_;
+  }
+
+  void enqueue_steps(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      CudaStream& on = stream_of(step);
+      for (const int before : step.after) done_.at(&steps[before]).make_wait(on.handle());
+      {
+        const StepWatch::Scope watched(watch_, step, on);
+        if (const auto* const ready = std::get_if<Ready>(&step.work))
+          reach(step, *ready);
+        else
+          launcher_.launch(step, on.handle());
+      }
+      if (step.awaited) done_.at(&step).record(on.handle());
+    }
+  }
+
+  void reach(const Step& step, const Ready& ready) {
+    if (recording_)
+      told_.at(&step).record_outside(gradients_.handle());
+    else
+      tell(ready);
+  }
+
+  void tell(const Ready& ready) {
+    for (int bucket = ready.first_bucket; bucket < ready.end_bucket; ++bucket) (*ready_)(bucket);
+  }
+
+  const Program program_;
+  CudaArithmetic& arithmetic_;
+  CudaStream stream_;
+  const int side_stream_count_ = side_streams_wanted();
+  std::vector<std::unique_ptr<CudaStream>> side_streams_;
+  CudaStream gradients_;  // waits for what makes a bucket; then the caller's
+  StepLauncher<T> launcher_;
+  const int capacity_;
+  const Schedule schedule_;
+  StepWatch watch_;
+  const Buffer arena_;
+  MicrobatchUpload upload_;
+  const Buffer results_;       // of an evaluation
+  const Buffer host_results_;  // likewise
+  Buffer samples_;             // as bf16
+
+  const std::function<void(int bucket)>* ready_ = nullptr;  // of the microbatch in hand
+
+  std::map<const Step*, CudaEvent> done_;  // of steps that are awaited
+  std::map<const Step*, CudaEvent> told_;  // of each Ready, when a graph gets there
+  MicrobatchGraphs graphs_;
+  bool recording_ = false;  // what is enqueued
+};
+
+}  // namespace
+
+std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
+                                     CudaArithmetic& arithmetic, const Algorithms& algorithms,
+                                     const std::filesystem::path& plans, UseRecord& use) {
+  if (program.bf16)
+    return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, algorithms, plans,
+                                                     use);
+  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, algorithms, plans, use);
+}
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,55 @@
+// The steps of a schedule while they are made.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "worker/device/cuda/schedule/schedule.h"
+
+namespace dtrun::worker::cuda {
+
+class StepList {
+ public:
+  // `abilities` must outlive this.
+  explicit StepList(const Abilities& abilities) : abilities_(abilities) {}
+
+  // The steps that are added from now on are those of this node's forward, or its backward.
+  void begin(int node, bool backward) { node_ = node, backward_ = backward; }
+  int node() const { return node_; }
+
+  // Leaves out extents of no place or no bytes.
+  void add(const Work& work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
+    const auto nothing = [](const Extent& extent) { return !extent.place || extent.bytes == 0; };
+    std::erase_if(reads, nothing);
+    std::erase_if(writes, nothing);
+    steps_.push_back({.work = work,
+                      .node = node_,
+                      .backward = backward_,
+                      .reads = std::move(reads),
+                      .writes = std::move(writes),
+                      .stream = stream,
+                      .after = {}});
+  }
+  // Moves the steps to `to`, in their order.
+  void finish(std::vector<Step>& to) {
+    to = std::exchange(steps_, {});
+    order(to, ready_stream() + 1);
+  }
+
+  int ready_stream() const { return 1 + abilities_.side_streams; }
+  // A stream for work that nobody waits for soon: each of the side streams in turn.
+  int side_stream() {
+    if (abilities_.side_streams == 0) return 0;
+    side_ = side_ % abilities_.side_streams + 1;
+    return side_;
+  }
+
+ private:
+  const Abilities& abilities_;
+  std::vector<Step> steps_;
+  int node_ = 0;
+  bool backward_ = false;
+  int side_ = 0;
+};
+
+}  // namespace dtrun::worker::cuda
