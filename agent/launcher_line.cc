@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "proto/core/contract.h"
@@ -24,17 +22,14 @@ LauncherLine::~LauncherLine() {
 }
 
 void LauncherLine::read_some() {
-  char bytes[65536];
-  const ssize_t n = read(fd_, bytes, sizeof bytes);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0) return lose();
-  frames_.push({bytes, static_cast<std::size_t>(n)});
+  const Portion portion = messages_.read_from(fd_);
+  if (portion == Portion::kNoneYet) return;
+  if (portion == Portion::kEnd) return lose();
   while (fd_ >= 0) {
-    auto frame = frames_.next();
-    launch::ToHost message;
-    if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) return lose();
-    if (!frame.value()) return await_word();
-    take(message);
+    const auto message = messages_.next();
+    if (!message.ok()) return lose();
+    if (!message.value()) return await_word();
+    take(*message.value());
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "agent/system/loop.h"
-#include "proto/core/framing.h"
+#include "proto/base/framed_channel.h"
 #include "proto/launch.pb.h"
 
 namespace dtrun::agent {
@@ -34,7 +34,7 @@ class LauncherLine {
   Loop& loop_;
   int fd_;
   Events events_;
-  FrameReader frames_;
+  MessageReader<launch::ToHost> messages_;
   std::optional<Loop::TimerId> silence_;
 };
 

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "agent/system/wall_clock.h"
-#include "proto/core/framing.h"
+#include "proto/base/framed_channel.h"
 
 namespace dtrun::agent {
 namespace {
@@ -115,14 +115,12 @@ int Console::columns() const {
 
 void Console::send(const launch::FromHost& message) {
   if (!remote_) return;
-  std::string bytes = message.SerializeAsString();
-  if (remote_->in_fd < 0) {  // a detached job's file: its reader merges it with others'
-    launch::FromHost time;
-    time.set_time(wall_seconds());
-    bytes += time.SerializeAsString();  // two messages in a row are one that has the fields of both
+  std::string frame = frame_of(message);
+  if (remote_->in_fd < 0) {  // a detached job's file, whose reader merges it with those of other hosts
+    launch::FromHost timed = message;
+    timed.set_time(wall_seconds());
+    frame = frame_of(timed);
   }
-  std::string frame;
-  append_frame(bytes, &frame);
   push(&out_, frame);
 }
 

@@ -16,35 +16,24 @@ ControlChannel::ControlChannel(Loop& loop, Descriptor socket, OnMessage on_messa
 
 void ControlChannel::send(const control::FromAgent& message) {
   if (!socket_.open()) return;
-  append_frame(message.SerializeAsString(), &out_);
+  out_ += frame_of(message);
   write_some();
 }
 
 void ControlChannel::ready(std::uint32_t events) {
   if (events & EPOLLOUT) write_some();
   if (!socket_.open() || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR))) return;
-  const bool more = read_some();
+  const Portion portion = messages_.read_from(socket_.get());
   take_messages();
-  if (!more) close();
-}
-
-// One portion; false at the end of the stream.
-bool ControlChannel::read_some() {
-  char chunk[65536];
-  const ssize_t n = recv(socket_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
-  if (n < 0) return errno == EAGAIN || errno == EINTR;
-  reader_.push({chunk, static_cast<std::size_t>(n)});
-  return n > 0;
+  if (portion == Portion::kEnd) close();
 }
 
 void ControlChannel::take_messages() {
   while (socket_.open()) {
-    auto frame = reader_.next();
-    if (!frame.ok()) return fail(frame.status().message());
-    if (!frame.value()) return;
-    control::FromWorker message;
-    if (!message.ParseFromString(*frame.value())) return fail("control protocol: not a message of a worker");
-    on_message_(message);
+    const auto message = messages_.next();
+    if (!message.ok()) return fail(message.status().message());
+    if (!message.value()) return;
+    on_message_(*message.value());
   }
 }
 
@@ -67,10 +56,7 @@ void ControlChannel::fail(const std::string& error) {
 
 void ControlChannel::drain_and_close() {
   if (!socket_.open()) return;
-  char chunk[65536];
-  ssize_t n;
-  while ((n = recv(socket_.get(), chunk, sizeof chunk, MSG_DONTWAIT)) > 0) {
-    reader_.push({chunk, static_cast<std::size_t>(n)});
+  while (messages_.read_from(socket_.get()) == Portion::kBytes) {
   }
   take_messages();
   close();

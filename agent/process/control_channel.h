@@ -7,8 +7,8 @@
 
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
+#include "proto/base/framed_channel.h"
 #include "proto/control.pb.h"
-#include "proto/core/framing.h"
 
 namespace dtrun::agent {
 
@@ -30,7 +30,6 @@ class ControlChannel {
 
  private:
   void ready(std::uint32_t events);
-  bool read_some();
   void take_messages();
   void write_some();
   void fail(const std::string& error);
@@ -40,7 +39,7 @@ class ControlChannel {
   Descriptor socket_;
   OnMessage on_message_;
   OnError on_error_;
-  FrameReader reader_;
+  MessageReader<control::FromWorker> messages_;
   std::string out_;
 };
 

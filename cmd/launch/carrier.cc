@@ -84,9 +84,7 @@ void Carrier::abandon() {
 }
 
 void Carrier::send(const launch::ToHost& message) {
-  auto frame = std::make_shared<std::string>();
-  append_frame(message.SerializeAsString(), frame.get());
-  send_bytes(std::move(frame));
+  send_bytes(std::make_shared<const std::string>(frame_of(message)));
 }
 
 void Carrier::send_bytes(std::shared_ptr<const std::string> bytes) {
@@ -141,16 +139,16 @@ bool Carrier::read_out() {
 
 void Carrier::take(std::string_view bytes) {
   if (greeted_) {
-    frames_.push(bytes);
-    return take_frames();
+    messages_.push(bytes);
+    return take_messages();
   }
   before_.append(bytes);
   const std::size_t at = before_.find(kLaunchPreamble);
   if (at == std::string::npos) return babble(bytes);
   greeted_ = true;
-  frames_.push(std::string_view(before_).substr(at + kLaunchPreamble.size()));
+  messages_.push(std::string_view(before_).substr(at + kLaunchPreamble.size()));
   before_.clear();
-  take_frames();
+  take_messages();
 }
 
 // A shell that prints without end is no host that answers late.
@@ -175,15 +173,12 @@ void Carrier::break_off(const std::string& why) {
   close_out();
 }
 
-void Carrier::take_frames() {
+void Carrier::take_messages() {
   while (out_.open()) {
-    auto frame = frames_.next();
-    launch::FromHost message;
-    if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) {
-      return break_off("it sent what no agent of this dtrun sends");
-    }
-    if (!frame.value()) return;
-    events_.said(std::move(message));
+    auto message = messages_.next();
+    if (!message.ok()) return break_off("it sent what no agent of this dtrun sends");
+    if (!message.value()) return;
+    events_.said(*std::move(message).value());
   }
 }
 

@@ -13,7 +13,7 @@
 
 #include "agent/system/descriptor.h"
 #include "agent/system/loop.h"
-#include "proto/core/framing.h"
+#include "proto/base/framed_channel.h"
 #include "proto/core/status.h"
 #include "proto/launch.pb.h"
 
@@ -70,7 +70,7 @@ class Carrier {
   void take(std::string_view bytes);
   void babble(std::string_view bytes);
   void break_off(const std::string& why);
-  void take_frames();
+  void take_messages();
   bool read_err();
   void complain(std::string_view text);
   void close_out();
@@ -89,7 +89,7 @@ class Carrier {
   std::size_t babbled_ = 0;
   std::string first_line_;  // the beginning of these bytes
   bool first_line_ends_ = false;
-  FrameReader frames_;
+  MessageReader<launch::FromHost> messages_;
   std::string standard_error_, line_;
   std::optional<int> exit_status_;
   agent::Loop::Clock::time_point heard_at_ = agent::Loop::Clock::now();

@@ -36,10 +36,10 @@
 #include "cmd/options/values.h"
 #include "cmd/plan/launch_plan.h"
 #include "cmd/plan/machine.h"
+#include "proto/base/framed_channel.h"
 #include "proto/base/ids.h"
 #include "proto/base/log.h"
 #include "proto/core/contract.h"
-#include "proto/core/framing.h"
 #include "proto/launch.pb.h"
 #include "rendezvous/identity/key_source.h"
 
@@ -68,12 +68,9 @@ class Line {
   int in() const { return in_; }
   int out() const { return out_; }
 
-  void greet() const { write_all(kLaunchPreamble); }
-  void say(const FromHost& message) const {
-    std::string frame;
-    append_frame(message.SerializeAsString(), &frame);
-    write_all(frame);
-  }
+  void greet() const { write_all(out_, kLaunchPreamble); }
+  // Should nobody read it, the next read finds the end.
+  void say(const FromHost& message) const { write_all(out_, frame_of(message)); }
 
   // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Greets
   // connections to `place` meanwhile. Takes no byte behind the message: the rest is the agent's loop's.
@@ -99,16 +96,13 @@ class Line {
   static constexpr int kSilence = std::chrono::milliseconds(kLauncherSilence).count();
 
   std::optional<ToHost> read_message(MeetingPlace* place) const {
-    std::string bytes(4, '\0');
-    if (!read_all(&bytes, place)) return std::nullopt;
-    std::uint32_t size = 0;
-    for (int i = 3; i >= 0; --i)
-      size = size << 8 | static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]);
-    if (size > kMaxFrame) return std::nullopt;
-    bytes.assign(size, '\0');
-    ToHost message;
-    if (!read_all(&bytes, place) || !message.ParseFromString(bytes)) return std::nullopt;
-    return message;
+    MessageReader<ToHost> messages;
+    for (;;) {
+      auto message = messages.next();
+      if (!message.ok()) return std::nullopt;
+      if (message.value()) return std::move(message).value();
+      if (!wait_for_bytes(place) || messages.read_next_from(in_) != Portion::kBytes) return std::nullopt;
+    }
   }
 
   // A sign of life is answered; a signal says nothing before the job begins (SIGUSR1 is for workers).
@@ -120,28 +114,14 @@ class Line {
     return true;
   }
 
-  // Fills `bytes`.
-  bool read_all(std::string* bytes, MeetingPlace* place) const {
-    for (std::size_t have = 0; have < bytes->size();) {
+  bool wait_for_bytes(MeetingPlace* place) const {
+    for (;;) {
       pollfd entries[] = {{in_, POLLIN, 0}, {place != nullptr ? place->fd() : -1, POLLIN, 0}};
       const int ready = poll(entries, 2, kSilence);
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return false;
       if (entries[1].revents != 0) place->greet();
-      if (entries[0].revents == 0) continue;
-      const ssize_t n = read(in_, bytes->data() + have, bytes->size() - have);
-      if (n <= 0) return false;
-      have += static_cast<std::size_t>(n);
-    }
-    return true;
-  }
-
-  void write_all(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t n = write(out_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return;  // the next read finds the end
-      bytes.remove_prefix(static_cast<std::size_t>(n));
+      if (entries[0].revents != 0) return true;
     }
   }
 

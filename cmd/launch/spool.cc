@@ -68,12 +68,6 @@ void remove_old(const fs::path& folder) {
   }
 }
 
-std::string frame_of(const launch::FromHost& message) {
-  std::string bytes;
-  append_frame(message.SerializeAsString(), &bytes);
-  return bytes;
-}
-
 bool append(int fd, std::string_view bytes) {
   const ssize_t n = write(fd, bytes.data(), bytes.size());
   return n >= 0 && static_cast<std::size_t>(n) == bytes.size();
@@ -176,27 +170,26 @@ Result<SpoolReader> SpoolReader::open(const SpoolPlace& place) {
 
 std::optional<launch::FromHost> SpoolReader::next() {
   for (;;) {
-    const auto frame = frames_.next();
-    launch::FromHost message;
-    if (!frame.ok()) return std::nullopt;
-    if (frame.value() && message.ParseFromString(*frame.value())) {
-      position_ = read_ - frames_.pending();
-      return message;
+    auto message = messages_.next();
+    if (message.ok() && message.value()) {
+      position_ = read_ - messages_.pending();
+      return std::move(message).value();
     }
     std::string bytes(kPortion, '\0');
-    const ssize_t n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(read_));
+    const ssize_t n =
+        message.ok() ? pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(read_)) : 0;
     if (n <= 0) {
-      // An incomplete message is read again: on a full disk finish() may put something else there.
+      // The rest is read again: on a full disk finish() may put something else there.
       start_at(position_);
       return std::nullopt;
     }
     read_ += static_cast<std::uint64_t>(n);
-    frames_.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
+    messages_.push(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)));
   }
 }
 
 void SpoolReader::start_at(std::uint64_t position) {
-  frames_ = FrameReader();
+  messages_ = {};
   read_ = position_ = position;
 }
 

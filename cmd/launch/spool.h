@@ -11,7 +11,7 @@
 #include <string>
 
 #include "agent/system/descriptor.h"
-#include "proto/core/framing.h"
+#include "proto/base/framed_channel.h"
 #include "proto/core/status.h"
 #include "proto/launch.pb.h"
 
@@ -74,7 +74,7 @@ class SpoolReader {
   void start_at(std::uint64_t position);
 
   agent::Descriptor fd_;
-  FrameReader frames_;
+  MessageReader<launch::FromHost> messages_;
   std::uint64_t read_ = 0, position_ = 0;
 };
 

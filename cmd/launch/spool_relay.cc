@@ -1,16 +1,14 @@
 #include "cmd/launch/spool_relay.h"
 
 #include <poll.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "cmd/launch/spool.h"
 #include "cmd/options/values.h"
+#include "proto/base/framed_channel.h"
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 
@@ -71,17 +69,7 @@ class Relay {
     end(kExitUnavailable);
   }
 
-  void send(const launch::FromHost& message) {
-    std::string frame;
-    append_frame(message.SerializeAsString(), &frame);
-    for (std::string_view rest = frame; !rest.empty();) {
-      const ssize_t n = write(out_, rest.data(), rest.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) over_ = true;
-      if (n <= 0) return;
-      rest.remove_prefix(static_cast<std::size_t>(n));
-    }
-  }
+  void send(const launch::FromHost& message) { over_ = !write_all(out_, frame_of(message)) || over_; }
 
   // To the launcher, for a moment.
   void listen() {
@@ -90,18 +78,15 @@ class Relay {
       over_ = Clock::now() - heard_at_ >= kLauncherSilence;
       return;
     }
-    char bytes[4096];
-    const ssize_t n = read(in_, bytes, sizeof bytes);
-    if (n < 0 && errno == EINTR) return;
-    over_ = n <= 0;
+    const Portion portion = words_.read_from(in_);
+    if (portion == Portion::kNoneYet) return;
+    over_ = portion == Portion::kEnd;
     if (over_) return;
     heard_at_ = Clock::now();
-    words_.push({bytes, static_cast<std::size_t>(n)});
-    for (auto frame = words_.next();; frame = words_.next()) {
-      launch::ToHost message;
-      over_ = !frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()));
-      if (over_ || !frame.value()) return;
-      take(message);
+    for (auto message = words_.next();; message = words_.next()) {
+      over_ = !message.ok();
+      if (over_ || !message.value()) return;
+      take(*message.value());
     }
   }
 
@@ -119,7 +104,7 @@ class Relay {
   const launch::Attach& attach_;
   SpoolReader spool_;
   const int in_, out_;
-  FrameReader words_;
+  MessageReader<launch::ToHost> words_;
   Clock::time_point heard_at_ = Clock::now(), signalled_at_ = {};
   bool over_ = false, up_to_date_ = false;
 };

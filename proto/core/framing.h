@@ -26,10 +26,17 @@ class FrameReader {
   // over kMaxFrame; after an error the stream is unusable and every call returns it again.
   Result<std::optional<std::string>> next();
 
+  // Bytes that the next frame lacks: of its length first, then of its payload. REQUIRES: next() found none.
+  std::size_t missing() const;
+
   // Bytes of an unfinished frame.
   std::size_t pending() const { return buffer_.size() - consumed_; }
 
  private:
+  std::size_t payload_size() const;  // REQUIRES: pending() >= kLength
+
+  static constexpr std::size_t kLength = 4;
+
   std::string buffer_;
   std::size_t consumed_ = 0;
 };

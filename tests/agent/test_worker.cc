@@ -13,9 +13,9 @@
 #include <iostream>
 #include <string>
 
+#include "proto/base/framed_channel.h"
 #include "proto/control.pb.h"
 #include "proto/core/contract.h"
-#include "proto/core/framing.h"
 
 namespace {
 
@@ -92,11 +92,7 @@ class Control {
  public:
   Control() : fd_(std::atoi(std::getenv(kEnvControlFd))) {}
 
-  void send(const control::FromWorker& message) {
-    std::string bytes;
-    append_frame(message.SerializeAsString(), &bytes);
-    send_raw(bytes);
-  }
+  void send(const control::FromWorker& message) { send_raw(frame_of(message)); }
   void send_raw(const std::string& bytes) {
     if (write(fd_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::exit(97);
   }
@@ -104,17 +100,10 @@ class Control {
   // Exits with 96 at the end of the stream.
   control::FromAgent receive() {
     for (;;) {
-      auto frame = reader_.next();
-      if (!frame.ok()) std::exit(95);
-      if (frame.value()) {
-        control::FromAgent message;
-        if (!message.ParseFromString(*frame.value())) std::exit(94);
-        return message;
-      }
-      char chunk[4096];
-      const ssize_t n = read(fd_, chunk, sizeof chunk);
-      if (n <= 0) std::exit(96);
-      reader_.push({chunk, static_cast<std::size_t>(n)});
+      auto message = reader_.next();
+      if (!message.ok()) std::exit(95);
+      if (message.value()) return *std::move(message).value();
+      if (reader_.read_from(fd_) == Portion::kEnd) std::exit(96);
     }
   }
 
@@ -147,7 +136,7 @@ class Control {
  private:
   int fd_;
   unsigned long last_id_ = 0;
-  FrameReader reader_;
+  MessageReader<control::FromAgent> reader_;
 };
 
 int trainer_like(const std::string& mode) {

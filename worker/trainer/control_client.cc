@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "proto/base/framed_channel.h"
 #include "proto/core/contract.h"
-#include "proto/core/framing.h"
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
@@ -188,16 +188,7 @@ void ControlClient::send(const control::FromWorker& message) {
 }
 
 // REQUIRES: send_mutex_ held.
-void ControlClient::write(const control::FromWorker& message) {
-  std::string frame;
-  append_frame(message.SerializeAsString(), &frame);
-  for (std::size_t at = 0; at < frame.size();) {
-    const ssize_t sent = ::send(fd_, frame.data() + at, frame.size() - at, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return;
-    at += static_cast<std::size_t>(sent);
-  }
-}
+void ControlClient::write(const control::FromWorker& message) { write_all(fd_, frame_of(message)); }
 
 void ControlClient::set(const std::string& key, const std::string& value, std::stop_token stop) {
   control::KvRequest message;
@@ -243,21 +234,13 @@ control::KvReply ControlClient::request(control::KvRequest kv, milliseconds time
 }
 
 void ControlClient::read_loop() {
-  FrameReader frames;
-  char buffer[16384];
-  for (;;) {
-    const ssize_t count = recv(fd_, buffer, sizeof buffer, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    frames.push({buffer, static_cast<std::size_t>(count)});
+  MessageReader<control::FromAgent> messages;
+  while (messages.read_from(fd_) != Portion::kEnd) {
     for (;;) {
-      Result<std::optional<std::string>> frame = frames.next();
-      control::FromAgent message;
-      if (!frame.ok() || (frame.value() && !message.ParseFromString(*frame.value()))) {
-        return end_process_(kExitSoftware);
-      }
-      if (!frame.value()) break;
-      take(message);
+      const auto message = messages.next();
+      if (!message.ok()) return end_process_(kExitSoftware);
+      if (!message.value()) break;
+      take(*message.value());
     }
   }
   std::unique_lock lock(mutex_);

@@ -10,7 +10,7 @@
 #include <memory>
 #include <thread>
 
-#include "proto/core/framing.h"
+#include "proto/base/framed_channel.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
 
@@ -30,12 +30,11 @@ std::vector<std::string> said_through(std::uint64_t most_output, const std::func
   Loop loop;
   Console console(loop, spec, [](bool) {});
   use(console);
-  dtrun::FrameReader frames;
-  frames.push(read_text(file));
+  dtrun::MessageReader<FromHost> messages;
+  messages.push(read_text(file));
   std::vector<std::string> said;
-  for (auto frame = frames.next(); frame.value(); frame = frames.next()) {
-    FromHost message;
-    REQUIRE(message.ParseFromString(*frame.value()));
+  for (auto next = messages.next(); next.value(); next = messages.next()) {
+    const FromHost& message = *next.value();
     said.push_back(message.has_said() ? "|" + message.said().text() : message.output().text());
   }
   return said;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cmd/launch/build.h"
+#include "proto/base/framed_channel.h"
 #include "proto/core/contract.h"
-#include "proto/core/framing.h"
 #include "proto/launch.pb.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
@@ -24,12 +24,6 @@ using launch::FromHost;
 
 constexpr std::size_t kMostMemory = 50u << 20;
 
-std::string frame(const FromHost& message) {
-  std::string bytes;
-  append_frame(message.SerializeAsString(), &bytes);
-  return bytes;
-}
-
 // As an agent of the launcher's own build begins.
 std::string greeting() {
   const auto id = [](const char* program) {
@@ -38,7 +32,7 @@ std::string greeting() {
   FromHost hello;
   hello.mutable_hello()->set_protocol(kLaunchProtocol);
   hello.mutable_hello()->set_build(id("dtrun") + "-" + id("dtrun-worker"));
-  return std::string(kLaunchPreamble) + frame(hello);
+  return std::string(kLaunchPreamble) + frame_of(hello);
 }
 
 // 0 before it is dtrun: until then the process has this one's memory.
@@ -99,7 +93,7 @@ TEST_CASE("a shell may print almost a MiB before the agent answers") {
     const test::Folder folder;
     const std::string hello = greeting();
     test::write_text(folder / "says", std::string((1u << 20) + (is_too_much ? 1 : 0), 'x'));
-    test::write_text(folder / "hello", hello + frame(refused));
+    test::write_text(folder / "hello", hello + frame_of(refused));
     const Launched launched = launch_at(folder, "cat says; sleep 1; cat hello; sleep 60");
     CHECK_MESSAGE(launched.ended.exit_code == (is_too_much ? 69 : 66), launched.ended.err);
   }
@@ -112,7 +106,7 @@ TEST_CASE("a host that says without end what an agent may say fills no memory") 
     FromHost said;
     said.mutable_said()->set_of_job(true);
     said.mutable_said()->set_text(std::to_string(i) + std::string(1000, '.'));
-    says += frame(said);
+    says += frame_of(said);
   }
   test::write_text(folder / "says", greeting() + says);
   CHECK(launch_at(folder, "exec cat says", false).memory < kMostMemory);
@@ -131,7 +125,7 @@ TEST_CASE("a host that will not run the job makes no success of it, whatever cod
     FromHost refused;
     refused.mutable_refused()->set_exit_code(code);
     refused.mutable_refused()->set_why("not today");
-    test::write_text(folder / "says", greeting() + frame(refused));
+    test::write_text(folder / "says", greeting() + frame_of(refused));
     const Launched launched = launch_at(folder, "cat says; sleep 60");
     CHECK(launched.ended.exit_code == (code >= 1 && code <= 255 ? code : 70));
     CHECK(test::contains(launched.ended.err, "far: not today"));
@@ -149,7 +143,7 @@ TEST_CASE("no control character of a host reaches the terminal") {
   refused.mutable_refused()->set_exit_code(66);
   refused.mutable_refused()->set_why(hostile);
   test::write_text(folder / "says",
-                   greeting() + frame(said) + frame(job_said) + frame(planned) + frame(refused));
+                   greeting() + frame_of(said) + frame_of(job_said) + frame_of(planned) + frame_of(refused));
   const auto check = [](const std::string& text) {
     CHECK(!text.empty());
     for (const char* control : {"\x1b", "\x07", "\xc2\x9b", "\r"}) CHECK(!test::contains(text, control));

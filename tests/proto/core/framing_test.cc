@@ -67,6 +67,19 @@ TEST_CASE("bytes of an unfinished frame are pending") {
   CHECK(reader.pending() == 3);
 }
 
+TEST_CASE("a reader says how many bytes the next frame lacks") {
+  FrameReader reader;
+  CHECK(reader.missing() == 4);
+  const std::string one = frames_of({"one"});
+  reader.push(one.substr(0, 3));
+  CHECK(reader.missing() == 1);
+  reader.push(one.substr(3, 1));
+  CHECK(reader.missing() == 3);
+  reader.push(one.substr(4));
+  CHECK(drain(&reader) == std::vector<std::string>{"one"});
+  CHECK(reader.missing() == 4);
+}
+
 TEST_CASE("the longest frame passes, a longer one is an error that stays") {
   FrameReader longest;
   longest.push(frames_of({std::string(kMaxFrame, 'x')}));

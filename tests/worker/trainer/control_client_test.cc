@@ -13,8 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "proto/base/framed_channel.h"
 #include "proto/core/contract.h"
-#include "proto/core/framing.h"
 #include "worker/base/error.h"
 
 namespace dtrun::worker {
@@ -58,17 +58,10 @@ class FakeAgent {
   // The next message; fails the test after 10 s without one.
   control::FromWorker next() {
     for (;;) {
-      auto frame = reader_.next();
-      REQUIRE(frame.ok());
-      if (frame.value()) {
-        control::FromWorker message;
-        REQUIRE(message.ParseFromString(*frame.value()));
-        return message;
-      }
-      char buffer[4096];
-      const ssize_t count = read(fd_, buffer, sizeof buffer);
-      REQUIRE(count > 0);
-      reader_.push({buffer, static_cast<std::size_t>(count)});
+      auto message = reader_.next();
+      REQUIRE(message.ok());
+      if (message.value()) return *std::move(message).value();
+      REQUIRE(reader_.read_from(fd_) == Portion::kBytes);
     }
   }
   void stop(control::Stop::Kind kind) {
@@ -86,7 +79,7 @@ class FakeAgent {
 
  private:
   int fd_ = -1;
-  FrameReader reader_;
+  MessageReader<control::FromWorker> reader_;
 };
 
 TEST_CASE("the worker says hello with its protocol and takes the job from the answer") {
