@@ -1,14 +1,14 @@
-// Whether this machine can do what train.bf16 asks for; for who checks a job, and for who computes.
+// Whether this machine can train with train.bf16: used when a job is checked, and when it is computed.
 #pragma once
 
 #include <string>
 
 namespace dtrun::worker {
 
-// Its processor multiplies bfloat16: it has AVX512_BF16, as all with AMX have.
+// True if the processor multiplies bfloat16: it has AVX512_BF16, as all processors with AMX have.
 bool processor_has_bf16();
 
-// Why a job with train.bf16 is refused on this machine, and the way out.
+// The reason why a job with train.bf16 is refused on this machine, and the remedy.
 std::string bf16_refusal();
 
 }  // namespace dtrun::worker

@@ -22,7 +22,7 @@ struct ToJson {
   }
 };
 
-// Pointer and value of everything in a text, in its order; the whole text under "" if it is not JSON.
+// Pointer and value of each entry of a text, in its order; the whole text under "" if it is not JSON.
 Json flattened(const std::string& text) {
   Result<StrictJson> parsed = parse_strict_json(text);
   if (!parsed.ok()) return Json{{"", text}};
@@ -54,7 +54,7 @@ std::vector<std::string> differences(const std::string& here, const std::string&
 }  // namespace
 
 std::string to_canonical_json(const JobConfig& config) {
-  JobConfig copy = config;  // the table hands out references to fields that can be written
+  JobConfig copy = config;  // the table returns mutable references to fields
   Json root = Json::object();
   for (const Option& option : config_options()) {
     const std::string group(group_of(option));

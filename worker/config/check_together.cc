@@ -73,8 +73,7 @@ void check_shape_of_samples(const std::vector<int>& shape, Faults* faults) {
   }
 }
 
-// As transformers has it, and what follows from it: of each model that may turn out the best there is a
-// checkpoint.
+// The conditions of transformers, which ensure that each model that may turn out the best has a checkpoint.
 void check_best_model(const TrainConfig& train, Faults* faults) {
   for (const char* name : {"eval_strategy", "save_strategy", "eval_steps", "save_steps"})
     if (faults->at(std::string("/train/") + name)) return;

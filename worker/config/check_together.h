@@ -1,4 +1,4 @@
-// What no single option of a config can be blamed for.
+// Faults of a config that concern several options together.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace dtrun::worker {
 
-// Adds what is wrong between options that are each right. An option with a fault of its own is left out of
-// it.
+// Adds the faults between options that are valid by themselves. Options with faults of their own are left
+// out.
 void check_together(const JobConfig& config, Faults* faults);
 
-// Why a job cannot train with data of so many samples; empty: it can.
+// The reason why a job cannot train with so many samples; empty: it can.
 std::string too_few_samples(const TrainConfig& train, std::int64_t samples);
 
 }  // namespace dtrun::worker

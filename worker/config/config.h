@@ -1,6 +1,6 @@
 // The job's config.json: typed, checked, with every default filled in.
 // Names are those of Hugging Face TrainingArguments wherever the meaning is the same. global_batch_size and
-// micro_batch_size say what is computed; how many processes compute it is not part of the meaning.
+// micro_batch_size are part of the computation's meaning; the number of processes is not.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 
 namespace dtrun::worker {
 
-// What a type does not have stays as it is here.
+// Fields that a type does not have keep these defaults.
 struct ModelConfig {
   std::string type;                         // "convnet", "mlp", "gpt2"
-  std::vector<int> channels{20, 20};        // convnet: what each convolution makes
+  std::vector<int> channels{20, 20};        // convnet: output channels of each convolution
   int kernel_size = 5;                      // convnet
   std::vector<int> hidden_sizes{512, 512};  // mlp
   std::string activation = "relu";          // mlp: relu, gelu
@@ -33,7 +33,7 @@ struct ModelConfig {
 struct DataConfig {
   std::string type;                           // "fashion_mnist", "idx", "tokens", "text", "csv", "synthetic"
   std::string path;                           // file or directory; synthetic has none
-  std::string files = "*";                    // text: which names of a directory's files count
+  std::string files = "*";                    // text: pattern of names of a directory's files
   std::optional<std::string> tokenizer = {};  // tokens, text: a file or directory
   int sequence_length = 1024;                 // tokens, text: of a sample
   int vocab_size = 50257;                     // tokens
@@ -46,13 +46,15 @@ struct DataConfig {
   std::uint64_t seed = 42;                    // synthetic
 };
 
-// Of a learning-rate schedule: each type has its own, and what is not given its own default.
+// Arguments of the learning-rate schedules: each type has its own, and its own defaults for arguments that
+// are not given.
 struct SchedulerKwargs {
   std::optional<double> num_cycles;                               // all with cosine
   std::optional<double> min_lr, min_lr_rate;                      // cosine_with_min_lr: one of them
   std::optional<double> lr_end, power;                            // polynomial
   std::optional<std::int64_t> timescale;                          // inverse_sqrt
-  std::optional<std::int64_t> num_decay_steps, num_stable_steps;  // warmup_stable_decay, as what follows
+  std::optional<std::int64_t> num_decay_steps, num_stable_steps;  // warmup_stable_decay, also the fields
+                                                                  // below
   std::optional<double> min_lr_ratio;
   std::optional<std::string> warmup_type, decay_type;
 };
@@ -75,25 +77,25 @@ struct TrainConfig {
   double max_grad_norm = 0.0;                  // 0: no clipping
   std::string lr_scheduler_type = "constant";  // as in transformers (worker/optim/optimizer.h)
   std::int64_t warmup_steps = 0;
-  double warmup_ratio = 0;  // of the whole run; where warmup_steps is 0
+  double warmup_ratio = 0;  // of the whole run; counts if warmup_steps is 0
   bool bf16 = false;        // matrix products of bf16, summed in fp32; mlp, gpt2
   std::uint64_t seed = 42;
   std::string on_divergence = "stop";  // stop, warn
   std::int64_t verify_sync_steps = 0;  // 0: never
-  bool allow_mixed_devices = false;    // ranks may compute with other last bits than others
+  bool allow_mixed_devices = false;    // ranks may differ in the last bits of what they compute
   std::string reduction = "tree";      // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
   std::int64_t eval_steps = 500;        // 0: only at the end
   std::int64_t save_steps = 500;        // 0: only at the end
   int save_total_limit = 3;             // 0: keep all
   std::string eval_strategy = "steps";  // steps, epoch, no; at the end in any case
-  std::string save_strategy = "steps";  // likewise
+  std::string save_strategy = "steps";  // steps, epoch, no; at the end in any case
   bool load_best_model_at_end = false;
   std::string metric_for_best_model = "loss";   // loss, accuracy
-  std::optional<bool> greater_is_better;        // as the metric has it
+  std::optional<bool> greater_is_better;        // default: by the metric
   int early_stopping_patience = 0;              // evaluations without improvement; 0: any number
   std::string resume_from_checkpoint = "auto";  // auto, none, or a checkpoint directory
-  std::optional<std::string> init_from;         // where parameters begin: a directory or a file
+  std::optional<std::string> init_from;         // initial parameters: a directory or a file
   SchedulerKwargs lr_scheduler_kwargs;
 };
 
@@ -121,12 +123,12 @@ struct JobConfig {
   LaunchConfig launch;
 };
 
-// No job needs as much; a longer text is refused.
+// Longer than any real job's config; a longer text is refused.
 inline constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
 
 // Parses and checks `text`, after applying `overrides` ("train.max_steps=10"; the value is JSON, or a string
-// where it does not parse as JSON). A failure has EX_CONFIG and says: `source`, the JSON pointer, what was
-// found, what is allowed, and the nearest name for an unknown key. All faults are listed, one a line.
+// where it does not parse as JSON). A failure has EX_CONFIG and gives `source`, the JSON pointer, the value
+// found, the allowed values, and the nearest name for an unknown key. All faults are listed, one a line.
 Result<JobConfig> parse_config(std::string_view text, const std::string& source,
                                std::span<const std::string> overrides);
 
@@ -136,7 +138,7 @@ std::string to_canonical_json(const JobConfig& config);
 
 // "/train/seed: 42 here, 43 there" for the first difference between two canonical texts; empty if equal.
 std::string first_difference(const std::string& here, const std::string& there);
-// The same for all of them, separated by "; ".
+// All differences between two canonical texts, separated by "; ".
 std::string all_differences(const std::string& here, const std::string& there);
 
 // The JSON Schema (draft 2020-12) of a config file, generated from the same table that parse_config checks

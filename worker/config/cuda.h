@@ -1,4 +1,4 @@
-// What this build's workers can do with CUDA; for who checks a job, and for who computes.
+// The CUDA support of this build's workers: used when a job is checked, and when it is computed.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace dtrun::worker {
 
-// The version of CUDA that this build was made with, 13000 for 13.0; 0: it has none.
+// The version of CUDA that this build was made with, 13000 for 13.0; 0: without CUDA.
 int cuda_of_this_build();
 
-// Why a worker that was built for this version of CUDA, or for none (0), cannot train the job on any GPU;
-// empty: it can.
+// The reason why a worker that was built for this version of CUDA, or for none (0), cannot train the job on
+// any GPU; empty: it can.
 std::string cuda_refusal(const JobConfig& config, int built_for);
 
 }  // namespace dtrun::worker

@@ -13,12 +13,12 @@
 
 namespace dtrun::worker {
 
-// Faults of one parse, each with where it stands: the file, or the override that brought it.
+// Faults of one parse, each with its source: the file, or the override that set the value.
 class Faults {
  public:
   explicit Faults(const std::string& source) : source_(source) {}
 
-  // From now on faults at this pointer are the override's.
+  // Attributes later faults at this pointer to the override.
   void blame(const std::string& pointer, const std::string& override_text) {
     blamed_[pointer] = override_text;
   }

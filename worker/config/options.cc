@@ -29,7 +29,7 @@ FieldRef in_kwargs(JobConfig& config) {
   return &(config.train.lr_scheduler_kwargs.*Member);
 }
 
-// Bounds that no real job reaches; they keep products of two options within 64 bits.
+// Bounds above those of any real job, which keep products of two options within 64 bits.
 constexpr double kMaxBatch = 1 << 20;
 constexpr double kMaxSteps = 1e12;
 constexpr double kMaxCount = 1e6;

@@ -14,12 +14,12 @@
 
 namespace dtrun::worker {
 
-// What is optional and not given has no place in the canonical text.
+// Optional fields that are not given are left out of the canonical text.
 using FieldRef = std::variant<std::string*, std::optional<std::string>*, int*, std::optional<int>*,
                               std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
                               std::optional<double>*, bool*, std::optional<bool>*, std::vector<int>*>;
 
-// Which numbers are allowed: min to max. If min_open or max_open, that bound itself is not allowed.
+// The allowed numbers: min to max. With min_open or max_open the bound itself is not allowed.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -27,8 +27,8 @@ struct Range {
   bool not_zero = false;
 };
 
-// How a string must be spelled: the same thing for the parser, for people and as a regular expression for the
-// schema.
+// The allowed spelling of a string, in three equal forms: for the parser, for people, and as a regular
+// expression for the schema.
 struct Spelling {
   bool (*accepts)(std::string_view) = nullptr;
   std::string_view allowed;
@@ -40,7 +40,7 @@ struct Option {
   FieldRef (*field)(JobConfig&);
   std::string_view description;
   bool required = false;
-  // The types of its group (type_of) that have it; empty: all. With others it must not be given.
+  // The types of the group (type_of) that have the option; empty: all. With other types it must not be given.
   std::vector<std::string_view> of = {};
   bool integer_too = false;  // a string option that also takes an integer, spelled as a string then
   bool boolean_too = false;  // takes true ("auto") and false ("none") as well
@@ -68,15 +68,14 @@ std::string type_of(std::string_view group);
 // Whether a config of this type of its group has the option.
 bool applies(const Option& option, const JobConfig& config);
 
-// Groups in the order of the table, each behind the one that it is in; the top level's own options are no
-// group.
+// Groups in the order of the table, each behind its parent; the top level's own options are no group.
 std::vector<std::string_view> option_groups();
 
-// The default as JSON; empty: there is none.
+// The default as JSON; empty for an option without one.
 std::string default_text(const Option& option);
 
-// The value of one of the launch group's options as its command-line option is typed; nothing if `config`
-// does not give it.
+// The value of an option of the launch group, as typed for its command-line option; nothing if `config` does
+// not give it.
 std::optional<std::string> launch_value(const Option& option, JobConfig& config);
 
 // "a" or "b", in quotes.

@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What people write who come from elsewhere, above all with transformers' TrainingArguments, and what it is
-// called here, or why it is nothing here.
+// Names that users bring from elsewhere, above all from transformers' TrainingArguments, each with its name
+// here, or the reason why there is none.
 struct Hint {
   std::string_view name, advice;
 };
@@ -107,7 +107,7 @@ std::string allowed_note(const Option& option) {
 
 std::string pointer_to(std::string_view group) { return group.empty() ? "" : "/" + std::string(group); }
 
-// What stands in a group ("" for the top level): its options, and the groups in it.
+// The names in a group ("" for the top level): its options, and the groups in it.
 std::vector<std::string> names_in(std::string_view group) {
   const std::string prefix = pointer_to(group) + "/";
   std::vector<std::string> names;
@@ -120,7 +120,7 @@ std::vector<std::string> names_in(std::string_view group) {
   return names;
 }
 
-// Those of every type come first: who writes "seed" means train's rather than that of one kind of data.
+// Options of every type come first: "seed" more likely means train's than that of one kind of data.
 std::vector<const Option*> likeliest_options() {
   std::vector<const Option*> options;
   for (const Option& option : config_options()) options.push_back(&option);
@@ -164,7 +164,7 @@ std::string out_of_range(const Json& value, const Option& option) {
   return shown(value) + " is out of range" + allowed_note(option);
 }
 
-// An override such as 1e400, which JSON's numbers do not hold.
+// True for an override such as 1e400, which a JSON number cannot hold.
 bool is_beyond_double(const Json& value) {
   if (!value.is_string()) return false;
   const auto& text = value.get_ref<const std::string&>();
@@ -183,7 +183,7 @@ template <typename Integer>
 std::string assign_integer(const Json& value, const Option& option, Integer* field) {
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    // JSON's integers beyond 64 bits are read as such a number too.
+    // The parser reads JSON integers beyond 64 bits as double too.
     if (std::abs(number) >= 1e15)
       return shown(value) + " is out of an integer's range" + allowed_note(option);
     if (number == std::floor(number)) {
@@ -267,8 +267,8 @@ struct Assign {
 
 // ---- overrides
 
-// What stands right of the "=": JSON, or else a string. For an option that takes only strings, a number is
-// meant as a string too: output_dir=2024.
+// The value of an override, right of its "=": JSON, or else a string. An option that takes only strings takes
+// a number as a string too: output_dir=2024.
 Json override_value(const std::string& text, const Option& option) {
   JobConfig scratch;
   const FieldRef field = option.field(scratch);
@@ -314,7 +314,7 @@ std::string unknown_override(const std::string& path) {
     if (known.ends_with(suffix) || known == suffix.substr(1)) return "; did you mean " + known + "?";
   }
   std::string nearest = nearest_name(path, paths);
-  // Behind a section's name, that name is no part of what may have been mistyped.
+  // A section's name in front is right, so only the part behind it may be mistyped.
   const std::size_t dot = path.rfind('.');
   for (const std::string_view group : option_groups()) {
     if (dot == std::string::npos || path.substr(0, dot) != dotted(group)) continue;
@@ -346,7 +346,7 @@ void apply_override(const std::string& text, Json* root, Faults* faults) {
   }
   const Json::json_pointer place(pointer);
   for (Json::json_pointer group = place.parent_pointer(); !group.empty(); group = group.parent_pointer()) {
-    // Its own fault; told when the file is checked.
+    // A fault of the group itself, reported when the file is checked.
     if (root->contains(group) && !root->at(group).is_object()) return;
   }
   (*root)[place] = override_value(text.substr(equals + 1), *option);

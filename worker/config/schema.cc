@@ -112,7 +112,7 @@ std::string config_json_schema() {
     Json* object = object_at(&root, group);
     (*object)["properties"][name] = option_schema(option);
     if (!option.of.empty()) {
-      // Another type must not have it; one of these may have to.
+      // Other types must not have the option; these types may require it.
       const std::string type = type_of(group);
       const std::string owner = type.substr(1, type.rfind('/') - 1);  // the group that the type is in
       Json without = {{"properties", {{name, false}}}};
@@ -124,7 +124,7 @@ std::string config_json_schema() {
     } else if (option.required) {
       (*object)["required"].push_back(name);
     }
-    // A group that has something required is required itself.
+    // A group with a required option is required itself.
     if (option.required && !group.empty()) {
       Json& required = root["required"];
       if (std::find(required.begin(), required.end(), group) == required.end()) required.push_back(group);

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "~" and "/" escaped as RFC 6901 asks.
+// The token with "~" and "/" escaped as in RFC 6901.
 std::string pointer_token(std::string_view key) {
   std::string token;
   for (char c : key) {
@@ -65,7 +65,7 @@ class Builder : public nlohmann::json_sax<Json> {
   // A container that is being filled. Only the innermost one grows, so the pointers stay valid.
   struct Level {
     Json* container;
-    std::string key = {};  // of the member that comes next, or came last
+    std::string key = {};  // of the next member, or of the last one
     std::unordered_set<std::string> seen = {};
   };
 
@@ -79,7 +79,7 @@ class Builder : public nlohmann::json_sax<Json> {
       level.container->push_back(std::move(value));
       return &level.container->back();
     }
-    // Straight to the end: a look-up per member would make a large object cost quadratic time.
+    // Appended without a look-up, which would make a large object cost quadratic time.
     auto& members = level.container->get_ref<Json::object_t&>();
     members.push_back({level.key, std::move(value)});
     return &members.back().second;
@@ -130,7 +130,7 @@ class Builder : public nlohmann::json_sax<Json> {
 };
 
 bool is_utf8(std::string_view text) {
-  // The serializer checks what it writes.
+  // The serializer checks its output.
   try {
     (void)Json(std::string(text)).dump();
     return true;

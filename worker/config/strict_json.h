@@ -1,5 +1,5 @@
 // JSON read strictly, from a source that may be hostile: limited depth, repeated keys reported instead of
-// silently merged, faults with line and column. For the config, checkpoints' state files and safetensors.
+// silently merged, faults with line and column. Reads the config, checkpoints' state files and safetensors.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,13 +18,13 @@ struct StrictJson {
 
 inline constexpr int kMaxJsonDepth = 32;
 
-// A failure has EX_CONFIG and reads "line 3, column 7: what was found, what was expected".
+// A failure has EX_CONFIG and reads "line 3, column 7: FOUND, EXPECTED".
 Result<StrictJson> parse_strict_json(std::string_view text);
 
-// `text` fit for a terminal and a log: control characters and bytes that are not UTF-8 as \xNN.
+// `text` made safe for a terminal and a log: control characters and bytes that are not UTF-8 as \xNN.
 std::string printable(std::string_view text);
 
-// `value` as it would stand in a file, cut after about 60 characters.
+// `value` as in a file, cut after about 60 characters.
 std::string shown(const nlohmann::ordered_json& value);
 
 // "a string", "an integer", …
