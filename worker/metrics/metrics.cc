@@ -23,7 +23,7 @@ using MetricsNotice = std::function<void(const std::string&)>;
 
 constexpr std::size_t kMaxWaiting = 1 << 20;  // bytes of lines that wait for room: some thousand
 
-// Seconds since 1970, for people; nothing is decided by it.
+// Seconds since 1970, for people only.
 double now() {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()) /
@@ -94,7 +94,8 @@ class FileMetrics : public MetricsWriter {
     line["time"] = now();
     append(line);
   }
-  // A run that goes on from its last step evaluates it again, with the same result.
+  // A run that goes on from its last step evaluates that step again, with the same result, which is not
+  // written twice.
   void write(const EvalMetrics& m) override {
     if (m.step == evaluated_step_) return;
     Json line = {{"event", "eval"}, {"step", m.step}, {"loss", m.loss}, {"accuracy", m.accuracy}};
@@ -138,7 +139,7 @@ class FileMetrics : public MetricsWriter {
   const int file_;
   std::string waiting_;    // lines that are not in the file yet
   std::int64_t lost_ = 0;  // lines
-  bool told_ = false;      // that lines wait
+  bool told_ = false;      // the notice that lines wait was given
   // A step whose lines the file held when it was opened; -1: none.
   std::int64_t trained_step_ = -1, evaluated_step_ = -1;
 };

@@ -19,14 +19,14 @@ namespace dtrun::worker {
 struct TrainMetrics {
   std::int64_t step = 0;  // optimizer steps done
   double epoch = 0, loss = 0, learning_rate = 0, grad_norm = 0, samples_per_second = 0;
-  double tokens_per_second = 0;  // 0: it does not train on tokens
+  double tokens_per_second = 0;  // 0: the data are no tokens
   int world_size = 1;
   std::int64_t generation = 0;
   // Share of the wall time since the last line that was not math, 0..1, and its parts.
   double wait_gradients = 0, wait_data = 0, other = 0;
   std::optional<DeviceMemory> memory = {};  // of rank 0's device, if that has its own
 };
-// What was logged, or has to be, the same on every rank: any of them can go on where rank 0 was lost.
+// The state of logging, the same on every rank, so that any rank can take over when rank 0 is lost.
 struct MetricsLog {
   double loss = 0, targets = 0;  // sums since the newest line of training
   TrainMetrics newest;           // that line; step 0: none yet
@@ -37,18 +37,18 @@ struct MetricsLog {
 using MemoryParts = std::vector<std::pair<const char*, std::uint64_t>>;
 // A generation begins.
 struct StartMetrics {
-  std::int64_t step = 0;  // done before
+  std::int64_t step = 0;  // steps done before
   std::uint64_t parameters = 0;
   int world_size = 1, lanes = 1;
   std::int64_t generation = 0;
-  const char* from = "";  // where the state was: initial values, a checkpoint, a worker, the host's memory
-  MemoryParts memory;     // of one worker at its peak; empty: not known
-  std::string device = "cpu";  // what the workers compute on
+  const char* from = "";  // origin of the state: initial values, a checkpoint, a worker, the host's memory
+  MemoryParts memory;     // peak of one worker; empty: not known
+  std::string device = "cpu";  // the kind of the workers' device
   DeviceUse use = {};
 };
 struct SaveMetrics {
   std::int64_t step = 0;
-  double stall_milliseconds = 0;  // that the training stood for it
+  double stall_milliseconds = 0;  // time that training stood still
 };
 struct EvalMetrics {
   std::int64_t step = 0;
@@ -58,7 +58,7 @@ struct EvalMetrics {
 struct EndMetrics {
   std::int64_t step = 0;
   std::string params_sha256;
-  std::int64_t best_step = -1;  // of the best model, where it was looked for
+  std::int64_t best_step = -1;  // step of the best model, if the config asks for it
   DeviceUse use = {};
 };
 
@@ -74,8 +74,8 @@ class MetricsWriter {
 
 // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
 // are dropped first. A line of `resume_step` that is in the file already is not written a second time.
-// Throws WorkerError, EX_IOERR or EX_CANTCREAT; from then on a line that cannot be written waits for the next
-// one, and `notice` hears of it once. What still waits at the end is lost, and said.
+// Throws WorkerError, EX_IOERR or EX_CANTCREAT; later a line that cannot be written waits for the next one,
+// and `notice` is called once. Lines that still wait at the end are lost, which is reported by `notice`.
 std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir, std::int64_t resume_step,
                                             std::function<void(const std::string&)> notice);
 

@@ -26,10 +26,10 @@ class LinesUpwards {
  public:
   LinesUpwards(int fd, std::uint64_t size) : fd_(fd), start_(size) {}
 
-  // Nothing at the file's beginning, or when error() says why.
+  // Nothing at the file's beginning, or after a failure, which error() returns.
   std::optional<Line> next() {
     while (error_ == 0) {
-      // The newline at the very end is the line's own.
+      // The newline at the very end belongs to the line.
       const std::size_t newline = text_.size() < 2 ? text_.npos : text_.rfind('\n', text_.size() - 2);
       if (newline != text_.npos || (start_ == 0 && !text_.empty())) {
         const std::size_t begin = newline == text_.npos ? 0 : newline + 1;
@@ -45,8 +45,8 @@ class LinesUpwards {
   int error() const { return error_; }
 
  private:
-  // Puts the piece before text_ in front of it; each as long as what is there, so that a line of any length
-  // is copied a few times only.
+  // Puts the piece of the file before text_ in front of text_. Each piece is as long as text_, so that a line
+  // of any length is copied only a few times.
   void read_more() {
     constexpr std::uint64_t kPiece = 64 * 1024;
     std::string piece(std::min(start_, std::max<std::uint64_t>(kPiece, text_.size())), '\0');
@@ -56,7 +56,7 @@ class LinesUpwards {
           pread(fd_, piece.data() + done, piece.size() - done, static_cast<off_t>(start_ + done));
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) {
-        error_ = count < 0 ? errno : EIO;  // it became shorter
+        error_ = count < 0 ? errno : EIO;  // the file became shorter
         return;
       }
       done += static_cast<std::size_t>(count);
@@ -65,19 +65,19 @@ class LinesUpwards {
   }
 
   const int fd_;
-  std::uint64_t start_;  // of text_ in the file
+  std::uint64_t start_;  // offset of text_ in the file
   std::string text_;     // read and not yet handed out
   int error_ = 0;
 };
 
 struct Verdict {
   bool keep = false;
-  bool settled = false;  // of an earlier step: so is all that precedes it
+  bool settled = false;  // of an earlier step, as all preceding lines are
   bool training = false;
   bool evaluation = false;
 };
 
-// The end of a run that goes on is none.
+// The line of a run's end is dropped, since the run goes on.
 Verdict judge(std::string_view text, std::int64_t resume_step) {
   if (!text.ends_with('\n')) return {};
   const Json json = Json::parse(text, nullptr, false);
@@ -86,7 +86,7 @@ Verdict judge(std::string_view text, std::int64_t resume_step) {
   if (!step.is_number_integer()) return {.keep = true};
   const auto number = step.get<std::int64_t>();
   const Json event = json.value("event", Json());
-  // Whoever goes on from there writes another beginning.
+  // The run that goes on from there writes another line of its start.
   const bool begins_again = number == resume_step && event == "start";
   return {.keep = number <= resume_step && !begins_again,
           .settled = number < resume_step,
@@ -94,8 +94,7 @@ Verdict judge(std::string_view text, std::int64_t resume_step) {
           .evaluation = number == resume_step && event == "eval"};
 }
 
-// 0, or errno. The lines to be kept behind `size` are few and nobody's but their writer's; a crash in between
-// loses those alone.
+// 0, or errno. The lines to be kept behind `size` are few; a crash in between loses only those.
 int cut(int fd, std::uint64_t size, std::string_view kept) {
   if (ftruncate(fd, static_cast<off_t>(size)) != 0) return errno;
   while (!kept.empty()) {

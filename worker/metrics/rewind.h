@@ -1,5 +1,5 @@
-// Takes a metrics file back to the step from which its run goes on. Reads from the end and only as far as it
-// has to: a long run's file may have gigabytes, and all ranks wait for rank 0.
+// Takes a metrics file back to the step from which its run goes on. Reads from the end and only as far as
+// necessary: a long run's file may have gigabytes, and all ranks wait for rank 0.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 namespace dtrun::worker {
 
 struct Rewound {
-  int error = 0;           // errno of what failed; the file is as it was, or shorter
+  int error = 0;           // errno of a failure, after which the file is unchanged or shorter
   bool trained = false;    // a line of training of the step itself is among the lines that stay
-  bool evaluated = false;  // likewise an evaluation
+  bool evaluated = false;  // the same for a line of an evaluation
 };
 
 // Drops what follows the last line of a step before `resume_step`, except for lines of `resume_step` itself
