@@ -18,7 +18,7 @@ namespace dtrun::worker {
 namespace {
 
 // A worker with a model of a few kilobytes: code and libraries that were touched, heaps and stacks of its
-// threads. Of a lane 2 MB were seen with AVX-512, and up to 10 MB with AVX2.
+// threads. A lane was measured at 2 MB with AVX-512, and at up to 10 MB with AVX2.
 constexpr std::uint64_t kProcess = 22'000'000, kLane = 8'000'000;
 constexpr std::uint64_t kFloat = sizeof(float);
 
@@ -39,15 +39,15 @@ std::uint64_t inbox(const Program& program, std::int64_t leaves, int rank, const
   return floats;
 }
 
-// The sum of all ranks, if there are several, and the most of any rank: those in the middle of the tree have
-// more blocks than the first.
+// The total's vector, if there are several ranks, and the most partial sums of any rank: ranks in the middle
+// of the tree have more blocks than the first.
 std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, std::int64_t samples,
                              const Spread& spread) {
   const std::int64_t batch =
       std::min<std::int64_t>(train.global_batch_size, std::max<std::int64_t>(samples, 1));
   const std::int64_t leaves = (batch + train.micro_batch_size - 1) / train.micro_batch_size;
   std::uint64_t most = 0;
-  const int looked_at = std::min(spread.world_size, 64);  // of more all kinds are among them
+  const int looked_at = std::min(spread.world_size, 64);  // enough to include all kinds of ranks
   for (int i = 0; i < looked_at; ++i) {
     const int rank = static_cast<int>(std::int64_t{spread.world_size} * i / looked_at);
     std::uint64_t floats =
@@ -70,7 +70,8 @@ std::uint64_t node_need(const JobConfig& config, const Program& program, const D
   return need(true) + (spread.workers_of_node > 1 ? (spread.workers_of_node - 1) * need(false) : 0);
 }
 
-// The largest of `values`, ascending, that fits, which smaller ones do then too.
+// The largest of `values` that fits. REQUIRES: `values` ascend, and smaller values than one that fits fit
+// too.
 template <typename T>
 std::optional<T> largest_that_fits(const std::vector<T>& values, const std::function<bool(T)>& fits) {
   const auto end = std::partition_point(values.begin(), values.end(), fits);
@@ -83,7 +84,7 @@ std::vector<int> below(int value) {
   return values;
 }
 
-// What would make the job fit.
+// Finds changes of the config that would make the job fit.
 class WaysOut {
  public:
   WaysOut(const JobConfig& config, const DatasetFacts& data, const Spread& spread, std::uint64_t available)
@@ -203,7 +204,8 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   need.data = data.bytes;
   if (data.train <= EpochOrder::kLargestShuffle)
     need.data += static_cast<std::uint64_t>(data.train) * sizeof(std::uint32_t);
-  // Who saves keeps the state that it started from; the others gave theirs back before the first gradient.
+  // A worker that saves keeps the state that it started from; the others free theirs before the first
+  // gradient.
   const std::uint64_t copy = need.parameters + need.optimizer;
   need.checkpoint = saves ? copy : copy - std::min(copy, need.gradients);
   need.host_copy = host_copy_bytes(config, program);
@@ -238,7 +240,7 @@ std::string in_words(const MemoryNeed& need) {
 
 Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
   program_of(config, data);
-  const bool counted = config.data.type != "csv";  // a table's rows are known once it is read
+  const bool counted = config.data.type != "csv";  // a table's rows are known only after reading it
   const std::string refusal = counted ? too_few_samples(config.train, data.train) : "";
   return refusal.empty() ? Status() : Status(kExitConfig, refusal);
 } catch (const WorkerError& error) {

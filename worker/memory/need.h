@@ -1,6 +1,6 @@
-// What a worker of the built-in trainer needs of memory at its peak, part by part, and whether a node has it:
-// worked out before anything is allocated. Pure: who asks knows the machine. The peak is in a step, with
-// everything allocated; the beginning (reading a checkpoint, initial values) and the end need no more.
+// The peak memory of a worker of the built-in trainer, part by part, and whether a node has it: computed
+// before anything is allocated. Pure: the caller knows the machine. The peak is in a step, with everything
+// allocated; the beginning (reading a checkpoint, initial values) and the end need no more.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace dtrun::worker {
 
-// How a job is spread: of each worker, and of one node.
+// The spread of a job: lanes of each worker, workers of one node, and of the job.
 struct Spread {
   int lanes = 1;
   int workers_of_node = 1;
@@ -26,13 +26,13 @@ struct Spread {
 struct MemoryNeed {
   std::uint64_t parameters = 0;
   std::uint64_t optimizer = 0;    // its slots
-  std::uint64_t gradients = 0;    // the step's sum, partial sums of the tree, what peers send
+  std::uint64_t gradients = 0;    // the step's sum, partial sums of the tree, receive buffers
   std::uint64_t activations = 0;  // of all lanes; an evaluation uses the same memory
   std::uint64_t batches = 0;      // samples laid out for the lanes
-  std::uint64_t evaluation = 0;   // beyond that of training: its own batches, and each microbatch's sums
-  std::uint64_t data = 0;         // what the data sets hold, and the epoch's order
-  std::uint64_t checkpoint = 0;   // the copy of parameters and slots that a save or the start is made from
-  std::uint64_t host_copy = 0;    // both halves of what outlives the worker
+  std::uint64_t evaluation = 0;   // in addition to training: evaluation's batches, and each microbatch's sums
+  std::uint64_t data = 0;         // the data sets, and the epoch's order
+  std::uint64_t checkpoint = 0;   // the copy of parameters and slots for saving or starting
+  std::uint64_t host_copy = 0;    // both halves of the copy that outlives the worker
   std::uint64_t process = 0;      // code, libraries, stacks
 
   std::uint64_t total() const;
@@ -41,12 +41,12 @@ struct MemoryNeed {
 // "parameters" … with its bytes, in the order above.
 std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& need);
 
-// Of the worker that needs most: one that writes checkpoints if `saves`, else one that does not. The program
-// is the config's.
+// The need of the worker that needs most: one that writes checkpoints if `saves`, else one that does not.
+// REQUIRES: `program` is the config's.
 MemoryNeed memory_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
                        const Spread& spread, bool saves);
 
-// Of the host, where the workers compute on GPUs: what outlives a worker, both halves.
+// The host's memory for workers that compute on GPUs: both halves of the copy that outlives a worker.
 std::uint64_t host_copy_bytes(const JobConfig& config, const Program& program);
 
 // "1.3 GB": two digits are enough to act on.
@@ -55,22 +55,22 @@ std::string in_gigabytes(std::uint64_t bytes);
 // "a worker needs 1.3 GB: parameters 0.5 GB, …", the largest part first, small ones left out.
 std::string in_words(const MemoryNeed& need);
 
-// What a machine can give.
+// The memory that a machine has for a job.
 struct Available {
   std::uint64_t bytes = 0;
-  std::string by;  // what says so, for people: "MemAvailable of /proc/meminfo"
+  std::string by;  // source of the number, for people: "MemAvailable of /proc/meminfo"
 };
 
 // EX_CONFIG if the data does not fit the model, or there is too little of it to train with.
 Status check_fit(const JobConfig& config, const DatasetFacts& data);
 
-// EX_CONFIG if the copies that a node's workers keep in the host's memory need more than there is, whatever
-// they compute on. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
+// EX_CONFIG if the copies that a node's workers keep in the host's memory need more than is available, on any
+// device. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
 Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,
                          const Available& available);
 
-// EX_CONFIG if the workers of a node need more than there is: with the parts, and with what to change. Throws
-// likewise.
+// EX_CONFIG if the workers of a node need more than is available; the message has the parts, and changes that
+// help. Throws WorkerError (EX_CONFIG) if the data does not fit the model.
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,
                     const Available& available);
 
