@@ -1,4 +1,4 @@
-// Optimizers and learning-rate schedules: what a step does as data. The device carries it out
+// Optimizers and learning-rate schedules: a step's update as data, which the device carries out
 // (Arithmetic::update).
 #pragma once
 

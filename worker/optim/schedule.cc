@@ -13,12 +13,13 @@ double ratio(std::int64_t numerator, std::int64_t denominator) {
   return static_cast<double>(numerator) / static_cast<double>(std::max<std::int64_t>(1, denominator));
 }
 
-// Of a schedule's wave; 1 at its beginning. progress: 0 at the end of the warm-up, 1 at the end of the run.
+// The factor of a cosine schedule; 1 at its beginning. progress: 0 at the end of the warm-up, 1 at the end of
+// the run.
 double cosine(double progress, double cycles) {
   return 0.5 * (1 + std::cos(std::numbers::pi * cycles * 2 * progress));
 }
 
-// From 1 to `floor` where `factor` goes from 1 to 0.
+// Maps `factor`, from 1 to 0, to a factor from 1 to `floor`.
 double above(double floor, double factor) { return std::max(0.0, factor * (1 - floor) + floor); }
 
 struct Run {
