@@ -16,7 +16,7 @@ void add_document(std::string_view text, const EncodingRules& rules, Encoder& en
   encoder.encode(text, true, tokens);
 }
 
-// Where the part of a whole document that is for validation begins.
+// The byte at which the validation's part of a whole document begins.
 std::size_t cut_of(std::string_view text, double val_fraction, Encoder& encoder) {
   const auto from = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - val_fraction));
   return encoder.cut(text, from).value_or(text.size());

@@ -19,7 +19,7 @@ struct EncodingRules {
 
 struct UnitTokens {
   std::vector<std::int32_t> train, val;
-  std::uint64_t documents = 0;  // that begin in it; those without text are none
+  std::uint64_t documents = 0;  // that begin in the unit, without empty ones
 };
 
 // Failures have EX_NOINPUT and name the file and the line.

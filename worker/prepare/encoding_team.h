@@ -1,4 +1,4 @@
-// Threads that encode units; what they made comes out in the order in which the units went in.
+// Threads that encode units; the results come out in the order in which the units went in.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@ namespace dtrun::worker {
 
 class EncodingTeam {
  public:
-  // REQUIRES: inputs, rules and tokenizer outlive it.
+  // REQUIRES: inputs, rules and tokenizer outlive the team.
   EncodingTeam(const Inputs& inputs, const EncodingRules& rules, const Tokenizer& tokenizer, int threads);
   ~EncodingTeam();
   EncodingTeam(const EncodingTeam&) = delete;
 
-  // What follows is one thread's, which hands units in and takes tokens out.
+  // The functions below are called by one thread, which hands units in and takes tokens out.
   bool has_room() const { return jobs_.size() < most_; }
   bool is_empty() const { return jobs_.empty(); }
   void hand_in(Unit unit);
-  // The tokens of the oldest unit, once they are there; nothing if they are not within `patience`.
+  // Waits for the tokens of the oldest unit; nothing if they are not ready within `patience`.
   // REQUIRES: !is_empty().
   std::optional<Result<UnitTokens>> take_out(std::chrono::milliseconds patience);
 
@@ -43,7 +43,7 @@ class EncodingTeam {
   const std::size_t most_;
   std::deque<std::shared_ptr<Job>> jobs_;  // the oldest first
 
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;  // guards the members below, and results
   std::condition_variable waits_for_work_, waits_for_result_;
   std::deque<std::shared_ptr<Job>> waiting_;
   bool ending_ = false;

@@ -19,7 +19,7 @@ Status read_bytes(const InputFile& file, std::uint64_t at, std::size_t size, std
   return file.read(at, {reinterpret_cast<std::uint8_t*>(bytes.data()) + had, size});
 }
 
-// Up to `enough`.
+// The number of lines, counted up to `enough`.
 Result<std::uint64_t> lines_in(const InputFile& file, std::uint64_t enough) {
   std::uint64_t lines = 0;
   std::string bytes;
@@ -44,7 +44,7 @@ bool is_for_validation(std::uint64_t document, double val_fraction) {
 Result<Inputs> find_inputs(const std::vector<std::string>& paths, const std::string& pattern,
                            double val_fraction) {
   Inputs inputs;
-  // From so many on, one at least is for validation.
+  // With so many documents at least one is for validation.
   const std::uint64_t enough =
       val_fraction > 0 ? static_cast<std::uint64_t>(std::ceil(1 / val_fraction)) + 1 : 0;
   std::uint64_t documents = 0;

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostIds = 1 << 16;  // of 16 bits
+constexpr int kMostIds = 1 << 16;  // ids have 16 bits
 
 struct PrepareJob {
   fs::path directory;
@@ -43,7 +43,7 @@ std::atomic<int> g_signal{0};
 
 void note_signal(int signal) { g_signal = signal; }
 
-// Ends the preparation in the next moment, so that what it has made is removed.
+// Thrown to end the preparation after a signal, so that its files are removed.
 struct Stopped {
   int signal;
 };
@@ -58,7 +58,7 @@ T required(Result<T> result) {
   return std::move(result).value();
 }
 
-// On a terminal, a line that is replaced again and again.
+// Shows the progress on a terminal, in one line that is overwritten.
 class ProgressDisplay {
  public:
   ~ProgressDisplay() { clear(); }
@@ -164,7 +164,7 @@ void prepare(const PrepareJob& job) {
                             .end_of_text = eos,
                             .val_fraction = job.val_fraction,
                             .cut_documents = inputs.cut_documents};
-  // As llm.c numbers them.
+  // The shards are numbered as llm.c does.
   ShardWriter train(target.scratch(), job.name + "_train", 1, job.shard_tokens);
   ShardWriter val(target.scratch(), job.name + "_val", 0, job.shard_tokens);
   const Totals totals = encode_all(inputs, rules, tokenizer, job.threads, train, val);
@@ -193,7 +193,7 @@ int prepare_main(const std::vector<std::string>& arguments) {
   constexpr std::size_t kBeforeTexts = 9;
   if (arguments.size() <= kBeforeTexts) return kExitUsage;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, note_signal);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then an error of writing
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then a write error
   try {
     prepare({.directory = arguments[0],
              .tokenizer = arguments[1],

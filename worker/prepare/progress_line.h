@@ -1,4 +1,4 @@
-// How far a preparation is, in one line. Pure.
+// The progress of a preparation, in one line. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Token files as llm.c writes them: NAME_SPLIT_000001.bin and so on, each with as many tokens as were asked
-// for, but for the last.
+// Token files as llm.c writes them: NAME_SPLIT_000001.bin and so on, each but the last with the same number
+// of tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace dtrun::worker {
 
 class ShardWriter {
  public:
-  // In `directory`, from the number `first` on. No file is made before there is a token for it.
+  // Writes to `directory`, from the number `first` on. A file is created with its first token.
   ShardWriter(std::filesystem::path directory, std::string name, int first, std::uint64_t shard_tokens);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
 
   // Throws WorkerError (EX_IOERR, EX_CANTCREAT). REQUIRES: the ids are below 65,536.
   void add(std::span<const std::int32_t> ids);
-  // Writes and syncs what is left. Throws likewise.
+  // Writes and syncs the rest. Throws as add() does.
   void finish();
 
   std::uint64_t tokens() const { return tokens_; }
@@ -35,7 +35,7 @@ class ShardWriter {
   const std::string name_;
   const int first_;
   const std::uint64_t shard_tokens_;
-  std::filesystem::path path_;  // of the shard in hand
+  std::filesystem::path path_;  // of the current shard
   int descriptor_ = -1;
   std::uint64_t in_shard_ = 0, tokens_ = 0;
   std::uint64_t written_ = 0;  // bytes of the shard that are in the file

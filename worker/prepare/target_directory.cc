@@ -29,14 +29,14 @@ void check_free(const fs::path& path) {
   }
 }
 
-// Whoever looks at scratch directories, or makes one, holds the lock of their parent meanwhile: between
-// making and locking it, a new one looks like a dead one.
+// The lock of the parent of scratch directories, held while one is made or looked at: between making and
+// locking it, a new directory looks abandoned.
 class ParentLock {
  public:
   explicit ParentLock(const fs::path& parent)
       : fd_(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (fd_ < 0) throw cannot_write("cannot open " + parent.string(), errno, "another directory");
-    // Some network file systems know no locks.
+    // Some network file systems have no locks, so a failure is ignored.
     while (flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
     }
   }
@@ -52,7 +52,7 @@ class ParentLock {
 TargetDirectory::TargetDirectory(const fs::path& path) {
   std::error_code error;
   path_ = fs::weakly_canonical(fs::absolute(path, error), error);
-  if (path_.filename().empty()) path_ = path_.parent_path();  // it had a slash at its end
+  if (path_.filename().empty()) path_ = path_.parent_path();  // the path ended in a slash
   check_free(path_);
   const fs::path parent = path_.parent_path();
   fs::create_directories(parent, error);
@@ -72,7 +72,7 @@ TargetDirectory::TargetDirectory(const fs::path& path) {
 
 void TargetDirectory::publish() {
   sync_directory(scratch());
-  // An empty directory is replaced.
+  // rename() replaces an empty directory.
   if (rename(scratch().c_str(), path_.c_str()) != 0) {
     const std::string why = errno == EBUSY || errno == EXDEV
                                 ? "it is a mount point; name a directory within it"

@@ -10,12 +10,12 @@ namespace dtrun::worker {
 
 class TargetDirectory {
  public:
-  // Makes a scratch directory beside `path`, where a dead preparation of the same name is removed. Throws
+  // Makes a scratch directory beside `path`, and removes that of a dead preparation of the same name. Throws
   // WorkerError, EX_CANTCREAT: `path` holds something, or cannot be made, or another preparation makes it.
   explicit TargetDirectory(const std::filesystem::path& path);
 
   const std::filesystem::path& scratch() const { return scratch_->path(); }
-  // Gives what the scratch directory holds its name. Throws WorkerError.
+  // Renames the scratch directory to `path`. Throws WorkerError.
   void publish();
 
  private:
