@@ -20,14 +20,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kOneMeasurement{100};
 
-// How often a second each thread can do `work`, at least.
+// The calls of `work` per second and thread, averaged over threads that all run at once.
 double rate_of(int threads, const std::function<std::function<void()>()>& make_work) {
   std::barrier together(threads);
   std::vector<double> rates(static_cast<std::size_t>(threads));
   const auto measure = [&](int thread) {
     onednn::use_one_thread();
     const std::function<void()> work = make_work();
-    work();  // the first touches the memory
+    work();  // the first call touches the memory
     together.arrive_and_wait();
     const auto begin = Clock::now();
     int times = 0;
@@ -47,7 +47,7 @@ double rate_of(int threads, const std::function<std::function<void()>()>& make_w
   return sum / threads;
 }
 
-// Zeros: they take as long as any other numbers.
+// A product of zeros, which takes as long as any other.
 template <typename Element>
 onednn::Product<Element> square(std::int64_t size, const Buffer& memory) {
   const auto floats = static_cast<std::size_t>(size * size);
@@ -64,7 +64,7 @@ onednn::Product<Element> square(std::int64_t size, const Buffer& memory) {
 
 double products(int threads, std::int64_t size, bool bf16) {
   const auto make = [&]() -> std::function<void()> {
-    // std::function copies what it holds; these must not be copied.
+    // Shared, since std::function copies its captures and a Buffer cannot be copied.
     const auto memory = std::make_shared<Buffer>(3 * static_cast<std::size_t>(size * size));
     if (!bf16) return [memory, size] { onednn::multiply(square<float>(size, *memory)); };
     const auto multiplier = std::make_shared<onednn::Bf16Multiplier>();

@@ -1,4 +1,4 @@
-// What this machine's processor can do at best.
+// The peak rates of this machine's processor.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace dtrun::worker {
 
-// Of one of so many threads that all do the same at once: products of a size that suits the caches, and
-// vectors of together so many floats, read and written. Takes about half a second. bf16: the products are of
-// that; REQUIRES: onednn::multiplies_bf16().
+// The average rates of one of `threads` threads that all work at the same time: on products of a size that
+// suits the caches, and on reading and writing vectors of `floats` floats in all. Takes about half a second.
+// bf16: measures products of bf16; REQUIRES: onednn::multiplies_bf16().
 Ceilings measure_ceilings(int threads, std::size_t floats, bool bf16);
 
-// The processor's name, and what matters of its instructions: "AMD EPYC, AVX-512, bf16".
+// The processor's name, and its instruction sets that matter here: "AMD EPYC, AVX-512, bf16".
 std::string describe_processor();
 
 }  // namespace dtrun::worker

@@ -13,12 +13,12 @@
 namespace dtrun::worker {
 namespace {
 
-constexpr const char* kOwnStream = "lane";  // on which most runs: a table need not say it
+constexpr const char* kOwnStream = "lane";  // the stream of most operations, which tables leave out
 
 constexpr Column kDeviceColumns[] = {{"launches", 10}, {"time", 12},  {"of step", 9},    {"TFLOP/s", 9},
                                      {"GB/s", 9},      {"floor", 12}, {"of ceiling", 12}};
 
-// Of each time, its part of the time in which it ran beside others.
+// The share of each operation in the time: n operations that run at once get 1/n each.
 std::vector<double> divided(const std::vector<OpTime>& times) {
   struct Edge {
     double at;
@@ -32,7 +32,7 @@ std::vector<double> divided(const std::vector<OpTime>& times) {
   }
   std::ranges::sort(edges, {}, [](const Edge& edge) { return std::tuple(edge.at, edge.begins, edge.time); });
   std::vector<double> shares(times.size(), 0);
-  std::vector<std::size_t> running;  // one of each stream
+  std::vector<std::size_t> running;  // at most one of each stream
   double last = 0;
   for (const Edge& edge : edges) {
     for (const std::size_t time : running)

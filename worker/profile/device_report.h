@@ -1,4 +1,4 @@
-// The profile of a device that computes behind the host's back, as numbers and as text. Pure.
+// The profile of a device that works asynchronously to the host, as numbers and as text. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace dtrun::worker {
 struct OpRow {
   OpKind kind;
   std::string stream;
-  int nodes = 0;  // of the program that do this
+  int nodes = 0;  // of the program with this kind of operation
   double launches = 0;
   double seconds = 0;  // the sum of their times
-  // Likewise, but time in which n operations ran at once counts 1/n for each: rows add up to busy time.
+  // As `seconds`, but time in which n operations ran at once counts 1/n for each: rows add up to busy time.
   double share_seconds = 0;
-  double floor = 0;  // seconds that they would take at the ceilings
+  double floor = 0;  // seconds that the operations would take at the ceilings
   OpCost cost;
 };
 
@@ -28,9 +28,9 @@ struct DeviceProfile {
   int untimed_steps = 0;
   double samples = 0;  // of a step
   Ceilings ceilings;
-  double seconds = 0;        // of a step as it is run, by the clock on the wall
-  double timed_seconds = 0;  // of a step whose operations were timed, likewise
-  // Of these, on the host: reading samples; mean, norm and optimizer, as it waited for them.
+  double seconds = 0;        // wall time of a step as it is normally run
+  double timed_seconds = 0;  // wall time of a step whose operations were timed
+  // Parts of these seconds on the host: reading samples; waiting for mean, norm and optimizer.
   double data = 0, update = 0;
   std::vector<OpRow> rows;
 
@@ -39,7 +39,7 @@ struct DeviceProfile {
   double floor() const;
 };
 
-// Of so many steps; the largest share first.
+// The rows of the times of `steps` steps, the largest share first.
 std::vector<OpRow> rows_of(const OpTimes& times, const Ceilings& ceilings, int steps);
 
 std::string table(const DeviceProfile& profile);

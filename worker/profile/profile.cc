@@ -35,11 +35,11 @@ namespace {
 
 using Clock = NodeTime::Clock;
 
-// A device's lane records its graphs in the first ones.
+// A device's lane records its graphs in the first steps.
 constexpr int kWarmUpSteps = 2, kDeviceWarmUpSteps = 3;
 constexpr std::chrono::seconds kEnough{2};
 constexpr int kFewestSteps = 5, kMostSteps = 1000;
-// Each is read before the next, and thousands of operations stand in a trace.
+// Times are read after each step, and a step adds thousands of operations to a trace.
 constexpr int kMostTimedSteps = 20;
 
 JobConfig read_config(const std::string& path, std::span<const std::string> overrides) {
@@ -71,7 +71,7 @@ class Job {
     replica_.restore(start);
   }
 
-  // The first step of the job, again and again: as large as any, and later ones cost the same.
+  // Runs the first step of the job each time: no step is larger, and later ones cost the same.
   void step() {
     const Range range(*replica_.device, "step");
     const StepPlan plan = schedule_.step(0);
@@ -103,7 +103,7 @@ class Job {
     return profile;
   }
 
-  // All but ceilings and rows, and *times, in which each step ends where `ends` says.
+  // The profile without ceilings and rows. Sets *times, and *ends to the number of times at each step's end.
   DeviceProfile run_on_device(int steps, OpTimes* times, std::vector<std::size_t>* ends) {
     for (int i = 0; i < kDeviceWarmUpSteps; ++i) step();
     DeviceProfile profile;
@@ -115,7 +115,7 @@ class Job {
 
     OpTimer& timer = *replica_.device->timer();
     timer.start();
-    step();  // the first makes what the others use again
+    step();  // the first step allocates what later steps reuse
     timer.read();
     timer.start();
     profile.steps = count_steps(steps, kMostTimedSteps, [&] {
@@ -142,7 +142,7 @@ class Job {
   Clock::time_point start;
 
  private:
-  // As many as were asked for; 0: as many as take long enough. Returns how many.
+  // Runs `wanted` steps; 0: enough steps for a measurement. Returns their number.
   template <typename Step>
   int count_steps(int wanted, int most, const Step& one) {
     clock_.restart();
@@ -188,8 +188,8 @@ std::string describe(const Job& job, const TrainConfig& train, const std::string
 struct Wanted {
   int lanes = 1, steps = 0;
   bool as_json = false;
-  std::string trace;  // a file, or ""
-  std::string gpu;    // its number, or "" for the CPU
+  std::string trace;  // the trace's file, or ""
+  std::string gpu;    // the GPU's number, or "" for the CPU
 };
 
 void profile_cpu(const JobConfig& config, const Wanted& wanted) {
@@ -211,7 +211,7 @@ void profile_gpu(const JobConfig& config, const Wanted& wanted) {
   const int gpu = std::atoi(wanted.gpu.c_str());
   OpTimes times;
   std::vector<std::size_t> steps;
-  // The ceilings want the memory of the job.
+  // Scoped, since measuring the ceilings needs the job's memory.
   auto job = std::make_unique<Job>(config, 1, make_cuda_device(gpu));
   DeviceProfile profile = job->run_on_device(wanted.steps, &times, &steps);
   profile.job = describe(*job, config.train, config.model.type);

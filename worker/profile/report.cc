@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 double seconds(NodeTime::Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-// The linear layer before the loss, which some lanes tell of as the loss.
+// The linear layer before the loss, whose time some lanes record as the loss'.
 int classifier_of(const Program& program) {
   const Value logits = program.nodes.back().in[0];
   const auto made = std::ranges::find_if(program.nodes, [&](const Node& node) { return node.out == logits; });

@@ -15,7 +15,7 @@ namespace dtrun::worker {
 // One kind of work, in a step of one lane.
 struct ProfileRow {
   std::string what;                  // "Linear 256 -> 768"
-  int nodes = 0;                     // of the program that do this
+  int nodes = 0;                     // of the program with this kind of work
   double forward = 0, backward = 0;  // seconds
   Cost cost;
   double seconds() const { return forward + backward; }
@@ -25,22 +25,22 @@ struct Profile {
   std::string job, machine;  // lines for people
   int lanes = 1, steps = 0;
   double samples = 0;  // of a step
-  Ceilings ceilings;   // of one lane
-  double seconds = 0;  // of a step, by the clock on the wall
+  Ceilings ceilings;   // for one lane
+  double seconds = 0;  // wall time of a step
   std::vector<ProfileRow> rows;
-  // Of a step's seconds, on lane 0: reading samples; mean, norm and optimizer.
+  // Parts of a step's seconds, on lane 0: reading samples; mean, norm and optimizer.
   double data = 0, update = 0;
   // The rest: adding microbatches up, waiting for other lanes.
   double other() const;
 };
 
-// Nodes that do the same work are one row, the longest first. `lanes`: what each lane's train() told in so
-// many steps of `samples` samples.
+// Nodes that do the same work are one row, the longest first. `lanes`: the times that each lane recorded in
+// `steps` steps of `samples` samples.
 std::vector<ProfileRow> rows_of(const Program& program, std::span<const std::vector<NodeTime>> lanes,
                                 double samples, int steps);
 
-// How long the work takes at the ceiling, of the time that it took. More than 1 where caches are faster than
-// what was measured.
+// The time of the work at the ceiling, divided by the time that it took. More than 1 where caches are faster
+// than the measured ceiling.
 double share_of_ceiling(const ProfileRow& row, const Ceilings& ceilings);
 
 std::string table(const Profile& profile);

@@ -14,7 +14,7 @@ inline std::string decimal(double value, int digits) {
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
 }
-// Of seconds; nothing for none.
+// `time` in seconds as text; empty for 0.
 inline std::string milliseconds(double time) { return time == 0 ? "" : decimal(time * 1e3, 2) + " ms"; }
 inline std::string percent(double share) { return decimal(share * 100, share < 0.0995 ? 1 : 0) + " %"; }
 
@@ -23,7 +23,7 @@ struct Column {
   std::size_t width;
 };
 
-// `what` in `first` characters, and a cell for each column, at its right end; none where cells end.
+// `what` in `first` characters, and a right-aligned cell for each column, as far as there are cells.
 inline std::string line(const std::string& what, std::size_t first, std::span<const Column> columns,
                         const std::vector<std::string>& cells) {
   std::string text = what + std::string(first - std::min(first, what.size()), ' ');

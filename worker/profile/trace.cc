@@ -16,15 +16,15 @@ using Json = nlohmann::ordered_json;
 double microseconds(NodeTime::Clock::duration time) {
   return std::chrono::duration<double>(time).count() * 1e6;
 }
-// Of seconds; as exact as any clock.
+// `time` in seconds as microseconds, rounded to nanoseconds, the resolution of the clocks.
 double microseconds(double time) { return std::round(time * 1e9) / 1e3; }
 
-// Of the process 0, or one of its tracks.
+// Names process 0, or one of its tracks.
 Json name_of(const char* what, int track, const std::string& name) {
   return {{"name", what}, {"ph", "M"}, {"pid", 0}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
-// The first, by which people know the node.
+// The first parameter's name, by which people know the node.
 std::string parameter_of(const Program& program, int node) {
   if (node < 0) return "";
   const std::vector<std::size_t> parameters = parameters_of(program.nodes[static_cast<std::size_t>(node)].op);

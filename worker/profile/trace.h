@@ -1,4 +1,4 @@
-// What ran when, as chrome://tracing and ui.perfetto.dev show it. Pure.
+// The times of a profile as a trace for chrome://tracing and ui.perfetto.dev. Pure.
 #pragma once
 
 #include <span>
@@ -11,12 +11,12 @@
 
 namespace dtrun::worker {
 
-// What each lane did, from `start` on.
+// The times of each lane, from `start` on.
 std::string chrome_trace(const Program& program, std::span<const std::vector<NodeTime>> lanes,
                          NodeTime::Clock::time_point start);
 
-// What each stream of a device's lane did, from the first step on, next to the steps: the times of one lie
-// before steps[i] of times.times, and behind steps[i - 1].
+// The times of each stream of a device's lane, from the first step on, beside the steps: those of step i are
+// times.times[steps[i - 1]] .. times.times[steps[i] - 1].
 std::string chrome_trace(const Program& program, const OpTimes& times, std::span<const std::size_t> steps);
 
 }  // namespace dtrun::worker
