@@ -34,7 +34,7 @@ JobConfig config_in(const fs::path& directory, const fs::path& model) {
   return std::move(config).value();
 }
 
-// The run's own copy; a run that has none may be older than the tokenizer beside its data.
+// The run's own copy of the tokenizer, or else that of its data: an older run may have no copy.
 std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, DataConfig data) {
   if (data.type == "text" && !data.tokenizer) return nullptr;  // bytes
   if (has_tokenizer(directory)) data.tokenizer = directory.string();
@@ -67,14 +67,14 @@ void write_text(const fs::path& run, const Wish& wish) {
   std::vector<std::int32_t> text = script->read(wish.prompt);
   const auto write = [](const std::string& shown) {
     std::fwrite(shown.data(), 1, shown.size(), stdout);
-    // False if nobody can read it any more.
+    // False if the output is closed.
     return std::fflush(stdout) == 0;
   };
   if (text.empty()) text.push_back(script->first());
   for (const std::int32_t token : text) write(script->shown(token));
   const RandomStream random(wish.seed, RandomUse::kSample, 0, 0);
 
-  // A text that is longer than the model's memory goes on from its second half.
+  // A text longer than the model's context continues from its second half.
   std::size_t taken_in = text.size() - std::min<std::size_t>(text.size(), longest - longest / 2);
   for (int i = 0; i < wish.max_new_tokens; ++i) {
     if (generator.size() == longest) {
@@ -83,7 +83,7 @@ void write_text(const fs::path& run, const Wish& wish) {
     }
     std::span<const float> logits;
     while (taken_in < text.size() && generator.size() < longest) logits = generator.next(text[taken_in++]);
-    // A model may have room for more tokens than there are.
+    // A model may have more classes than there are tokens.
     const auto choices = logits.first(std::min<std::size_t>(logits.size(), script->choices()));
     text.push_back(choose_token(choices, wish.sampling, random.uniform(static_cast<std::uint64_t>(i))));
     if (!write(script->shown(text.back()))) throw WorkerError(kExitIo, "cannot write the text");

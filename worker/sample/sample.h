@@ -7,7 +7,7 @@
 namespace dtrun::worker {
 
 // RUN PROMPT MAX_NEW_TOKENS TEMPERATURE TOP_K TOP_P SEED, all checked by dtrun. Writes to standard output as
-// it goes. The exit code; what is wrong is said on standard error.
+// it goes, and errors to standard error. Returns the exit code.
 int sample_main(const std::vector<std::string>& arguments);
 
 }  // namespace dtrun::worker

@@ -1,4 +1,4 @@
-// What the tokens of a job are for people: bytes, a tokenizer's pieces of text, or bare numbers.
+// The tokens of a job in readable form: bytes, a tokenizer's pieces of text, or bare numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace dtrun::worker {
 class Script {
  public:
   virtual ~Script() = default;
-  virtual int classes() const = 0;  // of the data: the model's, where the config leaves that open
-  virtual int choices() const { return classes(); }  // tokens that mean something are below it
-  // Throws WorkerError, EX_USAGE, for what is no text of this kind.
+  virtual int classes() const = 0;  // of the data, which are the model's if the config leaves those open
+  virtual int choices() const { return classes(); }  // all meaningful tokens are below it
+  // Throws WorkerError, EX_USAGE, for a text that is not of this kind.
   virtual std::vector<std::int32_t> read(const std::string& prompt) const = 0;
-  // What a text without a prompt begins with.
+  // The first token of a text without a prompt.
   virtual std::int32_t first() const = 0;
-  // What a token adds to what is shown; and in the end what was held back.
+  // The output that a token adds; rest() is output held back until the end.
   virtual std::string shown(std::int32_t token) = 0;
   virtual std::string rest() { return ""; }
 };
 
-// tokenizer: of tokens or text; may be null.
+// tokenizer: that of tokens or text; may be null.
 std::unique_ptr<Script> make_script(const DataConfig& data, std::shared_ptr<const Tokenizer> tokenizer);
 
 }  // namespace dtrun::worker
