@@ -20,7 +20,7 @@
 #include "cmd/commands/answer.h"
 #include "cmd/commands/build_facts.h"
 #include "cmd/commands/command_table.h"
-#include "cmd/commands/completion_command.h"
+#include "cmd/commands/print_completion.h"
 #include "cmd/commands/subcommand.h"
 #include "cmd/launch/launch_options.h"
 #include "cmd/launch/node_checks.h"

@@ -1,8 +1,7 @@
-#include "cmd/commands/agent_command.h"
-
 #include <unistd.h>
 
 #include "cmd/commands/answer.h"
+#include "cmd/commands/commands.h"
 #include "cmd/launch/host_agent.h"
 #include "cmd/options/values.h"
 

@@ -1,19 +1,6 @@
 #include "cmd/commands/command_table.h"
 
-#include "cmd/commands/agent_command.h"
-#include "cmd/commands/completion_command.h"
-#include "cmd/commands/detached_commands.h"
-#include "cmd/commands/export_command.h"
-#include "cmd/commands/gpus_command.h"
-#include "cmd/commands/help_command.h"
-#include "cmd/commands/key_command.h"
-#include "cmd/commands/kubernetes_command.h"
-#include "cmd/commands/prepare_command.h"
-#include "cmd/commands/profile_command.h"
-#include "cmd/commands/sample_command.h"
-#include "cmd/commands/slurm_command.h"
-#include "cmd/commands/status_command.h"
-#include "cmd/commands/store_command.h"
+#include "cmd/commands/commands.h"
 
 namespace dtrun::cmd {
 namespace {

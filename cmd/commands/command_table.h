@@ -1,4 +1,4 @@
-// dtrun's subcommands: to add one, write its file beside this one and name its Command in the list.
+// dtrun's subcommands: to add one, write its file, and name its Command in commands.h and in the list.
 #pragma once
 
 #include <string>

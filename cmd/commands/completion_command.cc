@@ -1,7 +1,7 @@
-#include "cmd/commands/completion_command.h"
-
 #include "cmd/commands/answer.h"
 #include "cmd/commands/command_table.h"
+#include "cmd/commands/commands.h"
+#include "cmd/commands/print_completion.h"
 #include "cmd/manual/completion.h"
 
 namespace dtrun::cmd {

@@ -1,5 +1,3 @@
-#include "cmd/commands/gpus_command.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -10,6 +8,7 @@
 #include "agent/gpu/reading_json.h"
 #include "agent/text/gibibytes.h"
 #include "cmd/commands/answer.h"
+#include "cmd/commands/commands.h"
 #include "cmd/options/values.h"
 #include "proto/core/exit_codes.h"
 

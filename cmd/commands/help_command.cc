@@ -1,7 +1,6 @@
-#include "cmd/commands/help_command.h"
-
 #include "cmd/commands/answer.h"
 #include "cmd/commands/command_table.h"
+#include "cmd/commands/commands.h"
 #include "cmd/manual/manual.h"
 #include "cmd/options/values.h"
 #include "proto/core/nearest.h"

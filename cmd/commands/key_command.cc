@@ -1,5 +1,3 @@
-#include "cmd/commands/key_command.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "cmd/commands/answer.h"
+#include "cmd/commands/commands.h"
 #include "cmd/options/option_entry.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/identity/job_key.h"

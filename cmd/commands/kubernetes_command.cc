@@ -1,14 +1,14 @@
-#include "cmd/commands/kubernetes_command.h"
-
 #include <filesystem>
 #include <string>
 #include <utility>
 
 #include "cmd/commands/answer.h"
-#include "cmd/commands/job_config.h"
+#include "cmd/commands/commands.h"
+#include "cmd/commands/job_file_options.h"
 #include "cmd/job_files/kubernetes.h"
 #include "cmd/job_files/pod_values.h"
 #include "cmd/options/values.h"
+#include "cmd/plan/config_file.h"
 #include "rendezvous/identity/job_key.h"
 
 namespace dtrun::cmd {
@@ -122,11 +122,11 @@ void tell_paths_of_here(const worker::JobConfig& config) {
 
 int run_kubernetes(const Invocation& invocation) {
   const KubernetesOptions options{invocation.values};
-  Result<JobConfigFile> file = read_job_config(invocation);
+  const std::vector<std::string> overrides = invocation.from_second_on();
+  const Result<ConfigFile> file = read_job_config(invocation.argument, overrides);
   if (!file.ok()) return fail(file.status());
-  KubernetesJob job{.key = rendezvous::JobKey::random().text(),
-                    .config = file.value().text,
-                    .overrides = file.value().overrides};
+  KubernetesJob job{
+      .key = rendezvous::JobKey::random().text(), .config = file.value().text, .overrides = overrides};
   Status status = read_name(options, invocation.argument, &job);
   if (status.ok()) status = read_options(options, file.value().config.launch, &job);
   if (!status.ok()) return fail(status);

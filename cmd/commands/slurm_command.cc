@@ -1,12 +1,12 @@
-#include "cmd/commands/slurm_command.h"
-
 #include <filesystem>
 #include <string>
 
 #include "cmd/commands/answer.h"
-#include "cmd/commands/job_config.h"
+#include "cmd/commands/commands.h"
+#include "cmd/commands/job_file_options.h"
 #include "cmd/job_files/slurm.h"
 #include "cmd/options/values.h"
+#include "cmd/plan/config_file.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -26,7 +26,8 @@ using SlurmOptions = Values<kOptionsOfSlurm>;
 
 int run_slurm(const Invocation& invocation) {
   const SlurmOptions options{invocation.values};
-  const Result<JobConfigFile> file = read_job_config(invocation);
+  const std::vector<std::string> overrides = invocation.from_second_on();
+  const Result<ConfigFile> file = read_job_config(invocation.argument, overrides);
   if (!file.ok()) return fail(file.status());
   const worker::LaunchConfig& launch = file.value().config.launch;
   SlurmJob job{.name = std::filesystem::path(invocation.argument).stem(),
@@ -34,7 +35,7 @@ int run_slurm(const Invocation& invocation) {
                .partition = value_of(options.given("partition"), ""),
                .max_restarts = launch.max_restarts.value_or(10),
                .config = std::filesystem::absolute(invocation.argument),
-               .overrides = file.value().overrides};
+               .overrides = overrides};
   const Given from_config{.value = launch.nnodes.value_or("1"), .source = "launch.nnodes"};
   const Result<NodeCount> nodes = parse_nodes(options.given("nnodes").value_or(from_config));
   if (!nodes.ok()) return fail(nodes.status());

@@ -1,5 +1,3 @@
-#include "cmd/commands/store_command.h"
-
 #include <signal.h>
 
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include "agent/local_address.h"
 #include "agent/system/open_files.h"
 #include "cmd/commands/answer.h"
+#include "cmd/commands/commands.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
 #include "proto/base/ids.h"

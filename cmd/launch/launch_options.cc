@@ -143,7 +143,7 @@ Status read_job(Options options, LaunchPlan* plan) {
   plan->settings.all_meet = names_config(options);
   plan->gives_input = !names_config(options) && plan->settings.purpose == Purpose::kRun;
   if (!names_config(options)) return {};
-  const Result<worker::JobConfig> config = read_job_config(&options);
+  const Result<worker::JobConfig> config = settle_config(&options);
   if (!config.ok()) return config.status();
   plan->job.set_config(*options.config_text);
   return {};

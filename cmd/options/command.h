@@ -1,5 +1,5 @@
 // A subcommand as data: parsing, help, man page, docs and completion read it, and the program runs it. Each
-// stands in its own file in cmd/commands, and all of them in the list there (command_table.cc).
+// stands in its own file below cmd/commands, and all of them in the list there (command_table.cc).
 #pragma once
 
 #include <span>
@@ -18,6 +18,14 @@ struct Invocation {
   std::string second;             // of a command that takes two; empty: not given
   std::vector<std::string> more;  // the words after the second, if that may be repeated
   const Environment& environment;
+
+  // The second argument and all that follows: of a command whose second one may be repeated.
+  std::vector<std::string> from_second_on() const {
+    std::vector<std::string> words;
+    if (!second.empty()) words.push_back(second);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
 };
 
 struct Command {

@@ -4,14 +4,15 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 #include "proto/core/exit_codes.h"
-#include "worker/config/config.h"
 
 namespace dtrun::cmd {
+namespace {
 
-// A file may have no end (/dev/zero).
-Result<std::string> read_config_file(const std::string& path) {
+// A few bytes more than a config may have, if there are so many: a file may have no end (/dev/zero).
+Result<std::string> text_of(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return Status(kExitNoInput, path + ": is a directory, expected a config file");
@@ -26,6 +27,20 @@ Result<std::string> read_config_file(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (file.bad()) return errno_status(kExitNoInput, path, errno).within("cannot read the config");
   return text;
+}
+
+}  // namespace
+
+Result<ConfigFile> read_job_config(const std::string& path, std::span<const std::string> overrides,
+                                   std::optional<std::string> text) {
+  if (!text) {
+    Result<std::string> read = text_of(path);
+    if (!read.ok()) return read.status();
+    text = std::move(read).value();
+  }
+  Result<worker::JobConfig> config = worker::parse_config(*text, path, overrides);
+  if (!config.ok()) return config.status();
+  return ConfigFile{.text = *std::move(text), .config = std::move(config).value()};
 }
 
 }  // namespace dtrun::cmd

@@ -1,13 +1,23 @@
-// The text of a config file.
+// A config file of the built-in trainer.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 
 #include "proto/core/status.h"
+#include "worker/config/config.h"
 
 namespace dtrun::cmd {
 
-// EX_NOINPUT if it cannot be read. Reads at most a few bytes more than a config may have.
-Result<std::string> read_config_file(const std::string& path);
+struct ConfigFile {
+  std::string text;
+  worker::JobConfig config;  // of the text and the overrides
+};
+
+// `overrides`: KEY=VALUE, as typed. `text`: the file's, where it is known already; the file is not read then.
+// EX_NOINPUT if it cannot be read, or EX_CONFIG with every fault.
+Result<ConfigFile> read_job_config(const std::string& path, std::span<const std::string> overrides,
+                                   std::optional<std::string> text = {});
 
 }  // namespace dtrun::cmd

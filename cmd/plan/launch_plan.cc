@@ -67,7 +67,7 @@ void add_launch_section(worker::JobConfig& config, Options* options) {
 }
 
 Status read_config(Draft& draft) {
-  Result<worker::JobConfig> config = read_job_config(&draft.options);
+  Result<worker::JobConfig> config = settle_config(&draft.options);
   if (!config.ok()) return config.status();
   draft.config = std::move(config).value();
   return worker::check_dataset(draft.config->data).status();
@@ -339,18 +339,15 @@ bool names_config(const Options& options) {
          !options.flag("run_path") && !options.program.empty() && options.program[0].ends_with(".json");
 }
 
-Result<worker::JobConfig> read_job_config(Options* options) {
+Result<worker::JobConfig> settle_config(Options* options) {
   const std::string& path = options->program[0];
   const std::span<const std::string> overrides(options->program.begin() + 1, options->program.end());
   if (Status status = check_overrides(overrides, path); !status.ok()) return status;
-  if (!options->config_text) {
-    Result<std::string> text = read_config_file(path);
-    if (!text.ok()) return text.status();
-    options->config_text = std::move(text).value();
-  }
-  Result<worker::JobConfig> config = worker::parse_config(*options->config_text, path, overrides);
-  if (config.ok()) add_launch_section(config.value(), options);
-  return config;
+  Result<ConfigFile> file = read_job_config(path, overrides, std::move(options->config_text));
+  if (!file.ok()) return file.status();
+  options->config_text = std::move(file.value().text);
+  add_launch_section(file.value().config, options);
+  return std::move(file.value().config);
 }
 
 Status nothing_to_run(const Options& options) {

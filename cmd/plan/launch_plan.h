@@ -16,7 +16,7 @@ bool names_config(const Options& options);
 // Reads the config that the words name, unless its text is there already, checks it, and adds the options of
 // its launch section to `options`. EX_USAGE, EX_CONFIG or EX_NOINPUT on failure. REQUIRES:
 // names_config(*options).
-Result<worker::JobConfig> read_job_config(Options* options);
+Result<worker::JobConfig> settle_config(Options* options);
 
 // EX_USAGE: no program is named. The message says so if an option took it for its value.
 Status nothing_to_run(const Options& options);

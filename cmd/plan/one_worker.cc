@@ -3,22 +3,20 @@
 #include "cmd/plan/config_file.h"
 #include "proto/core/exit_codes.h"
 #include "worker/config/bf16.h"
-#include "worker/config/config.h"
 #include "worker/config/cuda.h"
 
 namespace dtrun::cmd {
 
 Result<DeviceChoice> device_of_one_worker(const std::string& path, std::span<const std::string> overrides,
                                           const Machine& machine) {
-  const Result<std::string> text = read_config_file(path);
-  if (!text.ok()) return text.status();
-  const Result<worker::JobConfig> config = worker::parse_config(text.value(), path, overrides);
-  if (!config.ok()) return config.status();
-  const std::string& device = config.value().device;
+  const Result<ConfigFile> file = read_job_config(path, overrides);
+  if (!file.ok()) return file.status();
+  const worker::JobConfig& config = file.value().config;
+  const std::string& device = config.device;
   std::string obstacle;
   GpuSight sight;
   if (device != "cpu") {
-    obstacle = worker::cuda_refusal(config.value(), machine.worker_cuda);
+    obstacle = worker::cuda_refusal(config, machine.worker_cuda);
     if (obstacle.empty()) {
       sight = machine.gpus(device == "cuda");
       obstacle = why_no_cuda(sight, machine.worker_cuda);
@@ -26,7 +24,7 @@ Result<DeviceChoice> device_of_one_worker(const std::string& path, std::span<con
   }
   Result<DeviceChoice> choice = choose_device(device, obstacle, sight.gpus, 1);
   if (!choice.ok()) return choice.status().within(path);
-  if (choice.value().gpus.empty() && config.value().train.bf16 && !machine.bf16)
+  if (choice.value().gpus.empty() && config.train.bf16 && !machine.bf16)
     return Status(kExitConfig, path + ": " + worker::bf16_refusal());
   return choice;
 }

@@ -1,5 +1,5 @@
 // What `dtrun status --watch` writes to a terminal.
-#include "cmd/commands/screen.h"
+#include "cmd/commands/status/screen.h"
 
 #include <doctest/doctest.h>
 

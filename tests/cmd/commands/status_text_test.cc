@@ -1,5 +1,5 @@
 // What `dtrun status` says of a run, word for word.
-#include "cmd/commands/status_text.h"
+#include "cmd/commands/status/status_text.h"
 
 #include <doctest/doctest.h>
 

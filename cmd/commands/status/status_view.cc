@@ -1,4 +1,4 @@
-#include "cmd/commands/status_view.h"
+#include "cmd/commands/status/status_view.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "cmd/commands/run_watch.h"
+#include "cmd/commands/status/end_of_watch.h"
 
 #include "proto/core/exit_codes.h"
 
@@ -11,16 +11,16 @@ constexpr std::chrono::seconds kPatience{10};
 
 }  // namespace
 
-std::optional<Status> RunWatch::see(const Look& look, Time now) {
+std::optional<Status> EndOfWatch::see(const Observation& look, Time now) {
   switch (look.found) {
-    case Look::Found::kOver:
+    case Observation::Found::kOver:
       return Status(exit_status_ ? look.exit_code : kExitOk, "");
-    case Look::Found::kRun:
+    case Observation::Found::kRun:
       seen_ = true;
       missed_since_.reset();
       return std::nullopt;
-    case Look::Found::kNoSuchRun:
-    case Look::Found::kNoAnswer:
+    case Observation::Found::kNoSuchRun:
+    case Observation::Found::kNoAnswer:
       break;
   }
   if (!seen_) return unknown(look);
@@ -29,16 +29,16 @@ std::optional<Status> RunWatch::see(const Look& look, Time now) {
   return lost(look);
 }
 
-Status RunWatch::unknown(const Look& look) const {
-  if (look.found == Look::Found::kNoAnswer) return Status(kExitUnavailable, look.why);
+Status EndOfWatch::unknown(const Observation& look) const {
+  if (look.found == Observation::Found::kNoAnswer) return Status(kExitUnavailable, look.why);
   return Status(kExitUnavailable, "no run " + run_id_ + " at " + where_ +
                                       ": it has not begun, or is over and forgotten (dtrun status "
                                       "--rdzv_endpoint " +
                                       where_ + " shows all that it knows)");
 }
 
-Status RunWatch::lost(const Look& look) const {
-  const std::string gone = look.found == Look::Found::kNoAnswer
+Status EndOfWatch::lost(const Observation& look) const {
+  const std::string gone = look.found == Observation::Found::kNoAnswer
                                ? "the coordinator of run " + run_id_ + " at " + where_ + " is gone"
                                : "run " + run_id_ + " is no longer known at " + where_;
   return Status(kExitUnavailable, gone +

@@ -1,4 +1,4 @@
-#include "cmd/commands/status_text.h"
+#include "cmd/commands/status/status_text.h"
 
 #include <algorithm>
 #include <array>

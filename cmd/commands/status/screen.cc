@@ -1,4 +1,4 @@
-#include "cmd/commands/screen.h"
+#include "cmd/commands/status/screen.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,5 @@
-#include "cmd/commands/export_command.h"
-
 #include "cmd/commands/answer.h"
+#include "cmd/commands/commands.h"
 #include "cmd/options/values.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/export.h"

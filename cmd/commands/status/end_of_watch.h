@@ -11,28 +11,28 @@
 namespace dtrun::cmd {
 
 // The finding of one look.
-struct Look {
+struct Observation {
   enum class Found { kRun, kOver, kNoSuchRun, kNoAnswer };
   Found found = Found::kNoAnswer;
   int exit_code = 0;  // kOver: the run's
   std::string why;    // kNoAnswer
 };
 
-class RunWatch {
+class EndOfWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   // `where`: the endpoint. `exit_status`: end with the run's exit code, else with 0.
-  RunWatch(std::string run_id, std::string where, bool exit_status)
+  EndOfWatch(std::string run_id, std::string where, bool exit_status)
       : run_id_(std::move(run_id)), where_(std::move(where)), exit_status_(exit_status) {}
 
   // Nothing while the watch goes on. A status with a message: how the run ended cannot be known; its exit
   // code is 69. A status without a message: the run is over, and the watch ends with the status's exit code.
-  std::optional<Status> see(const Look& look, Time now);
+  std::optional<Status> see(const Observation& look, Time now);
 
  private:
-  Status unknown(const Look& look) const;
-  Status lost(const Look& look) const;
+  Status unknown(const Observation& look) const;
+  Status lost(const Observation& look) const;
 
   const std::string run_id_, where_;
   const bool exit_status_;

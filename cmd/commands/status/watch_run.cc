@@ -1,4 +1,4 @@
-#include "cmd/commands/watch_run.h"
+#include "cmd/commands/status/watch_run.h"
 
 #include <unistd.h>
 
@@ -7,9 +7,9 @@
 
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
-#include "cmd/commands/run_watch.h"
-#include "cmd/commands/status_text.h"
-#include "cmd/commands/status_view.h"
+#include "cmd/commands/status/end_of_watch.h"
+#include "cmd/commands/status/status_text.h"
+#include "cmd/commands/status/status_view.h"
 #include "rendezvous/client/status_client.h"
 
 namespace dtrun::cmd {
@@ -31,10 +31,10 @@ class Watcher {
 
   int run() {
     for (;;) {
-      const Look look = look_once();
+      const Observation look = look_once();
       if (const auto end = watch_.see(look, std::chrono::steady_clock::now())) return fail(*end);
       if (const int code = show(look); code != kExitOk) return code;
-      if (look.found == Look::Found::kRun && end_->broken()) listen();
+      if (look.found == Observation::Found::kRun && end_->broken()) listen();
       (void)end_->wait_for(kEvery);
     }
   }
@@ -45,20 +45,20 @@ class Watcher {
     end_.emplace(watched_.endpoint.host, watched_.endpoint.port, watched_.run_id, watched_.key);
   }
 
-  Look look_once() {
+  Observation look_once() {
     if (!end_) listen();
     run_ = end_->wait_for(0ms);
-    Look look;
+    Observation look;
     if (!run_) look = ask();
     if (!run_) run_ = end_->wait_for(kLastWord);
     if (run_)
-      look = {run_->phase() == RunStatus::OVER ? Look::Found::kOver : Look::Found::kRun, run_->exit_code(),
-              ""};
-    if (look.found == Look::Found::kOver) (void)show(look);
+      look = {run_->phase() == RunStatus::OVER ? Observation::Found::kOver : Observation::Found::kRun,
+              run_->exit_code(), ""};
+    if (look.found == Observation::Found::kOver) (void)show(look);
     return look;
   }
 
-  Look ask() {
+  Observation ask() {
     const auto reply = rendezvous::fetch_status(watched_.endpoint.host, watched_.endpoint.port,
                                                 watched_.run_id, kAnswerTimeout, watched_.key);
     if (reply.ok() && reply.value().runs_size() > 0) {
@@ -67,19 +67,19 @@ class Watcher {
     } else {
       run_ = watched_.left_word(seen_at_);
     }
-    if (!reply.ok()) return {Look::Found::kNoAnswer, 0, reply.status().message()};
-    return {Look::Found::kNoSuchRun, 0, ""};
+    if (!reply.ok()) return {Observation::Found::kNoAnswer, 0, reply.status().message()};
+    return {Observation::Found::kNoSuchRun, 0, ""};
   }
 
   // A missing run is reported once, and again only after it was back.
-  int show(const Look& look) {
+  int show(const Observation& look) {
     if (run_) {
       missing_ = false;
       return view_.show(status_text(*run_, watched_.where, palette_of_answers()),
                         json_line(status_json(*run_, watched_.where)));
     }
     if (std::exchange(missing_, true)) return kExitOk;
-    const std::string what = look.found == Look::Found::kNoAnswer
+    const std::string what = look.found == Observation::Found::kNoAnswer
                                  ? look.why
                                  : "no run " + watched_.run_id + " at " + watched_.where;
     return view_.show(Status(kExitUnavailable, what + "; waiting for it to be back"));
@@ -87,7 +87,7 @@ class Watcher {
 
   const WatchedRun& watched_;
   StatusView view_;
-  RunWatch watch_;
+  EndOfWatch watch_;
   std::optional<rendezvous::EndOfRun> end_;
   std::optional<RunStatus> run_;  // as the newest look found it
   double seen_at_ = 0;            // when the coordinator last knew it, in seconds since 1970

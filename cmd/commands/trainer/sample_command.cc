@@ -1,5 +1,3 @@
-#include "cmd/commands/sample_command.h"
-
 #include <charconv>
 #include <climits>
 #include <string>
@@ -7,7 +5,8 @@
 #include <vector>
 
 #include "cmd/commands/answer.h"
-#include "cmd/commands/become_worker.h"
+#include "cmd/commands/commands.h"
+#include "cmd/commands/trainer/become_worker.h"
 #include "cmd/options/values.h"
 
 namespace dtrun::cmd {

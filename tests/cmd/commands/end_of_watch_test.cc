@@ -1,20 +1,20 @@
-#include "cmd/commands/run_watch.h"
+#include "cmd/commands/status/end_of_watch.h"
 
 #include <doctest/doctest.h>
 
 using namespace dtrun;
 using namespace dtrun::cmd;
-using Found = Look::Found;
+using Found = Observation::Found;
 
 namespace {
 
 // Looks at a run, at times in seconds.
 struct Watched {
-  RunWatch watch{"job7", "h:1", true};
+  EndOfWatch watch{"job7", "h:1", true};
 
   std::optional<Status> see(Found found, int at, int exit_code = 0) {
-    const Look look{found, exit_code, found == Found::kNoAnswer ? "no coordinator at h:1" : ""};
-    return watch.see(look, RunWatch::Time(std::chrono::seconds(at)));
+    const Observation look{found, exit_code, found == Found::kNoAnswer ? "no coordinator at h:1" : ""};
+    return watch.see(look, EndOfWatch::Time(std::chrono::seconds(at)));
   }
 };
 
@@ -27,7 +27,7 @@ TEST_CASE("a watch goes on until its run is over, and ends with the run's exit c
   CHECK(watched.see(Found::kOver, 100001, 137)->exit_code() == 137);
   CHECK(watched.see(Found::kOver, 100001, 137)->message() == "");
   CHECK(watched.see(Found::kOver, 100001, 0)->exit_code() == 0);
-  RunWatch plain("job7", "h:1", false);
+  EndOfWatch plain("job7", "h:1", false);
   CHECK(plain.see({Found::kOver, 137, ""}, {})->exit_code() == 0);
 }
 

@@ -1,4 +1,4 @@
-#include "cmd/commands/become_worker.h"
+#include "cmd/commands/trainer/become_worker.h"
 
 #include <unistd.h>
 

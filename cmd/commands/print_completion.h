@@ -1,13 +1,9 @@
-// `dtrun completion`: a script with which a shell completes dtrun's command line.
+// A script with which a shell completes dtrun's command line.
 #pragma once
 
 #include <string>
 
-#include "cmd/options/command.h"
-
 namespace dtrun::cmd {
-
-extern const Command kCompletionCommand;
 
 // Prints the script and returns the exit code. `source` is the option as typed ("--print_completion=ksh"),
 // for messages.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cmd/commands/screen.h"
+#include "cmd/commands/status/screen.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {

@@ -1,10 +1,9 @@
-#include "cmd/commands/detached_commands.h"
-
 #include <signal.h>
 
 #include <string>
 
 #include "cmd/commands/answer.h"
+#include "cmd/commands/commands.h"
 #include "cmd/launch/detached_runs.h"
 #include "cmd/options/values.h"
 #include "proto/base/log.h"

@@ -1,5 +1,3 @@
-#include "cmd/commands/profile_command.h"
-
 #include <climits>
 #include <cstdlib>
 #include <optional>
@@ -8,7 +6,8 @@
 #include <vector>
 
 #include "cmd/commands/answer.h"
-#include "cmd/commands/become_worker.h"
+#include "cmd/commands/commands.h"
+#include "cmd/commands/trainer/become_worker.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/one_worker.h"
 
@@ -54,9 +53,7 @@ int run_profile(const Invocation& invocation) {
   const Result<std::string> steps = count(options.given("steps"), "0");
   if (!steps.ok()) return fail(steps.status());
   const auto trace = options.given("trace");
-  std::vector<std::string> overrides;
-  if (!invocation.second.empty()) overrides.push_back(invocation.second);
-  overrides.insert(overrides.end(), invocation.more.begin(), invocation.more.end());
+  const std::vector<std::string> overrides = invocation.from_second_on();
   const Result<std::string> device = device_of(invocation.argument, overrides, options.given("lanes"));
   if (!device.ok()) return fail(device.status());
   std::vector<std::string> words{"profile",

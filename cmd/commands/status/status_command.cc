@@ -1,5 +1,3 @@
-#include "cmd/commands/status_command.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +9,10 @@
 #include "agent/job_registry.h"
 #include "agent/system/wall_clock.h"
 #include "cmd/commands/answer.h"
-#include "cmd/commands/status_text.h"
-#include "cmd/commands/status_view.h"
-#include "cmd/commands/watch_run.h"
+#include "cmd/commands/commands.h"
+#include "cmd/commands/status/status_text.h"
+#include "cmd/commands/status/status_view.h"
+#include "cmd/commands/status/watch_run.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/key_options.h"
 #include "proto/core/contract.h"
