@@ -17,7 +17,7 @@
 #include "cmd/hosts/travelling_environment.h"
 #include "cmd/launch/spool.h"
 #include "cmd/options/values.h"
-#include "cmd/plan/launch_plan.h"
+#include "cmd/plan/make_job_spec.h"
 #include "proto/base/ids.h"
 #include "proto/core/exit_codes.h"
 #include "rendezvous/identity/job_key.h"

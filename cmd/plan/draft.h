@@ -8,9 +8,9 @@
 #include <string>
 
 #include "agent/core/job_spec.h"
+#include "cmd/machine/machine.h"
 #include "cmd/options/options.h"
 #include "cmd/options/values.h"
-#include "cmd/plan/machine.h"
 #include "proto/core/status.h"
 #include "worker/config/config.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "agent/core/job_spec.h"
-#include "cmd/plan/machine.h"
+#include "cmd/machine/machine.h"
 
 namespace dtrun::cmd {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "cmd/plan/device_choice.h"
-#include "cmd/plan/machine.h"
+#include "cmd/machine/device_choice.h"
+#include "cmd/machine/machine.h"
 #include "proto/core/status.h"
 
 namespace dtrun::cmd {

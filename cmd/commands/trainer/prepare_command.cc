@@ -7,8 +7,8 @@
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/trainer/become_worker.h"
+#include "cmd/machine/machine.h"
 #include "cmd/options/values.h"
-#include "cmd/plan/machine.h"
 
 namespace dtrun::cmd {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "cmd/plan/launch_plan.h"
+#include "cmd/plan/make_job_spec.h"
 #include "cmd/plan/plan_json.h"
 #include "tests/support/files.h"
 

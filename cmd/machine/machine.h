@@ -11,7 +11,7 @@
 
 #include "agent/core/gpu.h"
 #include "cmd/cluster/place.h"
-#include "cmd/plan/cpu_binding.h"
+#include "cmd/machine/cpu_binding.h"
 #include "worker/memory/need.h"
 
 namespace dtrun::cmd {

@@ -1,4 +1,4 @@
-#include "cmd/plan/device_choice.h"
+#include "cmd/machine/device_choice.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cmd/plan/control_groups.h"
+#include "cmd/machine/control_groups.h"
 
 #include <fstream>
 

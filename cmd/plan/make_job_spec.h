@@ -3,8 +3,8 @@
 #pragma once
 
 #include "agent/core/job_spec.h"
+#include "cmd/machine/machine.h"
 #include "cmd/options/options.h"
-#include "cmd/plan/machine.h"
 #include "proto/core/status.h"
 #include "worker/config/config.h"
 

@@ -1,4 +1,4 @@
-#include "cmd/plan/machine.h"
+#include "cmd/machine/machine.h"
 
 #include <sched.h>
 
@@ -11,7 +11,7 @@
 
 #include "agent/gpu/ask_gpus.h"
 #include "agent/gpu/nvml.h"
-#include "cmd/plan/control_groups.h"
+#include "cmd/machine/control_groups.h"
 #include "worker/config/bf16.h"
 #include "worker/config/cuda.h"
 

@@ -1,4 +1,4 @@
-#include "cmd/plan/machine.h"
+#include "cmd/machine/machine.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

@@ -1,14 +1,14 @@
-#include "cmd/plan/launch_plan.h"
+#include "cmd/plan/make_job_spec.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <span>
 
+#include "cmd/machine/cpu_binding.h"
+#include "cmd/machine/device_choice.h"
 #include "cmd/plan/cluster_place.h"
 #include "cmd/plan/config_file.h"
-#include "cmd/plan/cpu_binding.h"
-#include "cmd/plan/device_choice.h"
 #include "cmd/plan/draft.h"
 #include "cmd/plan/output_options.h"
 #include "cmd/plan/rendezvous_options.h"

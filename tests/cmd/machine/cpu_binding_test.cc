@@ -1,4 +1,4 @@
-#include "cmd/plan/cpu_binding.h"
+#include "cmd/machine/cpu_binding.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "cmd/launch/node_checks.h"
+#include "cmd/plan/node_checks.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "agent/system/answer.h"
+#include "cmd/machine/machine.h"
 #include "cmd/plan/fit_check.h"
-#include "cmd/plan/machine.h"
 #include "cmd/plan/memory_check.h"
 #include "proto/core/exit_codes.h"
 #include "worker/checkpoint/config_drift.h"

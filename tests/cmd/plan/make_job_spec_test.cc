@@ -1,4 +1,4 @@
-#include "cmd/plan/launch_plan.h"
+#include "cmd/plan/make_job_spec.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cmd/plan/device_choice.h"
+#include "cmd/machine/device_choice.h"
 #include "cmd/plan/plan_json.h"
 #include "tests/support/folder.h"
 
