@@ -20,6 +20,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "proto/base/log.h"
 #include "proto/core/contract.h"
@@ -27,6 +28,7 @@
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
 #include "worker/collective/collective.h"
+#include "worker/config/tool_request.h"
 #include "worker/device/cuda_device.h"
 #include "worker/prepare/prepare.h"
 #include "worker/profile/profile.h"
@@ -169,6 +171,22 @@ int run(ControlClient& agent) {
   }
 }
 
+// The tool's exit code, if `arguments` ask for this one.
+template <typename Request>
+std::optional<int> try_tool(int (*tool)(const Request&), std::string_view name,
+                            const std::vector<std::string>& arguments) {
+  const auto request = name == Request::kTool ? request_of<Request>(arguments) : std::nullopt;
+  return request ? std::optional(tool(*request)) : std::nullopt;
+}
+
+// What dtrun hands over of its own commands; nothing: no tool was asked for.
+std::optional<int> run_tool(std::string_view name, const std::vector<std::string>& arguments) {
+  if (name == ProfileRequest::kTool) set_up_log("dtrun");
+  auto exit_code = try_tool(prepare_main, name, arguments);
+  if (!exit_code) exit_code = try_tool(sample_main, name, arguments);
+  return exit_code ? exit_code : try_tool(profile_main, name, arguments);
+}
+
 }  // namespace
 
 int worker_main(int argc, char** argv) {
@@ -176,13 +194,9 @@ int worker_main(int argc, char** argv) {
     std::puts("dtrun-worker " DTRUN_VERSION);
     return kExitOk;
   }
-  if (argc > 1 && std::strcmp(argv[1], "sample") == 0) return sample_main({argv + 2, argv + argc});
-  if (argc > 1 && std::strcmp(argv[1], "prepare") == 0) return prepare_main({argv + 2, argv + argc});
   if (argc > 1 && std::strcmp(argv[1], "fingerprint") == 0) return tell_fingerprint();
-  if (argc > 1 && std::strcmp(argv[1], "profile") == 0) {
-    set_up_log("dtrun");
-    return profile_main({argv + 2, argv + argc});
-  }
+  if (argc > 1)
+    if (const auto exit_code = run_tool(argv[1], {argv + 2, argv + argc})) return *exit_code;
   const char* fd = std::getenv(kEnvControlFd);
   if (fd == nullptr || argc > 1) {
     std::fputs("dtrun-worker is started by dtrun; try: dtrun CONFIG.json\n", stderr);

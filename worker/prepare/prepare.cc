@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "worker/base/error.h"
@@ -28,16 +27,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostIds = 1 << 16;  // ids have 16 bits
-
-struct PrepareJob {
-  fs::path directory;
-  std::string tokenizer, eos_token, name;
-  std::uint64_t shard_tokens = 0;
-  double val_fraction = 0;
-  std::string json_field, pattern;
-  int threads = 1;
-  std::vector<std::string> texts;
-};
 
 std::atomic<int> g_signal{0};
 
@@ -84,20 +73,20 @@ class ProgressDisplay {
   Clock::time_point shown_ = Clock::now() - std::chrono::seconds(1);
 };
 
-std::int32_t end_of_text(const Tokenizer& tokenizer, const PrepareJob& job) {
+std::int32_t end_of_text(const Tokenizer& tokenizer, const PrepareRequest& request) {
   if (tokenizer.size() > kMostIds) {
     throw WorkerError(kExitNoInput,
-                      job.tokenizer + ": has " +
+                      request.tokenizer + ": has " +
                           with_thousands(static_cast<std::uint64_t>(tokenizer.size())) +
                           " tokens, and the shards' numbers of 16 bits go up to 65,536; use a tokenizer with "
                           "fewer, or train on the text itself (data.type \"text\" with data.tokenizer)");
   }
-  if (const auto id = tokenizer.id_of(job.eos_token)) return *id;
+  if (const auto id = tokenizer.id_of(request.eos_token)) return *id;
   std::string special;
   for (const AddedToken& added : tokenizer.spec().added) {
     if (special.size() < 200) special += (special.empty() ? "" : ", ") + printable(added.content);
   }
-  throw WorkerError(kExitNoInput, job.tokenizer + ": has no token \"" + job.eos_token +
+  throw WorkerError(kExitNoInput, request.tokenizer + ": has no token \"" + request.eos_token +
                                       "\" to put before each document; name one with --eos_token" +
                                       (special.empty() ? "" : " (its special tokens: " + special + ")"));
 }
@@ -140,35 +129,36 @@ Totals encode_all(const Inputs& inputs, const EncodingRules& rules, const Tokeni
   return totals;
 }
 
-void check_enough(const PrepareJob& job, const Totals& totals, const ShardWriter& train,
+void check_enough(const PrepareRequest& request, const Totals& totals, const ShardWriter& train,
                   const ShardWriter& val) {
   if (totals.documents == 0)
-    throw WorkerError(kExitNoInput, job.texts.front() + ": no document has any text; name files with text");
+    throw WorkerError(kExitNoInput,
+                      request.words.front() + ": no document has any text; name files with text");
   if (train.tokens() == 0)
     throw WorkerError(kExitNoInput, "nothing is left to train on; lower --val_fraction or name more text");
-  if (val.tokens() == 0 && job.val_fraction > 0)
+  if (val.tokens() == 0 && request.val_fraction > 0)
     throw WorkerError(
         kExitNoInput,
         "the text is too short for a part of it to be for validation; raise --val_fraction or name "
         "more text");
 }
 
-void prepare(const PrepareJob& job) {
+void prepare(const PrepareRequest& request) {
   const auto began = Clock::now();
-  const LoadedTokenizer loaded = required(load_tokenizer(job.tokenizer));
+  const LoadedTokenizer loaded = required(load_tokenizer(request.tokenizer));
   const Tokenizer& tokenizer = *loaded.tokenizer;
-  const std::int32_t eos = end_of_text(tokenizer, job);
-  const Inputs inputs = required(find_inputs(job.texts, job.pattern, job.val_fraction));
-  TargetDirectory target(job.directory);
-  const EncodingRules rules{.json_field = job.json_field,
+  const std::int32_t eos = end_of_text(tokenizer, request);
+  const Inputs inputs = required(find_inputs(request.words, request.files, request.val_fraction));
+  TargetDirectory target(request.directory);
+  const EncodingRules rules{.json_field = request.json_field,
                             .end_of_text = eos,
-                            .val_fraction = job.val_fraction,
+                            .val_fraction = request.val_fraction,
                             .cut_documents = inputs.cut_documents};
   // The shards are numbered as llm.c does.
-  ShardWriter train(target.scratch(), job.name + "_train", 1, job.shard_tokens);
-  ShardWriter val(target.scratch(), job.name + "_val", 0, job.shard_tokens);
-  const Totals totals = encode_all(inputs, rules, tokenizer, job.threads, train, val);
-  check_enough(job, totals, train, val);
+  ShardWriter train(target.scratch(), request.name + "_train", 1, request.shard_tokens);
+  ShardWriter val(target.scratch(), request.name + "_val", 0, request.shard_tokens);
+  const Totals totals = encode_all(inputs, rules, tokenizer, request.threads, train, val);
+  check_enough(request, totals, train, val);
   train.finish();
   val.finish();
   for (const TokenizerFile& file : loaded.files) {
@@ -181,7 +171,7 @@ void prepare(const PrepareJob& job) {
       "prepared %s: documents=%llu bytes=%llu train_tokens=%llu val_tokens=%llu train_shards=%d "
       "val_shards=%d "
       "vocab_size=%d seconds=%.1f\n",
-      printable(job.directory.string()).c_str(), static_cast<unsigned long long>(totals.documents),
+      printable(request.directory).c_str(), static_cast<unsigned long long>(totals.documents),
       static_cast<unsigned long long>(inputs.bytes), static_cast<unsigned long long>(train.tokens()),
       static_cast<unsigned long long>(val.tokens()), train.shards(), val.shards(), tokenizer.size(),
       std::chrono::duration<double>(Clock::now() - began).count());
@@ -189,22 +179,11 @@ void prepare(const PrepareJob& job) {
 
 }  // namespace
 
-int prepare_main(const std::vector<std::string>& arguments) {
-  constexpr std::size_t kBeforeTexts = 9;
-  if (arguments.size() <= kBeforeTexts) return kExitUsage;
+int prepare_main(const PrepareRequest& request) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, note_signal);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is then a write error
   try {
-    prepare({.directory = arguments[0],
-             .tokenizer = arguments[1],
-             .eos_token = arguments[2],
-             .name = arguments[3],
-             .shard_tokens = std::strtoull(arguments[4].c_str(), nullptr, 10),
-             .val_fraction = std::strtod(arguments[5].c_str(), nullptr),
-             .json_field = arguments[6],
-             .pattern = arguments[7],
-             .threads = std::atoi(arguments[8].c_str()),
-             .texts = {arguments.begin() + kBeforeTexts, arguments.end()}});
+    prepare(request);
     return std::fflush(stdout) == 0 ? kExitOk : kExitIo;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());

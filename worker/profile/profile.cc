@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -185,57 +184,43 @@ std::string describe(const Job& job, const TrainConfig& train, const std::string
          std::to_string(std::min(train.micro_batch_size, train.global_batch_size));
 }
 
-struct Wanted {
-  int lanes = 1, steps = 0;
-  bool as_json = false;
-  std::string trace;  // the trace's file, or ""
-  std::string gpu;    // the GPU's number, or "" for the CPU
-};
-
-void profile_cpu(const JobConfig& config, const Wanted& wanted) {
-  Job job(config, wanted.lanes, make_cpu_device());
-  Profile profile = job.run(wanted.steps);
+void profile_cpu(const JobConfig& config, const ProfileRequest& request) {
+  Job job(config, request.lanes, make_cpu_device());
+  Profile profile = job.run(request.steps);
   const TrainConfig& train = config.train;
-  profile.job = describe(job, train, config.model.type) + ", " + counted(wanted.lanes, "lane") +
-                (wanted.lanes == 1 ? "" : " that work at once");
+  profile.job = describe(job, train, config.model.type) + ", " + counted(request.lanes, "lane") +
+                (request.lanes == 1 ? "" : " that work at once");
   profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
                     "; loops for " + planned::kernels().instruction_set + ", products by " +
                     onednn::version();
-  profile.ceilings = measure_ceilings(wanted.lanes, job.working_set(), train.bf16);
-  const std::string text = wanted.as_json ? json(profile) : table(profile);
+  profile.ceilings = measure_ceilings(request.lanes, job.working_set(), train.bf16);
+  const std::string text = request.json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);
-  if (!wanted.trace.empty()) write(wanted.trace, chrome_trace(job.program(), job.times, job.start));
+  if (!request.trace.empty()) write(request.trace, chrome_trace(job.program(), job.times, job.start));
 }
 
-void profile_gpu(const JobConfig& config, const Wanted& wanted) {
-  const int gpu = std::atoi(wanted.gpu.c_str());
+void profile_gpu(const JobConfig& config, int gpu, const ProfileRequest& request) {
   OpTimes times;
   std::vector<std::size_t> steps;
   // Scoped, since measuring the ceilings needs the job's memory.
   auto job = std::make_unique<Job>(config, 1, make_cuda_device(gpu));
-  DeviceProfile profile = job->run_on_device(wanted.steps, &times, &steps);
+  DeviceProfile profile = job->run_on_device(request.steps, &times, &steps);
   profile.job = describe(*job, config.train, config.model.type);
   const Program program = job->program();
   job.reset();
   profile.ceilings = measure_cuda_ceilings(gpu, config.train.bf16);
   profile.rows = rows_of(times, profile.ceilings, profile.steps);
-  const std::string text = wanted.as_json ? json(profile) : table(profile);
+  const std::string text = request.json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);
-  if (!wanted.trace.empty()) write(wanted.trace, chrome_trace(program, times, steps));
+  if (!request.trace.empty()) write(request.trace, chrome_trace(program, times, steps));
 }
 
 }  // namespace
 
-int profile_main(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 6) return kExitUsage;
+int profile_main(const ProfileRequest& request) {
   try {
-    const JobConfig config = read_config(arguments[0], std::span(arguments).subspan(6));
-    const Wanted wanted{.lanes = std::atoi(arguments[1].c_str()),
-                        .steps = std::atoi(arguments[2].c_str()),
-                        .as_json = arguments[3] == "json",
-                        .trace = arguments[4],
-                        .gpu = arguments[5]};
-    wanted.gpu.empty() ? profile_cpu(config, wanted) : profile_gpu(config, wanted);
+    const JobConfig config = read_config(request.config, request.words);
+    request.gpu ? profile_gpu(config, *request.gpu, request) : profile_cpu(config, request);
     return std::fflush(stdout) == 0 ? kExitOk : kExitIo;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());

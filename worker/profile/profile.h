@@ -1,14 +1,12 @@
 // `dtrun profile`: runs some steps of a job on one worker, and reports their time.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "worker/config/tool_request.h"
 
 namespace dtrun::worker {
 
-// arguments: the config's path, lanes, steps (0: for about two seconds), "table" or "json", a file for the
-// trace or "", the number of a GPU or "" for the CPU, and overrides of the config's entries
-// ("train.bf16=true"). Writes to standard output; does not touch the job's output_dir. Returns the exit code.
-int profile_main(const std::vector<std::string>& arguments);
+// Writes to standard output; does not touch the job's output_dir. Returns the exit code. REQUIRES: dtrun has
+// checked the request.
+int profile_main(const ProfileRequest& request);
 
 }  // namespace dtrun::worker

@@ -1,7 +1,6 @@
 #include "worker/sample/sample.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -43,15 +42,8 @@ std::shared_ptr<const Tokenizer> tokenizer_of_run(const fs::path& directory, Dat
   return loaded.value() ? loaded.value()->tokenizer : nullptr;
 }
 
-struct Wish {
-  std::string prompt;
-  int max_new_tokens = 0;
-  Sampling sampling;
-  std::uint64_t seed = 0;
-};
-
-void write_text(const fs::path& run, const Wish& wish) {
-  const fs::path model = model_file_of(run);
+void write_text(const SampleRequest& request) {
+  const fs::path model = model_file_of(request.run);
   const fs::path directory = run_directory_of(model);
   const JobConfig config = config_in(directory, model);
   if (config.model.type != "gpt2")
@@ -64,7 +56,7 @@ void write_text(const fs::path& run, const Wish& wish) {
                                                       .targets = longest,
                                                       .classes = script->classes()});
   Generator generator(program, load_parameters(model, program));
-  std::vector<std::int32_t> text = script->read(wish.prompt);
+  std::vector<std::int32_t> text = script->read(request.prompt);
   const auto write = [](const std::string& shown) {
     std::fwrite(shown.data(), 1, shown.size(), stdout);
     // False if the output is closed.
@@ -72,11 +64,12 @@ void write_text(const fs::path& run, const Wish& wish) {
   };
   if (text.empty()) text.push_back(script->first());
   for (const std::int32_t token : text) write(script->shown(token));
-  const RandomStream random(wish.seed, RandomUse::kSample, 0, 0);
+  const Sampling sampling{.temperature = request.temperature, .top_k = request.top_k, .top_p = request.top_p};
+  const RandomStream random(request.seed, RandomUse::kSample, 0, 0);
 
   // A text longer than the model's context continues from its second half.
   std::size_t taken_in = text.size() - std::min<std::size_t>(text.size(), longest - longest / 2);
-  for (int i = 0; i < wish.max_new_tokens; ++i) {
+  for (int i = 0; i < request.max_new_tokens; ++i) {
     if (generator.size() == longest) {
       generator.clear();
       taken_in = text.size() - (longest - longest / 2);
@@ -85,7 +78,7 @@ void write_text(const fs::path& run, const Wish& wish) {
     while (taken_in < text.size() && generator.size() < longest) logits = generator.next(text[taken_in++]);
     // A model may have more classes than there are tokens.
     const auto choices = logits.first(std::min<std::size_t>(logits.size(), script->choices()));
-    text.push_back(choose_token(choices, wish.sampling, random.uniform(static_cast<std::uint64_t>(i))));
+    text.push_back(choose_token(choices, sampling, random.uniform(static_cast<std::uint64_t>(i))));
     if (!write(script->shown(text.back()))) throw WorkerError(kExitIo, "cannot write the text");
   }
   write(script->rest() + "\n");
@@ -93,15 +86,9 @@ void write_text(const fs::path& run, const Wish& wish) {
 
 }  // namespace
 
-int sample_main(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 7) return kExitUsage;
+int sample_main(const SampleRequest& request) {
   try {
-    write_text(arguments[0], {.prompt = arguments[1],
-                              .max_new_tokens = std::atoi(arguments[2].c_str()),
-                              .sampling = {.temperature = std::atof(arguments[3].c_str()),
-                                           .top_k = std::atoi(arguments[4].c_str()),
-                                           .top_p = std::atof(arguments[5].c_str())},
-                              .seed = std::strtoull(arguments[6].c_str(), nullptr, 10)});
+    write_text(request);
     return std::fflush(stdout) == 0 ? kExitOk : kExitIo;
   } catch (const WorkerError& error) {
     std::fprintf(stderr, "dtrun: %s\n", error.what());

@@ -1,13 +1,12 @@
 // Text from a trained model, for `dtrun sample`, which runs dtrun-worker for it.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "worker/config/tool_request.h"
 
 namespace dtrun::worker {
 
-// RUN PROMPT MAX_NEW_TOKENS TEMPERATURE TOP_K TOP_P SEED, all checked by dtrun. Writes to standard output as
-// it goes, and errors to standard error. Returns the exit code.
-int sample_main(const std::vector<std::string>& arguments);
+// Writes to standard output as it goes, and errors to standard error. Returns the exit code. REQUIRES: dtrun
+// has checked the request.
+int sample_main(const SampleRequest& request);
 
 }  // namespace dtrun::worker

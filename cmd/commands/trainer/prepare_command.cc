@@ -1,14 +1,14 @@
-#include <algorithm>
 #include <charconv>
+#include <climits>
+#include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/trainer/become_worker.h"
 #include "cmd/machine/machine.h"
 #include "cmd/options/values.h"
+#include "worker/config/tool_request.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -43,52 +43,46 @@ Status check_name(const std::string& name) {
   return {};
 }
 
-Result<double> fraction(const Given& given) {
+Status read_fraction(const std::optional<Given>& given, double* fraction) {
+  if (!given) return {};
   double value = 0;
-  const char* const end = given.value.data() + given.value.size();
-  const auto [at, error] = std::from_chars(given.value.data(), end, value);
-  if (error == std::errc() && at == end && value >= 0 && value <= 0.5) return value;
-  return usage(quoted(given) + ": expected a number from 0 to 0.5");
+  const char* const end = given->value.data() + given->value.size();
+  const auto [at, error] = std::from_chars(given->value.data(), end, value);
+  if (error != std::errc() || at != end || value < 0 || value > 0.5)
+    return usage(quoted(*given) + ": expected a number from 0 to 0.5");
+  *fraction = value;
+  return {};
+}
+
+template <typename Count>
+Status read_count(const std::optional<Given>& given, int most, Count* count) {
+  if (!given) return {};
+  const Result<int> value = parse_count(*given, most, "1 to " + std::to_string(most));
+  if (!value.ok()) return value.status();
+  *count = static_cast<Count>(value.value());
+  return {};
+}
+
+void read_text(const std::optional<Given>& given, std::string* text) {
+  if (given) *text = given->value;
 }
 
 int run_prepare(const Invocation& invocation) {
   const PrepareOptions options{invocation.values};
-  const auto text = [&](NameIn<kOptionsOfPrepare> name, const char* otherwise) {
-    const auto given = options.given(name);
-    return given ? given->value : std::string(otherwise);
-  };
-  const std::string tokenizer = text("tokenizer", "");
-  if (tokenizer.empty())
+  worker::PrepareRequest request{
+      .directory = invocation.argument, .threads = usable_cpus().count, .words = invocation.from_second_on()};
+  read_text(options.given("tokenizer"), &request.tokenizer);
+  read_text(options.given("name"), &request.name);
+  read_text(options.given("eos_token"), &request.eos_token);
+  read_text(options.given("json_field"), &request.json_field);
+  read_text(options.given("files"), &request.files);
+  if (request.tokenizer.empty())
     return fail(usage("dtrun prepare needs --tokenizer PATH, a tokenizer.json (dtrun prepare --help)"));
-  if (Status status = check_name(text("name", "tokens")); !status.ok()) return fail(status);
-  std::string shard_tokens = "100000000", threads;
-  if (const auto given = options.given("shard_tokens")) {
-    const auto count = parse_count(*given, 2147483647, "1 to 2147483647");
-    if (!count.ok()) return fail(count.status());
-    shard_tokens = given->value;
-  }
-  threads = std::to_string(usable_cpus().count);
-  if (const auto given = options.given("threads")) {
-    const auto count = parse_count(*given, 1024, "1 to 1024");
-    if (!count.ok()) return fail(count.status());
-    threads = std::to_string(count.value());
-  }
-  if (const auto given = options.given("val_fraction")) {
-    if (const auto value = fraction(*given); !value.ok()) return fail(value.status());
-  }
-  std::vector<std::string> words{"prepare",
-                                 invocation.argument,
-                                 tokenizer,
-                                 text("eos_token", "<|endoftext|>"),
-                                 text("name", "tokens"),
-                                 shard_tokens,
-                                 text("val_fraction", "0.01"),
-                                 text("json_field", "text"),
-                                 text("files", "*"),
-                                 threads,
-                                 invocation.second};
-  words.insert(words.end(), invocation.more.begin(), invocation.more.end());
-  return become_worker(words);
+  Status status = check_name(request.name);
+  if (status.ok()) status = read_count(options.given("shard_tokens"), INT_MAX, &request.shard_tokens);
+  if (status.ok()) status = read_count(options.given("threads"), 1024, &request.threads);
+  if (status.ok()) status = read_fraction(options.given("val_fraction"), &request.val_fraction);
+  return status.ok() ? become_worker(worker::arguments_of(request)) : fail(status);
 }
 
 }  // namespace

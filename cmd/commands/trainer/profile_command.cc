@@ -1,15 +1,13 @@
 #include <climits>
 #include <cstdlib>
 #include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/trainer/become_worker.h"
 #include "cmd/options/values.h"
 #include "cmd/plan/one_worker.h"
+#include "worker/config/tool_request.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -26,45 +24,37 @@ constexpr OptionEntry kOptionsOfProfile[] = {
 
 using ProfileOptions = Values<kOptionsOfProfile>;
 
-// The count as it was typed, or `otherwise`.
-Result<std::string> count(const std::optional<Given>& given, const char* otherwise) {
-  if (!given) return std::string(otherwise);
+// Writes the option's count to *count, which stays as it is where none is given.
+Status read_count(const std::optional<Given>& given, int* count) {
+  if (!given) return {};
   const Result<int> value = parse_count(*given, INT_MAX, "a whole number from 1 on");
-  return value.ok() ? Result<std::string>(std::to_string(value.value())) : value.status();
+  if (!value.ok()) return value.status();
+  *count = value.value();
+  return {};
 }
 
-// The worker's word for it: the number of a GPU, or nothing for the CPU.
-Result<std::string> device_of(const std::string& config, std::span<const std::string> overrides,
-                              const std::optional<Given>& lanes) {
-  const Result<DeviceChoice> choice = device_of_one_worker(config, overrides, this_machine());
+// The number of a GPU; nothing: the CPU.
+Status read_device(const std::optional<Given>& lanes, worker::ProfileRequest* request) {
+  const Result<DeviceChoice> choice = device_of_one_worker(request->config, request->words, this_machine());
   if (!choice.ok()) return choice.status();
   notice("device: " + choice.value().why);
-  if (choice.value().gpus.empty()) return std::string();
+  if (choice.value().gpus.empty()) return {};
   if (lanes) notice(quoted(*lanes) + " has no effect: a worker with a GPU has one lane");
   // So that the worker counts GPUs as we do.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-  return std::to_string(choice.value().gpus[0].index);
+  request->gpu = choice.value().gpus[0].index;
+  return {};
 }
 
 int run_profile(const Invocation& invocation) {
   const ProfileOptions options{invocation.values};
-  const Result<std::string> lanes = count(options.given("lanes"), "1");
-  if (!lanes.ok()) return fail(lanes.status());
-  const Result<std::string> steps = count(options.given("steps"), "0");
-  if (!steps.ok()) return fail(steps.status());
-  const auto trace = options.given("trace");
-  const std::vector<std::string> overrides = invocation.from_second_on();
-  const Result<std::string> device = device_of(invocation.argument, overrides, options.given("lanes"));
-  if (!device.ok()) return fail(device.status());
-  std::vector<std::string> words{"profile",
-                                 invocation.argument,
-                                 lanes.value(),
-                                 steps.value(),
-                                 options.given("json") ? "json" : "table",
-                                 trace ? trace->value : "",
-                                 device.value()};
-  words.insert(words.end(), overrides.begin(), overrides.end());
-  return become_worker(words);
+  worker::ProfileRequest request{
+      .config = invocation.argument, .json = options.flag("json"), .words = invocation.from_second_on()};
+  if (const auto trace = options.given("trace")) request.trace = trace->value;
+  Status status = read_count(options.given("lanes"), &request.lanes);
+  if (status.ok()) status = read_count(options.given("steps"), &request.steps);
+  if (status.ok()) status = read_device(options.given("lanes"), &request);
+  return status.ok() ? become_worker(worker::arguments_of(request)) : fail(status);
 }
 
 }  // namespace

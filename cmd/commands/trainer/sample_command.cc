@@ -1,13 +1,15 @@
 #include <charconv>
 #include <climits>
+#include <cstdint>
+#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
+#include <type_traits>
 
 #include "cmd/commands/answer.h"
 #include "cmd/commands/commands.h"
 #include "cmd/commands/trainer/become_worker.h"
 #include "cmd/options/values.h"
+#include "worker/config/tool_request.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -31,34 +33,34 @@ constexpr OptionEntry kOptionsOfSample[] = {
 
 using SampleOptions = Values<kOptionsOfSample>;
 
-// The number as it was typed, or `otherwise`.
-Result<std::string> number(const std::optional<Given>& given, const char* otherwise, double least,
-                           double most, bool whole) {
-  if (!given) return std::string(otherwise);
-  double value = 0;
+// Writes the option's number to *number, which stays as it is where none is given.
+template <typename Number>
+Status read_number(const std::optional<Given>& given, Number* number, Number least, Number most) {
+  if (!given) return {};
+  constexpr bool kWhole = std::is_integral_v<Number>;
+  Number value{};
   const char* const end = given->value.data() + given->value.size();
   const auto [at, error] = std::from_chars(given->value.data(), end, value);
-  const bool digits = given->value.find_first_not_of("0123456789") == std::string::npos;
-  if (error == std::errc() && at == end && value >= least && value <= most && (digits || !whole))
-    return given->value;
-  const auto text = [](double bound) { return std::to_string(static_cast<long long>(bound)); };
-  return usage(quoted(*given) + ": expected a" + (whole ? " whole" : "") + " number from " + text(least) +
+  if (error == std::errc() && at == end && value >= least && value <= most) {
+    *number = value;
+    return {};
+  }
+  const auto text = [](Number bound) { return std::to_string(static_cast<long long>(bound)); };
+  return usage(quoted(*given) + ": expected a" + (kWhole ? " whole" : "") + " number from " + text(least) +
                " to " + text(most));
 }
 
 int run_sample(const Invocation& invocation) {
+  constexpr std::uint64_t kLargestSeed = 1'000'000'000'000'000'000;
   const SampleOptions options{invocation.values};
-  const auto prompt = options.given("prompt");
-  std::vector<std::string> words{"sample", invocation.argument, prompt ? prompt->value : ""};
-  for (const Result<std::string>& value : {number(options.given("max_new_tokens"), "256", 1, INT_MAX, true),
-                                           number(options.given("temperature"), "1", 0, 1e6, false),
-                                           number(options.given("top_k"), "0", 0, INT_MAX, true),
-                                           number(options.given("top_p"), "1", 0, 1, false),
-                                           number(options.given("seed"), "0", 0, 1e18, true)}) {
-    if (!value.ok()) return fail(value.status());
-    words.push_back(value.value());
-  }
-  return become_worker(words);
+  worker::SampleRequest request{.run = invocation.argument};
+  if (const auto prompt = options.given("prompt")) request.prompt = prompt->value;
+  Status status = read_number(options.given("max_new_tokens"), &request.max_new_tokens, 1, INT_MAX);
+  if (status.ok()) status = read_number(options.given("temperature"), &request.temperature, 0.0, 1e6);
+  if (status.ok()) status = read_number(options.given("top_k"), &request.top_k, 0, INT_MAX);
+  if (status.ok()) status = read_number(options.given("top_p"), &request.top_p, 0.0, 1.0);
+  if (status.ok()) status = read_number(options.given("seed"), &request.seed, std::uint64_t{0}, kLargestSeed);
+  return status.ok() ? become_worker(worker::arguments_of(request)) : fail(status);
 }
 
 }  // namespace

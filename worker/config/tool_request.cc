@@ -1,0 +1,101 @@
+#include "worker/config/tool_request.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace dtrun::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// One list for both directions.
+void for_each_field(PrepareRequest& request, const auto& visit) {
+  visit("directory", request.directory);
+  visit("tokenizer", request.tokenizer);
+  visit("eos_token", request.eos_token);
+  visit("name", request.name);
+  visit("shard_tokens", request.shard_tokens);
+  visit("val_fraction", request.val_fraction);
+  visit("json_field", request.json_field);
+  visit("files", request.files);
+  visit("threads", request.threads);
+}
+
+void for_each_field(SampleRequest& request, const auto& visit) {
+  visit("run", request.run);
+  visit("prompt", request.prompt);
+  visit("max_new_tokens", request.max_new_tokens);
+  visit("temperature", request.temperature);
+  visit("top_k", request.top_k);
+  visit("top_p", request.top_p);
+  visit("seed", request.seed);
+}
+
+void for_each_field(ProfileRequest& request, const auto& visit) {
+  visit("config", request.config);
+  visit("lanes", request.lanes);
+  visit("steps", request.steps);
+  visit("json", request.json);
+  visit("trace", request.trace);
+  visit("gpu", request.gpu);
+}
+
+Json json_of(auto number) { return number; }
+Json json_of(const std::optional<int>& number) { return number ? Json(*number) : Json(); }
+// As numbers where the bytes are not UTF-8, which JSON must be.
+Json json_of(const std::string& text) {
+  Json json = text;
+  try {
+    (void)json.dump();
+    return json;
+  } catch (const Json::type_error&) {
+    return std::vector<unsigned char>(text.begin(), text.end());
+  }
+}
+
+void read(const Json& json, auto* number) { json.get_to(*number); }
+void read(const Json& json, std::optional<int>* number) {
+  if (!json.is_null()) *number = json.get<int>();
+}
+void read(const Json& json, std::string* text) {
+  if (json.is_string()) {
+    *text = json.get<std::string>();
+  } else {
+    const auto bytes = json.get<std::vector<unsigned char>>();
+    text->assign(bytes.begin(), bytes.end());
+  }
+}
+
+}  // namespace
+
+template <typename Request>
+std::vector<std::string> arguments_of(const Request& request) {
+  Json json = Json::object();
+  Request copy = request;
+  for_each_field(copy, [&](const char* name, const auto& field) { json[name] = json_of(field); });
+  std::vector<std::string> arguments{Request::kTool, json.dump()};
+  arguments.insert(arguments.end(), request.words.begin(), request.words.end());
+  return arguments;
+}
+
+template <typename Request>
+std::optional<Request> request_of(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return std::nullopt;
+  try {
+    const Json json = Json::parse(arguments[0]);
+    Request request{.words = {arguments.begin() + 1, arguments.end()}};
+    for_each_field(request, [&](const char* name, auto& field) { read(json.at(name), &field); });
+    return request;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+template std::vector<std::string> arguments_of(const PrepareRequest&);
+template std::vector<std::string> arguments_of(const SampleRequest&);
+template std::vector<std::string> arguments_of(const ProfileRequest&);
+template std::optional<PrepareRequest> request_of(const std::vector<std::string>&);
+template std::optional<SampleRequest> request_of(const std::vector<std::string>&);
+template std::optional<ProfileRequest> request_of(const std::vector<std::string>&);
+
+}  // namespace dtrun::worker
