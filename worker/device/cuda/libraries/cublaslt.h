@@ -30,12 +30,12 @@ struct CublasLt {
   decltype(&cublasLtMatmulAlgoConfigSetAttribute) matmul_algo_config_set_attribute = nullptr;
 
   std::string version;  // "13.1.0"
-  std::string file;     // where it was found
+  std::string file;     // the library's file
 };
 
-// Opened by the first call; later ones give the same table. Throws WorkerError with EX_CONFIG where
-// there is no cuBLASLt 13 (open.h). Any thread. A program may link another definition than
-// cublaslt_loaded.cc's.
+// The first call opens the library; later ones return the same table. Throws WorkerError with EX_CONFIG if
+// there is no cuBLASLt 13 (open.h). Any thread. A program may link another definition than that of
+// cublaslt_loaded.cc.
 const CublasLt& cublas_lt();
 
 }  // namespace dtrun::worker::cuda

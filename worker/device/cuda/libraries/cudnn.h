@@ -24,15 +24,15 @@ struct Cudnn {
   decltype(&cudnnBackendExecute) execute = nullptr;
 
   std::string version;  // "9.19.0"
-  std::string file;     // where it was found
+  std::string file;     // the library's file
 };
 
-// Opened by the first call; later ones give the same. Null where there is no cuDNN 9 for CUDA 13, from 9.8
-// on: whoever wanted it computes otherwise, and says why_no_cudnn(). Any thread. A program may link other
-// definitions than cudnn_loaded.cc's.
+// The first call opens the library; later ones return the same table. Null if there is no cuDNN 9 for CUDA
+// 13, from 9.8 on: callers then compute without it, and report why_no_cudnn(). Any thread. A program may link
+// other definitions than those of cudnn_loaded.cc.
 const Cudnn* cudnn();
 
-// One line that names every place looked in; "" where there is cuDNN.
+// One line that names every place that was searched; "" if there is cuDNN.
 const std::string& why_no_cudnn();
 
 }  // namespace dtrun::worker::cuda

@@ -7,9 +7,9 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// The first that plans for a device that is described (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
+// The first version that plans for a described device (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR).
 constexpr std::size_t kOldest = 90800;
-constexpr std::size_t kCuda = 13;  // major version, as of the runtime that we are linked to
+constexpr std::size_t kCuda = 13;  // major version, that of the CUDA runtime which this program links
 
 struct LoadedCudnn {
   std::optional<Cudnn> table;
@@ -32,19 +32,20 @@ void fill_cudnn(Cudnn& table, Symbols& symbols) {
   symbols.get(table.execute, "cudnnBackendExecute");
 }
 
-// "", or why it will not do. Sets the version.
+// "", or the reason why the library is not suitable. Sets the version.
 std::string objection_to(Cudnn& table) {
   const std::size_t number = table.get_version();
   table.version = version_text(number);
   if (number < kOldest || number / 10000 != CUDNN_MAJOR) return "is version " + table.version;
-  // The same name and version exists for CUDA 12. It would bring another cuBLASLt into the process.
+  // A library of the same name and version exists for CUDA 12, which would load another cuBLASLt into the
+  // process.
   const std::size_t cuda = table.get_cudart_version() / 1000;
   return cuda == kCuda ? "" : "is for CUDA " + std::to_string(cuda);
 }
 
-// cuDNN compiles kernels with it and opens it for each plan, also for one that is loaded, and closes it
-// again, which takes longer than the rest. Once it is open, that is only a look-up. Where it is not found,
-// cuDNN says so when it needs it.
+// Opens NVRTC, with which cuDNN compiles kernels. cuDNN opens and closes NVRTC for each plan, also for a
+// loaded one, which takes longer than the rest; with the library open already, that is only a look-up. If
+// NVRTC is not found, cuDNN reports it when needed.
 void keep_compiler_open() {
   const Library library{
       .name = "NVRTC", .soname = "libnvrtc.so.13", .versions = "13", .wheel = "nvidia-cuda-nvrtc"};

@@ -25,15 +25,15 @@ struct Nccl {
   decltype(&ncclAllReduce) all_reduce = nullptr;
 
   std::string version;  // "2.28.9"
-  std::string file;     // where it was found
+  std::string file;     // the library's file
 };
 
-// Opened by the first call; later ones give the same. Null where there is no NCCL from 2.27 on: one worker
-// alone needs none, so whoever does need it says why_no_nccl(). Any thread. A program may link other
-// definitions than nccl_loaded.cc's.
+// The first call opens the library; later ones return the same table. Null if there is no NCCL from 2.27 on:
+// a single worker needs none, so callers that do need it report why_no_nccl(). Any thread. A program may link
+// other definitions than those of nccl_loaded.cc.
 const Nccl* nccl();
 
-// One line that names every place looked in; "" where there is NCCL.
+// One line that names every place that was searched; "" if there is NCCL.
 const std::string& why_no_nccl();
 
 }  // namespace dtrun::worker::cuda

@@ -7,7 +7,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// NVIDIA has none older for CUDA 13, and with older ones ncclCommAbort may never return.
+// NVIDIA offers no older NCCL for CUDA 13, and in older ones ncclCommAbort may never return.
 constexpr std::size_t kOldest = 22700;
 
 struct LoadedNccl {
@@ -33,7 +33,7 @@ void fill_nccl(Nccl& table, Symbols& symbols) {
   symbols.get(table.all_reduce, "ncclAllReduce");
 }
 
-// "", or why it will not do. Sets the version.
+// "", or the reason why the library is not suitable. Sets the version.
 std::string objection_to(Nccl& table) {
   int version = 0;
   if (table.get_version(&version) != ncclSuccess) return "does not tell its version";

@@ -17,7 +17,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// Python starts in tens of milliseconds, from a network disk in seconds.
+// Python starts within tens of milliseconds, or seconds from a network disk.
 constexpr std::chrono::seconds kPythonLimit{20};
 
 std::string environment(const char* name) {
@@ -33,13 +33,13 @@ std::vector<std::string> entries(const std::string& folder) {
   return names;
 }
 
-// One search: what was tried, and the file that was taken.
+// One search: the places that were tried, and the file that was taken.
 class Search {
  public:
   Search(const std::function<void(Symbols&)>& fill, const std::function<std::string()>& refuse)
       : fill_(fill), refuse_(refuse) {}
 
-  // True once one of the places is taken.
+  // Tries the places in order; true if one is taken.
   bool look_in(const std::vector<std::string>& places) {
     for (const std::string& place : places) {
       const std::string why = open(place);
@@ -53,7 +53,7 @@ class Search {
   const std::string& tried() const { return tried_; }
 
  private:
-  // "", or why not.
+  // "", or the reason why the place is not taken.
   std::string open(const std::string& place) {
     const bool by_loader = place.find('/') == std::string::npos;
     if (!by_loader && access(place.c_str(), F_OK) != 0) return "not there";

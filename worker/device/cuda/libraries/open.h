@@ -1,5 +1,5 @@
-// Opens one of CUDA's libraries at run time. They are not linked to: a worker that trains on the CPU starts
-// without them, and where they are missing we say so in our own words.
+// Opens one of CUDA's libraries at run time. They are not linked, so that a worker that trains on the CPU
+// starts without them, and a missing library gives a clear message.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Library {
   std::string wheel;     // "nvidia-cublas", the package that pip installs
 };
 
-// An open library's functions by name. Remembers which one was asked for and is not there.
+// An open library's functions by name. Remembers a function that is missing.
 class Symbols {
  public:
   explicit Symbols(void* handle) : handle_(handle) {}
@@ -33,14 +33,14 @@ class Symbols {
   std::string missing_;
 };
 
-// Opens `library` in the first place (search.h) where it has all the functions that `fill` gets and where
-// `refuse`, called after fill, gives "" and not a reason ("is version 12.9"). It stays open for the process's
-// life. Returns the file's name. Throws WorkerError with EX_CONFIG and one line that names every place
-// looked in. Any thread.
+// Opens `library` in the first place (search.h) where it has all functions that `fill` gets and where
+// `refuse`, called after fill, returns "" and not a reason ("is version 12.9"). The library stays open for
+// the process's life. Returns the file's name. Throws WorkerError with EX_CONFIG and one line that names
+// every place that was searched. Any thread.
 std::string open_library(const Library& library, const std::function<void(Symbols&)>& fill,
                          const std::function<std::string()>& refuse);
 
-// "9.19.0" of 91900, as both cuBLASLt and cuDNN number themselves.
+// "9.19.0" for 91900, the form of version numbers of cuBLASLt and cuDNN.
 std::string version_text(std::size_t number);
 
 }  // namespace dtrun::worker::cuda

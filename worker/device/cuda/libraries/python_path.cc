@@ -14,8 +14,8 @@ namespace {
 
 constexpr char kProgram[] = "import sys; print(*filter(None, sys.path), sep='\\n')";
 
-// Starts `python` with its output into `write_end`; -1 if that cannot be. The first of a group of its own, so
-// that what a wrapper (pyenv's) starts ends with it.
+// Starts `python` with its output to `write_end`; -1 on failure. The process leads a process group, so that
+// programs which a wrapper (pyenv's) starts are killed with it.
 pid_t start(const std::string& python, int write_end) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -34,7 +34,7 @@ pid_t start(const std::string& python, int write_end) {
   return error == 0 ? child : -1;
 }
 
-// All that comes until the other end is closed; false if that takes until `deadline`.
+// Reads until the other end is closed; false if that is not before `deadline`.
 bool read_until(int read_end, std::chrono::steady_clock::time_point deadline, std::string& text) {
   char buffer[4096];
   for (;;) {

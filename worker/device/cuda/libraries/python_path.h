@@ -1,4 +1,4 @@
-// Where the machine's Python looks for packages.
+// The folders in which the machine's Python looks for packages.
 #pragma once
 
 #include <chrono>
@@ -7,9 +7,9 @@
 
 namespace dtrun::worker::cuda {
 
-// sys.path of `python`, a program that is looked for on PATH. It is asked, not guessed: of a virtual
-// environment, pyenv, conda or Debian only Python itself knows where its packages are. Empty if there is
-// none, it fails or it takes longer than `limit`, after which it is killed.
+// sys.path of `python`, a program that is looked for on PATH. Runs Python, since with a virtual environment,
+// pyenv, conda or Debian only Python itself knows the folders of its packages. Empty if there is no Python,
+// if it fails, or if it takes longer than `limit`, after which it is killed.
 std::vector<std::string> python_path(const std::string& python, std::chrono::milliseconds limit);
 
 }  // namespace dtrun::worker::cuda
