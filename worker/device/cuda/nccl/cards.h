@@ -1,4 +1,4 @@
-// What ranks tell each other before there are links between their GPUs. Needs no NCCL.
+// The records that ranks exchange before there are links between their GPUs. Needs no NCCL.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@
 namespace dtrun::worker::cuda {
 
 struct LinkCard {
-  std::array<char, 128> id{};  // an ncclUniqueId, of ranks that make one
+  std::array<char, 128> id{};  // an ncclUniqueId, for ranks that make one
   std::array<char, 256> host{};
-  std::array<char, 256> why_not{};  // "": it has NCCL
+  std::array<char, 256> why_not{};  // "": the rank has NCCL
 
   void set_host(const std::string& text);
   void set_why_not(const std::string& text);
 };
 
-// Those of all ranks; nothing where one has no NCCL: `use` is told why.
+// The cards of all ranks; nothing if a rank has no NCCL, whose reason goes to `use`.
 std::optional<std::vector<LinkCard>> show_cards(const LinkPeers& peers, const LinkCard& own, UseRecord& use);
 
 }  // namespace dtrun::worker::cuda

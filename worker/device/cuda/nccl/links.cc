@@ -29,15 +29,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long ncclCommAbort may take; measured for NCCL by others: 0.5 s and 10 ms for each kernel that waits.
+// The limit for ncclCommAbort; published measurements of it: 0.5 s, and 10 ms for each kernel that waits.
 constexpr std::chrono::seconds kAbortPatience{3};
 // Most waits are short: the launch of a group by a thread of NCCL's takes about 0.1 ms, as long as one sleep
-// costs. What takes ten times that waits for a peer.
+// costs. A wait of ten times that waits for a peer.
 constexpr milliseconds kAwake{1};
-// One id for so many ranks: each is a rank that all of them connect to.
+// The ranks per id: all of them connect to the rank that made the id.
 constexpr int kRanksOfId = 64;
 
-// The host as NCCL sees it.
+// The host's identity in NCCL's view.
 std::string host_of_nccl() {
   const char* const said = std::getenv("NCCL_HOSTID");
   return said != nullptr && *said != '\0' ? said : host_identity();
@@ -79,7 +79,7 @@ class NcclLinks final : public DeviceLinks {
     });
   }
 
-  // Looks at the event and at NCCL in turn: a kernel that waits for a lost peer does not end by itself.
+  // Checks the event and NCCL in turn: a kernel that waits for a lost peer does not end by itself.
   void wait(Stream& stream) override {
     auto* const on = dynamic_cast<CudaStream&>(stream).handle();
     check(cudaEventRecord(done_, on), "recording an event");
@@ -88,11 +88,12 @@ class NcclLinks final : public DeviceLinks {
       const cudaError_t state = cudaEventQuery(done_);
       if (state != cudaErrorNotReady) {
         check(state, "exchanging gradients");
-        // Kernels of a communicator that failed end as if they had done their work.
+        // The kernels of a failed communicator end as if they had done their work, so its state is checked
+        // too.
         accept(state_of_communicator());
         return;
       }
-      cudaGetLastError();  // that it is not ready stays there, too
+      cudaGetLastError();  // clears cudaErrorNotReady
       const ncclResult_t result = state_of_communicator();
       if (result != ncclInProgress) accept(result);
       patience.once_more("a peer in the exchange of gradients");
@@ -137,8 +138,8 @@ class NcclLinks final : public DeviceLinks {
     settle(begun, peers_.meeting, "the other workers' NCCL");
   }
 
-  // `enqueue` hands the result of each call to what it is given. A group is always ended: the thread would be
-  // in it for ever.
+  // `enqueue` passes the result of each call to its argument. A group is always ended, or the thread would
+  // stay in it for ever.
   void as_group(const auto& enqueue) {
     accept(library_.group_start());
     ncclResult_t first = ncclSuccess;
@@ -147,7 +148,8 @@ class NcclLinks final : public DeviceLinks {
     });
     const ncclResult_t ended = library_.group_end();
     accept(first);
-    // What follows on the stream would go before what is still being launched.
+    // Waits for the launch, since later work on the stream would overtake a group that is still being
+    // launched.
     settle(ended, peers_.patience, "a peer to connect");
   }
 
@@ -165,10 +167,10 @@ class NcclLinks final : public DeviceLinks {
     accept(result);
   }
 
-  // Throws unless it is success or on its way there.
+  // Throws unless `result` is success or in progress.
   void accept(ncclResult_t result) const {
     if (result == ncclSuccess || result == ncclInProgress) return;
-    // It may have been a fault of the GPU's, of which CUDA knows more.
+    // The cause may be a failure of the GPU, of which CUDA knows more.
     check(cudaPeekAtLastError(), "exchanging gradients");
     std::string text = std::string("NCCL: ") + library_.get_error_string(result);
     const char* const more = library_.get_last_error(communicator_);
@@ -178,15 +180,15 @@ class NcclLinks final : public DeviceLinks {
       case ncclInvalidUsage:
         throw WorkerError(kExitConfig, text);
       case ncclRemoteError:
-      case ncclSystemError:  // of a connection that broke, as a rule
+      case ncclSystemError:  // usually a broken connection
         throw WorkerError(kExitWorkerPeerLost, text);
       default:
         throw WorkerError(kExitOsError, text);
     }
   }
 
-  // An abort waits for NCCL's own threads and may wait for ever. Then this process is of no use: another one
-  // takes its place.
+  // An abort waits for NCCL's own threads, maybe for ever. Then this process ends, and another takes its
+  // place.
   void give_up() noexcept {
     if (communicator_ != nullptr) {
       const auto given_up = std::make_shared<std::promise<void>>();
@@ -246,7 +248,7 @@ void check_nccl_environment() {
     throw WorkerError(kExitConfig,
                       std::string("NCCL_COMM_BLOCKING=") + blocking +
                           " is set, with which a worker could not give up a lost peer: unset it");
-  // A peer's death can take the contexts of all GPUs that multicast with it along.
+  // A peer's death can destroy the contexts of all GPUs that multicast with it.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 

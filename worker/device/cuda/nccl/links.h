@@ -1,6 +1,6 @@
-// Vectors between GPUs by NCCL, which only moves bytes here: what is added, and in which order, is ours. Of
-// all that NCCL can do about lost peers this uses the least: a communicator is given up as a whole
-// (ncclCommAbort), and the next generation makes a new one.
+// Moves vectors between GPUs by NCCL. NCCL only moves bytes here: the caller decides the additions and their
+// order. On the loss of a peer the communicator is given up as a whole (ncclCommAbort), and the next
+// generation makes a new one.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,12 @@
 
 namespace dtrun::worker::cuda {
 
-// Of this process' GPU number `gpu`. Null on all ranks where one of them has no NCCL: `use` is told why.
+// Links of this process' GPU number `gpu`. Null on all ranks if one of them has no NCCL, whose reason goes to
+// `use`.
 std::unique_ptr<DeviceLinks> make_nccl_links(int gpu, const LinkPeers& peers, UseRecord& use);
 
-// Sets or refuses NCCL's variables on which recovery depends; before the first links, and while no other
-// thread reads the environment. Throws WorkerError(EX_CONFIG).
+// Sets or refuses NCCL's environment variables that recovery depends on. REQUIRES: no links were made yet,
+// and no other thread reads the environment. Throws WorkerError(EX_CONFIG).
 void check_nccl_environment();
 
 }  // namespace dtrun::worker::cuda

@@ -1,4 +1,4 @@
-// Where the build has no nccl.h.
+// For a build without nccl.h.
 #include "worker/device/cuda/nccl/cards.h"
 #include "worker/device/cuda/nccl/links.h"
 
