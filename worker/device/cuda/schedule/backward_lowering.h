@@ -1,5 +1,5 @@
 // Backward of a program, from a plan's calls to steps. A linear layer's input gradient and GELU's become one
-// step where the library can.
+// step if the library can do both.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@ class BackwardLowering : public PassLowering {
  public:
   using PassLowering::PassLowering;
 
-  // Whether both calls became one.
+  // Lowers both calls to one step; false if that is not possible.
   bool run_pair(const Call& first, const Call& second) {
     const Node &lower = node(second.node), &upper = node(first.node);
     const auto* const linear = std::get_if<Linear>(&upper.op);
@@ -38,7 +38,7 @@ class BackwardLowering : public PassLowering {
     std::visit([&](const auto& op) { backward(op, at, call); }, at.op);
   }
 
-  // All of backward, for m rows. `slope`: GELU's input, if its backward is to be done as well.
+  // The whole backward for m rows. `slope`: GELU's input, if GELU's backward is part of the step.
   void linear_backward(const Linear& l, std::size_t m, const Place& x, const Place& d, std::size_t stride,
                        bool add_parameters, Into into, const Place& d_in, const Place& slope) {
     weight_gradient(l, m, x, d, stride, add_parameters);
@@ -53,7 +53,7 @@ class BackwardLowering : public PassLowering {
   }
 
  private:
-  // On a side stream: only the exchange waits for it.
+  // Runs on a side stream: only the exchange waits for it.
   void weight_gradient(const Linear& l, std::size_t m, const Place& x, const Place& d, std::size_t stride,
                        bool add_to) {
     const int stream = steps_.side_stream();
@@ -123,7 +123,7 @@ class BackwardLowering : public PassLowering {
   }
   void backward(const LogSoftmaxNll&, const Node&, const Call&) {}
 
-  // The output's gradient is the input's.
+  // The input's gradient equals the output's.
   void pass_on(const Node& at, int k, Into into) {
     if (into != Into::kWrite && into != Into::kAdd) return;
     elementwise({.kind = Kind::kCopy,

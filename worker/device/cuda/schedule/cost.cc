@@ -8,7 +8,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// Of so many products of which each has a term for each pair of a token and one before it, or itself.
+// The flops of `products` products, each with a term for each pair of a token and itself or an earlier one.
 double attention_flops(std::size_t samples, std::size_t tokens, std::size_t width, int products) {
   const auto t = static_cast<double>(tokens);
   return 2.0 * products * static_cast<double>(samples * width) * t * (t + 1) / 2;
@@ -34,7 +34,7 @@ double flops_of(const Work& work) {
       work);
 }
 
-// What is named twice is there once.
+// An extent that is listed twice counts once.
 double bytes_of(std::span<const Extent> extents) {
   double bytes = 0;
   for (auto extent = extents.begin(); extent != extents.end(); ++extent) {
@@ -52,14 +52,14 @@ StepCost cost_of(const Step& step) {
   StepCost cost{.flops = flops_of(step.work), .read = bytes_of(step.reads), .written = bytes_of(step.writes)};
   if (std::holds_alternative<Ready>(step.work)) return {};
   if (const auto* const embed = std::get_if<Embed>(&step.work)) {
-    // A row of the matrix for each of the result, not the whole matrix.
+    // Reads one row of the matrix for each row of the result, not the whole matrix.
     const auto in_weight = [&](const Extent& extent) { return extent.place == embed->weight; };
     cost.read -= static_cast<double>(std::ranges::find_if(step.reads, in_weight)->bytes) - cost.written;
   }
   if (const auto* const embed = std::get_if<EmbedBackward>(&step.work)) {
     const auto d = std::ranges::find_if(
         step.reads, [&](const Extent& extent) { return extent.place == embed->out_gradient; });
-    // Which rows have which token, in three lists; the sum of rows is added to the token's.
+    // Reads three lists that give the rows of each token, and adds the sum of rows to the token's gradient.
     const auto rows = static_cast<double>(embed->rows);
     const double sums =
         static_cast<double>(std::min(embed->rows, embed->classes) * embed->width) * sizeof(float);

@@ -1,5 +1,5 @@
-// How much work a step of a schedule is, whatever kernel does it: the least that it can cost, beside which
-// its time is shown, and what tests compare with what kernels really read and write.
+// The least work of a step of a schedule, with any kernel: the profile shows it beside the step's time, and
+// tests compare it with the memory that kernels really read and write.
 #pragma once
 
 #include "worker/device/cuda/schedule/schedule.h"
@@ -7,7 +7,7 @@
 namespace dtrun::worker::cuda {
 
 // A multiplication with its addition is two operations; only products, convolutions and attention count any.
-// Bytes of the GPU's memory, each once; what a kernel leaves for another of the same step is not in it.
+// Bytes of the GPU's memory, each once, without those that a kernel leaves for another of the same step.
 struct StepCost {
   double flops = 0, read = 0, written = 0;
   double bytes() const { return read + written; }
@@ -17,8 +17,8 @@ struct StepCost {
   }
 };
 
-// Attention is causal: a token's scores are with those before it and itself. Its backward computes them
-// again. Of embeddings as if each token came once in the microbatch: what is read and written at most.
+// Attention is causal: a token has scores with itself and earlier tokens, which backward computes again.
+// Embeddings count as if each token came once in the microbatch: the most that is read and written.
 StepCost cost_of(const Step& step);
 
 }  // namespace dtrun::worker::cuda

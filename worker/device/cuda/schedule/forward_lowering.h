@@ -1,4 +1,4 @@
-// Forward of a program, from a plan's calls to steps. Neighbouring calls become one step where a kernel or an
+// Forward of a program, from a plan's calls to steps. Neighbouring calls become one step if a kernel or an
 // epilogue does both: linear and GELU or ReLU, convolution and ReLU, addition and norm, embedding and
 // positions.
 #pragma once
@@ -31,8 +31,7 @@ class ForwardLowering : public PassLowering {
     }
   }
 
-  // A linear layer without what may follow it. With an epilogue that the library cannot do, the bias is added
-  // apart.
+  // The product of a linear layer. If the library cannot do the epilogue, the bias is added apart.
   void multiply(const Linear& l, const Place& in, MatmulShape shape, const Place& out, const Place& aux) {
     const std::size_t rows = static_cast<std::size_t>(shape.m), width = static_cast<std::size_t>(shape.n);
     const std::size_t stride = static_cast<std::size_t>(shape.c_stride);
@@ -53,7 +52,7 @@ class ForwardLowering : public PassLowering {
   }
 
  private:
-  // Whether it has enqueued `first` and the node after it as one.
+  // Lowers `first` and the node behind it to one step; false if that is not possible.
   bool forward_pair(const Node& first, int next) {
     const Node& second = node(next);
     if (second.in[0] != first.out) return false;
@@ -128,10 +127,10 @@ class ForwardLowering : public PassLowering {
                  .probability = l.probability});
   }
   void forward(const Flatten&, const Node&) {}        // a view
-  void forward(const LogSoftmaxNll&, const Node&) {}  // the classifier's
+  void forward(const LogSoftmaxNll&, const Node&) {}  // part of the classifier
 
   void forward(const LayerNorm& l, const Node&) { normalize(l, steps_.node(), {}, {}); }
-  // With `left` and `right` their sum is made first, in the norm's input.
+  // With `left` and `right`, their sum is computed first, into the norm's input.
   void normalize(const LayerNorm& l, int n, const Place& left, const Place& right) {
     steps_.begin(n, false);
     const Node& at = node(n);
@@ -169,7 +168,7 @@ class ForwardLowering : public PassLowering {
          values(position, positions * width)},
         {values(value(out), count(out))});
   }
-  // Without an embedding in front of it: one sample after the other.
+  // Without an embedding in front, positions are added to one sample after the other.
   void forward(const AddPositions& l, const Node& at) {
     const std::size_t size = program_.values[at.out].size();
     for (std::size_t sample = 0; sample < samples_; ++sample)
@@ -208,7 +207,7 @@ class ForwardLowering : public PassLowering {
         {values(value(at.in[0]), count(at.in[0]))}, {values(value(at.out), count(at.out))});
   }
 
-  const std::vector<std::size_t>* aux_ = nullptr;  // of the calls in hand
+  const std::vector<std::size_t>* aux_ = nullptr;  // of the current calls
 };
 
 }  // namespace dtrun::worker::cuda

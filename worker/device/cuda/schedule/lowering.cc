@@ -71,7 +71,7 @@ class Lowering {
                               call.in[0] == Into::kNone ? Place{} : places_.gradient(at.in[0]), {});
   }
 
-  // Notices of the buckets that are final with this call.
+  // Adds notices of the buckets that are final with this call.
   void ready(const Call& call) {
     if (call.final_from == SIZE_MAX) return;
     const int begin = next_bucket_;

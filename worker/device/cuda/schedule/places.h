@@ -1,4 +1,4 @@
-// Where the values of a plan lie in a GPU's memory, and the shapes of the products of linear layers there.
+// The places of a plan's values in a GPU's memory, and the shapes of the products of linear layers there.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Places {
         element_(bf16 ? 2 : sizeof(float)),
         value_(&plan.value) {}
 
-  // Values are where forward has them, or where backward's recomputation does.
+  // Sets the places of values: those of forward, or those of backward's recomputation.
   void look_at(const std::vector<std::size_t>& values) { value_ = &values; }
 
   std::size_t element() const { return element_; }  // bytes
@@ -39,10 +39,10 @@ class Places {
     return place;
   }
   Place value(Value value) const { return at((*value_)[value]); }
-  Place kept(Value value) const { return at(plan_.value_again[value]); }  // as backward sees it
+  Place kept(Value value) const { return at(plan_.value_again[value]); }  // the place for backward
   Place gradient(Value value) const { return at(plan_.gradient[value]); }
   Place parameter(std::size_t index) const { return {Space::kParameters, offset(index) * sizeof(float)}; }
-  // The same in the lane's elements.
+  // The parameter's copy in the lane's elements.
   Place matrix(std::size_t index) const { return {Space::kMatrices, offset(index) * element_}; }
   Place parameter_gradient(std::size_t index) const {
     return {Space::kGradient, offset(index) * sizeof(float)};
@@ -53,17 +53,18 @@ class Places {
   Extent parameter_extent(std::size_t index) const { return floats(parameter(index), size(index)); }
   Extent matrix_extent(std::size_t index) const { return values(matrix(index), size(index)); }
   Extent gradient_extent(std::size_t index) const { return floats(parameter_gradient(index), size(index)); }
-  // Of the weight, as long as the layer says.
+  // The extent of the weight, with the layer's sizes.
   Extent matrix_extent(const Linear& l) const { return values(matrix(l.weight), weights_of(l)); }
   Extent gradient_extent(const Linear& l) const {
     return floats(parameter_gradient(l.weight), weights_of(l));
   }
 
   // The layer that makes the logits, with as many outputs as a row of logits has room for, if the flat vector
-  // goes on so far behind its weight. Tensor cores are slow at odd sizes, whatever the stride (cuBLAS guide,
-  // 2.1.11): GPT-2's 50257 classes. The loss passes over the further logits and makes their gradients zero;
-  // so the parameters behind, with which they are multiplied, add nothing. The product of the weight's
-  // gradient overwrites the gradient of these with zeros: so it comes before all others of backward.
+  // is long enough behind the weight. Tensor cores are slow at odd sizes such as GPT-2's 50257 classes, with
+  // any stride (cuBLAS guide, 2.1.11). The loss ignores the additional logits and makes their gradients zero,
+  // so the parameters behind the weight, which are multiplied with them, add nothing. The product of the
+  // weight's gradient overwrites those parameters' gradient with zeros, so it must come before all others of
+  // backward.
   Linear with_padded_classes(Linear l) const {
     const std::size_t classes = padded_classes(static_cast<std::size_t>(l.out_features));
     const bool room = offset(l.weight) + classes * l.in_features <= program_.size;
@@ -71,7 +72,8 @@ class Places {
     return l;
   }
 
-  // Vectors begin at multiples of 256 bytes, but for the gradient, which follows the statistics.
+  // The alignment of a place. Vectors begin at multiples of 256 bytes, except the gradient, which follows the
+  // statistics.
   static int alignment(const Place& place) {
     const std::size_t from =
         place.offset + (place.space == Space::kGradient ? kStatisticsFloats * sizeof(float) : 0);

@@ -1,6 +1,6 @@
-// What a GPU does for one microbatch: every kernel and product with its operands, on which stream, and what
-// it waits for. Worked out of a program and its plan once, without a GPU, so that tests can look at it:
-// nothing is launched that does not stand here.
+// A GPU's work for one microbatch: every kernel and product with its operands, its stream, and the steps that
+// it waits for. Derived from a program and its plan once, without a GPU, so that tests can check it: only
+// steps of the schedule are launched.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,16 @@
 
 namespace dtrun::worker::cuda {
 
-// The memory in which an operand lies. Elements are those of the lane, bf16 or fp32, unless said.
+// The memory in which an operand lies. Elements are those of the lane, bf16 or fp32, unless a comment says
+// otherwise.
 enum class Space : std::uint8_t {
   kNone,
-  kArena,       // values, their gradients, what backward needs besides
+  kArena,       // values, their gradients, and other data for backward
   kSamples,     // the microbatch: values
   kTokens,      // or tokens; int32
   kTargets,     // int32
   kParameters,  // fp32, flat
-  kMatrices,    // the same in the lane's elements
+  kMatrices,    // the parameters in the lane's elements
   kGradient,    // fp32, flat
   kStatistics,  // fp32
 };
@@ -35,8 +36,8 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// What steps do; the kernels behind them say the details (kernels/). `add`: the result is added to what is
-// there, else it overwrites. Rows are those of a whole microbatch, of which the last may not be real.
+// The kinds of steps; the kernels describe the details (kernels/). `add`: the result is added to the old
+// value, else it overwrites. Rows are those of a whole microbatch, of which the last may not be real.
 struct Multiply {
   MatmulShape shape;
   Place a, b, c, bias, aux;
@@ -44,16 +45,16 @@ struct Multiply {
 struct AddRow {
   std::size_t rows, width, stride;
   Place row, values;
-};  // to each row of `values`
+};  // adds `row` to each row of `values`
 struct SumRows {
   std::size_t rows, width, stride;
   Place in, out;
   bool add;
-};  // for fp32 sums, as of a bias' gradient
+};  // into fp32 sums, such as a bias' gradient
 struct Normalize {
   std::size_t rows, width;
   float epsilon;
-  // in = left + right first, if there is a `right`.
+  // With a `right`, in = left + right is computed first.
   Place left, right, in, weight, bias, moments, out;
 };
 struct NormalizeBackward {
@@ -64,7 +65,7 @@ struct NormalizeBackward {
   bool add_parameters;
 };
 struct Embed {
-  std::size_t rows, width, positions;  // positions: of a sample, after which `position` begins again
+  std::size_t rows, width, positions;  // positions: rows of a sample, after which `position` begins again
   Place tokens, weight, position, out;
 };
 struct EmbedBackward {
@@ -83,7 +84,7 @@ struct AttendBackward {
 struct Classify {
   std::size_t rows, classes, stride;  // stride: elements between rows
   Place logits;
-  bool gradient;  // the logits become it
+  bool gradient;  // the logits become the gradient
 };                // also writes the statistics
 struct Elementwise {
   enum class Kind : std::uint8_t {
@@ -93,7 +94,7 @@ struct Elementwise {
     kGeluGradient,  // second: GELU's input
     kAdd,           // of first and second
     kCopy,
-    kDropout,  // of the node's own stream of random numbers
+    kDropout,  // uses the node's own stream of random numbers
   } kind;
   std::size_t count;
   Place first, second = {}, out;
@@ -131,12 +132,13 @@ struct Clear {
   Place out;
   std::size_t bytes;
 };
-// All that makes these buckets of the gradient is enqueued; with the last of them, the statistics too. On a
-// stream of its own, which runs nothing else: so neither products nor the exchange wait for each other.
+// Notice that all work for these buckets of the gradient is enqueued, and with the last bucket also that for
+// the statistics. On a stream for notices only, so that neither products nor the exchange wait for each
+// other.
 struct Ready {
   int first_bucket, end_bucket;
 };
-// All that any stream does in these steps is done.
+// Waits for the work of all streams in these steps.
 struct Join {};
 
 using Work = std::variant<Multiply, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
@@ -161,9 +163,9 @@ struct Step {
 };
 
 struct Schedule {
-  std::vector<Step> forward;   // but the classifier
+  std::vector<Step> forward;   // without the classifier
   std::vector<Step> evaluate;  // the classifier alone
-  std::vector<Step> backward;  // the classifier, and all that follows
+  std::vector<Step> backward;  // the classifier, and all steps behind it
   std::size_t arena = 0;       // bytes
 
   void each_step(const auto& visit) const {
@@ -172,22 +174,23 @@ struct Schedule {
   }
 };
 
-// What the device's libraries can do.
+// The abilities of the device's libraries.
 struct Abilities {
   bool bf16 = false;
   // Whether there is an algorithm for the product.
   std::function<bool(const MatmulShape&)> multiplies;
-  int side_streams = 1;  // for products that nobody waits for soon
+  int side_streams = 1;  // for products that no step waits for soon
 };
 
-// What such a device asks of a plan.
+// A GPU's requirements of a plan.
 PlanFor plan_for_gpu(bool bf16);
 
-// For microbatches of `samples` rows. `plan` is that for `samples` and plan_for_gpu().
+// A schedule for microbatches of `samples` rows. REQUIRES: `plan` was made for `samples` and plan_for_gpu().
 Schedule make_schedule(const Program& program, const Plan& plan, int samples, const Abilities& abilities);
 
-// Fills in `after` and `awaited`: a step waits for the last one of each other stream that writes what it
-// reads or writes, or reads what it writes, unless its stream has waited already; Join for all.
+// Fills in `after` and `awaited`: a step waits for the last step of each other stream that writes memory
+// which it reads or writes, or reads memory which it writes, unless its stream has waited already; Join waits
+// for all streams.
 void order(std::vector<Step>& steps, int streams);
 
 }  // namespace dtrun::worker::cuda

@@ -9,7 +9,8 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// The steps of the layer that makes the logits are told as the loss' (lowering.cc).
+// The steps of the layer that makes the logits belong to the loss' node (lowering.cc), but count as the
+// layer's.
 int node_of(const Program& program, const Step& step) {
   const auto loss = static_cast<int>(program.nodes.size()) - 1;
   if (step.node != loss || std::holds_alternative<Classify>(step.work)) return step.node;

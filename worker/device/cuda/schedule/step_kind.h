@@ -1,4 +1,4 @@
-// What people call a step of a schedule. Pure.
+// Names the steps of a schedule for people. Pure.
 #pragma once
 
 #include "worker/device/cuda/schedule/schedule.h"
@@ -6,7 +6,7 @@
 
 namespace dtrun::worker::cuda {
 
-// `again`: it recomputes in backward what forward did not keep.
+// `again`: the step recomputes in backward a value that forward did not keep.
 OpKind kind_of(const Program& program, const Step& step, bool again);
 
 }  // namespace dtrun::worker::cuda

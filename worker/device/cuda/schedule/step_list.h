@@ -1,4 +1,4 @@
-// The steps of a schedule while they are made.
+// The steps of a schedule under construction.
 #pragma once
 
 #include <utility>
@@ -13,11 +13,11 @@ class StepList {
   // `abilities` must outlive this.
   explicit StepList(const Abilities& abilities) : abilities_(abilities) {}
 
-  // The steps that are added from now on are those of this node's forward, or its backward.
+  // Steps that are added from now on belong to this node's forward, or its backward.
   void begin(int node, bool backward) { node_ = node, backward_ = backward; }
   int node() const { return node_; }
 
-  // Leaves out extents of no place or no bytes.
+  // Leaves out extents without a place or bytes.
   void add(const Work& work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
     const auto nothing = [](const Extent& extent) { return !extent.place || extent.bytes == 0; };
     std::erase_if(reads, nothing);
@@ -37,7 +37,7 @@ class StepList {
   }
 
   int ready_stream() const { return 1 + abilities_.side_streams; }
-  // A stream for work that nobody waits for soon: each of the side streams in turn.
+  // A stream for work that no step waits for soon: each of the side streams in turn.
   int side_stream() {
     if (abilities_.side_streams == 0) return 0;
     side_ = side_ % abilities_.side_streams + 1;
