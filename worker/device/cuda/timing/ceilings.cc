@@ -1,6 +1,5 @@
-// What a GPU can do at best: a copy within its memory, and a square product. Each is made larger until one of
-// it takes a while, so that neither the start of a kernel nor a cache is what is measured; on a slow device
-// that is soon.
+// Measures a GPU's peak rates: a copy within its memory, and a square product. Each grows until one run takes
+// long enough that neither a kernel's start nor a cache is measured; on a slow device small sizes suffice.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -18,7 +17,7 @@ namespace {
 
 using cuda::check, cuda::CudaStream;
 
-// Seconds. A copy of this length is of more than any cache holds.
+// Seconds. A copy that takes this long is larger than any cache.
 constexpr double kLongCopy = 0.5e-3, kLongProduct = 1e-3, kMeasured = 0.1;
 constexpr std::size_t kFirstCopy = std::size_t{1} << 20;  // bytes
 constexpr std::int64_t kFirstSide = 256, kLastSide = 16384;
@@ -26,7 +25,7 @@ constexpr std::int64_t kFirstSide = 256, kLastSide = 16384;
 class Stopwatch {
  public:
   explicit Stopwatch(CudaStream& stream) : stream_(stream) {
-    stream.handle();  // makes its GPU that of the events
+    stream.handle();  // makes its GPU the current one, to which the events belong
     for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "making an event");
   }
   ~Stopwatch() {
@@ -34,7 +33,7 @@ class Stopwatch {
   }
   Stopwatch(const Stopwatch&) = delete;
 
-  // Seconds of one of so many.
+  // Seconds per run, over `times` runs.
   double time(int times, const std::function<void()>& enqueue) {
     check(cudaEventRecord(events_[0], stream_.handle()), "recording an event");
     for (int i = 0; i < times; ++i) enqueue();
@@ -44,7 +43,7 @@ class Stopwatch {
     check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "reading a time");
     return std::max(1e-9, static_cast<double>(milliseconds) * 1e-3 / times);
   }
-  // Of what takes about `once`, over a longer time: the clocks of a GPU fall while it works.
+  // Seconds per run of work that takes about `once`, over a longer time: the clocks of a GPU fall under load.
   double sustained(double once, const std::function<void()>& enqueue) {
     return time(std::clamp(static_cast<int>(kMeasured / once), 1, 10000), enqueue);
   }
@@ -54,7 +53,7 @@ class Stopwatch {
   cudaEvent_t events_[2] = {};
 };
 
-// Random numbers: with zeros a GPU draws less power, and is faster than it ever is with a model.
+// Random numbers: with zeros a GPU draws less power, and is faster than with any model.
 void fill(CudaStream& stream, const Buffer& buffer, std::size_t bytes, bool bf16) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> some(-1, 1);
@@ -77,7 +76,7 @@ void fill(CudaStream& stream, const Buffer& buffer, std::size_t bytes, bool bf16
   stream.wait();
 }
 
-// Bytes a second, read and written. Of the largest copy that there is room for, if not of a long one.
+// Bytes a second, read and written, of a copy that takes kLongCopy, or of the largest that fits into memory.
 double copying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& watch) {
   double rate = 0;
   for (std::size_t bytes = kFirstCopy;; bytes *= 2) {
@@ -91,14 +90,14 @@ double copying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& 
       check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream.handle()),
             "copying");
     };
-    watch.time(1, copy);  // the first touches the memory
+    watch.time(1, copy);  // the first run touches the memory
     const double once = watch.time(1, copy);
     rate = 2 * static_cast<double>(bytes) / watch.sustained(once, copy);
     if (once >= kLongCopy) return rate;
   }
 }
 
-// Additions and multiplications a second: of the best size.
+// Additions and multiplications a second, of the best size.
 double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& watch, bool bf16) {
   cuda::Products products;
   double best = 0;
@@ -117,7 +116,7 @@ double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwat
       products.multiply(shape, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = nullptr, .aux = nullptr},
                         work.data(), stream.handle());
     };
-    watch.time(1, multiply);  // the first loads the kernel
+    watch.time(1, multiply);  // the first run loads the kernel
     const double once = watch.time(1, multiply);
     const double flops =
         2 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);

@@ -6,7 +6,7 @@
 
 namespace dtrun::worker::cuda {
 
-// A GPU that failed takes nothing more.
+// Ignores errors, which a failed GPU gives for every call.
 EventTimer::~EventTimer() {
   for (auto* const event : events_) cudaEventDestroy(event);
   if (clock_ == nullptr) return;
@@ -40,13 +40,13 @@ std::size_t EventTimer::begin(const CudaStream& stream, const TimedOp& op) {
   return pending;
 }
 
-// At the end of a scope, where nothing may be thrown: read() finds out what is wrong with the GPU.
+// Runs at the end of a scope, where it must not throw: read() reports a failure of the GPU.
 void EventTimer::end(std::size_t pending, const CudaStream& stream) {
   std::lock_guard lock(mutex_);
   cudaEventRecord(events_[2 * pending + 1], stream.handle());
 }
 
-// The first step after start() makes them; later ones find as many as they need.
+// The first step after start() makes the events; later steps reuse them.
 void EventTimer::make_events(std::size_t count) {
   use_gpu(gpu_);
   while (events_.size() < count) {

@@ -1,5 +1,5 @@
-// Times what is enqueued on a GPU: an event before it and one behind it, on its own stream. The events are
-// read once all is done, so nothing waits for the host meanwhile.
+// Times work that is enqueued on a GPU, with an event before it and one behind it on its stream. The events
+// are read once all work is done, so that no work waits for the host.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@
 
 namespace dtrun::worker::cuda {
 
-// That of this process' GPU number `gpu`. on() and Scope: any thread.
+// The timer of this process' GPU number `gpu`. on() and Scope: any thread.
 class EventTimer final : public OpTimer {
  public:
   explicit EventTimer(int gpu) : gpu_(gpu) {}
@@ -30,8 +30,8 @@ class EventTimer final : public OpTimer {
   const OpTimes& times() const override { return times_; }
 
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  // Times what is enqueued on `stream` until the end of the scope, if anybody wants that: then describe()
-  // says what it is, a TimedOp.
+  // Times the work enqueued on `stream` until the end of the scope, if the timer is on: then describe()
+  // returns its TimedOp.
   class Scope {
    public:
     template <typename Describe>
@@ -52,7 +52,7 @@ class EventTimer final : public OpTimer {
   };
 
  private:
-  // Of an operation: the events are a pair of events_.
+  // An operation whose events, a pair of events_, were not read yet.
   struct Pending {
     int op, stream;
   };
@@ -76,16 +76,16 @@ class EventTimer final : public OpTimer {
 
   const int gpu_;
   std::atomic<bool> on_{false};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   OpTimes times_;
   std::map<const CudaStream*, int> streams_;
   std::map<TimedOp, int, Less> ops_;
   std::vector<Pending> pending_;
-  std::vector<cudaEvent_t> events_;  // two of each operation, used again after each read()
-  // Times are floats of milliseconds, so they are taken from an event nearby.
+  std::vector<cudaEvent_t> events_;  // two for each operation, reused after each read()
+  // CUDA gives times as floats of milliseconds, so each is measured from a near event, to keep it exact.
   cudaStream_t clock_ = nullptr;
   std::array<cudaEvent_t, 2> bases_{};  // the one in use, and the next one
-  double base_ = 0;                     // seconds, of the one in use
+  double base_ = 0;                     // seconds, of the event in use
 };
 
 // Work on whole vectors. Bytes of the GPU's memory.

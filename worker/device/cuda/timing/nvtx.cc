@@ -5,7 +5,7 @@
 namespace dtrun::worker::cuda::nvtx {
 namespace {
 
-// Null where no tool has taken the library's functions over. Never destroyed: threads may outlive main().
+// Null unless a tool has replaced the library's functions. Never destroyed: threads may outlive main().
 nvtxDomainHandle_t domain() {
   static auto* const made = nvtxDomainCreateA("dtrun");
   return made;

@@ -1,17 +1,17 @@
-// Ranges of NVTX, in the domain "dtrun": what the host does, for tools such as Nsight Systems. Without a tool
-// each is the test of a pointer.
+// Ranges of NVTX, in the domain "dtrun": spans of the host's work, for tools such as Nsight Systems. Without
+// a tool a range costs the test of a pointer.
 #pragma once
 
 namespace dtrun::worker::cuda::nvtx {
 
-// Whether a tool listens.
+// Whether a tool is attached.
 bool attached();
 
-// On the calling thread, whose ranges lie within each other. `name` is copied.
+// Begins and ends a range of the calling thread, whose ranges are nested. `name` is copied.
 void push(const char* name);
 void pop();
 
-// The text of `name` is read at once.
+// A range for a scope. `name` is copied.
 class Range {
  public:
   explicit Range(const char* name) { push(name); }

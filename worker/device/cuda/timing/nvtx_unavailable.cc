@@ -1,4 +1,4 @@
-// Where the toolkit has no NVTX.
+// For a toolkit without NVTX.
 #include "worker/device/cuda/timing/nvtx.h"
 
 namespace dtrun::worker::cuda::nvtx {

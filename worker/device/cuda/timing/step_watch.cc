@@ -29,7 +29,7 @@ const StepWatch::Watched& StepWatch::watched(const Step& step) {
   return found->second;
 }
 
-// A notice of buckets enqueues nothing itself: what is then done with them is told by who does it.
+// Ready and Join enqueue nothing: the exchange times its own work on a bucket.
 void StepWatch::Scope::begin(StepWatch& watch, const Step& step, const CudaStream& stream) {
   if (std::holds_alternative<Ready>(step.work) || std::holds_alternative<Join>(step.work)) return;
   const Watched& watched = watch.watched(step);

@@ -1,5 +1,5 @@
-// For who profiles a lane: around each step that it enqueues, timing events (event_timer.h) and a range
-// (nvtx.h). Where nobody does, a step costs two tests of a pointer.
+// Adds timing events (event_timer.h) and a range (nvtx.h) around each step that a lane enqueues, for
+// profiles. Without a profile a step costs two tests of a pointer.
 #pragma once
 
 #include <map>
@@ -14,10 +14,10 @@ namespace dtrun::worker::cuda {
 
 class StepWatch {
  public:
-  // All must outlive this.
+  // REQUIRES: the arguments outlive this.
   StepWatch(const Program& program, const Schedule& schedule, EventTimer& timer);
 
-  // Until the end of the scope one step is enqueued, on `stream`. `step`: of the schedule.
+  // Lives while one step of the schedule is enqueued on `stream`.
   class Scope {
    public:
     Scope(StepWatch& watch, const Step& step, const CudaStream& stream) {
@@ -41,7 +41,7 @@ class StepWatch {
   const Program& program_;
   const Schedule& schedule_;
   EventTimer& timer_;
-  std::map<const Step*, Watched> watched_;  // those that were enqueued
+  std::map<const Step*, Watched> watched_;  // the steps enqueued so far
 };
 
 }  // namespace dtrun::worker::cuda
