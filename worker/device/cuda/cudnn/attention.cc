@@ -28,7 +28,7 @@ enum AttentionUid : std::int64_t {
   kQuerySums,
 };
 
-// Layouts as cuDNN sees them: [batch, heads, positions, head_size], or positions twice for scores.
+// Layouts of cuDNN's tensors: [batch, heads, positions, head_size], or positions twice for scores.
 struct Layouts {
   explicit Layouts(const AttentionSizes& s)
       : packed{.sizes = {s.batch, s.heads, s.positions, s.head_size},
@@ -45,8 +45,8 @@ std::string attention_title(const AttentionSizes& s, const std::string& which) {
          " T=" + std::to_string(s.positions) + " d=" + std::to_string(s.head_size) + " bf16";
 }
 
-// cuDNN knows its fused kernels by the operations and their order, so both graphs are as its own frontend
-// library writes them.
+// cuDNN selects fused kernels by the operations and their order, so both graphs equal those of its own
+// frontend library.
 class AttentionGraph {
  public:
   AttentionGraph(const Cudnn& cudnn, const AttentionSizes& shape, const std::string& which)
@@ -79,7 +79,7 @@ class AttentionGraph {
   }
 
   // Deterministic: the gradient of the scores is kept in the workspace, and the query's gradient is a product
-  // of it. cuDNN's other form adds up the query's gradient by atomic additions, in fp32 and then rounded.
+  // of that. cuDNN's other form adds up the query's gradient by atomic additions, in fp32 and then rounded.
   Graph backward(AttentionBackward how) {
     const Tensor query = graph_.memory(kQuery, layout_.packed, kBf16);
     const Tensor key = graph_.memory(kKey, layout_.packed.transposed(), kBf16);
@@ -92,7 +92,7 @@ class AttentionGraph {
     const Tensor d_value = graph_.memory(kValueGradient, layout_.packed, kBf16);
     const Tensor scale = graph_.number(kScale);
 
-    // What the softmax's backward takes from each row: the sum of out * d_out.
+    // The softmax's backward subtracts from each row its sum of out * d_out.
     const Tensor weighted = graph_.between(layout_.rows, kFp32), row_sum = sums();
     const Tensor row_sums = graph_.memory(kRowSums, layout_.statistics, kFp32);
     graph_.pointwise(CUDNN_POINTWISE_MUL, d_out, out, weighted);
@@ -139,7 +139,7 @@ class AttentionGraph {
     return turned;
   }
 
-  // A position sees itself and those before it.
+  // A position attends to itself and earlier ones.
   Tensor causal_scores(Tensor scored) {
     const Tensor row = graph_.between(layout_.scores, CUDNN_DATA_INT32);
     const Tensor column = graph_.between(layout_.scores, CUDNN_DATA_INT32);
@@ -156,7 +156,7 @@ class AttentionGraph {
   Graph graph_;
 };
 
-// "" or why this shape is not for cuDNN, where cuDNN itself would not say so.
+// "", or the reason why cuDNN cannot compute this shape, in cases that cuDNN itself does not report.
 std::string objection_to(const Planner& planner, const AttentionSizes& shape) {
   const std::size_t version = planner.cudnn().get_version();
   if (planner.device().compute_capability >= 100)
@@ -167,19 +167,19 @@ std::string objection_to(const Planner& planner, const AttentionSizes& shape) {
   return "";
 }
 
-// cuDNN takes all memory, also what it only reads, as void*.
+// cuDNN takes all memory as void*, also memory that it only reads.
 std::pair<std::int64_t, void*> argument(AttentionUid uid, const void* memory, std::int64_t bytes = 0) {
   return {uid, static_cast<char*>(const_cast<void*>(memory)) + bytes};
 }
 
-// So many of them, up to where the next vector may begin.
+// The bytes of `floats` floats, rounded up to the alignment of the next vector.
 std::int64_t float_bytes(std::int64_t floats) {
   constexpr std::int64_t kAlignment = 256;
   const std::int64_t bytes = floats * static_cast<std::int64_t>(sizeof(float));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Of the row sums, which lie before cuDNN's own workspace.
+// The bytes of the row sums, which lie in front of cuDNN's own workspace.
 std::int64_t row_sum_bytes(const AttentionSizes& shape) { return float_bytes(shape.rows() * shape.heads); }
 
 }  // namespace
@@ -195,8 +195,7 @@ Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionS
                                                               : std::numeric_limits<float>::lowest();
   try {
     Plan forward = planner.plan(AttentionGraph(planner.cudnn(), shape, "forward").forward(), {});
-    // No rule: of attention's engines cuDNN does not say whether they are deterministic; the graph sees to
-    // it.
+    // No rule: cuDNN does not tell whether attention's engines are deterministic; the graph ensures it.
     Plan backward = planner.plan(AttentionGraph(planner.cudnn(), shape, "backward").backward(how), {});
     return AttentionGraphs(shape, masked, how, std::move(forward), std::move(backward));
   } catch (const CudnnRefusal& refusal) {

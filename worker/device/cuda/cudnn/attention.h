@@ -16,15 +16,15 @@ struct AttentionSizes {
   std::int64_t width() const { return heads * head_size; }
 };
 
-// How backward adds up the query's gradient. Only the first gives the same bits each time; the other is there
-// to be measured beside it, and no lane takes it.
+// The way in which backward adds up the query's gradient. Only kDeterministic gives the same bits each time;
+// kAtomicSums exists for measurements, and no lane uses it.
 enum class AttentionBackward { kDeterministic, kAtomicSums };
 
-// For one shape. Plans of different lanes are separate: used by one thread at a time.
+// The graphs for one shape. Each lane has its own: used by one thread at a time.
 class AttentionGraphs {
  public:
-  // Not ok: cuDNN has nothing for this shape on this GPU, or nothing whose gradients are the same each time;
-  // the message says why.
+  // Not ok if cuDNN has no plan for this shape on this GPU, or none whose gradients are the same each time;
+  // the message gives the reason.
   static Result<AttentionGraphs> plan(Planner& planner, const AttentionSizes& shape,
                                       AttentionBackward how = AttentionBackward::kDeterministic);
 
@@ -33,9 +33,9 @@ class AttentionGraphs {
   // heads, positions], the logarithm of the sum of a row's exponentiated scores. Scores are divided by
   // sqrt(head_size). Enqueued on the handle's stream. `workspace`: forward_workspace() bytes.
   void forward(cudnnHandle_t handle, const void* qkv, void* out, void* statistics, void* workspace) const;
-  // d_qkv: bf16, as qkv; every element is written. The others are as forward had and gave them. The same bits
-  // for the same input, always, if deterministic. `workspace`: backward_workspace() bytes, of which the first
-  // zeros_in_workspace() must be 0.
+  // d_qkv: bf16, as qkv; every element is written. The other arguments are the inputs and results of forward.
+  // If deterministic, the same input always gives the same bits. `workspace`: backward_workspace() bytes, of
+  // which the first zeros_in_workspace() must be 0.
   void backward(cudnnHandle_t handle, const void* qkv, const void* out, const void* d_out,
                 const void* statistics, void* d_qkv, void* workspace) const;
 
@@ -55,7 +55,7 @@ class AttentionGraphs {
         backward_(std::move(backward)) {}
 
   AttentionSizes shape_;
-  float masked_;  // the score of a position that comes later
+  float masked_;  // the score of a later position
   AttentionBackward how_;
   Plan forward_, backward_;
 };

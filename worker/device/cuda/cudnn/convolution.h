@@ -1,4 +1,4 @@
-// Convolutions by cuDNN: images NCHW, stride 1, no padding, sums in fp32; biases are the caller's.
+// Convolutions by cuDNN: images NCHW, stride 1, no padding, sums in fp32; the caller adds biases.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ struct ConvSizes {
 
 enum class ConvType {
   kFp32,  // products in full fp32 too: no TF32
-  kBf16,  // all tensors are bf16, also the weight's gradient: cuDNN does not write it as fp32
+  kBf16,  // all tensors are bf16, also the weight's gradient, which cuDNN does not write as fp32
 };
 
-// For one shape; used by one thread at a time.
+// The graphs for one shape; used by one thread at a time.
 class ConvGraphs {
  public:
-  // A first layer needs no input gradient. Not ok: cuDNN has nothing for this on this GPU that gives the same
-  // bits each time; the message says why.
+  // A first layer needs no input gradient. Not ok if cuDNN has no plan for the shape on this GPU that gives
+  // the same bits each time; the message gives the reason.
   static Result<ConvGraphs> plan(Planner& planner, const ConvSizes& shape, ConvType type,
                                  bool with_input_gradient = true);
 
   // All memory is the device's, dense and aligned to 16 bytes: x [batch, in_channels, height, width], weight
   // [out_channels, in_channels, kernel, kernel], y [batch, out_channels, out_height, out_width], gradients
-  // alike. Outputs are overwritten. Enqueued on the handle's stream. `workspace`: workspace_size() bytes.
+  // likewise. Outputs are overwritten. Enqueued on the handle's stream. `workspace`: workspace_size() bytes.
   void forward(cudnnHandle_t handle, const void* x, const void* weight, void* y, void* workspace) const;
-  // REQUIRES: planned with it.
+  // REQUIRES: plan() had with_input_gradient.
   void input_gradient(cudnnHandle_t handle, const void* dy, const void* weight, void* dx,
                       void* workspace) const;
   void weight_gradient(cudnnHandle_t handle, const void* x, const void* dy, void* d_weight,
                        void* workspace) const;
 
-  std::int64_t workspace_size() const;  // enough for each of them
+  std::int64_t workspace_size() const;  // enough for each of the three
   const Plan& forward_plan() const { return forward_; }
   const Plan& input_gradient_plan() const { return *input_gradient_; }  // REQUIRES: planned with it
   const Plan& weight_gradient_plan() const { return weight_gradient_; }

@@ -12,7 +12,7 @@
 
 namespace dtrun::worker::cuda {
 
-// cuDNN will not do it; its own words.
+// A refusal by cuDNN, with cuDNN's own message.
 class CudnnRefusal : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,7 +23,7 @@ void check_cudnn(const Cudnn& cudnn, cudnnStatus_t status, const std::string& do
 
 class Descriptor {
  public:
-  // `cudnn` outlives it.
+  // REQUIRES: `cudnn` outlives the descriptor.
   Descriptor(const Cudnn& cudnn, cudnnBackendDescriptorType_t type);
   ~Descriptor() { free(); }
   Descriptor(Descriptor&& other) noexcept
@@ -47,7 +47,7 @@ class Descriptor {
   }
   Descriptor& finalize();
 
-  // Of a finalized descriptor. get_many: up to `most` values.
+  // REQUIRES: the descriptor is finalized. get_many: up to `most` values.
   template <class T>
   T get(cudnnBackendAttributeName_t name) const {
     T value{};
@@ -65,14 +65,14 @@ class Descriptor {
   std::string get_text(cudnnBackendAttributeName_t name) const;
 
   const Cudnn& cudnn() const { return *cudnn_; }
-  cudnnBackendDescriptor_t object() const { return object_; }  // not freed by who asks
+  cudnnBackendDescriptor_t object() const { return object_; }  // stays owned by this
 
  private:
   template <class T>
   static constexpr cudnnBackendAttributeType_t attribute_type();
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::size_t count,
                   const void* values);
-  // Number of values that there are; at most `most` are written.
+  // Returns the attribute's number of values; writes at most `most`.
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::size_t most,
                    void* values) const;
   void free();

@@ -1,5 +1,5 @@
-// What cuDNN shall compute, as a graph of its operations over tensors. A tensor lies in device memory, is one
-// number that is handed over when the graph runs, or is only between two operations and never written out.
+// A computation for cuDNN, as a graph of its operations over tensors. A tensor is in device memory, or is one
+// number that is passed when the graph runs, or connects two operations and is never written out.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,16 @@ struct TensorLayout {
   TensorLayout transposed() const;
 };
 
-// Throws CudnnRefusal as soon as cuDNN refuses a part of it.
+// Each function throws CudnnRefusal if cuDNN refuses a part of the graph.
 class Graph {
  public:
-  // Of this graph; given out by it.
+  // A handle of this graph.
   enum class Tensor : std::size_t {};
 
-  // `name` is for people and part of the identity. `cudnn` outlives it.
+  // `name` is for people and part of the identity. REQUIRES: `cudnn` outlives the graph.
   Graph(const Cudnn& cudnn, std::string name);
 
-  // uid: the caller's number, by which memory is handed to Plan::execute; 1 … 99. Memory is aligned to 16
-  // bytes.
+  // uid: the caller's number for passing memory to Plan::execute; 1 … 99. Memory is aligned to 16 bytes.
   Tensor memory(std::int64_t uid, const TensorLayout& layout, cudnnDataType_t type);
   Tensor number(std::int64_t uid);  // one float
   Tensor between(const TensorLayout& layout, cudnnDataType_t type);
@@ -41,8 +40,8 @@ class Graph {
   void pointwise(cudnnPointwiseMode_t mode, Tensor a, Tensor b, Tensor y,
                  cudnnDataType_t precision = CUDNN_DATA_FLOAT);
   void select(Tensor condition, Tensor yes, Tensor no, Tensor y);
-  void index(Tensor like, std::int64_t dimension, Tensor y);  // of each element along `dimension`, int32
-  void matmul(Tensor a, Tensor b, Tensor c);                  // of the last two dimensions, sums in fp32
+  void index(Tensor like, std::int64_t dimension, Tensor y);  // each element's index along `dimension`, int32
+  void matmul(Tensor a, Tensor b, Tensor c);                  // over the last two dimensions, sums in fp32
   void reduce(cudnnReduceTensorOp_t how, Tensor x, Tensor y);
   void reshape(Tensor x, Tensor y);
 
@@ -52,12 +51,12 @@ class Graph {
   void conv_input_gradient(Tensor dy, Tensor w, Tensor dx);
   void conv_weight_gradient(Tensor x, Tensor dy, Tensor dw);
 
-  // The graph for cuDNN's planning. `handle`: null where the device is only described.
+  // The graph for cuDNN's planning. `handle`: null if the device is only described.
   Descriptor finish(cudnnHandle_t handle) const;
 
   const Cudnn& cudnn() const { return cudnn_; }
   const std::string& name() const { return name_; }
-  // Name and all that was said above, as a hash: graphs of one identity are the same computation.
+  // A hash of the name and all calls above: graphs with the same identity are the same computation.
   std::string identity() const;
 
  private:

@@ -86,7 +86,7 @@ class LoadedCudnnOps final : public CudnnOps {
     all.insert_or_assign(shape, std::move(planned).value());
     return {};
   }
-  // Plans are run with the handle that they were made for.
+  // Plans must run with the handle that they were made for.
   cudnnHandle_t handle(cudaStream_t on) {
     handle_.use(on);
     return handle_;

@@ -11,7 +11,7 @@ bool has_note(const std::vector<cudnnBackendNumericalNote_t>& notes, cudnnBacken
   return std::find(notes.begin(), notes.end(), note) != notes.end();
 }
 
-// "" or what the rules have against the engine of this configuration.
+// "", or the reason why the rules forbid the engine of this configuration.
 std::string objection(const Descriptor& configuration, const EngineRules& rules) {
   const Descriptor engine = configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   const auto notes = engine.get_many<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
@@ -71,7 +71,7 @@ Plan Planner::plan(const Graph& graph, const EngineRules& rules) {
       stored.set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, *text).finalize();
       return Plan(std::move(stored));
     } catch (const CudnnRefusal&) {
-      // A file of that version, but damaged: the plan is made again and takes its place.
+      // A damaged file of the right version: the plan is made again and replaces the stored one.
     }
   }
   Plan made = make(graph, rules);

@@ -1,4 +1,4 @@
-// How cuDNN carries out a graph on one model of GPU: the engine, its settings, its compiled kernels.
+// cuDNN's execution of a graph on one model of GPU: the engine, its settings, its compiled kernels.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ class Plan {
   explicit Plan(Descriptor finished);
 
   std::int64_t workspace_size() const { return workspace_size_; }  // bytes
-  std::int64_t engine() const { return engine_; }  // cuDNN's number of it, for this kind of graph
+  std::int64_t engine() const { return engine_; }  // cuDNN's number of the engine, for this kind of graph
   std::string json() const { return plan_.get_text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); }
 
   // Enqueues on the handle's stream. `memory`: for each uid of the graph device memory, or for a number the
   // address of a float on the host, which is read before this returns. `workspace`: workspace_size() bytes of
-  // the device that nothing else uses meanwhile. Throws WorkerError with EX_OSERR.
+  // device memory that no other work uses meanwhile. Throws WorkerError with EX_OSERR.
   void execute(cudnnHandle_t handle, const std::vector<std::pair<std::int64_t, void*>>& memory,
                void* workspace) const;
 
@@ -32,35 +32,35 @@ class Plan {
   std::int64_t workspace_size_ = 0, engine_ = 0;
 };
 
-// Which of the engines that cuDNN proposes may be taken.
+// The rules for engines that cuDNN proposes.
 struct EngineRules {
-  bool deterministic = false;  // not those of which cuDNN says that they are not
-  bool full_fp32 = false;      // not those that round what they multiply (tensor cores with TF32)
+  bool deterministic = false;  // excludes engines that cuDNN calls non-deterministic
+  bool full_fp32 = false;      // excludes engines that round their inputs (tensor cores with TF32)
 };
 
-// The GPU that plans are for: `handle`'s, or none, but one that `description` describes.
+// The GPU that plans are for: that of `handle`, or without a handle the one that `description` describes.
 struct PlanDevice {
   std::string name;            // "NVIDIA H200"
   int compute_capability = 0;  // 90 for 9.0
   cudnnHandle_t handle = nullptr;
-  std::string description;  // JSON, as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it
+  std::string description;  // JSON, in the form of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION
 };
 
 // One user at a time.
 class Planner {
  public:
-  // `stored`: StoredPlans::text() of an earlier start, or "". `cudnn` and the handle outlive it. Throws
-  // CudnnRefusal.
+  // `stored`: StoredPlans::text() of an earlier start, or "". Throws CudnnRefusal. REQUIRES: `cudnn` and the
+  // handle outlive the planner.
   Planner(const Cudnn& cudnn, PlanDevice device, const std::string& stored);
 
-  // The stored plan of this graph; else of the engines that cuDNN's heuristics propose for it the first that
-  // the rules allow and that works. So which one follows from graph, rules, GPU and version alone: nothing is
-  // measured, or two runs of one job could differ in their bits. Throws CudnnRefusal.
+  // The stored plan of this graph, or else one with the first working engine among the proposals of cuDNN's
+  // heuristics that the rules allow. The choice follows from graph, rules, GPU and version alone: engines are
+  // not measured, since two runs of one job could then differ in their bits. Throws CudnnRefusal.
   Plan plan(const Graph& graph, const EngineRules& rules);
 
   const Cudnn& cudnn() const { return cudnn_; }
   const PlanDevice& device() const { return device_; }
-  // For the next start; holds every plan that was made or used.
+  // The text for the next start, with every plan that was made or used.
   std::string stored() const { return stored_.text(); }
 
  private:
@@ -72,21 +72,21 @@ class Planner {
 
   const Cudnn& cudnn_;
   PlanDevice device_;
-  std::vector<Descriptor> properties_;  // of a described device; else empty
+  std::vector<Descriptor> properties_;  // those of a described device; else empty
   StoredPlans stored_;
 };
 
 // cuDNN's state; used by one thread at a time.
 class CudnnHandle {
  public:
-  // Of the current device. Throws WorkerError with EX_OSERR.
+  // A handle of the current device. Throws WorkerError with EX_OSERR.
   CudnnHandle(const Cudnn& cudnn, cudaStream_t stream);
   ~CudnnHandle() { cudnn_.destroy(handle_); }
   CudnnHandle(const CudnnHandle&) = delete;
   CudnnHandle& operator=(const CudnnHandle&) = delete;
 
-  operator cudnnHandle_t() const { return handle_; }  // NOLINT: it is one
-  // Of what is run from now on. Throws WorkerError with EX_OSERR.
+  operator cudnnHandle_t() const { return handle_; }  // NOLINT: wraps a cudnnHandle_t
+  // Sets the stream of later executions. Throws WorkerError with EX_OSERR.
   void use(cudaStream_t stream);
 
  private:

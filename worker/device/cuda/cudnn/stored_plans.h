@@ -1,5 +1,5 @@
-// Plans of an earlier start, so that a worker need not have cuDNN compile them again (a second each). Texts
-// in memory: who has a folder for them keeps the whole as one file.
+// Plans of an earlier start, which spare a worker cuDNN's compilation (a second for each plan). Only texts in
+// memory: the caller keeps them in a file.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@ namespace dtrun::worker::cuda {
 // One user at a time.
 class StoredPlans {
  public:
-  // Those of `text` that were made by this version of cuDNN for a GPU of this name. Of another text, also of
-  // one that is broken or empty: none.
+  // The plans in `text`, if this version of cuDNN made them for a GPU of this name. No plans for another
+  // text, also for one that is damaged or empty.
   StoredPlans(const std::string& text, std::string cudnn_version, std::string device_name);
 
   // Null if there is none.
