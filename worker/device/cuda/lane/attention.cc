@@ -20,9 +20,9 @@ std::string AttentionOps<T>::use(CudnnOps& cudnn, const AttentionShape& shape, T
   return fault;
 }
 
-// Scores differ by about 5 in each row, so that probabilities are neither even nor one: a wrong row is as
-// wrong as its numbers are large. cuDNN rounds probabilities and their gradients to bf16 (1/256), the own
-// kernels do not.
+// Scores differ by about 5 in each row, so that probabilities are neither even nor one, and the error of a
+// wrong row is as large as its numbers. cuDNN rounds probabilities and their gradients to bf16 (1/256), the
+// own kernels do not.
 template <typename T>
 std::string AttentionOps<T>::try_out(const AttentionShape& shape, Trial& trial) const {
   constexpr float kLargest = 4, kTolerance = 1.0f / 32;
@@ -48,7 +48,7 @@ std::string AttentionOps<T>::try_out(const AttentionShape& shape, Trial& trial) 
   attention(on, shape, qkv, out[0], statistics[0]);
   attention_backward(on, shape, qkv, out[0], d_out, statistics[0], d_qkv[0], workspace);
   check_launch("attention");
-  // What is not written must not look right.
+  // Memory that is not written must not look right.
   check(cudaMemsetAsync(out[1], 0xff, rows * sizeof(T), on), "clearing memory");
   check(cudaMemsetAsync(d_qkv[1], 0xff, 3 * rows * sizeof(T), on), "clearing memory");
   check(cudaMemsetAsync(statistics[1], 0xff, sums * sizeof(float), on), "clearing memory");

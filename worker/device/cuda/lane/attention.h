@@ -1,4 +1,4 @@
-// Attention as a lane computes it: each shape by cuDNN, or by the own kernels.
+// The attention of a lane: each shape is computed by cuDNN, or by the own kernels.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace dtrun::worker::cuda {
 
-// Of an Attend or AttendBackward.
+// The shape of an Attend or AttendBackward.
 AttentionShape shape_of(const auto& work) {
   return {.samples = static_cast<int>(work.samples),
           .tokens = static_cast<int>(work.tokens),
@@ -20,13 +20,13 @@ AttentionShape shape_of(const auto& work) {
           .head_size = static_cast<int>(work.width / work.heads)};
 }
 
-// T: float or __nv_bfloat16. Of its operations memory and errors are those of kernels/attention.h and
-// CudnnOps.
+// T: float or __nv_bfloat16. Memory is as in kernels/attention.h, errors as in CudnnOps.
 template <typename T>
 class AttentionOps {
  public:
-  // From now on this shape is cuDNN's, if T is bf16, cuDNN has a plan for it, and computes the same as the
-  // own kernels. "" or why not. `cudnn` outlives this.
+  // Makes cuDNN compute this shape from now on, if T is bf16, cuDNN has a plan for the shape, and its results
+  // agree with those of the own kernels. Returns "", or the reason against it. REQUIRES: `cudnn` outlives
+  // this.
   std::string use(CudnnOps& cudnn, const AttentionShape& shape, Trial& trial);
 
   // Bytes.

@@ -11,7 +11,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// What cuDNN's plans ask for.
+// cuDNN's plans require this alignment.
 bool on_16_bytes(const Place& place) { return Places::alignment(place) >= 16; }
 
 std::size_t inputs_of(const ConvShape& s) {
@@ -46,8 +46,8 @@ std::string ConvolutionOps<T>::use(CudnnOps& cudnn, const ConvShape& shape, bool
   return fault;
 }
 
-// In fp32 sums differ by their order; with TF32 it would be a thousandth. In bf16 by the result's rounding,
-// twice in forward: before and after the bias.
+// In fp32 sums differ by the order of additions; TF32 would cause differences of a thousandth. In bf16
+// results differ by rounding, twice in forward: before and after the bias.
 template <typename T>
 std::string ConvolutionOps<T>::try_out(const ConvShape& shape, bool with_input_gradient, Trial& trial) const {
   constexpr bool kBf16 = sizeof(T) == 2;
@@ -82,7 +82,7 @@ std::string ConvolutionOps<T>::try_out(const ConvShape& shape, bool with_input_g
   conv2d_backward_input(on, shape, weight, d_out, false, d_in[0]);
   conv2d_backward_parameters(on, shape, in, d_out, false, d_weight[0], d_bias, workspace);
   check_launch("conv2d");
-  // What is not written must not look right.
+  // Memory that is not written must not look right.
   check(cudaMemsetAsync(out[1], 0xff, outs * sizeof(T), on), "clearing memory");
   check(cudaMemsetAsync(d_in[1], 0xff, ins * sizeof(T), on), "clearing memory");
   check(cudaMemsetAsync(d_weight[1], 0xff, weights * sizeof(float), on), "clearing memory");
@@ -132,7 +132,7 @@ template <typename T>
 std::size_t ConvolutionOps<T>::workspace(const ConvolveWeightGradient& work) const {
   const ConvShape shape = convolution_of(work.shape);
   if (!is_cudnns(work)) return conv2d_backward_parameters_workspace(shape) * sizeof(float);
-  // First the one, then the other.
+  // The two steps use the memory one after the other.
   return std::max(cudnn_->workspace(shape), conv2d_backward_bias_workspace(shape) * sizeof(float));
 }
 

@@ -1,5 +1,5 @@
-// Convolutions as a lane computes them: each by cuDNN, or by the own kernels. Biases and ReLU are always the
-// own kernels'.
+// The convolutions of a lane: each shape is computed by cuDNN, or by the own kernels. The own kernels always
+// do biases and ReLU.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@ namespace dtrun::worker::cuda {
 
 ConvShape convolution_of(const ImageShape& image);
 
-// T: float or __nv_bfloat16. Memory is as kernels/images.h has it, errors are those of CudnnOps.
+// T: float or __nv_bfloat16. Memory is as in kernels/images.h, errors as in CudnnOps.
 template <typename T>
 class ConvolutionOps {
  public:
-  // From now on this shape is cuDNN's, if cuDNN has plans for it and computes the same as the own kernels;
-  // but for steps that add to what is there, whose weight or gradient lies off 16 bytes, or in bf16 make a
-  // weight's gradient, which cuDNN would round. "" or why not. `cudnn` outlives this.
+  // Makes cuDNN compute this shape from now on, if cuDNN has plans for it and its results agree with those of
+  // the own kernels; except for steps that add to old values, whose weight or gradient is not 16-byte
+  // aligned, or that compute a weight's gradient in bf16, which cuDNN would round. Returns "", or the reason
+  // against it. REQUIRES: `cudnn` outlives this.
   std::string use(CudnnOps& cudnn, const ConvShape& shape, bool with_input_gradient, Trial& trial);
 
   // Bytes.

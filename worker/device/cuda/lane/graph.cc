@@ -18,7 +18,7 @@ Graph& Graph::operator=(Graph&& other) noexcept {
 
 Graph Graph::record(CudaStream& stream, const std::function<void()>& enqueue, std::string* why) {
   why->clear();
-  // Other threads may do as they like meanwhile, as those of the exchange do.
+  // Thread-local: other threads, such as the exchange's, may make any calls meanwhile.
   check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal), "recording a graph");
   try {
     enqueue();
@@ -31,7 +31,7 @@ Graph Graph::record(CudaStream& stream, const std::function<void()>& enqueue, st
   if (result == cudaSuccess && why->empty()) result = cudaGraphInstantiate(&graph.graph_, recorded, 0);
   if (recorded != nullptr) cudaGraphDestroy(recorded);
   if (result != cudaSuccess && why->empty()) *why = cudaGetErrorString(result);
-  // That it cannot be recorded is no fault of what follows. A GPU that failed fails again.
+  // Clears the error of the recording, which must not be reported by later calls. A failed GPU fails again.
   if (!why->empty()) cudaGetLastError();
   return graph;
 }

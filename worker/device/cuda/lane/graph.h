@@ -1,5 +1,5 @@
-// Work that was enqueued once and is enqueued again in one go: a CUDA graph. A GPU starts the kernels of a
-// graph faster than a host can launch them.
+// A CUDA graph: recorded work that is enqueued again by one call. A GPU starts the kernels of a graph faster
+// than a host can launch them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,13 +18,14 @@ class Graph {
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&& other) noexcept;
 
-  // What `enqueue` enqueues on `stream`, and on streams that wait for it there and for which it waits at the
-  // end; none of it runs. Arguments of kernels are those of now: what may differ in the next launch must lie
-  // in the memory that they name. Nothing, and `why`, if CUDA or a library cannot record it.
+  // Records, without running it, the work that `enqueue` enqueues on `stream`, and on other streams that
+  // begin by waiting for `stream` and that `stream` waits for at the end. Kernels' arguments are fixed:
+  // values that differ from launch to launch must be in the memory that arguments point to. Returns an empty
+  // graph, and the reason in `why`, if CUDA or a library cannot record the work.
   static Graph record(CudaStream& stream, const std::function<void()>& enqueue, std::string* why);
 
   explicit operator bool() const { return graph_ != nullptr; }
-  // REQUIRES: there is one. The memory it names is used when its turn comes.
+  // REQUIRES: the graph is not empty. Its memory is used when the launched work runs.
   void launch(CudaStream& stream) const;
 
  private:

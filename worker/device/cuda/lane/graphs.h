@@ -1,5 +1,5 @@
-// A lane's graphs: a microbatch is enqueued step by step the first time that its results go to some memory,
-// the second time that is recorded, and launched in one go from then on.
+// A lane's graphs, one for each memory that results go to: the first microbatch for a memory is enqueued step
+// by step, the second is recorded, and all from then on are launched by one call.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@ namespace dtrun::worker::cuda {
 
 class MicrobatchGraphs {
  public:
-  // `use` is told whether graphs are launched, and if not, why. Both must outlive this.
+  // Records in `use` whether graphs are launched, or the reason against it. REQUIRES: both arguments outlive
+  // this.
   MicrobatchGraphs(CudaStream& stream, UseRecord& use);
 
   // Launches the microbatch's graph on the stream. False if there is none: the caller enqueues step by step.
   // `out`: the memory that results go to. `enqueue`: enqueues all steps to be recorded, maybe more than once.
   bool launch(const float* out, const std::function<void()>& enqueue);
-  // Forgets all graphs: their steps name memory that is no longer used. REQUIRES: none of them runs.
+  // Forgets all graphs: their steps use memory that is no longer valid. REQUIRES: no graph is running.
   void clear() { graphs_.clear(); }
 
  private:
@@ -32,7 +33,7 @@ class MicrobatchGraphs {
   CudaStream& stream_;
   UseRecord& use_;
   bool wanted_;
-  std::map<const float*, Graph> graphs_;  // by `out`; an empty one of memory that was used once
+  std::map<const float*, Graph> graphs_;  // by `out`; empty for memory that was used once
 };
 
 }  // namespace dtrun::worker::cuda

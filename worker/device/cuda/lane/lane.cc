@@ -1,5 +1,5 @@
-// A lane on a GPU: carries out a schedule on the GPU's streams. Everything is enqueued and nothing waited
-// for, but for an evaluation's result.
+// A lane on a GPU: carries out a schedule on the GPU's streams. Enqueues all work and waits only for an
+// evaluation's result.
 #include "worker/device/cuda/lane/lane.h"
 
 #include <bit>
@@ -29,7 +29,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// Bits do not depend on it; time does.
+// Changes the time, but no bits.
 int side_streams_wanted() {
   constexpr int kUsual = 1;
   const char* const value = std::getenv("DTRUN_CUDA_SIDE_STREAMS");
@@ -40,8 +40,8 @@ int side_streams_wanted() {
   return value[0] - '0';
 }
 
-// The schedule of a program whose products are right on this GPU; what goes wrong as one product with a bias,
-// say, is done apart.
+// The schedule of a program with products that are right on this GPU: an epilogue with which a product is
+// wrong becomes a step of its own.
 Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Products& products,
                                CudaArithmetic& arithmetic, CudaStream& stream, UseRecord& use) {
   const Buffer workspace = arithmetic.try_allocate_bytes(Products::kLargestWorkspace);
@@ -63,14 +63,14 @@ Schedule make_checked_schedule(const Program& program, int capacity, int side_st
   const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " products";
   use.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
   use.set("fused_epilogues", of_all);
-  // Of fp32 the library has some only.
+  // For fp32 the library has only some epilogues, which is no fallback.
   if (program.bf16 && fused < asked)
     use.fall_back("cuBLASLt adds biases, or what else follows a product, to " + of_all +
                   " only: kernels of our own do the rest");
   return schedule;
 }
 
-// The most samples, fewer than `capacity`, whose activations take no more than `bytes`.
+// The largest number of samples below `capacity` whose activations take at most `bytes`.
 int samples_that_fit(const Program& program, int capacity, std::size_t bytes) {
   int fits = 0;
   for (unsigned step = std::bit_floor(static_cast<unsigned>(capacity)); step > 0; step /= 2) {
@@ -175,11 +175,11 @@ class CudaLane final : public Lane {
     return {.loss = host_results_.data()[0], .correct = host_results_.data()[1]};
   }
 
-  // The device's timer tells more.
+  // The device has a timer().
   void record(std::vector<NodeTime>*) override {}
 
  private:
-  static constexpr bool kRounds = sizeof(T) == 2;  // samples and weights, to bf16
+  static constexpr bool kRounds = sizeof(T) == 2;  // whether samples and weights are rounded to bf16
 
   void name_streams() {
     stream_.set_name("lane");
@@ -207,7 +207,7 @@ class CudaLane final : public Lane {
     }
   }
 
-  // The steps behind forward.
+  // The steps that follow forward.
   const std::vector<Step>& rest(bool training) const {
     return training ? schedule_.backward : schedule_.evaluate;
   }
@@ -270,23 +270,23 @@ class CudaLane final : public Lane {
   CudaStream stream_;
   const int side_stream_count_ = side_streams_wanted();
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
-  CudaStream gradients_;  // waits for what makes a bucket; then the caller's
+  CudaStream gradients_;  // waits for the work that makes a bucket, then takes the caller's
   StepLauncher<T> launcher_;
   const int capacity_;
   const Schedule schedule_;
   StepWatch watch_;
   const Buffer arena_;
   MicrobatchUpload upload_;
-  const Buffer results_;       // of an evaluation
-  const Buffer host_results_;  // likewise
-  Buffer samples_;             // as bf16
+  const Buffer results_;       // an evaluation's
+  const Buffer host_results_;  // an evaluation's
+  Buffer samples_;             // in bf16
 
-  const std::function<void(int bucket)>* ready_ = nullptr;  // of the microbatch in hand
+  const std::function<void(int bucket)>* ready_ = nullptr;  // that of the current microbatch
 
-  std::map<const Step*, CudaEvent> done_;  // of steps that are awaited
-  std::map<const Step*, CudaEvent> told_;  // of each Ready, when a graph gets there
+  std::map<const Step*, CudaEvent> done_;  // for steps that others wait for
+  std::map<const Step*, CudaEvent> told_;  // for each Ready, recorded by a graph
   MicrobatchGraphs graphs_;
-  bool recording_ = false;  // what is enqueued
+  bool recording_ = false;  // into a graph
 };
 
 }  // namespace

@@ -11,11 +11,11 @@
 
 namespace dtrun::worker::cuda {
 
-// `arithmetic` is of GPU number `gpu`, and outlives the lane. `algorithms`: the table's for this platform.
-// `plans`: the file that keeps cuDNN's plans, or "". Attention in bf16 and convolutions are cuDNN's where it
-// is there and computes the same as the own kernels. `use` is told of that, and of what else has a faster and
-// a slower way; it outlives the lane. Throws WorkerError with EX_CONFIG if there is no room for the lane's
-// memory, or cuBLASLt multiplies wrong.
+// `arithmetic`: that of GPU number `gpu`. `algorithms`: the table's for this platform. `plans`: the file that
+// keeps cuDNN's plans, or "". cuDNN computes attention in bf16 and convolutions, if it is available and
+// agrees with the own kernels; `use` records that, and other choices between faster and slower
+// implementations. Throws WorkerError with EX_CONFIG if there is no room for the lane's memory, or cuBLASLt
+// multiplies wrong. REQUIRES: `arithmetic` and `use` outlive the lane.
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const Algorithms& algorithms,
                                      const std::filesystem::path& plans, UseRecord& use);

@@ -1,5 +1,5 @@
-// Launches the steps of a schedule, one by one: by cuBLASLt, by cuDNN, or by the own kernels. Knows no
-// streams but the one that it is given.
+// Launches the steps of a schedule, one by one: by cuBLASLt, by cuDNN, or by the own kernels, on the stream
+// that the caller passes.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class StepLauncher {
  public:
   static constexpr bool kBf16 = sizeof(T) == 2;
 
-  // `rows`: with a target each, of a whole microbatch. All references must outlive this.
+  // `rows`: those with a target in a whole microbatch. REQUIRES: the references outlive this.
   StepLauncher(const Algorithms& algorithms, CudaArithmetic& arithmetic, std::size_t rows,
                float label_smoothing, UseRecord& use)
       : arithmetic_(arithmetic),
@@ -58,11 +58,11 @@ class StepLauncher {
 
   Products& products() { return products_; }
 
-  // Chooses the shapes that cuDNN computes, and tells `use`. The own kernels compute the others: slower, and
-  // as right. `plans`: as make_cuda_lane().
+  // Chooses the shapes that cuDNN computes, and records them in `use`. The own kernels compute the others,
+  // slower but as exactly. `plans`: as in make_cuda_lane().
   void choose_cudnn(const Schedule& schedule, int gpu, const std::filesystem::path& plans, Trial& trial) {
     std::set<AttentionShape> attention;
-    std::map<ConvShape, bool> convolutions;  // and whether the input's gradient is asked for
+    std::map<ConvShape, bool> convolutions;  // and whether they need the input's gradient
     schedule.each_step([&](const Step& step) {
       if (const auto* const attend = std::get_if<Attend>(&step.work); attend != nullptr && kBf16)
         attention.insert(shape_of(*attend));
@@ -93,8 +93,8 @@ class StepLauncher {
     if (!now.empty() && now != before) keep_plans(plans, now);
   }
 
-  // Reserves the memory that steps need besides, for each stream: steps of one stream follow each other.
-  // `streams`: as many as launch steps that need such memory.
+  // Reserves the workspace of steps, one for each stream, since steps of one stream follow each other.
+  // `streams`: the number of streams with steps that need a workspace.
   void make_workspaces(const Schedule& schedule, std::size_t streams) {
     std::vector<std::size_t> bytes(streams, 0);
     schedule.each_step([&](const Step& step) {
@@ -106,7 +106,7 @@ class StepLauncher {
       workspaces_.push_back(arithmetic_.allocate_bytes(needed, "the work of products and sums"));
   }
 
-  // Of what is launched from now on: its memory, and whether dropout drops.
+  // The memory of later launches, and whether dropout drops.
   LaneMemory<T>& memory() { return at_; }
   void set_training(bool training) { training_ = training; }
 
@@ -119,7 +119,7 @@ class StepLauncher {
   }
 
  private:
-  // Bytes that a step needs besides.
+  // Bytes of a step's workspace.
   std::size_t workspace(const Multiply& w) { return products_.workspace(w.shape); }
   std::size_t workspace(const SumRows& w) const {
     return sum_rows_workspace(w.rows, w.width) * sizeof(float);
@@ -262,17 +262,17 @@ class StepLauncher {
   CudaArithmetic& arithmetic_;
   UseRecord& use_;
   Products products_;
-  std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not there
+  std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not available
   AttentionOps<T> attention_;
   ConvolutionOps<T> convolutions_;
   const float label_smoothing_;
   const std::size_t rows_;
   const Buffer of_rows_;            // losses, then hits
-  std::vector<Buffer> workspaces_;  // of each stream
+  std::vector<Buffer> workspaces_;  // one for each stream
   LaneMemory<T> at_;
   bool training_ = false;
 
-  // The step in hand.
+  // Of the current step.
   int node_ = 0;
   float* workspace_ = nullptr;
 };

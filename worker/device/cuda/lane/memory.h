@@ -1,5 +1,5 @@
-// The memory behind a schedule's places, for one lane: most of it stays where it is, parameters and results
-// are the caller's.
+// The memory behind a schedule's places, for one lane: the caller's parameters and results, and the lane's
+// own memory, which does not move.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct LaneMemory {
   const void* samples = nullptr;  // as T
   MicrobatchUpload::OnDevice microbatch;
   const float* parameters = nullptr;  // flat
-  const void* matrices = nullptr;     // the same as T
+  const void* matrices = nullptr;     // the parameters as T
   float* out = nullptr;               // statistics, then the gradient
 
   // Null for no place. A step writes only where its schedule says.

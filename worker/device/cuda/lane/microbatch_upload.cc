@@ -9,7 +9,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// 256 bytes, so that each part begins where kernels read fastest.
+// 256 bytes, the alignment at which kernels read fastest.
 constexpr std::size_t kAlignment = 64;
 std::size_t aligned(std::size_t words) { return (words + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -35,8 +35,8 @@ std::size_t dropout_nodes(const Program& program) {
 
 constexpr std::size_t kDropoutWords = sizeof(RandomStream::Words) / sizeof(std::uint32_t);
 
-// Where the parts of a microbatch lie, in words; real rows, all pieces and those of tokens that have several
-// at 0, 1 and 2.
+// The offsets of a microbatch's parts, in words. Words 0, 1 and 2: the numbers of real rows, of all pieces,
+// and of the pieces of tokens that have several.
 struct Parts {
   Parts(std::size_t targets, std::size_t dropout, std::size_t values, std::size_t tokens)
       : targets(aligned(3)),
@@ -71,7 +71,7 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu
   for (Slot& slot : slots_) {
     slot.host = arithmetic.allocate(Where::kHost, device_.size());
     slot.device = arithmetic.allocate_bytes(device_.size() * sizeof(float), "the next microbatch");
-    // Who waits for a microbatch's turn sleeps: it is long.
+    // Blocking: a wait for a microbatch's turn is long, so the thread sleeps.
     cuda::check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming | cudaEventBlockingSync),
                 "making an event");
   }
@@ -79,7 +79,7 @@ MicrobatchUpload::MicrobatchUpload(const Program& program, int capacity, int gpu
 
 MicrobatchUpload::~MicrobatchUpload() {
   for (Slot& slot : slots_) {
-    // The copy reads the slot.
+    // The copy still reads the slot.
     cudaEventSynchronize(slot.copied);
     cudaEventDestroy(slot.copied);
   }
