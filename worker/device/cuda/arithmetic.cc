@@ -19,19 +19,21 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-constexpr std::size_t kTargets = 2;                                // its place among the statistics
+constexpr std::size_t kTargets = 2;                                // the number of targets' place among the
+                                                                   // statistics
 constexpr std::size_t kNormWork = 2 * (kSquareNormWorkspace + 1);  // floats: doubles, and the result
 
 CudaStream& of(Stream& stream) { return dynamic_cast<CudaStream&>(stream); }
 
-// Of the GPU's memory this part stays free when spare memory is given away: libraries load kernels late.
+// This part of the GPU's memory stays free when spare memory is given away, since libraries load kernels
+// late.
 constexpr std::size_t kKeptFree = 20;
 
-// What people call operations.
+// Names of operations for people.
 constexpr const char* kAddingUp = "adding microbatches up";
 constexpr const char* kCopying = "copying";
 
-// Reads the gradient, and reads and writes the parameters and the optimizer's own vectors.
+// The optimizer reads the gradient, and reads and writes the parameters and its own vectors.
 TimedOp optimizer_op(const UpdateRule& rule, const UpdatedVectors& vectors, bool with_copy) {
   const bool adamw = std::holds_alternative<AdamWRule>(rule.optimizer);
   const std::size_t bytes = vectors.size * sizeof(float), kept = 1 + vectors.slots.size();
@@ -50,11 +52,11 @@ Buffer CudaArithmetic::allocate_bytes(std::size_t bytes, const std::string& what
 Buffer CudaArithmetic::try_allocate_bytes(std::size_t bytes) {
   use_gpu(gpu_);
   void* memory = nullptr;
-  // A vector without elements has an address as well.
+  // A vector without elements needs an address as well.
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   const cudaError_t result = cudaMalloc(&memory, size);
   if (result == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is no fault of what follows
+    cudaGetLastError();  // clears the error, which later calls must not report
     return {};
   }
   check(result, "reserving memory");
@@ -77,7 +79,7 @@ Buffer CudaArithmetic::allocate(Where where, std::size_t floats) {
         allocate_bytes(floats * sizeof(float), "a vector of " + std::to_string(floats) +
                                                    " numbers (parameters, gradients and the optimizer's)");
     check(cudaMemset(buffer.data(), 0, floats * sizeof(float)), "clearing memory");
-    // Our streams do not wait for the one on which that runs.
+    // The lanes' streams do not wait for the default stream, on which the memset runs.
     check(cudaStreamSynchronize(nullptr), "clearing memory");
     return buffer;
   }
@@ -101,7 +103,7 @@ Buffer CudaArithmetic::pin(std::span<float> memory) {
   use_gpu(gpu_);
   const cudaError_t result = cudaHostRegister(memory.data(), memory.size_bytes(), cudaHostRegisterDefault);
   if (result != cudaSuccess) {
-    cudaGetLastError();  // it is no fault of what follows
+    cudaGetLastError();  // clears the error, which later calls must not report
     log_debug(std::string("memory of the host is not pinned: ") + cudaGetErrorString(result));
     return {};
   }
@@ -223,7 +225,8 @@ StepResult CudaArithmetic::update(Stream& stream, const UpdateRule& rule, float*
   return result;
 }
 
-// How many of them the rule needs: they lie in boundaries_. Those of a run never change.
+// Copies the ranges to boundaries_ if the rule needs them; returns the number of ranges. The ranges of a run
+// never change.
 std::size_t CudaArithmetic::decaying(CudaStream& stream, const UpdateRule& rule,
                                      std::span<const VectorRange> ranges) {
   const auto* const adamw_rule = std::get_if<AdamWRule>(&rule.optimizer);

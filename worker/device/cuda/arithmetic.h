@@ -20,17 +20,18 @@ class CudaArithmetic final : public Arithmetic {
   explicit CudaArithmetic(int gpu) : gpu_(gpu), timer_(gpu) {}
 
   Buffer allocate(Where where, std::size_t floats) override;
-  // `bytes` of the GPU's memory, with anything in it, at a multiple of 256 bytes. `what`: for who is told
-  // that there is no room for it.
+  // `bytes` of the GPU's memory with undefined content, at a multiple of 256 bytes. `what`: names the memory
+  // in the error if there is no room for it.
   Buffer allocate_bytes(std::size_t bytes, const std::string& what);
-  // Likewise; no memory if there is no room for it.
+  // As allocate_bytes(), but returns an empty Buffer if there is no room.
   Buffer try_allocate_bytes(std::size_t bytes);
 
-  // Bytes of the GPU's memory that were allocated here and not freed; the most there ever were. Any thread.
+  // Bytes of the GPU's memory that were allocated here and not freed, and the largest number so far. Any
+  // thread.
   std::size_t used() const { return used_; }
   std::size_t peak() const { return peak_; }
 
-  // Of all that is enqueued on the GPU.
+  // Times the work that is enqueued on the GPU.
   EventTimer& timer() { return timer_; }
 
   Buffer spare(std::size_t floats) override;
@@ -44,12 +45,12 @@ class CudaArithmetic final : public Arithmetic {
   StepResult update(Stream& stream, const UpdateRule& rule, float* sum,
                     const UpdatedVectors& vectors) override;
 
-  // The same values rounded to bf16, for use on `stream`. An update writes them along; else they are made
-  // here. Of one vector at a time: the last that was asked for.
+  // The parameters rounded to bf16, for use on `stream`. An update writes this copy too; otherwise it is made
+  // here. There is a copy of one vector at a time, the last that was asked for.
   const __nv_bfloat16* rounded(const float* parameters, std::size_t size, Stream& stream);
 
  private:
-  // A vector's copy in bf16, which an update or a write to the vector makes true or old.
+  // A vector's copy in bf16. An update keeps the copy true; another write to the vector makes it stale.
   struct Rounded {
     const float* of = nullptr;
     std::size_t size = 0;
@@ -65,11 +66,11 @@ class CudaArithmetic final : public Arithmetic {
   std::atomic<std::size_t> used_{0}, peak_{0};
   std::mutex mutex_;  // guards rounded_
   Rounded rounded_;
-  // An update's: one at a time.
-  std::mutex update_mutex_;  // guards what follows
-  Buffer results_;           // of the host: the statistics, then the squared norm
-  Buffer work_;              // of the device: kernels' workspace and result
-  Buffer boundaries_;        // of the device: of the ranges below, as 64-bit numbers
+  // For updates, one at a time.
+  std::mutex update_mutex_;  // guards the members below
+  Buffer results_;           // host memory: the statistics, then the squared norm
+  Buffer work_;              // device memory: kernels' workspace and result
+  Buffer boundaries_;        // device memory: the ranges below, as 64-bit numbers
   std::vector<VectorRange> decaying_;
 };
 

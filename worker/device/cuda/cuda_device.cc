@@ -1,4 +1,4 @@
-// Opens a GPU as a Device, or says in one line why it cannot.
+// Opens a GPU as a Device, or fails with one line that gives the reason.
 #include "worker/device/cuda_device.h"
 
 #include <cuda_runtime_api.h>
@@ -23,10 +23,10 @@
 namespace dtrun::worker {
 namespace {
 
-// Older ones lack bf16.
+// Older GPUs lack bf16.
 constexpr int kOldestMajor = 8;
 
-// Variables by which a library computes with other numbers than it was told to.
+// Environment variables that make a library compute in another precision than this program asks for.
 constexpr const char* kChangingResults[] = {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATION_STRATEGY",
                                             "CUBLAS_EMULATE_SINGLE_PRECISION",
                                             "CUBLAS_EMULATE_DOUBLE_PRECISION"};
@@ -106,7 +106,7 @@ class CudaDevice final : public Device {
 
  private:
   const int gpu_;
-  const std::string fingerprint_;  // but for what follows from the program
+  const std::string fingerprint_;  // without the part that depends on the program
   const std::size_t memory_;       // bytes
   const cuda::Algorithms algorithms_;
   const std::filesystem::path plans_;

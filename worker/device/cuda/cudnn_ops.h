@@ -1,5 +1,5 @@
-// What cuDNN computes for a lane, as a lane asks for it: attention in bf16, and convolutions. cudnn/ops.cc
-// has it; where the build lacks cuDNN's header, cudnn_unavailable.cc has none.
+// The operations that cuDNN computes for a lane: attention in bf16, and convolutions. Implemented by
+// cudnn/ops.cc; in a build without cuDNN's header cudnn_unavailable.cc takes its place.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,16 +14,16 @@
 
 namespace dtrun::worker::cuda {
 
-// One lane's; used by one thread at a time. Shapes must have been planned. Memory is as the kernels of the
-// same name have it (kernels/attention.h, kernels/images.h), and begins on 16 bytes; `workspace`: so many
-// bytes that are the stream's own. All but planning enqueues; throws WorkerError with EX_OSERR where cuDNN
-// fails.
+// Belongs to one lane; used by one thread at a time. Memory is as in the kernels of the same names
+// (kernels/attention.h, kernels/images.h), and 16-byte aligned; `workspace`: workspace() bytes that only this
+// stream uses. All functions but plan() enqueue, and throw WorkerError with EX_OSERR if cuDNN fails.
+// REQUIRES: shapes were planned.
 class CudnnOps {
  public:
   virtual ~CudnnOps() = default;
 
-  // Not ok: cuDNN has nothing for this shape that gives the same bits each time; the message says why. Slow:
-  // up to a second where no plan is stored.
+  // Not ok if cuDNN has no plan for this shape that gives the same bits each time; the message gives the
+  // reason. Slow: up to a second if no plan is stored.
   virtual Status plan(const AttentionShape& shape) = 0;
   virtual std::size_t workspace(const AttentionShape& shape) const = 0;
   virtual void attention(cudaStream_t on, const AttentionShape& shape, const void* qkv, void* out,
@@ -32,13 +32,13 @@ class CudnnOps {
                                   const void* out, const void* out_gradient, const float* statistics,
                                   void* qkv_gradient, void* workspace) = 0;
 
-  // Likewise. Biases and ReLU are the caller's; everything is overwritten. The weight's gradient has the
-  // type of the rest.
+  // The same for convolutions. The caller does biases and ReLU; outputs are overwritten. The weight's
+  // gradient has the type of the other tensors.
   virtual Status plan(const ConvShape& shape, bool bf16, bool with_input_gradient) = 0;
   virtual std::size_t workspace(const ConvShape& shape) const = 0;
   virtual void convolve(cudaStream_t on, const ConvShape& shape, const void* in, const void* weight,
                         void* out, void* workspace) = 0;
-  // REQUIRES: planned with it.
+  // REQUIRES: plan() had with_input_gradient.
   virtual void convolve_backward_input(cudaStream_t on, const ConvShape& shape, const void* weight,
                                        const void* out_gradient, void* in_gradient, void* workspace) = 0;
   virtual void convolve_backward_weight(cudaStream_t on, const ConvShape& shape, const void* in,
@@ -48,12 +48,12 @@ class CudnnOps {
   virtual std::string stored() const = 0;
 };
 
-// For GPU number `gpu`, the current one. `stored`: an earlier start's; anything else is as "". Null where
-// there is no cuDNN: why_no_cudnn_ops() says why.
+// The operations on GPU number `gpu`, the current one. `stored`: stored() of an earlier start; another text
+// counts as "". Null if there is no cuDNN: why_no_cudnn_ops() gives the reason.
 std::unique_ptr<CudnnOps> make_cudnn_ops(int gpu, const std::string& stored);
 const std::string& why_no_cudnn_ops();
 
-// "9.19.0", or "" where there is no cuDNN.
+// "9.19.0", or "" if there is no cuDNN.
 std::string cudnn_version();
 
 }  // namespace dtrun::worker::cuda

@@ -1,4 +1,4 @@
-// CUDA's errors as a worker's.
+// CUDA's errors as WorkerErrors.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,17 +7,17 @@
 
 namespace dtrun::worker::cuda {
 
-// Throws WorkerError unless `result` is cudaSuccess. doing: "copying 8 bytes". With EX_OSERR: GPU or driver
-// failed, and this process can do nothing more with them; another one may.
+// Throws WorkerError unless `result` is cudaSuccess. doing: "copying 8 bytes". The code is EX_OSERR: GPU or
+// driver failed, and this process cannot use them any more; another process may.
 void check(cudaError_t result, const char* doing);
-// Of launches, which return nothing.
+// check() for launches, which return nothing.
 void check_launch(const char* kernel);
 
-// `what` the GPU has no room for, in words: "the activations of 16 samples". `advice`: what to do, if more is
-// known than what always helps. EX_CONFIG.
+// Throws WorkerError, EX_CONFIG. `what`: the memory that the GPU has no room for, "the activations of 16
+// samples". `advice`: a remedy, in addition to the usual ones.
 [[noreturn]] void out_of_memory(const std::string& what, std::size_t bytes, const std::string& advice = "");
 
-// Of the current GPU, as the driver counts it; 0 if it does not say.
+// The free memory of the current GPU in bytes, as the driver counts it; 0 if the driver does not tell.
 std::size_t free_memory();
 
 }  // namespace dtrun::worker::cuda

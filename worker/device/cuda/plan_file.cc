@@ -11,7 +11,7 @@ namespace dtrun::worker::cuda {
 std::string read_plans(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
-  text << in.rdbuf();  // of a folder, say: nothing
+  text << in.rdbuf();  // empty for a folder
   return text.str();
 }
 

@@ -1,5 +1,5 @@
-// cuDNN's plans of an earlier start, in a file that saves the time to make them again. Nothing else depends
-// on it: one that is missing, damaged or cannot be written only costs that time.
+// cuDNN's plans of an earlier start, in a file that saves the time to make them again. A file that is
+// missing, damaged or cannot be written only costs that time.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace dtrun::worker::cuda {
 
-// "" if there is none, or no `file` is named.
+// "" if the file does not exist, or `file` is empty.
 std::string read_plans(const std::filesystem::path& file);
 
-// Becomes the file at once or not at all, so that several workers may read and write it at any time.
-// Its folder is made if need be.
+// Replaces the file atomically, so that several workers may read and write it at any time.
+// Makes the file's folder if needed.
 void keep_plans(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace dtrun::worker::cuda

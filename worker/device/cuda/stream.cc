@@ -18,7 +18,7 @@ CudaStream::CudaStream(int gpu) : gpu_(gpu) {
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
 }
 
-// A GPU that failed takes nothing more.
+// Ignores errors, which a failed GPU gives for every call.
 CudaStream::~CudaStream() {
   for (auto* const event : events_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);

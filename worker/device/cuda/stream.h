@@ -1,4 +1,4 @@
-// A CUDA stream as the trainer sees one.
+// The trainer's Stream on a CUDA stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,26 +12,26 @@ namespace dtrun::worker::cuda {
 
 class CudaStream final : public Stream {
  public:
-  // On this process' GPU number `gpu`.
+  // A stream of this process' GPU number `gpu`.
   explicit CudaStream(int gpu);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
 
   void set_name(const std::string& name) override { name_ = name; }
-  // Empty if it has none.
+  // Empty for a stream without a name.
   const std::string& name() const { return name_; }
 
   Event record() override;
   void after(const Event& event) override;
   void wait() override;
 
-  // For a call of CUDA's on the calling thread, which works on the stream's GPU from now on.
+  // The CUDA stream. Makes the stream's GPU the calling thread's current one.
   cudaStream_t handle() const;
 
  private:
-  // CUDA's events are used in turn. One that has been recorded again since stands for more work of the same
-  // stream: who waits for it waits longer, but never for work that waits for him, since that would have been
-  // enqueued after him.
+  // CUDA's events are used in turn. An event that was recorded again since covers more work of the same
+  // stream: its waiter waits longer, but never for work that itself depends on the waiter, since such work is
+  // enqueued later.
   static constexpr std::size_t kEvents = 64;
 
   const int gpu_;
@@ -41,16 +41,16 @@ class CudaStream final : public Stream {
   std::uint64_t recorded_ = 0;
 };
 
-// An event of CUDA's own, of which no time is asked. Recorded again, it stands for the last time alone: who
-// waited before waits for what it stood for then.
+// A CUDA event without timing. Recording it again affects only later waits: a stream that waited before still
+// waits for the earlier record.
 class CudaEvent {
  public:
-  CudaEvent();  // on the GPU on which the calling thread works
+  CudaEvent();  // on the calling thread's current GPU
   ~CudaEvent();
   CudaEvent(const CudaEvent&) = delete;
 
   void record(cudaStream_t stream);
-  // Within a graph: each launch of it records the event, for streams outside of it.
+  // Within a graph: each launch of the graph records the event, for streams outside of the graph.
   void record_outside(cudaStream_t stream);
   void make_wait(cudaStream_t stream) const;
 
@@ -58,7 +58,7 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-// Makes `gpu` the one on which the calling thread works.
+// Makes `gpu` the calling thread's current GPU.
 void use_gpu(int gpu);
 
 }  // namespace dtrun::worker::cuda

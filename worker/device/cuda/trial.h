@@ -1,4 +1,4 @@
-// Trying out what a library computes, before a lane relies on it.
+// Tries out a library's results before a lane relies on them.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ class Cut {
  public:
   explicit Cut(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
 
-  static constexpr std::size_t kAlignment = 256;  // of vectors, in bytes; each may take so many more
+  static constexpr std::size_t kAlignment = 256;  // of vectors, in bytes; each may take up to so many more
 
-  // The next `count` elements. REQUIRES: there is room for them.
+  // Memory for the next `count` elements. REQUIRES: there is room for them.
   template <typename T>
   T* next(std::size_t count) {
     std::byte* const from = memory_;
@@ -32,16 +32,16 @@ class Cut {
 
 class Trial {
  public:
-  // `arena`: `bytes` of the device's memory with nothing in it yet.
+  // `arena`: `bytes` of the device's memory, whose content is not needed.
   Trial(CudaArithmetic& arithmetic, CudaStream& stream, float* arena, std::size_t bytes)
       : arithmetic_(arithmetic), stream_(stream), arena_(arena), bytes_(bytes) {}
 
-  // Of at least so many bytes, until the next call; none if there is no room.
+  // Memory of at least `bytes`, valid until the next call; none if there is no room.
   std::optional<Cut> memory(std::size_t bytes);
   CudaStream& stream() const { return stream_; }
 
-  // Compares two results on the stream, and waits. "" or how far they are apart, if that is more than
-  // `tolerance` of the largest value. `apart`: memory for two floats.
+  // Compares two results on the stream, and waits. "", or a text with their difference if that is more than
+  // `tolerance` of the largest value. `apart`: device memory for two floats.
   template <typename T>
   std::string difference(const char* what, std::size_t count, const T* own, const T* other, float tolerance,
                          float* apart) const;

@@ -1,4 +1,4 @@
-// What a GPU's lane, links and libraries turn out to be, as they find out.
+// Records the implementations that a GPU's lane and links turn out to use.
 #pragma once
 
 #include <mutex>
@@ -13,11 +13,12 @@ inline constexpr char kOwnKernels[] = "own kernels";
 // Any thread.
 class UseRecord {
  public:
-  // `tells`: whether fallbacks are for people, too. All GPUs of a job are alike, so one of a host does.
+  // `tells`: whether fallbacks are also shown to people. One GPU of a host suffices, since all GPUs of a job
+  // are of one kind.
   explicit UseRecord(bool tells) : tells_(tells) {}
 
   void set(const std::string& part, const std::string& what);
-  // Once for each sentence.
+  // Shows each sentence once.
   void fall_back(const std::string& sentence);
   DeviceUse now() const;
 
