@@ -1,5 +1,5 @@
-// What the agent's process tests share: how the agent and its odd workers are started, and what a job's
-// processes are called.
+// The common parts of the agent's process tests: how the agent and its odd workers are started, and what a
+// job's processes are called.
 #pragma once
 
 #include <doctest/doctest.h>

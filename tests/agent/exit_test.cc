@@ -30,7 +30,7 @@ TEST_CASE("each of the 256 exit codes of a worker becomes dtrun's") {
 
 TEST_CASE("each signal that ends a worker is named and becomes 128+N") {
   for (int number = 1; number < 65; ++number) {
-    if (number == 32 || number == 33) continue;  // of the C library
+    if (number == 32 || number == 33) continue;  // used by the C library
     const bool harmless = number == SIGCHLD || number == SIGCONT || number == SIGURG || number == SIGWINCH;
     const bool stops = number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
     if (stops) continue;

@@ -6,7 +6,7 @@ using namespace dtrun::agent::test;
 namespace {
 
 struct Passed {
-  std::string counts;      // of wc
+  std::string counts;      // output of wc
   long agent_peak_kb = 0;  // most memory that the agent ever held
 };
 

@@ -38,8 +38,8 @@ pid_t guardian_of(const std::string& run_id) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// What a worker starts and does not wait for: it lives until SIGTERM tells it to do something and end; "": it
-// ignores that.
+// A process that a worker starts and does not wait for: it lives until SIGTERM tells it to do something and
+// end; "": it ignores that.
 struct InBackground {
   std::string on_term;
   bool daemon = false;  // without parent, group and environment

@@ -1,4 +1,4 @@
-// What the agent says and hears, between its decisions and the messages.
+// Conversion between the agent's decisions and the messages that it sends and receives.
 #include "agent/wire.h"
 
 #include <doctest/doctest.h>

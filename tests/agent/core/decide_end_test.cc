@@ -1,4 +1,4 @@
-// What the agent's decisions say at a run's end, and as what.
+// The agent's decisions at a run's end: messages and exit codes.
 #include <doctest/doctest.h>
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-// How people are told of what a worker left behind. What becomes of it is stop_test.cc's.
+// How people are told of what a worker left behind. stop_test.cc tests their end.
 #include "agent/core/left_behind.h"
 
 #include <doctest/doctest.h>

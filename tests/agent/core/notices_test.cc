@@ -1,4 +1,4 @@
-// What people are told while they wait.
+// The messages to people while they wait.
 #include "agent/core/notices.h"
 
 #include <doctest/doctest.h>

@@ -140,7 +140,7 @@ class Scenario {
  public:
   explicit Scenario(Settings settings) : state(initial_state(std::move(settings), 0)) {}
 
-  // What one event brings; printed text is kept apart in `printed`.
+  // The trace of one event; printed text is kept apart in `printed`.
   Trace happens(const Event& event) {
     Trace trace;
     for (const Action& action : decide(state, event, now)) {

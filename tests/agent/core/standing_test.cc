@@ -1,4 +1,4 @@
-// Where a worker stands, of what the kernel, py-spy 0.4 and gdb 13 said of real ones.
+// The place where a worker stands, from output of the kernel, py-spy 0.4 and gdb 13 for real workers.
 #include "agent/core/standing.h"
 
 #include <doctest/doctest.h>

@@ -179,7 +179,7 @@ TEST_CASE("a worker of the built-in trainer's kind hangs when its pulse stands s
 
 TEST_CASE(
     "of workers that fall silent together only the one that does not wait is ended, and the other goes on") {
-  // Whose silence begins within half of that time is silent together with the other.
+  // Workers whose silences begin within half of that time count as silent together.
   Process job(trainer_agent({"--nproc", "2", "--max_restarts", "1", "--heartbeat_ms", "4000"}),
               {"TEST_WORKER_MODE=hang_together"});
   CHECK_MESSAGE(job.wait() == 0, job.err());

@@ -1,5 +1,5 @@
-// Where real processes stand, and which tools are asked for it: tools of the test's own in place of py-spy
-// and gdb.
+// The places where real processes stand, and the tools that are run to find them: tools of the test's own in
+// place of py-spy and gdb.
 #include "agent/health/look.h"
 
 #include <doctest/doctest.h>

@@ -20,7 +20,7 @@ using dtrun::launch::FromHost;
 
 namespace {
 
-// What a console says to a launcher's file: the workers' text, then "|" and dtrun's own words, one by one.
+// The text of a console for a launcher's file: the workers' text, then "|" and dtrun's own words, one by one.
 std::vector<std::string> said_through(std::uint64_t most_output, const std::function<void(Console&)>& use) {
   const Folder folder;
   const std::string file = folder.path() / "spool";

@@ -12,7 +12,7 @@ using namespace dtrun::agent;
 
 namespace {
 
-// What `ask` returns (0 to 255) in a process that may have `soft` open files, and may raise that to `hard`.
+// The result of `ask` (0 to 255) in a process that may have `soft` open files, and may raise that to `hard`.
 int limited(rlim_t soft, rlim_t hard, const std::function<int()>& ask) {
   const pid_t pid = fork();
   if (pid == 0) {
