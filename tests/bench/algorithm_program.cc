@@ -1,4 +1,4 @@
-// Which products jobs have, what the search says of each, and the table that comes of it.
+// Lists the products of jobs, searches algorithms for each, and prints the resulting table.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string decimal(double number, int digits) {
 
 std::string milliseconds(double microseconds) { return decimal(microseconds / 1000, 3) + " ms"; }
 
-// Of the first choice; that of the best where it has a fault, so that sums are fair.
+// The time of the library's first choice, or of the best if the first has a fault, so that sums are fair.
 double first_microseconds(const Search& search) {
   const Candidate& first = search.candidates.front();
   return first.fault.empty() ? first.microseconds : search.candidates[*search.best].microseconds;
@@ -81,7 +81,7 @@ int search_all(const Request& request, std::ostream& out, const Timer& timer) {
   const std::string platform = platform_of(properties);
   AlgorithmSearch search(0, parse_algorithms(committed_algorithms(), kAlgorithmsFile)[platform], timer);
 
-  // In the order of the jobs: what comes first matters more where time runs out.
+  // In the order of the jobs: the first products matter most if time runs out.
   std::map<std::string, std::map<MatmulShape, int>> by_job;
   std::map<MatmulShape, Search> found;
   int without_time = 0;

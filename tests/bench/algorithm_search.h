@@ -1,6 +1,6 @@
 // Finds the fastest of cuBLASLt's algorithms for a product on the GPU at hand, among those that multiply
-// right and give the same bits each time. What it finds becomes a row of worker/device/cuda/algorithms.txt;
-// no job asks it.
+// right and give the same bits each time. Its result becomes a row of worker/device/cuda/algorithms.txt; no
+// job runs a search.
 #pragma once
 
 #include <optional>
@@ -30,18 +30,19 @@ struct Search {
   // The one to take: the fastest, unless the table's or else the first choice is hardly slower. None if each
   // has a fault.
   std::optional<std::size_t> best;
-  // Of those without a fault and with split 1: how many there are, and how many of them have the same bits.
+  // Among candidates without a fault and with split 1: how many there are, and how many of them have the same
+  // bits.
   int unsplit = 0, unsplit_alike = 0;
   std::string skipped;  // "" or why it was not searched
 };
 
 class AlgorithmSearch {
  public:
-  // On this process' GPU number `gpu`. `table`: what is committed for it.
+  // On this process' GPU number `gpu`. `table`: the committed rows for it.
   AlgorithmSearch(int gpu, Algorithms table, Timer timer = by_events);
 
   Search search(const MatmulShape& shape);
-  // What can be multiplied here.
+  // Whether the product can be multiplied here.
   bool can(const MatmulShape& shape) { return products_.can(shape); }
 
  private:

@@ -1,5 +1,5 @@
-// The search for algorithms on the stand-in: what is bad is thrown out, the fastest becomes a row, and a lane
-// computes by that row.
+// The search for algorithms on the stand-in: bad candidates are thrown out, the fastest becomes a row, and a
+// lane computes by that row.
 #include "tests/bench/algorithm_search.h"
 
 #include <doctest/doctest.h>
@@ -85,7 +85,7 @@ TEST_CASE("what loses terms or is not the same each time is thrown out, however 
     for (const bool wide : {false, true}) {
       CAPTURE(bf16);
       CAPTURE(wide);
-      // Of few sums each may be rounded to the same bf16.
+      // With few sums each may be rounded to the same bf16.
       MatmulShape shape = bf16 && !wide ? long_sum(256, 128, 1100) : long_sum();
       shape.bf16 = bf16;
       shape.wide = bf16 && wide;

@@ -90,14 +90,15 @@ std::vector<MeasuredAttention> measure(TrialGpu& gpu, const AttentionShape& shap
   auto* const on = gpu.stream.handle();
 
   std::vector<MeasuredAttention> measured;
-  std::vector<std::size_t> timed;  // of them, those whose steps are timed
-  std::vector<Way> steps;          // of each of these forward, then backward
+  std::vector<std::size_t> timed;  // those of them whose steps are timed
+  std::vector<Way> steps;          // for each of these forward, then backward
   for (const AttentionWay& way : ways) {
     const bool is_reference = measured.empty();
     MeasuredAttention& result =
         measured.emplace_back(MeasuredAttention{.shape = shape, .name = way.name, .why_not = way.why_not});
     if (!way.why_not.empty()) continue;
-    // Of causal attention two products of positions x positions x head_size halves; backward five.
+    // Forward has two products of positions x positions x head_size, backward five; causal attention halves
+    // them.
     const double half_product =
         1.0 * shape.samples * shape.heads * shape.tokens * shape.tokens * shape.head_size;
     result.forward_flops = 2 * half_product;

@@ -29,7 +29,7 @@ struct MeasuredAttention {
   std::string name, why_not = {};
   std::size_t workspace = 0;
   double forward = 0, backward = 0;              // microseconds
-  double forward_flops = 0, backward_flops = 0;  // of causal attention: half of all scores
+  double forward_flops = 0, backward_flops = 0;  // for causal attention: half of all scores
   std::string fault = {};     // "" or that it fails, or gives other results than the own kernels
   int others = 0, times = 0;  // repetitions with other bits, of how many
 };
@@ -39,8 +39,8 @@ struct AttentionResults {
   double copied_bytes_per_second = 0;
 };
 
-// Of every shape that the jobs have; jobs in fp32 have none. `others`: the ways beside the own kernels.
-// Throws WorkerError.
+// Measures every attention shape of the jobs; jobs in fp32 have none. `others`: the ways beside the own
+// kernels. Throws WorkerError.
 AttentionResults measure_attention(
     TrialGpu& gpu, const std::vector<Job>& jobs, int times,
     const std::function<std::vector<AttentionWay>(const AttentionShape& shape)>& others = cudnn_ways);

@@ -10,7 +10,7 @@ namespace dtrun::worker::cuda {
 BitHash::BitHash(CudaArithmetic& arithmetic, CudaStream& stream)
     : stream_(stream), sum_(arithmetic.allocate_bytes(sizeof(std::uint64_t), "a hash")) {
   check(cudaMemsetAsync(sum_.data(), 0, sizeof(std::uint64_t), stream_.handle()), "clearing memory");
-  stream_.wait();  // who takes nothing waits for nothing
+  stream_.wait();  // a hash that is never taken leaves no work behind
 }
 
 void BitHash::add(const void* data, std::size_t bytes) {

@@ -12,13 +12,13 @@
 
 namespace dtrun::worker::cuda {
 
-// Of some vectors, one after the other.
+// A hash of several vectors, one after the other.
 class BitHash {
  public:
   BitHash(CudaArithmetic& arithmetic, CudaStream& stream);
 
   void add(const void* data, std::size_t bytes);
-  // Of what was added since the last call. Waits.
+  // The hash of the vectors added since the last call. Waits.
   std::uint64_t take();
 
  private:

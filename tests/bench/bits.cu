@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     sum += of_word(at, seed, words[at]);
   if (first == 0 && bytes % 4 != 0)
     sum += of_word(bytes / 4, seed, reinterpret_cast<const unsigned short*>(words)[bytes / 2 - 1]);
-  atomicAdd(to, sum);  // of whole numbers: the same in every order
+  atomicAdd(to, sum);  // whole numbers, so the sum is the same in every order
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace dtrun::worker::cuda {
 // Microseconds that one call takes on the stream, if `times` of them are enqueued one after another.
 using Timer = std::function<double(CudaStream& stream, int times, const std::function<void()>& enqueue)>;
 
-// What an AlgorithmSearch and trials measure with. What `enqueue` starts on other streams counts as far as
+// The timer of AlgorithmSearch and trials. Work that `enqueue` starts on other streams counts as far as
 // `stream` waits for it.
 double by_events(CudaStream& stream, int times, const std::function<void()>& enqueue);
 

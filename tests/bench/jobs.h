@@ -1,4 +1,4 @@
-// What jobs compute on a GPU, for programs that try parts of it out by themselves.
+// The GPU work of jobs, for programs that measure its parts by themselves.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ struct Job {
   int samples;  // of a microbatch
 };
 
-// Of a config.json. Throws WorkerError.
+// The job of a config.json. Throws WorkerError.
 Job job_of(const std::string& file);
 
-// What a lane does for a microbatch of it. `can`: whether the library has an algorithm for a product.
+// The steps of a lane for a microbatch of the job. `can`: whether the library has an algorithm for a product.
 Schedule schedule_of(const Job& job, const std::function<bool(const MatmulShape&)>& can);
 
 }  // namespace dtrun::worker::cuda

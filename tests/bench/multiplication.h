@@ -23,7 +23,7 @@ class Multiplication {
   bool made() const { return made_; }
   const MatmulShape& shape() const { return shape_; }
 
-  // Numbers that are always the same. What the product does not write stays so.
+  // Numbers that are always the same. Memory that the product does not write keeps these values.
   void fill();
   void fill_results();
   void enqueue(Products& products, void* workspace) { enqueue(products, workspace, stream_.handle()); }
@@ -34,7 +34,7 @@ class Multiplication {
   void keep(int place);
   // "" or how the result differs from what is kept. Zeros of both signs are alike. Waits.
   std::string difference(int place);
-  // Of all that the product writes.
+  // Adds all results of the product to the hash.
   void add_to(BitHash& hash) const;
 
  private:

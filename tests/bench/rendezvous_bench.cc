@@ -214,7 +214,7 @@ v1::FromAgent join_message(int number, int nodes) {
   return message;
 }
 
-// What all agents of a measurement have in common.
+// The progress of all agents of a measurement.
 struct Progress {
   explicit Progress(int agents) : welcome(agents), assigned(agents), ended(agents) {}
   Countdown welcome, assigned, ended;

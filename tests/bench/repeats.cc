@@ -106,7 +106,7 @@ void compare_addition(TrialGpu& gpu, BitHash& hash, MatmulShape shape, Repeated&
   result.others = static_cast<int>(hash.take() != result.hash);
 }
 
-// A gradient of parameters: where leaves meet, it is added to what is there.
+// A gradient of parameters: where leaves meet, it is added to the old value.
 bool may_add(const MatmulShape& shape) {
   const bool sums = shape.epilogue == Epilogue::kColumnSums || shape.epilogue == Epilogue::kRowSums;
   return (shape.wide || !shape.bf16) && shape.a_transposed && !shape.b_transposed && !shape.add &&
@@ -176,7 +176,7 @@ void repeat_convolution(TrialGpu& gpu, BitHash& hash, int times, const Convoluti
   const Buffer workspace = gpu.arithmetic.allocate_bytes(most, "the work of a convolution");
   auto* const on = gpu.stream.handle();
   repeat(result, hash, times, [&] {
-    // What a step adds to.
+    // The values that a step adds to.
     scatter(on, ins, 5, 1, in_gradient.data());
     scatter(on, weights, 7, 1, weight_gradient.data());
     scatter(on, bias_gradient.count(), 8, 1, bias_gradient.data());

@@ -16,14 +16,14 @@ struct Repeated {
   std::string what;
   std::string by = {};  // "cuDNN" or "own kernels", where there is a choice
   int times = 0;
-  std::uint64_t hash = 0;    // of the first time
+  std::uint64_t hash = 0;    // of the first repeat
   int others = 0;            // times with another hash
   std::string skipped = {};  // "" or why it was not tried
 };
 
 struct RepeatOptions {
   int times = 50;
-  std::size_t busy_bytes = std::size_t{64} << 20;  // of what runs beside a microbatch; 0: nothing does
+  std::size_t busy_bytes = std::size_t{64} << 20;  // copied beside a microbatch; 0: nothing runs beside it
   // Whether to go on to the next.
   std::function<bool()> goes_on = [] { return true; };
 };

@@ -1,4 +1,4 @@
-// What trials of a job's parts share: a GPU with its streams and libraries, and vectors on it.
+// The common parts of trials of a job's parts: a GPU with its streams and libraries, and vectors on it.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct TrialGpu {
   Timer timer;
   CudaArithmetic arithmetic{0};
   CudaStream stream{0};
-  Algorithms table;  // what is committed for it
+  Algorithms table;  // the committed rows for it
   Products products;
   std::unique_ptr<CudnnOps> cudnn;  // null: there is none
   Buffer workspace;                 // enough for any product
@@ -42,7 +42,7 @@ class OnGpuVector {
     scatter(stream_.handle(), count, seed, largest, data());
     check_launch("scatter");
   }
-  // What is enqueued uses the memory that is freed here.
+  // Waits for enqueued work, which uses the memory that is freed here.
   ~OnGpuVector() {
     try {
       stream_.wait();

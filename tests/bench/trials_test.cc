@@ -1,5 +1,5 @@
-// The trials on the stand-in: whatever is not the same each time is found and told, what is the same has one
-// hash, and each way of computing is measured.
+// The trials on the stand-in: results that differ between repeats are found and reported, equal results have
+// one hash, and each way of computing is measured.
 #include "tests/bench/trials.h"
 
 #include <doctest/doctest.h>
@@ -233,7 +233,7 @@ TEST_CASE("a GPU that fails ends the trials with its error, and what was found b
   cuda_on_cpu::plan_faults({.launch = 60});
   const Answer found = tried({"repeats", "--times", "4", "--busy", "0", gpt2(folder, true)});
   cuda_on_cpu::plan_faults({});
-  cudaGetLastError();  // which is still there
+  cudaGetLastError();  // clears the error
   INFO(found.text);
   CHECK(found.exit_code == kExitOsError);
   CHECK(!found.lines.empty());

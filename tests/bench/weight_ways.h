@@ -10,7 +10,7 @@
 
 namespace dtrun::worker::cuda {
 
-// Which algorithms compute the weight gradients; other products have those in use.
+// The algorithms for the weight gradients; other products use the normal ones.
 enum class WeightAlgorithms {
   kInUse,    // the table's, or the library's first choice
   kUnsplit,  // the fastest of those proposed that do not cut k
@@ -33,7 +33,8 @@ struct WeightResults {
   std::vector<std::string> splits;  // of each product, the algorithms of kSplit: "4"; "-" where there is none
 };
 
-// Of the first layers that backward comes to after the classifier, up to four products. Throws WorkerError.
+// Measures up to four products, of the first layers that backward reaches after the classifier. Throws
+// WorkerError.
 WeightResults measure_weights(TrialGpu& gpu, const Job& job);
 
 }  // namespace dtrun::worker::cuda
