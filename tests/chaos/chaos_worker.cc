@@ -1,4 +1,4 @@
-// What the chaos tests launch. `chaos_worker work MS`: forks a child into its own group and a daemon into a
+// The worker of the chaos tests. `chaos_worker work MS`: forks a child into its own group and a daemon into a
 // session of its own, works that long and ends with 0. `chaos_worker talk LINES PER_SECOND`: says numbered
 // lines, half of them on each stream, at that rate.
 #include <signal.h>

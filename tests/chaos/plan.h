@@ -1,5 +1,5 @@
-// A round of chaos as data: which job runs, who is killed and when, all drawn from one number, so that a
-// round that failed can be run again. What may come of it follows from the contract.
+// A round of chaos as data: its job, its kills and their times, all drawn from one number, so that a round
+// that failed can be run again. The allowed outcomes follow from the contract.
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,8 @@ using std::chrono::milliseconds;
 
 const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
-constexpr milliseconds kLimit{120000};   // of a round; a lost coordinator alone is waited for for 10 s
-constexpr milliseconds kCleanUp{20000};  // of the guardian, on a busy machine
+constexpr milliseconds kLimit{120000};   // of a round; agents wait 10 s for a lost coordinator alone
+constexpr milliseconds kCleanUp{20000};  // by the guardian, on a busy machine
 
 std::string slurp(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -201,7 +201,7 @@ void Round::judge_codes() {
   const std::set<int> allowed = allowed_codes(plan_);
   std::set<int> seen;
   for (const Agent& agent : agents_) {
-    // Where the blow came after the job, there is nothing to come back to.
+    // A kill after the job's end leaves no job to return to.
     if (agent.replacement && (agent.code == 0 || agent.code == 69)) continue;
     if (agent.killed && (agent.code == 0 || agent.code == 128 + SIGKILL)) continue;
     seen.insert(agent.code);
