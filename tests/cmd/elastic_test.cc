@@ -236,7 +236,7 @@ TEST_CASE("connections that are reset: every agent is back in its seat, and its 
   const auto before = status_of(store.endpoint());
   for (int round = 1; round <= 5; ++round) {
     relay.reset();
-    // Of two agents; with a key each looks whether anybody listens before it connects.
+    // The connections of two agents; with a key each first probes whether the port is open.
     REQUIRE(eventually([&] { return relay.connections() == 4 + 4 * round && seated(); }));
   }
   const auto after = status_of(store.endpoint());

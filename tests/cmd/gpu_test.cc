@@ -126,13 +126,13 @@ class Job {
   Process process_;
 };
 
-// Of four dollar signs a program gets two.
+// A program gets two of four dollar signs.
 constexpr char kFailOnce[] =
     "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { echo again; exit 0; }; echo pid $$$$ up; wait_for failure; "
     "exit "
     "1";
 
-// Of a worker that said "pid N up".
+// The pid of a worker that printed "pid N up".
 std::string pid_in(const std::string& out) {
   const std::size_t at = out.find("pid ") + 4;
   return out.substr(at, out.find(' ', at) - at);

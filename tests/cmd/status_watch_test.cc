@@ -1,5 +1,4 @@
-// `dtrun status --watch`: what a script or a person gets to see of runs while they come to their end. The
-// real dtrun with real jobs.
+// `dtrun status --watch`: the output for scripts and people while runs end. The real dtrun with real jobs.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -58,7 +57,7 @@ struct User {
       return status.wait() == 0 && contains(status.out(), "\"phase\": \"running\"");
     });
   }
-  // Of its coordinator.
+  // The socket of the run's coordinator.
   std::string socket_of(const std::string& name) const {
     Process status(this->status({"--json", name}), environment);
     REQUIRE(status.wait() == 0);

@@ -84,7 +84,7 @@ TEST_CASE(
   const Ended unwritten = run_in_shell("exec >&-", {"--", "/bin/sh", "-c", "echo lost"});
   CHECK(unwritten.exit_code == 0);
   CHECK_MESSAGE(contains(unwritten.err, "cannot write standard output: Bad file descriptor"), unwritten.err);
-  const Folder nobody;  // whose jobs come and go meanwhile
+  const Folder nobody;  // the home of a user whose jobs come and go meanwhile
   CHECK(run_in_shell("exec >&-", {"status"}, {"XDG_RUNTIME_DIR=" + nobody.path().string()}).exit_code == 70);
 }
 

@@ -1,4 +1,4 @@
-// Who a process is, from what a cluster tells it: environments as they were read off real systems
+// The place of a process in a cluster, from its environment: environments as they were read off real systems
 // (Slurm 22.05, Open MPI 4.1, a kubelet's files) or as their documentation has them.
 #include "cmd/cluster/place.h"
 
@@ -178,7 +178,7 @@ TEST_CASE("what Slurm would never say is refused by name") {
     const std::string message = refused(scene(with(step(), one)));
     CHECK_MESSAGE(message.find("Slurm") == 0, message);
   }
-  // What is not needed may be anything.
+  // Variables that are not needed may have any value.
   const Place place = found(scene(with(
       step(), {{"SLURM_NTASKS", "abc"}, {"SLURM_CPUS_ON_NODE", "many"}, {"SLURM_CPUS_PER_TASK", "-4"}})));
   CHECK_FALSE(place.cpus);
@@ -395,7 +395,7 @@ TEST_CASE("PBS tells where its nodes are, and pbsdsh which one this is") {
         "starts it "
         "on all of them");
   CHECK(place_line(found(scene(without(job, "PBS_TASKNUM"), "a", nodes)), 1, "") ==
-        place_line(found(scene(job, "a", nodes)), 1, ""));  // which not every PBS sets
+        place_line(found(scene(job, "a", nodes)), 1, ""));  // not every PBS sets the variable
   const Place place = found(scene(with(job, {{"PBS_TASKNUM", "2"}, {"PBS_NODENUM", "1"}}), "b", nodes));
   CHECK(place.agents == 2);
   CHECK(place.first == "a.x");

@@ -1,4 +1,4 @@
-// What `dtrun status --watch` writes to a terminal.
+// The terminal output of `dtrun status --watch`.
 #include "cmd/commands/status/screen.h"
 
 #include <doctest/doctest.h>

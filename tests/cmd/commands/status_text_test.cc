@@ -1,4 +1,4 @@
-// What `dtrun status` says of a run, word for word.
+// The text of `dtrun status` for a run, word for word.
 #include "cmd/commands/status/status_text.h"
 
 #include <doctest/doctest.h>
@@ -156,7 +156,7 @@ TEST_CASE("members without a seat, or out of touch, have nothing made up for the
   const std::string text = status_text(run, "e");
   CHECK(line_with(text, "out of touch") == "  0     a       0-1    out of touch  -          100 101");
   CHECK(line_with(text, "waiting") == "  -     node-b  -      waiting       1.2 s ago  -");
-  spare->set_state(static_cast<MemberStatus::State>(99));  // of a newer coordinator
+  spare->set_state(static_cast<MemberStatus::State>(99));  // from a newer coordinator
   CHECK(line_with(status_text(run, "e"), "node-b").find("unknown") != std::string::npos);
 }
 

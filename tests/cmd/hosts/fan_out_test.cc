@@ -11,8 +11,8 @@
 namespace dtrun::cmd {
 namespace {
 
-// sshd's MaxStartups begin:rate:full (sshd.c, should_drop_connection): of new connections, beside
-// `unfinished` others that have not logged in, some are dropped at random.
+// sshd's MaxStartups begin:rate:full (sshd.c, should_drop_connection): it drops new connections at random
+// while `unfinished` others have not logged in.
 class Sshd {
  public:
   explicit Sshd(unsigned seed) : random_(seed) {}

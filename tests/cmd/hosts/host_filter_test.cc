@@ -97,7 +97,7 @@ TEST_CASE("including some GPUs is the same as excluding the others") {
       hosts.push_back({.destination = name, .slots = slots});
       std::string in, out;
       for (int gpu = 0; gpu < slots; ++gpu) {
-        // Of each host one GPU is in and one is out, so that none is whole or gone.
+        // Each host has a GPU that is in and one that is out, so that no host is whole or gone.
         const bool is_in = gpu == 0 || (gpu != 1 && random() % 2 == 0);
         auto& list = is_in ? in : out;
         list += (list.empty() ? "" : ",") + std::to_string(gpu);

@@ -1,5 +1,5 @@
-// Files of hosts as Open MPI, DeepSpeed, Hydra and Intel MPI have them. What Open MPI makes of a file was
-// looked up with mpirun 4.1.4 (--display-allocation).
+// Files of hosts as Open MPI, DeepSpeed, Hydra and Intel MPI have them. Open MPI's reading of the files was
+// checked with mpirun 4.1.4 (--display-allocation).
 #include "cmd/hosts/hostfile.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// What OpenSSH 9.2 and shells wrote when they were made to fail in each of these ways (lines end in CR LF).
+// Real output of OpenSSH 9.2 and shells that were made to fail in each of these ways (lines end in CR LF).
 #include "cmd/hosts/ssh_failure.h"
 
 #include <doctest/doctest.h>

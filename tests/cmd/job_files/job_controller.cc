@@ -30,7 +30,7 @@ Json from_flow(const std::string& text) {
   return Json::parse(json);
 }
 
-// What stands behind "  KEY: " of the Job's spec; nothing if no line does.
+// The number behind "  KEY: " of the Job's spec; nothing if no line does.
 std::optional<int> number_in(const std::string& manifest, const std::string& key) {
   const std::string begin = "\n  " + key + ": ";
   const std::size_t at = manifest.find(begin);

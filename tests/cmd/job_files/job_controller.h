@@ -1,6 +1,6 @@
-// What Kubernetes' Job controller does when a pod of an Indexed Job has ended: podFailurePolicy, the limits
-// of failures, the back-off before the next pod. A model of pkg/controller/job in Kubernetes 1.33 to 1.36
-// (pod_failure_policy.go, indexed_job_utils.go, backoff_utils.go), as far as `dtrun kubernetes` uses it.
+// The action of Kubernetes' Job controller when a pod of an Indexed Job has ended: podFailurePolicy, the
+// limits of failures, the back-off before the next pod. A model of pkg/controller/job in Kubernetes 1.33 to
+// 1.36 (pod_failure_policy.go, indexed_job_utils.go, backoff_utils.go), as far as `dtrun kubernetes` uses it.
 // Pure.
 #pragma once
 
@@ -18,7 +18,7 @@ struct EndedPod {
   std::vector<std::string> conditions = {};  // that are true: "DisruptionTarget"
 };
 
-// Of an ended pod. No `failed`: a new one takes its place.
+// The controller's verdict on an ended pod. No `failed`: a new one takes its place.
 struct Verdict {
   std::string failed = {};  // why the Job failed, as its condition names it: "PodFailurePolicy"
   bool counts = false;      // towards a limit

@@ -1,4 +1,4 @@
-// What becomes of a Job when one of its pods ends: the manifest that `dtrun kubernetes` prints, under the
+// The state of a Job after the end of one of its pods: the manifest that `dtrun kubernetes` prints, under the
 // rules of Kubernetes' Job controller.
 #include <doctest/doctest.h>
 

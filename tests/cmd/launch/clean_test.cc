@@ -1,4 +1,4 @@
-// What hosts say is fit for the launching terminal.
+// Output of hosts is made safe for the launching terminal.
 #include "cmd/launch/clean.h"
 
 #include <doctest/doctest.h>

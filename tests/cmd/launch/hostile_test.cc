@@ -110,7 +110,7 @@ TEST_CASE("a host that says without end what an agent may say fills no memory") 
   }
   test::write_text(folder / "says", greeting() + says);
   CHECK(launch_at(folder, "exec cat says", false).memory < kMostMemory);
-  // What no agent says is no talk, however long it goes on.
+  // Output that no agent writes does not count as an agent's, however long it goes on.
   test::write_text(folder / "says", greeting());
   const Launched launched = launch_at(folder, "cat says; exec yes");
   CHECK(launched.ended.exit_code == 69);

@@ -1,4 +1,4 @@
-// What dtrun brings to a host, unpacked there by the real shells and tar.
+// The files that dtrun brings to a host, unpacked there by real shells and tar.
 #include "cmd/launch/own_files.h"
 
 #include <doctest/doctest.h>
@@ -87,7 +87,7 @@ class Homes {
 
   fs::path root() const { return folder_ / "home"; }
 
-  // In `root`, as sshd starts the command in the home: what is relative meets the neighbours.
+  // In `root`, as sshd starts the command in the home: relative paths meet the neighbours.
   test::Ended bring(double part, const std::vector<std::string>& environment) const {
     const auto size = static_cast<std::size_t>(static_cast<double>(archive_.size()) * part);
     test::write_text(folder_ / "archive", archive_.substr(0, size));

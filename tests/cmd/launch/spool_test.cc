@@ -48,7 +48,7 @@ struct Spool {
     ended.mutable_ended()->set_exit_code(3);
     writer.finish(ended);
   }
-  // What a reader gets; "3" at the end.
+  // The words that a reader gets; "3" at the end.
   std::vector<std::string> words() const {
     std::vector<std::string> all;
     SpoolReader reader = std::move(SpoolReader::open(place)).value();

@@ -1,4 +1,4 @@
-// What a shell completes once it has read dtrun completion: bash is asked for candidates as readline would
+// The completions of a shell that has read dtrun completion: bash is asked for candidates as readline would
 // ask, fish by its own command for that, and in zsh and tcsh, which have none, keys are typed on a terminal.
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ std::string slurp(const std::filesystem::path& path) {
   return text.str();
 }
 
-// What fish offers behind `line`, without the descriptions.
+// The words that fish offers behind `line`, without the descriptions.
 Words fish_offers(const std::string& line, const std::filesystem::path& folder) {
   Process fish({"sh", "-c",
                 "cd \"$1\" && HOME=$1 XDG_STATE_HOME= fish -N -c '\"$argv[1]\" completion fish | source; "

@@ -75,7 +75,7 @@ void check_fits_a_screen(const std::string& text) {
 TEST_CASE("-h fits a screen of 24 lines, and names the commands and the few options that most need") {
   const std::string text = printed({"-h"});
   check_fits_a_screen(text);
-  // What is needed once has its place in --help.
+  // Options that are needed once are only in --help.
   const std::set<std::string> rare{"agent",   "attach", "completion", "export", "gpus",
                                    "help",    "key",    "kubernetes", "logs",   "prepare",
                                    "profile", "sample", "slurm",      "stop",   "store"};

@@ -1,4 +1,4 @@
-// What a plan takes from the cluster that started dtrun, and which options it does not fit.
+// The parts of a plan that come from the cluster which started dtrun, and options that conflict with it.
 #include <doctest/doctest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// Which hosts reach which, and what follows for a launch.
+// Connectivity between hosts, and its consequences for a launch.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -25,7 +25,7 @@ TEST_CASE("all hosts are called, planned, seen, and begin together; the first on
   CHECK(s.all<action::SendJob>().size() == 3);
   REQUIRE(s.all<action::AskToLook>().size() == 2);
   s.see(1);
-  CHECK(s.all<action::AskToLook>().size() == 2);  // where c can be reached is not known
+  CHECK(s.all<action::AskToLook>().size() == 2);  // the address of c is not known
   s.see(2);
   CHECK(s.all<action::AskToLook>().size() == 5);
   s.reach(0);
@@ -343,8 +343,8 @@ TEST_CASE("--check starts nothing and tells of all hosts") {
   CHECK(s.exit_code() == kExitUnavailable);
 }
 
-// Whatever happens in whatever order: nobody begins before all have been asked, nobody begins twice, and the
-// end comes once.
+// For any events in any order: nobody begins before all have been asked, nobody begins twice, and the end
+// comes once.
 TEST_CASE("random events keep the invariants") {
   for (unsigned seed = 0; seed < 3000; ++seed) {
     std::mt19937 random(seed);

@@ -59,7 +59,7 @@ struct Scenario {
         .host = host,
         .sights = {{.address = address, .from = "10.1.0." + std::to_string(host), .why_not = {}}}});
   }
-  // Of the others all but `missing`.
+  // The host reaches all others but `missing`.
   void reach(int host, const std::vector<int>& missing = {}) {
     event::Seen seen{.host = host, .sights = {}};
     for (const int other : at(host).tried) {
