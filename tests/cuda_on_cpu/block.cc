@@ -45,8 +45,8 @@ CUDA_ON_CPU_UNSEEN void Block::run(dim3 grid, dim3 block, uint3 index, std::size
 #if defined(CUDA_ON_CPU_TSAN)
   if (!home_.tsan) home_.tsan = __tsan_get_current_fiber();
 #endif
-  // What a fiber did so far comes before all that the fibers do which it made. So none of the block's may
-  // make one.
+  // The work of a fiber so far comes before all work of the fibers that it makes. No fiber of the block may
+  // therefore make another.
   while (kOneThreadEach && idle_.size() < threads_) idle_.push(make_fiber());
   released(this);
   current_ = &home_;

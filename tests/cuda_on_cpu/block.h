@@ -30,7 +30,7 @@ struct alignas(16) Slot {
   std::uint64_t words[2];
 };
 
-// What each lane of a warp handed over. Good until this lane's next but one warp operation.
+// The values that the lanes of a warp handed over. Good until this lane's next but one warp operation.
 struct Exchanged {
   const Slot* slots;  // [32], by lane
   unsigned mask;
@@ -54,7 +54,7 @@ class Block {
   // For the threads of the block that runs:
 
   void barrier();
-  // Of 0, 1, 2, …: how many threads of the block said true, at a barrier.
+  // A barrier that returns how many threads of the block voted true at it.
   int barrier_count(bool vote);
 
   // Hands `value` to the other lanes in `mask`, once all of them are here. Orders accesses to memory only if

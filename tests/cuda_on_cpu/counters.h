@@ -1,4 +1,4 @@
-// What the simulated device did, so that a test can compare a step with its plan.
+// Counts the work of the simulated device, so that a test can compare a step with its plan.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace cuda_on_cpu {
 
 struct Counters {
   std::uint64_t operations =
-      0;  // of all kinds that ran: kernels, products, copies, fills, events, host functions
+      0;  // all operations that ran: kernels, products, copies, fills, events, host functions
   std::uint64_t kernels = 0;
   std::uint64_t products = 0;                                  // cublasLtMatmul
   std::map<std::string, std::uint64_t> products_by_algorithm;  // "tile 20, split 4"
   std::uint64_t graphs = 0;
-  std::uint64_t nccl_groups = 0;  // of each communicator, counted when they are launched
+  std::uint64_t nccl_groups = 0;  // those of each communicator, counted at their launch
   std::uint64_t copied_to_device = 0, copied_to_host = 0, copied_on_device = 0;  // bytes
   // Bytes that each thread copies between device memory and pageable memory of the host: it waits while CUDA
   // passes them through a buffer of its own. Not those up to 64 KiB to the device, which are sent along with
@@ -37,14 +37,14 @@ void count_graph();
 void count_nccl_group();
 enum class Direction { kToDevice, kToHost, kOnDevice };
 void count_copy(Direction direction, std::size_t bytes);
-void count_pageable_copy(std::size_t bytes);  // of the calling thread
+void count_pageable_copy(std::size_t bytes);  // made by the calling thread
 
-// What exists now, so that a test can see what was not given back.
+// The objects that exist now, so that a test can find those that were not given back.
 struct Alive {
-  std::size_t streams = 0, events = 0, graphs = 0;             // graphs: of both kinds
+  std::size_t streams = 0, events = 0, graphs = 0;             // graphs: both kinds
   std::size_t device_allocations = 0, pinned_allocations = 0;  // pinned: registered ranges, too
   std::size_t matmul_objects = 0;  // handles, descriptors, layouts and preferences of cuBLASLt
-  std::size_t communicators = 0;   // of NCCL
+  std::size_t communicators = 0;   // NCCL's
   bool operator==(const Alive&) const = default;
 };
 Alive alive();

@@ -118,8 +118,8 @@ std::uint8_t logarithm(std::uint32_t alignment) {
   return log;
 }
 
-// What the library might propose for a product that `asked` describes, the best first. Tiles change no bits,
-// splits do.
+// Possible proposals of the library for a product that `asked` describes, the best first. Tiles change no
+// bits, splits do.
 std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const Preference& wanted) {
   std::vector<Algorithm> proposed;
   const auto propose = [&](std::int32_t splits, std::uint32_t tile, std::uint32_t custom = kSound) {

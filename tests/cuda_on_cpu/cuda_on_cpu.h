@@ -1,5 +1,5 @@
-// CUDA without a GPU, for tests: what a kernel's file and its callers find instead of nvcc's headers. Types
-// (dim3, float4, __nv_bfloat16, cudaStream_t) are CUDA's own. Kernels run on the CPU (block.h) in lazy
+// CUDA without a GPU, for tests: included by kernels' files and their callers instead of nvcc's headers.
+// Types (dim3, float4, __nv_bfloat16, cudaStream_t) are CUDA's own. Kernels run on the CPU (block.h) in lazy
 // streams (streams.h); streams.h, memory.h and faults.h have what only tests ask for. For correctness, bounds
 // and races, never for speed.
 #pragma once

@@ -1,5 +1,5 @@
-// What kernels call, as CUDA names it. Atomics on floats are missing on purpose: the order of their sums is
-// anybody's guess, so code that uses them must not compile in the tests.
+// The functions that kernels call, under CUDA's names. Atomics on floats are missing on purpose: the order of
+// their sums is anybody's guess, so code that uses them must not compile in the tests.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,8 +31,8 @@
 
 namespace cuda_on_cpu {
 
-// What wait_for_previous() of worker/device/cuda/kernels/gpu.h is here: nothing, as there, in kernels that
-// were compiled for less than 9.0.
+// wait_for_previous() of worker/device/cuda/kernels/gpu.h: nothing, as there, in kernels that were compiled
+// for less than 9.0.
 CUDA_ON_CPU_UNSEEN inline void wait_for_previous() {
   if (settings.compiled_for >= 90) this_block().wait_for_previous();
 }

@@ -1,4 +1,4 @@
-// What tests of the stand-in share: calls that must succeed, streams and memory that are given back.
+// The common parts of the stand-in's tests: calls that must succeed, streams and memory that are given back.
 #pragma once
 
 #include <cuda_on_cpu.h>

@@ -1,4 +1,4 @@
-// What cudaGetLastError knows.
+// The error for cudaGetLastError.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -10,12 +10,12 @@ namespace cuda_on_cpu {
 
 struct Faults {
   std::uint64_t allocation = 0;  // this cudaMalloc (1 is the next) gives cudaErrorMemoryAllocation; 0: none
-  std::uint64_t host_allocation = 0;  // likewise of pinned memory
+  std::uint64_t host_allocation = 0;  // the same for pinned memory
   std::uint64_t launch =
       0;  // this kernel or matrix product does not run, and the device is broken from then on
   cudaError_t launch_error = cudaErrorIllegalAddress;
-  cudaError_t host_register = cudaSuccess;  // what every cudaHostRegister gives
-  cudaError_t capture = cudaSuccess;        // what captures end with
+  cudaError_t host_register = cudaSuccess;  // the result of every cudaHostRegister
+  cudaError_t capture = cudaSuccess;        // the result of captures
   std::uint64_t captures = UINT64_MAX;      // so many of them
   cudaError_t every_call =
       cudaSuccess;  // cudaErrorInsufficientDriver, say, from every function that can fail
@@ -24,7 +24,7 @@ struct Faults {
 // Counting begins anew. Also mends the device.
 void plan_faults(const Faults& faults);
 
-// Of "allocation:N", "host-allocation:N", "launch:N:ERROR", "host-register:ERROR", "capture:ERROR" and
+// Parses "allocation:N", "host-allocation:N", "launch:N:ERROR", "host-register:ERROR", "capture:ERROR" and
 // "every-call:ERROR", separated by commas; errors by their numbers. Anything else ends the process.
 // DTRUN_TEST_GPU_FAULT is this, planned at the first call. If DTRUN_TEST_GPU_FAULT_ONCE names a file, only
 // the process that can create it has the faults: one worker of a job, and not the one that takes its place.

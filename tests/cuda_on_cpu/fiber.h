@@ -59,7 +59,7 @@ class Context {
 
 struct Fiber {
   Context context;
-  int thread = -1;        // of the block
+  int thread = -1;        // number in the block
   uint3 index{};          // the same as threadIdx
   bool waited = false;    // for what is in front of its grid
   Fiber* next = nullptr;  // in the list that it is in

@@ -1,4 +1,4 @@
-// Stream capture: what would have been enqueued becomes the nodes of a graph. A launch of it enqueues them
+// Stream capture: calls that would enqueue work add nodes to a graph instead. A launch of it enqueues them
 // one behind the other, in an order that their edges allow.
 #pragma once
 
@@ -33,9 +33,9 @@ struct Capture {
 
 void begin_capture(const std::shared_ptr<CUstream_st>& stream, cudaStreamCaptureMode mode);
 cudaError_t end_capture(const std::shared_ptr<CUstream_st>& stream, Nodes* nodes);
-// Instead of putting it into the stream's queue.
+// Adds the operation to the stream's capture instead of its queue.
 cudaError_t capture(CUstream_st& stream, Operation operation, std::shared_ptr<CUevent_st> event = {});
-// What cudaStreamWaitEvent does where the stream or the event takes part in a capture.
+// cudaStreamWaitEvent for a stream or an event that takes part in a capture.
 cudaError_t capture_wait(const std::shared_ptr<CUstream_st>& stream, const CUevent_st& event);
 
 // The nodes in an order that their edges allow: under Policy::kAtOnce as they were captured, under

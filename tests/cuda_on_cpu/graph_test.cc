@@ -19,7 +19,7 @@ class Captured {
  public:
   explicit Captured(cudaGraph_t graph) {
     OK(cudaGraphInstantiate(&exec_, graph, 0));
-    OK(cudaGraphDestroy(graph));  // what was made of it goes on
+    OK(cudaGraphDestroy(graph));  // its executable graph lives on
   }
   ~Captured() { CHECK(cudaGraphExecDestroy(exec_) == cudaSuccess); }
   Captured(const Captured&) = delete;
@@ -132,7 +132,7 @@ TEST_CASE("an event that a graph records for the outside is there before the gra
     OK(cudaStreamWaitEvent(outside, half));
     launch(doubled, 1, kValues, 0, outside, y.data(), x.data());
     OK(cudaStreamSynchronize(outside));
-    CHECK(y.get()[0] == 12);  // what follows in the graph is late, as it may be
+    CHECK(y.get()[0] == 12);  // later nodes of the graph may be late
     OK(cudaStreamSynchronize(stream));
     CHECK(x.get()[0] == 16);
   }

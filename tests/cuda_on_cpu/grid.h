@@ -8,11 +8,11 @@
 
 namespace cuda_on_cpu {
 
-// What a launch says beside its arguments.
+// The parameters of a launch beside the kernel's arguments.
 struct Grid {
   const void* kernel = nullptr;
   dim3 blocks, threads;
-  std::size_t dynamic_bytes = 0;  // of shared memory
+  std::size_t dynamic_bytes = 0;  // dynamic shared memory
   // May begin while what is in front of it in its stream still runs (programmatic dependent launch). Here
   // none does; but such a kernel must not touch device memory before it has waited (traffic.h).
   bool programmatic = false;

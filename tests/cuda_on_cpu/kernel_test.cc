@@ -37,7 +37,7 @@ __global__ void where_am_i(uint3* thread, uint3* block, unsigned* dims) {
   if (t == 0 && b == 0) dims[0] = warpSize;
 }
 
-// What each lane gets, one row of 32 for each operation.
+// The value that each lane gets, one row of 32 for each operation.
 __global__ void shuffles(int* out) {
   const int lane = static_cast<int>(threadIdx.x);
   int* row = out + lane;

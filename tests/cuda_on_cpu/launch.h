@@ -1,4 +1,4 @@
-// What launch() of worker/device/cuda/kernels/gpu.h calls here.
+// Called by launch() of worker/device/cuda/kernels/gpu.h.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// What code compiled with -fsanitize=thread calls for each of its loads and stores. That sanitizer's library
-// is not linked: here they are counted (traffic.h).
+// The functions that code compiled with -fsanitize=thread calls for each of its loads and stores. That
+// sanitizer's library is not linked: here they are counted (traffic.h).
 #include <cstddef>
 
 #include "tests/cuda_on_cpu/traffic.h"

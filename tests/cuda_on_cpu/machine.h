@@ -14,7 +14,7 @@ struct Machine {
   std::size_t memory_bytes = std::size_t{8} << 30;  // of each
 };
 
-// Of the environment:
+// The machine that the environment describes:
 //   DTRUN_TEST_GPUS         how many the host has (1 if unset)
 //   CUDA_VISIBLE_DEVICES    those that the process may use, as CUDA has it: "1,0"; nothing after the first
 //   wrong one DTRUN_TEST_GPU_MEMORY   bytes of each (8 GiB if unset)

@@ -13,7 +13,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-// What is multiplied has been copied: sanitizers have seen those reads, and would make this ten times slower.
+// The operands were copied: sanitizers have seen those reads, and would make this ten times slower.
 #define UNSANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 constexpr std::size_t kRows = 16, kColumns = 4;  // of D that are summed at once, in registers

@@ -17,7 +17,7 @@ thread_local std::string refusal;
 
 bool has(std::uint32_t epilogue, std::uint32_t part) { return (epilogue & part) == part; }
 
-// Which epilogues use the bias pointer, and how.
+// Whether an epilogue reads or writes through the bias pointer.
 bool reads_bias(std::uint32_t epilogue) { return has(epilogue, CUBLASLT_EPILOGUE_BIAS); }
 bool writes_bias(std::uint32_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD || epilogue == CUBLASLT_EPILOGUE_BGRADA ||

@@ -1,4 +1,5 @@
-// What cuBLASLt's descriptors say about a product, and whether its manual and the real library allow it.
+// A product as cuBLASLt's descriptors describe it, and checks whether the manual and the real library allow
+// it.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,7 +19,7 @@ cublasStatus_t refuse(cublasStatus_t status, const std::string& why);
 cublasStatus_t invalid(const std::string& why);      // CUBLAS_STATUS_INVALID_VALUE
 cublasStatus_t unsupported(const std::string& why);  // CUBLAS_STATUS_NOT_SUPPORTED
 
-// What the library's opaque structures hold here. `kind` tells one from another.
+// The content of the library's opaque structures. `kind` tells one from another.
 enum class Kind : std::uint64_t { kDescription = 1, kLayout, kPreference };
 
 struct Description {
@@ -47,13 +48,13 @@ struct Preference {
   std::uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D
 };
 
-constexpr std::int32_t kAlgorithm = 1;  // the only one
+constexpr std::int32_t kAlgorithm = 1;  // the only algorithm
 // Its custom options: what Settings::faulty_algorithms tells of.
 constexpr std::uint32_t kSound = 0, kLosesTerms = 1, kUnsteady = 2;
 
 struct Algorithm {
   std::int32_t id = 0;
-  // What the heuristic was asked for; zeros in one of cublasLtMatmulAlgoInit.
+  // The product that the heuristic was asked for; zeros in an algorithm of cublasLtMatmulAlgoInit.
   std::uint32_t m = 0, n = 0, k = 0, epilogue = 0;
   std::uint8_t types[4] = {0, 0, 0, 0}, transposed = 0;
   std::uint8_t alignment[4] = {0, 0, 0, 0};  // logarithms
@@ -63,10 +64,10 @@ struct Algorithm {
   std::uint16_t inner_shape = 0, cluster_shape = 0;
 };
 
-// Whoever stores one finds the same bytes each time.
+// So that a stored algorithm has the same bytes each time.
 static_assert(std::has_unique_object_representations_v<Algorithm>);
 
-// What a product is asked for, as far as it can be checked without its operands.
+// A product's parameters, as far as they can be checked without its operands.
 struct Problem {
   Description description;
   Layout a, b, c, d;
@@ -95,8 +96,8 @@ std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);
 
 // Sets m, n and k of what has been described.
 cublasStatus_t check_problem(Problem* problem);
-// Of A, B and C, whether a column, or the distance between two, is no multiple of 16 bytes: what cuBLAS'
-// guide asks for the full speed of tensor cores (2.1.11), but for the pointers. Needs m, n and k.
+// Whether a column of A, B or C, or the distance between two, is no multiple of 16 bytes, which cuBLAS' guide
+// demands for the full speed of tensor cores (2.1.11). Does not check the pointers. Needs m, n and k.
 bool misaligned(const Problem& problem);
 cublasStatus_t check_algorithm(const Algorithm& algorithm, const Problem& problem);
 // All memory lies in allocations of a device, is aligned as the algorithm was told, and D overlaps nothing

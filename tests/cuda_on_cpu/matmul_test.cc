@@ -1,4 +1,4 @@
-// cuBLASLt's stand-in: what it computes, and what it refuses.
+// cuBLASLt's stand-in: results and refusals.
 #include <cublasLt.h>
 
 #include <cmath>

@@ -22,14 +22,14 @@ constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
 // Addresses beyond what a device has: freed ones come back late, so a late use is seen, and there is room
 // though red zones and gaps take some.
 constexpr std::size_t kAddressesPerByte = 4;
-// Of a larger allocation only the beginning is filled, so that nobody pays for memory that he does not use.
+// Only the beginning of a larger allocation is filled, so that unused memory costs nothing.
 constexpr std::size_t kFilledBytes = std::size_t{8} << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 struct Device {
   char *begin = nullptr, *end = nullptr;  // its addresses
-  char* next = nullptr;                   // where the search for room begins
+  char* next = nullptr;                   // the search for room begins here
   std::size_t used = 0;
 };
 

@@ -26,13 +26,13 @@ cudaError_t release_pinned(void* pointer);
 cudaError_t register_pinned(void* pointer, std::size_t bytes);
 cudaError_t unregister_pinned(void* pointer);
 
-// Of what kind the memory is that `pointer` points into, whether or not it is allocated.
+// The kind of memory that `pointer` points into, whether or not it is allocated.
 Memory memory_of(const void* pointer);
 // Whether all of [pointer, pointer + bytes), of the host's memory, is pinned, or none of it.
 bool is_of_one_kind(const void* pointer, std::size_t bytes);
 // Whether [pointer, pointer + bytes) lies within one allocation of a device.
 bool is_allocated(const void* pointer, std::size_t bytes);
-// Of device memory: whose it is.
+// The device that owns this device memory.
 int device_of(const void* pointer);
 
 std::size_t free_bytes(int device);

@@ -1,4 +1,4 @@
-// Memory of the simulated device: what is given, what is refused, what is told.
+// Memory of the simulated device: allocations, refusals and reports.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

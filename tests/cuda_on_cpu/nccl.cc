@@ -1,4 +1,4 @@
-// NCCL's functions, as those of 2.28 behave: what they refuse, and with which error.
+// NCCL's functions, as those of 2.28 behave: refusals and their errors.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ using cuda_on_cpu::Phase;
 using cuda_on_cpu::Piece;
 using cuda_on_cpu::Work;
 
-// What an ncclComm_t points to. Stays where it is when it is aborted, so that a later use is known.
+// The object behind an ncclComm_t. Stays where it is when it is aborted, so that a later use is known.
 struct ncclComm {
   std::shared_ptr<Communicator> communicator;
   bool ending = false, ended = false;  // aborted or destroyed
@@ -36,7 +36,7 @@ namespace {
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr std::size_t kFloat = sizeof(float);
 
-// What the real library turns into a use of freed memory.
+// For errors that in the real library are a use of freed memory.
 [[noreturn]] void end_process(const std::string& why) {
   std::fprintf(stderr, "cuda_on_cpu: NCCL: %s\n", why.c_str());
   std::abort();
@@ -89,12 +89,12 @@ bool has_communicator(int device) {
   return false;
 }
 
-// What a group has collected in one thread.
+// A call that a group has collected in one thread.
 struct Call {
   std::shared_ptr<Communicator> communicator;
   cudaStream_t stream;
-  Phase phase;  // of sends and receives: one piece
-  Work work;    // of an all-reduce
+  Phase phase;  // for sends and receives: one piece
+  Work work;    // for an all-reduce
   bool reduces = false;
 };
 struct Group {
@@ -239,7 +239,8 @@ ncclResult_t launch_all(std::vector<Call> calls) {
   return result;
 }
 
-// Of send, receive and all-reduce: `check`, which gives an error or makes the call, then the group.
+// The common part of send, receive and all-reduce: `check`, which gives an error or makes the call, then the
+// group.
 template <typename Make>
 ncclResult_t add_call(ncclComm_t comm, const char* function, Make make) {
   if (!comm)

@@ -13,8 +13,8 @@
 namespace cuda_on_cpu {
 namespace {
 
-// A launch comes when somebody looks whether it has come, or this late: whoever takes it for done before has
-// his events recorded in front of it.
+// A launch comes when somebody looks whether it has come, or this late: a caller that assumes it to be done
+// earlier records its events in front of it.
 constexpr std::chrono::milliseconds kLaunchLatest{20};
 constexpr std::uint64_t kRandomLaunchLatestUs = 3000;
 

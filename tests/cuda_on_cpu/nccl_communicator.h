@@ -1,4 +1,4 @@
-// A communicator of the stand-in: what it is at, and what it enqueues.
+// A communicator of the stand-in: its state, and the work that it enqueues.
 #pragma once
 
 #include <nccl.h>
@@ -25,17 +25,17 @@ struct Piece {
   std::size_t bytes = 0;
 };
 
-// What an operation moves before `then` runs on the devices' thread. Pieces to or from one rank are moved in
-// their order.
+// The pieces that an operation moves before `then` runs on the devices' thread. Pieces to or from one rank
+// are moved in their order.
 struct Phase {
   std::vector<Piece> sends, receives;
   std::function<void()> then{};
 };
 
-// What one communicator does for one group, in one stream.
+// The work of one communicator for one group, in one stream.
 struct Work {
   std::vector<Phase> phases;
-  std::vector<Piece> results;  // what is full of NaN if it is aborted before it is done; `peer` is nobody
+  std::vector<Piece> results;  // filled with NaN if the work is aborted before it is done; `peer` is unused
   cudaStream_t stream = nullptr;
 };
 
@@ -43,7 +43,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   Communicator(int rank, int size, int device, bool blocking);
 
-  // What ncclCommGetAsyncError gives. `poll`: that is who asks, which a launch waits for.
+  // The result of ncclCommGetAsyncError. `poll`: the job asks, which a launch waits for.
   ncclResult_t state(bool poll = false);
   // From any thread: the state from now on, unless it is an error already.
   void fail(ncclResult_t error, const std::string& why);
@@ -82,9 +82,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::condition_variable changed_;  // state_, job_runs_, polled_, and aborted_ when it is set
   ncclResult_t state_ = ncclSuccess;
   bool job_runs_ = false, polled_ = false, finalized_ = false;
-  Point last_;  // of its operations
+  Point last_;  // of the communicator's operations
   std::mt19937_64 random_;
-  // Of the job's thread alone. What each rank has set up for the other: to receive, to send.
+  // Used by the job's thread alone. The connections that each rank has set up to the other: to receive, to
+  // send.
   struct Connected {
     bool mine[2] = {false, false}, theirs[2] = {false, false};
   };

@@ -1,4 +1,4 @@
-// What can go wrong with NCCL, as its stand-in has it: ranks that do not come, die or are silent, and aborts.
+// Failures of NCCL in its stand-in: ranks that do not come, die or are silent, and aborts.
 #include <barrier>
 #include <cmath>
 #include <string>

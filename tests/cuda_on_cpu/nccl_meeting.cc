@@ -27,14 +27,14 @@ constexpr int kPollMs = 2;
 constexpr int kTries = 34;
 constexpr std::chrono::milliseconds kTryAgain{100};
 
-// What an id holds.
+// The content of an id.
 struct Maker {
   std::uint64_t nonce;
   char address[sizeof(ncclUniqueId) - sizeof(std::uint64_t)];  // a leading @: a name without a file
 };
 static_assert(sizeof(Maker) == sizeof(ncclUniqueId));
 
-// What a rank says first on each connection.
+// The first message of a rank on each connection.
 struct Hello {
   int rank, size, ids;
   int control;  // whether it is that connection
@@ -113,7 +113,7 @@ bool sleep_unless(const Stop& stop, std::chrono::milliseconds time) {
   return !stop();
 }
 
-// Which id's maker a rank comes to: neighbouring ranks to one, as evenly as may be.
+// The id's maker that a rank connects to: neighbouring ranks to one, as evenly as may be.
 int maker_for(int rank, int size, int ids) {
   const int each = size / ids, more = size % ids, of_larger = more * (each + 1);
   return rank < of_larger ? rank / (each + 1) : more + (rank - of_larger) / each;

@@ -1,5 +1,5 @@
-// What a test plans for the stand-in of NCCL: faults, who notices a death, and orders. As settings.h and
-// faults.h do for CUDA.
+// A test's plan for the stand-in of NCCL: faults, who notices a death, and orders. As settings.h and faults.h
+// do for CUDA.
 #pragma once
 
 #include <nccl.h>
@@ -16,22 +16,23 @@ enum class NcclFaultKind {
   kInitFails,       // ends with the error, and the others' never does
   kGroupStuck,      // the group is not launched: ncclGroupEnd, or the state, stays in progress
   kSilent,          // its operation moves nothing and never ends
-  kAsyncError,      // likewise, and ncclCommGetAsyncError gives the error
+  kAsyncError,      // the same, and ncclCommGetAsyncError returns the error
   kDies,            // SIGKILL to its own process when half of its first message is sent
   kBreaksDevice,    // the operation ends with the CUDA error, which sticks
   kAbortHangs,      // ncclCommAbort never returns
-  kAbortBusyHangs,  // likewise, if an init or a group's launch goes on in another thread
+  kAbortBusyHangs,  // the same, if an init or a group's launch goes on in another thread
 };
 
 struct NcclFault {
   NcclFaultKind kind;
   int rank = 0;             // in its communicator
-  std::uint64_t group = 1;  // of those that the communicator launches; for kinds that concern one
+  std::uint64_t group = 1;  // counts the communicator's groups; for kinds that concern one group
   int error = 0;            // ncclResult_t, or cudaError_t for kBreaksDevice
 };
 
-// NCCL learns of a peer's death where it has a socket to it, not where it writes into its memory. Of a
-// communicator's survivors those with odd ranks notice (kSome), all or none. What none notices is silence.
+// NCCL learns of a peer's death where it has a socket to it, not where it writes into its memory. The
+// survivors of a communicator that notice a death: those with odd ranks (kSome), all or none. With none there
+// is only silence.
 enum class Deaths { kSome, kAll, kNone };
 
 struct NcclPlan {
@@ -42,7 +43,7 @@ struct NcclPlan {
   std::uint64_t seed = 0;
 };
 
-// Of the environment. A value that is none of these ends the process.
+// The plan that the environment describes. A value that is none of these ends the process.
 //   DTRUN_TEST_NCCL_FAULT       KIND:RANK[@GROUP][:ERROR], separated by commas; errors by their numbers.
 //   Kinds
 //     are init-absent, init-stuck, init-fails, group-stuck, silent, async-error, dies, breaks-device,

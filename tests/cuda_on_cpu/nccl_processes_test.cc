@@ -1,4 +1,4 @@
-// NCCL's stand-in between processes: what arrives, what the others see when one dies, and what ends a
+// NCCL's stand-in between processes: delivery, the view of the others when one dies, and errors that end a
 // process.
 #include <doctest/doctest.h>
 #include <signal.h>

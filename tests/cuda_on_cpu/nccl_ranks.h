@@ -1,4 +1,5 @@
-// What tests of NCCL's stand-in share: ranks that are threads of this process, each with a GPU of its own.
+// The common parts of tests of NCCL's stand-in: ranks that are threads of this process, each with a GPU of
+// its own.
 #pragma once
 
 #include <nccl.h>
@@ -64,7 +65,7 @@ inline ncclUniqueId fresh_id() {
   return id;
 }
 
-// What a rank's thread has. It ends with an abort, unless that was done, and with its own streams.
+// The objects of a rank's thread. It ends with an abort, unless that was done, and with its own streams.
 struct Rank {
   int rank, size;
   ncclComm_t comm = nullptr;

@@ -1,4 +1,4 @@
-// NCCL's stand-in between threads: what arrives, in which order, and what is refused.
+// NCCL's stand-in between threads: delivery, order and refusals.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -76,7 +76,8 @@ TEST_CASE("communicators that block, and ranks that met by several ids") {
       false, 3);
 }
 
-// Two ranks: the first scales its numbers in one stream and sends them in another. What the second has then.
+// Two ranks: the first scales its numbers in one stream and sends them in another. Returns the values that
+// the second rank has then.
 Floats sent_behind_scaling(bool waits) {
   Floats got;
   run_ranks(2, [&](Rank& me) {

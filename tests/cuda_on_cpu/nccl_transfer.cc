@@ -92,7 +92,7 @@ void Transfer::begin_phase() {
   copy_to_itself();
 }
 
-// What goes to this rank itself: as many receives as sends, of the same sizes.
+// Copies the pieces that this rank sends to itself: as many receives as sends, of the same sizes.
 void Transfer::copy_to_itself() {
   const Phase& phase = work_.phases[phase_];
   auto to = phase.receives.begin();
@@ -202,7 +202,7 @@ std::size_t Transfer::at_most(std::size_t bytes) {
   return nccl_plan.seed == 0 ? bytes : std::min<std::size_t>(bytes, 1 + communicator_->random(65536));
 }
 
-// Whoever uses what was not received computes NaN.
+// Fills results with NaN, so that a use of data that was not received gives NaN.
 void Transfer::spoil() {
   const DeviceMemoryOpen open;
   for (const Piece& result : work_.results) std::memset(result.data, 0xff, result.bytes);

@@ -14,7 +14,7 @@ namespace cuda_on_cpu {
 
 class Transfer {
  public:
-  // `group`: which of its communicator's, from 1 on.
+  // `group`: number among the communicator's groups, from 1 on.
   Transfer(std::shared_ptr<Communicator> communicator, Work work, std::uint64_t group);
   // On the devices' thread. Done, too, once the communicator is aborted: with NaN in all results.
   Progress ask();
@@ -27,7 +27,7 @@ class Transfer {
   struct Message {
     Piece piece;
     Header header;          // that is sent, or was received
-    std::size_t moved = 0;  // of header and piece
+    std::size_t moved = 0;  // bytes of header and piece
   };
   struct Peer {
     std::deque<Message> out, in;

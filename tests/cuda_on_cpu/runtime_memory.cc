@@ -129,8 +129,8 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   return remember(cuda_on_cpu::allocate(cuda_on_cpu::current_device(), bytes, pointer));
 }
 
-// CUDA may wait for the device here, and does not promise it. So this does not: what runs late finds its
-// memory gone.
+// CUDA may wait for the device here, and does not promise it. So this does not: late work finds its memory
+// gone.
 cudaError_t cudaFree(void* pointer) {
   if (const cudaError_t error = usable_outside_capture(); error != cudaSuccess) return remember(error);
   return pointer ? remember(cuda_on_cpu::release(pointer)) : cudaSuccess;
@@ -178,9 +178,9 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return cudaSuccess;
 }
 
-// What CUDA's manual says under "API synchronization behavior": to pageable memory, and between host
-// memories, the copy is done when the call returns; from pageable memory the source has been read; pinned
-// memory is touched when the stream gets there.
+// As in CUDA's manual, "API synchronization behavior": to pageable memory, and between host memories, the
+// copy is done when the call returns; from pageable memory the source has been read; pinned memory is touched
+// when the stream gets there.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (const cudaError_t error = usable(); error != cudaSuccess) return remember(error);

@@ -1,4 +1,4 @@
-// Which sanitizer watches this build; GCC and clang say it differently.
+// The sanitizer that watches this build; GCC and clang say it differently.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -20,7 +20,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// What switches fibers works on the state of all of them in turn. To ThreadSanitizer these are threads
+// Code that switches fibers works on the state of all of them in turn. To ThreadSanitizer these are threads
 // without a lock, so it must not look.
 #define CUDA_ON_CPU_UNSEEN __attribute__((no_sanitize("thread")))
 

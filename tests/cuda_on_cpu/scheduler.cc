@@ -438,7 +438,7 @@ bool Scheduler::carry_out(Lock& lock, const std::vector<Point>& points, int most
   return done;
 }
 
-// Of a stream whose first operation can begin.
+// REQUIRES: the stream's first operation can begin.
 Progress Scheduler::do_first(Lock& lock, CUstream_st& stream) {
   Operation& operation = stream.operations.front();  // a deque: stays in place while more is enqueued
   if (operation.ask) {
@@ -469,7 +469,7 @@ Scheduler::StreamPtr Scheduler::pick(Point wanted) {
     }
     if (!choices.empty()) return choices[random(choices.size())];
   }
-  // What is waited for had been enqueued before the wait, so this ends.
+  // The awaited work was enqueued before the wait, so this loop ends.
   while (const Point* const before = unmet(wanted.stream->operations.front().after)) wanted = Point(*before);
   return can_begin(*wanted.stream) ? wanted.stream : nullptr;
 }

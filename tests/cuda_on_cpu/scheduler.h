@@ -1,4 +1,4 @@
-// What streams and events are, and who carries them out: one thread for all simulated devices, which runs
+// Streams and events, and the thread that carries them out: one thread for all simulated devices, which runs
 // when somebody waits for something, and then what that needs.
 #pragma once
 
@@ -19,18 +19,19 @@
 #include "tests/cuda_on_cpu/graph.h"
 #include "tests/cuda_on_cpu/streams.h"
 
-// What a cudaStream_t and a cudaEvent_t point to. Guarded by the scheduler's lock.
+// The objects behind a cudaStream_t and a cudaEvent_t. Guarded by the scheduler's lock.
 struct CUstream_st {
   int device = 0;
   // Waits for the legacy default stream, and that one for it, as all do that are not cudaStreamNonBlocking.
   bool blocking = true;
   std::deque<cuda_on_cpu::Operation> operations;  // that are not done
   std::uint64_t enqueued = 0, done = 0;
-  // Of the first operation, if it is one to ask: whether it has begun, and in which round it was asked last.
+  // State of the first operation, if that is polled: whether it has begun, and in which round it was asked
+  // last.
   bool begun = false;
   std::uint64_t asked = 0;
   std::shared_ptr<cuda_on_cpu::Capture> capture;  // that it takes part in
-  std::vector<std::size_t> last_nodes;            // of the capture, that its next one begins behind
+  std::vector<std::size_t> last_nodes;            // of the capture: the next node goes behind these
 };
 
 struct CUevent_st {
@@ -49,7 +50,7 @@ namespace cuda_on_cpu {
 class Scheduler {
  public:
   cudaStream_t create_stream(int device, bool blocking);
-  cudaError_t destroy_stream(cudaStream_t stream);  // what it holds runs nonetheless
+  cudaError_t destroy_stream(cudaStream_t stream);  // its remaining operations still run
   cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks, Point* point);
   cudaError_t wait_for(const Point& point);
   cudaError_t wait_for_stream(cudaStream_t stream);
@@ -91,7 +92,7 @@ class Scheduler {
   using EventPtr = std::shared_ptr<CUevent_st>;
   using Lock = std::unique_lock<std::mutex>;
 
-  // What a host thread waits for.
+  // The points that a host thread waits for.
   struct Demand {
     std::vector<Point> points;
     // Others give up once all that is left waits for another process, or after so many operations.
@@ -133,7 +134,7 @@ class Scheduler {
   std::vector<StreamPtr> busy_;  // those with operations
   int host_functions_ = 0;       // enqueued
   int to_ask_ = 0;               // operations enqueued that wait for another process
-  std::uint64_t round_ = 0;      // of the devices' thread: in each it asks an operation once
+  std::uint64_t round_ = 0;      // of the devices' thread, which polls each operation once per round
   bool started_ = false;
   std::uint64_t seed_ = 0;
   std::mt19937_64 random_;

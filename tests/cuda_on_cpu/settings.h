@@ -14,8 +14,8 @@ enum class Order { kForward, kReverse, kRandom };
 enum class Policy { kAtOnce, kAsLateAsPossible, kRandom };
 
 struct Settings {
-  Order threads = Order::kForward;  // of a block
-  Order blocks = Order::kForward;   // of a grid
+  Order threads = Order::kForward;  // within a block
+  Order blocks = Order::kForward;   // within a grid
   Policy streams = Policy::kAsLateAsPossible;
   std::uint64_t seed = 1;
   // Whether kernels may be given pointers to pageable memory of the host, as tests of kernels do. If not,
@@ -27,7 +27,7 @@ struct Settings {
   // The architecture that kernels say they were compiled for, 90 being that of compute capability 9.0.
   int compiled_for = 90;
   // cuBLASLt's heuristics propose two more algorithms: one leaves out the last 8 terms of sums, and one adds
-  // parts of them up in another order every eighth time. Where sums have enough terms for that.
+  // parts of them up in another order every eighth time. Only for sums with enough terms.
   bool faulty_algorithms = false;
   // The first of them leaves out the last 8 terms, too; or its state says that it is not supported.
   bool faulty_first = false, unsupported_first = false;

@@ -13,13 +13,13 @@
 
 namespace cuda_on_cpu {
 
-// What was enqueued on a stream up to and including the operation of this number (1 is the first, 0 nothing).
+// The work on a stream up to and including the operation of this number (1 is the first, 0 none).
 struct Point {
   std::shared_ptr<CUstream_st> stream;
   std::uint64_t position = 0;
 };
 
-// What an operation came to that waits for somebody outside the devices.
+// The progress of an operation that waits for a party outside the devices.
 enum class Progress { kNone, kSome, kDone };
 
 struct Operation {

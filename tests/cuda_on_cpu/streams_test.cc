@@ -1,4 +1,4 @@
-// Streams, events, copies: what runs when, and what the host may rely on.
+// Streams, events, copies: the order of work, and the guarantees for the host.
 #include <atomic>
 #include <thread>
 

@@ -31,7 +31,7 @@ struct Page {
   std::array<std::uint8_t, kBytes> loads{}, stores{};
 };
 
-// Of one launch.
+// The bytes that one launch touched.
 class Touched {
  public:
   Touched(std::size_t launch, bool programmatic) : launch_(launch), programmatic_(programmatic) {}
@@ -107,8 +107,8 @@ class Touched {
   std::size_t by_a_thread_ = 0;
 };
 
-// Of the launch that the thread runs; null while nobody looks. What is called here may be compiled to be
-// looked at, too.
+// That of the thread's current launch; null while nothing is recorded. Functions that are called here may be
+// instrumented too.
 thread_local Touched* watched = nullptr;
 
 void touch(void (Touched::*how)(std::uintptr_t, std::size_t), const void* at, std::size_t bytes) {

@@ -1,8 +1,8 @@
-// What each launch reads and writes of device memory, so that a test can compare it with what it should. Of
-// products, copies and fills that follows from what they were told. Of kernels every load and store is looked
-// at, if their files were compiled with -fsanitize=thread and linked with loads_and_stores.cc instead of that
-// sanitizer's library. One of device memory that comes before the thread's wait_for_previous() ends the
-// process, if the kernel was launched programmatically.
+// The device memory that each launch reads and writes, so that a test can compare it with the expected
+// traffic. For products, copies and fills it follows from their arguments. For kernels every load and store
+// is recorded, if their files were compiled with -fsanitize=thread and linked with loads_and_stores.cc
+// instead of that sanitizer's library. One of device memory that comes before the thread's
+// wait_for_previous() ends the process, if the kernel was launched programmatically.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class Watched {
   Watched(const Watched&) = delete;
 };
 
-// What loads_and_stores.cc calls for each.
+// Called by loads_and_stores.cc for each load or store.
 void loaded(const void* from, std::size_t bytes);
 void stored(const void* to, std::size_t bytes);
 
