@@ -23,7 +23,8 @@ Event rejected(const rendezvous::Rejected& refusal, const JobSpec& spec) {
                       .job_over = refusal.reason == Rejected::kJobOver,
                       .message = refusal.message};
   if (refusal.reason == Rejected::kOtherSettings) out.exit_code = kExitUsage;
-  if (refusal.reason == Rejected::kOtherDevice) out.exit_code = kExitConfig;
+  if (refusal.reason == Rejected::kOtherDevice || refusal.reason == Rejected::kOtherProtocol)
+    out.exit_code = kExitConfig;
   if (refusal.reason == Rejected::kNotPermitted) out.exit_code = kExitNoPermission;
   if (refusal.reason == Rejected::kOtherJob) {
     out.exit_code = kExitConfig;

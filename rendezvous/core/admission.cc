@@ -28,6 +28,16 @@ std::string words_at(const std::vector<std::string>& words, std::size_t at) {
   return "\"" + text + (at + 1 < words.size() ? " …" : "") + "\"";
 }
 
+Refusal other_protocol(int theirs) {
+  const std::string ours = std::to_string(kRendezvousProtocol), other = std::to_string(theirs);
+  return {{.reason = Rejected::kOtherProtocol,
+           .message = "this agent is of another version of dtrun than the coordinator (rendezvous protocol " +
+                      other + ", and " + ours +
+                      " there): install both from one build, and start a `dtrun store` of an older one again",
+           .job = ""},
+          "it is of another version of dtrun (rendezvous protocol " + other + ", and " + ours + " here)"};
+}
+
 Refusal other_settings(const std::string& option, const std::string& theirs, const std::string& ours) {
   return {{.reason = Rejected::kOtherSettings,
            .message = option + " is " + theirs + " here but " + ours +
@@ -82,6 +92,7 @@ Settings settings_of(const Join& join) {
 
 std::optional<Refusal> refuse_malformed(const Join& join) {
   const auto refuse = [](const std::string& what) { return refusal(Rejected::kOtherSettings, what); };
+  if (join.protocol != kRendezvousProtocol) return other_protocol(join.protocol);
   if (join.member_id.empty()) return refuse("the agent sent no member id");
   if (join.min_nodes < 1 || join.max_nodes < join.min_nodes || join.max_nodes > kMaxNodes)
     return refuse("--nnodes " + nnodes(join.min_nodes, join.max_nodes) +

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/millis.h"
 
@@ -106,6 +107,7 @@ struct Join {
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
   std::int64_t term = 0;       // the highest of a leader that the agent obeyed (succession.h)
   std::optional<int> preferred_rank = {};  // as its cluster counts the nodes; not claimed as node_rank is
+  int protocol = kRendezvousProtocol;      // of the agent's build
 
   bool operator==(const Join&) const = default;
 };
@@ -174,7 +176,8 @@ struct Rejected {
     kNodeRankTaken,
     kJobOver,
     kOtherDevice,
-    kNotPermitted
+    kNotPermitted,
+    kOtherProtocol
   };
   Reason reason = kUnspecified;
   std::string message;

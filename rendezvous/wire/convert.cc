@@ -124,7 +124,8 @@ Join from_wire(const v1::Join& wire) {
           .gpus = {wire.gpus().begin(), wire.gpus().end()},
           .topology = wire.topology(),
           .term = wire.term(),
-          .preferred_rank = wire.has_preferred_rank() ? std::optional(wire.preferred_rank()) : std::nullopt};
+          .preferred_rank = wire.has_preferred_rank() ? std::optional(wire.preferred_rank()) : std::nullopt,
+          .protocol = wire.protocol()};
 }
 
 void to_wire(const Join& join, v1::Join* wire) {
@@ -161,6 +162,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_topology(join.topology);
   wire->set_term(join.term);
   if (join.preferred_rank) wire->set_preferred_rank(*join.preferred_rank);
+  wire->set_protocol(join.protocol);
 }
 
 Heartbeat from_wire(const v1::Heartbeat& wire) {

@@ -200,6 +200,7 @@ TEST_CASE("each reason of a refusal has its exit code, and another job the diffe
   CHECK(refused(wire::Rejected::OTHER_SETTINGS).exit_code == kExitUsage);
   CHECK(refused(wire::Rejected::OTHER_SETTINGS).message == "no");
   CHECK(refused(wire::Rejected::OTHER_DEVICE).exit_code == kExitConfig);
+  CHECK(refused(wire::Rejected::OTHER_PROTOCOL).exit_code == kExitConfig);
   CHECK(refused(wire::Rejected::OTHER_DEVICE).message == "no");
   CHECK(refused(wire::Rejected::OTHER_JOB).exit_code == kExitConfig);
   CHECK(refused(wire::Rejected::OTHER_JOB).message == "no\n  differs from theirs");

@@ -33,6 +33,7 @@
 #include <thread>
 #include <vector>
 
+#include "proto/core/contract.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/identity/key_source.h"
@@ -204,6 +205,7 @@ v1::FromAgent join_message(int number, int nodes) {
   join.set_address("10.0." + std::to_string(number / 250) + "." + std::to_string(number % 250));
   join.set_nproc(8);
   join.set_node_rank(-1);
+  join.set_protocol(kRendezvousProtocol);
   join.set_min_nodes(nodes);
   join.set_max_nodes(nodes);
   join.set_last_call_ms(5000);

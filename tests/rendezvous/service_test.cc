@@ -354,6 +354,32 @@ TEST_CASE("an agent of another run is refused and its stream ended") {
   CHECK(b.next<Disconnected>());
 }
 
+TEST_CASE(
+    "an agent of another build is refused with both versions and the way out, and the others are told") {
+  const auto server = start_server();
+  TestAgent a("a", "127.0.0.1", server->port());
+  TestAgent b("b", "127.0.0.1", server->port());
+  RunSettings run;
+  run.min_nodes = run.max_nodes = 2;
+  a.join(run);
+  REQUIRE(a.hear(From::kWelcome));
+  run.protocol = 0;  // as builds send that have none
+  b.join(run);
+  const auto rejected = b.hear(From::kRejected);
+  REQUIRE(rejected);
+  CHECK(rejected->rejected().reason() == v1::Rejected::OTHER_PROTOCOL);
+  CHECK(rejected->rejected().message() ==
+        "this agent is of another version of dtrun than the coordinator (rendezvous protocol 0, and " +
+            std::to_string(kRendezvousProtocol) +
+            " there): install both from one build, and start a `dtrun store` of an older one again");
+  CHECK(b.next<Disconnected>());
+  const auto news = a.hear(From::kNews);
+  REQUIRE(news);
+  CHECK(news->news().text() ==
+        "host-b was refused: it is of another version of dtrun (rendezvous protocol 0, and " +
+            std::to_string(kRendezvousProtocol) + " here)");
+}
+
 TEST_CASE("store operations work under their prefix") {
   const auto server = start_server();
   TestAgent a("a", "127.0.0.1", server->port());

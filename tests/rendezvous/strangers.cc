@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "proto/core/contract.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/status_client.h"
 #include "rendezvous/identity/identity.h"
@@ -46,6 +47,7 @@ std::string plain_join() {
   join.set_host("stranger");
   join.set_nproc(1);
   join.set_node_rank(-1);
+  join.set_protocol(kRendezvousProtocol);
   join.set_min_nodes(1);
   join.set_max_nodes(1);
   join.set_group_rank(-1);

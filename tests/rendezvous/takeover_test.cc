@@ -167,6 +167,7 @@ class Follower {
     join->set_host("host-" + name_);
     join->set_nproc(1);
     join->set_node_rank(-1);
+    join->set_protocol(kRendezvousProtocol);
     join->set_min_nodes(2);
     join->set_max_nodes(2);
     join->set_last_call_ms(30000);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/core/contract.h"
 #include "rendezvous/client/client.h"
 #include "rendezvous/server/server.h"
 
@@ -34,6 +35,7 @@ struct RunSettings {
   std::int64_t join_timeout_ms = 60000;
   std::int64_t heartbeat_timeout_ms = 60000;
   bool hosts = false;  // what the agent says of itself
+  int protocol = kRendezvousProtocol;
 };
 
 class TestAgent {
@@ -64,6 +66,7 @@ class TestAgent {
     join->set_host("host-" + name_);
     join->set_nproc(nproc);
     join->set_node_rank(-1);
+    join->set_protocol(run.protocol);
     join->set_min_nodes(run.min_nodes);
     join->set_max_nodes(run.max_nodes);
     join->set_max_restarts(run.max_restarts);

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <limits>
 
+#include "proto/core/contract.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/channel.h"
 #include "rendezvous/client/peer_links.h"
@@ -284,6 +285,7 @@ v1::Join join_in_term(const std::string& run_id, std::int64_t term) {
   join.set_host("host");
   join.set_nproc(1);
   join.set_node_rank(-1);
+  join.set_protocol(kRendezvousProtocol);
   join.set_min_nodes(2);
   join.set_max_nodes(2);
   join.set_group_rank(-1);

@@ -56,6 +56,18 @@ JobEnd end_after_failures_of(int workers) {
 
 }  // namespace
 
+TEST_CASE("a Join of an older and of a newer protocol is refused, whatever else it says") {
+  for (const int protocol : {kRendezvousProtocol - 1, kRendezvousProtocol + 1}) {
+    Join other = join();
+    other.protocol = protocol;
+    other.member_id = "";
+    const auto refused = refuse_malformed(other);
+    REQUIRE(refused);
+    CHECK(refused->reason == Rejected::kOtherProtocol);
+    CHECK(refused->message.find("protocol " + std::to_string(protocol) + ", and ") != std::string::npos);
+  }
+}
+
 TEST_CASE("a run has at most kMaxNodes nodes, with at most kMaxWorkersPerNode workers each") {
   Join largest = join();
   largest.max_nodes = kMaxNodes;
