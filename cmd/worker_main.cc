@@ -106,7 +106,7 @@ void keep_host_copy(Replica& replica, int descriptor) {
   }
 }
 
-int train_for(ControlClient& agent) {
+int train_for(ControlClient& agent, const CudaLaunches& launches) {
   stop_point(StopPoint::kHello);
   const control::Job job = agent.hello();
   stop_point(StopPoint::kLoading);
@@ -120,7 +120,7 @@ int train_for(ControlClient& agent) {
   const std::filesystem::path plans =
       folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
   Replica replica(config.value(), data, job.lanes(),
-                  job.device() == "cuda" ? make_cuda_device(job.gpu(), plans) : make_cpu_device());
+                  job.device() == "cuda" ? make_cuda_device(job.gpu(), plans, launches) : make_cpu_device());
   if (job.host_copy_fd() > 0) keep_host_copy(replica, job.host_copy_fd());
   control::Ready ready;
   for (;;) {
@@ -158,9 +158,9 @@ int fail(ControlClient& agent, int exit_code, const std::string& message) {
   return exit_code;
 }
 
-int run(ControlClient& agent) {
+int run(ControlClient& agent, const CudaLaunches& launches) {
   try {
-    return train_for(agent);
+    return train_for(agent, launches);
   } catch (const WorkerError& error) {
     return fail(agent, error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -189,7 +189,9 @@ std::optional<int> run_tool(std::string_view name, const std::vector<std::string
 
 }  // namespace
 
-int worker_main(int argc, char** argv) {
+int worker_main(int argc, char** argv) { return worker_main(argc, argv, CudaLaunches{}); }
+
+int worker_main(int argc, char** argv, const CudaLaunches& launches) {
   if (argc > 1 && std::strcmp(argv[1], "--version") == 0) {
     std::puts("dtrun-worker " DTRUN_VERSION);
     return kExitOk;
@@ -211,7 +213,7 @@ int worker_main(int argc, char** argv) {
   set_up_log("");
   auto* agent = new ControlClient(std::atoi(fd), end_process);
   watch_signals(*agent);
-  const int exit_code = run(*agent);
+  const int exit_code = run(*agent, launches);
   end_process(exit_code);
   return exit_code;
 }

@@ -84,8 +84,8 @@ def determinism(bench, device="cuda"):
             return compared(bench.train(config, 90, environment), first)
 
         bench.check(f"{what}, again", again, {})
-        bench.check(f"{what}, each launch waited for", again, {"CUDA_LAUNCH_BLOCKING": "1", "DTRUN_CUDA_GRAPHS": "0"})
-        bench.check(f"{what}, kernel by kernel", again, {"DTRUN_CUDA_GRAPHS": "0"})
+        bench.check(f"{what}, each launch waited for", again, {"CUDA_LAUNCH_BLOCKING": "1", "DTRUN_TEST_CUDA_GRAPHS": "0"})
+        bench.check(f"{what}, kernel by kernel", again, {"DTRUN_TEST_CUDA_GRAPHS": "0"})
         bench.check(f"{what}, after kill -9", lambda first=first, config=config: after_kill(bench, config, first))
 
 

@@ -200,11 +200,23 @@ class Bench:
         return out
 
     def program(self, argv, limit_s, environment=None):
-        """Likewise of the build; the first of `argv` is its path there."""
-        path = self.build / argv[0]
+        """Likewise of the build; the first of `argv` is its path there. Variables DTRUN_TEST_… are for the worker of tests."""
+        tests = any(name.startswith("DTRUN_TEST_") for name in environment or {})
+        path = (self.with_worker_of_tests() if tests else self.build) / argv[0]
         if not path.exists():
             raise Skip(f"{path} was not built")
         return self.command([path, *argv[1:]], limit_s, {**self.environment(), **(environment or {})})
+
+    def with_worker_of_tests(self):
+        """A folder with dtrun, and beside it a worker that launches as variables of the environment tell it."""
+        site = self.scratch / "worker_of_tests"
+        for program, target in (("bin/dtrun", "dtrun"), ("tests/stop_point_worker", "dtrun-worker")):
+            if not (self.build / program).exists():
+                raise Skip(f"{self.build / program} was not built")
+            (site / "bin").mkdir(parents=True, exist_ok=True)
+            if not (site / "bin" / target).exists():
+                shutil.copy(self.build / program, site / "bin" / target)
+        return site
 
     def folder(self):
         return pathlib.Path(tempfile.mkdtemp(dir=self.scratch))

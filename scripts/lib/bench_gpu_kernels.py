@@ -40,7 +40,7 @@ def said_by_ncu(bench):
     argv = ["ncu", "--target-processes", "all", "--clock-control", "none", "--metrics", METRIC, "--print-units", "base", "--csv",
             "-c", str(LAUNCHES), bench.build / "bin/dtrun", "profile", job, "--steps", "1", "device=cuda"]
     try:
-        return bench.command(argv, 90, {**bench.environment(), "DTRUN_CUDA_GRAPHS": "0"})
+        return bench.command(argv, 90, bench.environment())
     except BenchError as failure:
         if "ERR_NVGPUCTRPERM" in failure.output:
             raise Skip("ncu may not read this GPU's counters (ERR_NVGPUCTRPERM)") from None

@@ -13,7 +13,8 @@ ARCHIVE = ROOT / "programs.tar.gz"  # of a packed folder
 
 PROGRAMS = ("bin/dtrun", "bin/dtrun-worker")
 # Not built without CUDA.
-TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test", "tests/gpu_algorithms", "tests/gpu_trials")
+TESTS = ("tests/gpu_device_tests", "tests/worker_device_cuda_cudnn_on_gpu_test", "tests/gpu_algorithms", "tests/gpu_trials",
+         "tests/stop_point_worker")
 COMPONENTS = ("runtime", "libraries", "tests")
 
 

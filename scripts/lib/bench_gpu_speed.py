@@ -218,8 +218,8 @@ def times(bench):
 
 
 # Variables of the environment: the micro batch size to try them at, their name, and their values beside the usual one.
-SWITCHES = {"graphs": (4, "DTRUN_CUDA_GRAPHS", ("0",)), "programmatic launches": (4, "DTRUN_CUDA_PROGRAMMATIC", ("0",)),
-            "side streams": (16, "DTRUN_CUDA_SIDE_STREAMS", ("0", "2", "4")),
+SWITCHES = {"graphs": (4, "DTRUN_TEST_CUDA_GRAPHS", ("0",)), "programmatic launches": (4, "DTRUN_TEST_CUDA_PROGRAMMATIC", ("0",)),
+            "side streams": (16, "DTRUN_TEST_CUDA_SIDE_STREAMS", ("0", "2", "4")),
             "epilogues": (16, "DTRUN_CUDA_EPILOGUES", ("0", "bias,gelu", "sums"))}
 OTHER_BITS = {"DTRUN_CUDA_EPILOGUES"}  # change with their values; each value's are a fact
 

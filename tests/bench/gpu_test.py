@@ -170,7 +170,7 @@ class GpuTest(unittest.TestCase):
         build, tools = self.folder / "build", self.folder / "tools"
         for folder in (build / "bin", build / "tests", tools):
             folder.mkdir(parents=True)
-        for source, target in (("bin/dtrun", "bin/dtrun"), ("tests/gpu_worker", "bin/dtrun-worker"),
+        for source, target in (("bin/dtrun", "bin/dtrun"), ("tests/gpu_worker", "bin/dtrun-worker"), ("tests/gpu_worker", "tests/stop_point_worker"),
                                ("tests/trials_on_cpu", "tests/gpu_trials"), ("tests/algorithms_on_cpu", "tests/gpu_algorithms")):
             os.symlink(BUILD / source, build / target) if target.startswith("tests") else shutil.copy(BUILD / source, build / target)
         (self.folder / "gpus.json").write_text(json.dumps({"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-0", "bus": 16}]}))
@@ -213,7 +213,7 @@ class GpuTest(unittest.TestCase):
         self.assertRegex(found["B=4 bf16, first mark"][1], "^[0-9,]+ tokens/s, target 545,000: MISSED$")
         self.assertRegex(found["B=4 bf16, goal"][1], "^[0-9,]+ tokens/s, target 580,000: MISSED$")
         self.assertRegex(found["stall of a checkpoint, GPT-2 124M"][1], "ms, target 5 ms: (met|MISSED)$")
-        self.assertRegex(found["side streams, B=2"][1], "DTRUN_CUDA_SIDE_STREAMS=0 .*=2 .*=4 .* ×; the same bits$")
+        self.assertRegex(found["side streams, B=2"][1], "DTRUN_TEST_CUDA_SIDE_STREAMS=0 .*=2 .*=4 .* ×; the same bits$")
         self.assertRegex(found["epilogues, B=2"][1], "DTRUN_CUDA_EPILOGUES=0 .*=bias,gelu .*=sums .* ×; [1-4] kinds of bits$")
         facts = next(row["facts"] for row in report["rows"] if row["what"] == "epilogues, B=2")
         self.assertEqual({name for name in facts if name.startswith("bits_")},
@@ -384,7 +384,7 @@ class GpuTest(unittest.TestCase):
                   "cutlass_80_gemm_align1": ("failed", "1 launches, 0.500 ms: MISSED, it is for operands that lie off 16 bytes")}),
                 ("echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1", 0,
                  {"kernels of products": ("skipped", "ncu may not read this GPU's counters (ERR_NVGPUCTRPERM)")}),
-                ("[ $DTRUN_CUDA_GRAPHS = 0 ] && echo nothing", 1,
+                ("echo nothing", 1,
                  {"kernels of products": ("failed", "no product is among 0 kernels")})):
             with self.subTest(program):
                 self.program_of(self.folder, "tools/ncu", program)

@@ -58,7 +58,7 @@ TEST_CASE("steps, microbatches, passes, operations, updates and saves lie within
   const Lab lab;
   const Model one = models()[0];
   // Kernel by kernel each operation is a range.
-  Nesting seen = recorded(lab, lab.job(one, 1, "plain", kSteps), {"DTRUN_CUDA_GRAPHS=0"});
+  Nesting seen = recorded(lab, lab.job(one, 1, "plain", kSteps), {"DTRUN_TEST_CUDA_GRAPHS=0"});
   using Pair = std::pair<std::string, std::string>;
   CHECK(seen[Pair("", "step")] == kSteps);
   CHECK(seen[Pair("step", "microbatch")] == kSteps * kMicrobatches);

@@ -25,6 +25,7 @@
 
 #include "cmd/worker_main.h"
 #include "worker/base/stop_point.h"
+#include "worker/device/cuda_device.h"
 
 namespace {
 
@@ -149,6 +150,19 @@ void take(const std::string& text, int own_rank) {
   if (rank != own_rank) stops().pop_back();
 }
 
+// DTRUN_TEST_CUDA_GRAPHS=0, DTRUN_TEST_CUDA_PROGRAMMATIC=0, DTRUN_TEST_CUDA_SIDE_STREAMS=0 to 9.
+dtrun::worker::CudaLaunches launches() {
+  const auto number = [](const char* name, int usual) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? usual : std::atoi(value);
+  };
+  dtrun::worker::CudaLaunches launches;
+  launches.graphs = number("DTRUN_TEST_CUDA_GRAPHS", 1) != 0;
+  launches.programmatic = number("DTRUN_TEST_CUDA_PROGRAMMATIC", 1) != 0;
+  launches.side_streams = number("DTRUN_TEST_CUDA_SIDE_STREAMS", launches.side_streams);
+  return launches;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -157,5 +171,5 @@ int main(int argc, char** argv) {
     for (const std::string& one : separated(text, ';')) take(one, std::atoi(rank));
     dtrun::worker::stop_point_hook = pass;
   }
-  return dtrun::worker::worker_main(argc, argv);
+  return dtrun::worker::worker_main(argc, argv, launches());
 }

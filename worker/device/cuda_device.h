@@ -9,11 +9,21 @@
 
 namespace dtrun::worker {
 
+// The ways in which a lane launches its work. They change the time alone, no bits. Tests and measurements
+// choose others than these.
+struct CudaLaunches {
+  bool graphs = true;  // a microbatch's operations in one go
+  bool programmatic =
+      true;              // a kernel while the one in front of it still runs; for all devices of the process
+  int side_streams = 1;  // of weight gradients
+};
+
 // Makes GPU number `gpu` of those that CUDA_VISIBLE_DEVICES leaves. Throws WorkerError: EX_CONFIG if there is
 // no such GPU here, no driver, a library is missing, or the environment has a variable that changes results;
 // EX_OSERR if the GPU does not answer. `plans`: the file that keeps cuDNN's plans for the next start, which
 // any worker of this kind of GPU may read and write at any time; not made if there are no plans.
-std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans = {});
+std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans = {},
+                                         const CudaLaunches& launches = {});
 
 // Measures the GPU's peak rates: with a large square product in bf16 or fp32, and with a copy within its
 // memory, which counts as read and written. Takes a second or two, and much of the memory that is free.

@@ -14,7 +14,7 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(int, std::filesystem::path) { refuse(); }
+std::unique_ptr<Device> make_cuda_device(int, std::filesystem::path, const CudaLaunches&) { refuse(); }
 Ceilings measure_cuda_ceilings(int, bool) { refuse(); }
 
 }  // namespace dtrun::worker

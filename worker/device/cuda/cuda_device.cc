@@ -15,6 +15,7 @@
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
+#include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/lane/lane.h"
 #include "worker/device/cuda/nccl/links.h"
 #include "worker/device/cuda/products.h"
@@ -73,12 +74,13 @@ void refuse_missing(int gpu) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(int gpu, std::string fingerprint, std::size_t memory, cuda::Algorithms algorithms,
-             std::filesystem::path plans)
+             std::filesystem::path plans, const CudaLaunches& launches)
       : gpu_(gpu),
         fingerprint_(std::move(fingerprint)),
         memory_(memory),
         algorithms_(std::move(algorithms)),
         plans_(std::move(plans)),
+        launches_(launches),
         use_(gpu == 0),
         arithmetic_(gpu) {}
   std::string name() const override { return "cuda"; }
@@ -98,7 +100,7 @@ class CudaDevice final : public Device {
   void leave_range() override { cuda::nvtx::pop(); }
   std::unique_ptr<Lane> make_lane(const Program& program, int capacity) override {
     cuda::use_gpu(gpu_);
-    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, use_);
+    return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, launches_, use_);
   }
   std::unique_ptr<DeviceLinks> make_links(const LinkPeers& peers) override {
     return cuda::make_nccl_links(gpu_, peers, use_);
@@ -110,13 +112,14 @@ class CudaDevice final : public Device {
   const std::size_t memory_;       // bytes
   const cuda::Algorithms algorithms_;
   const std::filesystem::path plans_;
+  const CudaLaunches launches_;
   cuda::UseRecord use_;
   cuda::CudaArithmetic arithmetic_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
+std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans, const CudaLaunches& launches) {
   refuse_variables();
   cuda::check_nccl_environment();
   refuse_missing(gpu);
@@ -126,6 +129,7 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
   if (properties.major < kOldestMajor)
     no_gpu(std::string(properties.name) +
            " is too old a GPU: dtrun needs compute capability 8.0 (A100) or newer");
+  if (!launches.programmatic) cuda::launch_one_by_one();
   const std::string platform = cuda::platform_of(properties), cudnn = cuda::cudnn_version(),
                     epilogues = cuda::Epilogues::wanted().name();
   cuda::Algorithms algorithms =
@@ -134,7 +138,7 @@ std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans) {
                                   (algorithms.empty() ? "" : ", algorithms " + hash_of(algorithms)) +
                                   (epilogues.empty() ? "" : ", epilogues " + epilogues);
   return std::make_unique<CudaDevice>(gpu, fingerprint, properties.totalGlobalMem, std::move(algorithms),
-                                      std::move(plans));
+                                      std::move(plans), launches);
 }
 
 }  // namespace dtrun::worker

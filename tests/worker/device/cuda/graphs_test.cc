@@ -135,10 +135,8 @@ TEST_CASE("a device tells by what it computes, and what of that is slower than i
   for (int i = 0; i < 2; ++i) gpu.train(problem.microbatch(2));
   CHECK(gpu.use().parts.at("graphs") == "used");
   CHECK(gpu.use().fallbacks.size() == 1);
-  setenv("DTRUN_CUDA_GRAPHS", "0", 1);
-  OnGpu without(program, 2);
-  unsetenv("DTRUN_CUDA_GRAPHS");
-  CHECK(without.use().parts.at("graphs") == "switched off by DTRUN_CUDA_GRAPHS");
+  OnGpu without(program, 2, {.graphs = false});
+  CHECK(without.use().parts.at("graphs") == "switched off");
   CHECK(without.use().fallbacks.size() == 1);
 }
 

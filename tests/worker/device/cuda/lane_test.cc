@@ -174,9 +174,7 @@ TEST_CASE("microbatches launched as a graph are those launched kernel by kernel"
       named.program.bf16 = bf16;
       constexpr int kCapacity = 3;
       OnGpu as_graph(named.program, kCapacity);
-      setenv("DTRUN_CUDA_GRAPHS", "0", 1);
-      OnGpu one_by_one(named.program, kCapacity);
-      unsetenv("DTRUN_CUDA_GRAPHS");
+      OnGpu one_by_one(named.program, kCapacity, {.graphs = false});
       for (std::uint64_t i = 1; i <= 5; ++i) {
         CAPTURE(i);
         // Other samples, other parameters in the same place, another number of real rows.
@@ -200,11 +198,9 @@ TEST_CASE("products beside the rest of backward, on however many streams, are th
     named.program.bf16 = true;
     const Problem problem(named.program, 2);
     std::vector<Outcome> outcomes;
-    for (const char* const streams : {"0", "1", "2", "4"}) {
+    for (const int streams : {0, 1, 2, 4}) {
       CAPTURE(streams);
-      setenv("DTRUN_CUDA_SIDE_STREAMS", streams, 1);
-      OnGpu gpu(named.program, 2);
-      unsetenv("DTRUN_CUDA_SIDE_STREAMS");
+      OnGpu gpu(named.program, 2, {.side_streams = streams});
       gpu.load(problem.parameters);
       for (unsigned seed = 1; seed <= 3; ++seed) {  // the third time as a graph
         const cuda::testing::OtherOrderOfStreams order(seed);
@@ -212,16 +208,6 @@ TEST_CASE("products beside the rest of backward, on however many streams, are th
         CHECK(same_bits(outcomes.front(), outcomes.back()));
       }
     }
-  }
-}
-
-TEST_CASE("a number of side streams that is none is refused") {
-  const Program program = gpt2_program(tiny_gpt2(), 7, 13);
-  for (const char* const streams : {"", "9", "-1", "2x", "two"}) {
-    CAPTURE(streams);
-    setenv("DTRUN_CUDA_SIDE_STREAMS", streams, 1);
-    CHECK_THROWS_AS(OnGpu(program, 2), WorkerError);
-    unsetenv("DTRUN_CUDA_SIDE_STREAMS");
   }
 }
 

@@ -22,8 +22,9 @@ struct Outcome {
 // A lane, and what it works on in device memory.
 class OnGpu {
  public:
-  OnGpu(const Program& program, int capacity)
-      : program_(program),
+  OnGpu(const Program& program, int capacity, const CudaLaunches& launches = {})
+      : device_(make_cuda_device(0, {}, launches)),
+        program_(program),
         parameters_(arithmetic().allocate(Where::kDevice, program.size)),
         out_(arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size)),
         when_told_(arithmetic().allocate(Where::kDevice, out_.size())),
@@ -69,7 +70,7 @@ class OnGpu {
   DeviceUse use() const { return device_->use(); }
 
  private:
-  const std::unique_ptr<Device> device_ = make_cuda_device(0);
+  const std::unique_ptr<Device> device_;
   const Program program_;
   const Buffer parameters_, out_, when_told_;
   const std::unique_ptr<Lane> lane_;

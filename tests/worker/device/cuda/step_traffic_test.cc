@@ -2,7 +2,6 @@
 // adding up, the norm and the update, each vector as often as the arithmetic of a step needs it.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -41,7 +40,7 @@ JobConfig config_in(const dtrun::test::Folder& folder) {
 // By name, all launches of a step. Kernels lose what they were instantiated with.
 std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::size_t* parameters) {
   const Datasets data = load_datasets(config);
-  Replica replica(config, data, 1, make_cuda_device(0));
+  Replica replica(config, data, 1, make_cuda_device(0, {}, {.graphs = false}));
   const auto alone = make_single_process_collective();
   StepClock clock;
   GradientStep gradient_step(config.train, replica.program, *data.train, *alone, *replica.device,
@@ -73,7 +72,6 @@ std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::s
 }
 
 TEST_CASE("a step adds microbatches in place, and updates in one pass behind that of the norm") {
-  setenv("DTRUN_CUDA_GRAPHS", "0", 1);
   const dtrun::test::Folder folder;
   std::size_t parameters = 0;
   auto launches = launches_of_a_step(config_in(folder), &parameters);

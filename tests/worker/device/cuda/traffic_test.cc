@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
@@ -133,7 +132,7 @@ void compare(const Step& step, std::span<const Launch> launches) {
 }
 
 void compare_microbatch(const Program& program, const Problem& problem, int samples) {
-  OnGpu gpu(program, samples);
+  OnGpu gpu(program, samples, {.graphs = false});
   gpu.load(problem.parameters);
   Products products(Algorithms{});
   const Schedule schedule = make_schedule(
@@ -163,7 +162,6 @@ void compare_microbatch(const Program& program, const Problem& problem, int samp
 }
 
 TEST_CASE("a microbatch launches what the schedule has, and moves each byte once") {
-  setenv("DTRUN_CUDA_GRAPHS", "0", 1);
   // Shapes like real ones: whole packs of 16 bytes everywhere.
   ModelConfig gpt2{.type = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 64, .n_positions = 48};
   gpt2.vocab_size = 128;
@@ -180,7 +178,6 @@ TEST_CASE("a microbatch launches what the schedule has, and moves each byte once
 }
 
 TEST_CASE("a token that comes often costs no more bytes, and no thread reads all of its rows") {
-  setenv("DTRUN_CUDA_GRAPHS", "0", 1);
   constexpr int kSamples = 48;
   ModelConfig gpt2{.type = "gpt2", .n_layer = 1, .n_head = 2, .n_embd = 64, .n_positions = 48};
   gpt2.vocab_size = 128;

@@ -1,18 +1,12 @@
 #include "worker/device/cuda/kernels/launches.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
 #include "worker/device/cuda/kernels/trial.h"
 
 namespace dtrun::worker::cuda {
 namespace {
-
-bool switched_off() {
-  const char* const value = std::getenv("DTRUN_CUDA_PROGRAMMATIC");
-  return value != nullptr && std::string(value) == "0";
-}
 
 std::atomic<bool>& wanted() {
   static std::atomic<bool> wanted = may_launch_programmatically();
@@ -21,10 +15,10 @@ std::atomic<bool>& wanted() {
 
 }  // namespace
 
-bool may_launch_programmatically() { return !switched_off() && architecture_of_kernels() >= 90; }
+bool may_launch_programmatically() { return architecture_of_kernels() >= 90; }
 
 std::string why_not_programmatic() {
-  if (switched_off()) return "switched off by DTRUN_CUDA_PROGRAMMATIC";
+  if (may_launch_programmatically()) return "switched off";
   const int architecture = architecture_of_kernels();
   return "kernels are compiled for " + std::to_string(architecture / 10) + "." +
          std::to_string(architecture % 10);

@@ -6,10 +6,10 @@
 
 namespace dtrun::worker::cuda {
 
-// Whether the kernels that this GPU runs were compiled for compute capability 9.0 or later, whose code waits,
-// and DTRUN_CUDA_PROGRAMMATIC is not 0. A later GPU may run kernels compiled for an earlier one.
+// Whether the kernels that this GPU runs were compiled for compute capability 9.0 or later, whose code waits.
+// A later GPU may run kernels compiled for an earlier one.
 bool may_launch_programmatically();
-// "switched off by DTRUN_CUDA_PROGRAMMATIC", or the compute capability that the kernels were compiled for.
+// "switched off" by launch_one_by_one(), or the compute capability that the kernels were compiled for.
 std::string why_not_programmatic();
 // The value of may_launch_programmatically() at the first call, unless launch_one_by_one() was called.
 bool programmatic_launches();

@@ -1,23 +1,14 @@
 #include "worker/device/cuda/lane/graphs.h"
 
-#include <cstdlib>
 #include <string>
 
 #include "worker/device/cuda/kernels/launches.h"
 
 namespace dtrun::worker::cuda {
-namespace {
 
-bool graphs_wanted() {
-  const char* const value = std::getenv("DTRUN_CUDA_GRAPHS");
-  return value == nullptr || std::string(value) != "0";
-}
-
-}  // namespace
-
-MicrobatchGraphs::MicrobatchGraphs(CudaStream& stream, UseRecord& use)
-    : stream_(stream), use_(use), wanted_(graphs_wanted()) {
-  use_.set("graphs", wanted_ ? "not launched yet" : "switched off by DTRUN_CUDA_GRAPHS");
+MicrobatchGraphs::MicrobatchGraphs(CudaStream& stream, bool wanted, UseRecord& use)
+    : stream_(stream), use_(use), wanted_(wanted) {
+  use_.set("graphs", wanted_ ? "not launched yet" : "switched off");
 }
 
 bool MicrobatchGraphs::launch(const float* out, const std::function<void()>& enqueue) {

@@ -14,9 +14,9 @@ namespace dtrun::worker::cuda {
 
 class MicrobatchGraphs {
  public:
-  // Records in `use` whether graphs are launched, or the reason against it. REQUIRES: both arguments outlive
-  // this.
-  MicrobatchGraphs(CudaStream& stream, UseRecord& use);
+  // With `wanted` false launch() launches nothing. Records in `use` whether graphs are launched, or the
+  // reason against it. REQUIRES: both references outlive this.
+  MicrobatchGraphs(CudaStream& stream, bool wanted, UseRecord& use);
 
   // Launches the microbatch's graph on the stream. False if there is none: the caller enqueues step by step.
   // `out`: the memory that results go to. `enqueue`: enqueues all steps to be recorded, maybe more than once.

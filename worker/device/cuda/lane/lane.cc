@@ -3,7 +3,6 @@
 #include "worker/device/cuda/lane/lane.h"
 
 #include <bit>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "proto/core/exit_codes.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/epilogues.h"
 #include "worker/device/cuda/failure.h"
@@ -28,17 +26,6 @@
 
 namespace dtrun::worker::cuda {
 namespace {
-
-// Changes the time, but no bits.
-int side_streams_wanted() {
-  constexpr int kUsual = 1;
-  const char* const value = std::getenv("DTRUN_CUDA_SIDE_STREAMS");
-  if (value == nullptr) return kUsual;
-  if (value[0] < '0' || value[0] > '8' || value[1] != '\0')
-    throw WorkerError(kExitConfig,
-                      std::string("DTRUN_CUDA_SIDE_STREAMS=") + value + " is no number from 0 to 8");
-  return value[0] - '0';
-}
 
 // The schedule of a program with products that are right on this GPU: an epilogue with which a product is
 // wrong becomes a step of its own.
@@ -100,10 +87,12 @@ template <typename T>
 class CudaLane final : public Lane {
  public:
   CudaLane(const Program& program, int capacity, int gpu, CudaArithmetic& arithmetic,
-           const Algorithms& algorithms, const std::filesystem::path& plans, UseRecord& use)
+           const Algorithms& algorithms, const std::filesystem::path& plans, const CudaLaunches& launches,
+           UseRecord& use)
       : program_(program),
         arithmetic_(arithmetic),
         stream_(gpu),
+        side_stream_count_(launches.side_streams),
         gradients_(gpu),
         launcher_(algorithms, arithmetic, static_cast<std::size_t>(capacity) * program_.sample.targets,
                   program_.label_smoothing, use),
@@ -115,7 +104,7 @@ class CudaLane final : public Lane {
         upload_(program_, capacity, gpu, arithmetic, stream_),
         results_(arithmetic.allocate(Where::kDevice, kStatisticsFloats)),
         host_results_(arithmetic.allocate(Where::kHost, kStatisticsFloats)),
-        graphs_(stream_, use) {
+        graphs_(stream_, launches.graphs, use) {
     for (int i = 0; i < side_stream_count_; ++i) side_streams_.push_back(std::make_unique<CudaStream>(gpu));
     name_streams();
     Trial trial(arithmetic_, stream_, arena_.data(), schedule_.arena);
@@ -268,7 +257,7 @@ class CudaLane final : public Lane {
   const Program program_;
   CudaArithmetic& arithmetic_;
   CudaStream stream_;
-  const int side_stream_count_ = side_streams_wanted();
+  const int side_stream_count_;
   std::vector<std::unique_ptr<CudaStream>> side_streams_;
   CudaStream gradients_;  // waits for the work that makes a bucket, then takes the caller's
   StepLauncher<T> launcher_;
@@ -293,11 +282,13 @@ class CudaLane final : public Lane {
 
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const Algorithms& algorithms,
-                                     const std::filesystem::path& plans, UseRecord& use) {
+                                     const std::filesystem::path& plans, const CudaLaunches& launches,
+                                     UseRecord& use) {
   if (program.bf16)
     return std::make_unique<CudaLane<__nv_bfloat16>>(program, capacity, gpu, arithmetic, algorithms, plans,
-                                                     use);
-  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, algorithms, plans, use);
+                                                     launches, use);
+  return std::make_unique<CudaLane<float>>(program, capacity, gpu, arithmetic, algorithms, plans, launches,
+                                           use);
 }
 
 }  // namespace dtrun::worker::cuda

@@ -7,6 +7,7 @@
 #include "worker/device/cuda/algorithms.h"
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/use.h"
+#include "worker/device/cuda_device.h"
 #include "worker/device/device.h"
 
 namespace dtrun::worker::cuda {
@@ -18,6 +19,7 @@ namespace dtrun::worker::cuda {
 // multiplies wrong. REQUIRES: `arithmetic` and `use` outlive the lane.
 std::unique_ptr<Lane> make_cuda_lane(const Program& program, int capacity, int gpu,
                                      CudaArithmetic& arithmetic, const Algorithms& algorithms,
-                                     const std::filesystem::path& plans, UseRecord& use);
+                                     const std::filesystem::path& plans, const CudaLaunches& launches,
+                                     UseRecord& use);
 
 }  // namespace dtrun::worker::cuda
