@@ -1,5 +1,5 @@
-// What goes over the network between two machines, read as anybody on it can: from a packet socket. With a
-// key none of it tells the job's config, the key, the run or what its workers say to the store.
+// The traffic between two machines, read as anybody on the network can: from a packet socket. With a key none
+// of it tells the job's config, the key, the run or what its workers say to the store.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <linux/if_ether.h>
@@ -65,7 +65,7 @@ class Capture {
   std::thread thread_;
 };
 
-// What a job of two nodes shows to the network; `options`: of both.
+// The text that a job of two nodes shows to the network; `options`: of both.
 std::string shown_by_job(const std::vector<std::string>& options) {
   const Hosts hosts(2);
   Capture capture(std::stoi(hosts.on(0, {})[2]));

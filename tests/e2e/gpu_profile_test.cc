@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of a model of models(), as a profile instead of a run.
+// Profiles a model of models().
 Words profile(const Lab& lab, const Model& model, const Words& options = {}, const Words& overrides = {}) {
   const Words job = lab.job(model, 1, "job", 10);
   const auto config =

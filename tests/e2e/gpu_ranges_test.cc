@@ -1,5 +1,5 @@
-// What a tool such as Nsight Systems is shown of a job on a GPU: ranges by NVTX, as a tool of our own records
-// them (tests/support/nvtx_recorder).
+// The ranges of a job on a GPU that a tool such as Nsight Systems sees: ranges by NVTX, as a tool of our own
+// records them (tests/support/nvtx_recorder).
 #include <doctest/doctest.h>
 
 #include <map>
@@ -12,13 +12,13 @@ using namespace dtrun::test;
 
 namespace {
 
-// How often a range of each name was within each other one; "" is none. Of ranges that end before those that
-// began before them.
+// How often a range of each name was within each other one; "" is none. REQUIRES: a range ends before those
+// that began before it.
 using Nesting = std::map<std::pair<std::string, std::string>, int>;
 
 Nesting nesting(const std::string& record) {
   Nesting seen;
-  std::map<std::string, Words> open;  // of each thread
+  std::map<std::string, Words> open;  // by thread
   std::istringstream lines(record);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -70,7 +70,7 @@ TEST_CASE("steps, microbatches, passes, operations, updates and saves lie within
   CHECK(seen[Pair("", "evaluation")] == 1);  // at the end
   CHECK(seen[Pair("evaluation", "microbatch")] > 0);
   CHECK(seen[Pair("microbatch", "loss")] == seen[Pair("evaluation", "microbatch")]);
-  // Of both layers.
+  // For both layers.
   CHECK(seen[Pair("backward", "Linear 64 -> 192, weight gradient")] == 2 * kSteps * kMicrobatches);
   CHECK(seen[Pair("forward", "Linear 64 -> 256 + GELU, forward")] ==
         2 * (kSteps * kMicrobatches + seen[Pair("evaluation", "microbatch")]));

@@ -24,7 +24,7 @@ TEST_CASE("the same bytes on 1, 2, 4 and 8 GPUs, and in every order that CUDA le
     REQUIRE_MESSAGE(alone.exit_code == 0, alone.err);
     CHECK(says(alone, "device: cuda, "));
     CHECK(says(alone, "GPU memory: peak "));
-    // What the GPU computes while the host waits is math: nobody else takes part.
+    // The GPU's computation while the host waits counts as math: nobody else takes part.
     const std::size_t at = alone.err.find("% math, ");
     REQUIRE(at != std::string::npos);
     CHECK_MESSAGE(std::stoi(alone.err.substr(at + 8)) < 50, alone.err);

@@ -1,5 +1,5 @@
-// What a guest, who has a ticket for one run, can do to a store that others use too: whatever it holds, or
-// asks for, the store's memory stays small, and other guests and the owner are served at once.
+// A guest, who has a ticket for one run, at a store that others use too: whatever the guest holds or asks
+// for, the store's memory stays small, and other guests and the owner are served at once.
 #include "rendezvous/core/guests.h"
 
 #include <doctest/doctest.h>
@@ -238,8 +238,8 @@ TEST_CASE("a guest that calls all the time is hung up on") {
   others.check();
 }
 
-// gRPC 1.51 frees such calls later than they come, and tells nobody of them (CVE-2023-44487): what is
-// measured here is that they do not add up.
+// gRPC 1.51 frees such calls later than they come, and tells nobody of them (CVE-2023-44487): the test
+// measures that they do not add up.
 TEST_CASE("a guest that begins calls and takes them back all the time keeps nobody waiting") {
   const Site site;
   Others others(site);

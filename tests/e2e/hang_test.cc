@@ -95,7 +95,7 @@ class ShortSteps {
     return argv;
   }
 
-  // Whoever is stopped before the other one has the state takes it with it: that is another test's.
+  // A worker that is stopped before the other one has the state loses the state, which another test covers.
   static bool both_train(const Process& job, int times_stopped) {
     return eventually([&] {
              if (!is_alive(job.pid())) return true;

@@ -1,5 +1,5 @@
-// A job with a key, as a user starts it: who has the key takes part, who has not is told so and gets nothing,
-// and the key itself turns up nowhere.
+// A job with a key, as a user starts it: a node with the key takes part, a node without is refused with a
+// message and gets no data, and the key itself appears nowhere.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -312,7 +312,7 @@ TEST_CASE("nodes of one home meet with a key that nobody made, and so do status 
     CHECK(status.exit_code == 0);
     CHECK(contains(status.out, "run job7 at " + site.endpoint()));
   }
-  // Another home, as where nodes do not share one: who comes second has made itself a key of its own.
+  // Another home, as where nodes do not share one: the second to come has made a key of its own.
   const auto start = std::chrono::steady_clock::now();
   const Ended stranger = run(site.node({"--rdzv_id", "job7"}), user_of(site, "other"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));

@@ -1,4 +1,4 @@
-// What a job says of its memory, against what its worker really took; and a job that is too large.
+// A job's estimate of its memory, compared with its worker's real use; and a job that is too large.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -212,7 +212,7 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
   CHECK(config["vocab_size"] == 256);
   CHECK(config["n_layer"] == 2);
 
-  // What was exported is where another job begins, on any rank.
+  // Another job begins with the exported model, on any rank.
   const Ended again = run(job(all[0], standalone(2), folder / "again", 1,
                               {"model.dropout=0", "train.learning_rate=1e-12", "train.weight_decay=0",
                                "train.init_from=" + (folder / "hub").string()}));

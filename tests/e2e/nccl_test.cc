@@ -1,5 +1,5 @@
-// What goes wrong between GPUs, end to end: workers that die in the middle of an exchange, links that report
-// errors on some ranks or on none, aborts that never return. The job goes on, and no byte changes.
+// Failures between GPUs, end to end: workers that die in the middle of an exchange, links that report errors
+// on some ranks or on none, aborts that never return. The job goes on, and no byte changes.
 #include <doctest/doctest.h>
 #include <signal.h>
 

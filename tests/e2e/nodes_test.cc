@@ -1,6 +1,6 @@
 // Two machines that share nothing but a network: network namespaces with a cable that can be pulled out, and
-// an output directory of their own on each. Whatever happens to one of them, the model has the bytes of a run
-// on one worker.
+// an output directory of their own on each. After any failure of one of them, the model has the bytes of a
+// run on one worker.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -133,7 +133,7 @@ TEST_CASE("the newest checkpoint is used wherever it lies, also on a node that i
     second->signal(SIGTERM);
     (void)second->end();
   }
-  REQUIRE(std::filesystem::remove_all(pair.output(1) / "checkpoints") > 0);  // what node1 had kept of it
+  REQUIRE(std::filesystem::remove_all(pair.output(1) / "checkpoints") > 0);  // node1's copies of the run
   const auto first = pair.start(0, {"--node_rank", "1"}), second = pair.start(1, {"--node_rank", "0"});
   const Ended a = first->end(), b = second->end();
   CHECK_MESSAGE(a.exit_code == 0, a.err);

@@ -68,7 +68,7 @@ TEST_CASE("every operation of each model is told of, and the parts are not more 
         Names{"Add 32", "Attention, 2 heads of 16, 16 tokens", "Embedding 256 x 32", "GELU 128",
               "LayerNorm 32", "Linear 128 -> 32", "Linear 32 -> 128", "Linear 32 -> 256, and the loss",
               "Linear 32 -> 32", "Linear 32 -> 96", "Positions 16 x 32"});
-  // Of the convnet's two lanes, one takes microbatches of 6 and more.
+  // One of the convnet's two lanes takes microbatches of 6 and more.
   for (const int rows_of_a_microbatch : {2, 12})
     CHECK(rows(job(folder, {{"type", "convnet"}}, kSynthetic, rows_of_a_microbatch), 1) ==
           Names{"Conv2d 5x5, 1x28x28 -> 20x24x24", "Conv2d 5x5, 20x12x12 -> 20x8x8", "Linear 320 -> 50",

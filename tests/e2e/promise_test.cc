@@ -19,7 +19,7 @@ std::vector<std::string> command(const std::vector<std::string>& options, const 
   return training(options, output, overrides);
 }
 
-// One worker, one lane, no failure: what every other run must equal.
+// One worker, one lane, no failure: the result that every other run must equal.
 const std::string& undisturbed() {
   static const std::string bytes = [] {
     Folder directory;
@@ -84,7 +84,7 @@ TEST_CASE("a worker killed between two checkpoints changes no byte") {
     CHECK(ended.exit_code == 0);
     CHECK(ended.err.find("SIGKILL") != std::string::npos);
     CHECK(ended.err.find("restart 1 of 1") != std::string::npos);
-    // Where the next generation begins cannot be told by the bytes.
+    // The bytes do not tell where the next generation begins.
     if (recovery == "memory") {
       CHECK(number_after("going on at step ", ended.err) >= 12);
       CHECK(ended.err.find("done again") == std::string::npos);

@@ -34,7 +34,7 @@ struct Form {
 const std::string kSoon =
     "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=20,read_timeout=300";
 
-// Of a busy machine.
+// Enough for a busy machine.
 constexpr std::chrono::milliseconds kPatience{90000};
 
 // Holds the workers that are left, so that steps are left for who comes back: they exchange gradients in
@@ -96,7 +96,7 @@ class Group {
         },
         kPatience);
   }
-  // Of all but the last one.
+  // The workers of all agents but the last one.
   std::vector<pid_t> workers_of_others() const {
     std::vector<pid_t> pids;
     for (int host = 0; host < last(); ++host)

@@ -25,7 +25,7 @@ constexpr int kSteps = 30, kSaveSteps = 5, kEvalSteps = 10;
 constexpr int kJobsAtOnce = 3;
 // A step in the middle, away from checkpoints and evaluations.
 constexpr int kStep = 8;
-// Where the survivor waits for the replacement.
+// The step at which the survivor waits for the replacement.
 constexpr int kHeldAt = 12;
 
 // One stop of tests/e2e/stop_point_worker.cc. Marks are files that the test and its workers share.
@@ -46,7 +46,7 @@ Stop killed(const std::string& point, int rank, int count = 1) {
           .once = "killed" + std::to_string(rank)};
 }
 
-// What the metrics say of the training and its evaluations: what no failure may change.
+// The metrics of training and evaluations, which no failure may change.
 struct Curve {
   std::vector<Json> train, eval, end;
   bool operator==(const Curve&) const = default;
@@ -147,7 +147,7 @@ struct Calm {
   Curve curve;
 };
 
-// One worker without a failure: what every other run must equal.
+// One worker without a failure: the result that every other run must equal.
 const Calm& calm() {
   static const Calm result = [] {
     const Site site;
@@ -162,7 +162,7 @@ const Calm& calm() {
   return result;
 }
 
-// What the job leaves behind equals what the calm one does, and nothing else.
+// Checks that the job's results equal those of the calm run, and that no other files are left.
 void check_results(const Site& site) {
   CHECK(model(site.output()) == calm().model);
   const Curve curve = ::curve(site.output());
@@ -179,7 +179,7 @@ void check_results(const Site& site) {
 
 // Steps done where generations begin.
 struct Starts {
-  long from = 0, to = 0;  // of the second one: what its survivors hold
+  long from = 0, to = 0;  // of the second generation: the steps that its survivors hold
   bool third = false;     // whether the replacements are taken in with a third one
 };
 
@@ -234,7 +234,7 @@ class Play {
     const Ended ended = agent_->end();
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 0);
-    CHECK_FALSE(contains(ended.err, "ThreadSanitizer"));  // of a worker that was killed after it
+    CHECK_FALSE(contains(ended.err, "ThreadSanitizer"));  // reported by a worker that was killed afterwards
     if (ended.exit_code != 0) return;
     for (const Stop& stop : case_.stops) {
       CAPTURE(stop.once);
@@ -544,7 +544,7 @@ TEST_CASE("an agent killed between the order to pause and the next generation: t
 
 namespace {
 
-// What a process has open.
+// The open files of a process.
 std::vector<std::string> open_files(pid_t pid) {
   std::vector<std::string> files;
   std::error_code ignored;

@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What a process takes of the machine.
+// A process' use of the machine.
 struct Usage {
   long files = 0, kilobytes = 0;
 };
@@ -160,7 +160,7 @@ TEST_CASE("strangers take no file that the job needs where few may be open") {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CHECK(most > base);
-  CHECK(most <= base + 80 - 46 - 1);  // of the 46 for agent and worker not all are open
+  CHECK(most <= base + 80 - 46 - 1);  // not all of the 46 for agent and worker are open
   CHECK(flood.answered() == 0);
   const Ended ended = job.end(std::chrono::minutes(10));
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);

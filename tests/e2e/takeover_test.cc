@@ -47,7 +47,7 @@ struct Joined {
   bool leads = false;
 };
 
-// What an agent's events.jsonl tells.
+// The events in an agent's events.jsonl.
 class Events {
  public:
   explicit Events(std::string text) : text_(std::move(text)) {}

@@ -26,8 +26,8 @@ std::vector<std::string> standalone(int workers, int lanes = 1);
 // The final model's bytes; fails the test if there is none.
 std::string model(const std::filesystem::path& output);
 
-// The same of so many steps by one worker, without a failure: what every other such run must equal. It is
-// made the first time.
+// The same of so many steps by one worker, without a failure: the result that every other such run must
+// equal. It is made the first time.
 const std::string& quiet_model(int steps);
 
 // Lines of training steps in metrics.jsonl so far.

@@ -63,7 +63,7 @@ std::string field(const std::string& name, const std::string& value) {
   return "\0"s + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
 }
 
-// What a gRPC client sends to attend, with a message that is none.
+// The bytes of a gRPC client's call of Attend, with a message that is none.
 std::string call_with(const std::string& message) {
   const std::string headers = field(":method", "POST") + field(":scheme", "http") +
                               field(":path", "/dtrun.rendezvous.v1.Rendezvous/Attend") +

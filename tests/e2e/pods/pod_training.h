@@ -12,7 +12,7 @@ namespace dtrun::test {
 // For `dtrun kubernetes`: a worker in each pod, a metrics line for each step.
 std::vector<std::string> training_words(const std::string& nodes, int steps);
 
-// Of the last training step that was written.
+// The last training step in the metrics.
 struct Mark {
   int step = 0, world_size = 0, generation = 0;
 };

@@ -1,7 +1,7 @@
 // The pods of one Indexed Job, made for one test from the manifest that `dtrun kubernetes` writes: each pod
 // is a sandbox (namespaces of network, mounts and name) in which dtrun is process 1, with the hostname,
 // /etc/hosts, resolv.conf, environment and arguments that the spec gives it. A dnsmasq is the cluster's DNS.
-// What is not here: the image (tests/package/image_test.py has it), the control plane; the test acts as that.
+// Not modelled: the image (tests/package/image_test.py has it), the control plane; the test acts as that.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +30,7 @@ class Pods {
 
   // A new pod for this index, with a new address, which DNS does not know yet. Returns the address.
   std::string start(int index);
-  // What DNS answers for the pod from now on: these addresses (none: no such name), by turns.
+  // Sets the answer of DNS for the pod: these addresses (none: no such name), by turns.
   void publish(int index, const std::vector<std::string>& addresses);
 
   // dtrun, seen from here. Its pid() is that of its parent, unshare, which ends as it does.
@@ -38,8 +38,8 @@ class Pods {
   pid_t dtrun(int index) const;
   std::vector<pid_t> workers(int index) const { return children_of(dtrun(index), "dtrun-worker"); }
 
-  std::vector<int> indices() const;  // of the pods that there are
-  std::string said() const;          // what all of them have written
+  std::vector<int> indices() const;  // of the existing pods
+  std::string said() const;          // the output of all pods
 
   // As a kubelet does it that is told to delete the pod: SIGTERM, and its network goes once dtrun has ended.
   // Returns dtrun's exit code.

@@ -50,7 +50,7 @@ std::vector<std::string> srun(const std::vector<std::string>& shape,
   return joined(joined({"srun"}, shape), program);
 }
 
-// What each worker is told, a line each, sorted.
+// The environment of each worker, a line each, sorted.
 const std::vector<std::string> kTellPlace{kDtrun,
                                           "--log_prefix",
                                           "",
@@ -85,7 +85,7 @@ const std::vector<std::string> kShort{"train.max_steps=40"};
 constexpr long kLongSteps = 400;
 const std::vector<std::string> kLong{"train.max_steps=400", "train.save_steps=0"};
 
-// One worker on this machine, which nobody stops: what every other run must equal.
+// One worker on this machine, which nobody stops: the result that every other run must equal.
 std::string expected(const std::vector<std::string>& job) {
   static std::map<std::vector<std::string>, std::string> known;
   std::string& bytes = known[job];
@@ -132,7 +132,7 @@ bool nothing_left() {
   });
 }
 
-// What `dtrun slurm` writes, as a user submits it. The job's number.
+// Submits the output of `dtrun slurm`, as a user does. The job's number.
 std::string submit(const std::string& nodes, const std::filesystem::path& output, const std::string& log) {
   const Ended written = run(joined(
       {kDtrun, "slurm", "--nnodes", nodes, "--partition", "low", kConfig},

@@ -113,7 +113,7 @@ ip link set "to-$1" master inside up)",
 
 void SlurmCluster::start_daemons() {
   const std::string conf = folder_ / "slurm.conf";
-  // Whatever ends this test ends them. Those on nodes end with their node.
+  // The daemons end with this test, however it ends. Those on nodes end with their node.
   const std::vector<std::string> with_us{"setpriv", "--pdeathsig", "KILL", "--"};
   munged_ = std::make_unique<Process>(
       joined(with_us, at_login({"/usr/sbin/munged", "--foreground", "--force", "--num-threads=2",

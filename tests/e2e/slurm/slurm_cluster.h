@@ -31,7 +31,7 @@ class SlurmCluster {
   // The command as root on node n1, n2, …
   std::vector<std::string> on(int node, const std::vector<std::string>& argv) const;
 
-  // What commands need in their environment.
+  // The environment for commands.
   std::vector<std::string> environment() const;
 
   // Runs it on the login host to its end.
@@ -47,7 +47,7 @@ class SlurmCluster {
 
   // A folder that all hosts have.
   std::filesystem::path shared() const { return folder_ / "shared"; }
-  // What runs on a node beside Slurm itself, as command lines.
+  // The processes on a node beside Slurm's own, as command lines.
   std::vector<std::string> processes(int node) const;
 
  private:

@@ -52,7 +52,7 @@ class TwoJobs {
     REQUIRE_MESSAGE(all_up(*job), job->err());
   }
 
-  // What the job has on a host.
+  // The job's processes on a host.
   std::vector<SshHosts::Running> of_job(int host) const {
     std::vector<SshHosts::Running> found;
     for (const SshHosts::Running& process : hosts.processes(host)) {
@@ -173,8 +173,8 @@ TEST_CASE("a cable that is cut while an agent looks at its files and says nothin
     agents.insert(agent);
   }
   hosts.cut(1);
-  // Soon, and what it did when ssh gives it up. Of an agent that was stopped before it greeted nobody knows;
-  // on a busy machine one is done with its files, and the others wait for it to join.
+  // Soon, and what it did when ssh gives it up. An agent that was stopped before it greeted is unknown to the
+  // launcher; on a busy machine one agent is done with its files, and the others wait for it to join.
   int noticed = 0;
   for (const auto& job : jobs) {
     const bool notices = job->wait_for_err("node1: no answer", Process::Duration(20000));

@@ -15,7 +15,7 @@ std::vector<std::string> ssh(const std::string& to, const std::string& command) 
   return {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", to, command};
 }
 
-// What a host answers, or why it does not.
+// A host's answer, or the reason of a failure.
 std::string answer(const SshHosts& hosts, const std::string& to, const std::string& command = "hostname") {
   const Ended ended = run(hosts.at_login(ssh(to, command)));
   return ended.exit_code == 0 ? ended.out : ended.err;

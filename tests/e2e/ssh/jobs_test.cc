@@ -89,7 +89,7 @@ TEST_CASE(
   };
   REQUIRE_MESSAGE(eventually([&] { return up().size() == 3; }), job.err());
   CHECK_MESSAGE(has_line(job.err(), "node4: ", "Connection refused"), job.err());
-  // Not node0, which has the coordinator. Who comes late is the spare.
+  // Not node0, which has the coordinator. The late node is the spare.
   hosts.cut(up().back());
   CHECK_MESSAGE(eventually([&] { return up().size() == 4; }, Process::Duration(90000)), job.err());
   job.signal(SIGINT);

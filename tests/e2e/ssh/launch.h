@@ -33,7 +33,7 @@ inline bool is_idle(const SshHosts& hosts, int host, Process::Duration limit = P
   return eventually([&] { return hosts.processes(host).empty(); }, limit);
 }
 
-// What runs there, for a test's message.
+// The host's processes, for a test's message.
 inline std::string running_on(const SshHosts& hosts, int host) {
   std::string text;
   for (const SshHosts::Running& process : hosts.processes(host)) text += process.command + "\n";

@@ -25,12 +25,12 @@ namespace dtrun::test {
 // Why such hosts cannot be made on this machine; empty: they can.
 std::string why_no_ssh_hosts();
 
-// What lies in a host's /usr/local/bin, which sshd puts into PATH.
+// The dtrun in a host's /usr/local/bin, which sshd puts into PATH.
 enum class Installed { kThisBuild, kAnotherBuild, kNothing };
 
 struct SshHost {
   std::string shell = "/bin/bash";
-  bool prints = false;  // whatever its shell reads at its start prints to both streams
+  bool prints = false;  // the start files of its shell print to both streams
   Installed dtrun = Installed::kThisBuild;
   std::string sshd = {};  // more lines of its sshd_config
 };
@@ -60,7 +60,7 @@ class SshHosts {
 
   // Every host and this test see this folder under one path, and the user may write to it.
   std::filesystem::path shared() const { return folder_ / "shared"; }
-  // Where this test finds a host's files and those of the login host.
+  // The paths at which this test finds files of a host and of the login host.
   std::filesystem::path seen_from_here(int host, const std::filesystem::path& file) const;
   std::filesystem::path seen_at_login(const std::filesystem::path& file) const;
   std::filesystem::path host_key(int host) const {
