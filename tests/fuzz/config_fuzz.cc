@@ -1,5 +1,5 @@
-// Any bytes as a config: a status or a config whose canonical text reads back to itself. What stands before a
-// first zero byte is an override.
+// Any bytes as a config: a status or a config whose canonical text reads back to itself. The bytes before a
+// first zero byte are an override.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

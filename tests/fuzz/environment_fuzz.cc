@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   auto rules = file.value();
   check_travelling(travelling_environment(own, rules));
-  // Of all that is set, what is not set here and stays unsaid is the only thing that may be missing.
+  // Each rule's variable travels, unless not_set_here() reports it.
   const auto travelling = travelling_environment({}, rules);
   check_travelling(travelling);
   std::set<std::string> names;

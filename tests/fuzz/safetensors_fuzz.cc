@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     next += tensor.size;
   }
   if (next * sizeof(float) != parsed.value().data.size()) std::abort();
-  // What was read can be written and read again.
+  // Parsed tensors can be written and read again.
   const std::string copy =
       safetensors_header(parsed.value().tensors, parsed.value().metadata) + std::string(parsed.value().data);
   const auto again = parse_safetensors(copy);

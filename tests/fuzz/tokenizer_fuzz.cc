@@ -1,5 +1,5 @@
 // Any bytes as a tokenizer file: a status, or a tokenizer that gives back whatever text it encodes, whole and
-// in parts. What stands behind the first zero byte is the text.
+// in parts. The bytes behind the first zero byte are the text.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
