@@ -138,7 +138,7 @@ struct Heard {
   int tickets = 0;  // with which a TLS session could be resumed
 };
 
-// What a client gets that believes every server, and shows `identity`'s certificate or none.
+// The answer to a client that trusts every server, and shows `identity`'s certificate or none.
 Heard heard_by(int port, const std::optional<Identity>& identity) {
   Heard heard;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),

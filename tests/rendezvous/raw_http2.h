@@ -41,7 +41,7 @@ class RawHttp2 {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What comes next: nothing if nothing does in time, "" once the server has hung up.
+  // The next bytes: nothing if none come in time, "" once the server has hung up.
   std::optional<std::string> read(Clock::time_point until);
 
   int fd_ = -1;

@@ -15,12 +15,12 @@
 
 namespace dtrun::test {
 
-// What members said, as it went over the network.
+// The members' messages, as they went over the network.
 struct Recordings {
   std::string plain;   // a Join without a key
   std::string locked;  // a call with the job's
 };
-// The second one at the coordinator or store at 127.0.0.1:port. What nobody answered is empty.
+// The second one at the coordinator or store at 127.0.0.1:port. A message without an answer is empty.
 Recordings record(int port, const rendezvous::JobKey& key);
 
 // Strangers from many threads, which take only the time that nobody else wants.
@@ -36,7 +36,7 @@ class Flood {
   void stop() { left_ = 0; }
   void wait();
   bool over() const { return left_ <= 0; }
-  long answered() const { return answered_; }  // who was told something that is not TLS' own
+  long answered() const { return answered_; }  // clients that got data which is not TLS' own
   long come(int kind) const { return come_[static_cast<std::size_t>(kind)]; }
   long come() const;
 

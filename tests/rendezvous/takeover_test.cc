@@ -1,5 +1,5 @@
 // Three hosts of which each may be the coordinator, on three addresses of loopback: real servers, connections
-// and votes. What takes real machines is in tests/e2e/takeover_test.cc.
+// and votes. tests/e2e/takeover_test.cc has the cases that need real machines.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -96,7 +96,7 @@ class Follower {
     options.more_ports = more_ports;
     options.list = list;
     options.key = key;
-    const std::lock_guard lock(mutex_);  // who hears of the first event sends through it
+    const std::lock_guard lock(mutex_);  // the handler of the first event sends through it
     client_ = Client::start(options, [this](ClientEvent event) { hear(std::move(event)); });
   }
 
@@ -254,7 +254,7 @@ TEST_CASE("an end that was told is told by the next coordinator too") {
   REQUIRE(a->eventually([](const Follower& f) { return f.end.has_value(); }));
   cluster.stop(first);
   REQUIRE(cluster.leader() != first);
-  // Who comes with the generation that is over had not heard of it.
+  // A client with the generation that is over has not heard of its end.
   Follower late("late", cluster.port, {}, 1);
   CHECK(late.eventually([](const Follower& f) { return f.end && f.end->exit_code() == 0; }));
   // A new agent begins another run, whose generations count on.

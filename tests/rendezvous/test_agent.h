@@ -24,7 +24,7 @@ namespace dtrun::rendezvous {
 using std::chrono::milliseconds;
 inline constexpr milliseconds kPatience{20000};
 
-// What agents of one test agree on.
+// The settings that agents of one test share.
 struct RunSettings {
   std::string run_id = "test";
   std::string job = "{}";
@@ -34,7 +34,7 @@ struct RunSettings {
   std::int64_t last_call_ms = 30000;
   std::int64_t join_timeout_ms = 60000;
   std::int64_t heartbeat_timeout_ms = 60000;
-  bool hosts = false;  // what the agent says of itself
+  bool hosts = false;  // the agent's own claim
   int protocol = kRendezvousProtocol;
 };
 
@@ -167,7 +167,7 @@ class TestAgent {
 
   const std::string name_;
   std::int64_t generation_ = 0;
-  v1::FromAgent join_;  // what join() said
+  v1::FromAgent join_;  // the message of join()
   std::mutex mutex_;    // guards events_
   std::condition_variable changed_;
   std::deque<ClientEvent> events_;

@@ -274,7 +274,7 @@ struct Stores {
   const JobKey key = JobKey::random();
   const std::vector<std::string> hosts{"127.0.0.1", "127.0.0.2", "127.0.0.3"};
   const int port = test::free_port();
-  std::atomic<int> changes{0};  // of the leader, each told by two lines
+  std::atomic<int> changes{0};  // of the leader, two lines for each
   std::vector<std::unique_ptr<Server>> servers;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What the name service says, and how long it takes.
+// The answer of the name service, and its delay.
 std::vector<int> ports;
 milliseconds takes{0};
 
@@ -76,7 +76,7 @@ class Listener {
   }
   Listener(const Listener&) = delete;
 
-  // Nobody accepts, and no more may wait for it: what connects now hears nothing at all.
+  // Nobody accepts, and no more may wait for it: new connections get no answer at all.
   void fall_deaf() {
     const auto entries = entries_of({port_});
     for (int i = 0; i < 4; ++i) {

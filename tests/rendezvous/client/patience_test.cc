@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 thread_local std::optional<milliseconds> stands_at;  // this thread's steady clock, if it stands still
 
-// Who asks the name service stands at the next of these times from then on, later ones at the last.
+// Each query of the name service sets the clock to the next of these times, later queries to the last.
 std::vector<milliseconds> asked_at;
 std::atomic<std::size_t> asked{0};
 

@@ -1,4 +1,4 @@
-// Who may begin a handshake, at a made-up time.
+// The admission of handshakes, at a virtual time.
 #include "rendezvous/core/accept_queue.h"
 
 #include <doctest/doctest.h>
@@ -93,7 +93,7 @@ TEST_CASE("a handshake that does not end gives its place up, and who waits longe
   arrive(queue, 3, "c");
   CHECK(queue.take_next(0) == Ids{1});
   CHECK(queue.take_expired(5499).empty());
-  CHECK(queue.take_expired(5500).empty());  // whoever carries it out ends it
+  CHECK(queue.take_expired(5500).empty());  // the caller ends the connection
   CHECK(queue.take_next(5500) == Ids{2});
   CHECK(queue.take_expired(10000) == Ids{3});
 }

@@ -1,4 +1,4 @@
-// What is told of a node that runs something else than the others.
+// The messages about a node that runs something else than the others.
 #include "rendezvous/core/admission.h"
 
 #include <doctest/doctest.h>

@@ -34,7 +34,7 @@ class Gathering {
   }
 
   ConnectionId joined_ = 0;
-  std::vector<int> counts_;  // of every Waiting, in the order in which they were said
+  std::vector<int> counts_;  // of every Waiting, in the order in which they were sent
   Millis longest_silence_ = 0;
   Millis last_said_ = 0;
 

@@ -1,4 +1,4 @@
-// What a guest may hold, on either side of each limit, and that others are not touched.
+// The limits of guests, on either side of each, and that others are not affected.
 #include "rendezvous/core/guests.h"
 
 #include <doctest/doctest.h>

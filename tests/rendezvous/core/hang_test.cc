@@ -1,4 +1,4 @@
-// Where the workers of a hung job stood, and who is named for it.
+// The places where the workers of a hung job stood, and the worker that is named.
 #include "rendezvous/core/hang.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// What must hold of the coordinator after every step, whatever happened: of the state by itself, of the state
-// compared with the one before, and of what was said.
+// The coordinator's invariants, checked after every step: of the state by itself, of the state compared with
+// the previous one, and of the messages sent.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Invariants {
                                 const std::vector<Action>& actions) const;
   std::string check_end(const State& state, const Event& event, const std::vector<Action>& actions) const;
 
-  // Of the step before.
+  // Of the previous step.
   Phase phase_ = Phase::kGathering;
   std::int64_t generation_ = 0;
   bool had_membership_ = false;

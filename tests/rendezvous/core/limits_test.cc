@@ -1,4 +1,4 @@
-// What a Join may ask for and a JobEnd may say: each limit from either side. Limits in time are traces.
+// The limits of a Join and a JobEnd: each limit from either side. Limits in time are traces.
 #include <doctest/doctest.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// What is kept of a run's news, and what of it is worth a line on every node.
+// The news of a run that is kept, and the part that every node prints.
 #include "rendezvous/core/news.h"
 
 #include <doctest/doctest.h>

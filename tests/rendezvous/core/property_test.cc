@@ -159,7 +159,7 @@ State beginning(std::uint64_t seed) {
   return state;
 }
 
-// What a history breaks first, or "".
+// The first invariant that a history breaks, or "".
 std::string replay(const History& history, State state) {
   Invariants invariants;
   for (const Moment& moment : history) {

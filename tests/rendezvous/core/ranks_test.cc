@@ -95,7 +95,7 @@ TEST_CASE("at first nodes have the ranks that their cluster counts, later who ha
                      {.host = "p0", .preferred_rank = 0}}) == Ranks{2, 1, 0});
   CHECK(group_ranks({{.host = "p2", .previous_rank = 0, .preferred_rank = 2},
                      {.host = "p0", .preferred_rank = 0}}) == Ranks{0, 1});
-  // What was asked for, and the network, count more.
+  // Requested ranks, and the network, count more.
   CHECK(group_ranks({{.host = "p0", .preferred_rank = 0},
                      {.host = "p1", .node_rank = 0, .preferred_rank = 1}}) == Ranks{1, 0});
   CHECK(group_ranks({{.host = "p0", .topology = "2", .preferred_rank = 0},

@@ -1,4 +1,4 @@
-// Of whom people are told that it was turned away.
+// The refusals that people are told of.
 #include "rendezvous/core/refused.h"
 
 #include <doctest/doctest.h>

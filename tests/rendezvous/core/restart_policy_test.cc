@@ -11,7 +11,7 @@ namespace {
 
 constexpr RestartLimits kMany{.max_restarts = 100};
 constexpr RestartLimits kThreeAlike{.max_restarts = 100, .crash_loop_limit = 3};
-constexpr Millis kMoment = 2000;  // what a generation of a crash loop lasts
+constexpr Millis kMoment = 2000;  // the length of a generation in a crash loop
 
 // A worker that failed in its own way soon after its start.
 WorkerOutcome failure(int exit_code = 1, int rank = 0) {

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWorkers = 8;  // of a node
+constexpr int kWorkers = 8;  // per node
 constexpr int kSigterm = 15;
 
 struct SimNode {
@@ -73,7 +73,7 @@ class Cluster {
     take({.from = node(i).connection, .generation = generation_, .body = std::move(body)});
   }
 
-  // Whatever is due until then.
+  // Carries out all that is due until then.
   void pass(Millis time) {
     const Millis until = now_ + time;
     for (Millis due = next_deadline(state_); due <= until; due = next_deadline(state_)) {

@@ -1,7 +1,7 @@
 // Whole runs on a virtual clock: with crashes, broken and silent connections and failing workers, every run
-// comes to its end, everybody alive hears of it, and the invariants hold. What the coordinator answered
-// (generations, regroups, seats taken again) is counted against what was injected. DTRUN_SEED=N runs one seed
-// of each.
+// comes to its end, everybody alive hears of it, and the invariants hold. The coordinator's answers
+// (generations, regroups, seats taken again) are counted against the injected failures. DTRUN_SEED=N runs one
+// seed of each.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ SimResult run(const SimSettings& settings) {
   return result;
 }
 
-// Of all seeds of a case: that what it is about happened at all.
+// Sums over all seeds of a case: they show that the case's events happened at all.
 struct Sum {
   Injected injected;
   int hit = 0;  // runs in which work was given up
@@ -65,7 +65,7 @@ void check_that_all_came_back(const SimResult& result) {
   CHECK(result.lost_touch == result.resumed + result.away_at_end);
 }
 
-// Messages take 20 ms at most, and so does dialling again: who lives is back well within the grace.
+// Messages take 20 ms at most, and so does dialling again: living agents are back well within the grace.
 SimSettings prompt(std::uint64_t seed) {
   SimSettings settings;
   settings.seed = seed;
@@ -121,7 +121,7 @@ TEST_CASE("crashes and lost connections delay a run but don't fail it while node
   CHECK(sum.injected.crashes > 100);
   CHECK(sum.injected.silences > 10);
   CHECK(sum.injected.breaks > 10);
-  CHECK(sum.hit > 100);  // of which each was answered: see check_against_injected
+  CHECK(sum.hit > 100);  // each was answered: see check_against_injected
   CHECK(sum.regroups >= sum.hit);
   CHECK(sum.resumed > 10);
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Millis kHeartbeatTimeout = 15000;
 constexpr Millis kJoinTimeout = 60000;
-constexpr Millis kGiveUp = 24 * 3600 * 1000;  // of virtual time: the run hangs
+constexpr Millis kGiveUp = 24 * 3600 * 1000;  // virtual time; the run hangs
 constexpr int kDeepCheckLimit = 64;           // members up to which every step is checked in full
 
 struct Agent {
@@ -51,7 +51,7 @@ struct Connection {
   Millis last_down = 0;
 };
 
-// What the queue holds.
+// The entries of the queue.
 struct ToCoordinator {
   Event event;
 };
@@ -233,7 +233,7 @@ class Simulator {
              ToCoordinator{{.from = agent.connection, .generation = generation, .body = std::move(body)}});
   }
 
-  // What is under way still arrives. One at a time: while the next generation waits for one member, another
+  // Messages under way still arrive. One at a time: while the next generation waits for one member, another
   // that loses touch is not waited for.
   void break_connection(const Agent& agent) {
     if (!agent.alive || agent.ended || agent.connection == 0) return;
@@ -387,7 +387,7 @@ class Simulator {
     if (agent.connection != 0 && agent.stopped) send(agent, agent.generation, stopped_message(agent));
   }
 
-  // Whatever comes of it, that generation cannot succeed any more.
+  // That generation cannot succeed any more.
   void gives_up_work(const Agent& agent) {
     result_.injected.hit = std::max(result_.injected.hit, agent.generation);
   }

@@ -30,14 +30,14 @@ struct SimSettings {
   bool warms_up = false;         // workers outlive generations, and replacements load before they take part
 };
 
-// What was done to the run. A crash counts where the agent lived and knew of no end.
+// The injected failures. A crash counts where the agent lived and knew of no end.
 struct Injected {
   int crashes = 0;
   int silences = 0;         // connections that turned into black holes
   int breaks = 0;           // connections that broke
   int failures = 0;         // of workers
   int forgotten = 0;        // restarts of the coordinator
-  int forgotten_seats = 0;  // of the generations that it forgot thereby
+  int forgotten_seats = 0;  // those of the generations that it thereby forgot
   std::int64_t hit = 0;  // newest generation whose work an agent gave up: it crashed, failed or lost its seat
   int disturbances() const { return crashes + silences + breaks + failures + forgotten; }
 };

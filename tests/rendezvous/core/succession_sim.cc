@@ -14,10 +14,10 @@ namespace dtrun::rendezvous::succession {
 namespace {
 
 constexpr Millis kAfterwards = 5000;  // without faults, among a majority
-constexpr Millis kSettled = 3000;     // of these, after which somebody leads all the time
+constexpr Millis kSettled = 3000;     // the part of kAfterwards after which somebody leads all the time
 constexpr Millis kLatest = 900;       // of a late message
 
-// What a leader tells members once a majority has it in the record.
+// A leader's order to members, given once a majority has it in the record.
 struct Order {
   Term term = 0;
   std::int64_t generation = 0;
@@ -55,7 +55,7 @@ using What = std::variant<Message, ToMember, FromMember, Timer, Fault, Up, Work,
 
 struct Due {
   Millis at;
-  std::int64_t number;  // of equal times the first said comes first
+  std::int64_t number;  // among equal times the first sent comes first
   What what;
   bool operator<(const Due& other) const { return std::tie(at, number) > std::tie(other.at, other.number); }
 };
@@ -168,7 +168,7 @@ class Simulation {
   void carry_in(int id, const What& what) {
     Host& one = host(id);
     if (const auto* message = std::get_if<Message>(&what)) {
-      // What was said to a process that is gone is gone with its connection.
+      // A message to a process that is gone is lost with the connection.
       if (message->life != one.life) return;
       Event event{.from = message->from, .body = Tick{}};
       std::visit([&](const auto& body) { event.body = body; }, message->body);
@@ -307,7 +307,7 @@ class Simulation {
       for (std::size_t i = 0; i < cut_[0].size(); ++i) side.push_back(chance(0.5));
       for (std::size_t a = 0; a < cut_.size(); ++a)
         for (std::size_t b = 0; b < side.size(); ++b) cut_[a][b] = side[a] != side[b];
-    } else {  // what one says is not heard, or it hears nothing
+    } else {  // its messages are lost, or those to it
       const auto one = static_cast<std::size_t>(busy_host());
       for (std::size_t other = 0; other < cut_.size(); ++other) {
         if (chance(0.3)) continue;
@@ -418,7 +418,7 @@ class Simulation {
   std::vector<std::vector<bool>> cut_;  // from a host, to a host or a member
   double loss_ = 0, late_ = 0;
 
-  // Of what a majority had, and was told.
+  // The newest record that a majority had, and that members were told of.
   Stamp newest_;
   Term newest_term_ = 0;
   int last_leader_ = -1;

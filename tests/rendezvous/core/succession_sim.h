@@ -1,7 +1,7 @@
 // Hosts that may lead, and members that obey, on a virtual clock and a network that cuts links one way or
 // both, delays and loses what is said. Hosts crash, are started again with nothing in memory, stand still,
-// and their clocks run apart. Everything follows from the seed. What must hold is checked in true time, which
-// none of them knows.
+// and their clocks run apart. Everything follows from the seed. The invariants are checked in true time,
+// which no host knows.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct SimResult {
   int again = 0;     // times that a host succeeded itself, and kept what it had
   Term highest = 0;  // of a leader
   int crashes = 0, pauses = 0, cuts = 0;
-  int alone_beside = 0;   // of takeover=always: moments with two that led
+  int alone_beside = 0;   // for takeover=always: moments with two leaders
   Millis until_lead = 0;  // from the end of the trouble, until one led that stays
   std::int64_t events = 0;
 };

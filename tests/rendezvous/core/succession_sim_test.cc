@@ -1,4 +1,4 @@
-// Who leads, on a virtual clock: with partitions, one-way cuts, delay, loss, hosts that stand still for
+// Leadership on a virtual clock: with partitions, one-way cuts, delay, loss, hosts that stand still for
 // longer than a vote binds, crashes and restarts, there is never a second leader, no later one forgets what
 // the one before told, and a majority that is whole has one. DTRUN_SEED=N runs one seed of each;
 // DTRUN_SCHEDULES=N another number of them.
@@ -17,7 +17,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-// Of all schedules of a case: that what it is about happened at all.
+// Sums over all schedules of a case: they show that the case's events happened at all.
 struct Sum {
   std::int64_t schedules = 0, leads = 0, lapsed = 0, written = 0, ended = 0, refused = 0;
   std::int64_t crashes = 0, pauses = 0, cuts = 0, broken = 0, beside = 0, events = 0, lies = 0, again = 0;
@@ -115,7 +115,7 @@ TEST_CASE("where one of two is enough, both go on in a cut network, and one afte
   CHECK(sum.beside > 0);
 }
 
-// What the fencing is made of, taken away one by one: the checks above must see it.
+// The parts of the fencing, taken away one by one: the checks above must see it.
 TEST_CASE("without the fencing this would be seen") {
   const auto seen = [](std::function<void(Settings&)> tamper, bool keeps_record = true) {
     const Sum sum = run(3000, [&](SimSettings& settings) {

@@ -214,7 +214,7 @@ TEST_CASE("a leader is known for as long as its voter is bound to it") {
   CHECK(known_leader(state, bound_until) == Leader{});
 }
 
-// Whatever comes, in any order, from anybody: what one host promises holds.
+// For any messages, in any order, from any host: a host keeps its promises.
 TEST_CASE("a host never votes twice in a term, nor for another one while it is bound") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);

@@ -62,7 +62,7 @@ TEST_CASE("what follows from a key never changes") {
   //   -kdfopt info:fingerprint HKDF
   CHECK(key_of(kText).fingerprint() == "6f485689");
   CHECK(JobKey::random().fingerprint() != JobKey::random().fingerprint());
-  // Of a secret that dtrun did not make, by Python:
+  // The key of a secret that dtrun did not make, computed by Python:
   // hkdf(hashlib.scrypt(b"J4x0...", salt=b"dtrun job key 2", n=1<<17, r=8, p=1, maxmem=1<<28, dklen=32),
   // "secret")
   CHECK(key_of("J4x0q7mYw2kVbZr8cTn5sHd3fLg6pQ1u/eR9+aXo").text() ==

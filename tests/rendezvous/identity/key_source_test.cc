@@ -179,7 +179,7 @@ TEST_CASE("where no key can be kept there is none, and it says why") {
   const FoundKey nowhere = found({}, fs::path("/nonexistent/ada/.config/dtrun/key"));
   CHECK(!nowhere.key);
   CHECK(nowhere.why_none == "/nonexistent/ada/.config/dtrun/key cannot be made: No such file or directory");
-  // No room: what was written of it is gone again.
+  // No room: the part that was written is removed.
   const Folder folder;
   const pid_t pid = fork();
   if (pid == 0) {

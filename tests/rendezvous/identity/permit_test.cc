@@ -1,4 +1,4 @@
-// Who may do what, by the name in its certificate.
+// The permissions of a peer, by the name in its certificate.
 #include "rendezvous/identity/permit.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// What a connection begins with, by its first bytes, and the host that OpenSSL's own hello asks for.
+// The kind of a connection, by its first bytes, and the host name in OpenSSL's own hello.
 #include "rendezvous/server/hello.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Whom the gate takes for one and the same, by the address that a connection comes from.
+// The peers that the gate takes for one and the same, by the address of their connections.
 #include "rendezvous/server/origin.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-// What is said on one end is what is heard on the other: every field of every message gets a value of its
-// own, becomes a struct and a message again.
+// A message arrives as it was sent: every field of every message gets a value of its own, becomes a struct
+// and a message again.
 #include "rendezvous/wire/convert.h"
 
 #include <doctest/doctest.h>
@@ -97,7 +97,8 @@ constexpr int fields_of() {
 
 constexpr int kRounds = 5;  // numbers of flags are below 1 << kRounds
 
-// `fields`: of the struct. A field that only the struct has would be lost on the way, and nothing else tells.
+// `fields`: the struct's number of fields. A field that only the struct has would be lost on the way, and
+// nothing else tells.
 template <typename Wire, typename FromWire>
 void check_round_trip(int fields, FromWire from) {
   CAPTURE(Wire::descriptor()->full_name());

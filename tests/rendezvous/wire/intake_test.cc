@@ -81,7 +81,7 @@ TEST_CASE("what a node's workers wrote at their end fits into a message, the las
   CHECK(wire.outcomes(999).traceback().ends_with("the end"));
   CHECK(wire.outcomes(999).stderr_tail().rbegin()->ends_with("19"));
 
-  stopped.outcomes.resize(16);  // of so few nothing is cut
+  stopped.outcomes.resize(16);  // so few are not cut
   v1::Stopped whole;
   to_wire(stopped, &whole);
   CHECK(whole.outcomes(15).traceback() == stopped.outcomes[15].traceback);
