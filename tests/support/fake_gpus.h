@@ -1,4 +1,4 @@
-// A machine with made-up GPUs: what the fake management library (fake_nvml/) tells to programs that are
+// A machine with made-up GPUs: the answers of the fake management library (fake_nvml/) to programs that are
 // started with environment().
 #pragma once
 

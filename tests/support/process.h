@@ -79,7 +79,7 @@ std::string shell_text(const std::vector<std::string>& words);
 // space, so it has the file's name alone.
 std::vector<std::string> preloaded(const std::string& library);
 
-// What it prints. Throws if it does not end with 0.
+// The program's output. Throws if it does not end with 0.
 std::string output_of(const std::vector<std::string>& argv);
 
 // Polls `condition` until it holds; false at the deadline.

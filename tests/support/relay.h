@@ -1,5 +1,5 @@
-// A TCP relay on loopback for tests: what connects to it is passed on to another port, until a test resets
-// the connections or lets them fall silent, as a network would.
+// A TCP relay on loopback for tests: connections to it are passed on to another port, until a test resets
+// them or lets them fall silent, as a network would.
 #pragma once
 
 #include <list>

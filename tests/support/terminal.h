@@ -1,4 +1,4 @@
-// A terminal with a program in its foreground: what a user types, and what the user sees.
+// A terminal with a program in its foreground: the user's input and screen.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// NVIDIA's management library for machines without a GPU. What it tells stands in the JSON file that
-// DTRUN_FAKE_GPUS names, and is read again whenever somebody counts the GPUs, so a test may change it:
+// NVIDIA's management library for machines without a GPU. Its answers are in the JSON file that
+// DTRUN_FAKE_GPUS names, which is read again at each count of the GPUs, so a test may change it:
 //   {"driver": "580.65.06", "cuda": 13000, "init": 0, "hang": false,
 //    "gpus": [{"uuid": "GPU-…", "name": "…", "bus": 94, "memory": 1, "used": 0, "ecc": 0, "lost": false,
 //              "processes": [1234], "instances": [{"uuid": "MIG-…", "name": "…", "memory": 1, "gi": 7, "ci":
