@@ -88,7 +88,7 @@ class StagedJob {
   void second_comes() { second_ = start(); }
   void second_is_killed() { second_.reset(); }  // with its worker, which torchrun would leave behind
   int wait() { return first_->wait(kLong); }
-  // Which worlds there were, where each went on, and the last parameters' bits.
+  // The sequence of worlds, the steps where each went on, and the last parameters' bits.
   std::string story() const { return text_of(sorted_lines(first_->out())); }
   std::string err() const { return first_->err(); }
 

@@ -1,5 +1,5 @@
-// What a script finds in its environment and arguments is the same under torchrun and under dtrun, but for
-// what has to differ. Skipped where PyTorch is missing.
+// A script's environment and arguments are the same under torchrun and under dtrun, except for necessary
+// differences. Skipped where PyTorch is missing.
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // A hundred steps of dtrun's fp32 against PyTorch's fp64: the same initial values, the same batches, no
-// dropout. What is left is rounding. That the bound is tight is part of the test: a small error in a number
-// of the optimizer or of the schedule breaks it.
+// dropout. The remaining difference is rounding. That the bound is tight is part of the test: a small error
+// in a number of the optimizer or of the schedule breaks it.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kSteps = 100;
-// Of a step's mean loss, which is 0.5 to 5: some of fp32's last bits. Measured: up to 9e-7.
+// The limit for a step's mean loss, which is 0.5 to 5: some of fp32's last bits. Measured: up to 9e-7.
 constexpr double kRounding = 2e-6;
 // A small error makes more than fifty times that. Measured: from 3e-4 on.
 constexpr double kFault = 1e-4;

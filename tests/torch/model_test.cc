@@ -1,4 +1,5 @@
-// Whoever finds a trained model can build it again with PyTorch: by the code in docs/model.md, as it stands.
+// A trained model's file suffices to build the model again with PyTorch: by the code in docs/model.md, as it
+// stands.
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What the tests with PyTorch share: a Python that has it, and the same script under torchrun and under
+// The common parts of tests with PyTorch: a Python that has it, and the same script under torchrun and under
 // dtrun.
 #pragma once
 
