@@ -1,6 +1,6 @@
-// What survives a power cut is decided by the order in which files, directories and renames reach the disk.
-// This program's fsync, rename and renameat2 take the C library's place: they note that order, and fail where
-// a test wants them to.
+// The order in which files, directories and renames reach the disk decides what survives a power cut. This
+// program's fsync, rename and renameat2 take the C library's place: they note that order, and fail where a
+// test wants them to.
 #include "worker/checkpoint/durable.h"
 
 #include <doctest/doctest.h>
@@ -96,7 +96,7 @@ class TracedOutput {
   float value_of(std::int64_t step) const {
     return load_checkpoint(path() / "checkpoints" / step_name(step), kProgram).parameters[0];
   }
-  // What was called since the last save() began; the output directory as OUT, the scratch one as TMP.
+  // The calls since the last save() began; the output directory as OUT, the scratch one as TMP.
   Lines calls_since() const {
     Lines lines = calls;
     for (std::string& line : lines) {

@@ -1,4 +1,4 @@
-// What `dtrun export` refuses before it writes anything.
+// The refusals of `dtrun export`, which come before it writes anything.
 #include "worker/checkpoint/export.h"
 
 #include <doctest/doctest.h>

@@ -461,7 +461,7 @@ int entries_of(const char* directory) {
 std::string descriptors_and_threads() {
   std::string text = std::to_string(entries_of("/proc/self/task")) + " threads; descriptors:";
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code closed;  // of the iterator's own
+    std::error_code closed;  // errors of the iterator's own descriptor
     text +=
         " " + entry.path().filename().string() + "=" + std::filesystem::read_symlink(entry, closed).string();
   }

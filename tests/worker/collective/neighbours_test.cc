@@ -1,5 +1,5 @@
-// Ranks that read each other's memory: what holds when one of them is killed, stopped, given up or cannot be
-// read.
+// Ranks that read each other's memory: the guarantees when one of them is killed, stopped, given up or cannot
+// be read.
 #include "worker/collective/neighbours.h"
 
 #include <doctest/doctest.h>

@@ -348,7 +348,7 @@ TEST_CASE("twenty faults are told in full, of more only how many") {
 }
 
 TEST_CASE("a value of 60 characters is shown whole in a message, a longer one is cut there") {
-  auto fault_at_list = [](std::size_t length) {  // of the list as it is written
+  auto fault_at_list = [](std::size_t length) {  // length: characters of the list as written
     return fault_of(smallest().dump(), {"train.seed=[\"" + std::string(length - 4, 'x') + "\"]"});
   };
   CHECK(contains(fault_at_list(60), "found [\"" + std::string(56, 'x') + "\"] (a list)"));

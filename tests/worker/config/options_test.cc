@@ -1,4 +1,4 @@
-// What holds for every option of the table, its bounds among it.
+// Properties of every option of the table, including its bounds.
 #include "worker/config/options.h"
 
 #include <doctest/doctest.h>
@@ -69,7 +69,7 @@ TEST_CASE("an option of another type is refused, and has no place in the canonic
 struct Bounds {
   const char* option;
   std::vector<const char*> accepted, refused;
-  std::vector<std::string> with = {};  // what other options must be for it
+  std::vector<std::string> with = {};  // the values that other options must have for it
 };
 
 const std::vector<Bounds>& bounds() {

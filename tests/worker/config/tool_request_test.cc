@@ -7,7 +7,7 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-// What dtrun-worker makes of the request.
+// The request as dtrun-worker reads it.
 template <typename Request>
 Request handed_over(const Request& request) {
   Words arguments = arguments_of(request);

@@ -17,7 +17,7 @@ std::map<int, int> drawn(const std::vector<float>& logits, const Sampling& sampl
   return counts;
 }
 
-// Of probabilities 0.1, 0.4, 0.2, 0.3.
+// Logits of the probabilities 0.1, 0.4, 0.2, 0.3.
 const std::vector<float> kLogits{std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
 
 using Counts = std::map<int, int>;
@@ -42,7 +42,7 @@ TEST_CASE("top_k keeps so many, top_p the fewest that suffice, and at least one"
   CHECK(drawn(kLogits, {.top_p = 0.5}) == Counts{{1, 571}, {3, 429}});
   CHECK(drawn(kLogits, {.top_p = 0.75}).size() == 3);
   CHECK(drawn(kLogits, {.top_p = 1e-9}) == Counts{{1, 1000}});
-  // Of the two that top_k keeps the first is more than half.
+  // The first of the two that top_k keeps has more than half of the probability.
   CHECK(drawn(kLogits, {.top_k = 2, .top_p = 0.5}) == Counts{{1, 1000}});
 }
 

@@ -1,4 +1,4 @@
-// What the tests of the data sets share: loading, samples as vectors, faults as texts.
+// The common parts of the data sets' tests: loading, samples as vectors, faults as texts.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ inline Samples samples_of(const Dataset& data, const std::vector<std::uint32_t>&
   return got;
 }
 
-// What `work` throws, which is always a fault of the input.
+// The message that `work` throws, always a fault of the input.
 template <typename Work>
 std::string input_fault(const Work& work) {
   try {

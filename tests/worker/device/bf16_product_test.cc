@@ -72,7 +72,7 @@ TEST_CASE("a float becomes the nearest bf16, on every set alike") {
     CHECK(half_of(0x007FFFFF) == 0);  // less than a normal number
     CHECK(half_of(0x807FFFFF) == 0x8000);
     CHECK(half_of(0x00800000) == 0x0080);
-    // Of all magnitudes, in rows that fit no vector.
+    // Numbers of all magnitudes, in rows that fit no vector.
     for (const std::size_t count : {1, 15, 16, 17, 1000}) {
       std::vector<float> values = random_values(count, count, 4);
       for (std::size_t i = 0; i < count; ++i)

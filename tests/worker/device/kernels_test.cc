@@ -1,4 +1,4 @@
-// What the loops do with samples side by side, in the set that this processor runs.
+// The loops for samples side by side, in the set that this processor runs.
 #include "worker/device/cpu/grouped/kernels.h"
 
 #include <doctest/doctest.h>

@@ -125,7 +125,7 @@ TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied an
       const auto exact = expected(named.program, problem, capacity),
                  right = expected(program, problem, capacity);
       const Outcome outcome = train(program, capacity, problem, capacity);
-      // What is rounded differs by fp32's rounding, so now and then becomes the next bf16.
+      // Values differ by fp32's rounding before they are rounded, so now and then one becomes the next bf16.
       CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-4));
       CHECK(outcome.stats.loss == doctest::Approx(exact.loss).epsilon(1e-2));
       const double rounding = distance({right.gradient.begin(), right.gradient.end()}, exact.gradient);

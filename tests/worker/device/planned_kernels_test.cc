@@ -76,7 +76,7 @@ TEST_CASE("a causal softmax sums to one over what a row may see, and is zero beh
         for (std::size_t i = 0; i < width; ++i)
           CHECK(p[r * stride + i] ==
                 doctest::Approx(i < seen ? std::exp(double{row[i]}) / sum : 0).epsilon(2e-6).scale(0.01));
-        // What lies between rows is left alone.
+        // Memory between rows is left alone.
         CHECK(p[r * stride + width] == row[width]);
       }
     }

@@ -35,7 +35,7 @@ struct Question {
   Status with(std::uint64_t bytes) const {
     return check_memory(config, data, spread, {.bytes = bytes, .by = "the test"});
   }
-  // What the whole node needs.
+  // The need of the whole node.
   std::uint64_t limit() const {
     return need(true).total() + (spread.workers_of_node - 1) * need(false).total();
   }
@@ -52,7 +52,7 @@ TEST_CASE(
   CHECK(need.parameters == 124'439'808 * 4ULL);
   CHECK(need.optimizer == 2 * need.parameters);
   CHECK(need.checkpoint == 3 * need.parameters);
-  // Of four microbatches one after the other at most three partial sums: 0+1, 2, 3.
+  // Four microbatches one after the other have at most three partial sums: 0+1, 2, 3.
   CHECK(need.gradients == 3 * need.parameters);
 }
 

@@ -191,7 +191,7 @@ TEST_CASE("what somebody else wrote behind the lines that are dropped stays, in 
       metrics.path(),
       "{\"step\":1}\n{\"step\":2}\n{\"n\":1}\n{\"event\":\"eval\",\"step\":2}\n{\"step\":3}\n{\"n\":2}\n"
       "{\"step\":4}\n{\"n\":3}\n");
-  metrics.open(2)->write(EvalMetrics{.step = 2});  // which is there already
+  metrics.open(2)->write(EvalMetrics{.step = 2});  // the line is there already
   const std::string kept =
       "{\"step\":1}\n{\"step\":2}\n{\"n\":1}\n{\"event\":\"eval\",\"step\":2}\n{\"n\":2}\n{\"n\":3}\n";
   CHECK(read_text(metrics.path()) == kept);

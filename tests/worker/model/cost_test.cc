@@ -48,6 +48,6 @@ TEST_CASE("attention looks at each earlier token once for its score and once for
   const NodeCost attention = all.at("Attention, 2 heads of 4, 3 tokens");
   CHECK(attention.forward.flops == 2.0 * 5 * (1 + 2 + 3) * 8 * 2);
   CHECK(attention.backward.flops == 2 * attention.forward.flops);
-  // Of the table only the rows of 15 tokens are read; not all of it, if it is larger.
+  // Only the rows of 15 tokens are read; not the whole table, if that is larger.
   CHECK(all.at("Embedding 100 x 8").forward.bytes == 4.0 * (15 + 15 * 8 + 15 * 8));
 }

@@ -1,5 +1,5 @@
-// A plan is carried out here on memory that only knows whose value each part of it holds: whatever a call
-// reads must be there, and no call may overwrite what is still needed.
+// A plan is carried out here on memory that only knows whose value each part of it holds: the values that a
+// call reads must be there, and no call may overwrite a value that is still needed.
 #include "worker/model/plan.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ class Memory {
   void write(std::size_t offset, std::size_t floats, int what) {
     for (std::size_t i = 0; i < floats; ++i) holds_[offset + i] = {what};
   }
-  // What is there stays, and is `what` too.
+  // The memory keeps its value, which is `what` too.
   void alias(std::size_t offset, std::size_t floats, int what) {
     for (std::size_t i = 0; i < floats; ++i) holds_[offset + i].insert(what);
   }
@@ -199,7 +199,7 @@ TEST_CASE("recomputation runs what a block needs again, and holds one block's va
   const Program keeping = gpt2_program(deep(false), 7, 13), again = gpt2_program(deep(true), 7, 13);
   Run kept(keeping, 4), recomputed(again, 4);
   CHECK(kept.recomputed == 0);
-  // Of a block's twelve nodes all but the last products and what follows them.
+  // All of a block's twelve nodes but the last products and the nodes behind them.
   CHECK(recomputed.recomputed == 6 * 9);
   CHECK(recomputed.plan().arena * 3 < kept.plan().arena);
 }

@@ -92,7 +92,7 @@ inline ModelConfig tiny_gpt2() {
   return {.type = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 8, .n_positions = 7};
 }
 
-// What a planned lane runs: no images, and values with several readers.
+// The programs that a planned lane runs: no images, and values with several readers.
 inline std::vector<NamedProgram> planned_programs() {
   const SampleSpec image{.shape = {2, 3, 5}, .classes = 7};
   ModelConfig mlp{.type = "mlp", .hidden_sizes = {19, 11}};

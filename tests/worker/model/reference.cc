@@ -20,7 +20,7 @@ struct Tensor {
   std::size_t width() const { return shape.row.size(); }
   double* row(int r) { return values.data() + r * width(); }
   const double* row(int r) const { return values.data() + r * width(); }
-  // Of an image, in the first row.
+  // A value of an image, in the first row.
   double& at(int c, int y, int x) {
     return values[(static_cast<std::size_t>(c) * shape.row.height + y) * shape.row.width + x];
   }
@@ -264,7 +264,7 @@ class Sample {
     }
   }
 
-  // What row r of a head pays to rows 0..r.
+  // The attention of row r of a head to rows 0..r.
   Values attention_of(const Attention& l, const Tensor& in, int head, int r) const {
     const int size = l.width / l.heads;
     const double* query = in.row(r) + head * size;

@@ -1,5 +1,5 @@
-// Programs by plain loops in fp64, straight from the definitions: what the CPU device is compared with. Its
-// own gradients are checked by central differences (reference_test.cc).
+// Programs by plain loops in fp64, straight from the definitions: the CPU device is compared with it. Its own
+// gradients are checked by central differences (reference_test.cc).
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ struct Result {
 // The nearest bf16, of two equally near ones the even one.
 double to_bf16(double value);
 
-// A microbatch of training, with dropout, or one of an evaluation. Of a program of bf16 what is multiplied is
-// rounded; the sums are not.
+// A microbatch of training, with dropout, or one of an evaluation. In a bf16 program the factors are rounded;
+// the sums are not.
 Result run(const Program& program, std::span<const double> parameters, const Microbatch& microbatch,
            bool training = true);
 

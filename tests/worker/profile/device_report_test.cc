@@ -1,4 +1,4 @@
-// What becomes of the times of a device's streams: rows, shares, floors, the table.
+// The report of the times of a device's streams: rows, shares, floors, the table.
 #include "worker/profile/device_report.h"
 
 #include <doctest/doctest.h>

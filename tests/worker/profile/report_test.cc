@@ -1,4 +1,4 @@
-// What becomes of the times that lanes tell: rows, shares, the table.
+// The report of the times that lanes record: rows, shares, the table.
 #include "worker/profile/report.h"
 
 #include <doctest/doctest.h>

@@ -177,7 +177,7 @@ TEST_CASE(
   });
 }
 
-// What a rank adds up of a bucket that goes in one level.
+// The part that a rank adds up of a bucket with one level.
 VectorRange mine(const BucketPlan& bucket) {
   const std::vector<PieceSum>& sums = bucket.rounds[0].sums;
   return sums.empty() ? VectorRange{} : sums.at(0).out.range;

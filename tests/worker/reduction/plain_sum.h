@@ -1,5 +1,5 @@
-// What a reduction must give, written as plainly as possible, and leaves that tell one order of additions
-// from another.
+// The expected result of a reduction, computed as plainly as possible, and leaves that tell one order of
+// additions from another.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ inline std::vector<Vector> random_leaves(std::mt19937& random, int count, std::s
   return leaves;
 }
 
-// What these additions make of `inputs`, vectors of `size` floats.
+// The result of these additions on `inputs`, vectors of `size` floats.
 inline Vector carry_out(const TreeSum& sum, std::span<const float* const> inputs, std::size_t size) {
   Vector total(size);
   const auto cpu = make_cpu_arithmetic();

@@ -1,6 +1,6 @@
-// What each rank and each network card sends for one step, as the plan of the exchange has it: the tables of
-// docs/scale.md. They are compared; DTRUN_REWRITE_TABLES=1 writes what the plan says now, to be reviewed as a
-// diff.
+// The bytes that each rank and each network card sends for one step, by the plan of the exchange: the tables
+// of docs/scale.md. They are compared; DTRUN_REWRITE_TABLES=1 writes what the plan says now, to be reviewed
+// as a diff.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ constexpr int kOfHost = 8;
 // Beyond this many ranks' plans of this many peers only some ranks are asked.
 constexpr int kPlans = 65536;
 
-// Of one step: the most that any of the ranks asked has.
+// The load of one step: the most that any of the ranks asked has.
 struct Load {
   double sent = 0, received = 0;  // bytes
-  double across = 0;              // of those sent: to other hosts
+  double across = 0;              // the part of `sent` to other hosts
   std::size_t inputs = 0;         // of one sum
   std::size_t messages = 0;
 };

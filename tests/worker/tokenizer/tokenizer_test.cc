@@ -135,7 +135,7 @@ TEST_CASE("a word of 300,000 letters takes no minutes") {
   for (const std::string part : {"ab", " ", "-", "the"}) {
     std::string text;
     while (text.size() < 300000) text += part;
-    const std::clock_t began = std::clock();  // of this process: others may be at work
+    const std::clock_t began = std::clock();  // of this process, since others may be at work
     const Ids ids = ids_of(encoder, text);
     CHECK(decoded(*loaded.value().tokenizer, ids) == text);
     // Quadratic time would be minutes.
@@ -172,7 +172,7 @@ TEST_CASE("added tokens: the longest counts, they are no words, and no text is c
   CHECK(encoder.cut(text, 4) == 13);  // neither within "<a b>" nor behind "<a"
   CHECK(encoder.cut(text, 13) == 13);
   CHECK_FALSE(encoder.cut(text, 14));
-  CHECK(encoder.cut("x <a two.", 2) == 8);  // what follows an added token may get a space
+  CHECK(encoder.cut("x <a two.", 2) == 8);  // the text behind an added token may get a space
   CHECK(encoder.cut("\u4e2d\u6587 x", 1) == 6);
   CHECK(encoder.cut("\u4e2d\u6587 x", 4) == 6);
 }

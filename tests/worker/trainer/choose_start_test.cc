@@ -1,4 +1,5 @@
-// Which checkpoint a run begins with, of those that its nodes hold. Only the choice: nothing is trained.
+// The choice of the checkpoint that a run begins with, among those of its nodes. Only the choice: nothing is
+// trained.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -59,7 +60,7 @@ struct Start : ResumePoint {
   TrainState state;  // that the rank then has; hides what it was sent
 };
 
-// What ranks with these configs choose, each the only one of its node. `replicas`: what each of them has.
+// The choice of ranks with these configs, each the only one of its node. `replicas`: each rank's state.
 // `copied_in`: the generations of those that are copies from their host's memory.
 Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replicas, std::int64_t generation,
              std::vector<std::int64_t> copied_in = {}) {
@@ -201,7 +202,7 @@ TEST_CASE("the newest checkpoint of any node is where all begin, in every genera
   }
   disks.save("a", 5);
   disks.save("c", 6);
-  check_from(choose({a, b}), 0, "a", 5);  // of equals that of the lowest rank
+  check_from(choose({a, b}), 0, "a", 5);  // among equals that of the lowest rank
   check_from(choose({b, a}), 0, "b", 5);
   check_from(choose({a, b, c}, 2), 2, "c", 6);
 }

@@ -69,7 +69,7 @@ class FakeAgent {
     message.mutable_stop()->set_kind(kind);
     send(message);
   }
-  // What the process would have ended with.
+  // The exit code that the process would have ended with.
   int end() {
     ended_with.wait(-1);
     return ended_with;

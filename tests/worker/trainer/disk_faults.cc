@@ -25,7 +25,7 @@ namespace {
 // A change of names that is in memory only until `parent` is synced.
 struct Naming {
   enum Kind { kCreated, kMadeDirectory, kRenamed, kExchanged } kind;
-  std::string from, path;  // from: of a rename
+  std::string from, path;  // from: for a rename
   std::string parent() const { return path.substr(0, path.rfind('/')); }
 };
 
@@ -113,7 +113,7 @@ void note(Naming::Kind kind, const std::string& path, const std::string& from = 
   if (is_ours(path)) namings.push_back({.kind = kind, .from = from, .path = path});
 }
 
-// Of checkpoints/step-00000004: 4.
+// The step of checkpoints/step-00000004: 4.
 int step_of(const std::string& path) {
   const std::size_t at = path.rfind("/step-");
   return at == std::string::npos ? -1 : std::atoi(path.c_str() + at + 6);
@@ -182,7 +182,8 @@ extern "C" ssize_t write(int fd, const void* bytes, size_t size) {
   return syscall(SYS_write, fd, bytes, is_short ? (size + 1) / 2 : size);
 }
 
-// What would be lost without it is known here, so the real one, which takes most of the time, is left out.
+// The data that would be lost without a sync is known here, so the real sync, which takes most of the time,
+// is left out.
 extern "C" int fsync(int fd) {
   const std::lock_guard lock(mutex);
   const std::string path = directory.empty() ? "" : path_of(fd);

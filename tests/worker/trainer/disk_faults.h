@@ -1,6 +1,6 @@
-// A disk that fails: whatever this program changes below one directory is counted, and at one of these calls
-// the program is killed, the power goes, or the disk is full or broken. Its open, write, fsync, rename and
-// the like take the C library's place, as they do for the C++ library's std::filesystem.
+// A disk that fails: the calls by which this program changes files below one directory are counted, and at
+// one of these calls the program is killed, the power fails, or the disk is full or broken. Its open, write,
+// fsync, rename and the like take the C library's place, as they do for the C++ library's std::filesystem.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace dtrun::test {
 enum class DiskFault {
   kNone,
   kKill,      // SIGKILL before the call
-  kPowerCut,  // likewise, and what was not synced is lost: content, new names, renames
+  kPowerCut,  // the same, and all that was not synced is lost: content, new names, renames
   kFull,      // ENOSPC, from this call on
   kBroken,    // EIO, once
   kShort,     // a write that takes half of it
@@ -23,7 +23,7 @@ struct DiskLog {
   int calls = 0;
   bool writes[kMostDiskCalls] = {};     // whether the call, counted from 0, is a write
   char names[kMostDiskCalls][16] = {};  // and its name
-  bool synced[8] = {};                  // of each step: its checkpoint's name reached the disk
+  bool synced[8] = {};                  // by step: the checkpoint's name reached the disk
 };
 
 // From now on, in this process. `log` is memory shared with the parent.

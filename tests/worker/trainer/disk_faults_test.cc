@@ -1,6 +1,6 @@
-// A real training whose disk fails at each of its calls in turn. Whatever happens, the newest checkpoint that
-// had reached the disk can be loaded, the job says what is not there, and the run that goes on from it ends
-// with the same bytes.
+// A real training whose disk fails at each of its calls in turn. After any fault the newest checkpoint that
+// had reached the disk can be loaded, the job reports what is missing, and the run that goes on from that
+// checkpoint ends with the same bytes.
 #include "tests/worker/trainer/disk_faults.h"
 
 #include <sys/mman.h>
@@ -112,7 +112,7 @@ struct Calm {
   std::string model;
 };
 
-// What must hold after a run that the disk disturbed, and of the one that goes on.
+// Checks the results of a run that the disk disturbed, and of the run that goes on.
 void check_what_is_left(const Disk& disk, const std::string& model) {
   const std::int64_t newest = disk.newest();
   CHECK(newest >= disk.synced());

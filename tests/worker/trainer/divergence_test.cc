@@ -9,7 +9,7 @@
 namespace dtrun::worker {
 namespace {
 
-// What every rank ends with.
+// The error that every rank ends with.
 std::string end_of(const JobConfig& config, int world, int lanes = 1) {
   std::vector<std::string> errors(static_cast<std::size_t>(world));
   run_as_threads(world, [&](Collective& collective) {

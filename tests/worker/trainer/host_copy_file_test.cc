@@ -21,7 +21,7 @@ using Record = std::array<std::byte, 24>;
 constexpr HostCopyFile::Shape kShape{
     .vectors = 3, .floats = kHashedAtOnce + 100, .record = sizeof(Record), .job = 7};
 
-// What the agent holds.
+// The file that the agent holds.
 class File {
  public:
   ~File() { close(descriptor_); }

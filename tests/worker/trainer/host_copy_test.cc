@@ -12,7 +12,7 @@
 namespace dtrun::worker {
 namespace {
 
-// What an agent holds for one of its workers.
+// The memory that an agent holds for one of its workers.
 class Slot {
  public:
   Slot() = default;

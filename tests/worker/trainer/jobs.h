@@ -100,7 +100,7 @@ inline Outcome run_at(const Place& place, const JobConfig& config, Collective& c
   return train(replica, place, collective, link);
 }
 
-// Of one node.
+// Runs one rank, alone on its node.
 inline Outcome run_rank(const JobConfig& config, Collective& collective, int lanes, AgentLink& link,
                         std::int64_t generation = 1) {
   const Place place{collective.rank(), collective.size(), collective.rank(), generation};

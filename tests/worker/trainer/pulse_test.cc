@@ -36,7 +36,7 @@ std::vector<std::uint64_t> ascending(std::uint64_t first, std::size_t count) {
   return signs;
 }
 
-// One worker with one lane, which waits for nobody: what it computes is all that can beat.
+// One worker with one lane, which waits for nobody: only its computation can beat.
 struct Alone {
   Alone() {
     config.micro_batch_size = 4;

@@ -1,4 +1,4 @@
-// Where a run begins: at the newest good checkpoint of any node, at one that the config names, or anew.
+// The beginning of a run: at the newest good checkpoint of any node, at one that the config names, or anew.
 #include "worker/trainer/resume.h"
 
 #include <thread>
@@ -188,7 +188,7 @@ TEST_CASE("another optimizer than the checkpoint's refuses the run, and the resu
   CHECK(job.metrics("run") == metrics);
 }
 
-// What the trainer logs while this lives.
+// Collects the trainer's log while this lives.
 class Log {
  public:
   Log() {

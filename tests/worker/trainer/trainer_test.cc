@@ -147,7 +147,7 @@ TEST_CASE("epochs without their smaller last step have fewer steps, and the same
   run_job(config("one"), 1);
   run_job(config("three"), 3);
   CHECK(job.model("three") == job.model("one"));
-  CHECK(losses(job.metrics("one")).back()[0] == "\"step\":18");  // of 301 samples 9 steps of 32 each
+  CHECK(losses(job.metrics("one")).back()[0] == "\"step\":18");  // 301 samples make 9 steps of 32
   JobConfig too_large = config("none");
   too_large.train.global_batch_size = 304;
   const WorkerError error = refusal(too_large);

@@ -11,7 +11,7 @@
 
 namespace dtrun::worker::cuda {
 
-// What committed_algorithms() gives in a program with the stand-ins; by itself it is empty. Not to be changed
+// The result of committed_algorithms() in a program with the stand-ins; empty by default. Not to be changed
 // while a device is made.
 inline std::string table_on_cpu;
 
@@ -21,7 +21,7 @@ inline const std::string kPlatformOnCpu =
 
 using ProductsByAlgorithm = std::map<std::string, std::uint64_t>;
 
-// Of one microbatch of training.
+// The products of one microbatch of training.
 inline ProductsByAlgorithm products_of_a_step(const Program& program, int capacity) {
   const auto device = make_cuda_device(0);
   const auto lane = device->make_lane(program, capacity);

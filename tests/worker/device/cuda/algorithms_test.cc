@@ -1,4 +1,4 @@
-// The table of algorithms: what is written is read back, and nothing else is.
+// The table of algorithms: rows that were written are read back, and no others are accepted.
 #include "worker/device/cuda/algorithms.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Which of cuDNN's operations a lane takes, with a cuDNN that is made of the own kernels and may compute
+// A lane's choice among cuDNN's operations, with a cuDNN that is made of the own kernels and may compute
 // wrong.
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using bf16 = __nv_bfloat16;
 
-// What a faulty library does to one of its results, or not.
+// The fault of a library in one of its results.
 enum class Fault {
   kNone,
   kRefuses,          // to plan

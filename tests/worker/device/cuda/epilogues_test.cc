@@ -1,4 +1,4 @@
-// DTRUN_CUDA_EPILOGUES: what products may do besides, and that the same is computed without.
+// DTRUN_CUDA_EPILOGUES: the epilogues that products may have, and the same results without them.
 #include "worker/device/cuda/epilogues.h"
 
 #include <doctest/doctest.h>

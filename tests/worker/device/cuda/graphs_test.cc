@@ -1,5 +1,5 @@
-// What the stand-in alone can tell of how a lane enqueues: how many graphs were launched, what happens where
-// none can be recorded, and what runs before what.
+// A lane's way of enqueuing, which only the stand-in can tell: how many graphs were launched, what happens
+// where none can be recorded, and what runs before what.
 #include <cuda_on_cpu.h>
 #include <doctest/doctest.h>
 
@@ -179,7 +179,8 @@ TEST_CASE("the next microbatch is copied to the GPU before the one in front of i
   std::vector<Buffer> outs;
   std::vector<cuda_on_cpu::Counters> seen;
   cuda_on_cpu::reset_counters();
-  // What nobody waits for does not run here. From the third on the host waits for pinned memory to be free.
+  // Work that nobody waits for does not run in the stand-in. From the third on the host waits for pinned
+  // memory to be free.
   for (int i = 0; i < 4; ++i) {
     outs.push_back(gpu.arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size));
     gpu.lane().train(problem.microbatch(2), outs.back().data(), [](int) {});
@@ -212,7 +213,7 @@ TEST_CASE("a microbatch that was prepared is on the GPU before it is trained, an
     CHECK(same_bits(gpu.train({.samples = second.samples, .key = second.key}), of_second));
     CHECK_FALSE(gpu.lane().is_prepared(second.key));
   }
-  // What comes in between is computed, and the prepared one is given up.
+  // A microbatch that comes in between is computed, and the prepared one is given up.
   for (int i = 0; i < 3; ++i) {
     gpu.lane().prepare(second);
     CHECK(same_bits(gpu.train(first), of_first));

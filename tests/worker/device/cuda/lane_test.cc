@@ -92,7 +92,7 @@ TEST_CASE("in bf16 they are near it, and further away than rounding once would b
     const Outcome outcome = gpu.train(problem.microbatch(3));
     CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(2e-2));
     const double away = distance(outcome.gradient, right.gradient);
-    // Where rounding changes which element of a window is the largest, its gradient goes elsewhere.
+    // If rounding changes the largest element of a window, its gradient goes elsewhere.
     const bool pools = std::ranges::any_of(
         program.nodes, [](const Node& node) { return std::holds_alternative<MaxPool2d>(node.op); });
     CHECK(away < (pools ? 0.25 : 4e-2));

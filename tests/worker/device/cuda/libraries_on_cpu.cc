@@ -6,7 +6,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// What the stand-in found fault with is said instead of the status' own text.
+// The stand-in's reason for a fault replaces the status' own text.
 const char* status_text(cublasStatus_t) {
   thread_local std::string text;
   text = cuda_on_cpu::matmul_refusal();

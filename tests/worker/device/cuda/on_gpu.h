@@ -54,7 +54,7 @@ class OnGpu {
     std::vector<float> told(host.begin(), host.end());
     arithmetic().copy(lane_->gradients(), told.data(), when_told_.data(), told.size());
     lane_->gradients().wait();
-    // What was there when each bucket was told of, beside the rest of backward.
+    // The values at the notice of each bucket, beside the rest of backward.
     CHECK(std::memcmp(told.data() + kStatisticsFloats, host.data() + kStatisticsFloats,
                       program_.size * sizeof(float)) == 0);
     CHECK(host[2] == microbatch.samples * program_.sample.targets);

@@ -1,6 +1,6 @@
-// What CUDA leaves open, for tests that compute the same under all of it. Two definitions: the stand-in for a
-// GPU can be told (orders_on_cpu.cc); a GPU has an order of its own, which repeating may change
-// (orders_on_gpu.cc).
+// Orders that CUDA leaves open, for tests that compute the same under all of them. Two definitions: the
+// stand-in for a GPU can be told (orders_on_cpu.cc); a GPU has an order of its own, which repeating may
+// change (orders_on_gpu.cc).
 #pragma once
 
 namespace dtrun::worker::cuda::testing {
@@ -13,7 +13,7 @@ class OtherOrder {
   OtherOrder(const OtherOrder&) = delete;
 };
 
-// Likewise, and streams run in any order that events allow.
+// The same, and streams run in any order that events allow.
 class OtherOrderOfStreams {
  public:
   explicit OtherOrderOfStreams(unsigned seed);

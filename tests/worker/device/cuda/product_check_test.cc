@@ -14,7 +14,7 @@
 namespace dtrun::worker {
 namespace {
 
-// What making a lane fails with where products lose so many of their last terms.
+// The error of making a lane if products lose so many of their last terms.
 std::string refusal(const Program& program, unsigned lost_terms, int capacity = 3) {
   const auto device = make_cuda_device(0);
   cuda_on_cpu::settings.lost_terms = lost_terms;

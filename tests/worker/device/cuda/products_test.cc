@@ -1,4 +1,4 @@
-// Which algorithm computes a product: the table's, or else the library's first choice.
+// The algorithm that computes a product: the table's, or else the library's first choice.
 #include "worker/device/cuda/products.h"
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ MatmulShape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
   return {.m = m, .n = n, .k = k, .a_stride = k, .b_stride = n, .c_stride = n};
 }
 
-// What the stand-in proposes by this name.
+// The stand-in's proposal of this number.
 AlgorithmWords proposal(const MatmulShape& shape, std::size_t number) {
   return Products().proposals(shape, 16).at(number);
 }

@@ -1,5 +1,5 @@
-// What a whole step launches, reads and writes beside its microbatches (traffic_test.cc has those): copying,
-// adding up, the norm and the update, each vector as often as the arithmetic of a step needs it.
+// The launches, reads and writes of a whole step beside its microbatches (traffic_test.cc has those):
+// copying, adding up, the norm and the update, each vector as often as the arithmetic of a step needs it.
 #include <doctest/doctest.h>
 
 #include <map>

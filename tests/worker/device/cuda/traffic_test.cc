@@ -1,5 +1,5 @@
-// What a lane launches, multiplies, reads and writes, step by step, beside what its schedule says: a kernel
-// too many, or a vector that is read twice, costs time that no other test notices.
+// The launches, multiplications, reads and writes of a lane, step by step, compared with its schedule: a
+// kernel too many, or a vector that is read twice, costs time that no other test notices.
 #include "tests/cuda_on_cpu/traffic.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,8 @@ namespace {
 
 using cuda_on_cpu::Launch;
 
-// What the kernels of a step leave for each other, and what they are told beside the schedule's operands.
+// The data that the kernels of a step leave for each other, and their arguments beside the schedule's
+// operands.
 struct Besides {
   std::size_t launches = 1;
   std::size_t between = 0;  // bytes that are written and then read

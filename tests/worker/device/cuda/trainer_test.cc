@@ -106,7 +106,7 @@ TEST_CASE("neither checkpoints nor copies in the host's memory let training wait
   const Job job;
   JobConfig config = small_job(job, "without");
   config.train.save_steps = 0;
-  // What a run begins and ends with.
+  // The copies at a run's beginning and end.
   const std::uint64_t always = pageable_bytes_of_training(config, cudaSuccess);
   for (const cudaError_t host_register : {cudaSuccess, cudaErrorNotSupported}) {
     CAPTURE(host_register);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kSuccess = 0, kStubLibrary = 34;  // CUresult
 
-// What a driver's object is here: never looked at, but not null.
+// A driver's object: never looked at, but not null.
 void* const kSomething = reinterpret_cast<void*>(16);
 
 int nothing() { return kSuccess; }

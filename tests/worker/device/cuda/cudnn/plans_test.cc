@@ -1,5 +1,5 @@
-// What cuDNN plans for the shapes that dtrun is used with, on GPUs that are described to it: the table of
-// docs/gpu.md. It is compared; DTRUN_REWRITE_TABLES=1 writes what cuDNN says now, to be reviewed as a diff.
+// cuDNN's plans for the shapes of dtrun's jobs, on described GPUs: the table of docs/gpu.md. It is compared;
+// DTRUN_REWRITE_TABLES=1 writes what cuDNN says now, to be reviewed as a diff.
 #include <doctest/doctest.h>
 
 #include <cstdio>

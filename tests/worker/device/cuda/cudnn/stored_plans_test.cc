@@ -1,4 +1,4 @@
-// Which texts count as stored plans.
+// The texts that count as stored plans.
 #include "worker/device/cuda/cudnn/stored_plans.h"
 
 #include <doctest/doctest.h>

@@ -114,7 +114,7 @@ TEST_CASE("large scores do not overflow, and a score that is NaN spoils only who
     });
   };
   const Reference wanted(s, qkv, std::vector<float>(70 * 8));
-  check_near(std::get<0>(run()), wanted.out, 2e-4, 30);  // of scores of about 2,500
+  check_near(std::get<0>(run()), wanted.out, 2e-4, 30);  // the scores are about 2,500
   qkv[66 * 24 + 8] = NAN;                                // key 66
   const auto [out, statistics] = run();
   for (int token = 0; token < 70; ++token) CHECK(std::isnan(out[token * 8]) == (token >= 66));

@@ -13,7 +13,7 @@ struct NormShape {
   std::size_t shift;  // of the activations, in elements
 };
 // Widths that take every path: single elements, packs that are kept or read again, sums in shared memory and
-// in the workspace. Of the most rows a warp has several.
+// in the workspace. With the most rows a warp has several.
 constexpr NormShape kNormShapes[] = {{1, 1, 0},    {3, 3, 0},    {7, 64, 0},  {7, 64, 1},
                                      {9, 100, 0},  {70, 257, 0}, {5, 768, 0}, {3, 1600, 0},
                                      {2, 4096, 0}, {3, 6400, 0}, {4300, 8, 0}};
@@ -137,7 +137,7 @@ TEST_CASE_TEMPLATE("the gradients of a normalisation, written and added", T, DTR
         synchronize();
         return all;
       });
-      const double scale = moments[1];  // of width 1 it is 1 / sqrt(epsilon)
+      const double scale = moments[1];  // for width 1 it is 1 / sqrt(epsilon)
       check_near(in_gradient, d_in, 4e-6, std::max(1.0, scale));
       check_near(weight_gradient, d_weight, 4e-6, 4);
       check_near(bias_gradient, d_bias, 4e-6, 4);

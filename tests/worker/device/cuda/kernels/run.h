@@ -35,7 +35,7 @@ inline void synchronize() {
 }
 
 // Device memory: `count` elements on 64 bytes, or `shift` elements behind; around them 64 bytes that stay as
-// they are. All bits are ones at first: NaN. What is read of it is read after synchronize().
+// they are. All bits are ones at first: NaN. REQUIRES: synchronize() before reading it.
 template <typename T>
 class Memory {
  public:
@@ -70,7 +70,7 @@ class Memory {
     for (std::size_t i = 0; i < count_; ++i) all[i] = (*this)[i];
     return all;
   }
-  // What lies around the elements is as it was.
+  // Whether the memory around the elements is unchanged.
   bool intact() const {
     const std::span<const unsigned char> all = fetched();
     const auto untouched = [](unsigned char byte) { return byte == 0xFF; };
@@ -148,7 +148,7 @@ std::vector<T> random_values(unsigned seed, std::size_t count, float deviation =
   return values;
 }
 
-// What storing as T may cost, relative to the value.
+// The relative error of storing a value as T.
 template <typename T>
 inline constexpr double kRounding = sizeof(T) == 2 ? 1.0 / 256 : 1.0 / (1 << 24);
 

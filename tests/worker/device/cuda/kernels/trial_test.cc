@@ -1,4 +1,4 @@
-// What libraries are tried out with.
+// The kernels for trying libraries out.
 #include "worker/device/cuda/kernels/trial.h"
 
 #include <limits>

@@ -29,7 +29,7 @@ struct Zlib {
 
 const Library kLibrary{.name = "Ours", .soname = "libours.so.1", .versions = "1", .wheel = "nvidia-ours"};
 
-// Of the folder `name` that is made here, with a copy of zlib under our library's name.
+// The path of a copy of zlib under our library's name, in the folder, which is made here.
 std::string place_copy(const std::filesystem::path& folder) {
   Dl_info zlib{};
   REQUIRE(dladdr(reinterpret_cast<void*>(&zlibVersion), &zlib) != 0);
@@ -52,7 +52,7 @@ void place_python(const std::filesystem::path& folder, const std::string& script
   setenv("PATH", folder.c_str(), 1);
 }
 
-// Of a function that throws.
+// The error of a function that throws.
 template <class Function>
 WorkerError error_of(const Function& function) {
   try {

@@ -1,4 +1,4 @@
-// Where CUDA's libraries are looked for, in which order.
+// The places where CUDA's libraries are looked for, in order.
 #include "worker/device/cuda/libraries/search.h"
 
 #include <doctest/doctest.h>

@@ -34,7 +34,7 @@ namespace {
 using cuda_on_cpu::nccl_plan;
 using std::chrono::milliseconds;
 
-// What ranks that are threads have between them besides NCCL: one generation.
+// The connection between ranks that are threads, besides NCCL: one generation.
 struct Generation {
   explicit Generation(int world, std::vector<std::string> hosts = {})
       : world(world), hosts(std::move(hosts)), everybody(world) {}
@@ -175,7 +175,7 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
   return sums;
 }
 
-// Of each rank.
+// The results of each rank.
 std::vector<std::vector<Vector>> run(Generation& generation, const std::vector<std::vector<Vector>>& steps,
                                      bool ring = false) {
   cuda_on_cpu::machine.gpus = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -312,15 +312,15 @@ TEST_CASE("an exchange that is given up in a step frees no memory on which it st
   for (int bucket = 0; bucket < static_cast<int>(kBuckets.size()); ++bucket)
     exchange->send(bucket, partials, *lane);
   exchange.reset();
-  // The stand-in does as late as it may what was enqueued: what nobody waited for never.
+  // The stand-in does as late as it may what was enqueued: work that nobody waited for never runs.
   Vector done(kSize);
   arithmetic.copy(*lane, done.data(), sum.data(), kSize);
   lane->wait();
   CHECK(done == values);
 }
 
-// A fault, then a generation of those that are left, then one of all again: whatever a rank takes for a
-// step's sum is that. What NCCL leaves in memory when it is aborted is NaN here.
+// A fault, then a generation of those that are left, then one of all again: a vector that a rank takes for a
+// step's sum is that sum. An aborted NCCL leaves NaN in memory here.
 void check_fault(const std::string& fault, std::size_t most_whole) {
   CAPTURE(fault);
   const auto steps = some_steps(4, {8, 5, 8, 8});

@@ -1,5 +1,5 @@
-// NCCL by its table, as the worker calls it: one rank alone, which needs no other process. What several do is
-// tested with the stand-in itself (tests/cuda_on_cpu).
+// NCCL by its table, as the worker calls it: one rank alone, which needs no other process. tests/cuda_on_cpu
+// tests several ranks, with the stand-in itself.
 #include <cuda_on_cpu.h>
 #include <doctest/doctest.h>
 

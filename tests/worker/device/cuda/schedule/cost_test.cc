@@ -1,5 +1,5 @@
-// What a microbatch of GPT-2 124M launches, multiplies and moves at least, as its schedule has it: the table
-// of docs/gpu.md. It is compared, so that a step more, or a vector that moves once more, shows;
+// The launches, multiplications and least traffic of a microbatch of GPT-2 124M in its schedule: the table of
+// docs/gpu.md. It is compared, so that a step more, or a vector that moves once more, shows;
 // DTRUN_REWRITE_TABLES=1 writes what the schedule says now, to be reviewed as a diff.
 #include "worker/device/cuda/schedule/cost.h"
 

@@ -1,5 +1,5 @@
-// A schedule is looked at without a GPU: whatever a step reads was written, steps that must not run at the
-// same time never do, nothing is launched twice, and neighbours that can be one step are.
+// A schedule is looked at without a GPU: a step reads only memory that was written, steps that must not run
+// at the same time never do, nothing is launched twice, and neighbours that can be one step are.
 #include <doctest/doctest.h>
 
 #include <algorithm>

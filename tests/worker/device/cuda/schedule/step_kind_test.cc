@@ -1,4 +1,4 @@
-// What people call the steps of a schedule.
+// The names of a schedule's steps for people.
 #include "worker/device/cuda/schedule/step_kind.h"
 
 #include <doctest/doctest.h>

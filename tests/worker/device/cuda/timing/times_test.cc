@@ -39,7 +39,7 @@ std::map<Key, int> scheduled(const Program& program) {
   return steps;
 }
 
-// Of the steps of a schedule alone.
+// Counts only the steps of a schedule.
 std::map<Key, int> timed(const OpTimes& times) {
   std::map<Key, int> steps;
   for (const OpTime& time : times.times) {
