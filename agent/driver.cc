@@ -69,11 +69,7 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       signals_(signals),
-      console_(loop_, spec.output,
-               [this](bool congested) {
-                 congested_ = congested;
-                 children_.pause_output(congested);
-               }),
+      console_(open_console()),
       view_(console_, spec.output.progress),
       log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
       reporter_(spec, host_name(), console_, log_),
@@ -88,6 +84,15 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
                  [this](pid_t pid) { children_.spare(pid); }) {
   identity_.member_id = random_id();
   identity_.host = host_name();
+}
+
+Console& Driver::open_console() {
+  const auto congestion = [this](bool congested) {
+    congested_ = congested;
+    children_.pause_output(congested);
+  };
+  if (spec_.output.remote) return remote_console_.emplace(loop_, *spec_.output.remote, congestion);
+  return own_console_.emplace(loop_, spec_.output.colour, congestion);
 }
 
 int Driver::run() {
@@ -148,13 +153,13 @@ void Driver::listen_to_launcher() {
     input_.emplace(loop_, spec_.output.remote->input_fd, [this](std::size_t bytes) {
       launch::FromHost taken;
       taken.mutable_taken()->set_bytes(bytes);
-      console_.send(taken);
+      remote_console_->send(taken);
     });
   launch::FromHost alive;
   alive.mutable_alive();
   launcher_.emplace(loop_, spec_.output.remote->in_fd,
                     LauncherLine::Events{.told = [this](int number) { told_to_end(number); },
-                                         .alive = [this, alive] { console_.send(alive); },
+                                         .alive = [this, alive] { remote_console_->send(alive); },
                                          .input = [this](const std::string& text) { take_input(text); }});
 }
 

@@ -18,9 +18,10 @@
 #include "agent/job_registry.h"
 #include "agent/launcher_line.h"
 #include "agent/link.h"
-#include "agent/output/console.h"
 #include "agent/output/event_log.h"
 #include "agent/output/progress_view.h"
+#include "agent/output/remote_console.h"
+#include "agent/output/terminal_console.h"
 #include "agent/process/guardian.h"
 #include "agent/process/master_port.h"
 #include "agent/process/scratch.h"
@@ -42,6 +43,7 @@ class Driver {
   int run();
 
  private:
+  Console& open_console();
   Status prepare();
   void give_up(const Status& status);
   void listen_to_launcher();
@@ -103,7 +105,10 @@ class Driver {
   const BuiltinTrainer* const trainer_;  // null for another program
   Signals& signals_;
   Loop loop_;
-  Console console_;
+  // One of the two: a launcher on another host has started us, or not.
+  std::optional<RemoteConsole> remote_console_;
+  std::optional<TerminalConsole> own_console_;
+  Console& console_;
   ProgressView view_;
   EventLog log_;
   Reporter reporter_;

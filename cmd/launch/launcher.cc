@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "agent/job_registry.h"
-#include "agent/output/console.h"
+#include "agent/output/terminal_console.h"
 #include "agent/system/loop.h"
 #include "agent/system/open_files.h"
 #include "agent/system/signals.h"
@@ -48,7 +48,7 @@ class Launcher {
  public:
   Launcher(LaunchPlan plan, agent::Signals& signals)
       : plan_(std::move(plan)),
-        console_(loop_, plan_.output, [this](bool congested) { pause_output(congested); }),
+        console_(loop_, plan_.output.colour, [this](bool congested) { pause_output(congested); }),
         build_(own_build()),
         state_(initial_launch(plan_.settings)),
         lines_(plan_.hosts.size()),
@@ -117,7 +117,7 @@ class Launcher {
 
   const LaunchPlan plan_;
   Loop loop_;
-  Console console_;
+  agent::TerminalConsole console_;
   const std::string build_;
   std::shared_ptr<const std::string> archive_;
   LaunchState state_;

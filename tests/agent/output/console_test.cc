@@ -10,6 +10,8 @@
 #include <memory>
 #include <thread>
 
+#include "agent/output/remote_console.h"
+#include "agent/output/terminal_console.h"
 #include "proto/base/framed_channel.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
@@ -25,10 +27,8 @@ std::vector<std::string> said_through(std::uint64_t most_output, const std::func
   const Folder folder;
   const std::string file = folder.path() / "spool";
   const std::unique_ptr<std::FILE, decltype(&std::fclose)> spool(std::fopen(file.c_str(), "w"), std::fclose);
-  dtrun::OutputSpec spec;
-  spec.remote = dtrun::RemoteTerminal{.out_fd = fileno(spool.get()), .most_output = most_output};
   Loop loop;
-  Console console(loop, spec, [](bool) {});
+  RemoteConsole console(loop, {.out_fd = fileno(spool.get()), .most_output = most_output}, [](bool) {});
   use(console);
   dtrun::MessageReader<FromHost> messages;
   messages.push(read_text(file));
@@ -86,7 +86,7 @@ TEST_CASE("a terminal that takes nothing holds nobody up, and loses no byte") {
     {
       const OwnTerminal terminal;
       Loop loop;
-      Console console(loop, {}, [](bool) {});
+      TerminalConsole console(loop, dtrun::ColourMode::kAuto, [](bool) {});
       std::atomic<bool> all_read = false;
       std::thread reader([&] {
         std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -1,0 +1,48 @@
+// The console of an agent that a launcher on another host has started, or that keeps for later launchers what
+// a detached job says: all of it becomes messages of proto/launch.proto.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "agent/core/job_spec.h"
+#include "agent/output/console.h"
+#include "agent/output/queued_output.h"
+#include "agent/system/loop.h"
+#include "proto/launch.pb.h"
+
+namespace dtrun::agent {
+
+class RemoteConsole : public Console {
+ public:
+  // `congestion(true)` when the queue grows over its limit, `congestion(false)` when it has drained.
+  RemoteConsole(Loop& loop, const RemoteTerminal& terminal, std::function<void(bool)> congestion);
+
+  void send(const launch::FromHost& message);
+
+  void write(Stream stream, std::string_view text) override;
+  void say(const std::string& text) override { say(text, false); }
+  void tell_job(const std::string& text) override { say(text, true); }
+  void set_bar(const std::string& bar) override;
+  void set_unfinished(const void*, std::string_view) override {}
+  bool has_terminal() const override { return terminal_.bar; }
+  bool is_terminal(Stream) const override { return false; }
+  int columns() const override { return terminal_.columns; }
+  bool pending() const override { return out_.pending(); }
+  void drop() override { out_.drop(); }
+
+ private:
+  void say(const std::string& text, bool of_job);
+  bool has_room_for(std::size_t output);
+
+  const RemoteTerminal terminal_;
+  Congestion congestion_;
+  QueuedOutput out_;
+  std::uint64_t passed_on_ = 0;  // bytes of the workers' output
+  bool full_ = false;            // RemoteTerminal::most_output is reached
+  std::string bar_;
+};
+
+}  // namespace dtrun::agent
