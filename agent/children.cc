@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 
 }  // namespace
 
-Children::Children(std::string token, Guardian& guardian)
-    : token_(std::move(token)), guardian_(guardian), outsiders_(has_other_children({guardian.pid()})) {}
+Children::Children(std::string tag, Watchdog& watchdog)
+    : tag_(std::move(tag)), watchdog_(watchdog), outsiders_(has_other_children({watchdog.pid()})) {}
 
 WorkerProcess& Children::add(int serial, std::unique_ptr<WorkerProcess> worker) {
   return *(workers_[serial] = std::move(worker));
@@ -73,9 +73,9 @@ void Children::reap() {
     waitpid(pid, nullptr, 0);
     orphans = true;
     std::erase(spared_, pid);
-    if (pid == guardian_.pid()) {
-      guardian_.forget();
-      if (++guardian_restarts_ < 100) guardian_.start();
+    if (pid == watchdog_.pid()) {
+      watchdog_.forget();
+      if (++watchdog_restarts_ < 100) watchdog_.start();
     }
   }
   if (orphans) look_at_left_behind();
@@ -92,7 +92,7 @@ bool Children::let_end(Loop& loop, const WorkerProcess& worker, Loop::Clock::tim
   if (!has_other_children(known())) return false;
   const int local_rank = worker.local_rank();
   auto left = std::make_unique<LeftBehind>(
-      loop, worker_token(token_, local_rank), worker.pid(), worker.rank(), deadline,
+      loop, worker_tag(tag_, local_rank), worker.pid(), worker.rank(), deadline,
       LeftBehind::Events{.tell = tell, .ended = [this, local_rank] { left_behind_.erase(local_rank); }});
   if (!left->any()) return false;
   left_behind_[local_rank] = std::move(left);
@@ -105,32 +105,31 @@ void Children::kill_left_behind(const std::string& why) {
 
 void Children::sweep(const WorkerProcess& worker, const Tell& tell) {
   if (!has_other_children(known())) return;
-  const std::string token = worker_token(token_, worker.local_rank());
-  const std::vector<FoundProcess> found =
-      tell ? find_by_token(token, worker.pid()) : std::vector<FoundProcess>();
+  const std::string tag = worker_tag(tag_, worker.local_rank());
+  const std::vector<FoundProcess> found = tell ? find_by_tag(tag, worker.pid()) : std::vector<FoundProcess>();
   if (!found.empty()) tell("killing " + left_behind_text(commands_of(found), worker.rank()));
-  sweep_token(token);
+  sweep_tag(tag);
 }
 
-void Children::sweep() { sweep_token(token_); }
+void Children::sweep() { sweep_tag(tag_); }
 
 // A process that left its group is our child now, since its parent is dead: without unknown children there is
 // nothing to look for. There are rounds because a process may fork while we look.
-void Children::sweep_token(const std::string& token) {
+void Children::sweep_tag(const std::string& tag) {
   for (int round = 0; round < 10 && has_other_children(known()); ++round) {
-    if (kill_by_token(token) == 0) return;
+    if (kill_by_tag(tag) == 0) return;
   }
 }
 
 // If this process had children before the job began (those of a shell that became dtrun), they may have left
 // us orphans too. The origin of an orphan is then unknown, and none is killed.
-void Children::sweep_strangers() {
+void Children::kill_unknown_children() {
   if (!outsiders_) kill_other_children(known(), 2s);
 }
 
 std::vector<pid_t> Children::known() const {
   std::vector<pid_t> known = spared_;
-  known.push_back(guardian_.pid());
+  known.push_back(watchdog_.pid());
   for (const auto& [serial, worker] : workers_) known.push_back(worker->pid());
   return known;
 }

@@ -1,4 +1,4 @@
-// The agent's processes: its workers, orphans of the workers' descendants, and the guardian. Reaps those that
+// The agent's processes: its workers, orphans of the workers' descendants, and the watchdog. Reaps those that
 // have ended, and kills the processes that workers leave behind (agent/process/proc_scan.h finds them by the
 // job's mark).
 #pragma once
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/process/guardian.h"
 #include "agent/process/left_behind.h"
+#include "agent/process/watchdog.h"
 #include "agent/process/worker_process.h"
 #include "proto/control.pb.h"
 
@@ -22,8 +22,8 @@ class Children {
  public:
   using Tell = std::function<void(const std::string&)>;  // people
 
-  // `token` is the guardian's. To be made before the job starts any other process.
-  Children(std::string token, Guardian& guardian);
+  // `tag` is the watchdog's. To be made before the job starts any other process.
+  Children(std::string tag, Watchdog& watchdog);
 
   // Every worker has a serial number that is never used again: a late event of an old worker finds no new
   // one.
@@ -44,8 +44,8 @@ class Children {
   void send(const control::FromAgent& message);
   void pause_output(bool paused);
 
-  // To be called on SIGCHLD. Reaps workers, the guardian, and orphans that became our children because we are
-  // their subreaper. Starts a new guardian if the old one ended.
+  // To be called on SIGCHLD. Reaps workers, the watchdog, and orphans that became our children because we are
+  // their subreaper. Starts a new watchdog if the old one ended.
   void reap();
 
   // Ends the processes that `worker` left behind: they get SIGTERM, and until `deadline` to end. Returns true
@@ -58,21 +58,21 @@ class Children {
   bool left_behind() const { return !left_behind_.empty(); }
   // Kills these processes, and says `why`.
   void kill_left_behind(const std::string& why);
-  // Kills every process that carries the job's mark. Only to be called while no worker runs.
+  // Kills every process that carries the job's tag. Only to be called while no worker runs.
   void sweep();
-  // Kills every unknown child of this process. Needed where limits cannot be marked
-  // (agent/core/limit_mark.h): a daemon that left its parent, its group and its environment can then be known
+  // Kills every unknown child of this process. Needed where limits cannot be tagged
+  // (agent/core/limit_tag.h): a daemon that left its parent, its group and its environment can then be known
   // only because it became our child. Only to be called while no worker runs.
-  void sweep_strangers();
+  void kill_unknown_children();
 
  private:
-  void sweep_token(const std::string& token);
+  void sweep_tag(const std::string& tag);
   std::vector<pid_t> known() const;
   void look_at_left_behind();
 
-  const std::string token_;
-  Guardian& guardian_;
-  int guardian_restarts_ = 0;
+  const std::string tag_;
+  Watchdog& watchdog_;
+  int watchdog_restarts_ = 0;
   const bool outsiders_;                                    // this process had children before the job began
   std::map<int, std::unique_ptr<WorkerProcess>> workers_;   // by serial
   std::map<int, std::unique_ptr<LeftBehind>> left_behind_;  // by local rank

@@ -48,7 +48,8 @@ std::vector<std::string> own_environment() {
 Settings settings_of(const JobSpec& spec, const Link& link, const std::string& host) {
   Settings settings;
   settings.builtin = std::holds_alternative<BuiltinTrainer>(spec.program);
-  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) settings.recovers = trainer->recovers;
+  if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
+    settings.in_memory_recovery = trainer->in_memory_recovery;
   settings.nproc = spec.nproc;
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
@@ -65,7 +66,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
 
 }  // namespace
 
-Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signals& signals)
+Driver::Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals& signals)
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       signals_(signals),
@@ -73,9 +74,9 @@ Driver::Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signa
       view_(console_, spec.output.progress),
       log_(prepared_event_file(spec), host_name(), [this](const std::string& why) { console_.error(why); }),
       reporter_(spec, host_name(), console_, log_),
-      scratch_(guardian.scratch()),
-      planner_(spec, own_environment(), token, scratch_),
-      children_(std::move(token), guardian),
+      scratch_(watchdog.scratch()),
+      planner_(spec, own_environment(), tag, scratch_),
+      children_(std::move(tag), watchdog),
       hang_guard_(
           loop_,
           {.heartbeat_timeout = spec.heartbeat_timeout.count(), .stall_timeout = spec.stall_timeout.count()},
@@ -117,8 +118,8 @@ void Driver::give_up(const Status& status) {
 Status Driver::prepare() {
   signals_.watch(loop_, [this](int number) { from_signal(number); });
   if (spec_.output.remote && spec_.output.remote->in_fd >= 0) listen_to_launcher();
-  const Result<std::size_t> files_for_strangers = allow_open_files(spec_.nproc, spec_.nodes.max);
-  if (!files_for_strangers.ok()) return files_for_strangers.status();
+  const Result<std::size_t> unauthenticated_files = allow_open_files(spec_.nproc, spec_.nodes.max);
+  if (!unauthenticated_files.ok()) return unauthenticated_files.status();
   if (std::error_code error; !spec_.log_dir.empty()) {
     std::filesystem::create_directories(run_dir(spec_), error);
     if (error) {
@@ -128,7 +129,7 @@ Status Driver::prepare() {
   }
   if (Status status = hold_master_port(); !status.ok()) return status;
   auto link = Link::start(
-      spec_.rendezvous, identity_.member_id, files_for_strangers.value(), scratch_, loop_,
+      spec_.rendezvous, identity_.member_id, unauthenticated_files.value(), scratch_, loop_,
       [this](auto event) { from_client(std::move(event)); },
       [this](const std::string& line) {
         log_.write("notice", {{"text", line}});
@@ -217,7 +218,7 @@ void Driver::finish() {
   launcher_.reset();
   children_.clear();
   children_.sweep();
-  children_.sweep_strangers();
+  children_.kill_unknown_children();
   close_link();
   view_.end();
   flush_console();
@@ -324,7 +325,8 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
   switch (message.body_case()) {
     case Body::kHello:
       if (message.hello().protocol() == kControlProtocol)
-        return worker.send(job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_host_copy()));
+        return worker.send(
+            job_message(*trainer_, spec_.gpus, worker.local_rank(), worker.has_in_memory_checkpoint()));
       return worker.condemn("dtrun and dtrun-worker are of different versions (control protocol " +
                             std::to_string(kControlProtocol) + " and " +
                             std::to_string(message.hello().protocol()) + "): install both from one build");
@@ -336,9 +338,10 @@ void Driver::from_worker(WorkerProcess& worker, int serial, const control::FromW
       if (worker.generation() != state_.group.generation()) return;
       if (worker.leads()) events_.push_back(to_event(message.progress()));
       if (worker.leads() && message.progress().has_first_step()) {
-        events_.push_back(event::Trained{.first_step = message.progress().first_step(),
-                                         .step = message.progress().step(),
-                                         .from_host_copy = message.progress().from_host_copy()});
+        events_.push_back(
+            event::Trained{.first_step = message.progress().first_step(),
+                           .step = message.progress().step(),
+                           .from_in_memory_checkpoint = message.progress().from_in_memory_checkpoint()});
       }
       if (worker.rank() == 0 && state_.progresses()) view_.update(message.progress());
       return;
@@ -370,7 +373,7 @@ void Driver::act(const action::StartWorkers& a) {
                                {"reason", a.assignment.reason}});
   children_.kill_left_behind("the workers are started again");
   children_.forget_ended();
-  if (children_.empty()) children_.sweep_strangers();
+  if (children_.empty()) children_.kill_unknown_children();
   view_.begin({.generation = a.assignment.generation, .world_size = a.assignment.world_size});
   killed_ = false;
   spawn(a.spawn);
@@ -437,7 +440,7 @@ void Driver::act(const action::Recovered& a) {
                            {"first_step", a.first_step},
                            {"kept", a.kept},
                            {"replaced", a.replaced},
-                           {"from_host_copy", a.from_host_copy},
+                           {"from_in_memory_checkpoint", a.from_in_memory_checkpoint},
                            {"milliseconds", a.took}});
 }
 
@@ -458,7 +461,7 @@ HangGuard::View Driver::hang_view() {
   view.matters = [this] { return hangs_matter(state_); };
   view.held_back = [this] { return congested_; };
   view.silence_tells = [this] { return trainer_ != nullptr || state_.group.assignment.node_count == 1; };
-  view.spares_victims = [this] { return state_.settings.recovers; };
+  view.spares_victims = [this] { return state_.settings.in_memory_recovery; };
   view.tell = [this](const std::string& text) { tell_people(text); };
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)

@@ -22,9 +22,9 @@
 #include "agent/output/progress_view.h"
 #include "agent/output/remote_console.h"
 #include "agent/output/terminal_console.h"
-#include "agent/process/guardian.h"
 #include "agent/process/master_port.h"
 #include "agent/process/scratch.h"
+#include "agent/process/watchdog.h"
 #include "agent/process/worker_planner.h"
 #include "agent/reporter.h"
 #include "agent/system/loop.h"
@@ -36,8 +36,8 @@ namespace dtrun::agent {
 
 class Driver {
  public:
-  // `token` is the guardian's.
-  Driver(const JobSpec& spec, std::string token, Guardian& guardian, Signals& signals);
+  // `tag` is the watchdog's.
+  Driver(const JobSpec& spec, std::string tag, Watchdog& watchdog, Signals& signals);
 
   // Until the job has ended here; the exit code of the contract.
   int run();

@@ -22,7 +22,7 @@
 namespace dtrun::agent {
 namespace {
 
-// A record lock belongs to the process: neither workers nor the guardian inherit it.
+// A record lock belongs to the process: neither workers nor the watchdog inherit it.
 struct flock whole_file(short type) {
   struct flock lock {};
   lock.l_type = type;

@@ -7,8 +7,8 @@
 
 #include "agent/local_address.h"
 #include "rendezvous/client/peer_links.h"
+#include "rendezvous/wire/election.h"
 #include "rendezvous/wire/grpc_setup.h"
-#include "rendezvous/wire/succession.h"
 
 namespace dtrun::agent {
 namespace {
@@ -23,11 +23,11 @@ std::string address_to_host_on(const std::string& host) {
   return home.listen_address.value_or("0.0.0.0");
 }
 
-// A holder of a ticket cannot prove to others that it has the key.
-Status cannot_host(const rendezvous::Ticket& ticket) {
+// A holder of a scoped token cannot prove to others that it has the key.
+Status cannot_host(const rendezvous::ScopedToken& token) {
   return Status(kExitNoPermission,
-                "this node would host the coordinator, which takes a key, and has a ticket for run " +
-                    ticket.run_id() + " of a store with the key " + ticket.fingerprint() +
+                "this node would host the coordinator, which takes a key, and has a scoped token for run " +
+                    token.run_id() + " of a store with the key " + token.fingerprint() +
                     ": name that `dtrun store` with --rdzv_endpoint");
 }
 
@@ -47,11 +47,11 @@ void Link::Mailbox::post(Job job) {
   eventfd_write(wake.get(), 1);
 }
 
-Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_for_strangers, Loop& loop,
+Link::Link(const RendezvousSpec& spec, std::string member_id, std::size_t unauthenticated_files, Loop& loop,
            Sink sink, Tell tell)
     : spec_(spec),
       member_id_(std::move(member_id)),
-      files_for_strangers_(files_for_strangers),
+      unauthenticated_files_(unauthenticated_files),
       loop_(loop),
       sink_(std::move(sink)),
       tell_(std::move(tell)),
@@ -72,10 +72,10 @@ Link::~Link() {
 }
 
 Result<std::unique_ptr<Link>> Link::start(const RendezvousSpec& spec, const std::string& member_id,
-                                          std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
+                                          std::size_t unauthenticated_files, Scratch& scratch, Loop& loop,
                                           Sink sink, Tell tell) {
   std::unique_ptr<Link> link(
-      new Link(spec, member_id, files_for_strangers, loop, std::move(sink), std::move(tell)));
+      new Link(spec, member_id, unauthenticated_files, loop, std::move(sink), std::move(tell)));
   if (spec.standalone) {
     if (Status status = link->stand_alone(scratch); !status.ok()) return status;
   } else if (!spec.hosts.empty()) {
@@ -169,11 +169,11 @@ void Link::resolve_and_join() {
 Status Link::host_on(const std::string& listen_address) {
   listen_address_ = listen_address;
   const rendezvous::JobKey* const key = key_ ? key_->key() : nullptr;
-  if (key_ && key == nullptr) return cannot_host(*key_->ticket());
+  if (key_ && key == nullptr) return cannot_host(*key_->token());
   rendezvous::ServerOptions options{.bind_address = listen_address,
                                     .host = member_id_,
                                     .key = key != nullptr ? std::optional(*key) : std::nullopt,
-                                    .files_for_strangers = files_for_strangers_};
+                                    .unauthenticated_files = unauthenticated_files_};
   if (key_)
     options.turned_away = [this, mailbox = std::weak_ptr(mailbox_),
                            words = turned_away(*key_)](const std::string& address) {
@@ -183,8 +183,8 @@ Status Link::host_on(const std::string& listen_address) {
   ports.insert(ports.end(), spec_.more_ports.begin(), spec_.more_ports.end());
   if (!spec_.hosts.empty()) {
     const int count = static_cast<int>(spec_.hosts.size());
-    options.candidate = {.settings = rendezvous::succession::settings_for(
-                             count, own_place_, spec_.takeover_alone, rendezvous::merged_runs),
+    options.candidate = {.settings = rendezvous::election::settings_for(
+                             count, own_place_, spec_.failover_alone, rendezvous::merged_runs),
                          .list = spec_.list,
                          .peers = rendezvous::peers_on(spec_.hosts, own_place_, ports, key_, spec_.list)};
     if (spec_.first_start) options.candidate->settings.abstain = 0;
@@ -233,7 +233,7 @@ void Link::hear(rendezvous::ClientEvent event) {
     port_ = connected->port;
   }
   if (const auto* const received = std::get_if<rendezvous::Received>(&event))
-    if (received->message.has_welcome()) stores_host_ = received->message.welcome().separate();
+    if (received->message.has_join_ack()) stores_host_ = received->message.join_ack().separate();
   auto* const disconnected = std::get_if<rendezvous::Disconnected>(&event);
   // If several hosts may lead, another agent on this host, which did its part, may have ended. A `dtrun
   // store` is no agent's: it serves other runs too.

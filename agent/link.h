@@ -28,10 +28,10 @@ class Link {
 
   // `sink` is called on the loop. Fails if a standalone coordinator cannot be started, whose socket lies in
   // `scratch`. A name is resolved in the background, so that a slow name service does not hold up signals.
-  // `files_for_strangers`: ServerOptions::files_for_strangers of a coordinator with a key that is hosted
+  // `unauthenticated_files`: ServerOptions::unauthenticated_files of a coordinator with a key that is hosted
   // here.
   static Result<std::unique_ptr<Link>> start(const RendezvousSpec& spec, const std::string& member_id,
-                                             std::size_t files_for_strangers, Scratch& scratch, Loop& loop,
+                                             std::size_t unauthenticated_files, Scratch& scratch, Loop& loop,
                                              Sink sink, Tell tell);
   ~Link();
   Link(const Link&) = delete;
@@ -64,7 +64,7 @@ class Link {
     void post(Job job);
   };
 
-  Link(const RendezvousSpec& spec, std::string member_id, std::size_t files_for_strangers, Loop& loop,
+  Link(const RendezvousSpec& spec, std::string member_id, std::size_t unauthenticated_files, Loop& loop,
        Sink sink, Tell tell);
 
   Status stand_alone(Scratch& scratch);
@@ -80,7 +80,7 @@ class Link {
 
   const RendezvousSpec& spec_;
   const std::string member_id_;
-  const std::size_t files_for_strangers_;
+  const std::size_t unauthenticated_files_;
   std::optional<rendezvous::Credential> key_;
   Loop& loop_;
   Sink sink_;

@@ -54,7 +54,7 @@ std::vector<std::string> words_of(const ExternalProgram& program) {
 // Only the built-in trainer's device is compared: other programs may compute on any device.
 void set_trainer(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, rendezvous::Join* join) {
   join->job = trainer.config_json;
-  join->warms_up = trainer.recovers;
+  join->in_memory_recovery = trainer.in_memory_recovery;
   const std::string cpu = trainer.processor.empty() ? "cpu" : trainer.processor;
   join->device = trainer.cuda ? "cuda" : cpu;
   if (!gpus.empty()) join->gpu = gpus.front().name;
@@ -94,12 +94,12 @@ std::optional<Event> to_event(const wire::FromCoordinator& message, const JobSpe
   using Body = wire::FromCoordinator;
   using rendezvous::from_wire;
   switch (message.body_case()) {
-    case Body::kWelcome:
-      return from_wire(message.welcome());
+    case Body::kJoinAck:
+      return from_wire(message.join_ack());
     case Body::kRejected:
       return rejected(from_wire(message.rejected()), spec);
-    case Body::kWaiting:
-      return from_wire(message.waiting());
+    case Body::kWaitStatus:
+      return from_wire(message.wait_status());
     case Body::kNews:
       return from_wire(message.news());
     case Body::kAssignment:
@@ -208,12 +208,12 @@ event::WorkerReady to_event(int serial, const control::Ready& message) {
 }
 
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
-                               bool host_copy) {
+                               bool in_memory_checkpoint) {
   control::FromAgent message;
   control::Job* job = message.mutable_job();
   job->set_config_json(trainer.config_json);
   job->set_lanes(trainer.lanes);
-  if (host_copy) job->set_host_copy_fd(kHostCopyFd);
+  if (in_memory_checkpoint) job->set_in_memory_checkpoint_fd(kInMemoryCheckpointFd);
   job->set_only_agent_stops(trainer.only_agent_stops);
   job->set_device(trainer.cuda ? "cuda" : "cpu");
   if (!trainer.cuda) return message;

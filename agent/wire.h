@@ -48,7 +48,7 @@ event::WorkerReady to_event(int serial, const control::Ready& message);
 
 // The answer to Hello. `gpus` by local rank, where the trainer computes on them.
 control::FromAgent job_message(const BuiltinTrainer& trainer, const std::vector<Gpu>& gpus, int local_rank,
-                               bool host_copy = false);
+                               bool in_memory_checkpoint = false);
 // `index`: among this node's workers of the generation.
 control::FromAgent start_message(const Assignment& assignment, int rank, int index);
 control::FromAgent stop_message(control::Stop::Kind kind, const std::string& reason);

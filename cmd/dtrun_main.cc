@@ -73,24 +73,25 @@ int refuse(const Status& status) {
 }
 
 // The facts that tell of a cluster that may have started us.
-cmd::Scene scene() {
-  cmd::Scene scene{.hostname = host_name(), .file = [](const std::string& path) {
-                     std::ifstream file(path);
-                     return std::string(std::istreambuf_iterator<char>(file), {});
-                   }};
+cmd::ClusterEnvironment cluster() {
+  cmd::ClusterEnvironment cluster{.hostname = host_name(), .file = [](const std::string& path) {
+                                    std::ifstream file(path);
+                                    return std::string(std::istreambuf_iterator<char>(file), {});
+                                  }};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) scene.variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (equals != std::string::npos)
+      cluster.variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  return scene;
+  return cluster;
 }
 
 int launch(const cmd::Options& options, const cmd::Environment& environment) {
   set_up_log("dtrun");
   cmd::Machine machine = cmd::this_machine();
   machine.is_home = [](const std::string& host) { return agent::home_of(host).listen_address.has_value(); };
-  machine.scene = scene();
+  machine.cluster = cluster();
   Result<JobSpec> spec = cmd::make_job_spec(options, machine, environment, cmd::notice);
   if (!spec.ok()) return refuse(spec.status());
   // No worker, and no other process that starts from here, may see the key.

@@ -27,7 +27,7 @@
 #include "worker/base/error.h"
 #include "worker/base/pulse.h"
 #include "worker/base/stop_point.h"
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/config/tool_request.h"
 #include "worker/device/cuda_device.h"
 #include "worker/prepare/prepare.h"
@@ -64,12 +64,12 @@ void watch_signals(ControlClient& agent) {
   }).detach();
 }
 
-std::unique_ptr<Collective> meet_peers(const ControlClient::Start& start, ControlClient& agent) {
+std::unique_ptr<ProcessGroup> meet_peers(const ControlClient::Start& start, ControlClient& agent) {
   const control::Start& place = start.place;
   stop_point(StopPoint::kMeeting);
-  if (place.world_size() == 1) return make_single_process_collective(start.paused);
+  if (place.world_size() == 1) return make_single_process_group(start.paused);
   const Pulse::WaitsForPeers alive;
-  return make_gloo_collective(
+  return make_gloo_process_group(
       {.rank = place.rank(), .size = place.world_size(), .address = place.address(), .stop = start.paused},
       agent);
 }
@@ -83,10 +83,10 @@ struct Part {
 Part take_part(Replica& replica, const ControlClient::Start& start, ControlClient& agent) {
   const control::Start& at = start.place;
   try {
-    const std::unique_ptr<Collective> collective = meet_peers(start, agent);
+    const std::unique_ptr<ProcessGroup> group = meet_peers(start, agent);
     agent.enter_training();
     const Outcome outcome =
-        train(replica, {at.rank(), at.world_size(), at.local_rank(), at.generation()}, *collective, agent);
+        train(replica, {at.rank(), at.world_size(), at.local_rank(), at.generation()}, *group, agent);
     // We do not close the collective's connections: the kernel is faster, and nothing is left to send.
     if (outcome != Outcome::kPaused)
       end_process(outcome == Outcome::kCompleted ? kExitOk : kExitWorkerStopped);
@@ -98,9 +98,9 @@ Part take_part(Replica& replica, const ControlClient::Start& start, ControlClien
 }
 
 // The state that an earlier process of this worker left there is taken over.
-void keep_host_copy(Replica& replica, int descriptor) {
+void keep_in_memory_checkpoint(Replica& replica, int descriptor) {
   try {
-    replica.host_copy = std::make_unique<HostCopy>(replica, descriptor);
+    replica.in_memory_checkpoint = std::make_unique<InMemoryCheckpoint>(replica, descriptor);
   } catch (const WorkerError& error) {
     log_warn(std::string("this worker keeps no copy of its state in the host's memory: ") + error.what());
   }
@@ -121,7 +121,7 @@ int train_for(ControlClient& agent, const CudaLaunches& launches) {
       folder.empty() ? "" : std::filesystem::path(folder) / "cudnn_plans.json";
   Replica replica(config.value(), data, job.lanes(),
                   job.device() == "cuda" ? make_cuda_device(job.gpu(), plans, launches) : make_cpu_device());
-  if (job.host_copy_fd() > 0) keep_host_copy(replica, job.host_copy_fd());
+  if (job.in_memory_checkpoint_fd() > 0) keep_in_memory_checkpoint(replica, job.in_memory_checkpoint_fd());
   control::Ready ready;
   for (;;) {
     stop_point(StopPoint::kReady);

@@ -48,7 +48,7 @@ void Step::on(const event::Disconnected& e) {
   if (e.permanent && !s.ending() && !s.job_succeeded()) give_up(e.exit_code, e.why);
 }
 
-void Step::on(const event::Welcome& e) {
+void Step::on(const event::JoinAck& e) {
   s.link.address = e.address;
   s.link.heartbeat_interval = std::max<Millis>(1, e.heartbeat_interval);
   s.link.heartbeat_at = now_ + s.link.heartbeat_interval;
@@ -62,12 +62,12 @@ void Step::on(const event::Welcome& e) {
   if (e.resumed) return say_again();
   s.group.broken_at.reset();  // the others have gone on
   if (s.awaited() > 0) halt_workers("the connection to the coordinator was lost for too long");
-  if (s.settings.recovers) settle();
+  if (s.settings.in_memory_recovery) settle();
   s.link.seated = false;
   tell_ready();
 }
 
-void Step::on(const event::Waiting& e) {
+void Step::on(const event::WaitStatus& e) {
   if (s.ending()) return;
   if (e.restart_in > 0) {
     if (s.told_restart != e.reason) print(e.reason + " in " + seconds_text(e.restart_in));
@@ -82,7 +82,7 @@ void Step::on(const event::Waiting& e) {
   if (news) s.notices = 0;
   const bool no_news_yet = s.settings.begin_together && generation() == 0;
   if (news && e.max_nodes > 1 && no_news_yet) s.notice_at = next_notice();
-  if (news && e.max_nodes > 1 && !no_news_yet) tell_waiting();
+  if (news && e.max_nodes > 1 && !no_news_yet) send_wait_status();
   if (e.spare && e.joined <= e.max_nodes) warm_up();
 }
 
@@ -133,7 +133,7 @@ Millis Step::next_notice() {
 }
 
 // Says how long we still wait for a coordinator, or for enough other nodes.
-void Step::tell_waiting(bool again) {
+void Step::send_wait_status(bool again) {
   s.notice_at.reset();
   if (s.ending() || s.awaited() > 0) return;
   if (!s.link.connected) {

@@ -1,7 +1,7 @@
 // The order of events in an agent's life:
 //
 //   Opened → SendJoin                     at every connection, so also after a reconnect
-//   Connected, Welcome                    a coordinator; from here on a heartbeat at its interval
+//   Connected, JoinAck                    a coordinator; from here on a heartbeat at its interval
 //   Waiting …                             until all nodes are there
 //   Assigned → StartWorkers               a generation begins
 //   WorkerExited with 0, of all           → SendFinished
@@ -36,7 +36,7 @@ void Step::on(const event::Tick&) {
   if (due(s.announce_at)) announce_leave();
   if (due(s.group.broken_at)) cause_unknown();
   if (due(s.group.look_until)) end_hang();
-  if (due(s.notice_at)) tell_waiting(true);
+  if (due(s.notice_at)) send_wait_status(true);
   check_link();
   check_members();
 }

@@ -28,9 +28,9 @@ struct Disconnected {
   bool permanent = false;
   int exit_code = kExitUnavailable;  // of a permanent one
 };
+using rendezvous::JoinAck;
 using rendezvous::News;
-using rendezvous::Waiting;
-using rendezvous::Welcome;
+using rendezvous::WaitStatus;
 struct Assigned {
   Assignment assignment;
 };
@@ -75,7 +75,8 @@ struct Progressed {  // of the built-in trainer, as local rank 0 reports it
 struct Trained {                // by the built-in trainer's workers of this node, in their generation
   std::int64_t first_step = 0;  // done before it
   std::int64_t step = 0;
-  bool from_host_copy = false;  // first_step's state is a copy that a worker left in its host's memory
+  bool from_in_memory_checkpoint =
+      false;  // first_step's state is a copy that a worker left in its host's memory
 };
 struct Signal {
   int number = 0;
@@ -86,7 +87,7 @@ struct Tick {};
 }  // namespace event
 
 using Event =
-    std::variant<event::Opened, event::Connected, event::Disconnected, event::Welcome, event::Waiting,
+    std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck, event::WaitStatus,
                  event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
                  event::WorkerExited, event::WorkerReady, event::HangFound, event::WorkerCompleted,
                  event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
@@ -113,12 +114,12 @@ struct PlaceWorker {
   int rank = 0;
   int index = 0;  // among this node's workers of the generation
 };
-struct Recovered {              // the first step after a generation that ended too early is done
-  std::int64_t first_step = 0;  // before it: the step in hand was done again from there
-  int kept = 0;                 // workers of this node that went on with their state
-  int replaced = 0;             // workers of this node that were started
-  Millis took = 0;              // from the news that the generation ends
-  bool from_host_copy = false;  // as in event::Trained
+struct Recovered {                         // the first step after a generation that ended too early is done
+  std::int64_t first_step = 0;             // before it: the step in hand was done again from there
+  int kept = 0;                            // workers of this node that went on with their state
+  int replaced = 0;                        // workers of this node that were started
+  Millis took = 0;                         // from the news that the generation ends
+  bool from_in_memory_checkpoint = false;  // as in event::Trained
 };
 struct PauseWorkers {  // those at work
   bool after_step = false;

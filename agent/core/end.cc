@@ -76,7 +76,7 @@ void Step::settle() {
   close_generation();
   if (s.next) return start_next();
   // Waiting came while the old workers were being stopped, and was not shown then.
-  if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) tell_waiting();
+  if (s.waiting && s.waiting->max_nodes > 1 && !s.notice_at) send_wait_status();
 }
 
 void Step::leave(int signal, int exit_code) {
@@ -116,7 +116,7 @@ void Step::send_end() {
   action::SendStopped stopped{.generation = generation(), .outcomes = {}};
   for (const Worker& worker : s.workers)
     if (worker.stage == Worker::kEnded) stopped.outcomes.push_back(worker.outcome);
-  if (s.settings.recovers) {
+  if (s.settings.in_memory_recovery) {
     stopped.workers = static_cast<int>(std::ranges::count(s.workers, Worker::kReady, &Worker::stage));
     send_heartbeat();  // how far they are: whether the run gets anywhere depends on it
   }

@@ -102,16 +102,16 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   if (!error_file.empty()) env.set("TORCHELASTIC_ERROR_FILE", error_file);
   env.erase(kEnvControlFd);
   if (control_fd >= 0) env.set(kEnvControlFd, control_fd);
-  std::string token = worker_token(setting.token, local_rank);
-  if (const std::string* outer = env.find(kEnvAgentToken)) {
-    token = outer->substr(std::string_view(kEnvAgentToken).size() + 1) + token;
+  std::string tag = worker_tag(setting.tag, local_rank);
+  if (const std::string* outer = env.find(kEnvProcessTag)) {
+    tag = outer->substr(std::string_view(kEnvProcessTag).size() + 1) + tag;
   }
-  env.set(kEnvAgentToken, token);
+  env.set(kEnvProcessTag, tag);
   return env.take();
 }
 
-std::string worker_token(const std::string& agent_token, int local_rank) {
-  return agent_token + "." + std::to_string(local_rank) + ";";
+std::string worker_tag(const std::string& agent_tag, int local_rank) {
+  return agent_tag + "." + std::to_string(local_rank) + ";";
 }
 
 std::vector<std::string> worker_arguments(std::vector<std::string> argv, int local_rank) {

@@ -14,7 +14,7 @@ struct WorkerSetting {
   std::string role;
   int max_restarts = 0;
   int omp_num_threads = 1;          // unless the user's environment sets it
-  std::string token;                // of this agent (kEnvAgentToken)
+  std::string tag;                  // of this agent (kEnvProcessTag)
   bool virtual_local_rank = false;  // LOCAL_RANK is 0, CUDA_VISIBLE_DEVICES the worker's own GPU
   std::string master_address;       // empty: the assignment's
   bool gpus_by_address = false;     // CUDA counts GPUs as nvidia-smi does
@@ -25,15 +25,15 @@ struct WorkerSetting {
 };
 
 // "NAME=value" entries: `inherited`, with all of torchrun's variables and ours set for `local_rank`.
-// `control_fd` -1: no control socket. An outer agent's token is kept before ours: a process that carries both
+// `control_fd` -1: no control socket. An outer agent's tag is kept before ours: a process that carries both
 // belongs to both jobs.
 std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
                                             const WorkerSetting& setting, const Assignment& assignment,
                                             int local_rank, int control_fd, const std::string& error_file);
 
-// The value of kEnvAgentToken in one worker and in everything that it starts. A search for `agent_token`
+// The value of kEnvProcessTag in one worker and in everything that it starts. A search for `agent_tag`
 // finds all of an agent's processes, a search for this value those of one worker.
-std::string worker_token(const std::string& agent_token, int local_rank);
+std::string worker_tag(const std::string& agent_tag, int local_rank);
 
 // `argv` as torchrun gives it: in all but the program's own name, argv[0], "$local_rank" and "${local_rank}"
 // are replaced, and "$$" is a dollar sign.

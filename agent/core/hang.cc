@@ -83,11 +83,13 @@ std::vector<HungWorker> HangDetector::judge() const {
   return hung;
 }
 
-std::vector<int> at_fault(const std::map<int, Stand>& hung) {
-  const auto waits = [](Stand stand) { return stand == Stand::kWaits || stand == Stand::kUnseen; };
+std::vector<int> at_fault(const std::map<int, Activity>& hung) {
+  const auto waits = [](Activity activity) {
+    return activity == Activity::kWaits || activity == Activity::kUnseen;
+  };
   std::vector<int> busy, waiting;
-  for (const auto& [local_rank, stand] : hung) {
-    if (stand != Stand::kWaitsForPeers) (waits(stand) ? waiting : busy).push_back(local_rank);
+  for (const auto& [local_rank, activity] : hung) {
+    if (activity != Activity::kWaitsForPeers) (waits(activity) ? waiting : busy).push_back(local_rank);
   }
   return busy.empty() ? waiting : busy;
 }

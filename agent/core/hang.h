@@ -75,6 +75,6 @@ class HangDetector {
 // Chooses the workers that hang and are to be ended, by local rank, if the others go on with their state. A
 // worker that waits for a peer is a victim and never chosen; nor is one whose wait is of an unknown kind
 // while another one does not wait at all. Empty if all wait for peers: the one at fault is on another node.
-std::vector<int> at_fault(const std::map<int, Stand>& hung);
+std::vector<int> at_fault(const std::map<int, Activity>& hung);
 
 }  // namespace dtrun::agent

@@ -34,8 +34,8 @@ struct RendezvousSpec {
   std::string list;
   std::optional<int> own_host;  // this machine's place among `hosts`, -1: none; unset: the agent finds out
   bool first_start = false;     // no agent of this run was on this machine before
-  bool takes_over = true;       // else only the first host of any list hosts the coordinator
-  bool takeover_alone = false;  // of two hosts each goes on without the other
+  bool fails_over = true;       // else only the first host of any list hosts the coordinator
+  bool failover_alone = false;  // of two hosts each goes on without the other
   std::optional<bool> is_host;  // whether this agent hosts the coordinator; unset: if `host` is this machine
   std::string listen_address;   // where to host it, numeric; empty: the agent finds out
   std::string key;              // the job's, as text; empty: none. Never shown
@@ -103,14 +103,15 @@ struct BuiltinTrainer {
   std::filesystem::path worker_binary;
   std::string config_json;  // resolved, canonical: equal on all agents of the run
   std::string output_dir;
-  int lanes = 1;                  // per worker
-  bool recovers = true;           // workers outlive generations and keep their trained state
-  bool cuda = false;              // its workers compute on JobSpec::gpus; else on the CPU
-  bool only_agent_stops = false;  // other signals that reach its workers are not for them
+  int lanes = 1;                   // per worker
+  bool in_memory_recovery = true;  // workers outlive generations and keep their trained state
+  bool cuda = false;               // its workers compute on JobSpec::gpus; else on the CPU
+  bool only_agent_stops = false;   // other signals that reach its workers are not for them
   // On the CPU: the facts that determine its results' bits; empty: not known, or they may differ between
   // nodes.
   std::string processor = {};
-  bool host_copies = false;  // each worker has memory that outlives it, for copies of its trained state
+  bool in_memory_checkpoints =
+      false;  // each worker has memory that outlives it, for copies of its trained state
 };
 
 // Any other program.

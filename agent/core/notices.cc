@@ -16,7 +16,7 @@ bool is_loopback(const std::string& endpoint) {
 }
 
 // "missing: node1 (left 12 s ago), node2 (refused 3 s ago)"
-std::string missing_text(const rendezvous::Waiting& waiting, Millis since) {
+std::string missing_text(const rendezvous::WaitStatus& waiting, Millis since) {
   std::string text;
   for (const rendezvous::News& news : waiting.missing)
     text += (text.empty() ? "missing: " : ", ") + news.host + " (" + name_of(news.kind) + " " +
@@ -25,7 +25,7 @@ std::string missing_text(const rendezvous::Waiting& waiting, Millis since) {
 }
 
 // "1 of 2 nodes", "1 of 4 (at least 2) nodes"
-std::string count_of_nodes(const rendezvous::Waiting& w) {
+std::string count_of_nodes(const rendezvous::WaitStatus& w) {
   const std::string least =
       w.min_nodes == w.max_nodes ? "" : " (at least " + std::to_string(w.min_nodes) + ")";
   return std::to_string(w.joined) + " of " + std::to_string(w.max_nodes) + least + " nodes";
@@ -37,13 +37,13 @@ std::string left_text(const State& s, Millis now) {
   return seconds_text(s.waiting_at + s.waiting->left - now) + " left";
 }
 
-std::string why_spare(const State& s, const rendezvous::Waiting& w) {
+std::string why_spare(const State& s, const rendezvous::WaitStatus& w) {
   if (w.away > 0)
     return count_text(w.away, "node") + " of the run " + (w.away == 1 ? "is" : "are") +
            " out of touch; this node waits for a place";
   if (w.joined > w.max_nodes)
     return "all " + count_text(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
-  if (s.settings.recovers) return "the run goes on while this node gets ready to take part";
+  if (s.settings.in_memory_recovery) return "the run goes on while this node gets ready to take part";
   return "some nodes of the run have finished already; this node waits as a spare";
 }
 
@@ -58,7 +58,7 @@ std::string count_text(int n, const std::string& noun) {
 }
 
 std::string waiting_notice(const State& s, Millis now) {
-  const rendezvous::Waiting& w = *s.waiting;
+  const rendezvous::WaitStatus& w = *s.waiting;
   const std::string only_here =
       is_loopback(s.settings.endpoint) ? " (where only agents of this machine can join)" : "";
   const std::string where = " at " + s.settings.endpoint + only_here + ", this node as " + s.link.address;
@@ -153,7 +153,7 @@ std::string news_notice(const State& s, const rendezvous::News& news) {
   if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
   if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
   // The order to stop came just before, and quick workers have ended by now.
-  const bool pauses = s.settings.recovers;
+  const bool pauses = s.settings.in_memory_recovery;
   const int awaited = s.awaited();
   return news.text + (awaited > 0
                           ? (pauses ? ": pausing " : ": stopping ") + count_text(awaited, "worker")

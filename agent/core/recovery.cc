@@ -21,7 +21,7 @@ constexpr int kWarmUps = 3;
 }  // namespace
 
 bool Step::hands_over() const {
-  return s.settings.recovers && s.group.assignment.node_count > 1 && s.at_work() > 0;
+  return s.settings.in_memory_recovery && s.group.assignment.node_count > 1 && s.at_work() > 0;
 }
 
 // Workers at work keep their trained state and leave the generation after the step in hand. A second order,
@@ -44,7 +44,7 @@ void Step::pause_workers(const std::string& reason, bool after_step) {
 
 // The job ends here while the workers wait for a generation: they save their state, and end.
 void Step::end_paused() {
-  if (!s.settings.recovers || s.at_work() > 0 || s.group.signals.contains(SIGTERM)) return;
+  if (!s.settings.in_memory_recovery || s.at_work() > 0 || s.group.signals.contains(SIGTERM)) return;
   signal_workers(SIGTERM);
   begin_grace();
 }
@@ -92,7 +92,7 @@ void Step::place(Worker& worker) {
 
 // The next generation can have all workers of this node once they have loaded.
 void Step::warm_up() {
-  if (!s.settings.recovers || s.ending()) return;
+  if (!s.settings.in_memory_recovery || s.ending()) return;
   for (Worker& worker : s.workers) worker.part = worker.part && worker.alive();
   std::vector<action::Spawn> spawn = spawn_missing();
   if (!spawn.empty()) emit(action::WarmUp{std::move(spawn)});
@@ -122,7 +122,7 @@ void Step::tell_ready() {
     return worker.stage == Worker::kReady || worker.stage == Worker::kAtWork;
   });
   const bool outside = s.group.closed || !std::ranges::all_of(s.workers, &Worker::part);
-  if (s.settings.recovers && all && outside && !s.ending()) emit(action::SendReady{generation()});
+  if (s.settings.in_memory_recovery && all && outside && !s.ending()) emit(action::SendReady{generation()});
 }
 
 void Step::on(const event::Trained& e) {
@@ -133,7 +133,7 @@ void Step::on(const event::Trained& e) {
                          .kept = s.kept,
                          .replaced = s.replaced,
                          .took = now_ - *s.paused_since,
-                         .from_host_copy = e.from_host_copy});
+                         .from_in_memory_checkpoint = e.from_in_memory_checkpoint});
   s.paused_since.reset();
 }
 

@@ -20,8 +20,8 @@ namespace dtrun::agent {
 bool is_schedulers(int signal);
 
 struct Settings {
-  bool builtin = false;   // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
-  bool recovers = false;  // its workers outlive generations
+  bool builtin = false;  // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
+  bool in_memory_recovery = false;  // its workers outlive generations
   int nproc = 1;
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
@@ -112,7 +112,7 @@ struct State {
   std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
   int kept = 0, replaced = 0;          // of those that began the newest generation
   std::optional<Assignment> next;      // starts as soon as no worker of the old generation runs
-  std::optional<rendezvous::Waiting> waiting;
+  std::optional<rendezvous::WaitStatus> waiting;
   Millis waiting_at = 0;  // when that came
   std::string told_news;  // the newest about the run's nodes
   std::optional<Millis> notice_at;
@@ -135,7 +135,7 @@ struct State {
   int running() const;  // workers whose process has not ended
   int at_work() const;
   // Those that have to end, or to pause, before this node is done with the generation.
-  int awaited() const { return settings.recovers && !ending() ? at_work() : running(); }
+  int awaited() const { return settings.in_memory_recovery && !ending() ? at_work() : running(); }
   // This node's workers are at work in a generation, as far as is known here.
   bool takes_part() const;
   // True if its workers' reports of progress are news. A worker that left the generation repeats its last

@@ -22,8 +22,8 @@ class Step {
   void on(const event::Opened& e);
   void on(const event::Connected& e);
   void on(const event::Disconnected& e);
-  void on(const event::Welcome& e);
-  void on(const event::Waiting& e);
+  void on(const event::JoinAck& e);
+  void on(const event::WaitStatus& e);
   void on(const event::News& e);
   void on(const event::Progressed& e);
 
@@ -53,7 +53,7 @@ class Step {
   void say_again();
   void tell_lost();
   Millis next_notice();
-  void tell_waiting(bool again = false);
+  void send_wait_status(bool again = false);
   void check_link();
 
   // workers.cc

@@ -5,13 +5,13 @@
 
 namespace dtrun::agent {
 
+using rendezvous::Activity;
 using rendezvous::Assignment;
 using rendezvous::Hang;
 using rendezvous::JobEnd;
 using rendezvous::Place;
 using rendezvous::Progress;
 using rendezvous::RankRange;
-using rendezvous::Stand;
 using rendezvous::WorkerOutcome;
 
 }  // namespace dtrun::agent

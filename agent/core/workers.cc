@@ -61,7 +61,7 @@ void Step::on(const event::HangFound& e) {
   if (e.generation != generation() || s.group.stopping || !workers_run()) return;
   s.group.hang_found = true;
   if (!s.group.failure_sent) report_failure(complete(e.hung.front(), false));
-  if (s.group.assignment.node_count == 1 || s.settings.recovers) return end_hang();
+  if (s.group.assignment.node_count == 1 || s.settings.in_memory_recovery) return end_hang();
   if (!s.group.look_until) s.group.look_until = now_ + kAllLook;
 }
 
@@ -139,12 +139,12 @@ void Step::abort_workers(const std::string& reason) {
 
 // The generation is over for this node: nothing of it may go on.
 void Step::halt_workers(const std::string& reason, bool after_step) {
-  const bool pauses = s.settings.recovers && (!s.ending() || s.told_signal != 0);
+  const bool pauses = s.settings.in_memory_recovery && (!s.ending() || s.told_signal != 0);
   pauses ? pause_workers(reason, after_step) : stop_workers(reason);
 }
 
 void Step::stop_workers(const std::string& reason) {
-  if (!s.settings.recovers) abort_workers(reason);
+  if (!s.settings.in_memory_recovery) abort_workers(reason);
   if (!s.group.stopping) {
     signal_workers(SIGTERM);
     tell_if_slow(reason);
@@ -223,8 +223,8 @@ void Step::failed(const WorkerOutcome& outcome) {
   if (s.told_signal != 0) {
     // The step cannot be finished without this worker.
     if (outcome.collateral) return;
-    s.settings.recovers ? pause_workers("a worker of this node died")
-                        : abort_workers("a worker of this node died");
+    s.settings.in_memory_recovery ? pause_workers("a worker of this node died")
+                                  : abort_workers("a worker of this node died");
     return;
   }
   if (s.group.closed) return;  // it waited; the next generation gets another one
@@ -232,7 +232,7 @@ void Step::failed(const WorkerOutcome& outcome) {
       s.settings.builtin && outcome.signal == 0 && outcome.exit_code == kExitWorkerStopped;
   if (agreed_stop && !s.group.stopping) return begin_grace();
   if (!s.group.failure_sent && (!outcome.collateral || !s.group.stopping)) report_failure(outcome);
-  if (s.settings.recovers ? s.group.pause != Group::kNow : workers_run() && !s.group.stopping) {
+  if (s.settings.in_memory_recovery ? s.group.pause != Group::kNow : workers_run() && !s.group.stopping) {
     halt_workers("rank " + std::to_string(outcome.rank) + " ended with " +
                  describe_exit(outcome.exit_code, outcome.signal));
   }

@@ -47,9 +47,9 @@ void HangGuard::rest() {
   if (timer_) loop_.cancel(*timer_);
   timer_.reset();
   detector_.reset();
-  if (!look_) return;
+  if (!inspection_) return;
   take_standings();
-  look_.reset();
+  inspection_.reset();
 }
 
 void HangGuard::schedule() {
@@ -109,24 +109,24 @@ void HangGuard::act_on(const std::vector<HungWorker>& hung) {
 }
 
 void HangGuard::look(Millis limit) {
-  if (look_ || !found_.empty()) return;
+  if (inspection_ || !found_.empty()) return;
   if (timer_) loop_.cancel(*timer_);
   timer_.reset();
   begin_look(std::chrono::milliseconds(limit));
 }
 
 void HangGuard::begin_look(std::chrono::milliseconds limit) {
-  std::vector<Look::Worker> workers;
+  std::vector<Inspection::Worker> workers;
   for (const WorkerProcess* worker : view_.workers())
     if (worker->pid() > 0) workers.push_back({worker->local_rank(), worker->pid(), worker->stacks_file()});
-  look_ = std::make_unique<Look>(loop_, workers, limit, environment_, [this] { looked(); });
+  inspection_ = std::make_unique<Inspection>(loop_, workers, limit, environment_, [this] { looked(); });
 }
 
 void HangGuard::looked() {
   const bool hung = !found_.empty();
   if (hung && view_.spares_victims()) spare_victims();
   take_standings();
-  const std::string advice = look_->advice();
+  const std::string advice = inspection_->advice();
   if (!advice.empty() && !advised_) view_.tell(advice);
   advised_ = advised_ || !advice.empty();
   if (hung && found_.empty()) {
@@ -142,9 +142,10 @@ void HangGuard::looked() {
 }
 
 void HangGuard::spare_victims() {
-  std::map<int, Stand> stands;
+  std::map<int, Activity> stands;
   for (const Found& one : found_)
-    stands[one.local_rank] = one.silent ? Stand::kSilent : look_->standing(one.local_rank).stand;
+    stands[one.local_rank] =
+        one.silent ? Activity::kSilent : inspection_->stack_location(one.local_rank).activity;
   const std::vector<int> fault = at_fault(stands);
   std::erase_if(found_, [&](const Found& one) {
     const bool victim = std::ranges::find(fault, one.local_rank) == fault.end();
@@ -158,13 +159,13 @@ void HangGuard::take_standings() {
   for (WorkerProcess* worker : view_.workers()) {
     const bool hangs = std::ranges::find(found_, worker->local_rank(), &Found::local_rank) != found_.end();
     if (view_.spares_victims() && !hangs) continue;
-    Standing standing = look_->standing(worker->local_rank());
-    if (standing.stand == Stand::kUnseen) continue;
+    StackLocation stack_location = inspection_->stack_location(worker->local_rank());
+    if (stack_location.activity == Activity::kUnseen) continue;
     const bool silent = std::any_of(found_.begin(), found_.end(), [&](const Found& one) {
       return one.silent && one.local_rank == worker->local_rank();
     });
-    if (silent) standing.stand = Stand::kSilent;
-    worker->set_standing(std::move(standing));
+    if (silent) stack_location.activity = Activity::kSilent;
+    worker->set_standing(std::move(stack_location));
   }
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/core/hang.h"
-#include "agent/health/look.h"
+#include "agent/health/inspection.h"
 #include "agent/process/worker_process.h"
 #include "agent/system/loop.h"
 
@@ -69,7 +69,7 @@ class HangGuard {
   const View view_;
   std::optional<HangDetector> detector_;  // of the generation under watch
   std::optional<Loop::TimerId> timer_;
-  std::unique_ptr<Look> look_;
+  std::unique_ptr<Inspection> inspection_;
   std::vector<Found> found_;  // the workers that hang; empty: none, or only on another node
   bool advised_ = false;
 };

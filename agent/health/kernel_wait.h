@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/standing.h"
+#include "agent/core/stack_location.h"
 
 namespace dtrun::agent {
 

@@ -17,14 +17,14 @@ constexpr auto kMoment = 500ms;
 
 }  // namespace
 
-LeftBehind::LeftBehind(Loop& loop, std::string token, pid_t worker, int rank,
-                       Loop::Clock::time_point deadline, Events events)
+LeftBehind::LeftBehind(Loop& loop, std::string tag, pid_t worker, int rank, Loop::Clock::time_point deadline,
+                       Events events)
     : loop_(loop),
-      token_(std::move(token)),
+      tag_(std::move(tag)),
       rank_(rank),
       deadline_(deadline),
       events_(std::move(events)),
-      found_(find_by_token(token_, worker)) {
+      found_(find_by_tag(tag_, worker)) {
   set_timer(std::min(begin_ + kMoment, deadline_), &LeftBehind::end_them);
 }
 
@@ -53,7 +53,7 @@ void LeftBehind::done() {
 
 // Processes known by their group alone are checked through their handles, as their numbers may be reused.
 void LeftBehind::find() {
-  std::vector<FoundProcess> now = find_by_token(token_);
+  std::vector<FoundProcess> now = find_by_tag(tag_);
   for (FoundProcess& one : found_) {
     const bool again = std::ranges::find(now, one.pid, &FoundProcess::pid) != now.end();
     if (!again && is_running(one)) now.push_back(std::move(one));
@@ -85,7 +85,7 @@ void LeftBehind::kill(const std::string& why) {
   find();
   if (!found_.empty()) events_.tell("killing " + text() + ": " + why);
   for (const FoundProcess& one : found_) signal_found(one, SIGKILL);
-  look_until_none([this] { return kill_by_token(token_); }, 10);
+  look_until_none([this] { return kill_by_tag(tag_); }, 10);
   done();
 }
 

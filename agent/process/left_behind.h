@@ -22,10 +22,10 @@ class LeftBehind {
     std::function<void()> ended;                   // none is left; may destroy this object
   };
 
-  // To be made while the worker is a zombie, so that its number is still that of its group. `token` is the
+  // To be made while the worker is a zombie, so that its number is still that of its group. `tag` is the
   // worker's. A process that ends by itself within a moment, as helpers do that see their pipe close, is not
   // reported and gets no signal.
-  LeftBehind(Loop& loop, std::string token, pid_t worker, int rank, Loop::Clock::time_point deadline,
+  LeftBehind(Loop& loop, std::string tag, pid_t worker, int rank, Loop::Clock::time_point deadline,
              Events events);
   ~LeftBehind();
   LeftBehind(const LeftBehind&) = delete;
@@ -46,7 +46,7 @@ class LeftBehind {
   void too_late();
 
   Loop& loop_;
-  const std::string token_;
+  const std::string tag_;
   const int rank_;
   const Loop::Clock::time_point begin_ = Loop::Clock::now(), deadline_;
   const Events events_;

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <thread>
 
-#include "agent/core/limit_mark.h"
+#include "agent/core/limit_tag.h"
 #include "agent/system/descriptor.h"
 #include "agent/system/pidfd.h"
 #include "proto/core/contract.h"
@@ -32,12 +32,12 @@ std::optional<std::string> read_all(const std::string& path) {
   return text;
 }
 
-bool carries(std::string_view environment, std::string_view token) {
-  const std::string name = std::string(kEnvAgentToken) + "=";
+bool carries(std::string_view environment, std::string_view tag) {
+  const std::string name = std::string(kEnvProcessTag) + "=";
   while (!environment.empty()) {
     const std::size_t end = std::min(environment.find('\0'), environment.size());
     const std::string_view entry = environment.substr(0, end);
-    if (entry.starts_with(name) && entry.find(token) != std::string_view::npos) return true;
+    if (entry.starts_with(name) && entry.find(tag) != std::string_view::npos) return true;
     environment.remove_prefix(std::min(end + 1, environment.size()));
   }
   return false;
@@ -73,23 +73,23 @@ std::string command_of(const std::string& folder) {
   return name;
 }
 
-// Tests whether a process carries the token or the mark. A zombie has lost its environment, but not its
-// limits.
-class Marked {
+// Tests whether a process carries the tag in its environment or in a limit. A zombie has lost its
+// environment, but not its limits.
+class Tagged {
  public:
-  explicit Marked(const std::string& token) : token_(token), mark_(limit_mark(token)) {}
+  explicit Tagged(const std::string& tag) : tag_(tag), limit_tag_(limit_tag(tag)) {}
 
   bool operator()(pid_t pid) const {
     const std::string folder = folder_of(pid);
-    if (const auto limits = read_all(folder + "/limits"); limits && has_mark(*limits, mark_))
+    if (const auto limits = read_all(folder + "/limits"); limits && has_tag(*limits, limit_tag_))
       return !is_zombie(folder);
     const auto environment = read_all(folder + "/environ");
-    return environment && carries(*environment, token_);
+    return environment && carries(*environment, tag_);
   }
 
  private:
-  std::string token_;
-  LimitMark mark_;
+  std::string tag_;
+  LimitTag limit_tag_;
 };
 
 template <typename Visit>
@@ -104,9 +104,9 @@ void for_each_process(Visit visit) {
 }
 
 // The handle is opened before the check, so a process that gets the same number later cannot be killed.
-bool kill_if_marked(pid_t pid, const Marked& is_marked) {
+bool kill_if_tagged(pid_t pid, const Tagged& is_tagged) {
   Descriptor handle(open_pidfd(pid));
-  if (!is_marked(pid)) return false;
+  if (!is_tagged(pid)) return false;
   if (handle.open()) return signal_pidfd(handle.get(), SIGKILL);
   return kill(pid, SIGKILL) == 0;
 }
@@ -125,13 +125,13 @@ std::optional<std::vector<pid_t>> other_children(const std::vector<pid_t>& known
 
 }  // namespace
 
-std::vector<FoundProcess> find_by_token(const std::string& token, pid_t group) {
+std::vector<FoundProcess> find_by_tag(const std::string& tag, pid_t group) {
   std::vector<FoundProcess> found;
-  const Marked is_marked(token);
+  const Tagged is_tagged(tag);
   for_each_process([&](pid_t pid) {
     Descriptor handle(open_pidfd(pid));
     const std::string folder = folder_of(pid);
-    if (!is_marked(pid) && !is_in_group(folder, group)) return;
+    if (!is_tagged(pid) && !is_in_group(folder, group)) return;
     found.push_back({.pid = pid, .handle = std::move(handle), .command = command_of(folder)});
   });
   return found;
@@ -156,10 +156,10 @@ std::vector<std::string> commands_of(const std::vector<FoundProcess>& found) {
   return commands;
 }
 
-int kill_by_token(const std::string& token) {
+int kill_by_tag(const std::string& tag) {
   int killed = 0;
-  const Marked is_marked(token);
-  for_each_process([&](pid_t pid) { killed += kill_if_marked(pid, is_marked) ? 1 : 0; });
+  const Tagged is_tagged(tag);
+  for_each_process([&](pid_t pid) { killed += kill_if_tagged(pid, is_tagged) ? 1 : 0; });
   return killed;
 }
 

@@ -1,5 +1,5 @@
-// Finds and kills processes of an agent's job: by the token in their environment, or by its mark in their
-// limits (limit_mark.h). It does not matter what became of their parents, groups and sessions.
+// Finds and kills processes of an agent's job: by the tag in their environment, or by the tag in their
+// limits (limit_tag.h). It does not matter what became of their parents, groups and sessions.
 #pragma once
 
 #include <sys/types.h>
@@ -19,18 +19,18 @@ struct FoundProcess {
   std::string command;  // with its arguments; its name if it has none
 };
 
-// All but zombies whose environment has kEnvAgentToken with `token` in its value, or which carry its mark,
+// All but zombies whose environment has kEnvProcessTag with `tag` in its value, or in a limit,
 // and the members of the process group `group` (0: of none). REQUIRES: the group's leader has not been
 // reaped.
-std::vector<FoundProcess> find_by_token(const std::string& token, pid_t group = 0);
+std::vector<FoundProcess> find_by_tag(const std::string& tag, pid_t group = 0);
 bool is_running(const FoundProcess& process);  // a process without a handle: perhaps another of its number
 void signal_found(const FoundProcess& process, int number);
 std::vector<std::string> commands_of(const std::vector<FoundProcess>& found);
 
-// Sends SIGKILL to each process whose environment has kEnvAgentToken with `token` in its value, or which
+// Sends SIGKILL to each process whose environment has kEnvProcessTag with `tag` in its value, or which
 // carries its mark; never to a process that has neither. Returns how many there were. A process that forks
 // meanwhile may need another call: see look_until_none().
-int kill_by_token(const std::string& token);
+int kill_by_tag(const std::string& tag);
 
 // Calls `look`, which returns how many processes it found, until it has found none twice in a row: a process
 // that is born after one look passed is seen by the next. At most `most` calls; returns how many.

@@ -67,7 +67,8 @@ bool install_descriptors(const SpawnPlan& plan) {
   if (dup2(plan.stdin_fd, 0) < 0 || dup2(plan.stdout_fd, 1) < 0 || dup2(plan.stderr_fd, 2) < 0) return false;
   if (plan.control_fd == kControlFd && fcntl(kControlFd, F_SETFD, 0) != 0) return false;
   if (plan.control_fd >= 0 && dup2(plan.control_fd, kControlFd) < 0) return false;
-  return plan.host_copy_fd < 0 || dup2(plan.host_copy_fd, kHostCopyFd) == kHostCopyFd;
+  return plan.in_memory_checkpoint_fd < 0 ||
+         dup2(plan.in_memory_checkpoint_fd, kInMemoryCheckpointFd) == kInMemoryCheckpointFd;
 }
 
 bool bind_to(const CpuMask& cpus) {
@@ -86,9 +87,9 @@ void restore_signals() {
 rlimit file_locks_of(const SpawnPlan& plan) {
   rlimit own{};
   getrlimit(RLIMIT_LOCKS, &own);
-  if (plan.mark.mask == 0) return own;
-  const Limit marked = marked_limit({own.rlim_cur, own.rlim_max}, plan.mark);
-  return {marked.soft, marked.hard};
+  if (plan.limit_tag.mask == 0) return own;
+  const Limit tagged = tagged_limit({own.rlim_cur, own.rlim_max}, plan.limit_tag);
+  return {tagged.soft, tagged.hard};
 }
 
 // Runs in the child, which shares the parent's memory (vfork): system calls only, no writes but to its stack.
@@ -96,7 +97,7 @@ rlimit file_locks_of(const SpawnPlan& plan) {
   setsid();  // a group of its own, that may read a terminal without being stopped for it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != exec.parent) _exit(128 + SIGKILL);  // the parent died before the line above
-  setrlimit(RLIMIT_LOCKS, &exec.file_locks);  // refused if the hard limit is low; then the token must do
+  setrlimit(RLIMIT_LOCKS, &exec.file_locks);  // refused if the hard limit is low; then the tag must do
   setrlimit(RLIMIT_CORE, &exec.core_files);
   if (install_descriptors(*exec.plan) && bind_to(*exec.cpus)) {
     restore_signals();

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/limit_mark.h"
+#include "agent/core/limit_tag.h"
 #include "proto/core/status.h"
 
 namespace dtrun::agent {
@@ -15,7 +15,7 @@ namespace dtrun::agent {
 // The control socket's number in a worker.
 inline constexpr int kControlFd = 3;
 // The number in a worker of its file in the host's memory (agent/process/host_memory.h).
-inline constexpr int kHostCopyFd = 4;
+inline constexpr int kInMemoryCheckpointFd = 4;
 // Above every number that the child's own descriptors take.
 inline constexpr int kFirstSpareFd = 16;
 
@@ -25,10 +25,11 @@ struct SpawnPlan {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int control_fd = -1;    // becomes kControlFd; -1: none
-  int host_copy_fd = -1;  // becomes kHostCopyFd, and is at least kFirstSpareFd here; -1: none
+  int control_fd = -1;  // becomes kControlFd; -1: none
+  int in_memory_checkpoint_fd =
+      -1;                 // becomes kInMemoryCheckpointFd, and is at least kFirstSpareFd here; -1: none
   std::vector<int> cpus;  // that it may use; empty: those of this process
-  LimitMark mark;         // that it and all it starts will carry
+  LimitTag limit_tag;     // that it and all it starts will carry
 };
 
 // The new process's id, which is its group's too. A program that cannot be executed fails with a shell's exit

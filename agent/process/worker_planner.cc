@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
+WorkerSetting setting_of(const JobSpec& spec, const std::string& tag) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
   return {.run_id = spec.run_id,
           .role = spec.role,
           .max_restarts = spec.max_restarts,
           .omp_num_threads = spec.omp_num_threads,
-          .token = token,
+          .tag = tag,
           .virtual_local_rank = spec.virtual_local_rank,
           .master_address = spec.rendezvous.master_address,
           .gpus_by_address = trainer != nullptr && trainer->cuda,
@@ -29,12 +29,12 @@ WorkerSetting setting_of(const JobSpec& spec, const std::string& token) {
 
 }  // namespace
 
-WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited,
-                             const std::string& token, Scratch& scratch)
+WorkerPlanner::WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag,
+                             Scratch& scratch)
     : spec_(spec),
       trainer_(std::get_if<BuiltinTrainer>(&spec.program)),
       inherited_(std::move(inherited)),
-      setting_(setting_of(spec, token)),
+      setting_(setting_of(spec, tag)),
       outputs_(spec, host_name()),
       scratch_(scratch) {}
 
@@ -49,14 +49,14 @@ WorkerPlan WorkerPlanner::plan(Console& console, const Assignment& assignment, i
   if (static_cast<std::size_t>(local_rank) < spec_.worker_cpus.size()) {
     plan.cpus = spec_.worker_cpus[static_cast<std::size_t>(local_rank)];
   }
-  plan.mark = limit_mark(worker_token(setting_.token, local_rank));
+  plan.limit_tag = limit_tag(worker_tag(setting_.tag, local_rank));
   plan.environment = worker_environment(inherited_, setting_, assignment, local_rank,
                                         plan.control ? kControlFd : -1, plan.error_file.string());
   plan.argv = trainer_ != nullptr ? std::vector<std::string>{trainer_->worker_binary.string()}
                                   : worker_arguments(std::get<ExternalProgram>(spec_.program).argv,
                                                      spec_.first_local_rank + local_rank);
   plan_hang_files(&plan);
-  if (trainer_ != nullptr && trainer_->host_copies) plan_host_copy(console, &plan);
+  if (trainer_ != nullptr && trainer_->in_memory_checkpoints) plan_in_memory_checkpoint(console, &plan);
   if (!scratch_error_.empty() && !std::exchange(scratch_told_, true)) console.notice(scratch_error_);
   return plan;
 }
@@ -101,10 +101,10 @@ void WorkerPlanner::plan_hang_files(WorkerPlan* plan) {
 }
 
 // The run can do without a copy.
-void WorkerPlanner::plan_host_copy(Console& console, WorkerPlan* plan) {
+void WorkerPlanner::plan_in_memory_checkpoint(Console& console, WorkerPlan* plan) {
   const Result<int> file = host_memory_.of(plan->local_rank);
   if (file.ok())
-    plan->host_copy_fd = file.value();
+    plan->in_memory_checkpoint_fd = file.value();
   else if (!std::exchange(host_memory_told_, true))
     console.notice("workers keep no copies in this host's memory: " + file.status().message());
 }

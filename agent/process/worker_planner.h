@@ -19,8 +19,8 @@ namespace dtrun::agent {
 
 class WorkerPlanner {
  public:
-  // `inherited`: this process's environment. `token`: the guardian's. `scratch` must outlive it.
-  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& token,
+  // `inherited`: this process's environment. `tag`: the watchdog's. `scratch` must outlive it.
+  WorkerPlanner(const JobSpec& spec, std::vector<std::string> inherited, const std::string& tag,
                 Scratch& scratch);
   WorkerPlanner(const WorkerPlanner&) = delete;
 
@@ -32,7 +32,7 @@ class WorkerPlanner {
   void plan_output(Console& console, WorkerPlan* plan);
   void plan_error_file(WorkerPlan* plan);
   void plan_hang_files(WorkerPlan* plan);
-  void plan_host_copy(Console& console, WorkerPlan* plan);
+  void plan_in_memory_checkpoint(Console& console, WorkerPlan* plan);
   std::filesystem::path scratch_dir(int rank);
 
   const JobSpec& spec_;

@@ -98,7 +98,7 @@ void WorkerProcess::start() {
   if (!made) return start_failed(errno_status(kExitSoftware, "cannot start a worker: no pipe to it", error));
 
   auto pid = spawn({plan_.argv, plan_.environment, child_fds[0], child_fds[1], child_fds[2], child_fds[3],
-                    plan_.host_copy_fd, plan_.cpus, plan_.mark});
+                    plan_.in_memory_checkpoint_fd, plan_.cpus, plan_.limit_tag});
   if (!pid.ok()) return start_failed(pid.status());
   pid_ = last_pid_ = pid.value();
   for (Output* output : {&*out_, &*err_}) watch(output);
@@ -270,8 +270,8 @@ WorkerOutcome WorkerProcess::outcome() const {
   }
   outcome.uptime_s = std::chrono::duration<double>(exited_at_ - started_at_).count();
   outcome.ended_at = ended_at_;
-  outcome.where = standing_.where;
-  outcome.stand = standing_.stand;
+  outcome.where = stack_location_.where;
+  outcome.activity = stack_location_.activity;
   if (hung_ && signal_ == SIGKILL) outcome.cause = EndCause::kHung;
   return outcome;
 }

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/core/limit_mark.h"
-#include "agent/core/standing.h"
+#include "agent/core/limit_tag.h"
+#include "agent/core/stack_location.h"
 #include "agent/core/vocabulary.h"
 #include "agent/output/console.h"
 #include "agent/output/log_writer.h"
@@ -29,11 +29,12 @@ struct WorkerPlan {
   int rank = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  bool control = false;   // the worker gets a control socket
-  int host_copy_fd = -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
+  bool control = false;  // the worker gets a control socket
+  int in_memory_checkpoint_fd =
+      -1;  // its file in the host's memory (HostMemory), which outlives it; -1: none
   StreamPlan out, err;
   std::vector<int> cpus;                 // that it may use; empty: all
-  LimitMark mark;                        // of this agent and local rank
+  LimitTag limit_tag;                    // of this agent and local rank
   std::filesystem::path log_dir;         // exists; empty: no files
   std::filesystem::path heartbeat_file;  // exists; touched by the worker; empty: none
   std::filesystem::path stacks_file;     // for its stacks should it hang
@@ -61,7 +62,7 @@ class WorkerProcess {
   pid_t pid() const { return pid_; }     // -1 before its start and after its end
   bool ended() const { return ended_; }  // also its output
   int local_rank() const { return plan_.local_rank; }
-  bool has_host_copy() const { return plan_.host_copy_fd >= 0; }
+  bool has_in_memory_checkpoint() const { return plan_.in_memory_checkpoint_fd >= 0; }
   // Its rank in the newest generation that it has, or had, a part in; before that its plan's.
   int rank() const { return rank_; }
   std::int64_t generation() const { return generation_; }
@@ -82,7 +83,7 @@ class WorkerProcess {
   void set_pulse(std::uint64_t pulse) { pulse_ = pulse; }  // as it reports over the control socket
   std::uint64_t output_bytes() const { return output_bytes_; }
   // Sets where it stood as the job hung: part of its outcome.
-  void set_standing(Standing standing) { standing_ = std::move(standing); }
+  void set_standing(StackLocation stack_location) { stack_location_ = std::move(stack_location); }
   // The worker's outcome once it is killed because it hangs, with `why` as its error.
   WorkerOutcome hung_outcome(const std::string& why) const;
   // Kills it because it hangs. It counts as hung unless it has ended in another way by then.
@@ -129,7 +130,7 @@ class WorkerProcess {
   bool condemned_ = false;
   bool hung_ = false;
   bool spares_group_ = false;
-  Standing standing_;
+  StackLocation stack_location_;
   std::uint64_t pulse_ = 0, output_bytes_ = 0;
   std::uint64_t first_beat_ = 0;  // of the heartbeat file before the worker's start
   bool paused_ = false;

@@ -10,8 +10,8 @@ namespace dtrun::agent {
 
 // Raises the soft limit, if it is lower, to the number of files that an agent opens: its own, those of each
 // worker (pipes, log files, process handle, control socket), and, in case it hosts the coordinator, a
-// connection for each node and some for strangers. Returns the number left for strangers within the limit,
-// maybe none. Fails if the hard limit does not allow the workers.
+// connection for each node and some for unauthenticated peers. Returns the number left for unauthenticated
+// peers within the limit, maybe none. Fails if the hard limit does not allow the workers.
 Result<std::size_t> allow_open_files(int workers, int nodes);
 
 // Raises the soft limit to the hard one.

@@ -16,10 +16,10 @@
 namespace dtrun::agent {
 namespace {
 
+using rendezvous::Activity;
 using rendezvous::Hang;
 using rendezvous::JobEnd;
 using rendezvous::Place;
-using rendezvous::Stand;
 using rendezvous::WorkerOutcome;
 
 std::string who(const WorkerOutcome& outcome) {
@@ -105,7 +105,7 @@ std::string followers_text(const JobEnd& end) {
   static constexpr std::size_t kLines = 16;
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // how and where, by first rank
   for (const WorkerOutcome& follower : end.followers) {
-    if (end.hang && follower.stand != Stand::kUnseen) continue;                 // it is among the places
+    if (end.hang && follower.activity != Activity::kUnseen) continue;           // it is among the places
     if (end.first_failure && is_alike(follower, *end.first_failure)) continue;  // it is among the first's
     const std::string key =
         " on " + follower.host + ", " + how(follower) + (follower.collateral ? "" : " of its own");
@@ -162,7 +162,7 @@ std::string hang_report(const JobEnd& end) {
   return text;
 }
 
-bool is_silent(const WorkerOutcome& first) { return first.stand == Stand::kSilent; }
+bool is_silent(const WorkerOutcome& first) { return first.activity == Activity::kSilent; }
 
 std::string heading_of(const JobEnd& end) {
   const auto& first = end.first_failure;

@@ -17,17 +17,19 @@ constexpr std::array kInnermostFirst = {
 
 }  // namespace
 
-Result<std::optional<Place>> find_place(const Scene& scene, const Said& said) {
+Result<std::optional<Place>> find_place(const ClusterEnvironment& cluster, const GivenOptions& said) {
   // A worker of another dtrun inherits its agent's variables, and is no task of the cluster's.
-  if (has(scene, kEnvAgentToken)) return std::optional<Place>();
+  if (has(cluster, kEnvProcessTag)) return std::optional<Place>();
   for (const auto find : kInnermostFirst) {
-    Found found = find(scene, said);
+    Found found = find(cluster, said);
     if (!found.ok() || found.value()) return found;
   }
   return std::optional<Place>();
 }
 
-bool may_be_started_again(const Scene& scene) { return is_slurm_task(scene) && !has(scene, kEnvAgentToken); }
+bool may_be_started_again(const ClusterEnvironment& cluster) {
+  return is_slurm_task(cluster) && !has(cluster, kEnvProcessTag);
+}
 
 std::string place_line(const Place& place, int agents, const std::string& endpoint) {
   std::string line = place.job + ": ";

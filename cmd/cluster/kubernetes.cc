@@ -29,18 +29,18 @@ std::string name_in_dns(const std::string& hosts_file, const std::string& hostna
 
 }  // namespace
 
-Found find_indexed_job(const Scene& scene, const Said& said) {
+Found find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& said) {
   constexpr char kIndex[] = "JOB_COMPLETION_INDEX";
-  if (!has(scene, kIndex)) return std::optional<Place>();
-  const std::string hostname = first_label(scene.hostname);
-  const std::string name = name_in_dns(scene.file("/etc/hosts"), hostname);
-  const std::string suffix = "-" + text_of(scene, kIndex);
+  if (!has(cluster, kIndex)) return std::optional<Place>();
+  const std::string hostname = first_label(cluster.hostname);
+  const std::string name = name_in_dns(cluster.file("/etc/hosts"), hostname);
+  const std::string suffix = "-" + text_of(cluster, kIndex);
   const bool named = hostname.ends_with(suffix) && hostname.size() > suffix.size() && !name.empty();
   // Without names for its pods the Job's tasks are not meant to meet.
   if (!named && !said.nodes) return std::optional<Place>();
   const std::string job_name = hostname.substr(0, hostname.size() - suffix.size());
   Place place{.job = named ? "Kubernetes Job " + shown(job_name) : "Kubernetes Job"};
-  const Result<int> index = number_of(scene, kIndex, 0, place.job);
+  const Result<int> index = number_of(cluster, kIndex, 0, place.job);
   if (!index.ok()) return index.status();
   place.agents = std::nullopt;
   place.rank = index.value();
@@ -64,23 +64,23 @@ Found find_indexed_job(const Scene& scene, const Said& said) {
   return std::optional(std::move(place));
 }
 
-Found find_leader_worker_set(const Scene& scene, const Said&) {
-  if (!has(scene, "LWS_LEADER_ADDRESS")) return std::optional<Place>();
-  Result<Place> place = place_of_node(scene, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX");
+Found find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions&) {
+  if (!has(cluster, "LWS_LEADER_ADDRESS")) return std::optional<Place>();
+  Result<Place> place = place_of_node(cluster, "LeaderWorkerSet", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX");
   if (!place.ok()) return place.status();
-  place.value().node = first_label(scene.hostname);
+  place.value().node = first_label(cluster.hostname);
   place.value().is_replaced = true;
-  place.value().first = text_of(scene, "LWS_LEADER_ADDRESS");
+  place.value().first = text_of(cluster, "LWS_LEADER_ADDRESS");
   place.value().run_id = run_id_of(first_label(place.value().first));
   return std::optional(std::move(place).value());
 }
 
 // VC_TASK_HOSTS names the pods of each of the job's tasks; the one that the pod itself is in has its name.
-Found find_volcano(const Scene& scene, const Said&) {
-  if (!has(scene, "VC_TASK_INDEX") && !has(scene, "VK_TASK_INDEX")) return std::optional<Place>();
-  const std::string job = "Volcano", hostname = first_label(scene.hostname);
+Found find_volcano(const ClusterEnvironment& cluster, const GivenOptions&) {
+  if (!has(cluster, "VC_TASK_INDEX") && !has(cluster, "VK_TASK_INDEX")) return std::optional<Place>();
+  const std::string job = "Volcano", hostname = first_label(cluster.hostname);
   std::vector<std::vector<std::string>> tasks;
-  for (const auto& [name, value] : scene.variables) {
+  for (const auto& [name, value] : cluster.variables) {
     if (!name.starts_with("VC_") || !name.ends_with("_HOSTS") || value.empty()) continue;
     auto hosts = parse_node_list(value);
     if (!hosts.ok())

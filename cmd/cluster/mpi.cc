@@ -9,11 +9,12 @@
 namespace dtrun::cmd {
 namespace {
 
-Result<Ranks> ranks_in(const Scene& scene, const std::string& job, const std::array<const char*, 4>& names) {
+Result<Ranks> ranks_in(const ClusterEnvironment& cluster, const std::string& job,
+                       const std::array<const char*, 4>& names) {
   Ranks ranks;
   const std::array<int*, 4> fields{&ranks.rank, &ranks.size, &ranks.local_rank, &ranks.local_size};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const Result<int> number = number_of(scene, names[i], static_cast<int>(i % 2), job);
+    const Result<int> number = number_of(cluster, names[i], static_cast<int>(i % 2), job);
     if (!number.ok()) return number.status();
     *fields[i] = number.value();
   }
@@ -32,7 +33,7 @@ std::string host_of_mpirun(const std::string& uri) {
 
 }  // namespace
 
-Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const Said&) {
+Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const GivenOptions&) {
   if (ranks.rank >= ranks.size || ranks.local_rank >= ranks.local_size || ranks.local_size > ranks.size)
     return contradiction(job, "process " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.size) +
                                   ", on this host " + std::to_string(ranks.local_rank) + " of " +
@@ -48,18 +49,18 @@ Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const
   return place;
 }
 
-Found find_open_mpi(const Scene& scene, const Said& said) {
+Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions& said) {
   constexpr char kSize[] = "OMPI_COMM_WORLD_SIZE";
-  if (!has(scene, kSize)) return std::optional<Place>();
+  if (!has(cluster, kSize)) return std::optional<Place>();
   const std::string job = "Open MPI";
   const auto ranks =
-      ranks_in(scene, job,
+      ranks_in(cluster, job,
                {"OMPI_COMM_WORLD_RANK", kSize, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
   if (!ranks.ok()) return ranks.status();
   if (ranks.value().size == 1) return std::optional<Place>();
   Result<Place> place = place_of_process(job, ranks.value(), said);
   if (!place.ok()) return place.status();
-  const std::string uri = text_of(scene, "OMPI_MCA_orte_hnp_uri");
+  const std::string uri = text_of(cluster, "OMPI_MCA_orte_hnp_uri");
   if (place.value().first.empty()) {
     place.value().first = host_of_mpirun(uri);
     place.value().guessed = true;
@@ -73,17 +74,17 @@ Found find_open_mpi(const Scene& scene, const Said& said) {
   return std::optional(std::move(place).value());
 }
 
-Found find_pmi(const Scene& scene, const Said& said) {
-  if (!has(scene, "PMI_RANK") || !has(scene, "PMI_SIZE")) return std::optional<Place>();
-  const bool pals = has(scene, "PALS_RANKID"),
-             intel = has(scene, "I_MPI_HYDRA_HOST_FILE") || has(scene, "I_MPI_HYDRA_UUID");
+Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions& said) {
+  if (!has(cluster, "PMI_RANK") || !has(cluster, "PMI_SIZE")) return std::optional<Place>();
+  const bool pals = has(cluster, "PALS_RANKID"),
+             intel = has(cluster, "I_MPI_HYDRA_HOST_FILE") || has(cluster, "I_MPI_HYDRA_UUID");
   const std::string job = pals ? "PALS" : intel ? "Intel MPI" : "MPICH";
   // srun speaks PMI as well, and says the same by its own variables.
-  if (is_slurm_task(scene) && text_of(scene, "PMI_SIZE") == text_of(scene, "SLURM_STEP_NUM_TASKS"))
+  if (is_slurm_task(cluster) && text_of(cluster, "PMI_SIZE") == text_of(cluster, "SLURM_STEP_NUM_TASKS"))
     return std::optional<Place>();
   const auto ranks =
-      pals ? ranks_in(scene, job, {"PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"})
-           : ranks_in(scene, job, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
+      pals ? ranks_in(cluster, job, {"PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"})
+           : ranks_in(cluster, job, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
   if (!ranks.ok()) return ranks.status();
   if (ranks.value().size == 1) return std::optional<Place>();
   Result<Place> place = place_of_process(job, ranks.value(), said);

@@ -7,12 +7,14 @@
 
 namespace dtrun::cmd {
 
-std::string text_of(const Scene& scene, const std::string& name) {
-  const auto found = scene.variables.find(name);
-  return found == scene.variables.end() ? "" : found->second;
+std::string text_of(const ClusterEnvironment& cluster, const std::string& name) {
+  const auto found = cluster.variables.find(name);
+  return found == cluster.variables.end() ? "" : found->second;
 }
 
-bool has(const Scene& scene, const std::string& name) { return !text_of(scene, name).empty(); }
+bool has(const ClusterEnvironment& cluster, const std::string& name) {
+  return !text_of(cluster, name).empty();
+}
 
 std::optional<int> whole_number(std::string_view text, int most) {
   int number = 0;
@@ -26,12 +28,13 @@ Status contradiction(const std::string& job, const std::string& what) {
   return {kExitUsage, job + ": " + what + "; --standalone runs on this node alone"};
 }
 
-Result<int> number_of(const Scene& scene, const std::string& name, int least, const std::string& job) {
+Result<int> number_of(const ClusterEnvironment& cluster, const std::string& name, int least,
+                      const std::string& job) {
   // A job of more than kMaxNodes nodes may have that many tasks on each.
   constexpr int kMost = kMaxNodes * kMaxWorkersPerNode;
-  const std::string text = text_of(scene, name);
+  const std::string text = text_of(cluster, name);
   if (const auto number = whole_number(text, kMost); number && *number >= least) return *number;
-  if (!scene.variables.contains(name)) return contradiction(job, name + " is not set");
+  if (!cluster.variables.contains(name)) return contradiction(job, name + " is not set");
   return contradiction(job, name + "=" + shown(text) + ": expected a number from " + std::to_string(least) +
                                 " to " + std::to_string(kMost));
 }

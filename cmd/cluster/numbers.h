@@ -10,14 +10,15 @@
 namespace dtrun::cmd {
 
 // The text of a variable; empty if it is not set.
-std::string text_of(const Scene& scene, const std::string& name);
-bool has(const Scene& scene, const std::string& name);  // and it is not empty
+std::string text_of(const ClusterEnvironment& cluster, const std::string& name);
+bool has(const ClusterEnvironment& cluster, const std::string& name);  // and it is not empty
 
 // All of `text` as a decimal number from 0 to `most`, without a sign.
 std::optional<int> whole_number(std::string_view text, int most);
 
 // A variable's number from `least` on. EX_USAGE if it is anything else; `job` names the system that set it.
-Result<int> number_of(const Scene& scene, const std::string& name, int least, const std::string& job);
+Result<int> number_of(const ClusterEnvironment& cluster, const std::string& name, int least,
+                      const std::string& job);
 
 // An error for facts of a cluster that contradict each other: the message, and how to run on this node alone.
 Status contradiction(const std::string& job, const std::string& what);

@@ -13,7 +13,7 @@
 namespace dtrun::cmd {
 
 // A process's view of the cluster that started it.
-struct Scene {
+struct ClusterEnvironment {
   std::map<std::string, std::string> variables = {};
   std::string hostname = {};
   // A file's text; empty if it cannot be read.
@@ -21,7 +21,7 @@ struct Scene {
 };
 
 // The facts that options already give; they count more than the cluster's.
-struct Said {
+struct GivenOptions {
   bool nodes = false;     // --nnodes
   bool endpoint = false;  // --rdzv_endpoint or --master_addr
 };
@@ -60,10 +60,10 @@ struct Place {
 // Finds this process's place in its cluster. Nothing outside of any cluster that dtrun knows, and in a
 // process that a dtrun's worker started. EX_USAGE if the cluster's facts make no sense, or no job can come of
 // them; the message says what to type.
-Result<std::optional<Place>> find_place(const Scene& scene, const Said& said);
+Result<std::optional<Place>> find_place(const ClusterEnvironment& cluster, const GivenOptions& said);
 
 // True if a scheduler tells this process when to stop, and may start the job again.
-bool may_be_started_again(const Scene& scene);
+bool may_be_started_again(const ClusterEnvironment& cluster);
 
 // "Slurm step 4711.0: node 2 of 4 (n3), coordinator n1:53127". `endpoint` is empty for a single agent.
 std::string place_line(const Place& place, int agents, const std::string& endpoint);

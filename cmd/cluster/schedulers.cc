@@ -20,8 +20,9 @@ std::vector<std::string> words_of(const std::string& text) {
 
 }  // namespace
 
-Result<Place> place_of_node(const Scene& scene, const std::string& job, const char* size, const char* index) {
-  const Result<int> agents = number_of(scene, size, 1, job), rank = number_of(scene, index, 0, job);
+Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string& job, const char* size,
+                            const char* index) {
+  const Result<int> agents = number_of(cluster, size, 1, job), rank = number_of(cluster, index, 0, job);
   if (!agents.ok()) return agents.status();
   if (!rank.ok()) return rank.status();
   if (rank.value() >= agents.value())
@@ -34,57 +35,58 @@ Result<Place> place_of_node(const Scene& scene, const std::string& job, const ch
   return place;
 }
 
-Found find_sky_pilot(const Scene& scene, const Said&) {
-  if (!has(scene, "SKYPILOT_NODE_RANK")) return std::optional<Place>();
-  Result<Place> place = place_of_node(scene, "SkyPilot", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK");
+Found find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions&) {
+  if (!has(cluster, "SKYPILOT_NODE_RANK")) return std::optional<Place>();
+  Result<Place> place = place_of_node(cluster, "SkyPilot", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK");
   if (!place.ok()) return place.status();
-  const std::vector<std::string> addresses = words_of(text_of(scene, "SKYPILOT_NODE_IPS"));
+  const std::vector<std::string> addresses = words_of(text_of(cluster, "SKYPILOT_NODE_IPS"));
   if (addresses.size() != static_cast<std::size_t>(*place.value().agents))
     return contradiction("SkyPilot",
                          "SKYPILOT_NODE_IPS has " + std::to_string(addresses.size()) +
                              " addresses for SKYPILOT_NUM_NODES=" + std::to_string(*place.value().agents));
   place.value().node = addresses[static_cast<std::size_t>(place.value().rank)];
   place.value().first = addresses.front();
-  place.value().run_id = run_id_of(text_of(scene, "SKYPILOT_TASK_ID"));
+  place.value().run_id = run_id_of(text_of(cluster, "SKYPILOT_TASK_ID"));
   if (!place.value().run_id.empty()) place.value().ports = port_row(place.value().run_id);
   return std::optional(std::move(place).value());
 }
 
 // The main node is not told its own address; it need not be node 0.
-Found find_aws_batch(const Scene& scene, const Said&) {
-  if (!has(scene, "AWS_BATCH_JOB_NUM_NODES")) return std::optional<Place>();
+Found find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions&) {
+  if (!has(cluster, "AWS_BATCH_JOB_NUM_NODES")) return std::optional<Place>();
   const std::string job = "AWS Batch";
-  Result<Place> place = place_of_node(scene, job, "AWS_BATCH_JOB_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX");
+  Result<Place> place = place_of_node(cluster, job, "AWS_BATCH_JOB_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX");
   if (!place.ok()) return place.status();
-  const Result<int> main = number_of(scene, "AWS_BATCH_JOB_MAIN_NODE_INDEX", 0, job);
+  const Result<int> main = number_of(cluster, "AWS_BATCH_JOB_MAIN_NODE_INDEX", 0, job);
   if (!main.ok()) return main.status();
   place.value().hosts = place.value().rank == main.value();
-  const std::string address = text_of(scene, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");
-  place.value().first = !address.empty() ? address : *place.value().hosts ? scene.hostname : "";
+  const std::string address = text_of(cluster, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");
+  place.value().first = !address.empty() ? address : *place.value().hosts ? cluster.hostname : "";
   // "5f3c…#2" on node 2.
-  const std::string id = text_of(scene, "AWS_BATCH_JOB_ID");
+  const std::string id = text_of(cluster, "AWS_BATCH_JOB_ID");
   place.value().run_id = run_id_of(id.substr(0, id.find('#')));
   return std::optional(std::move(place).value());
 }
 
-Found find_lepton(const Scene& scene, const Said&) {
-  if (!has(scene, "LEPTON_JOB_WORKER_INDEX")) return std::optional<Place>();
-  Result<Place> place = place_of_node(scene, "Lepton", "LEPTON_JOB_TOTAL_WORKERS", "LEPTON_JOB_WORKER_INDEX");
+Found find_lepton(const ClusterEnvironment& cluster, const GivenOptions&) {
+  if (!has(cluster, "LEPTON_JOB_WORKER_INDEX")) return std::optional<Place>();
+  Result<Place> place =
+      place_of_node(cluster, "Lepton", "LEPTON_JOB_TOTAL_WORKERS", "LEPTON_JOB_WORKER_INDEX");
   if (!place.ok()) return place.status();
-  const std::string prefix = text_of(scene, "LEPTON_JOB_WORKER_PREFIX"),
-                    domain = text_of(scene, "LEPTON_SUBDOMAIN");
+  const std::string prefix = text_of(cluster, "LEPTON_JOB_WORKER_PREFIX"),
+                    domain = text_of(cluster, "LEPTON_SUBDOMAIN");
   if (!prefix.empty() && !domain.empty()) place.value().first = prefix + "-0." + domain;
   place.value().run_id = run_id_of(prefix);
   return std::optional(std::move(place).value());
 }
 
-Found find_flux(const Scene& scene, const Said& said) {
-  if (!has(scene, "FLUX_TASK_RANK")) return std::optional<Place>();
-  const std::string job = "Flux job " + shown(text_of(scene, "FLUX_JOB_ID"));
-  Result<Place> place = place_of_node(scene, job, "FLUX_JOB_SIZE", "FLUX_TASK_RANK");
+Found find_flux(const ClusterEnvironment& cluster, const GivenOptions& said) {
+  if (!has(cluster, "FLUX_TASK_RANK")) return std::optional<Place>();
+  const std::string job = "Flux job " + shown(text_of(cluster, "FLUX_JOB_ID"));
+  Result<Place> place = place_of_node(cluster, job, "FLUX_JOB_SIZE", "FLUX_TASK_RANK");
   if (!place.ok()) return place.status();
-  const Result<int> local = number_of(scene, "FLUX_TASK_LOCAL_ID", 0, job),
-                    nodes = number_of(scene, "FLUX_JOB_NNODES", 1, job);
+  const Result<int> local = number_of(cluster, "FLUX_TASK_LOCAL_ID", 0, job),
+                    nodes = number_of(cluster, "FLUX_JOB_NNODES", 1, job);
   if (!local.ok()) return local.status();
   if (!nodes.ok()) return nodes.status();
   // Flux tells how many tasks there are on all nodes, not on this one.
@@ -95,17 +97,17 @@ Found find_flux(const Scene& scene, const Said& said) {
                     .local_size = std::max(each, local.value() + 1)};
   place = place_of_process(job, ranks, said);
   if (!place.ok()) return place.status();
-  place.value().run_id = run_id_of(text_of(scene, "FLUX_JOB_ID"));
-  if (!place.value().run_id.empty()) place.value().ports = port_row(text_of(scene, "FLUX_JOB_ID"));
+  place.value().run_id = run_id_of(text_of(cluster, "FLUX_JOB_ID"));
+  if (!place.value().run_id.empty()) place.value().ports = port_row(text_of(cluster, "FLUX_JOB_ID"));
   place.value().one_per_node = "flux run -N" + std::to_string(nodes.value()) + " --tasks-per-node=1";
   return std::optional(std::move(place).value());
 }
 
 // LSF's jsrun; its resource sets are not the hosts of LSB_MCPU_HOSTS, so it does not tell where the first one
 // is.
-Found find_jsrun(const Scene& scene, const Said& said) {
-  if (!has(scene, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
-  const std::string job = "LSF job " + shown(text_of(scene, "LSB_JOBID"));
+Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions& said) {
+  if (!has(cluster, "JSM_NAMESPACE_RANK")) return std::optional<Place>();
+  const std::string job = "LSF job " + shown(text_of(cluster, "LSB_JOBID"));
   Ranks ranks;
   const struct {
     const char* name;
@@ -116,31 +118,31 @@ Found find_jsrun(const Scene& scene, const Said& said) {
                  {"JSM_NAMESPACE_LOCAL_RANK", 0, &ranks.local_rank},
                  {"JSM_NAMESPACE_LOCAL_SIZE", 1, &ranks.local_size}};
   for (const auto& [name, least, field] : numbers) {
-    const Result<int> number = number_of(scene, name, least, job);
+    const Result<int> number = number_of(cluster, name, least, job);
     if (!number.ok()) return number.status();
     *field = number.value();
   }
   Result<Place> place = place_of_process(job, ranks, said);
   if (!place.ok()) return place.status();
-  place.value().run_id = run_id_of(text_of(scene, "LSB_JOBID"));
+  place.value().run_id = run_id_of(text_of(cluster, "LSB_JOBID"));
   if (!place.value().run_id.empty()) place.value().ports = port_row(place.value().run_id);
   place.value().one_per_node = "jsrun -r 1";
   return std::optional(std::move(place).value());
 }
 
 // A job's script is task 1 of the first node; processes that pbsdsh starts on all nodes have later numbers.
-Found find_pbs(const Scene& scene, const Said&) {
-  if (!has(scene, "PBS_JOBID") || !has(scene, "PBS_NODEFILE")) return std::optional<Place>();
-  const std::string id = text_of(scene, "PBS_JOBID"), job = "PBS job " + shown(id.substr(0, id.find('.')));
-  const std::vector<std::string> nodes = words_of(scene.file(text_of(scene, "PBS_NODEFILE")));
+Found find_pbs(const ClusterEnvironment& cluster, const GivenOptions&) {
+  if (!has(cluster, "PBS_JOBID") || !has(cluster, "PBS_NODEFILE")) return std::optional<Place>();
+  const std::string id = text_of(cluster, "PBS_JOBID"), job = "PBS job " + shown(id.substr(0, id.find('.')));
+  const std::vector<std::string> nodes = words_of(cluster.file(text_of(cluster, "PBS_NODEFILE")));
   if (nodes.size() < 2) return std::optional<Place>();
   Place place{.job = job};
-  if (whole_number(text_of(scene, "PBS_TASKNUM"), 1 << 30).value_or(1) <= 1) {
+  if (whole_number(text_of(cluster, "PBS_TASKNUM"), 1 << 30).value_or(1) <= 1) {
     place.alone = "the job has " + std::to_string(nodes.size()) +
                   "; pbsdsh before dtrun, or --hostfile $PBS_NODEFILE, starts it on all of them";
     return std::optional(std::move(place));
   }
-  const Result<int> node = number_of(scene, "PBS_NODENUM", 0, job);
+  const Result<int> node = number_of(cluster, "PBS_NODENUM", 0, job);
   if (!node.ok()) return node.status();
   if (node.value() >= static_cast<int>(nodes.size()))
     return contradiction(job, "PBS_NODENUM=" + std::to_string(node.value()) + " of " +

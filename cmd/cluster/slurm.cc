@@ -21,8 +21,8 @@ constexpr std::uint32_t kFirstSpecialStep = 0xfffffff0;
 constexpr int kHosts = 3;
 
 // Job numbers are up to 2^26, with clusters of clusters up to 2^32.
-std::optional<std::uint32_t> number_in(const Scene& scene, const std::string& name) {
-  const std::string text = text_of(scene, name);
+std::optional<std::uint32_t> number_in(const ClusterEnvironment& cluster, const std::string& name) {
+  const std::string text = text_of(cluster, name);
   std::uint32_t number = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool fits = error == std::errc{} && stop == text.data() + text.size();
@@ -36,7 +36,7 @@ struct Step {
   std::vector<int> tasks_of_nodes = {};
 };
 
-Status read_numbers(const Scene& scene, const std::string& job, Step* step) {
+Status read_numbers(const ClusterEnvironment& cluster, const std::string& job, Step* step) {
   const struct {
     const char* name;
     int least;
@@ -47,7 +47,7 @@ Status read_numbers(const Scene& scene, const std::string& job, Step* step) {
                  {"SLURM_PROCID", 0, &step->task},
                  {"SLURM_LOCALID", 0, &step->local_task}};
   for (const auto& [name, least, field] : numbers) {
-    const Result<int> number = number_of(scene, name, least, job);
+    const Result<int> number = number_of(cluster, name, least, job);
     if (!number.ok()) return number.status();
     *field = number.value();
   }
@@ -55,17 +55,18 @@ Status read_numbers(const Scene& scene, const std::string& job, Step* step) {
 }
 
 template <typename List>
-Status misread(const Scene& scene, const std::string& job, const char* name, const Result<List>& list) {
+Status misread(const ClusterEnvironment& cluster, const std::string& job, const char* name,
+               const Result<List>& list) {
   return contradiction(
-      job, std::string(name) + "=" + shown(text_of(scene, name)) + ": " + list.status().message());
+      job, std::string(name) + "=" + shown(text_of(cluster, name)) + ": " + list.status().message());
 }
 
-Status read_lists(const Scene& scene, const std::string& job, Step* step) {
+Status read_lists(const ClusterEnvironment& cluster, const std::string& job, Step* step) {
   constexpr char kNodes[] = "SLURM_STEP_NODELIST", kTasks[] = "SLURM_STEP_TASKS_PER_NODE";
-  auto names = parse_node_list(text_of(scene, kNodes));
-  if (!names.ok()) return misread(scene, job, kNodes, names);
-  auto tasks = parse_counts(text_of(scene, kTasks));
-  if (!tasks.ok()) return misread(scene, job, kTasks, tasks);
+  auto names = parse_node_list(text_of(cluster, kNodes));
+  if (!names.ok()) return misread(cluster, job, kNodes, names);
+  auto tasks = parse_counts(text_of(cluster, kTasks));
+  if (!tasks.ok()) return misread(cluster, job, kTasks, tasks);
   step->names = std::move(names).value();
   step->tasks_of_nodes = std::move(tasks).value();
   return {};
@@ -94,21 +95,21 @@ Status check(const std::string& job, const Step& step) {
 }
 
 // Slurm gives a step some of a node's CPUs, and need not hold it to them.
-std::optional<int> cpus_of_task(const Scene& scene, int tasks_here) {
+std::optional<int> cpus_of_task(const ClusterEnvironment& cluster, int tasks_here) {
   constexpr int kMost = 1 << 20;
-  const auto per_task = whole_number(text_of(scene, "SLURM_CPUS_PER_TASK"), kMost);
+  const auto per_task = whole_number(text_of(cluster, "SLURM_CPUS_PER_TASK"), kMost);
   if (per_task && *per_task > 0) return per_task;
-  const auto on_node = whole_number(text_of(scene, "SLURM_CPUS_ON_NODE"), kMost);
+  const auto on_node = whole_number(text_of(cluster, "SLURM_CPUS_ON_NODE"), kMost);
   if (!on_node || *on_node == 0) return std::nullopt;
   return std::max(1, *on_node / tasks_here);
 }
 
-Found place_in_step(const Scene& scene, std::uint32_t job_number, std::uint32_t step_number) {
+Found place_in_step(const ClusterEnvironment& cluster, std::uint32_t job_number, std::uint32_t step_number) {
   const std::string id = std::to_string(job_number) + "." + std::to_string(step_number);
   Place place{.job = "Slurm step " + id};
   Step step;
-  if (Status status = read_numbers(scene, place.job, &step); !status.ok()) return status;
-  if (Status status = read_lists(scene, place.job, &step); !status.ok()) return status;
+  if (Status status = read_numbers(cluster, place.job, &step); !status.ok()) return status;
+  if (Status status = read_lists(cluster, place.job, &step); !status.ok()) return status;
   if (Status status = check(place.job, step); !status.ok()) return status;
   place.several_tasks = std::ranges::any_of(step.tasks_of_nodes, [](int tasks) { return tasks > 1; });
   place.agents = place.several_tasks ? step.tasks : step.nodes;
@@ -124,28 +125,28 @@ Found place_in_step(const Scene& scene, std::uint32_t job_number, std::uint32_t 
   place.run_id = id;
   place.tasks = step.tasks_of_nodes[static_cast<std::size_t>(step.node)];
   place.local_rank = step.local_task;
-  place.cpus = cpus_of_task(scene, place.tasks);
+  place.cpus = cpus_of_task(cluster, place.tasks);
   place.one_per_node = "srun -N" + std::to_string(step.nodes) + " --ntasks-per-node=1";
   return std::optional(std::move(place));
 }
 
 }  // namespace
 
-bool is_slurm_task(const Scene& scene) {
-  return number_in(scene, "SLURM_STEP_ID").value_or(kFirstSpecialStep) < kFirstSpecialStep;
+bool is_slurm_task(const ClusterEnvironment& cluster) {
+  return number_in(cluster, "SLURM_STEP_ID").value_or(kFirstSpecialStep) < kFirstSpecialStep;
 }
 
-Found find_slurm(const Scene& scene, const Said&) {
-  const auto job = number_in(scene, "SLURM_JOB_ID");
-  if (is_slurm_task(scene)) {
-    if (job) return place_in_step(scene, *job, *number_in(scene, "SLURM_STEP_ID"));
+Found find_slurm(const ClusterEnvironment& cluster, const GivenOptions&) {
+  const auto job = number_in(cluster, "SLURM_JOB_ID");
+  if (is_slurm_task(cluster)) {
+    if (job) return place_in_step(cluster, *job, *number_in(cluster, "SLURM_STEP_ID"));
     return contradiction("Slurm",
-                         "SLURM_STEP_ID is set, but SLURM_JOB_ID=" + shown(text_of(scene, "SLURM_JOB_ID")));
+                         "SLURM_STEP_ID is set, but SLURM_JOB_ID=" + shown(text_of(cluster, "SLURM_JOB_ID")));
   }
-  if (has(scene, "SLURM_STEP_ID") && !number_in(scene, "SLURM_STEP_ID"))
+  if (has(cluster, "SLURM_STEP_ID") && !number_in(cluster, "SLURM_STEP_ID"))
     return contradiction("Slurm",
-                         "SLURM_STEP_ID=" + shown(text_of(scene, "SLURM_STEP_ID")) + " is no number");
-  const auto nodes = whole_number(text_of(scene, "SLURM_JOB_NUM_NODES"), 1 << 20);
+                         "SLURM_STEP_ID=" + shown(text_of(cluster, "SLURM_STEP_ID")) + " is no number");
+  const auto nodes = whole_number(text_of(cluster, "SLURM_JOB_NUM_NODES"), 1 << 20);
   if (!job || !nodes || *nodes < 2) return std::optional<Place>();
   return std::optional(Place{.job = "Slurm job " + std::to_string(*job),
                              .alone = "the job has " + std::to_string(*nodes) +

@@ -10,31 +10,32 @@ namespace dtrun::cmd {
 
 using Found = Result<std::optional<Place>>;
 
-Found find_slurm(const Scene& scene, const Said& said);
-Found find_open_mpi(const Scene& scene, const Said& said);
-Found find_pmi(const Scene& scene, const Said& said);  // MPICH's Hydra, Intel's, PALS
-Found find_indexed_job(const Scene& scene, const Said& said);
-Found find_volcano(const Scene& scene, const Said& said);
-Found find_leader_worker_set(const Scene& scene, const Said& said);
-Found find_sky_pilot(const Scene& scene, const Said& said);
-Found find_aws_batch(const Scene& scene, const Said& said);
-Found find_lepton(const Scene& scene, const Said& said);
-Found find_flux(const Scene& scene, const Said& said);
-Found find_jsrun(const Scene& scene, const Said& said);
-Found find_pbs(const Scene& scene, const Said& said);
+Found find_slurm(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_open_mpi(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_pmi(const ClusterEnvironment& cluster, const GivenOptions& said);  // MPICH's Hydra, Intel's, PALS
+Found find_indexed_job(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_volcano(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_leader_worker_set(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_sky_pilot(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_aws_batch(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_lepton(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_flux(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_jsrun(const ClusterEnvironment& cluster, const GivenOptions& said);
+Found find_pbs(const ClusterEnvironment& cluster, const GivenOptions& said);
 
 // True if srun itself started this process, not just some process of a Slurm job.
-bool is_slurm_task(const Scene& scene);
+bool is_slurm_task(const ClusterEnvironment& cluster);
 
 // The place of a node from two variables: the number of nodes, and its index. EX_USAGE if the numbers don't
 // fit together.
-Result<Place> place_of_node(const Scene& scene, const std::string& job, const char* size, const char* index);
+Result<Place> place_of_node(const ClusterEnvironment& cluster, const std::string& job, const char* size,
+                            const char* index);
 
 // A process's place among `size` processes, `local_size` of them on this host, as MPI's launchers count: each
 // is an agent. EX_USAGE if the numbers don't fit together.
 struct Ranks {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
 };
-Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const Said& said);
+Result<Place> place_of_process(const std::string& job, const Ranks& ranks, const GivenOptions& said);
 
 }  // namespace dtrun::cmd

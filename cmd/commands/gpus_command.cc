@@ -55,13 +55,13 @@ std::string table_of(const GpuReading& reading, const std::vector<Gpu>& shown) {
 }
 
 int show(const GpuReading& reading) {
-  const GpuSight sight = sight_of(reading, std::getenv("CUDA_VISIBLE_DEVICES"));
-  std::string text = reading.gpus.empty() ? "" : table_of(reading, sight.gpus);
-  if (!sight.driver.empty()) {
-    text += "driver " + sight.driver +
-            (sight.cuda > 0 ? ", for CUDA " + cuda_version_text(sight.cuda) + " and older" : "") + "\n";
+  const GpuSight result = sight_of(reading, std::getenv("CUDA_VISIBLE_DEVICES"));
+  std::string text = reading.gpus.empty() ? "" : table_of(reading, result.gpus);
+  if (!result.driver.empty()) {
+    text += "driver " + result.driver +
+            (result.cuda > 0 ? ", for CUDA " + cuda_version_text(result.cuda) + " and older" : "") + "\n";
   }
-  if (sight.gpus.empty()) text += "no GPU for programs that start here: " + sight.why_none + "\n";
+  if (result.gpus.empty()) text += "no GPU for programs that start here: " + result.why_none + "\n";
   return answer(text);
 }
 

@@ -36,7 +36,7 @@ int run_key(const Invocation& invocation) {
   if (invocation.argument.empty()) return answer(line);
   if (const Status status = write_new(invocation.argument, line); !status.ok()) return fail(status);
   notice("key " + key.fingerprint() + " is in " + invocation.argument +
-         "; copy the file to each node and start dtrun there with --token_file");
+         "; copy the file to each node and start dtrun there with --key_file");
   return kExitOk;
 }
 
@@ -48,7 +48,7 @@ constinit const Command kKeyCommand{
     .description =
         "Writes it to FILE, which must not exist and which no other user may read; without FILE it is "
         "printed. "
-        "The same key goes to every node, by --token_file FILE or in the variable DTRUN_TOKEN, also to "
+        "The same key goes to every node, by --key_file FILE or in the variable DTRUN_KEY, also to "
         "`dtrun "
         "store` and `dtrun status`. What a key keeps out, and what it does not, is told in docs/security.md.",
     .argument = "[FILE]",

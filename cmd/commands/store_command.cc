@@ -16,8 +16,8 @@
 #include "proto/core/exit_codes.h"
 #include "rendezvous/client/peer_links.h"
 #include "rendezvous/server/server.h"
+#include "rendezvous/wire/election.h"
 #include "rendezvous/wire/grpc_setup.h"
-#include "rendezvous/wire/succession.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -56,11 +56,11 @@ constexpr OptionEntry kOptionsOfStore[] = {
      .placeholder = "HOST,HOST,HOST",
      .help = "Three stores or more, this one too, the same list on each: one is the coordinator, and when it "
              "is lost another one takes over"},
-    {.name = "rdzv_id", .placeholder = "ID", .help = "With `ticket`: the run that it opens"},
+    {.name = "rdzv_id", .placeholder = "ID", .help = "With `token`: the run that it opens"},
     {.name = "ttl",
      .placeholder = "TIME",
-     .help = "With `ticket`: how long, as 30m, 24h or 7d, by the clock of the store's host [24h]"},
-    {.name = "token_file",
+     .help = "With `token`: how long, as 30m, 24h or 7d, by the clock of the store's host [24h]"},
+    {.name = "key_file",
      .placeholder = "FILE",
      .help = "The key that agents and `dtrun status` need [as for the launcher]"},
     {.name = "insecure", .help = "No key and plain text. Anybody who can connect may join"},
@@ -80,7 +80,7 @@ Status only_for(const std::optional<Given>& option, const std::string& command) 
   return typed ? usage(option->source + " is for " + command) : Status();
 }
 
-// Nothing where --insecure asks for none; a ticket makes no others, and no store.
+// Nothing where --insecure asks for none; a scoped token makes no others, and no store.
 Result<rendezvous::FoundKey> key_of_store(const Values<kOptionsOfStore>& given,
                                           const Environment& environment, const Endpoint& endpoint) {
   auto found = find_key(
@@ -88,9 +88,9 @@ Result<rendezvous::FoundKey> key_of_store(const Values<kOptionsOfStore>& given,
          return true;
        }});
   if (!found.ok() || !found.value().key) return found;
-  if (const rendezvous::Ticket* const ticket = found.value().key->ticket())
+  if (const rendezvous::ScopedToken* const token = found.value().key->token())
     return Status(kExitNoPermission,
-                  "a store needs its key, and this is a ticket for run " + ticket->run_id());
+                  "a store needs its key, and this is a scoped token for run " + token->run_id());
   return found;
 }
 
@@ -118,7 +118,7 @@ Status add_peers(const Given& peers, rendezvous::ServerOptions* options) {
   for (const Endpoint& one : hosts.value()) names.push_back(one.host);
   const std::string list = endpoint_of_list(names, options->port);
   const auto key = options->key ? std::optional<rendezvous::Credential>(*options->key) : std::nullopt;
-  options->candidate = {.settings = rendezvous::succession::settings_for(
+  options->candidate = {.settings = rendezvous::election::settings_for(
                             static_cast<int>(names.size()), self.value(), false, rendezvous::merged_runs),
                         .list = list,
                         .peers = rendezvous::peers_on(names, self.value(), {options->port}, key, list)};
@@ -127,8 +127,8 @@ Status add_peers(const Given& peers, rendezvous::ServerOptions* options) {
 
 Result<rendezvous::ServerOptions> server_options(const Values<kOptionsOfStore>& given,
                                                  const Environment& environment) {
-  if (Status status = only_for(given.given("rdzv_id"), "dtrun store ticket"); !status.ok()) return status;
-  if (Status status = only_for(given.given("ttl"), "dtrun store ticket"); !status.ok()) return status;
+  if (Status status = only_for(given.given("rdzv_id"), "dtrun store token"); !status.ok()) return status;
+  if (Status status = only_for(given.given("ttl"), "dtrun store token"); !status.ok()) return status;
   rendezvous::ServerOptions options;
   options.bind_address = "0.0.0.0";
   options.port = kDefaultPort;
@@ -163,29 +163,30 @@ void say_listening(const rendezvous::ServerOptions& options, int port) {
       (options.key ? ", who have the key " + options.key->fingerprint() : ""));
 }
 
-Result<std::string> ticket_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
+Result<std::string> token_line(const Values<kOptionsOfStore>& given, const Environment& environment) {
   if (Status status = only_for(given.given("bind"), "dtrun store"); !status.ok()) return status;
   if (Status status = only_for(given.given("port"), "dtrun store"); !status.ok()) return status;
   if (Status status = only_for(given.given("peers"), "dtrun store"); !status.ok()) return status;
   const auto run_id = given.given("rdzv_id");
-  if (!run_id) return usage("dtrun store ticket: --rdzv_id is missing, the run that the ticket opens");
+  if (!run_id) return usage("dtrun store token: --rdzv_id is missing, the run that the scoped token opens");
   if (Status status = check_run_id(*run_id); !status.ok()) return status;
   const Result<std::chrono::seconds> ttl = parse_age(given.given("ttl").value_or(Given{"24h", "--ttl"}));
   if (!ttl.ok()) return ttl.status();
   const auto found = key_of_store(given, environment, {"0.0.0.0", kDefaultPort});
   if (!found.ok()) return found.status();
-  if (!found.value().key) return usage(found.value().why_none + ": a ticket is made from the store's key");
+  if (!found.value().key)
+    return usage(found.value().why_none + ": a scoped token is made from the store's key");
   const std::int64_t until = std::time(nullptr) + ttl.value().count();
-  return rendezvous::Ticket::issue(*found.value().key->key(), run_id->value, until).text() + "\n";
+  return rendezvous::ScopedToken::issue(*found.value().key->key(), run_id->value, until).text() + "\n";
 }
 
 int run_store(const Invocation& invocation) {
-  if (invocation.argument == "ticket") {
-    const Result<std::string> line = ticket_line({invocation.values}, invocation.environment);
+  if (invocation.argument == "token") {
+    const Result<std::string> line = token_line({invocation.values}, invocation.environment);
     return line.ok() ? answer(line.value()) : fail(line.status());
   }
   if (!invocation.argument.empty())
-    return fail(usage("dtrun store \"" + invocation.argument + "\": expected nothing or \"ticket\""));
+    return fail(usage("dtrun store \"" + invocation.argument + "\": expected nothing or \"token\""));
   const Result<rendezvous::ServerOptions> options =
       server_options({invocation.values}, invocation.environment);
   if (!options.ok()) return fail(options.status());
@@ -214,9 +215,9 @@ constinit const Command kStoreCommand{
     .description =
         "For any number of jobs: agents on any node may come and go, and while this process is restarted "
         "their workers keep running.\n\n"
-        "`dtrun store ticket --rdzv_id ID` starts nothing: it prints a line of text that stands in for the "
-        "store's key (--token_file or DTRUN_TOKEN) for that run and no other, until its time is over.",
-    .argument = "[ticket]",
+        "`dtrun store token --rdzv_id ID` starts nothing: it prints a line of text that stands in for the "
+        "store's key (--key_file or DTRUN_KEY) for that run and no other, until its time is over.",
+    .argument = "[token]",
     .options = kOptionsOfStore,
     .rare = true,
     .run = run_store};

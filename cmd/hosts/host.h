@@ -23,7 +23,7 @@ inline constexpr std::size_t kLongestDestination = 320;
 
 // True if ssh may be given `destination` as a word of its command line: a name that begins with '-' would be
 // an option, and one with a shell's characters could act in a ProxyCommand. OpenSSH's own rule (ssh.c), for
-// any carrier.
+// any remote shell.
 bool is_destination(std::string_view destination);
 
 }  // namespace dtrun::cmd

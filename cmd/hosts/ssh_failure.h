@@ -1,5 +1,5 @@
-// Explains why a carrier (ssh, or the command of --ssh) ended before the agent answered: the cause in its own
-// words, and the remedy. Pure. Based on OpenSSH's messages, which are not translated.
+// Explains why a remote shell (ssh, or the command of --ssh) ended before the agent answered: the cause in
+// its own words, and the remedy. Pure. Based on OpenSSH's messages, which are not translated.
 #pragma once
 
 #include <string>
@@ -22,15 +22,15 @@ struct SshFailure {
     kOther,
   };
   Kind kind = kOther;
-  std::string what;    // one line, the carrier's own words: "Permission denied (publickey)."
+  std::string what;    // one line, the remote shell's own words: "Permission denied (publickey)."
   std::string remedy;  // what to do, one line; empty: nothing that is sure to help
 };
 
 // The last message, before the folder, of the line of shell that brings dtrun, if it fails.
 inline constexpr const char* kCannotBring = "cannot bring dtrun to ";
 
-// `exit_status`: of the carrier, 128 + signal if a signal ended it. `standard_error`: all or the end of its
-// output there, with -v or without.
+// `exit_status`: of the remote shell, 128 + signal if a signal ended it. `standard_error`: all or the end of
+// its output there, with -v or without.
 SshFailure ssh_failure(int exit_status, std::string_view standard_error, const Host& host);
 
 // The key that the host showed, from the output of `ssh -v`: "ssh-ed25519 SHA256:…"; empty: none seen. With a

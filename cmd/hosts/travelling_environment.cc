@@ -9,7 +9,7 @@ namespace dtrun::cmd {
 namespace {
 
 // The job's key itself: nothing sends it.
-constexpr std::string_view kJobKey = "DTRUN_TOKEN";
+constexpr std::string_view kJobKey = "DTRUN_KEY";
 
 // Names and patterns of variables that stay here unless a rule sends them, grouped by the system they belong
 // to.
@@ -36,7 +36,7 @@ constexpr std::string_view kStayingPatterns[] = {
     "PMI2_*", "OMPI_*", "PRTE_*", "HYDRA_*", "HYDI_*", "PALS_*", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
     // a job of dtrun or torchrun around this process, and the options that are for this host alone
     "DTRUN_RUN_ID", "DTRUN_GENERATION", "DTRUN_NODE", "DTRUN_CONTROL_FD", "DTRUN_RESTART_COUNT",
-    "DTRUN_HEARTBEAT_FILE", "DTRUN_AGENT_TOKEN", "DTRUN_TOKEN_FILE", "DTRUN_SSH", "DTRUN_NODE_RANK",
+    "DTRUN_HEARTBEAT_FILE", "DTRUN_PROCESS_TAG", "DTRUN_KEY_FILE", "DTRUN_SSH", "DTRUN_NODE_RANK",
     "PET_NODE_RANK", "DTRUN_LOCAL_ADDR", "PET_LOCAL_ADDR", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK",
     "TORCHELASTIC_*"};
 

@@ -34,7 +34,7 @@ Result<EnvironmentRule> parse_environment_rule(const std::string& text);
 Result<std::vector<EnvironmentRule>> parse_environment_file(std::string_view text, const std::string& path);
 
 // The travelling variables of `own`, in its order, then those that rules add, in theirs. The last rule that
-// matches a name decides on it. The job's key (DTRUN_TOKEN) never travels, whatever the rules say: it has a
+// matches a name decides on it. The job's key (DTRUN_KEY) never travels, whatever the rules say: it has a
 // way of its own.
 std::vector<std::string> travelling_environment(const std::vector<std::string>& own,
                                                 const std::vector<EnvironmentRule>& rules);

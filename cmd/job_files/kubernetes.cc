@@ -101,7 +101,7 @@ std::string kubernetes_yaml(const KubernetesJob& job) {
   const bool elastic = job.nodes.min < job.nodes.max;
   return fill_in(kKubernetesTemplate,
                  {{"name", job.name},
-                  {"token", yaml(job.key)},
+                  {"key", yaml(job.key)},
                   {"config", Json::parse(job.config).dump(2, ' ', true)},
                   {"pods", std::to_string(job.nodes.max)},
                   // A pod of an elastic job that found no node, or came too late, need not end.

@@ -54,9 +54,9 @@ void clean(launch::FromHost* message) {
     clean_all(planned.mutable_addresses());
   }
   if (message->has_seen()) {
-    for (launch::Sight& sight : *message->mutable_seen()->mutable_sights()) {
-      for (std::string* text : {sight.mutable_address(), sight.mutable_from()}) *text = clean_lines(*text);
-      clean_all(sight.mutable_why_not());
+    for (launch::ProbeResult& result : *message->mutable_seen()->mutable_results()) {
+      for (std::string* text : {result.mutable_address(), result.mutable_from()}) *text = clean_lines(*text);
+      clean_all(result.mutable_why_not());
     }
   }
 }

@@ -1,5 +1,5 @@
-// Makes output of hosts and carriers fit for the user's terminal: none of it may move the cursor, set a title
-// or fill the clipboard there, nor look like a line of dtrun's own. The output of workers is passed on
+// Makes output of hosts and remote shells fit for the user's terminal: none of it may move the cursor, set a
+// title or fill the clipboard there, nor look like a line of dtrun's own. The output of workers is passed on
 // unchanged, as under ssh.
 #pragma once
 

@@ -27,7 +27,7 @@
 #include "cmd/launch/brought_builds.h"
 #include "cmd/launch/build.h"
 #include "cmd/launch/clean.h"
-#include "cmd/launch/meeting_place.h"
+#include "cmd/launch/connectivity_probe.h"
 #include "cmd/launch/spool.h"
 #include "cmd/launch/spool_relay.h"
 #include "cmd/machine/machine.h"
@@ -74,7 +74,7 @@ class Line {
 
   // Nothing when the launcher is gone, silent for kLauncherSilence, or does not make sense. Greets
   // connections to `place` meanwhile. Takes no byte behind the message: the rest is the agent's loop's.
-  std::optional<ToHost> next(MeetingPlace* place) const {
+  std::optional<ToHost> next(ProbeListener* place) const {
     for (auto message = read_message(place);; message = read_message(place))
       if (!message || !is_answered(*message)) return message;
   }
@@ -95,7 +95,7 @@ class Line {
  private:
   static constexpr int kSilence = std::chrono::milliseconds(kLauncherSilence).count();
 
-  std::optional<ToHost> read_message(MeetingPlace* place) const {
+  std::optional<ToHost> read_message(ProbeListener* place) const {
     MessageReader<ToHost> messages;
     for (;;) {
       auto message = messages.next();
@@ -114,7 +114,7 @@ class Line {
     return true;
   }
 
-  bool wait_for_bytes(MeetingPlace* place) const {
+  bool wait_for_bytes(ProbeListener* place) const {
     for (;;) {
       pollfd entries[] = {{in_, POLLIN, 0}, {place != nullptr ? place->fd() : -1, POLLIN, 0}};
       const int ready = poll(entries, 2, kSilence);
@@ -186,7 +186,7 @@ Status enter(const std::string& directory) {
 void settle_options(const launch::Job& job, Options* options) {
   for (const OptionEntry& entry : kOptions)
     if (std::string_view(entry.group) == group::kHosts) options->values.erase(entry.name);
-  for (const OptionName name : {OptionName("token_file"), OptionName("insecure")})
+  for (const OptionName name : {OptionName("key_file"), OptionName("insecure")})
     options->values.erase(name.text());
   const auto set = [&](OptionName name, const std::string& value) {
     options->values[name.text()] = {.value = value, .source = "--" + std::string(name.text())};
@@ -222,9 +222,9 @@ Result<NodePlan> plan_node(const launch::Job& job) {
   const Notice notice = [&](const std::string& text) { plan.notices.push_back(text); };
   // The launcher decides on the job's key, whatever this host offers.
   rendezvous::forget_key_variables();
-  if (!job.key().empty()) setenv(rendezvous::kTokenVariable, job.key().c_str(), 1);
+  if (!job.key().empty()) setenv(rendezvous::kKeyVariable, job.key().c_str(), 1);
   Result<JobSpec> spec = make_job_spec(options.value(), this_machine(), environment, notice);
-  unsetenv(rendezvous::kTokenVariable);
+  unsetenv(rendezvous::kKeyVariable);
   if (!spec.ok()) return spec.status();
   if (Status status = check_files(spec.value(), options.value().program); !status.ok()) return status;
   if (Status status = check_node(spec.value(), notice); !status.ok()) return status;
@@ -239,7 +239,7 @@ std::string summary_of(const JobSpec& spec) {
          (spec.device.empty() ? "" : ", device: " + spec.device);
 }
 
-FromHost planned(const NodePlan& plan, const MeetingPlace& place) {
+FromHost planned(const NodePlan& plan, const ProbeListener& place) {
   FromHost message;
   launch::Planned& body = *message.mutable_planned();
   for (const std::string& address : agent::own_addresses(address_of_ssh())) body.add_addresses(address);
@@ -251,18 +251,18 @@ FromHost planned(const NodePlan& plan, const MeetingPlace& place) {
   return message;
 }
 
-FromHost seen(const launch::Look& look, MeetingPlace* own) {
-  std::vector<Sought> sought;
-  for (const launch::Place& place : look.places())
+FromHost seen(const launch::Probe& probe, ProbeListener* own) {
+  std::vector<ProbeTarget> sought;
+  for (const launch::Place& place : probe.places())
     sought.push_back({.addresses = {place.addresses().begin(), place.addresses().end()},
                       .port = place.port(),
                       .nonce = place.nonce()});
   FromHost message;
-  for (const Sight& sight : look_for(sought, kToLookFor, own)) {
-    launch::Sight& told = *message.mutable_seen()->add_sights();
-    told.set_address(sight.address);
-    told.set_from(sight.from);
-    for (const std::string& why : sight.why_not) told.add_why_not(why);
+  for (const ProbeResult& result : probe_all(sought, kToLookFor, own)) {
+    launch::ProbeResult& told = *message.mutable_seen()->add_results();
+    told.set_address(result.address);
+    told.set_from(result.from);
+    for (const std::string& why : result.why_not) told.add_why_not(why);
   }
   return message;
 }
@@ -297,7 +297,7 @@ void settle_place(const launch::Begin& begin, JobSpec* spec) {
   spec->rendezvous.is_host = begin.hosts();
   if (begin.hosts()) spec->rendezvous.listen_address = "0.0.0.0";
   if (begin.has_node_rank()) spec->node_rank = begin.node_rank();
-  if (begin.candidates_size() > 0 && spec->rendezvous.takes_over) settle_candidates(begin, spec);
+  if (begin.candidates_size() > 0 && spec->rendezvous.fails_over) settle_candidates(begin, spec);
 }
 
 FromHost begun() {
@@ -387,17 +387,17 @@ int run_job(const Line& line, const launch::Job& job) {
     const Answering answering(line);
     return plan_host(job);
   }();
-  Result<MeetingPlace> place = plan.ok() ? MeetingPlace::open() : plan.status();
+  Result<ProbeListener> place = plan.ok() ? ProbeListener::open() : plan.status();
   if (!place.ok()) {
     line.say(refused(place.status()));
     return place.status().exit_code();
   }
   line.say(planned(plan.value(), place.value()));
   std::optional<ToHost> next = line.next(&place.value());
-  for (; next && next->has_look(); next = line.next(&place.value()))
-    line.say(seen(next->look(), &place.value()));
+  for (; next && next->has_probe(); next = line.next(&place.value()))
+    line.say(seen(next->probe(), &place.value()));
   if (!next || !next->has_begin()) return kExitUnavailable;
-  { const MeetingPlace closed = std::move(place).value(); }
+  { const ProbeListener closed = std::move(place).value(); }
 
   JobSpec& spec = plan.value().spec;
   settle_place(next->begin(), &spec);

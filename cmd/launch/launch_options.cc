@@ -202,7 +202,7 @@ Result<LaunchPlan> make_launch_plan(const Options& options, const std::vector<st
   plan.job.set_run_id(plan.settings.run_id);
   const bool plain = options.flag("insecure");
   if (!plan.job.nodes().empty() && !plain) plan.job.set_key(rendezvous::JobKey::random().text());
-  if (const auto file = options.given("token_file"))
+  if (const auto file = options.given("key_file"))
     notice(file->source + " has no effect: the launcher makes a key for the job");
   plan.output.colour = colour_at_first_sight(words, environment);
   plan.workers_are_given = options.has("nproc_per_node");

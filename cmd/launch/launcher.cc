@@ -20,13 +20,13 @@
 #include "agent/system/signals.h"
 #include "agent/system/wall_clock.h"
 #include "cmd/launch/build.h"
-#include "cmd/launch/carrier.h"
 #include "cmd/launch/clean.h"
 #include "cmd/launch/core/repeats.h"
 #include "cmd/launch/core/time_order.h"
 #include "cmd/launch/detached_runs.h"
 #include "cmd/launch/input_feed.h"
 #include "cmd/launch/own_files.h"
+#include "cmd/launch/remote_shell.h"
 #include "proto/core/contract.h"
 #include "proto/core/utf8.h"
 #include "rendezvous/wire/grpc_setup.h"
@@ -64,7 +64,7 @@ class Launcher {
  private:
   // The facts on one host beside the decided state.
   struct Line {
-    std::unique_ptr<Carrier> carrier;
+    std::unique_ptr<RemoteShell> shell;
     launch::Planned planned;
     double clock_ahead = 0;  // of ours, seconds; less than the login took is nothing
     std::string bar;
@@ -103,16 +103,16 @@ class Launcher {
   void act(const launch_action::TellDetached& a);
   void act(const launch_action::Finish& a) { exit_code_ = a.exit_code; }
 
-  // The carrier's words: to `host`, to run `script` (empty: `dtrun agent`) there.
+  // The words of the command line: to `host`, to run `script` (empty: `dtrun agent`) there.
   std::vector<std::string> words_to(int host, const std::string& script) const;
   void show_progress();
   void pause_output(bool paused);
   void pause_line(int host);
   bool comes_back() const { return !plan_.nodes.empty(); }
-  void retire(std::unique_ptr<Carrier> carrier) {
-    if (!carrier) return;
-    carrier->abandon();
-    retired_.push_back(std::move(carrier));
+  void retire(std::unique_ptr<RemoteShell> shell) {
+    if (!shell) return;
+    shell->abandon();
+    retired_.push_back(std::move(shell));
   }
 
   const LaunchPlan plan_;
@@ -122,7 +122,7 @@ class Launcher {
   std::shared_ptr<const std::string> archive_;
   LaunchState state_;
   std::vector<Line> lines_;
-  std::vector<std::unique_ptr<Carrier>> retired_;  // may be on the stack: destroyed between two events
+  std::vector<std::unique_ptr<RemoteShell>> retired_;  // may be on the stack: destroyed between two events
   std::deque<LaunchEvent> events_;
   TimeOrder<std::function<void()>> order_;  // messages of a detached job
   bool congested_ = false;
@@ -147,7 +147,7 @@ int Launcher::run() {
     drain();
   }
   console_.set_bar("");
-  // The agents close their ends; a carrier that does not end is ended with us.
+  // The agents close their ends; a remote shell that does not end is ended with us.
   while (console_.pending() && loop_.run_once().ok()) events_.clear();
   return *exit_code_;
 }
@@ -180,13 +180,13 @@ void Launcher::tend() {
   alive.mutable_alive();
   launch_event::Quiet quiet{.hosts = {}};
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    Carrier* const carrier = lines_[i].carrier.get();
-    if (carrier == nullptr) continue;
-    if (carrier->silent_for(std::chrono::milliseconds(kQuiet))) quiet.hosts.push_back(static_cast<int>(i));
+    RemoteShell* const shell = lines_[i].shell.get();
+    if (shell == nullptr) continue;
+    if (shell->silent_for(std::chrono::milliseconds(kQuiet))) quiet.hosts.push_back(static_cast<int>(i));
     if (state_.hosts[i].phase < HostPhase::kPlanning) continue;
-    carrier->send(alive);
-    if (!carrier->silent_for(kLauncherSilence)) continue;
-    retire(std::move(lines_[i].carrier));
+    shell->send(alive);
+    if (!shell->silent_for(kLauncherSilence)) continue;
+    retire(std::move(lines_[i].shell));
     lose(static_cast<int>(i),
          {.what = "silent for " + std::to_string(kLauncherSilence.count()) + " s", .remedy = ""});
   }
@@ -289,19 +289,19 @@ void Launcher::show(int host, const launch::Said& said, Millis at) {
 }
 
 void Launcher::take_input(std::string text) {
-  Carrier* const carrier = line(*state_.first).carrier.get();
-  if (carrier == nullptr) return;
+  RemoteShell* const shell = line(*state_.first).shell.get();
+  if (shell == nullptr) return;
   launch::ToHost message;
   message.mutable_input()->set_text(std::move(text));
-  carrier->send(message);
+  shell->send(message);
 }
 
 void Launcher::seen(int host, const launch::Seen& seen) {
-  launch_event::Seen event{.host = host, .sights = {}};
-  for (const launch::Sight& one : seen.sights())
-    event.sights.push_back({.address = one.address(),
-                            .from = one.from(),
-                            .why_not = {one.why_not().begin(), one.why_not().end()}});
+  launch_event::Seen event{.host = host, .results = {}};
+  for (const launch::ProbeResult& one : seen.results())
+    event.results.push_back({.address = one.address(),
+                             .from = one.from(),
+                             .why_not = {one.why_not().begin(), one.why_not().end()}});
   events_.push_back(std::move(event));
 }
 
@@ -313,15 +313,15 @@ void Launcher::greeted(int host, const launch::Hello& hello) {
 
 // An unknown host key is worth a second call of ssh, which shows the key.
 void Launcher::gone(int index, int exit_status) {
-  Carrier* const carrier = line(index).carrier.get();
-  SshFailure failure = ssh_failure(exit_status, clean_lines(carrier->standard_error()), host(index));
-  if (carrier->greeted() && carrier->standard_error().empty()) {
+  RemoteShell* const shell = line(index).shell.get();
+  SshFailure failure = ssh_failure(exit_status, clean_lines(shell->standard_error()), host(index));
+  if (shell->greeted() && shell->standard_error().empty()) {
     const bool by_signal = exit_status > 128 && exit_status < 128 + NSIG;  // ssh's own failures are 255
-    failure = {.what = std::string(plan_.is_ssh ? "ssh" : "its carrier") + " ended with " +
+    failure = {.what = std::string(plan_.is_ssh ? "ssh" : "its remote shell") + " ended with " +
                        describe_exit(exit_status, by_signal ? exit_status - 128 : 0),
                .remedy = ""};
   }
-  retire(std::move(line(index).carrier));
+  retire(std::move(line(index).shell));
   if (failure.kind == SshFailure::kUnknownHostKey && plan_.is_ssh) return ask_for_key(index, failure);
   lose(index, failure);
 }
@@ -339,28 +339,28 @@ void Launcher::lose(int index, const SshFailure& failure) {
 }
 
 void Launcher::ask_for_key(int index, SshFailure failure) {
-  Carrier::Events events;
+  RemoteShell::Events events;
   events.said = [](const auto&) {};
   events.complained = events.babbled = [](std::string_view) {};
   events.ended = [this, index, failure](int) mutable {
-    const std::string key = host_key_seen(line(index).carrier->standard_error());
+    const std::string key = host_key_seen(line(index).shell->standard_error());
     if (!key.empty()) failure.what += " It shows " + key;
-    retire(std::move(line(index).carrier));
+    retire(std::move(line(index).shell));
     events_.push_back(launch_event::Gone{.host = index, .failure = failure});
   };
   std::vector<std::string> words = words_to(index, "true");
   words.insert(words.begin() + static_cast<std::ptrdiff_t>(plan_.ssh.size()), "-v");
-  auto carrier = Carrier::start(loop_, words, std::move(events));
-  if (!carrier.ok()) return events_.push_back(launch_event::Gone{.host = index, .failure = failure});
-  line(index).carrier = std::move(carrier).value();
-  line(index).carrier->finish_input();
+  auto shell = RemoteShell::start(loop_, words, std::move(events));
+  if (!shell.ok()) return events_.push_back(launch_event::Gone{.host = index, .failure = failure});
+  line(index).shell = std::move(shell).value();
+  line(index).shell->finish_input();
 }
 
 // ---- actions
 
-// ssh gives one line to the login shell there; other carriers run words as they are. If an option has several
-// values ssh takes the first, so the words of --ssh go before ours, and ours before the user's files: a job
-// gets neither the user's agent nor a port of a configuration that is for interactive logins.
+// ssh gives one line to the login shell there; other remote shells run words as they are. If an option has
+// several values ssh takes the first, so the words of --ssh go before ours, and ours before the user's files:
+// a job gets neither the user's agent nor a port of a configuration that is for interactive logins.
 std::vector<std::string> Launcher::words_to(int index, const std::string& script) const {
   std::vector<std::string> words = plan_.ssh;
   if (plan_.is_ssh) {
@@ -393,7 +393,7 @@ void Launcher::act(const launch_action::Dial& a) {
           .host = a.host, .exit_code = archive.status().exit_code(), .why = archive.status().message()});
     archive_ = std::move(archive).value();
   }
-  Carrier::Events events;
+  RemoteShell::Events events;
   events.said = [this, host = a.host](launch::FromHost message) { from_host(host, std::move(message)); };
   events.complained = [this, host = a.host](std::string_view text) {
     console_.say(name(host) + ": " + printable(text));
@@ -409,15 +409,15 @@ void Launcher::act(const launch_action::Dial& a) {
     heard.clear();
     console_.notice("bringing dtrun to " + name(a.host) + " (" + std::to_string(archive_->size() >> 20) +
                     " MiB, once for this build)");
-    line(a.host).carrier->send_bytes(archive_);
+    line(a.host).shell->send_bytes(archive_);
   };
   const std::string script = a.with_files ? bringing_script(build_, archive_->size()) : "";
-  auto carrier = Carrier::start(loop_, words_to(a.host, script), std::move(events));
-  if (!carrier.ok())
+  auto shell = RemoteShell::start(loop_, words_to(a.host, script), std::move(events));
+  if (!shell.ok())
     return events_.push_back(launch_event::Refused{
-        .host = a.host, .exit_code = carrier.status().exit_code(), .why = carrier.status().message()});
-  retire(std::move(line(a.host).carrier));
-  line(a.host).carrier = std::move(carrier).value();
+        .host = a.host, .exit_code = shell.status().exit_code(), .why = shell.status().message()});
+  retire(std::move(line(a.host).shell));
+  line(a.host).shell = std::move(shell).value();
   line(a.host).is_paused = false;
 }
 
@@ -426,7 +426,7 @@ void Launcher::act(const launch_action::SendJob& a) {
   if (!plan_.nodes.empty()) {
     *message.mutable_attach() = plan_.attach;
     message.mutable_attach()->set_node(plan_.nodes[static_cast<std::size_t>(a.host)]);
-    line(a.host).carrier->send(message);
+    line(a.host).shell->send(message);
     for (const int number : plan_.signals) act(launch_action::PassSignal{a.host, number});
     return;
   }
@@ -440,18 +440,18 @@ void Launcher::act(const launch_action::SendJob& a) {
   job.mutable_terminal()->set_bar(console_.has_terminal() && !detached);
   job.mutable_terminal()->set_columns(console_.columns());
   job.mutable_terminal()->set_colour(console_.palette() == Palette(true));
-  line(a.host).carrier->send(message);
+  line(a.host).shell->send(message);
 }
 
 void Launcher::act(const launch_action::AskToLook& a) {
   launch::ToHost message;
   for (const launch_action::At& at : a.at) {
-    launch::Place& place = *message.mutable_look()->add_places();
+    launch::Place& place = *message.mutable_probe()->add_places();
     for (const std::string& address : at.addresses) place.add_addresses(address);
     place.set_port(line(at.host).planned.port());
     place.set_nonce(line(at.host).planned.nonce());
   }
-  line(a.host).carrier->send(message);
+  line(a.host).shell->send(message);
 }
 
 void Launcher::act(const launch_action::TellBegin& a) {
@@ -478,18 +478,18 @@ void Launcher::act(const launch_action::TellBegin& a) {
                                                                   .pid = getpid(),
                                                                   .has_key = !plan_.job.key().empty(),
                                                                   .key = plan_.job.key()});
-  line(a.host).carrier->send(message);
+  line(a.host).shell->send(message);
 }
 
 void Launcher::act(const launch_action::PassSignal& a) {
-  if (!line(a.host).carrier) return;
+  if (!line(a.host).shell) return;
   launch::ToHost message;
   message.mutable_signal()->set_number(a.signal);
-  line(a.host).carrier->send(message);
+  line(a.host).shell->send(message);
 }
 
 void Launcher::act(const launch_action::HangUp& a) {
-  retire(std::move(line(a.host).carrier));
+  retire(std::move(line(a.host).shell));
   if (a.host == state_.first) input_.reset();
   if (!comes_back() || state_.hosts[static_cast<std::size_t>(a.host)].phase < HostPhase::kEnded) return;
   order_.is_up_to_date(static_cast<std::size_t>(a.host));
@@ -567,7 +567,7 @@ void Launcher::pause_output(bool paused) {
 void Launcher::pause_line(int host) {
   Line& one = line(host);
   const bool paused = congested_ || order_.waiting(static_cast<std::size_t>(host)) > kMostAhead;
-  if (one.carrier && paused != one.is_paused) one.carrier->pause(paused);
+  if (one.shell && paused != one.is_paused) one.shell->pause(paused);
   one.is_paused = paused;
 }
 

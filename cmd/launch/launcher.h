@@ -15,8 +15,8 @@ namespace dtrun::cmd {
 struct LaunchPlan {
   std::vector<Host> hosts;
   LaunchSettings settings;
-  std::vector<std::string> ssh;  // the carrier's words before the host
-  bool is_ssh = true;            // and not another carrier
+  std::vector<std::string> ssh;  // the remote shell's words before the host
+  bool is_ssh = true;            // and not another remote shell
   bool accept_new_host_keys = false;
   launch::Job job;                 // but what differs from host to host
   bool workers_are_given = false;  // by --nproc_per_node, so a host's slots do not count

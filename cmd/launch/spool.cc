@@ -26,7 +26,7 @@ constexpr std::size_t kPortion = 1u << 20;
 // On a full disk a job's last output gives way to the messages on its end; a report has a few KB.
 constexpr std::uint64_t kRoomForEnd = 64u << 10;
 
-// A record lock belongs to the process: neither workers nor the guardian inherit it.
+// A record lock belongs to the process: neither workers nor the watchdog inherit it.
 struct flock whole_file() {
   struct flock lock {};
   lock.l_type = F_WRLCK;

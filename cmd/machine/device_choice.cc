@@ -28,10 +28,10 @@ std::string misfit(const std::vector<Gpu>& gpus, std::size_t workers) {
 }  // namespace
 
 // A driver runs programs of its own major version of CUDA, and of older ones.
-std::string why_no_cuda(const GpuSight& sight, int built_for) {
-  if (sight.gpus.empty()) return "no GPU here (" + sight.why_none + ")";
-  if (sight.cuda == 0 || sight.cuda / 1000 >= built_for / 1000) return "";
-  return "the NVIDIA driver is too old (" + sight.driver + ", for CUDA " + cuda_version_text(sight.cuda) +
+std::string why_no_cuda(const GpuSight& result, int built_for) {
+  if (result.gpus.empty()) return "no GPU here (" + result.why_none + ")";
+  if (result.cuda == 0 || result.cuda / 1000 >= built_for / 1000) return "";
+  return "the NVIDIA driver is too old (" + result.driver + ", for CUDA " + cuda_version_text(result.cuda) +
          "; this dtrun needs " + std::to_string(built_for / 1000) + ".0 or newer)";
 }
 

@@ -11,7 +11,7 @@
 namespace dtrun::cmd {
 
 // Why workers cannot use these GPUs; empty: they can. `built_for`: the CUDA version of this build.
-std::string why_no_cuda(const GpuSight& sight, int built_for);
+std::string why_no_cuda(const GpuSight& result, int built_for);
 
 struct DeviceChoice {
   std::vector<Gpu> gpus = {};  // by local rank; empty: the CPU

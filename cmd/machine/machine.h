@@ -34,7 +34,7 @@ struct Machine {
   // True if a host's name or address is this machine's; may wait for the name service.
   std::function<bool(const std::string& host)> is_home = [](const std::string&) { return false; };
   // The view of the cluster that may have started this process; nothing: it is not asked.
-  std::optional<Scene> scene = {};
+  std::optional<ClusterEnvironment> cluster = {};
 };
 
 Machine this_machine();

@@ -120,14 +120,14 @@ inline constexpr OptionEntry kOptions[] = {
          "read_timeout: "
          "how long a node goes on without its coordinator [30; join_timeout with `dtrun store`] (seconds); "
          "is_host=1 or 0: whether this node hosts the coordinator [if the endpoint is its own address]; "
-         "takeover=always or never: whether of two hosts the second takes over [never]",
+         "failover=always or never: whether of two hosts the second takes over [never]",
      .group = group::kMeeting,
      .in_torchrun = true},
-    {.name = "token_file",
+    {.name = "key_file",
      .placeholder = "FILE",
      .help =
          "The job's key (`dtrun key` makes one), the same on all nodes: only who has it may join, and what "
-         "agents and coordinator say is encrypted [$DTRUN_TOKEN, the key itself; $DTRUN_TOKEN_FD, a "
+         "agents and coordinator say is encrypted [$DTRUN_KEY, the key itself; $DTRUN_KEY_FD, a "
          "descriptor "
          "to read it from; this user's key, ~/.config/dtrun/key, made when it is first needed]",
      .group = group::kMeeting},

@@ -15,7 +15,7 @@ bool places_itself(const Options& typed) {
   return typed.flag("standalone") || backend == "env" || backend == "static";
 }
 
-Said said_by(const Options& options) {
+GivenOptions said_by(const Options& options) {
   const auto endpoint = options.given("rdzv_endpoint");
   return {.nodes = options.has("nnodes"),
           .endpoint = (endpoint && !endpoint->value.empty()) || options.has("master_addr")};
@@ -53,11 +53,11 @@ bool sees_one_gpu_of_several(const Draft& draft) {
 }  // namespace
 
 Status read_place(Draft& draft) {
-  if (!draft.machine.scene) return {};
-  draft.spec.may_be_started_again = may_be_started_again(*draft.machine.scene);
-  const Said said = said_by(draft.options);
+  if (!draft.machine.cluster) return {};
+  draft.spec.may_be_started_again = may_be_started_again(*draft.machine.cluster);
+  const GivenOptions said = said_by(draft.options);
   if (places_itself(draft.typed) || (said.nodes && said.endpoint)) return {};
-  auto found = find_place(*draft.machine.scene, said);
+  auto found = find_place(*draft.machine.cluster, said);
   if (!found.ok()) return found.status();
   if (!found.value()) return {};
   const Place& place = draft.place.emplace(*std::move(found).value());

@@ -24,7 +24,7 @@ struct Draft {
   const Notice& notice;
   std::optional<worker::JobConfig> config = {};  // of the built-in trainer
   JobSpec spec = {};
-  std::optional<GpuSight> sight = {};
+  std::optional<GpuSight> result = {};
   std::optional<Place> place = {};  // that a cluster gave this process
 
   // That this process may use.
@@ -34,8 +34,8 @@ struct Draft {
   const GpuSight& gpus() {
     const auto nproc = options.given("nproc_per_node");
     const bool asked_for = (config && config->device == "cuda") || (nproc && nproc->value == "gpu");
-    if (!sight) sight = machine.gpus(asked_for);
-    return *sight;
+    if (!result) result = machine.gpus(asked_for);
+    return *result;
   }
 
   // If the option is given: `parse` makes its value, which becomes *field.

@@ -12,8 +12,8 @@ Status no_key(const KeyQuestion& question, const std::string& why) {
                        : "KEY (dtrun on " + question.endpoint.host + " prints one, as `dtrun key` does)";
   return Status(kExitNoPermission, "no job key (" + why + "), and anybody who can connect to " +
                                        endpoint_text(question.endpoint) +
-                                       " could join; on every node: export DTRUN_TOKEN=" + key +
-                                       "\nor --token_file FILE (`dtrun key FILE` makes it), or a key in "
+                                       " could join; on every node: export DTRUN_KEY=" + key +
+                                       "\nor --key_file FILE (`dtrun key FILE` makes it), or a key in "
                                        "~/.config/dtrun/key, where dtrun looks "
                                        "for it\nor --insecure on every node: plain text, where all who can "
                                        "connect may run programs anyway");

@@ -1,4 +1,4 @@
-// Chooses the key that a command takes for its job, the same for all of dtrun: --token_file and --insecure,
+// Chooses the key that a command takes for its job, the same for all of dtrun: --key_file and --insecure,
 // the environment, the user's own.
 #pragma once
 
@@ -21,7 +21,7 @@ struct KeyQuestion {
   std::function<bool()> hosts = [] { return false; };  // whether the coordinator will be on this machine
 };
 
-// The options of a command that has --token_file and --insecure.
+// The options of a command that has --key_file and --insecure.
 template <typename Options>
 rendezvous::KeyOffer key_offer(const Options& options, const Environment& environment) {
   const auto named = [](const std::optional<Given>& given) -> std::optional<rendezvous::Named> {
@@ -32,16 +32,16 @@ rendezvous::KeyOffer key_offer(const Options& options, const Environment& enviro
     const char* value = environment(variable);
     return value != nullptr ? value : "";
   };
-  rendezvous::KeyOffer offer{.file = named(options.given("token_file"))};
+  rendezvous::KeyOffer offer{.file = named(options.given("key_file"))};
   if (options.flag("insecure")) offer.insecure = named(options.given("insecure"));
-  offer.text = text(rendezvous::kTokenVariable);
-  offer.descriptor = text(rendezvous::kTokenFdVariable);
+  offer.text = text(rendezvous::kKeyVariable);
+  offer.descriptor = text(rendezvous::kKeyFdVariable);
   return offer;
 }
 
 // From then on a process that may have a key leaves no core file. Fails as rendezvous::find_key, and with
-// EX_NOPERM and three lines if there is no key although strangers could connect and plain text was not asked
-// for.
+// EX_NOPERM and three lines if there is no key although unauthenticated peers could connect and plain text
+// was not asked for.
 Result<rendezvous::FoundKey> find_key(const KeyQuestion& question);
 
 // A notice for people if there is no key: it says which users may join.

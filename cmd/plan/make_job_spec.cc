@@ -138,7 +138,7 @@ Status read_topology(Draft& draft) {
 
 // With the env backend each worker has an agent of its own, and LOCAL_RANK tells them apart.
 std::vector<Gpu> gpus_for_workers(Draft& draft) {
-  std::vector<Gpu> gpus = draft.sight.value_or(GpuSight()).gpus;
+  std::vector<Gpu> gpus = draft.result.value_or(GpuSight()).gpus;
   const char* local_rank = draft.environment("LOCAL_RANK");
   const bool exported = rendezvous_backend(draft.options) == "env" && local_rank != nullptr;
   const int first = exported ? std::atoi(local_rank) : draft.spec.first_local_rank;
@@ -294,29 +294,29 @@ Status read_lanes(Draft& draft, int* lanes) {
   return {};
 }
 
-Status read_recovery(Draft& draft, bool* recovers) {
+Status read_recovery(Draft& draft, bool* in_memory_recovery) {
   const auto chosen = draft.options.given("recovery");
   if (!chosen) return {};
   if (chosen->value != "memory" && chosen->value != "checkpoint")
     return usage(quoted(*chosen) + ": expected memory or checkpoint");
-  *recovers = chosen->value == "memory";
+  *in_memory_recovery = chosen->value == "memory";
   if (!draft.config) draft.notice(quoted(*chosen) + " has no effect: other programs always start again");
   return {};
 }
 
 Status read_trainer(Draft& draft) {
   int lanes = 1;
-  bool recovers = true;
+  bool in_memory_recovery = true;
   if (Status status = read_lanes(draft, &lanes); !status.ok()) return status;
-  if (Status status = read_recovery(draft, &recovers); !status.ok()) return status;
+  if (Status status = read_recovery(draft, &in_memory_recovery); !status.ok()) return status;
   read_threads(draft);
   if (!draft.config) return {};
   if (!draft.options.has("role")) draft.spec.role = "trainer";
-  const bool host_copies = draft.config->recovery.host_copy_steps > 0;
-  if (host_copies && !recovers)
+  const bool in_memory_checkpoints = draft.config->recovery.in_memory_checkpoint_steps > 0;
+  if (in_memory_checkpoints && !in_memory_recovery)
     return Status(kExitConfig, quoted(*draft.options.given("recovery")) +
                                    " begins again from checkpoints, so it has no use for the copies that "
-                                   "/recovery/host_copy_steps asks for; leave out one of them");
+                                   "/recovery/in_memory_checkpoint_steps asks for; leave out one of them");
   const std::string text = worker::to_canonical_json(*draft.config);
   draft.spec.describe_difference = [text](const std::string& theirs) {
     return worker::first_difference(text, theirs);
@@ -325,10 +325,10 @@ Status read_trainer(Draft& draft) {
                                       .config_json = text,
                                       .output_dir = draft.config->output_dir,
                                       .lanes = lanes,
-                                      .recovers = recovers,
+                                      .in_memory_recovery = in_memory_recovery,
                                       .cuda = !draft.spec.gpus.empty(),
                                       .only_agent_stops = draft.spec.may_be_started_again,
-                                      .host_copies = host_copies};
+                                      .in_memory_checkpoints = in_memory_checkpoints};
   return {};
 }
 

@@ -11,7 +11,7 @@ namespace dtrun::cmd {
 
 Status check_memory(const JobSpec& spec, const std::optional<worker::Available>& available) {
   const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program);
-  if (trainer == nullptr || (trainer->cuda && !trainer->host_copies) || !available) return {};
+  if (trainer == nullptr || (trainer->cuda && !trainer->in_memory_checkpoints) || !available) return {};
   const Result<worker::JobConfig> config = worker::parse_config(trainer->config_json, "config", {});
   if (!config.ok()) return {};
   const Result<worker::DatasetFacts> data = worker::check_dataset(config.value().data);

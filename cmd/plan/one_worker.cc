@@ -14,15 +14,15 @@ Result<DeviceChoice> device_of_one_worker(const std::string& path, std::span<con
   const worker::JobConfig& config = file.value().config;
   const std::string& device = config.device;
   std::string obstacle;
-  GpuSight sight;
+  GpuSight result;
   if (device != "cpu") {
     obstacle = worker::cuda_refusal(config, machine.worker_cuda);
     if (obstacle.empty()) {
-      sight = machine.gpus(device == "cuda");
-      obstacle = why_no_cuda(sight, machine.worker_cuda);
+      result = machine.gpus(device == "cuda");
+      obstacle = why_no_cuda(result, machine.worker_cuda);
     }
   }
-  Result<DeviceChoice> choice = choose_device(device, obstacle, sight.gpus, 1);
+  Result<DeviceChoice> choice = choose_device(device, obstacle, result.gpus, 1);
   if (!choice.ok()) return choice.status().within(path);
   if (choice.value().gpus.empty() && config.train.bf16 && !machine.bf16)
     return Status(kExitConfig, path + ": " + worker::bf16_refusal());

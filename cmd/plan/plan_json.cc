@@ -80,7 +80,7 @@ void add_program(const JobSpec& spec, Json* plan) {
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program)) {
     (*plan)["program"] = {trainer->worker_binary.string()};
     (*plan)["lanes"] = trainer->lanes;
-    (*plan)["recovery"] = trainer->recovers ? "memory" : "checkpoint";
+    (*plan)["recovery"] = trainer->in_memory_recovery ? "memory" : "checkpoint";
     (*plan)["config"] = Json::parse(trainer->config_json);
     return;
   }

@@ -233,7 +233,7 @@ constexpr TimeKey kTimeKeys[] = {
      .set = [](milliseconds time, RendezvousSpec& rendezvous, KeepAlive&) { rendezvous.read_timeout = time; },
      .may_be_short = false}};
 
-constexpr char kIsHost[] = "is_host", kTakeover[] = "takeover";
+constexpr char kIsHost[] = "is_host", kFailover[] = "failover";
 constexpr const char* kStoreKeys[] = {"store_type", "use_libuv"};
 
 Status read_is_host(Draft& draft, const Given& given) {
@@ -245,41 +245,41 @@ Status read_is_host(Draft& draft, const Given& given) {
   return {};
 }
 
-Status read_takeover(const Given& given, std::optional<bool>* takeover) {
+Status read_failover(const Given& given, std::optional<bool>* failover) {
   if (given.value != "always" && given.value != "never")
     return usage(quoted(given) + ": expected always or never");
-  *takeover = given.value == "always";
+  *failover = given.value == "always";
   return {};
 }
 
 // Decides whether other hosts of the list take over if the first is gone. A majority of three or more knows
 // which half of a cut network it is; two hosts do not.
-void settle_takeover(Draft& draft, std::optional<bool> takeover) {
+void settle_failover(Draft& draft, std::optional<bool> failover) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   const std::vector<std::string>& hosts = rendezvous.hosts;
-  rendezvous.takes_over = takeover.value_or(true);
+  rendezvous.fails_over = failover.value_or(true);
   if (hosts.empty()) {
-    if (takeover && *takeover)
-      draft.notice("--rdzv_conf takeover has no effect: --rdzv_endpoint names one host");
+    if (failover && *failover)
+      draft.notice("--rdzv_conf failover has no effect: --rdzv_endpoint names one host");
     return;
   }
   const bool two = hosts.size() == 2;
-  if (!rendezvous.takes_over) {
+  if (!rendezvous.fails_over) {
     rendezvous.hosts.clear();
-  } else if (two && !takeover) {
+  } else if (two && !failover) {
     draft.notice("only " + hosts[0] + " hosts the coordinator: if it is lost, " + hosts[1] +
                  " does not take over, since it cannot tell that from a cut network. Name a third host, or " +
-                 "give --rdzv_conf takeover=always, with which both sides of a cut may go on");
+                 "give --rdzv_conf failover=always, with which both sides of a cut may go on");
     rendezvous.hosts.clear();
   } else if (two) {
-    rendezvous.takeover_alone = true;
-  } else if (takeover) {
-    draft.notice("--rdzv_conf takeover=always has no effect: of three hosts or more a majority goes on");
+    rendezvous.failover_alone = true;
+  } else if (failover) {
+    draft.notice("--rdzv_conf failover=always has no effect: of three hosts or more a majority goes on");
   }
 }
 
 Status unknown_key(const Given& conf, const std::string& key) {
-  std::vector<std::string> known{kIsHost, kTakeover};
+  std::vector<std::string> known{kIsHost, kFailover};
   for (const TimeKey& one : kTimeKeys) known.emplace_back(one.name);
   const std::string nearest = nearest_name(key, known);
   return usage(conf.source + ": unknown key " + key +
@@ -300,7 +300,7 @@ Status read_time(Draft& draft, const Given& conf, const std::string& value, cons
 
 struct Conf {
   KeepAlive keep_alive;
-  std::optional<bool> takeover;
+  std::optional<bool> failover;
 };
 
 Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, Conf& read) {
@@ -309,7 +309,7 @@ Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry
   if (equals == std::string::npos || key.empty()) return usage(quoted(conf) + ": expected KEY=SECONDS,…");
   const Given given{.value = trimmed(entry.substr(equals + 1)), .source = conf.source + " " + key};
   if (key == kIsHost) return read_is_host(draft, given);
-  if (key == kTakeover) return read_takeover(given, &read.takeover);
+  if (key == kFailover) return read_failover(given, &read.failover);
   if (std::ranges::find(kStoreKeys, key) != std::end(kStoreKeys)) {
     draft.notice(given.source + " has no effect: dtrun has no c10d store");
     return {};
@@ -323,7 +323,7 @@ Status read_conf(Draft& draft) {
   const auto conf = draft.options.given("rdzv_conf");
   Conf read;
   if (!conf) {
-    settle_takeover(draft, read.takeover);
+    settle_failover(draft, read.failover);
     return {};
   }
   std::istringstream entries(conf->value);
@@ -331,7 +331,7 @@ Status read_conf(Draft& draft) {
     Status status = read_conf_entry(draft, *conf, entry, read);
     if (!status.ok()) return status;
   }
-  if (!draft.spec.rendezvous.standalone) settle_takeover(draft, read.takeover);
+  if (!draft.spec.rendezvous.standalone) settle_failover(draft, read.failover);
   const KeepAlive& keep_alive = read.keep_alive;
   const double silence = static_cast<double>(keep_alive.interval.count()) * keep_alive.attempts;
   draft.spec.rendezvous.keep_alive_timeout = milliseconds(std::llround(silence));
@@ -342,18 +342,18 @@ Status read_conf(Draft& draft) {
 
 // Only for options on the command line: variables may be set for many jobs.
 void tell_key_has_no_effect(const Draft& draft) {
-  for (const OptionName name : std::initializer_list<OptionName>{"token_file", "insecure"}) {
+  for (const OptionName name : std::initializer_list<OptionName>{"key_file", "insecure"}) {
     const auto given = draft.typed.given(name);
     if (given && given->source.starts_with("--")) draft.no_effect(name, " on a single node");
   }
 }
 
-// A ticket names the run that it opens.
-Status take_run_of(const rendezvous::Ticket& ticket, Draft& draft) {
-  if (!draft.typed.given("rdzv_id")) draft.spec.run_id = ticket.run_id();
-  if (draft.spec.run_id == ticket.run_id()) return {};
+// A scoped token names the run that it opens.
+Status take_run_of(const rendezvous::ScopedToken& token, Draft& draft) {
+  if (!draft.typed.given("rdzv_id")) draft.spec.run_id = token.run_id();
+  if (draft.spec.run_id == token.run_id()) return {};
   return Status(kExitNoPermission,
-                "the ticket is for run " + ticket.run_id() + ", not for --rdzv_id " + draft.spec.run_id);
+                "the scoped token is for run " + token.run_id() + ", not for --rdzv_id " + draft.spec.run_id);
 }
 
 Status read_key(Draft& draft) {
@@ -377,8 +377,8 @@ Status read_key(Draft& draft) {
                                }});
   if (!found.ok()) return found.status();
   if (const auto& key = found.value().key) {
-    if (const rendezvous::Ticket* const ticket = key->ticket()) {
-      if (Status status = take_run_of(*ticket, draft); !status.ok()) return status;
+    if (const rendezvous::ScopedToken* const token = key->token()) {
+      if (Status status = take_run_of(*token, draft); !status.ok()) return status;
     }
     rendezvous.key = key->text();
     rendezvous.key_fingerprint = key->fingerprint();
@@ -389,14 +389,14 @@ Status read_key(Draft& draft) {
   return {};
 }
 
-// After the run id, which a ticket may bring.
+// After the run id, which a scoped token may bring.
 Status name_list(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   if (rendezvous.hosts.empty()) return {};
   std::string hosts;
   for (const std::string& host : rendezvous.hosts) hosts += (hosts.empty() ? "" : ",") + host;
   rendezvous.list = hosts + " port " + std::to_string(rendezvous.port) + " of run " + draft.spec.run_id +
-                    (rendezvous.takeover_alone ? " (takeover=always)" : "");
+                    (rendezvous.failover_alone ? " (failover=always)" : "");
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Random identifiers (members, agents' tokens, default run ids) and the name of this host.
+// Random identifiers (members, agents' tags, default run ids) and the name of this host.
 #pragma once
 
 #include <string>

@@ -33,6 +33,6 @@ inline constexpr char kEnvRestartCount[] = "DTRUN_RESTART_COUNT";  // job-wide
 // A file that the worker touches to say that it makes progress; with --heartbeat-timeout.
 inline constexpr char kEnvHeartbeatFile[] = "DTRUN_HEARTBEAT_FILE";
 // Unique per agent process. A process that has it belongs to that agent's job, also if its parent is gone.
-inline constexpr char kEnvAgentToken[] = "DTRUN_AGENT_TOKEN";
+inline constexpr char kEnvProcessTag[] = "DTRUN_PROCESS_TAG";
 
 }  // namespace dtrun

@@ -27,7 +27,7 @@ Status Caller::connect(std::chrono::milliseconds limit) {
     const Dialled dialled = dial(host_, port(), left, interrupt_);
     resolving_ = false;
     if (dialled.fd >= 0) {
-      stub_ = v1::Succession::NewStub(open_channel(dialled, port(), key_));
+      stub_ = v1::Election::NewStub(open_channel(dialled, port(), key_));
       return {};
     }
     if (first.ok()) first = Status(kExitUnavailable, endpoint_text(host_, port()) + ": " + dialled.error);

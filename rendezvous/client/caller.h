@@ -60,8 +60,8 @@ class Caller {
   Interrupt interrupt_;
   std::atomic<bool> resolving_{false};
   int answers_at_ = 0;
-  std::size_t port_ = 0;                        // of ports_: the one in use
-  std::unique_ptr<v1::Succession::Stub> stub_;  // null: not connected
+  std::size_t port_ = 0;                      // of ports_: the one in use
+  std::unique_ptr<v1::Election::Stub> stub_;  // null: not connected
 
   std::mutex mutex_;  // guards the rest
   bool interrupted_ = false;

@@ -14,7 +14,7 @@
 namespace dtrun::rendezvous {
 
 // Opens a channel to the peer of `dialled` and takes its descriptor. With a key both sides prove that they
-// have it (or this one a ticket from it), and everything is encrypted.
+// have it (or this one a scoped token from it), and everything is encrypted.
 std::shared_ptr<grpc::Channel> open_channel(const Dialled& dialled, int port,
                                             const std::optional<Credential>& key,
                                             grpc::ChannelArguments arguments = {});

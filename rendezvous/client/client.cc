@@ -104,7 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool find_leader(Attempt* none);
   void leader_changed();
   Dialled dial_leader();
-  Attempt attend(const Dialled& dialled);
+  Attempt join(const Dialled& dialled);
   Attempt diagnose(const grpc::Status& status);
   Attempt unresolved(const std::string& error);
   bool adopt(std::shared_ptr<ClientStream> stream, std::shared_ptr<grpc::Channel> channel);
@@ -132,19 +132,19 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<bool> resolving_{false};
   std::atomic<bool> separate_{false};  // the coordinator met last is a `dtrun store`
 
-  std::atomic<succession::Term> obeyed_{0};  // the highest of a leader
+  std::atomic<election::Term> obeyed_{0};  // the highest of a leader
 
   // The thread's.
-  std::size_t port_ = 0;        // of ports_: the one that is tried, or where the coordinator is
-  std::string host_;            // that it dials
-  succession::Term tried_ = 0;  // of the leader that it dialled last, and found none
+  std::size_t port_ = 0;      // of ports_: the one that is tried, or where the coordinator is
+  std::string host_;          // that it dials
+  election::Term tried_ = 0;  // of the leader that it dialled last, and found none
   std::optional<Clock::time_point> unknown_since_;
   std::optional<Clock::time_point> only_others_since_;
   int silent_attempts_ = 0;
   bool ever_connected_ = false;
 
-  std::mutex mutex_;               // guards the next nine
-  succession::Term followed_ = 0;  // of the leader that stream_ goes to
+  std::mutex mutex_;             // guards the next nine
+  election::Term followed_ = 0;  // of the leader that stream_ goes to
   std::shared_ptr<Interrupt> dialling_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
@@ -272,7 +272,7 @@ Core::Attempt Core::attempt() {
   resolving_ = false;
   if (dialled.unresolved) return unresolved(dialled.error);
   unknown_since_.reset();
-  if (dialled.fd >= 0) return attend(dialled);
+  if (dialled.fd >= 0) return join(dialled);
   return {.why = unavailable(
               ever_connected_ ? "cannot reach the " + counterpart() + " at " + endpoint() + " any more (" +
                                     dialled.error + ")"
@@ -292,7 +292,7 @@ Core::Attempt Core::unresolved(const std::string& error) {
           .same_anywhere = true};
 }
 
-Core::Attempt Core::attend(const Dialled& dialled) {
+Core::Attempt Core::join(const Dialled& dialled) {
   std::shared_ptr<grpc::Channel> channel =
       open_channel(dialled, port(), options_.key, arguments_for(options_.keep_alive_timeout));
   std::weak_ptr<Core> weak = weak_from_this();
@@ -425,9 +425,9 @@ void Core::on_received(v1::FromCoordinator message) {
     }
     meet();
   }
-  if (message.has_welcome()) {
-    separate_ = message.welcome().separate();
-    kv_calls()->met_store(message.welcome().instance());
+  if (message.has_join_ack()) {
+    separate_ = message.join_ack().separate();
+    kv_calls()->met_store(message.join_ack().instance());
   }
   deliver(Received{std::move(message)});
 }

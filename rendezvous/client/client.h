@@ -1,4 +1,4 @@
-// An agent's connection to the coordinator and the store. Keeps one Attend stream open, reconnects with
+// An agent's connection to the coordinator and the store. Keeps one Join stream open, reconnects with
 // back-off, and diagnoses what is wrong with an endpoint. Results come through one sink, called on gRPC's
 // threads: the sink must only hand them to the agent's loop.
 #pragma once

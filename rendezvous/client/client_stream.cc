@@ -6,7 +6,7 @@ namespace dtrun::rendezvous {
 
 void ClientStream::start(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<ClientStream> self) {
   self_ = std::move(self);
-  v1::Rendezvous::NewStub(channel)->async()->Attend(&context_, this);
+  v1::Rendezvous::NewStub(channel)->async()->Join(&context_, this);
   AddHold();  // writes start outside of reactions; released with ended_
   StartCall();
   const std::lock_guard lock(mutex_);

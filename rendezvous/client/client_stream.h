@@ -1,4 +1,4 @@
-// One Attend stream from the agent's side, from the first attempt to its end. Reconnecting is client.cc's.
+// One Join stream from the agent's side, from the first attempt to its end. Reconnecting is client.cc's.
 #pragma once
 
 #include <grpcpp/channel.h>

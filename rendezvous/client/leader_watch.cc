@@ -45,7 +45,7 @@ class Inquiry {
     return newest_of_all();
   }
 
-  LeaderAt wait_for(succession::Term above, milliseconds limit) {
+  LeaderAt wait_for(election::Term above, milliseconds limit) {
     std::unique_lock lock(mutex_);
     news_.wait_for(lock, limit, [&] { return interrupted_ || newest_of_all().term > above; });
     return newest_of_all();
@@ -80,8 +80,8 @@ class Inquiry {
     const int place;  // in the list
     Caller caller;
     // Guarded by the inquiry's mutex.
-    succession::Leader leader;  // as this host says
-    int port = 0;               // where it says so; 0: it does not
+    election::Leader leader;  // as this host says
+    int port = 0;             // where it says so; 0: it does not
     Status trouble;
   };
 
@@ -98,7 +98,7 @@ class Inquiry {
   }
 
   void ask(Source& source) {
-    succession::Term known = 0;
+    election::Term known = 0;
     while (!ending_) {
       v1::LeaderRequest request;
       request.set_known_term(known);
@@ -106,20 +106,19 @@ class Inquiry {
       request.set_list(list_);
       request.set_to(source.place);
       v1::LeaderReply reply;
-      const Status status =
-          source.caller.call(static_cast<grpc::Status (v1::Succession::Stub::*)(
-                                 grpc::ClientContext*, const v1::LeaderRequest&, v1::LeaderReply*)>(
-                                 &v1::Succession::Stub::Leader),
-                             request, &reply, kToAnswer);
+      const Status status = source.caller.call(
+          static_cast<grpc::Status (v1::Election::Stub::*)(grpc::ClientContext*, const v1::LeaderRequest&,
+                                                           v1::LeaderReply*)>(&v1::Election::Stub::Leader),
+          request, &reply, kToAnswer);
       const bool sound = status.ok() && reply.term() > 0 && reply.host() >= 0 &&
                          reply.host() < static_cast<int>(sources_.size());
       known = status.ok() ? reply.term() : 0;
-      note(source, sound ? succession::Leader{reply.term(), reply.host()} : succession::Leader{}, status);
+      note(source, sound ? election::Leader{reply.term(), reply.host()} : election::Leader{}, status);
       if (!status.ok()) pause();
     }
   }
 
-  void note(Source& source, const succession::Leader& leader, const Status& status) {
+  void note(Source& source, const election::Leader& leader, const Status& status) {
     {
       const std::lock_guard lock(mutex_);
       source.trouble = status;
@@ -165,7 +164,7 @@ class Watch final : public LeaderWatch {
   }
 
   LeaderAt newest() const override { return inquiry_->newest(); }
-  LeaderAt wait_for(succession::Term above, milliseconds limit) override {
+  LeaderAt wait_for(election::Term above, milliseconds limit) override {
     return inquiry_->wait_for(above, limit);
   }
   void interrupt() override { inquiry_->interrupt(); }

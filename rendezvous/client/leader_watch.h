@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "proto/core/status.h"
-#include "rendezvous/core/succession.h"
+#include "rendezvous/core/election.h"
 #include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {
 
 struct LeaderAt {
-  succession::Term term = 0;  // 0: there is none
+  election::Term term = 0;  // 0: there is none
   int host = 0;
   int port = 0;
 };
@@ -36,7 +36,7 @@ class LeaderWatch {
   // The one with the highest term that a host in reach knows of.
   virtual LeaderAt newest() const = 0;
   // Waits at most `limit`, or until interrupt(), for a leader with a term above that; returns the newest one.
-  virtual LeaderAt wait_for(succession::Term above, std::chrono::milliseconds limit) = 0;
+  virtual LeaderAt wait_for(election::Term above, std::chrono::milliseconds limit) = 0;
   virtual void interrupt() = 0;  // for good
   // The reason why there is no leader: EX_NOPERM if a host has another key.
   virtual Status trouble() const = 0;

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "rendezvous/client/caller.h"
+#include "rendezvous/wire/election.h"
 #include "rendezvous/wire/grpc_setup.h"
-#include "rendezvous/wire/succession.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -49,7 +49,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
     caller_.resolving() ? thread_.detach() : thread_.join();
   }
 
-  void ask(const succession::Ask& ask) {
+  void ask(const election::VoteRequest& ask) {
     {
       const std::lock_guard lock(mutex_);
       next_ = ask;
@@ -65,7 +65,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
  private:
   void run() {
     for (;;) {
-      succession::Ask ask;
+      election::VoteRequest ask;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [this] { return next_ || ending_; });
@@ -81,18 +81,17 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
     }
   }
 
-  bool carry(const succession::Ask& ask) {
-    v1::SuccessionRequest request;
+  bool carry(const election::VoteRequest& ask) {
+    v1::VoteCall request;
     request.set_list(list_);
     request.set_from(self_);
     request.set_to(host_);
     to_wire(ask, request.mutable_ask());
-    v1::SuccessionAnswer reply;
-    const Status status =
-        caller_.call(static_cast<grpc::Status (v1::Succession::Stub::*)(
-                         grpc::ClientContext*, const v1::SuccessionRequest&, v1::SuccessionAnswer*)>(
-                         &v1::Succession::Stub::Ask),
-                     request, &reply, kToAnswer);
+    v1::VoteReply reply;
+    const Status status = caller_.call(
+        static_cast<grpc::Status (v1::Election::Stub::*)(grpc::ClientContext*, const v1::VoteCall&,
+                                                         v1::VoteReply*)>(&v1::Election::Stub::Vote),
+        request, &reply, kToAnswer);
     if (!status.ok()) return false;
     const std::lock_guard lock(answered_mutex_);
     if (answered_) answered_(host_, from_wire(reply));
@@ -106,7 +105,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   Caller caller_;
   std::mutex mutex_;  // guards the next three
   std::condition_variable changed_;
-  std::optional<succession::Ask> next_;
+  std::optional<election::VoteRequest> next_;
   bool asking_ = false;
   bool ending_ = false;
   std::thread thread_;
@@ -129,7 +128,9 @@ class PeerLinks final : public Peers {
       if (link) link->end();
   }
 
-  void ask(int to, const succession::Ask& ask) override { links_[static_cast<std::size_t>(to)]->ask(ask); }
+  void ask(int to, const election::VoteRequest& ask) override {
+    links_[static_cast<std::size_t>(to)]->ask(ask);
+  }
   void flush(milliseconds limit) override {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     for (const auto& link : links_)

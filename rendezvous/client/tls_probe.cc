@@ -57,7 +57,7 @@ class NoPipeSignal {
 // How a TLS server took a client.
 struct Reception {
   std::optional<std::string> issuer;  // of its certificate; nothing if it shows none
-  bool refused = false;               // it closed the connection on a ticket, without a message
+  bool refused = false;               // it closed the connection on a scoped token, without a message
 };
 
 void show(SSL* session, const Identity& identity) {
@@ -92,12 +92,12 @@ Reception reception_at(const std::string& host, int port, const std::optional<Cr
     SSL_set_fd(session.get(), dialled.fd);
     if (key) SSL_set_tlsext_host_name(session.get(), key->name_to_ask_for().c_str());
     SSL_set_connect_state(session.get());
-    const bool ticket = key && key->ticket() != nullptr;
-    if (ticket) show(session.get(), key->identity());
-    found.refused = ticket;
+    const bool token = key && key->token() != nullptr;
+    if (token) show(session.get(), key->identity());
+    found.refused = token;
     char byte = 0;
     for (;;) {
-      const int result = ticket ? SSL_read(session.get(), &byte, 1) : SSL_do_handshake(session.get());
+      const int result = token ? SSL_read(session.get(), &byte, 1) : SSL_do_handshake(session.get());
       const int error = SSL_get_error(session.get(), result);
       const bool waits = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
       if (result == 1) found.refused = false;
@@ -117,21 +117,21 @@ Reception reception_at(const std::string& host, int port, const std::optional<Cr
   return found;
 }
 
-// A store's clock may be ahead, but not by much: an agent's coordinator takes no tickets.
-Status ticket_refused(const Ticket& ticket, const std::string& endpoint) {
+// A store's clock may be ahead, but not by much: an agent's coordinator takes no scoped tokens.
+Status token_refused(const ScopedToken& token, const std::string& endpoint) {
   constexpr std::int64_t kClocksApart = 300;  // seconds
-  if (ticket.until() > std::time(nullptr) + kClocksApart)
+  if (token.until() > std::time(nullptr) + kClocksApart)
     return Status(kExitNoPermission, "the coordinator at " + endpoint +
-                                         " takes no tickets, as a `dtrun store` does, "
+                                         " takes no scoped tokens, as a `dtrun store` does, "
                                          "and this node has one for run " +
-                                         ticket.run_id());
+                                         token.run_id());
   return Status(kExitNoPermission,
-                ticket.ending() + ", by the clock of the store at " + endpoint + "; ask for a new one there");
+                token.ending() + ", by the clock of the store at " + endpoint + "; ask for a new one there");
 }
 
 // `source`: where this node's key was found.
 std::string remedy_for(const std::string& source) {
-  const std::string all = ", or give all nodes the same --token_file FILE, or --insecure";
+  const std::string all = ", or give all nodes the same --key_file FILE, or --insecure";
   if (source.empty() || source.starts_with("/"))
     return " (" + source + "): copy its ~/.config/dtrun/key to this node" + all;
   return " (" + source + "): give it the key file of the coordinator's node" + all;
@@ -157,12 +157,12 @@ Status compare_keys(const std::string& host, int port, const std::optional<Crede
     return refused(
         "wants the job key " + there +
         ", and this node has none (--insecure, DTRUN_INSECURE, or no home): give it the coordinator's "
-        "with --token_file FILE, or start all nodes with --insecure");
-  // gRPC's server does not say why it hangs up. With a ticket from its own authority there is only one
+        "with --key_file FILE, or start all nodes with --insecure");
+  // gRPC's server does not say why it hangs up. With a scoped token from its own authority there is only one
   // reason, unless the server is just ending: then it does not answer a second time.
-  const bool ticket = found.refused && there == key->fingerprint();
-  if (ticket && reception_at(host, port, key, timeout, interrupt).refused)
-    return ticket_refused(*key->ticket(), endpoint_text(host, port));
+  const bool token = found.refused && there == key->fingerprint();
+  if (token && reception_at(host, port, key, timeout, interrupt).refused)
+    return token_refused(*key->token(), endpoint_text(host, port));
   if (there == key->fingerprint()) return {};
   return refused("has the job key " + there + ", and this node has " + key->fingerprint() +
                  remedy_for(key->source()));

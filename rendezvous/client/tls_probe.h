@@ -14,8 +14,8 @@ namespace dtrun::rendezvous {
 
 // Looks at the certificate that host:port shows, and whether it accepts this process' own. A failure has
 // EX_NOPERM: the coordinator there has another key than `key`, or only one of the two has a key, and the
-// fingerprints are named; or `key` is a ticket that has ended by the clock there. Success means only that no
-// such difference was found.
+// fingerprints are named; or `key` is a scoped token that has ended by the clock there. Success means only
+// that no such difference was found.
 Status compare_keys(const std::string& host, int port, const std::optional<Credential>& key,
                     std::chrono::milliseconds timeout, const Interrupt& interrupt);
 

@@ -1,12 +1,12 @@
 // AcceptQueue decides which connections from unknown peers may begin a handshake, and which ones are closed,
-// so that strangers cost little however many they are. A connection waits until it has sent a TLS hello, then
-// until its turn comes: sources (addresses) take turns, and only a few handshakes go on at once. A source
-// with many failed handshakes may begin only some a second. The same limit holds for all sources together
-// from which no handshake ever succeeded: each handshake costs a millisecond of a processor. A handshake that
-// succeeded no longer counts. Members mark their hello, which strangers can imitate: the members' queue has a
-// turn of its own, whatever the address, as long as few of its handshakes fail. If too many connections
-// wait, the queue closes those that are most likely to be useless; if there are none, new connections stay in
-// the kernel's backlog for a while. Pure.
+// so that unauthenticated peers cost little however many they are. A connection waits until it has sent a TLS
+// hello, then until its turn comes: sources (addresses) take turns, and only a few handshakes go on at once.
+// A source with many failed handshakes may begin only some a second. The same limit holds for all sources
+// together from which no handshake ever succeeded: each handshake costs a millisecond of a processor. A
+// handshake that succeeded no longer counts. Members mark their hello, which unauthenticated peers can
+// imitate: the members' queue has a turn of its own, whatever the address, as long as few of its handshakes
+// fail. If too many connections wait, the queue closes those that are most likely to be useless; if there are
+// none, new connections stay in the kernel's backlog for a while. Pure.
 #pragma once
 
 #include <cstdint>

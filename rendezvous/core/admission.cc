@@ -83,7 +83,7 @@ Settings settings_of(const Join& join) {
           .last_call = std::min(join.last_call, kMaxTimeout),
           .join_timeout = std::min(join.join_timeout, kMaxTimeout),
           .heartbeat_timeout = std::min(join.heartbeat_timeout, kMaxTimeout),
-          .warms_up = join.warms_up,
+          .in_memory_recovery = join.in_memory_recovery,
           .device = join.device,
           .gpu = join.gpu,
           .host = join.host,
@@ -121,9 +121,9 @@ std::optional<Refusal> refuse_other(const Settings& run, const Join& join) {
   if (join.crash_loop_limit != run.restarts.crash_loop_limit)
     return other_settings("--crash_loop_limit", std::to_string(join.crash_loop_limit),
                           std::to_string(run.restarts.crash_loop_limit));
-  if (join.warms_up != run.warms_up && join.job.empty() == run.job.empty()) {
-    const auto name = [](bool warms_up) { return warms_up ? "memory" : "checkpoint"; };
-    return other_settings("--recovery", name(join.warms_up), name(run.warms_up));
+  if (join.in_memory_recovery != run.in_memory_recovery && join.job.empty() == run.job.empty()) {
+    const auto name = [](bool in_memory_recovery) { return in_memory_recovery ? "memory" : "checkpoint"; };
+    return other_settings("--recovery", name(join.in_memory_recovery), name(run.in_memory_recovery));
   }
   if (join.job.empty() != run.job.empty()) {
     const std::string program = "starts a program", trainer = "trains a config";

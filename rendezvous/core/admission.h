@@ -22,7 +22,7 @@ struct Settings {
   Millis last_call = 0;
   Millis join_timeout = 0;
   Millis heartbeat_timeout = 0;
-  bool warms_up = false;
+  bool in_memory_recovery = false;
   std::string device, gpu;
   std::string host;  // of that member, as its command below: a difference is told, not refused
   std::vector<std::string> command;

@@ -21,8 +21,8 @@ void Failures::note(const WorkerOutcome& outcome, bool explained) {
 
 // Also of a worker that ended well in the meantime.
 void Failures::note_place(const WorkerOutcome& outcome) {
-  if (outcome.stand == Stand::kUnseen) return;
-  standings_[outcome.rank] = {.where = outcome.where, .stand = outcome.stand, .host = outcome.host};
+  if (outcome.activity == Activity::kUnseen) return;
+  standings_[outcome.rank] = {.where = outcome.where, .activity = outcome.activity, .host = outcome.host};
 }
 
 const WorkerOutcome* Failures::culprit(const Hang& hang) const {

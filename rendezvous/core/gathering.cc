@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "proto/core/exit_codes.h"
-#include "rendezvous/core/lineup.h"
+#include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/core/stepper.h"
 #include "rendezvous/core/wording.h"
 
@@ -33,7 +33,7 @@ void Stepper::take_newcomer() {
   for (const auto& [id, member] : s_.members) {
     const int has = member.seat ? current.membership->nodes[*member.seat].nproc : 0;
     if (member.workers <= has || (!member.seat && !room)) continue;
-    const bool was_here = member.join.warms_up && (member.seat || member.previous_rank);
+    const bool was_here = member.join.in_memory_recovery && (member.seat || member.previous_rank);
     const std::string& host = member.join.host;
     return was_here ? break_generation(Cause::kWorkersBack, host + " has its workers again")
                     : break_generation(Cause::kNewcomer, host + (member.back ? kIsBack : " joined"));
@@ -104,9 +104,9 @@ std::string Stepper::too_few() const {
   return text;
 }
 
-std::string Stepper::reason_to_start(const Lineup& lineup) const {
+std::string Stepper::reason_to_start(const RankAssignment& rank_assignment) const {
   const bool regroups = s_.current.membership != nullptr;
-  const bool below = static_cast<int>(lineup.members.size()) < s_.settings->min_nodes;
+  const bool below = static_cast<int>(rank_assignment.members.size()) < s_.settings->min_nodes;
   if (regroups && below && !s_.current.worker_failure) return who_loads();
   if (regroups) return s_.current.came_back.empty() ? s_.current.why : s_.current.came_back;
   const int max = s_.settings->max_nodes;
@@ -125,25 +125,25 @@ std::string Stepper::who_loads() const {
 }
 
 void Stepper::start_generation() {
-  Lineup lineup = line_up(s_.members, s_.settings->max_nodes);
+  RankAssignment rank_assignment = line_up(s_.members, s_.settings->max_nodes);
   const bool regroups = s_.current.membership != nullptr;
   const bool same_nodes = s_.current.worker_failure || s_.current.cause == Cause::kWorkersBack;
   if (regroups && !same_nodes) ++s_.membership_changes;
   s_.generation = std::max(s_.generation, s_.newest_seen) + 1;
 
   auto membership = std::make_shared<Membership>();
-  membership->reason = reason_to_start(lineup);
+  membership->reason = reason_to_start(rank_assignment);
   membership->generation = s_.generation;
-  membership->world_size = lineup.world_size;
-  membership->nodes = std::move(lineup.nodes);
+  membership->world_size = rank_assignment.world_size;
+  membership->nodes = std::move(rank_assignment.nodes);
   membership->restart_count = s_.policy.restarts();
   membership->membership_changes = s_.membership_changes;
   membership->crash_history = s_.policy.history();
   membership->master_address = membership->nodes.front().address;
-  membership->master_port = s_.members.at(lineup.members.front()).join.master_port;
-  begin({.membership = membership, .started_at = now_, .seats = Seats(lineup.members)});
+  membership->master_port = s_.members.at(rank_assignment.members.front()).join.master_port;
+  begin({.membership = membership, .started_at = now_, .seats = Seats(rank_assignment.members)});
   for (int rank = 0; rank < s_.current.seats.size(); ++rank) {
-    const ConnectionId id = lineup.members[rank];
+    const ConnectionId id = rank_assignment.members[rank];
     Member& member = s_.members.at(id);
     member.seat = member.previous_rank = rank;
     say(id, Assigned{.group_rank = rank, .membership = membership});
@@ -169,15 +169,15 @@ void Stepper::announce() {
   s_.deadlines.announce = kNever;
   if (s_.phase == Phase::kOver || !s_.settings) return;
   if (in_generation() && !somebody_waits()) return;
-  Waiting waiting{.joined = s_.members.size(),
-                  .min_nodes = s_.settings->min_nodes,
-                  .max_nodes = s_.settings->max_nodes,
-                  .spare = s_.phase == Phase::kRunning,
-                  .restart_in = 0,
-                  .reason = "",
-                  .missing = {},
-                  .left = 0,
-                  .away = in_generation() ? s_.current.seats.away() : 0};
+  WaitStatus waiting{.joined = s_.members.size(),
+                     .min_nodes = s_.settings->min_nodes,
+                     .max_nodes = s_.settings->max_nodes,
+                     .spare = s_.phase == Phase::kRunning,
+                     .restart_in = 0,
+                     .reason = "",
+                     .missing = {},
+                     .left = 0,
+                     .away = in_generation() ? s_.current.seats.away() : 0};
   if (s_.phase == Phase::kGathering && s_.deadlines.join != kNever) {
     waiting.left = std::max<Millis>(0, std::min(s_.deadlines.join, s_.deadlines.last_call) - now_);
     waiting.missing = s_.news.missing(now_, kMissingTold);

@@ -47,7 +47,7 @@ bool GuestCalls::may_call(const std::string& guest, Millis now) {
   return true;
 }
 
-// Their names are as many as tickets were given, over months.
+// Their names are as many as scoped tokens were given, over months.
 void GuestCalls::forget_idle(Millis now) {
   constexpr Millis kSweep = 60'000;  // by then all is forgiven
   if (now - swept_at_ < kSweep) return;

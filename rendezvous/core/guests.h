@@ -1,6 +1,6 @@
-// Limits on what guests, the holders of a ticket, may use of a store, counted by the ticket's name:
-// connections (which are files), places in runs, waiting calls, and calls a second. Holders of the key have
-// no limit. Pure.
+// Limits on what guests, the holders of a scoped token, may use of a store, counted by the scoped token's
+// name: connections (which are files), places in runs, waiting calls, and calls a second. Holders of the key
+// have no limit. Pure.
 #pragma once
 
 #include <cstddef>

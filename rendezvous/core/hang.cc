@@ -13,24 +13,24 @@ namespace {
 
 constexpr char kSilent[] = "stopped giving heartbeats";
 
-using Standings = std::map<int, Standing>;
+using Standings = std::map<int, StackLocation>;
 using Ranks = std::vector<int>;
 struct Verdict {
   Ranks suspects;
   std::string one, several;  // the verdict's verb phrase for one worker and for several
 };
 
-Ranks ranks_that(const Standings& standings, const std::function<bool(Stand)>& fits) {
+Ranks ranks_that(const Standings& locations, const std::function<bool(Activity)>& fits) {
   Ranks ranks;
-  for (const auto& [rank, standing] : standings)
-    if (fits(standing.stand)) ranks.push_back(rank);
+  for (const auto& [rank, location] : locations)
+    if (fits(location.activity)) ranks.push_back(rank);
   return ranks;
 }
 
 // The ranks at each place, the most first; ties by their first rank.
-std::vector<std::pair<std::string, Ranks>> grouped(const Standings& standings) {
+std::vector<std::pair<std::string, Ranks>> grouped(const Standings& locations) {
   std::map<std::string, Ranks> at;
-  for (const auto& [rank, standing] : standings) at[standing.where].push_back(rank);
+  for (const auto& [rank, location] : locations) at[location.where].push_back(rank);
   std::vector<std::pair<std::string, Ranks>> groups(at.begin(), at.end());
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
     return a.second.size() != b.second.size() ? a.second.size() > b.second.size() : a.second < b.second;
@@ -38,14 +38,15 @@ std::vector<std::pair<std::string, Ranks>> grouped(const Standings& standings) {
   return groups;
 }
 
-Verdict verdict_on(const Standings& standings, const std::vector<std::pair<std::string, Ranks>>& groups) {
-  const std::size_t all = standings.size();
-  if (Ranks silent = ranks_that(standings, [](Stand s) { return s == Stand::kSilent; }); !silent.empty())
+Verdict verdict_on(const Standings& locations, const std::vector<std::pair<std::string, Ranks>>& groups) {
+  const std::size_t all = locations.size();
+  if (Ranks silent = ranks_that(locations, [](Activity s) { return s == Activity::kSilent; });
+      !silent.empty())
     return {std::move(silent), kSilent, kSilent};
-  if (Ranks busy = ranks_that(standings, [](Stand s) { return s == Stand::kComputes; });
+  if (Ranks busy = ranks_that(locations, [](Activity s) { return s == Activity::kComputes; });
       !busy.empty() && busy.size() < all)
     return {std::move(busy), "which computes", "which compute"};
-  if (Ranks elsewhere = ranks_that(standings, [](Stand s) { return s == Stand::kElsewhere; });
+  if (Ranks elsewhere = ranks_that(locations, [](Activity s) { return s == Activity::kElsewhere; });
       !elsewhere.empty() && elsewhere.size() < all)
     return {std::move(elsewhere), "which does not wait for another rank",
             "which do not wait for another rank"};
@@ -58,14 +59,14 @@ Verdict verdict_on(const Standings& standings, const std::vector<std::pair<std::
   return {std::move(others), "which is not where the others are", "which are not where the others are"};
 }
 
-std::string text_of(const Verdict& verdict, const Standings& standings, std::size_t places) {
-  if (standings.size() < 2) return "";
+std::string text_of(const Verdict& verdict, const Standings& locations, std::size_t places) {
+  if (locations.size() < 2) return "";
   if (verdict.suspects.empty())
     return places == 1 ? "all stand at the same place: no rank stands out"
                        : "they stand at different places: no rank stands out";
   std::set<std::string> hosts, theirs;
-  for (const auto& [rank, standing] : standings) hosts.insert(standing.host);
-  for (int rank : verdict.suspects) theirs.insert(standings.at(rank).host);
+  for (const auto& [rank, location] : locations) hosts.insert(location.host);
+  for (int rank : verdict.suspects) theirs.insert(locations.at(rank).host);
   std::vector<RankRange> ranges = ranges_of(verdict.suspects);
   const bool too_many = ranges.size() > kMaxRanges;
   if (too_many) ranges.resize(kMaxRanges);
@@ -86,16 +87,16 @@ std::vector<RankRange> first_ranges(const Ranks& ranks, int* more = nullptr) {
 
 }  // namespace
 
-Hang judge_hang(const Standings& standings, const std::string& what) {
-  const auto groups = grouped(standings);
-  const Verdict verdict = verdict_on(standings, groups);
-  const bool known = ranks_that(standings, [](Stand s) { return s == Stand::kSilent; }).size() > 0;
+Hang judge_hang(const Standings& locations, const std::string& what) {
+  const auto groups = grouped(locations);
+  const Verdict verdict = verdict_on(locations, groups);
+  const bool known = ranks_that(locations, [](Activity s) { return s == Activity::kSilent; }).size() > 0;
   Hang hang;
-  hang.ranks = first_ranges(known ? verdict.suspects
-                                  : ranks_that(standings, [](Stand s) { return s != Stand::kComputes; }));
+  hang.ranks = first_ranges(
+      known ? verdict.suspects : ranks_that(locations, [](Activity s) { return s != Activity::kComputes; }));
   hang.what = what;
   hang.suspects = first_ranges(verdict.suspects);
-  hang.verdict = text_of(verdict, standings, groups.size());
+  hang.verdict = text_of(verdict, locations, groups.size());
   for (const auto& [where, ranks] : groups) {
     if (hang.places.size() == kMaxPlaces) {
       hang.more += static_cast<int>(ranks.size());

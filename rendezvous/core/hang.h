@@ -12,9 +12,9 @@
 namespace dtrun::rendezvous {
 
 // The place where one worker stood. The functions below take Standings by rank.
-struct Standing {
+struct StackLocation {
   std::string where;
-  Stand stand = Stand::kUnseen;
+  Activity activity = Activity::kUnseen;
   std::string host;
 };
 
@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxRanges = 64;
 //   a worker that stopped giving heartbeats, which is known;
 //   those that wait for no peer (they sleep, read a file, compute), where others may wait for them;
 //   those that are elsewhere than the greater part, which is at least twice as many.
-Hang judge_hang(const std::map<int, Standing>& standings, const std::string& what);
+Hang judge_hang(const std::map<int, StackLocation>& locations, const std::string& what);
 
 // "ranks 0, 2: all_reduce at train.py:88 · rank 1: sleep at loader.py:41", the first `most` places.
 std::string places_text(const Hang& hang, std::size_t most);

@@ -91,14 +91,14 @@ void Stepper::admit(ConnectionId from, std::int64_t generation, const Join& join
   if (generation < kMaxGeneration) s_.newest_seen = std::max(s_.newest_seen, generation);
   Member& member = s_.members.add(from, join, now_);
   member.join.job = {};  // also in the settings, and it may be long
-  member.workers = join.warms_up ? 0 : join.nproc;
+  member.workers = join.in_memory_recovery ? 0 : join.nproc;
   if (generation > 0 && generation >= s_.generation && join.group_rank >= 0)
     member.previous_rank = join.group_rank;
   s_.ever_met.insert(join.member_id);
   s_.deadlines.sweep = std::min(s_.deadlines.sweep, overdue_at(now_));
   const std::optional<int> seat = seat_to_resume(generation, join);
   const bool resumed = seat && generation == s_.generation;
-  say(from, Welcome{.address = join.address,
+  say(from, JoinAck{.address = join.address,
                     .heartbeat_interval = std::max<Millis>(1, s_.settings->heartbeat_timeout / 3),
                     .resumed = resumed});
   count_changed();
@@ -125,7 +125,7 @@ void Stepper::welcome_back(Member& member, std::int64_t generation, bool seated)
       s_.current.came_back = join.host + kIsBack;
   }
   member.back = (generation > 0 || was_missed) && !seated;
-  if (member.back && join.warms_up && join.workers > 0) member.ready_by = now_ + kReadyAgain;
+  if (member.back && join.in_memory_recovery && join.workers > 0) member.ready_by = now_ + kReadyAgain;
 }
 
 // True if the coordinator takes over the generation that the member says it is part of: it knows none, or
@@ -134,7 +134,8 @@ bool Stepper::adopts(std::int64_t generation, const Join& join) const {
   const bool newer = s_.current.adopted && s_.generation < generation;
   if (s_.current.membership != nullptr && !newer) return false;
   return generation > 0 && generation < kMaxGeneration && join.group_rank >= 0 &&
-         join.group_rank < join.node_count && (join.warms_up || join.node_count >= s_.settings->min_nodes) &&
+         join.group_rank < join.node_count &&
+         (join.in_memory_recovery || join.node_count >= s_.settings->min_nodes) &&
          join.node_count <= s_.settings->max_nodes && join.world_size >= join.node_count &&
          join.world_size < kMaxWorldSize && join.restart_count >= 0 && join.membership_changes >= 0;
 }
@@ -174,7 +175,7 @@ void Stepper::give_up_the_gone() {
     if (news.kind == News::kRefused || std::ranges::count_if(nodes, is_it) != 1) continue;
     const int rank = static_cast<int>(std::ranges::find_if(nodes, is_it) - nodes.begin());
     s_.current.seats.give_up(rank);
-    expel(rank, news.text);
+    evict(rank, news.text);
   }
 }
 

@@ -93,7 +93,7 @@ void Stepper::remove(ConnectionId id, News::Kind kind, const std::string& how) {
   const bool needed = s_.phase == Phase::kGathering || needs(*member);
   s_.members.remove(id);
   if (seat)
-    expel(*seat, why);
+    evict(*seat, why);
   else if (needed && in_generation())
     break_generation(Cause::kLoss, why);
   if (needed) note(kind, host, why);
@@ -119,7 +119,7 @@ void Stepper::give_up_away() {
     const std::string host = s_.current.membership ? s_.current.membership->nodes[rank].host : "";
     const std::string why = needed ? not_back(rank) : "";
     s_.current.seats.give_up(rank);
-    expel(rank, why);
+    evict(rank, why);
     if (needed) note(News::kLost, host, why);
   }
 }
@@ -151,12 +151,12 @@ void Stepper::give_up_predecessor() {
   if (newcomer == s_.members.end()) return;
   const std::string& host = current.membership->nodes[rank].host = newcomer->second.join.host;
   current.seats.give_up(rank);
-  expel(rank, host + " " + kNewAgent);
+  evict(rank, host + " " + kNewAgent);
   note(News::kNote, host, host + " " + kNewAgent);
 }
 
 // The member with this seat is gone. One that had finished its work is not lost.
-void Stepper::expel(int rank, const std::string& why) {
+void Stepper::evict(int rank, const std::string& why) {
   if (!in_generation()) return;
   Generation& current = s_.current;
   const bool ran = current.seats[rank].open();

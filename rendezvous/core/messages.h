@@ -20,7 +20,7 @@ using ConnectionId = std::uint64_t;  // one stream; a member that reconnects com
 using MemberId = std::string;
 
 // The state of a worker when its agent inspected it because the job hangs. The values are the wire's.
-enum class Stand : int {
+enum class Activity : int {
   kUnseen,
   kWaits,          // for something, perhaps a peer
   kWaitsForPeers,  // in a collective
@@ -47,7 +47,7 @@ struct WorkerOutcome {
   double ended_at = 0;    // seconds since 1970 by its host's clock: for people, never compared
   EndCause cause = EndCause::kUnknown;
   std::string where;  // the worker stood as the job hung, "all_reduce at train.py:88"; empty: not looked at
-  Stand stand = Stand::kUnseen;
+  Activity activity = Activity::kUnseen;
   std::string gpu = {};  // its GPU's part in that end, lines for people; empty: nothing is known
 
   bool ok() const { return exit_code == 0 && signal == 0; }
@@ -97,7 +97,7 @@ struct Join {
   bool hosts = false;                     // the coordinator runs inside this agent; the driver checks it
   std::vector<std::string> command = {};  // the words of a program; empty for the built-in trainer
   int workers = 0;                        // that are part of Event::generation
-  bool warms_up = false;                  // its workers load first and outlive generations: it sends Ready
+  bool in_memory_recovery = false;        // its workers load first and outlive generations: it sends Ready
   // The device of the built-in trainer's workers, all of which compute on the same kind: "cuda", "cpu", or
   // "cpu, " and the properties that determine the bits of its results, where they are known and must not
   // differ.
@@ -105,7 +105,7 @@ struct Join {
   std::string gpu = {};        // the kind of its GPUs, the same for all; empty: none, or not known
   std::vector<int> gpus = {};  // as nvidia-smi counts, by local rank; empty: none, or not known
   std::string topology = {};   // where the node is in the network, from the outside in; empty: not known
-  std::int64_t term = 0;       // the highest of a leader that the agent obeyed (succession.h)
+  std::int64_t term = 0;       // the highest of a leader that the agent obeyed (election.h)
   std::optional<int> preferred_rank = {};  // as its cluster counts the nodes; not claimed as node_rank is
   int protocol = kRendezvousProtocol;      // of the agent's build
 
@@ -158,14 +158,14 @@ struct Event {
 
 // ---- to agents and to the driver
 
-struct Welcome {
+struct JoinAck {
   std::string address;  // the address that peers get
   Millis heartbeat_interval = 0;
   bool resumed = false;       // the member has its seat in the generation that it named
   bool separate = false;      // the coordinator is a `dtrun store`; the driver fills it in
   std::string instance = {};  // of the store; the driver fills it in
 
-  bool operator==(const Welcome&) const = default;
+  bool operator==(const JoinAck&) const = default;
 };
 struct Rejected {
   enum Reason : int {
@@ -200,7 +200,7 @@ inline const char* name_of(News::Kind kind) {
   static constexpr const char* kNames[] = {"note", "left", "lost", "refused", "back"};
   return kNames[kind >= News::kNote && kind <= News::kBack ? kind : News::kNote];
 }
-struct Waiting {
+struct WaitStatus {
   int joined = 0;
   int min_nodes = 0;
   int max_nodes = 0;
@@ -211,7 +211,7 @@ struct Waiting {
   Millis left = 0;            // until the wait for nodes ends; 0: others have to stop their workers first
   int away = 0;               // nodes of the generation that are out of touch and waited for
 
-  bool operator==(const Waiting&) const = default;
+  bool operator==(const WaitStatus&) const = default;
 };
 struct Node {
   std::string host;
@@ -308,7 +308,7 @@ struct Close {
 struct Action {
   ConnectionId to = 0;
   std::int64_t generation = 0;  // the coordinator's newest
-  std::variant<Welcome, Rejected, Waiting, News, Assigned, StopOrder, Ended, Close> body;
+  std::variant<JoinAck, Rejected, WaitStatus, News, Assigned, StopOrder, Ended, Close> body;
 };
 
 }  // namespace dtrun::rendezvous

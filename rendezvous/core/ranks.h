@@ -1,5 +1,5 @@
-// Assigns a generation's group ranks, and computes where each node's worker ranks start. Pure; lineup.h
-// decides which members take part.
+// Assigns a generation's group ranks, and computes where each node's worker ranks start. Pure;
+// rank_assignment.h decides which members take part.
 #pragma once
 
 #include <optional>

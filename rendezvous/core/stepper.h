@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/core/lineup.h"
+#include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/core/state.h"
 
 namespace dtrun::rendezvous {
@@ -66,7 +66,7 @@ class Stepper {
   bool ends_with(const Join& member) const { return member.hosts && !s_.outlives_host; }
   bool falls_below(int members) const;
   std::string not_back(int rank) const;
-  void expel(int rank, const std::string& why);
+  void evict(int rank, const std::string& why);
 
   // stopping.cc
   bool is_of(int rank, const WorkerOutcome& outcome) const;
@@ -96,7 +96,7 @@ class Stepper {
   std::string too_few() const;
   bool awaits_ready();
   std::string who_loads() const;
-  std::string reason_to_start(const Lineup& lineup) const;
+  std::string reason_to_start(const RankAssignment& rank_assignment) const;
 
   // True if a worker that fails now counts as a victim: the generation was broken by something other than a
   // worker failure, or a peer is out of touch.

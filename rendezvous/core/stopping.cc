@@ -30,7 +30,7 @@ void Stepper::on_failure(int rank, const Failure& failure) {
   s_.current.failures.note(failure.outcome, explained());
   // Workers that outlive generations tell by their heartbeats which of them is at fault.
   if (s_.phase == Phase::kRunning)
-    s_.current.look = failure.outcome.cause == EndCause::kHung && !s_.settings->warms_up;
+    s_.current.look = failure.outcome.cause == EndCause::kHung && !s_.settings->in_memory_recovery;
   if (!is_failure(failure.outcome))
     break_generation(Cause::kStoppedByItself, failure.outcome.host + " stopped by itself");
   else
@@ -40,7 +40,7 @@ void Stepper::on_failure(int rank, const Failure& failure) {
 void Stepper::on_stopped(int rank, const Stopped& stopped) {
   s_.current.seats.set_stopped(rank);
   Member& member = s_.members.at(*s_.current.seats[rank].member);
-  const bool all = !member.join.warms_up || !stopped.workers;
+  const bool all = !member.join.in_memory_recovery || !stopped.workers;
   member.workers = all ? member.join.nproc : std::clamp(*stopped.workers, 0, member.join.nproc);
   for (const WorkerOutcome& outcome : stopped.outcomes) {
     if (!is_of(rank, outcome)) continue;
@@ -57,7 +57,7 @@ void Stepper::break_generation(Cause cause, const std::string& why) {
   s_.current.cause = cause;
   s_.current.why = why;
   s_.current.after_step =
-      s_.settings->warms_up && (cause == Cause::kNewcomer || cause == Cause::kWorkersBack);
+      s_.settings->in_memory_recovery && (cause == Cause::kNewcomer || cause == Cause::kWorkersBack);
   s_.current.seats.wait_at_most_until(now_ + kReturnWhileStopping);
   if (cause == Cause::kStoppedByItself)
     s_.deadlines.stop_order = now_ + kStopTogether;
@@ -104,13 +104,13 @@ void Stepper::conclude() {
 
 // Some that outlived the generation.
 bool Stepper::workers_are_left() const {
-  return s_.settings->warms_up &&
+  return s_.settings->in_memory_recovery &&
          std::ranges::any_of(s_.members, [](const auto& member) { return member.second.workers > 0; });
 }
 
 // Nothing if `first` did not hang. The order in which workers are reported does not tell a hang's cause.
 std::optional<Hang> Stepper::hang_of(const WorkerOutcome& first) {
-  if (first.cause != EndCause::kHung || first.stand == Stand::kUnseen) return std::nullopt;
+  if (first.cause != EndCause::kHung || first.activity == Activity::kUnseen) return std::nullopt;
   Hang hang = judge_hang(s_.current.failures.standings(), first.error);
   s_.current.failures.set_hung(hang.ranks);
   return hang;

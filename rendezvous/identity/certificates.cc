@@ -104,9 +104,9 @@ Key key_of(const BIGNUM* secret) {
 Authority authority_of(const JobKey& job, AuthorityFor purpose) {
   const bool members = purpose == AuthorityFor::kMembers;
   const std::string name = issuer_of(job.fingerprint());
-  Authority authority{.key = authority_key(job, members ? "certificate authority" : "ticket authority"),
+  Authority authority{.key = authority_key(job, members ? "certificate authority" : "scoped token authority"),
                       .root = nullptr,
-                      .name = members ? name : name + " tickets"};
+                      .name = members ? name : name + " scoped tokens"};
   authority.root = certificate_of(authority.key.get(), authority.name, authority.name, kForever);
   X509* const root = authority.root.get();
   add_extension(root, root, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");

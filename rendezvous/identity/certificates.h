@@ -38,9 +38,9 @@ struct Authority {
   Certificate root;
   std::string name;  // of the subject, and the issuer's name in certificates that it signs
 };
-// The authority over holders of the key, and the one over holders of a store's tickets, which only stores
-// trust.
-enum class AuthorityFor { kMembers, kTickets };
+// The authority over holders of the key, and the one over holders of a store's scoped tokens, which only
+// stores trust.
+enum class AuthorityFor { kMembers, kScopedTokens };
 Authority authority_of(const JobKey& job, AuthorityFor purpose = AuthorityFor::kMembers);
 
 // Valid since the year 2000 to the end of 9999.

@@ -6,11 +6,11 @@ namespace dtrun::rendezvous {
 
 Result<Credential> Credential::parse(std::string_view text, const std::string& source) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  // The prefix of a ticket of any version.
-  if (begin != std::string_view::npos && text.substr(begin).starts_with(Ticket::kPrefix.substr(0, 3))) {
-    Result<Ticket> ticket = Ticket::parse(text, source);
-    if (!ticket.ok()) return ticket.status();
-    Credential credential(std::move(ticket).value());
+  // The prefix of a scoped token of any version.
+  if (begin != std::string_view::npos && text.substr(begin).starts_with(ScopedToken::kPrefix.substr(0, 3))) {
+    Result<ScopedToken> token = ScopedToken::parse(text, source);
+    if (!token.ok()) return token.status();
+    Credential credential(std::move(token).value());
     credential.source_ = source;
     return credential;
   }
@@ -21,14 +21,14 @@ Result<Credential> Credential::parse(std::string_view text, const std::string& s
   return credential;
 }
 
-std::string Credential::text() const { return ticket() != nullptr ? ticket()->text() : key()->text(); }
+std::string Credential::text() const { return token() != nullptr ? token()->text() : key()->text(); }
 
 std::string Credential::fingerprint() const {
-  return ticket() != nullptr ? ticket()->fingerprint() : key()->fingerprint();
+  return token() != nullptr ? token()->fingerprint() : key()->fingerprint();
 }
 
 Identity Credential::identity() const {
-  return ticket() != nullptr ? ticket()->identity() : make_identity(*key());
+  return token() != nullptr ? token()->identity() : make_identity(*key());
 }
 
 std::string Credential::name_to_ask_for() const {

@@ -1,4 +1,4 @@
-// The credential that lets a process in: the job's key, or a ticket of a store.
+// The credential that lets a process in: the job's key, or a scoped token of a store.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@
 #include "proto/core/status.h"
 #include "rendezvous/identity/identity.h"
 #include "rendezvous/identity/job_key.h"
-#include "rendezvous/identity/ticket.h"
+#include "rendezvous/identity/scoped_token.h"
 
 namespace dtrun::rendezvous {
 
 class Credential {
  public:
-  Credential(JobKey key) : held_(std::move(key)) {}        // NOLINT: implicit on purpose
-  Credential(Ticket ticket) : held_(std::move(ticket)) {}  // implicit on purpose
+  Credential(JobKey key) : held_(std::move(key)) {}           // NOLINT: implicit on purpose
+  Credential(ScopedToken token) : held_(std::move(token)) {}  // implicit on purpose
 
-  // Parses a JobKey or a Ticket, told apart by its prefix.
+  // Parses a JobKey or a ScopedToken, told apart by its prefix.
   static Result<Credential> parse(std::string_view text, const std::string& source);
   std::string text() const;
 
-  const JobKey* key() const { return std::get_if<JobKey>(&held_); }     // null: a ticket
-  const Ticket* ticket() const { return std::get_if<Ticket>(&held_); }  // null: a key
+  const JobKey* key() const { return std::get_if<JobKey>(&held_); }              // null: a scoped token
+  const ScopedToken* token() const { return std::get_if<ScopedToken>(&held_); }  // null: a key
   const std::string& source() const { return source_; }  // where it was found, for people; "": unknown
-  std::string fingerprint() const;  // of the key that it is, or that the ticket comes from
+  std::string fingerprint() const;  // of the key that it is, or that the scoped token comes from
   Identity identity() const;
   // The host name for a client's hello: kCertifiedName, or member_name() of the clock's hour.
   std::string name_to_ask_for() const;
@@ -34,7 +34,7 @@ class Credential {
 
  private:
   std::string source_;
-  std::variant<JobKey, Ticket> held_;
+  std::variant<JobKey, ScopedToken> held_;
 };
 
 }  // namespace dtrun::rendezvous

@@ -78,7 +78,7 @@ std::string fingerprint_in(const std::string& issuer) {
 
 Identity make_identity_of_store(const JobKey& job) {
   Identity identity = make_identity(job);
-  identity.root += pem(authority_of(job, AuthorityFor::kTickets).root.get());
+  identity.root += pem(authority_of(job, AuthorityFor::kScopedTokens).root.get());
   return identity;
 }
 

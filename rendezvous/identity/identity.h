@@ -1,6 +1,6 @@
 // Proves in TLS that a process holds the job's key. Both ends of a connection derive the same certificate
 // authority from the key; each process makes itself a certificate under it. So only the key has to be
-// distributed, no two processes share a private key, and the handshake of a stranger fails.
+// distributed, no two processes share a private key, and the handshake of an unauthenticated peer fails.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct Identity {
 
 // Makes a fresh one, in about a millisecond.
 Identity make_identity(const JobKey& key);
-// The identity of a `dtrun store`, which lets in holders of a ticket too.
+// The identity of a `dtrun store`, which lets in holders of a scoped token too.
 Identity make_identity_of_store(const JobKey& key);
 
 // From now on both ends of this process' connections speak TLS 1.3 and nothing older, and servers issue no

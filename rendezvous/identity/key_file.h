@@ -1,5 +1,5 @@
-// Keys in files: reading any, or a ticket, and the one that a user has for all jobs, made when it is first
-// needed.
+// Keys in files: reading any, or a scoped token, and the one that a user has for all jobs, made when it is
+// first needed.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@
 namespace dtrun::rendezvous {
 
 // One line from `fd`, which is closed. `what`: names it in messages. Fails with EX_NOINPUT if it cannot be
-// read, or EX_NOPERM if it is neither a key nor a ticket, or a file that everybody may read or write, or of
-// another user's.
+// read, or EX_NOPERM if it is neither a key nor a scoped token, or a file that everybody may read or write,
+// or of another user's.
 Result<Credential> read_credential(int fd, const std::string& what);
 Result<Credential> read_credential_file(const std::filesystem::path& file, const std::string& what);
 

@@ -20,7 +20,7 @@ Status both(const std::string& plain, const std::string& key) {
 
 // A descriptor that a parent left open for this process alone.
 Result<Credential> key_on(const std::string& number) {
-  const std::string what = std::string(kTokenFdVariable) + "=" + number;
+  const std::string what = std::string(kKeyFdVariable) + "=" + number;
   int fd = -1;
   const auto end = std::from_chars(number.data(), number.data() + number.size(), fd);
   if (end.ec != std::errc() || end.ptr != number.data() + number.size() || fd <= STDERR_FILENO)
@@ -30,10 +30,10 @@ Result<Credential> key_on(const std::string& number) {
 
 Result<FoundKey> found(Result<Credential> key) {
   if (!key.ok()) return key.status();
-  const Ticket* const ticket = key.value().ticket();
-  if (ticket != nullptr && ticket->until() < std::time(nullptr))
+  const ScopedToken* const token = key.value().token();
+  if (token != nullptr && token->until() < std::time(nullptr))
     return Status(kExitNoPermission,
-                  ticket->ending() + ", by this host's clock; ask for a new one where the store runs");
+                  token->ending() + ", by this host's clock; ask for a new one where the store runs");
   return FoundKey{.key = std::move(key).value()};
 }
 
@@ -48,7 +48,7 @@ Result<FoundKey> users_key(const std::filesystem::path& file, bool make) {
 }  // namespace
 
 void forget_key_variables() {
-  for (const char* const variable : {kTokenVariable, kTokenFdVariable}) {
+  for (const char* const variable : {kKeyVariable, kKeyFdVariable}) {
     if (char* const value = std::getenv(variable)) OPENSSL_cleanse(value, std::strlen(value));
     unsetenv(variable);
   }
@@ -69,8 +69,8 @@ Result<KeyChoice> choose_key(const KeyOffer& offer, Reach reach) {
   const bool file = offer.file && !offer.file->value.empty();
   if (offer.insecure) {
     if (file) return both(offer.insecure->source, offer.file->source);
-    if (!offer.text.empty()) return both(offer.insecure->source, kTokenVariable);
-    if (!offer.descriptor.empty()) return both(offer.insecure->source, kTokenFdVariable);
+    if (!offer.text.empty()) return both(offer.insecure->source, kKeyVariable);
+    if (!offer.descriptor.empty()) return both(offer.insecure->source, kKeyFdVariable);
     return KeyChoice::kPlain;
   }
   if (reach == Reach::kUser) return KeyChoice::kPlain;
@@ -96,7 +96,7 @@ Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::
     case KeyChoice::kFile:
       return found(read_credential_file(offer.file->value, offer.file->source + "=" + offer.file->value));
     case KeyChoice::kText:
-      return found(Credential::parse(offer.text, kTokenVariable));
+      return found(Credential::parse(offer.text, kKeyVariable));
     case KeyChoice::kDescriptor:
       return found(key_on(offer.descriptor));
     case KeyChoice::kUsers:

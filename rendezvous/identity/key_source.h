@@ -1,5 +1,5 @@
-// Finds the key, or ticket of a store, that a process uses for its job. choose_key() alone decides which of
-// the given ones counts; find_key() reads it.
+// Finds the key, or scoped token of a store, that a process uses for its job. choose_key() alone decides
+// which of the given ones counts; find_key() reads it.
 #pragma once
 
 #include <filesystem>
@@ -12,10 +12,10 @@
 
 namespace dtrun::rendezvous {
 
-// Variables that hold a key or a ticket as text, and the number of a descriptor on which one can be read. A
-// process that starts other programs takes both out of their environment.
-inline constexpr const char* kTokenVariable = "DTRUN_TOKEN";
-inline constexpr const char* kTokenFdVariable = "DTRUN_TOKEN_FD";
+// Variables that hold a key or a scoped token as text, and the number of a descriptor on which one can be
+// read. A process that starts other programs takes both out of their environment.
+inline constexpr const char* kKeyVariable = "DTRUN_KEY";
+inline constexpr const char* kKeyFdVariable = "DTRUN_KEY_FD";
 // Removes both from this process' environment, and from its initial environment in /proc. Call it before
 // there are threads.
 void forget_key_variables();
@@ -29,17 +29,17 @@ enum class Reach {
 // The reach of a coordinator on `host` as the user names it; "" is a job of one node without a host.
 Reach reach_of(const std::string& host);
 
-// An option or variable and its value: {"--token_file", "job.key"}.
+// An option or variable and its value: {"--key_file", "job.key"}.
 struct Named {
   std::string source, value;
 };
 
 // The options and variables to choose from.
 struct KeyOffer {
-  std::optional<Named> file = {};      // --token_file or its variable
+  std::optional<Named> file = {};      // --key_file or its variable
   std::optional<Named> insecure = {};  // the option that asks for plain text
-  std::string text = {};               // kTokenVariable's; empty: none
-  std::string descriptor = {};         // kTokenFdVariable's; empty: none
+  std::string text = {};               // kKeyVariable's; empty: none
+  std::string descriptor = {};         // kKeyFdVariable's; empty: none
 };
 
 enum class KeyChoice {
@@ -64,8 +64,8 @@ Result<std::filesystem::path> users_key_file(const std::function<const char*(con
 
 // `make`: whether to make the user's key if there is none yet. Any number of processes may do so at once, on
 // any number of machines with one home: all get the same. A key that cannot be read, or is invalid, is a
-// failure with EX_NOPERM, EX_NOINPUT or EX_USAGE, as is a ticket that has ended by this host's clock; a user
-// without a key is no failure.
+// failure with EX_NOPERM, EX_NOINPUT or EX_USAGE, as is a scoped token that has ended by this host's clock; a
+// user without a key is no failure.
 Result<FoundKey> find_key(const KeyOffer& offer, Reach reach, const Result<std::filesystem::path>& users_file,
                           bool make);
 

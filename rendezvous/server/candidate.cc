@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "rendezvous/wire/succession.h"
+#include "rendezvous/wire/election.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -17,8 +17,8 @@ constexpr Millis kLongestWaitForLeader = 10000;
 Candidate::Candidate(CandidateOptions options, Calls calls)
     : options_(std::move(options)),
       calls_(std::move(calls)),
-      state_(succession::begin(options_.settings, steady_now())) {
-  peers_ = options_.peers([this](int from, succession::Answer answer) {
+      state_(election::begin(options_.settings, steady_now())) {
+  peers_ = options_.peers([this](int from, election::VoteReply answer) {
     strand_.post([this, from, answer = std::move(answer)] { take({.from = from, .body = answer}); });
   });
   strand_.start([this] { return tend(); });
@@ -33,7 +33,7 @@ Candidate::~Candidate() {
 
 void Candidate::retire() {
   strand_.post([this] {
-    if (!std::exchange(retired_, true)) take({.body = succession::Retire{}});
+    if (!std::exchange(retired_, true)) take({.body = election::Retire{}});
   });
   peers_->flush(std::chrono::milliseconds(100));
 }
@@ -49,58 +49,59 @@ bool Candidate::leads() const {
 }
 
 void Candidate::resign(std::int64_t term) {
-  strand_.post([this, term] { take({.body = succession::Resign{term}}); });
+  strand_.post([this, term] { take({.body = election::Resign{term}}); });
 }
 
 void Candidate::write(std::int64_t term, std::string record) {
-  strand_.post([this, term, record = std::move(record)] { take({.body = succession::Write{term, record}}); });
+  strand_.post([this, term, record = std::move(record)] { take({.body = election::Write{term, record}}); });
 }
 
 void Candidate::heard_of(std::int64_t term) {
-  strand_.post([this, term] { take({.body = succession::Heard{term}}); });
+  strand_.post([this, term] { take({.body = election::ObservedTerm{term}}); });
 }
 
-void Candidate::asked(int from, int to, const std::string& list, const succession::Ask& ask, Answer answer) {
+void Candidate::asked(int from, int to, const std::string& list, const election::VoteRequest& ask,
+                      Answer answer) {
   if (list != options_.list || to != options_.settings.self) return answer(std::nullopt);
   strand_.post([this, from, ask, answer = std::move(answer)] { take({.from = from, .body = ask}, answer); });
 }
 
-void Candidate::take(const succession::Event& event, const Answer& answer) {
-  std::vector<succession::Action> actions = succession::step(state_, event, steady_now());
+void Candidate::take(const election::Event& event, const Answer& answer) {
+  std::vector<election::Action> actions = election::step(state_, event, steady_now());
   {
     // Before any action is carried out: from here on acts() answers by the new state.
     const std::lock_guard lock(mutex_);
     term_ = state_.serves ? state_.term : 0;
-    until_ = succession::leads_until(state_);
+    until_ = election::leads_until(state_);
   }
-  std::optional<succession::Answer> said;
-  for (succession::Action& action : actions) {
-    if (auto* own = std::get_if<succession::Answer>(&action.body))
+  std::optional<election::VoteReply> said;
+  for (election::Action& action : actions) {
+    if (auto* own = std::get_if<election::VoteReply>(&action.body))
       said = std::move(*own);
     else
       carry_out(action);
   }
-  if (answer) answer(said.value_or(succession::Answer{.kind = succession::Ask::kRelease}));
+  if (answer) answer(said.value_or(election::VoteReply{.kind = election::VoteRequest::kStepDown}));
 }
 
-void Candidate::carry_out(const succession::Action& action) {
-  if (const auto* ask = std::get_if<succession::Ask>(&action.body)) return peers_->ask(action.to, *ask);
-  if (const auto* lead = std::get_if<succession::Lead>(&action.body)) return calls_.lead(*lead);
-  if (const auto* written = std::get_if<succession::Written>(&action.body))
+void Candidate::carry_out(const election::Action& action) {
+  if (const auto* ask = std::get_if<election::VoteRequest>(&action.body)) return peers_->ask(action.to, *ask);
+  if (const auto* lead = std::get_if<election::BecomeLeader>(&action.body)) return calls_.lead(*lead);
+  if (const auto* written = std::get_if<election::Written>(&action.body))
     return calls_.written(written->version);
-  if (std::holds_alternative<succession::Forget>(action.body)) return calls_.forget();
+  if (std::holds_alternative<election::Forget>(action.body)) return calls_.forget();
   calls_.step_down();
 }
 
 Millis Candidate::tend() {
-  if (succession::next_deadline(state_) <= steady_now()) take({.body = succession::Tick{}});
+  if (election::next_deadline(state_) <= steady_now()) take({.body = election::Tick{}});
   tell_waiters();
-  Millis next = succession::next_deadline(state_);
+  Millis next = election::next_deadline(state_);
   for (const auto& [id, waiter] : waiters_) next = std::min(next, waiter.until);
   return next;
 }
 
-void Candidate::await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told) {
+void Candidate::await_leader(std::uint64_t id, election::Term known, Millis wait, Told told) {
   strand_.post([this, id, known, wait, told = std::move(told)] {
     waiters_[id] = {known, steady_now() + std::clamp<Millis>(wait, 0, kLongestWaitForLeader), told};
   });
@@ -115,7 +116,7 @@ void Candidate::forget_waiter(std::uint64_t id) {
 
 void Candidate::tell_waiters() {
   const Millis now = steady_now();
-  const succession::Leader leader = succession::known_leader(state_, now);
+  const election::Leader leader = election::known_leader(state_, now);
   std::erase_if(waiters_, [&](const auto& entry) {
     const Waiter& waiter = entry.second;
     if (waiter.known == leader.term && now < waiter.until) return false;
@@ -135,7 +136,7 @@ class LeaderWait final : public grpc::ServerUnaryReactor {
   LeaderWait(std::uint64_t id, Candidate& candidate, v1::LeaderReply* reply, Door::Share share)
       : id_(id), candidate_(candidate), reply_(reply), share_(std::move(share)) {}
 
-  void finish(const succession::Leader& leader) {
+  void finish(const election::Leader& leader) {
     reply_->set_term(leader.term);
     reply_->set_host(leader.host);
     Finish(grpc::Status::OK);
@@ -159,33 +160,31 @@ grpc::Status other_list(const Candidate& candidate) {
 
 }  // namespace
 
-// A ticket opens a run, but does not make a host of the coordinator.
-grpc::ServerUnaryReactor* SuccessionService::Ask(grpc::CallbackServerContext* context,
-                                                 const v1::SuccessionRequest* request,
-                                                 v1::SuccessionAnswer* reply) {
+// A scoped token opens a run, but does not make a host of the coordinator.
+grpc::ServerUnaryReactor* ElectionService::Vote(grpc::CallbackServerContext* context,
+                                                const v1::VoteCall* request, v1::VoteReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const auto refusal = door_.caller(*context).refusal("")) {
     reactor->Finish(status_of_refusal(refusal));
     return reactor;
   }
   candidate_.asked(request->from(), request->to(), request->list(), from_wire(request->ask()),
-                   [this, reactor, reply](const std::optional<succession::Answer>& answer) {
+                   [this, reactor, reply](const std::optional<election::VoteReply>& answer) {
                      if (answer) to_wire(*answer, reply);
                      reactor->Finish(answer ? grpc::Status::OK : other_list(candidate_));
                    });
   return reactor;
 }
 
-grpc::ServerUnaryReactor* SuccessionService::Leader(grpc::CallbackServerContext* context,
-                                                    const v1::LeaderRequest* request,
-                                                    v1::LeaderReply* reply) {
+grpc::ServerUnaryReactor* ElectionService::Leader(grpc::CallbackServerContext* context,
+                                                  const v1::LeaderRequest* request, v1::LeaderReply* reply) {
   const auto refuse = [context](const grpc::Status& status) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(status);
     return reactor;
   };
   const Caller caller = door_.caller(*context);
-  // Every ticket may ask this.
+  // Every scoped token may ask this.
   if (const auto why = caller.refusal(caller.guest.value_or(""))) return refuse(status_of_refusal(why));
   const bool is_meant = request->list() == candidate_.list() && request->to() == candidate_.place();
   if (!request->list().empty() && !is_meant) return refuse(other_list(candidate_));
@@ -194,7 +193,7 @@ grpc::ServerUnaryReactor* SuccessionService::Leader(grpc::CallbackServerContext*
   const std::uint64_t id = next_id_++;
   auto* call = new LeaderWait(id, candidate_, reply, *std::move(share));
   candidate_.await_leader(id, request->known_term(), request->wait_ms(),
-                          [call](const succession::Leader& leader) { call->finish(leader); });
+                          [call](const election::Leader& leader) { call->finish(leader); });
   return call;
 }
 

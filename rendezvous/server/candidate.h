@@ -1,4 +1,4 @@
-// One of several hosts that may lead: drives the pure state machine of succession.h with real time and real
+// One of several hosts that may lead: drives the pure state machine of election.h with real time and real
 // connections, and keeps the coordinator of this host from acting while it does not lead. It has a strand of
 // its own: a coordinator that ten thousand agents join at once goes on asking for votes. Thread-safe.
 #pragma once
@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/core/succession.h"
+#include "rendezvous/core/election.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/door.h"
 #include "rendezvous/server/server.h"
@@ -27,7 +27,7 @@ class Candidate final : public Fence {
  public:
   // Calls to the coordinator, on this object's strand.
   struct Calls {
-    std::function<void(const succession::Lead& lead)> lead;
+    std::function<void(const election::BecomeLeader& lead)> lead;
     std::function<void()> step_down;
     std::function<void()> forget;
     std::function<void(std::int64_t version)> written;
@@ -47,12 +47,12 @@ class Candidate final : public Fence {
   // ---- the service
   // Called with the answer; with nothing if the other host has another list, or takes this host for another
   // one.
-  using Answer = std::function<void(std::optional<succession::Answer>)>;
-  void asked(int from, int to, const std::string& list, const succession::Ask& ask, Answer answer);
+  using Answer = std::function<void(std::optional<election::VoteReply>)>;
+  void asked(int from, int to, const std::string& list, const election::VoteRequest& ask, Answer answer);
   // Calls `told` once there is another leader than the one of `known` (a term), or after `wait`. REQUIRES:
   // the asker means this list, or any.
-  using Told = std::function<void(succession::Leader)>;
-  void await_leader(std::uint64_t id, succession::Term known, Millis wait, Told told);
+  using Told = std::function<void(election::Leader)>;
+  void await_leader(std::uint64_t id, election::Term known, Millis wait, Told told);
   void forget_waiter(std::uint64_t id);
 
   const std::string& list() const { return options_.list; }
@@ -60,36 +60,36 @@ class Candidate final : public Fence {
 
  private:
   struct Waiter {
-    succession::Term known = 0;
+    election::Term known = 0;
     Millis until = 0;
     Told told;
   };
 
-  void take(const succession::Event& event, const Answer& answer = nullptr);
-  void carry_out(const succession::Action& action);
+  void take(const election::Event& event, const Answer& answer = nullptr);
+  void carry_out(const election::Action& action);
   Millis tend();
   void tell_waiters();
 
   const CandidateOptions options_;
   const Calls calls_;
-  mutable std::mutex mutex_;   // guards the next two
-  succession::Term term_ = 0;  // in which this host leads, 0: it does not
+  mutable std::mutex mutex_;  // guards the next two
+  election::Term term_ = 0;   // in which this host leads, 0: it does not
   Millis until_ = 0;
   // The strand's.
-  succession::State state_;
+  election::State state_;
   std::map<std::uint64_t, Waiter> waiters_;
   bool retired_ = false;
   std::unique_ptr<Peers> peers_;
   Strand strand_;
 };
 
-// The Succession service.
-class SuccessionService final : public v1::Succession::CallbackService {
+// The Election service.
+class ElectionService final : public v1::Election::CallbackService {
  public:
-  SuccessionService(Candidate& candidate, Door& door) : candidate_(candidate), door_(door) {}
+  ElectionService(Candidate& candidate, Door& door) : candidate_(candidate), door_(door) {}
 
-  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const v1::SuccessionRequest* request,
-                                v1::SuccessionAnswer* reply) override;
+  grpc::ServerUnaryReactor* Vote(grpc::CallbackServerContext* context, const v1::VoteCall* request,
+                                 v1::VoteReply* reply) override;
   grpc::ServerUnaryReactor* Leader(grpc::CallbackServerContext* context, const v1::LeaderRequest* request,
                                    v1::LeaderReply* reply) override;
 

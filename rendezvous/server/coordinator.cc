@@ -12,7 +12,7 @@
 #include "rendezvous/server/run_status.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/convert.h"
-#include "rendezvous/wire/succession.h"
+#include "rendezvous/wire/election.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -47,7 +47,7 @@ Coordinator::Coordinator(Options options)
       instance_(random_id(8)),
       leading_(options_.fence == nullptr) {}
 
-void Coordinator::lead(const succession::Lead& lead) {
+void Coordinator::lead(const election::BecomeLeader& lead) {
   forget();
   record_ = aged(runs_from_text(lead.record));
   runs_.restore(record_, steady_now());
@@ -173,9 +173,9 @@ void Coordinator::say(const Action& action) {
   if (const auto* close = std::get_if<Close>(&action.body)) return connection->second->close(close->abort);
   v1::FromCoordinator message = to_message(action);
   message.set_term(term_);
-  if (message.has_welcome()) {
-    message.mutable_welcome()->set_separate(options_.separate);
-    message.mutable_welcome()->set_instance(instance_);
+  if (message.has_join_ack()) {
+    message.mutable_join_ack()->set_separate(options_.separate);
+    message.mutable_join_ack()->set_instance(instance_);
   }
   connection->second->send(std::move(message));
 }

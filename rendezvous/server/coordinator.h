@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "proto/rendezvous.pb.h"
+#include "rendezvous/core/election.h"
 #include "rendezvous/core/runs.h"
-#include "rendezvous/core/succession.h"
 
 namespace dtrun::rendezvous {
 
@@ -53,7 +53,7 @@ class Coordinator {
   // With a fence: lead() begins with the record of earlier coordinators, as the leader of a term; step_down()
   // forgets everything, and breaks all connections; written() reports that a majority has this version of the
   // record.
-  void lead(const succession::Lead& lead);
+  void lead(const election::BecomeLeader& lead);
   void step_down();
   void written(std::int64_t version);
   // True if this one answers. Once a run is over, and a majority knows, it tells its last members, whichever
@@ -108,7 +108,7 @@ class Coordinator {
 
   const Options options_;
   Runs runs_;
-  std::string instance_;  // sent in each Welcome: another one means that the store is empty again
+  std::string instance_;  // sent in each JoinAck: another one means that the store is empty again
   bool leading_ = true;
   std::int64_t term_ = 0;
   std::vector<RunRecord> record_;

@@ -29,7 +29,8 @@ Millis Caller::left() const {
 
 std::optional<std::string> Caller::ended() const {
   if (left() > 0) return std::nullopt;
-  return "the ticket for run " + guest.value_or("") + " has ended; ask for a new one where the store runs";
+  return "the scoped token for run " + guest.value_or("") +
+         " has ended; ask for a new one where the store runs";
 }
 
 std::optional<std::string> Caller::refusal(const std::string& run_id) const {
@@ -72,7 +73,7 @@ std::optional<Door::Share> Door::share(const Caller& caller, GuestCalls::Kind ki
 
 grpc::Status Door::has_its_share(const Caller& caller, GuestCalls::Kind kind) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED, "run " + caller.guest.value_or("") + " has " + held_of(kind) +
-                                                    " here already, as many as a ticket may"};
+                                                    " here already, as many as a scoped token may"};
 }
 
 void Door::rang(const grpc::ServerContextBase& context) {

@@ -1,5 +1,5 @@
 // Checks every call before it is served: the caller, by the certificate that the handshake has verified, the
-// end of a ticket's time, and a guest's share of the store's resources. Thread-safe.
+// end of a scoped token's time, and a guest's share of the store's resources. Thread-safe.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "rendezvous/core/guests.h"
-#include "rendezvous/identity/permit.h"
+#include "rendezvous/identity/authorization.h"
 
 namespace dtrun::rendezvous {
 
@@ -24,11 +24,12 @@ class Gate;
 struct Caller {
   PeerName name;
   std::optional<std::string> guest;                               // guest_of(name)
-  std::int64_t until = std::numeric_limits<std::int64_t>::max();  // seconds since 1970: a ticket's end
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();  // seconds since 1970: a scoped token's end
 
-  // Milliseconds until its ticket ends; 0: it has. Cheap enough for each message.
+  // Milliseconds until its scoped token ends; 0: it has. Cheap enough for each message.
   Millis left() const;
-  // The reason why it may not touch the run, or the key: permit.h's, or that its ticket has ended.
+  // The reason why it may not touch the run, or the key: authorization.h's, or that its scoped token has
+  // ended.
   std::optional<std::string> refusal(const std::string& run_id) const;
   std::optional<std::string> refusal_for_key(const std::string& key) const;
 

@@ -1,6 +1,7 @@
-// The door in front of a gRPC server with a key: listens and accepts, lets strangers wait outside, and hands
-// each connection over when its turn comes (core/accept_queue.h), with no byte read. gRPC itself accepts any
-// connection, spends a hundred kilobytes on each, and ends the process when no descriptor is left.
+// The door in front of a gRPC server with a key: listens and accepts, lets unauthenticated peers wait
+// outside, and hands each connection over when its turn comes (core/accept_queue.h), with no byte read. gRPC
+// itself accepts any connection, spends a hundred kilobytes on each, and ends the process when no descriptor
+// is left.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +33,8 @@ class Gate {
   virtual void close() = 0;
   virtual int port() const = 0;
   // The peer, named as by grpc::ServerContext::peer(), made a call: it has shown a certificate of the key, or
-  // of a ticket for the run `guest`. A guest's connection goes on taking two files here. Any thread, as for
-  // the next.
+  // of a scoped token for the run `guest`. A guest's connection goes on taking two files here. Any thread, as
+  // for the next.
   virtual void came_in(const std::string& peer, const std::optional<std::string>& guest) = 0;
   // Ends the connection of a guest.
   virtual void hang_up(const std::string& peer) = 0;

@@ -1,5 +1,5 @@
 // The first message of a connection to a server with a key, TLS' client hello, as far as it is examined
-// before gRPC sees it. It may come from any stranger. Pure.
+// before gRPC sees it. It may come from any unauthenticated peer. Pure.
 #pragma once
 
 #include <optional>

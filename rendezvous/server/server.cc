@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "rendezvous/identity/identity.h"
-#include "rendezvous/server/attend_service.h"
 #include "rendezvous/server/candidate.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/door.h"
 #include "rendezvous/server/gate.h"
+#include "rendezvous/server/rendezvous_service.h"
 #include "rendezvous/server/store_service.h"
 #include "rendezvous/server/strand.h"
 #include "rendezvous/wire/grpc_setup.h"
@@ -46,12 +46,12 @@ KeyValueStore::Limits limits_of(const ServerOptions& options) {
   return limits;
 }
 
-// The wait for a stranger that sends nothing.
+// The wait for an unauthenticated peer that sends nothing.
 constexpr int kHandshakeMs = 5000;
 
-std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_tickets) {
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const JobKey& key, bool takes_scoped_tokens) {
   set_up_tls();
-  const Identity identity = takes_tickets ? make_identity_of_store(key) : make_identity(key);
+  const Identity identity = takes_scoped_tokens ? make_identity_of_store(key) : make_identity(key);
   grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   ssl.pem_root_certs = identity.root;
   ssl.pem_key_cert_pairs = {{identity.private_key, identity.certificate}};
@@ -67,9 +67,9 @@ class GrpcServer final : public Server {
                       .host = options.host,
                       .ended = [this](const std::string& run_id) { store_.forget(run_id + "/"); },
                       .notice = options.notice}),
-        attend_(coordinator_, strand_, door_),
+        rendezvous_(coordinator_, strand_, door_),
         store_(strand_, door_, limits_of(options), [this] { return coordinator_.leads(); }) {
-    if (candidate_) succession_.emplace(*candidate_, door_);
+    if (candidate_) election_.emplace(*candidate_, door_);
     strand_.start([this] { return std::min(coordinator_.tend(), store_.tend()); });
   }
 
@@ -93,7 +93,7 @@ class GrpcServer final : public Server {
     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
     if (options.key && !unix_path(options.bind_address)) {
       gate_ = Gate::open(
-          options.bind_address, options.port, options.files_for_strangers,
+          options.bind_address, options.port, options.unauthenticated_files,
           [names = MemberNames(*options.key)](const std::string& name) mutable {
             return names.contain(name, std::time(nullptr));
           },
@@ -110,9 +110,9 @@ class GrpcServer final : public Server {
       builder.AddListeningPort(endpoint_text(options.bind_address, options.port),
                                grpc::InsecureServerCredentials(), &port_);
     }
-    builder.RegisterService(&attend_);
+    builder.RegisterService(&rendezvous_);
     builder.RegisterService(&store_);
-    if (succession_) builder.RegisterService(&*succession_);
+    if (election_) builder.RegisterService(&*election_);
     server_ = builder.BuildAndStart();
     if (server_ && gate_) {
       port_ = gate_->port();
@@ -127,14 +127,14 @@ class GrpcServer final : public Server {
 
   int port() const override { return port_; }
   int members() const override { return coordinator_.members(); }
-  int waiters() const override { return attend_.waiters(); }
+  int waiters() const override { return rendezvous_.waiters(); }
   bool leads() const override { return !candidate_ || candidate_->leads(); }
 
  private:
   // The candidate's own strand does not wait for the coordinator's work.
   Candidate::Calls calls() {
     return {.lead =
-                [this](const succession::Lead& lead) {
+                [this](const election::BecomeLeader& lead) {
                   strand_.hand_over([this, lead] {
                     if (!lead.again) store_.clear();
                     coordinator_.lead(lead);
@@ -164,9 +164,9 @@ class GrpcServer final : public Server {
   Strand strand_;
   std::unique_ptr<Candidate> candidate_;  // null: no other host may lead
   Coordinator coordinator_;
-  AttendService attend_;
+  RendezvousService rendezvous_;
   StoreService store_;
-  std::optional<SuccessionService> succession_;
+  std::optional<ElectionService> election_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

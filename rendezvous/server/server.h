@@ -15,7 +15,7 @@
 namespace dtrun::rendezvous {
 
 struct CandidateOptions {
-  succession::Settings settings;
+  election::Settings settings;
   std::string list;  // of the hosts, as text: a host with another one is refused
   MakePeers peers;
 };
@@ -32,7 +32,7 @@ struct ServerOptions {
   std::optional<JobKey> key = {};
   // Limit of open files for connections that have not shown the key yet, at least 5; nothing: a quarter of
   // this process' limit.
-  std::optional<std::size_t> files_for_strangers = {};
+  std::optional<std::size_t> unauthenticated_files = {};
   std::function<void(const std::string&)> notice = {};  // lines for people; one call at a time
   // Called, on a thread of its own and seldom, with an address whose handshakes fail: it has another key, or
   // none.

@@ -56,7 +56,7 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
 
   const std::string& key() const { return request_->key(); }
   std::int64_t timeout() const { return KeyValueStore::allowed_wait(request_->timeout_ms()); }
-  // A ticket's end ends its waits.
+  // A scoped token's end ends its waits.
   std::int64_t wait() const { return std::min(timeout(), caller_.left()); }
 
   void finish(std::optional<std::string> value) {

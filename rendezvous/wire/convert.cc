@@ -24,7 +24,7 @@ WorkerOutcome from_wire(const v1::WorkerOutcome& wire) {
           .ended_at = wire.ended_at(),
           .cause = static_cast<EndCause>(wire.cause()),
           .where = wire.where(),
-          .stand = static_cast<Stand>(wire.stand()),
+          .activity = static_cast<Activity>(wire.activity()),
           .gpu = wire.gpu()};
 }
 
@@ -45,7 +45,7 @@ void to_wire(const WorkerOutcome& outcome, v1::WorkerOutcome* wire) {
   wire->set_ended_at(outcome.ended_at);
   wire->set_cause(static_cast<v1::EndCause>(outcome.cause));
   wire->set_where(outcome.where);
-  wire->set_stand(static_cast<v1::Stand>(outcome.stand));
+  wire->set_activity(static_cast<v1::Activity>(outcome.activity));
   wire->set_gpu(outcome.gpu);
 }
 
@@ -118,7 +118,7 @@ Join from_wire(const v1::Join& wire) {
           .hosts = wire.hosts(),
           .command = {wire.command().begin(), wire.command().end()},
           .workers = wire.workers(),
-          .warms_up = wire.warms_up(),
+          .in_memory_recovery = wire.in_memory_recovery(),
           .device = wire.device(),
           .gpu = wire.gpu(),
           .gpus = {wire.gpus().begin(), wire.gpus().end()},
@@ -155,7 +155,7 @@ void to_wire(const Join& join, v1::Join* wire) {
   wire->set_hosts(join.hosts);
   for (const std::string& word : join.command) wire->add_command(word);
   wire->set_workers(join.workers);
-  wire->set_warms_up(join.warms_up);
+  wire->set_in_memory_recovery(join.in_memory_recovery);
   wire->set_device(join.device);
   wire->set_gpu(join.gpu);
   for (int gpu : join.gpus) wire->add_gpus(gpu);
@@ -242,7 +242,7 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
 
 // ---- to agents
 
-Welcome from_wire(const v1::Welcome& wire) {
+JoinAck from_wire(const v1::JoinAck& wire) {
   return {.address = wire.address(),
           .heartbeat_interval = wire.heartbeat_interval_ms(),
           .resumed = wire.resumed(),
@@ -250,12 +250,12 @@ Welcome from_wire(const v1::Welcome& wire) {
           .instance = wire.instance()};
 }
 
-void to_wire(const Welcome& welcome, v1::Welcome* wire) {
-  wire->set_address(welcome.address);
-  wire->set_heartbeat_interval_ms(welcome.heartbeat_interval);
-  wire->set_resumed(welcome.resumed);
-  wire->set_separate(welcome.separate);
-  wire->set_instance(welcome.instance);
+void to_wire(const JoinAck& join_ack, v1::JoinAck* wire) {
+  wire->set_address(join_ack.address);
+  wire->set_heartbeat_interval_ms(join_ack.heartbeat_interval);
+  wire->set_resumed(join_ack.resumed);
+  wire->set_separate(join_ack.separate);
+  wire->set_instance(join_ack.instance);
 }
 
 Rejected from_wire(const v1::Rejected& wire) {
@@ -283,21 +283,21 @@ void to_wire(const News& news, v1::News* wire) {
   wire->set_age_ms(news.age);
 }
 
-Waiting from_wire(const v1::Waiting& wire) {
-  Waiting waiting{.joined = wire.joined(),
-                  .min_nodes = wire.min_nodes(),
-                  .max_nodes = wire.max_nodes(),
-                  .spare = wire.spare(),
-                  .restart_in = wire.restart_in_ms(),
-                  .reason = wire.reason(),
-                  .missing = {},
-                  .left = wire.left_ms(),
-                  .away = wire.away()};
+WaitStatus from_wire(const v1::WaitStatus& wire) {
+  WaitStatus waiting{.joined = wire.joined(),
+                     .min_nodes = wire.min_nodes(),
+                     .max_nodes = wire.max_nodes(),
+                     .spare = wire.spare(),
+                     .restart_in = wire.restart_in_ms(),
+                     .reason = wire.reason(),
+                     .missing = {},
+                     .left = wire.left_ms(),
+                     .away = wire.away()};
   for (const v1::News& news : wire.missing()) waiting.missing.push_back(from_wire(news));
   return waiting;
 }
 
-void to_wire(const Waiting& waiting, v1::Waiting* wire) {
+void to_wire(const WaitStatus& waiting, v1::WaitStatus* wire) {
   wire->set_joined(waiting.joined);
   wire->set_min_nodes(waiting.min_nodes);
   wire->set_max_nodes(waiting.max_nodes);
@@ -449,9 +449,9 @@ Assignment assignment_of(const Assigned& assigned) {
 struct BodyWriter {
   v1::FromCoordinator* message;
 
-  void operator()(const Welcome& welcome) const { to_wire(welcome, message->mutable_welcome()); }
+  void operator()(const JoinAck& join_ack) const { to_wire(join_ack, message->mutable_join_ack()); }
   void operator()(const Rejected& rejected) const { to_wire(rejected, message->mutable_rejected()); }
-  void operator()(const Waiting& waiting) const { to_wire(waiting, message->mutable_waiting()); }
+  void operator()(const WaitStatus& waiting) const { to_wire(waiting, message->mutable_wait_status()); }
   void operator()(const News& news) const { to_wire(news, message->mutable_news()); }
   void operator()(const Assigned& assigned) const {
     to_wire(assignment_of(assigned), message->mutable_assignment());

@@ -38,8 +38,8 @@ Event to_event(ConnectionId from, const v1::FromAgent& message, const std::strin
 
 // ---- to agents
 
-Welcome from_wire(const v1::Welcome& wire);
-void to_wire(const Welcome& welcome, v1::Welcome* wire);
+JoinAck from_wire(const v1::JoinAck& wire);
+void to_wire(const JoinAck& join_ack, v1::JoinAck* wire);
 
 Rejected from_wire(const v1::Rejected& wire);
 void to_wire(const Rejected& rejected, v1::Rejected* wire);
@@ -47,8 +47,8 @@ void to_wire(const Rejected& rejected, v1::Rejected* wire);
 News from_wire(const v1::News& wire);
 void to_wire(const News& news, v1::News* wire);
 
-Waiting from_wire(const v1::Waiting& wire);
-void to_wire(const Waiting& waiting, v1::Waiting* wire);
+WaitStatus from_wire(const v1::WaitStatus& wire);
+void to_wire(const WaitStatus& waiting, v1::WaitStatus* wire);
 
 Node from_wire(const v1::Node& wire);
 void to_wire(const Node& node, v1::Node* wire);

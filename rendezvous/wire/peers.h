@@ -6,19 +6,19 @@
 #include <functional>
 #include <memory>
 
-#include "rendezvous/core/succession.h"
+#include "rendezvous/core/election.h"
 
 namespace dtrun::rendezvous {
 
 class Peers {
  public:
   // Called on threads of its own, one call at a time for each host.
-  using Answered = std::function<void(int from, succession::Answer)>;
+  using Answered = std::function<void(int from, election::VoteReply)>;
 
   virtual ~Peers() = default;  // no call of Answered after it returns
 
   // Never waits. An earlier ask to that host that has not been sent yet is dropped: it is stale.
-  virtual void ask(int to, const succession::Ask& ask) = 0;
+  virtual void ask(int to, const election::VoteRequest& ask) = 0;
   // Waits until queued asks are on their way, at most `limit`.
   virtual void flush(std::chrono::milliseconds limit) = 0;
 };

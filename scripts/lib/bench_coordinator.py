@@ -23,7 +23,7 @@ TARGET_KEY_RATIO = {10000: 5}
 
 
 def start(*argv, key=""):
-    return Program([CLIENT, *map(str, argv)], LIMIT_S, {"DTRUN_TOKEN": key}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    return Program([CLIENT, *map(str, argv)], LIMIT_S, {"DTRUN_KEY": key}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                    text=True)
 
 

@@ -148,14 +148,14 @@ def repeats(bench):
     times = 3 if tiny or bench.quick else REPETITIONS
     ending = run_trials(bench, "repeats", write_jobs(bench, jobs), ["--times", times] + (["--busy", 4096] if tiny else []), jobs)
     for name in jobs:
-        for kind in ("product", "addition", "attention", "convolution", "microbatch"):
+        for kind in ("matmul", "addition", "attention", "convolution", "microbatch"):
             found = [line for line in lines_of(ending, name, jobs) if line.get("kind") == kind]
             if found:
                 bench.check(f"{name}, {PLURALS[kind]}", repeated, found)
     whole_or_fail(bench, ending)
 
 
-PLURALS = {"product": "products", "addition": "additions in products", "attention": "attention", "convolution": "convolutions",
+PLURALS = {"matmul": "matmuls", "addition": "additions in matmuls", "attention": "attention", "convolution": "convolutions",
            "microbatch": "a microbatch's gradient"}
 
 
@@ -172,7 +172,7 @@ def repeated(lines):
         raise Skip(lines[0]["skipped"])
     by = sorted({line["by"] for line in done if "by" in line})
     text = f"{len(done)}, each {done[0]['times']} times, one hash each" if done[0]["kind"] != "addition" else (
-        f"{len(done)}: adding in the product has the bits of adding afterwards")
+        f"{len(done)}: adding in the matmul has the bits of adding afterwards")
     if by:
         text += f", by {' and '.join(by)}"
     if len(done) < len(lines):

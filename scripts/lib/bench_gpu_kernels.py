@@ -1,4 +1,4 @@
-"""Which kernels compute a model's products: the part `kernels` of scripts/bench_gpu, by Nsight Compute. A product that is
+"""Which kernels compute a model's matmuls: the part `kernels` of scripts/bench_gpu, by Nsight Compute. A matmul that is
 too slow does not tell why; the name of its kernel does."""
 
 import csv
@@ -15,22 +15,22 @@ NAMES = r"\w*(?:nvjet_|cutlass\w*_\d|gemm_|xmma_)\w*|cublasLt::[\w:]+"  # of cuB
 
 
 def kernels(bench):
-    products = {}
+    matmuls = {}
 
     def listed():
         out = said_by_ncu(bench)
         launches = launches_of(out)
-        products.update(products_of(launches))
-        if not products:
-            raise BenchError(f"no product is among {len(launches)} kernels", out)
-        seconds = sum(map(sum, products.values()))
-        nvjet = sum(sum(times) for name, times in products.items() if "nvjet" in name)
-        count = sum(map(len, products.values()))
+        matmuls.update(products_of(launches))
+        if not matmuls:
+            raise BenchError(f"no matmul is among {len(launches)} kernels", out)
+        seconds = sum(map(sum, matmuls.values()))
+        nvjet = sum(sum(times) for name, times in matmuls.items() if "nvjet" in name)
+        count = sum(map(len, matmuls.values()))
         return (f"{count} of {len(launches)} launches, {seconds * 1e3:.3f} ms, {nvjet / seconds:.0%} of it in Hopper's (nvjet)",
                 {"launches": count, "seconds": seconds, "nvjet_share": nvjet / seconds})
 
-    bench.check("kernels of products", listed)
-    for name, times in products.items():
+    bench.check("kernels of matmuls", listed)
+    for name, times in matmuls.items():
         bench.check(name, judged, name, times)
 
 
@@ -56,13 +56,13 @@ def launches_of(out):
 
 
 def products_of(launches):
-    """{name without what surrounds it: seconds of each launch}, what takes longest first. cuDNN has its own products."""
+    """{name without what surrounds it: seconds of each launch}, what takes longest first. cuDNN has its own matmuls."""
     found = {}
     for name, seconds in launches:
         short = re.search(NAMES, name)
         if short and "cudnn" not in name:
             found.setdefault(short.group(), []).append(seconds)
-    return dict(sorted(found.items(), key=lambda product: -sum(product[1])))
+    return dict(sorted(found.items(), key=lambda matmul: -sum(matmul[1])))
 
 
 def judged(name, times):
@@ -71,5 +71,5 @@ def judged(name, times):
     if re.search(r"align[12](?!\d)", name):
         raise BenchError(f"{text}: MISSED, it is for operands that lie off 16 bytes")
     if "epilogue::impl" in name:
-        raise BenchError(f"{text}: MISSED, a product's epilogue is computed apart")
+        raise BenchError(f"{text}: MISSED, a matmul's epilogue is computed apart")
     return text, {"launches": len(times), "seconds": seconds}

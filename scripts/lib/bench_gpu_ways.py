@@ -117,7 +117,7 @@ def algorithms(bench):
     def search():
         files = write_jobs(bench, jobs)
         limit_s = bench.limit(300)
-        # A product of GPT-2's head at B=64 takes some seconds.
+        # A matmul of GPT-2's head at B=64 takes some seconds.
         out = bench.program([ALGORITHMS, "--seconds", f"{max(1, limit_s - 15):.0f}", *map(str, files)], limit_s)
         table = "".join(line + "\n" for line in out.splitlines() if re.match(r"[\[#0-9]", line))
         note(table)
@@ -132,34 +132,34 @@ def algorithms(bench):
     if not found:
         return
     table = found["table"]
-    times = r"^# (\d+)\.json: a microbatch's products take ([\d.]+) ms, by the first choices ([\d.]+) ms$"
+    times = r"^# (\d+)\.json: a microbatch's matmuls take ([\d.]+) ms, by the first choices ([\d.]+) ms$"
     for job, takes, first in re.findall(times, table, re.MULTILINE):
         takes, first = float(takes), float(first)
         share = f", {takes / first:.3f} of that" if first else ""
         bench.add(list(jobs)[int(job)], "ok", f"{first:.3f} ms by the first choices, {takes:.3f} ms by the rows{share}",
                   {"milliseconds": takes, "by_first_choices_milliseconds": first})
     rates_by_terms(bench, table)
-    tiles = re.search(r"^# with split 1, tiles change bits of (\d+) of (\d+) products", table, re.MULTILINE)
+    tiles = re.search(r"^# with split 1, tiles change bits of (\d+) of (\d+) matmuls", table, re.MULTILINE)
     bench.add("tiles with split 1", "ok", tiles.group().removeprefix("# with split 1, tiles "),
-              {"products_changed": int(tiles.group(1)), "products": int(tiles.group(2))})
+              {"products_changed": int(tiles.group(1)), "matmuls": int(tiles.group(2))})
 
     def each_has_one():
-        without = re.search(r"; (\d+) products without a good algorithm", table).group(1)
+        without = re.search(r"; (\d+) matmuls without a good algorithm", table).group(1)
         if without != "0":
             bad = "\n".join(re.findall(r"^#   .*", table, re.MULTILINE))
-            raise BenchError(f"{without} products without a good algorithm", bad)
+            raise BenchError(f"{without} matmuls without a good algorithm", bad)
         return "right, and the same bits each time"
 
-    bench.check("an algorithm for each product", each_has_one)
+    bench.check("an algorithm for each matmul", each_has_one)
 
 
 def rates_by_terms(bench, table):
-    """What products of bf16 reach, by the length of their sums: K=768 is short."""
+    """What matmuls of bf16 reach, by the length of their sums: K=768 is short."""
     rates = {}
     for m, n, k, number_format, microseconds in re.findall(
             r"^(\d+) (\d+) (\d+) \S+ \S+ \S+ (bf16\S*) .*# .*?: ([\d.]+) us;", table, re.MULTILINE):
         if float(microseconds) > 0 and int(m) * int(n) > 1 << 16:
             rates.setdefault(int(k), []).append(2 * int(m) * int(n) * int(k) / float(microseconds) * 1e6)
     for k, reached in sorted(rates.items()):
-        bench.add(f"products of K={k}", "ok", f"{min(reached) / 1e12:.0f} to {max(reached) / 1e12:.0f} TFLOP/s",
+        bench.add(f"matmuls of K={k}", "ok", f"{min(reached) / 1e12:.0f} to {max(reached) / 1e12:.0f} TFLOP/s",
                   {"flops_per_second": reached})

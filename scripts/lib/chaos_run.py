@@ -382,7 +382,7 @@ class Job(NamedTuple):
     save_steps: int
     max_restarts: int
     heartbeat_timeout: float = None  # seconds; None: hangs are not looked for
-    host_copy_steps: int = 0
+    in_memory_checkpoint_steps: int = 0
     min_nodes: int = 1  # to train on; fewer wait
     keep_alive: int = 15  # seconds of silence until a node is given up
     network: bool = False  # nodes are hosts of their own (chaos_hosts), else agents on loopback
@@ -395,8 +395,8 @@ def training_of(job, max_steps, folder):
     config = {**job.config, "output_dir": str(folder / "out")}
     config["train"] = {**config.get("train", {}), "max_steps": max_steps, "save_steps": job.save_steps,
                        "logging_steps": 1, "eval_steps": 0, "resume_from_checkpoint": "auto"}
-    if job.host_copy_steps > 0:
-        config["recovery"] = {**config.get("recovery", {}), "host_copy_steps": job.host_copy_steps}
+    if job.in_memory_checkpoint_steps > 0:
+        config["recovery"] = {**config.get("recovery", {}), "in_memory_checkpoint_steps": job.in_memory_checkpoint_steps}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     lanes = max(1, len(os.sched_getaffinity(0)) // (job.nodes * job.nproc_per_node))
     argv = [job.dtrun, "--nproc_per_node", job.nproc_per_node, "--lanes", lanes, "--max_restarts", job.max_restarts,

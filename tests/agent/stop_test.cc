@@ -28,10 +28,10 @@ bool none_left(const std::string& run_id) {
   return eventually([&] { return dtrun::test::processes_with(run_id).empty(); });
 }
 
-// The guardian of the agent started under this name; -1 if there is none.
-pid_t guardian_of(const std::string& run_id) {
+// The watchdog of the agent started under this name; -1 if there is none.
+pid_t watchdog_of(const std::string& run_id) {
   for (pid_t pid : dtrun::test::processes_with(run_id)) {
-    if (slurp("/proc/" + std::to_string(pid) + "/comm") == "guardian\n") return pid;
+    if (slurp("/proc/" + std::to_string(pid) + "/comm") == "watchdog\n") return pid;
   }
   return -1;
 }
@@ -223,14 +223,14 @@ TEST_CASE("what was left behind does not live on into the next generation") {
   CHECK_FALSE(is_alive(std::stoi(slurp(file))));
 }
 
-TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and no guardian") {
+TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and no watchdog") {
   const std::string run_id = "run-" + dtrun::random_id();
   const Folder temporary;
   Process job(agent_with({"--nproc", "2", "--run_id", run_id}, {"family", run_id}),
               {"TMPDIR=" + temporary.path().string()});
   REQUIRE(job.wait_for_out("[default:0] child"));
   REQUIRE(job.wait_for_out("[default:1] child"));
-  CHECK(dtrun::test::processes_with(run_id).size() >= 2 + 2 * 3);  // agent, guardian, two families
+  CHECK(dtrun::test::processes_with(run_id).size() >= 2 + 2 * 3);  // agent, watchdog, two families
   CHECK_FALSE(std::filesystem::is_empty(temporary.path()));
   job.signal(SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);
@@ -238,22 +238,22 @@ TEST_CASE("kill -9 of the agent leaves no worker, no grandchild, no daemon and n
   CHECK(std::filesystem::is_empty(temporary.path()));
 }
 
-TEST_CASE("an orderly end leaves no guardian") {
+TEST_CASE("an orderly end leaves no watchdog") {
   const std::string run_id = "run-" + dtrun::random_id();
   Process job(agent({"--run_id", run_id, "--", "/bin/true"}));
   CHECK(job.wait() == 0);
   CHECK(dtrun::test::processes_with(run_id).empty());
 }
 
-TEST_CASE("a guardian that dies is replaced") {
+TEST_CASE("a watchdog that dies is replaced") {
   const std::string run_id = "run-" + dtrun::random_id();
   Process job(agent_with({"--run_id", run_id}, {"family"}));
   REQUIRE(job.wait_for_out("ready"));
-  REQUIRE(eventually([&] { return guardian_of(run_id) > 0; }));
-  const pid_t first = guardian_of(run_id);
+  REQUIRE(eventually([&] { return watchdog_of(run_id) > 0; }));
+  const pid_t first = watchdog_of(run_id);
   kill(first, SIGKILL);
   REQUIRE(eventually([&] {
-    const pid_t now = guardian_of(run_id);  // looked up once: between two looks the old one may vanish
+    const pid_t now = watchdog_of(run_id);  // looked up once: between two looks the old one may vanish
     return now > 0 && now != first;
   }));
   const Family family = family_in(job.out());
@@ -262,29 +262,29 @@ TEST_CASE("a guardian that dies is replaced") {
   CHECK(none_left(run_id));
 }
 
-// A scheduler sends SIGTERM to every process that it finds. The agent's own mask, which the guardian has from
+// A scheduler sends SIGTERM to every process that it finds. The agent's own mask, which the watchdog has from
 // it, leaves out the last two.
-TEST_CASE("a guardian that gets signals stays, and still keeps its promise") {
+TEST_CASE("a watchdog that gets signals stays, and still keeps its promise") {
   const std::string run_id = "run-" + dtrun::random_id();
   Process job(agent_with({"--run_id", run_id}, {"family"}));
   REQUIRE(job.wait_for_out("ready"));
-  REQUIRE(eventually([&] { return guardian_of(run_id) > 0; }));
-  const pid_t guardian = guardian_of(run_id);
+  REQUIRE(eventually([&] { return watchdog_of(run_id) > 0; }));
+  const pid_t watchdog = watchdog_of(run_id);
   std::uint64_t sent = 0;
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGPROF}) {
-    REQUIRE(kill(guardian, number) == 0);
+    REQUIRE(kill(watchdog, number) == 0);
     sent |= std::uint64_t{1} << (number - 1);
   }
-  CHECK((pending_signals(guardian) & sent) == sent);  // they have come
-  CHECK(is_alive(guardian));
+  CHECK((pending_signals(watchdog) & sent) == sent);  // they have come
+  CHECK(is_alive(watchdog));
   const Family family = family_in(job.out());
   job.signal(SIGKILL);
   CHECK(eventually([&] { return !is_alive(family.daemon); }));
   CHECK(none_left(run_id));
 }
 
-TEST_CASE("a process without the token is never touched") {
-  Process bystander({"sleep", "1000"}, {"DTRUN_AGENT_TOKEN=another.0;"});
+TEST_CASE("a process without the tag is never touched") {
+  Process bystander({"sleep", "1000"}, {"DTRUN_PROCESS_TAG=another.0;"});
   Process job(agent_with({}, {"family"}));
   REQUIRE(job.wait_for_out("ready"));
   const Family family = family_in(job.out());
@@ -410,7 +410,7 @@ TEST_CASE("a daemon without environment that a job within a job left is found by
   CHECK(none_left(outer));
 }
 
-TEST_CASE("where limits cannot be marked the job runs, and a daemon is found in the end") {
+TEST_CASE("where limits cannot be tagged the job runs, and a daemon is found in the end") {
   const std::string mark = seconds_of_ours(40);
   std::vector<std::string> command =
       agent({"--", "/bin/sh", "-c", daemon(mark) + "; grep locks /proc/self/limits"});

@@ -216,10 +216,10 @@ TEST_CASE("the coordinator's other words") {
   CHECK(heard<event::StopOrder>(message)->reason == "because");
   message.mutable_job_end()->set_exit_code(3);
   CHECK(heard<event::Ended>(message)->job.exit_code == 3);
-  message.mutable_waiting()->set_joined(2);
-  CHECK(heard<event::Waiting>(message)->joined == 2);
-  message.mutable_welcome()->set_separate(true);
-  CHECK(heard<event::Welcome>(message)->separate);
+  message.mutable_wait_status()->set_joined(2);
+  CHECK(heard<event::WaitStatus>(message)->joined == 2);
+  message.mutable_join_ack()->set_separate(true);
+  CHECK(heard<event::JoinAck>(message)->separate);
 }
 
 TEST_CASE("a worker's words") {
@@ -269,8 +269,8 @@ TEST_CASE("what a worker is told") {
   CHECK(on_gpu.device() == "cuda");
   CHECK(on_gpu.gpu() == 1);
   CHECK(on_gpu.gpu_uuid() == "GPU-6");
-  CHECK(on_gpu.host_copy_fd() == 0);
-  CHECK(job_message(trainer, spec().gpus, 1, true).job().host_copy_fd() == 4);
+  CHECK(on_gpu.in_memory_checkpoint_fd() == 0);
+  CHECK(job_message(trainer, spec().gpus, 1, true).job().in_memory_checkpoint_fd() == 4);
   trainer.cuda = false;
   CHECK(job_message(trainer, {}, 1).job().device() == "cpu");
   const auto start = start_message(running(), 5, 2).start();

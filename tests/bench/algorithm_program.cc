@@ -1,4 +1,4 @@
-// Lists the products of jobs, searches algorithms for each, and prints the resulting table.
+// Lists the matmuls of jobs, searches algorithms for each, and prints the resulting table.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "tests/bench/jobs.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/matmul_check.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -81,15 +81,15 @@ int search_all(const Request& request, std::ostream& out, const Timer& timer) {
   const std::string platform = platform_of(properties);
   AlgorithmSearch search(0, parse_algorithms(committed_algorithms(), kAlgorithmsFile)[platform], timer);
 
-  // In the order of the jobs: the first products matter most if time runs out.
+  // In the order of the jobs: the first matmuls matter most if time runs out.
   std::map<std::string, std::map<MatmulShape, int>> by_job;
   std::map<MatmulShape, Search> found;
   int without_time = 0;
   for (const std::string& file : request.files) {
     const Job job = job_of(file);
-    const auto& products = by_job[job.name] =
+    const auto& matmuls = by_job[job.name] =
         products_of(schedule_of(job, [&](const MatmulShape& shape) { return search.can(shape); }));
-    for (const auto& [shape, times] : products) {
+    for (const auto& [shape, times] : matmuls) {
       if (found.contains(shape)) continue;
       if (std::chrono::duration<double>(Clock::now() - begin).count() > request.seconds)
         ++without_time;
@@ -111,20 +111,20 @@ int search_all(const Request& request, std::ostream& out, const Timer& timer) {
     faster += static_cast<int>(result.best.value_or(0) != 0);
     unlike += static_cast<int>(result.unsplit_alike != result.unsplit);
   }
-  for (const auto& [job, products] : by_job) {
+  for (const auto& [job, matmuls] : by_job) {
     double by_table = 0, by_first = 0;
-    for (const auto& [shape, times] : products) {
+    for (const auto& [shape, times] : matmuls) {
       const auto result = found.find(shape);
       if (result == found.end() || !result->second.best) continue;
       by_table += times * result->second.candidates[*result->second.best].microseconds;
       by_first += times * first_microseconds(result->second);
     }
-    out << "# " << job << ": a microbatch's products take " << milliseconds(by_table)
+    out << "# " << job << ": a microbatch's matmuls take " << milliseconds(by_table)
         << ", by the first choices " << milliseconds(by_first) << "\n";
   }
-  out << "# with split 1, tiles change bits of " << unlike << " of " << found.size() << " products\n";
+  out << "# with split 1, tiles change bits of " << unlike << " of " << found.size() << " matmuls\n";
   out << "# " << rows << " rows, " << faster << " of them not of the first choice; " << bad
-      << " products without a good algorithm, " << skipped << " without room, " << without_time
+      << " matmuls without a good algorithm, " << skipped << " without room, " << without_time
       << " without time\n";
   return 0;
 }

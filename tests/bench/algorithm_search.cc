@@ -6,7 +6,7 @@
 
 #include "tests/bench/multiplication.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/matmul_check.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {
@@ -56,7 +56,7 @@ AlgorithmSearch::AlgorithmSearch(int gpu, Algorithms table, Timer timer)
       stream_(gpu),
       table_(std::move(table)),
       timer_(std::move(timer)),
-      workspace_(arithmetic_.allocate_bytes(kWorkspace, "the work of products")) {}
+      workspace_(arithmetic_.allocate_bytes(kWorkspace, "the work of matmuls")) {}
 
 std::vector<Candidate> AlgorithmSearch::candidates(const MatmulShape& shape) {
   std::vector<Candidate> found;
@@ -64,22 +64,22 @@ std::vector<Candidate> AlgorithmSearch::candidates(const MatmulShape& shape) {
     const auto there = std::ranges::find(found, words, &Candidate::words);
     return there != found.end() ? *there : found.emplace_back(candidate_of(words));
   };
-  for (const AlgorithmWords& words : products_.proposals(shape, 1)) add(words);
+  for (const AlgorithmWords& words : matmuls_.proposals(shape, 1)) add(words);
   if (const auto row = table_.find(shape); row != table_.end()) add(row->second).from_table = true;
-  for (const AlgorithmWords& words : products_.proposals(shape, kProposals)) add(words);
+  for (const AlgorithmWords& words : matmuls_.proposals(shape, kProposals)) add(words);
   return found;
 }
 
 void AlgorithmSearch::find_wrong(const MatmulShape& shape, Search& search) {
   Trial trial(arithmetic_, stream_, nullptr, 0);
   for (Candidate& candidate : search.candidates) {
-    const std::string refused = products_.use(shape, candidate.words);
+    const std::string refused = matmuls_.use(shape, candidate.words);
     if (!refused.empty()) {
       candidate.fault = "refused: " + refused;
       continue;
     }
     try {
-      const std::optional<std::string> fault = fault_of(shape, products_, trial, workspace_.data());
+      const std::optional<std::string> fault = fault_of(shape, matmuls_, trial, workspace_.data());
       if (!fault)
         search.skipped = "there is no room for it";
       else if (!fault->empty())
@@ -94,10 +94,10 @@ void AlgorithmSearch::find_unsteady(Multiplication& product, Search& search) {
   constexpr int kFirst = 0, kUnsplit = 1;
   for (Candidate& candidate : search.candidates) {
     if (!candidate.fault.empty()) continue;
-    products_.use(product.shape(), candidate.words);
+    matmuls_.use(product.shape(), candidate.words);
     for (int time = 0; time < kRepetitions && candidate.fault.empty(); ++time) {
       product.fill_results();
-      product.enqueue(products_, workspace_.data());
+      product.enqueue(matmuls_, workspace_.data());
       if (time == 0) {
         product.keep(kFirst);
         continue;
@@ -117,8 +117,8 @@ void AlgorithmSearch::measure(Multiplication& product, Search& search) {
   for (Candidate& candidate : search.candidates) {
     if (!candidate.fault.empty()) continue;
     good.push_back(&candidate);
-    ways.push_back({.enqueue = [&] { product.enqueue(products_, workspace_.data()); },
-                    .prepare = [&] { products_.use(product.shape(), candidate.words); }});
+    ways.push_back({.enqueue = [&] { product.enqueue(matmuls_, workspace_.data()); },
+                    .prepare = [&] { matmuls_.use(product.shape(), candidate.words); }});
   }
   const std::vector<double> medians = medians_by_turns(stream_, timer_, ways);
   for (std::size_t i = 0; i < good.size(); ++i) {

@@ -1,4 +1,4 @@
-// Finds the fastest of cuBLASLt's algorithms for a product on the GPU at hand, among those that multiply
+// Finds the fastest of cuBLASLt's algorithms for a matmul on the GPU at hand, among those that multiply
 // right and give the same bits each time. Its result becomes a row of worker/device/cuda/algorithms.txt; no
 // job runs a search.
 #pragma once
@@ -9,7 +9,7 @@
 
 #include "tests/bench/event_timer.h"
 #include "worker/device/cuda/arithmetic.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
 
 namespace dtrun::worker::cuda {
 
@@ -42,8 +42,8 @@ class AlgorithmSearch {
   AlgorithmSearch(int gpu, Algorithms table, Timer timer = by_events);
 
   Search search(const MatmulShape& shape);
-  // Whether the product can be multiplied here.
-  bool can(const MatmulShape& shape) { return products_.can(shape); }
+  // Whether the matmul can be multiplied here.
+  bool can(const MatmulShape& shape) { return matmuls_.can(shape); }
 
  private:
   std::vector<Candidate> candidates(const MatmulShape& shape);
@@ -53,14 +53,14 @@ class AlgorithmSearch {
 
   CudaArithmetic arithmetic_;
   CudaStream stream_;
-  Products products_;
+  Matmuls matmuls_;
   const Algorithms table_;
   const Timer timer_;
   const Buffer workspace_;
 };
 
 // The program: [--seconds S] CONFIG.json… What it prints is a section of the table with what it found as
-// comments; after S seconds no further product is begun. Exit code: 0, 77 where there is no GPU, or the
+// comments; after S seconds no further matmul is begun. Exit code: 0, 77 where there is no GPU, or the
 // error's.
 int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
                       const Timer& timer = by_events);

@@ -19,7 +19,7 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// The algorithm that products were computed by since the last call.
+// The algorithm that matmuls were computed by since the last call.
 std::string last_algorithm() {
   const auto counted = cuda_on_cpu::counters().products_by_algorithm;
   cuda_on_cpu::reset_counters();
@@ -180,7 +180,7 @@ TEST_CASE("what the program prints is a table: jobs compute by it, and it is the
   CHECK(first.exit_code == 0);
   CHECK(said(configs, timer).text == first.text);
   CHECK(first.text.starts_with("[" + kPlatformOnCpu + "]\n"));
-  CHECK(first.text.find("# wide.json: a microbatch's products take ") != std::string::npos);
+  CHECK(first.text.find("# wide.json: a microbatch's matmuls take ") != std::string::npos);
   CHECK(first.text.find("# with split 1, tiles change bits of 0 of ") != std::string::npos);
   CHECK(first.text.find("other bits at repetition ") != std::string::npos);
 
@@ -195,7 +195,7 @@ TEST_CASE("what the program prints is a table: jobs compute by it, and it is the
   CHECK(make_cuda_device(0)->fingerprint().ends_with(", algorithms " + hash));
 }
 
-TEST_CASE("a product without a good algorithm has no row, and is counted") {
+TEST_CASE("a matmul without a good algorithm has no row, and is counted") {
   const Restored restored;
   const test::Folder folder;
   cuda_on_cpu::settings.lost_terms = 1;
@@ -205,7 +205,7 @@ TEST_CASE("a product without a good algorithm has no row, and is counted") {
   CHECK(all_wrong.exit_code == 0);
   CHECK(all_wrong.text.find("#   no algorithm can be taken\n") != std::string::npos);
   CHECK(all_wrong.text.find("# 0 rows, ") != std::string::npos);
-  CHECK(all_wrong.text.find("; 0 products without a good algorithm") == std::string::npos);
+  CHECK(all_wrong.text.find("; 0 matmuls without a good algorithm") == std::string::npos);
   CHECK(parse_algorithms(all_wrong.text, "printed").at(kPlatformOnCpu).empty());
 }
 
@@ -218,7 +218,7 @@ TEST_CASE("what there is no time for is left out and counted") {
   CHECK(said_nothing.text.find(", 0 without time\n") == std::string::npos);
 }
 
-TEST_CASE("products are timed by events") {
+TEST_CASE("matmuls are timed by events") {
   CudaStream stream(0);
   int calls = 0;
   const double microseconds = by_events(stream, 5, [&] { ++calls; });

@@ -11,7 +11,7 @@ namespace {
 
 // The graphs of one way, with the handle that they are run with.
 struct Planned {
-  Planned(const Cudnn& cudnn, const PlanDevice& gpu, const AttentionSizes& shape, AttentionBackward how)
+  Planned(const Cudnn& cudnn, const PlanDevice& gpu, const AttentionSizes& shape, AttentionGradientSums how)
       : handle(cudnn, nullptr),
         planner(cudnn,
                 {.name = gpu.name,
@@ -61,8 +61,8 @@ std::vector<AttentionWay> cudnn_ways(const AttentionShape& shape) {
   const AttentionSizes sizes{
       .batch = shape.samples, .heads = shape.heads, .positions = shape.tokens, .head_size = shape.head_size};
   std::vector<AttentionWay> ways;
-  for (const auto& [name, how] : {std::pair{"cuDNN, deterministic", AttentionBackward::kDeterministic},
-                                  std::pair{"cuDNN, atomic sums", AttentionBackward::kAtomicSums}})
+  for (const auto& [name, how] : {std::pair{"cuDNN, deterministic", AttentionGradientSums::kDeterministic},
+                                  std::pair{"cuDNN, atomic sums", AttentionGradientSums::kAtomicSums}})
     ways.push_back(way_of(name, std::make_shared<Planned>(*library, gpu, sizes, how)));
   return ways;
 }

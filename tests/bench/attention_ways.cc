@@ -97,7 +97,7 @@ std::vector<MeasuredAttention> measure(TrialGpu& gpu, const AttentionShape& shap
     MeasuredAttention& result =
         measured.emplace_back(MeasuredAttention{.shape = shape, .name = way.name, .why_not = way.why_not});
     if (!way.why_not.empty()) continue;
-    // Forward has two products of positions x positions x head_size, backward five; causal attention halves
+    // Forward has two matmuls of positions x positions x head_size, backward five; causal attention halves
     // them.
     const double half_product =
         1.0 * shape.samples * shape.heads * shape.tokens * shape.tokens * shape.head_size;
@@ -149,9 +149,10 @@ AttentionResults measure_attention(
   for (const Job& job : jobs) {
     if (!job.program.bf16) continue;
     const Schedule schedule =
-        schedule_of(job, [&](const MatmulShape& shape) { return gpu.products.can(shape); });
+        schedule_of(job, [&](const MatmulShape& shape) { return gpu.matmuls.can(shape); });
     for (const Step& step : schedule.forward)
-      if (const auto* const attend = std::get_if<Attend>(&step.work)) shapes.insert(shape_of(*attend));
+      if (const auto* const attend = std::get_if<AttentionForward>(&step.work))
+        shapes.insert(shape_of(*attend));
   }
   AttentionResults results;
   for (const AttentionShape& shape : shapes) {

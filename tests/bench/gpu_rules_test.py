@@ -74,9 +74,9 @@ class KernelsTest(unittest.TestCase):
             self.assertEqual(judged(name, [0.001, 0.002])[0], "2 launches, 3.000 ms")
 
 
-USES = {"attention": "cuDNN 9.13.0", "graphs": "used", "fused_epilogues": "36 of 36 products"}
+USES = {"attention": "cuDNN 9.13.0", "graphs": "used", "fused_epilogues": "36 of 36 matmuls"}
 NO_CUDNN = "attention is computed by own kernels, not by cuDNN: no libcudnn.so.9"
-NO_SUMS = "cuBLASLt adds biases, or what else follows a product, to 3 of 6 products only: kernels of our own do the rest"
+NO_SUMS = "cuBLASLt adds biases, or what else follows a matmul, to 3 of 6 matmuls only: kernels of our own do the rest"
 NO_GRAPH = "microbatches are launched kernel by kernel, since they cannot be recorded as a graph: a test"
 
 
@@ -107,7 +107,7 @@ class FallbackTest(unittest.TestCase):
         row = self.row_of([start(device_uses=USES, device_fallbacks=[]), end(device_uses=USES, device_fallbacks=[])])
         self.assertEqual((row["status"], row["text"]), ("ok", "5 tokens/s"))
         self.assertEqual(row["facts"], {"uses_attention": "cuDNN 9.13.0", "uses_graphs": "used",
-                                        "uses_fused_epilogues": "36 of 36 products"})
+                                        "uses_fused_epilogues": "36 of 36 matmuls"})
 
     def test_a_run_that_fell_back_fails_and_keeps_its_numbers(self):
         row = self.row_of([start(device_uses=USES, device_fallbacks=[]),

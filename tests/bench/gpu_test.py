@@ -196,7 +196,7 @@ class GpuTest(unittest.TestCase):
             self.assertEqual(found[f"bf16, {what}"], ("ok", "the same"))
         self.assertRegex(found["fp32, after kill -9"][1], "^the same, killed after step 8 or later$")
         self.assertRegex(found["rows"][1], "^[0-9]+ rows, ")
-        self.assertRegex(found["a tiny GPT-2, B=4 bf16, products"][1], r"^\d+, each 3 times, one hash each$")
+        self.assertRegex(found["a tiny GPT-2, B=4 bf16, matmuls"][1], r"^\d+, each 3 times, one hash each$")
         self.assertRegex(found["a tiny GPT-2, B=2 bf16, a microbatch's gradient"][1], "^1, each 3 times, one hash each$")
         self.assertRegex(found["B=4, own kernels"][1], "^forward .* ms, .* TFLOP/s; backward .*; the same bits$")
         self.assertEqual(found["B=4, cuDNN"][0], "skipped")
@@ -310,12 +310,12 @@ class GpuTest(unittest.TestCase):
 
     def test_what_is_not_the_same_each_time_fails_and_the_rest_is_told(self):
         code, found, report, notes, table = self.trials_of(
-            """echo '{"job":"0.json","kind":"product","what":"64 x 64","times":50,"others":0,"hash":"00"}'
-               echo '{"job":"0.json","kind":"product","what":"32 x 32","times":50,"others":7,"hash":"01"}'
+            """echo '{"job":"0.json","kind":"matmul","what":"64 x 64","times":50,"others":0,"hash":"00"}'
+               echo '{"job":"0.json","kind":"matmul","what":"32 x 32","times":50,"others":7,"hash":"01"}'
                echo '{"job":"0.json","kind":"attention","what":"B=4","by":"cuDNN","times":50,"others":0,"hash":"02"}'
                echo '{"job":"1.json","kind":"microbatch","what":"its gradient","skipped":"there is no room for it"}'""", "repeats")
         self.assertEqual(code, 1, notes)
-        self.assertEqual(found["a tiny GPT-2, B=4 bf16, products"],
+        self.assertEqual(found["a tiny GPT-2, B=4 bf16, matmuls"],
                          ("failed", "1 of 2 have other bits at times: 32 x 32, 7 of 50 times"))
         self.assertEqual(found["a tiny GPT-2, B=4 bf16, attention"], ("ok", "1, each 50 times, one hash each, by cuDNN"))
         self.assertEqual(found["a tiny GPT-2, B=2 bf16, a microbatch's gradient"], ("skipped", "there is no room for it"))
@@ -379,13 +379,13 @@ class GpuTest(unittest.TestCase):
                          '"void cutlass::Kernel2<cutlass_80_gemm_align1>(T1)","gpu__time_duration.sum","500,000"\n')
         for program, code, wanted in (
                 (f'echo of dtrun; cat {table}', 1,
-                 {"kernels of products": ("ok", "2 of 2 launches, 2.000 ms, 75% of it in Hopper's (nvjet)"),
+                 {"kernels of matmuls": ("ok", "2 of 2 launches, 2.000 ms, 75% of it in Hopper's (nvjet)"),
                   "nvjet_a": ("ok", "1 launches, 1.500 ms"),
                   "cutlass_80_gemm_align1": ("failed", "1 launches, 0.500 ms: MISSED, it is for operands that lie off 16 bytes")}),
                 ("echo '==ERROR== ERR_NVGPUCTRPERM - no permission'; exit 1", 0,
-                 {"kernels of products": ("skipped", "ncu may not read this GPU's counters (ERR_NVGPUCTRPERM)")}),
+                 {"kernels of matmuls": ("skipped", "ncu may not read this GPU's counters (ERR_NVGPUCTRPERM)")}),
                 ("echo nothing", 1,
-                 {"kernels of products": ("failed", "no product is among 0 kernels")})):
+                 {"kernels of matmuls": ("failed", "no matmul is among 0 kernels")})):
             with self.subTest(program):
                 self.program_of(self.folder, "tools/ncu", program)
                 done, found, _, notes, _ = self.part_of("--sizes", "tiny", "--part", "kernels",
@@ -428,11 +428,11 @@ class GpuTest(unittest.TestCase):
             self.skipTest("built without CUDA's headers")
         code, found, numbers, notes = self.algorithms_of(f'for job; do :; done; exec "{program}" "$1" "$2" "$job"')
         self.assertEqual(code, 0, notes)
-        self.assertRegex(found["rows"][1], r"^\d+ rows, \d+ of them not of the first choice; 0 products without a good "
+        self.assertRegex(found["rows"][1], r"^\d+ rows, \d+ of them not of the first choice; 0 matmuls without a good "
                                            r"algorithm, 0 without room, 0 without time$")
         self.assertRegex(found["convnet fp32"][1], r"^[0-9.]+ ms by the first choices, [0-9.]+ ms by the rows, [0-9.]+ of that$")
-        self.assertRegex(found["tiles with split 1"][1], r"^change bits of 0 of \d+ products$")
-        self.assertEqual(found["an algorithm for each product"][0], "ok")
+        self.assertRegex(found["tiles with split 1"][1], r"^change bits of 0 of \d+ matmuls$")
+        self.assertEqual(found["an algorithm for each matmul"][0], "ok")
         table = numbers[0]["facts"]["table"].splitlines()
         self.assertEqual(table[0], "[NVIDIA H100 (simulated), compute capability 9.0, 132 SMs, cuBLASLt 13.1.0]")
         self.assertEqual(sum(line[0].isdigit() for line in table), int(found["rows"][1].split()[0]))
@@ -442,9 +442,9 @@ class GpuTest(unittest.TestCase):
         if not program.exists():
             self.skipTest("built without CUDA's headers")
         code, found, numbers, notes = self.algorithms_of(
-            f'for job; do :; done; "{program}" "$1" "$2" "$job" | sed "s/; 0 products without/; 2 products without/"')
+            f'for job; do :; done; "{program}" "$1" "$2" "$job" | sed "s/; 0 matmuls without/; 2 matmuls without/"')
         self.assertEqual(code, 1, notes)
-        self.assertEqual(found["an algorithm for each product"], ("failed", "2 products without a good algorithm"))
+        self.assertEqual(found["an algorithm for each matmul"], ("failed", "2 matmuls without a good algorithm"))
         self.assertEqual(found["rows"][0], "ok")
         self.assertGreater(len(numbers[0]["facts"]["table"].splitlines()), 3)
 

@@ -20,7 +20,7 @@ struct Job {
 // The job of a config.json. Throws WorkerError.
 Job job_of(const std::string& file);
 
-// The steps of a lane for a microbatch of the job. `can`: whether the library has an algorithm for a product.
+// The steps of a lane for a microbatch of the job. `can`: whether the library has an algorithm for a matmul.
 Schedule schedule_of(const Job& job, const std::function<bool(const MatmulShape&)>& can);
 
 }  // namespace dtrun::worker::cuda

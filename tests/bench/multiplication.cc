@@ -33,7 +33,7 @@ Multiplication::Multiplication(const MatmulShape& shape, CudaArithmetic& arithme
   aux_ = allocate(arithmetic, bytes_.aux, Cut::kAlignment);
   apart_ = arithmetic.try_allocate_bytes(2 * sizeof(float));
   made_ &= static_cast<bool>(apart_);
-  results_.push_back({"the product", c_, bytes_.c});
+  results_.push_back({"the matmul", c_, bytes_.c});
   const std::size_t sums = static_cast<std::size_t>(shape.epilogue == Epilogue::kRowSums ? shape.m : shape.n);
   if (writes_bias(shape)) results_.push_back({"its sums", bias_, sums * (narrow(shape) ? 2 : 4)});
   if (shape.epilogue == Epilogue::kBiasGelu) results_.push_back({"what GELU gets", aux_, bytes_.aux});
@@ -67,14 +67,14 @@ void Multiplication::fill_results() {
   scatter_as(narrow(shape_), aux_, bytes_.aux, 5, 3);
 }
 
-void Multiplication::enqueue(Products& products, void* workspace, cudaStream_t on) {
-  products.multiply(shape_, {.a = a_, .b = b_, .c = c_, .bias = bias_, .aux = aux_}, workspace, on);
+void Multiplication::enqueue(Matmuls& matmuls, void* workspace, cudaStream_t on) {
+  matmuls.multiply(shape_, {.a = a_, .b = b_, .c = c_, .bias = bias_, .aux = aux_}, workspace, on);
 }
 
-void Multiplication::enqueue_apart(Products& products, void* workspace, cudaStream_t on) {
-  if (!writes_bias(shape_)) return enqueue(products, workspace, on);
-  products.multiply(without_sums(shape_), {.a = a_, .b = b_, .c = c_, .bias = nullptr, .aux = nullptr},
-                    workspace, on);
+void Multiplication::enqueue_apart(Matmuls& matmuls, void* workspace, cudaStream_t on) {
+  if (!writes_bias(shape_)) return enqueue(matmuls, workspace, on);
+  matmuls.multiply(without_sums(shape_), {.a = a_, .b = b_, .c = c_, .bias = nullptr, .aux = nullptr},
+                   workspace, on);
   if (shape_.bf16)
     sum_as<__nv_bfloat16>(workspace, on);
   else

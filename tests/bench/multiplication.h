@@ -1,4 +1,4 @@
-// A product on a GPU by itself: operands of its own, no better aligned than its shape says.
+// A matmul on a GPU by itself: operands of its own, no better aligned than its shape says.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 #include "tests/bench/bit_hash.h"
 #include "worker/device/cuda/arithmetic.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
 #include "worker/device/cuda/trial.h"
 
 namespace dtrun::worker::cuda {
 
-// The product alone, where its epilogue sums rows or columns of an operand.
+// The matmul alone, where its epilogue sums rows or columns of an operand.
 MatmulShape without_sums(MatmulShape shape);
 
 class Multiplication {
@@ -23,18 +23,18 @@ class Multiplication {
   bool made() const { return made_; }
   const MatmulShape& shape() const { return shape_; }
 
-  // Numbers that are always the same. Memory that the product does not write keeps these values.
+  // Numbers that are always the same. Memory that the matmul does not write keeps these values.
   void fill();
   void fill_results();
-  void enqueue(Products& products, void* workspace) { enqueue(products, workspace, stream_.handle()); }
-  void enqueue(Products& products, void* workspace, cudaStream_t on);
+  void enqueue(Matmuls& matmuls, void* workspace) { enqueue(matmuls, workspace, stream_.handle()); }
+  void enqueue(Matmuls& matmuls, void* workspace, cudaStream_t on);
   // The same without_sums(), which a kernel makes then. `workspace`: enough for both.
-  void enqueue_apart(Products& products, void* workspace, cudaStream_t on);
+  void enqueue_apart(Matmuls& matmuls, void* workspace, cudaStream_t on);
 
   void keep(int place);
   // "" or how the result differs from what is kept. Zeros of both signs are alike. Waits.
   std::string difference(int place);
-  // Adds all results of the product to the hash.
+  // Adds all results of the matmul to the hash.
   void add_to(BitHash& hash) const;
 
  private:

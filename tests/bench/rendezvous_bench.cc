@@ -1,18 +1,18 @@
 // Measures the coordinator from outside, for scripts/bench: thousands of real gRPC streams from this one
-// process, and a floor to compare with, a bare gRPC server that says what agents must hear (a Welcome for
+// process, and a floor to compare with, a bare gRPC server that says what agents must hear (a JoinAck for
 // each Join, an Assignment for everyone at the last one) and decides nothing.
 //
 //   rendezvous_bench serve | serve_floor              prints its port, serves until standard input ends
-//   rendezvous_bench join PORT AGENTS CONNECTIONS     seconds until every agent is welcome
+//   rendezvous_bench join PORT AGENTS CONNECTIONS     seconds until every agent is JoinAck
 //   rendezvous_bench assign PORT AGENTS CONNECTIONS   seconds from the Join of the last agent of a run, when
-//                                                     the others are welcome, until all have their
+//                                                     the others are JoinAck, until all have their
 //                                                     assignments
 //   rendezvous_bench heartbeat PORT STREAMS COUNT     seconds until the server has digested COUNT heartbeats
-//   rendezvous_bench flood PORT NUMBER                strangers come until standard input ends, at most
-//   NUMBER
+//   rendezvous_bench flood PORT NUMBER                unauthenticated peers come until standard input ends,
+//   at most NUMBER
 //
-// With a job's key in DTRUN_TOKEN `serve` wants it and the agents have it. A flood needs it for what
-// strangers have recorded; they themselves do not have it.
+// With a job's key in DTRUN_KEY `serve` wants it and the agents have it. A flood needs it for what
+// unauthenticated peers have recorded; they themselves do not have it.
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
@@ -39,7 +39,7 @@
 #include "rendezvous/identity/key_source.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/grpc_setup.h"
-#include "tests/rendezvous/strangers.h"
+#include "tests/rendezvous/flood.h"
 
 namespace {
 
@@ -52,9 +52,9 @@ double seconds_since(Clock::time_point start) {
 }
 
 std::optional<JobKey> key() {
-  const char* text = std::getenv(kTokenVariable);
+  const char* text = std::getenv(kKeyVariable);
   if (text == nullptr || *text == '\0') return std::nullopt;
-  const auto found = JobKey::parse(text, kTokenVariable);
+  const auto found = JobKey::parse(text, kKeyVariable);
   if (found.ok()) return found.value();
   std::cerr << found.status().message() << "\n";
   std::exit(found.status().exit_code());
@@ -100,34 +100,34 @@ class FloorStream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::From
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
     if (incoming_.has_join()) {
-      welcome_.mutable_welcome()->set_address("127.0.0.1");
-      welcome_.mutable_welcome()->set_heartbeat_interval_ms(5000);
-      StartWrite(&welcome_);
+      join_ack_.mutable_join_ack()->set_address("127.0.0.1");
+      join_ack_.mutable_join_ack()->set_heartbeat_interval_ms(5000);
+      StartWrite(&join_ack_);
       run_.join(this, incoming_.join().min_nodes());
     }
     StartRead(&incoming_);
   }
   void OnWriteDone(bool) override {
     const std::lock_guard lock(mutex_);
-    welcomed_ = true;
+    acknowledged_ = true;
     write_assignment();
   }
   void OnDone() override {}  // FloorRun may know it: lives until the process ends
 
   // REQUIRES: mutex_ held.
   void write_assignment() {
-    if (!welcomed_ || !assigned_) return;
+    if (!acknowledged_ || !assigned_) return;
     assigned_ = false;
     StartWrite(&assignment_);
   }
 
   FloorRun& run_;
   v1::FromAgent incoming_;
-  v1::FromCoordinator welcome_;
+  v1::FromCoordinator join_ack_;
   std::mutex mutex_;  // guards the rest
   v1::FromCoordinator assignment_;
-  bool welcomed_ = false;  // the Welcome is written
-  bool assigned_ = false;  // the assignment is to be written
+  bool acknowledged_ = false;  // the JoinAck is written
+  bool assigned_ = false;      // the assignment is to be written
 };
 
 void FloorRun::join(FloorStream* stream, int nodes) {
@@ -138,7 +138,7 @@ void FloorRun::join(FloorStream* stream, int nodes) {
 }
 
 class FloorService final : public v1::Rendezvous::CallbackService {
-  grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Attend(grpc::CallbackServerContext*) override {
+  grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Join(grpc::CallbackServerContext*) override {
     return new FloorStream(run_);
   }
 
@@ -218,8 +218,8 @@ v1::FromAgent join_message(int number, int nodes) {
 
 // The progress of all agents of a measurement.
 struct Progress {
-  explicit Progress(int agents) : welcome(agents), assigned(agents), ended(agents) {}
-  Countdown welcome, assigned, ended;
+  explicit Progress(int agents) : join_ack(agents), assigned(agents), ended(agents) {}
+  Countdown join_ack, assigned, ended;
 };
 
 // One agent's stream: joins and reads until the process ends; if it has heartbeats to send, it sends them one
@@ -228,7 +228,7 @@ class Agent final : public grpc::ClientBidiReactor<v1::FromAgent, v1::FromCoordi
  public:
   Agent(v1::Rendezvous::Stub& stub, v1::FromAgent join, int heartbeats, Progress& progress)
       : outgoing_(std::move(join)), heartbeats_(heartbeats), progress_(progress) {
-    stub.async()->Attend(&context_, this);
+    stub.async()->Join(&context_, this);
     StartWrite(&outgoing_);
     StartRead(&incoming_);
     StartCall();
@@ -237,7 +237,7 @@ class Agent final : public grpc::ClientBidiReactor<v1::FromAgent, v1::FromCoordi
  private:
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    if (incoming_.has_welcome()) progress_.welcome.arrive();
+    if (incoming_.has_join_ack()) progress_.join_ack.arrive();
     if (incoming_.has_assignment()) progress_.assigned.arrive();
     if (incoming_.has_rejected()) std::cerr << "rejected: " << incoming_.rejected().message() << "\n";
     StartRead(&incoming_);
@@ -305,7 +305,7 @@ int join_all(int port, int agents, int connections) {
   const auto begin = Clock::now();
   for (int i = 0; i < connections; ++i) stubs.push_back(connect(port));
   start_agents(agents, stubs, progress);
-  const int missing = progress.welcome.wait();
+  const int missing = progress.join_ack.wait();
   return report(seconds_since(begin), missing);
 }
 
@@ -314,7 +314,7 @@ int assign_all(int port, int agents, int connections) {
   Progress progress(agents - 1), last(1);
   for (int i = 0; i < connections; ++i) stubs.push_back(connect(port));
   start_agents(agents - 1, stubs, progress);
-  const int unwelcome = progress.welcome.wait();
+  const int unwelcome = progress.join_ack.wait();
   const auto begin = Clock::now();
   new Agent(*stubs.front(), join_message(agents - 1, agents), 0, last);
   const int unassigned = progress.assigned.wait() + last.assigned.wait();
@@ -333,33 +333,33 @@ int send_heartbeats(int port, int streams, int count) {
   }
   const int unfinished = progress.ended.wait();
   new Agent(*stubs.front(), join_message(streams, streams + 2), 0, last);
-  const int unanswered = last.welcome.wait();
+  const int unanswered = last.join_ack.wait();
   return report(seconds_since(begin), unfinished + unanswered);
 }
 
-// ---- strangers
+// ---- unauthenticated peers
 
 int flood(int port, long number) {
   using dtrun::test::Flood;
   signal(SIGPIPE, SIG_IGN);
   const auto recordings = key() ? dtrun::test::record(port, *key()) : dtrun::test::Recordings();
   if (recordings.plain.empty() || recordings.locked.empty()) {
-    std::cerr << "nobody answers at " << port << " who has the key in " << kTokenVariable << "\n";
+    std::cerr << "nobody answers at " << port << " who has the key in " << kKeyVariable << "\n";
     return 1;
   }
   const auto begin = Clock::now();
-  Flood strangers(port, number, recordings);
-  std::thread([&strangers] {
+  Flood peers(port, number, recordings);
+  std::thread([&peers] {
     for (std::string line; std::getline(std::cin, line);) {
     }
-    strangers.stop();
+    peers.stop();
   }).detach();
-  strangers.wait();
-  std::cout << "{\"seconds\": " << seconds_since(begin) << ", \"answered\": " << strangers.answered()
-            << ", \"strangers\": " << strangers.come() << ", \"kinds\": {";
+  peers.wait();
+  std::cout << "{\"seconds\": " << seconds_since(begin) << ", \"answered\": " << peers.answered()
+            << ", \"peers\": " << peers.come() << ", \"kinds\": {";
   for (int kind = 0; kind < Flood::kKinds; ++kind)
     std::cout << (kind == 0 ? "" : ", ") << '"' << Flood::kNames[static_cast<std::size_t>(kind)]
-              << "\": " << strangers.come(kind);
+              << "\": " << peers.come(kind);
   std::cout << "}}" << std::endl;
   _exit(0);  // a thread may still read
 }

@@ -16,7 +16,7 @@
 #include "worker/device/cuda/kernels/vector.h"
 #include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/lane/convolution.h"
-#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/matmul_check.h"
 #include "worker/device/cuda_device.h"
 
 namespace dtrun::worker::cuda {
@@ -62,7 +62,7 @@ void repeat_product(TrialGpu& gpu, BitHash& hash, int times, const MatmulShape& 
   product.fill();
   repeat(result, hash, times, [&] {
     product.fill_results();
-    product.enqueue(gpu.products, gpu.workspace.data());
+    product.enqueue(gpu.matmuls, gpu.workspace.data());
     product.add_to(hash);
   });
 }
@@ -73,15 +73,15 @@ void compare_addition(TrialGpu& gpu, BitHash& hash, MatmulShape shape, Repeated&
   MatmulShape adding = shape;
   adding.add = true;
   const auto row = gpu.table.find(shape);
-  const std::vector<AlgorithmWords> proposed = gpu.products.proposals(shape, 1);
+  const std::vector<AlgorithmWords> proposed = gpu.matmuls.proposals(shape, 1);
   if (row == gpu.table.end() && proposed.empty()) {
     result.skipped = "the library has no algorithm for it";
     return;
   }
-  Products products;
+  Matmuls matmuls;
   const AlgorithmWords& words = row != gpu.table.end() ? row->second : proposed.front();
   for (const MatmulShape& each : {shape, adding})
-    if (const std::string refused = products.use(each, words); !refused.empty()) {
+    if (const std::string refused = matmuls.use(each, words); !refused.empty()) {
       result.skipped = "refused: " + refused;
       return;
     }
@@ -93,14 +93,14 @@ void compare_addition(TrialGpu& gpu, BitHash& hash, MatmulShape shape, Repeated&
     scatter(gpu.stream.handle(), bytes.b / 2, 2, 1, reinterpret_cast<__nv_bfloat16*>(b.data()));
   }
   const OnGpuVector<float> sum(gpu, floats, 3), left(gpu, floats, 3), right(gpu, floats, 4);
-  products.multiply(adding, {.a = a.data(), .b = b.data(), .c = sum.data(), .bias = nullptr, .aux = nullptr},
-                    gpu.workspace.data(), gpu.stream.handle());
+  matmuls.multiply(adding, {.a = a.data(), .b = b.data(), .c = sum.data(), .bias = nullptr, .aux = nullptr},
+                   gpu.workspace.data(), gpu.stream.handle());
   hash.add(sum.data(), sum.bytes());
   result.hash = hash.take();
-  products.multiply(shape, {.a = a.data(), .b = b.data(), .c = right.data(), .bias = nullptr, .aux = nullptr},
-                    gpu.workspace.data(), gpu.stream.handle());
-  add_right(gpu.stream.handle(), left.data(), right.data(), floats);
-  check_launch("add_right");
+  matmuls.multiply(shape, {.a = a.data(), .b = b.data(), .c = right.data(), .bias = nullptr, .aux = nullptr},
+                   gpu.workspace.data(), gpu.stream.handle());
+  accumulate(gpu.stream.handle(), left.data(), right.data(), floats);
+  check_launch("accumulate");
   hash.add(left.data(), left.bytes());
   result.times = 1;
   result.others = static_cast<int>(hash.take() != result.hash);
@@ -119,8 +119,8 @@ std::string title_of(const AttentionShape& s) {
 }
 
 template <typename T>
-void repeat_attention(TrialGpu& gpu, BitHash& hash, int times, const Attend& forward,
-                      const AttendBackward& backward, Repeated& result) {
+void repeat_attention(TrialGpu& gpu, BitHash& hash, int times, const AttentionForward& forward,
+                      const AttentionBackward& backward, Repeated& result) {
   const AttentionShape shape = shape_of(forward);
   AttentionOps<T> ops;
   Trial trial(gpu.arithmetic, gpu.stream, nullptr, 0);
@@ -198,21 +198,21 @@ void repeat_convolution(TrialGpu& gpu, BitHash& hash, int times, const Convoluti
 
 // Attentions and convolutions, each shape once.
 struct Parts {
-  std::map<AttentionShape, std::pair<Attend, AttendBackward>> attentions;
+  std::map<AttentionShape, std::pair<AttentionForward, AttentionBackward>> attentions;
   std::map<ConvShape, ConvolutionSteps> convolutions;
 };
 
 Parts parts_of(const Schedule& schedule) {
   Parts parts;
   for (const Step& step : schedule.forward) {
-    if (const auto* const attend = std::get_if<Attend>(&step.work))
-      parts.attentions.try_emplace(shape_of(*attend), *attend, AttendBackward{});
+    if (const auto* const attend = std::get_if<AttentionForward>(&step.work))
+      parts.attentions.try_emplace(shape_of(*attend), *attend, AttentionBackward{});
     if (const auto* const convolve = std::get_if<Convolve>(&step.work))
       parts.convolutions.try_emplace(convolution_of(convolve->shape),
                                      ConvolutionSteps{.forward = *convolve, .input = {}, .parameters = {}});
   }
   for (const Step& step : schedule.backward) {
-    if (const auto* const attend = std::get_if<AttendBackward>(&step.work))
+    if (const auto* const attend = std::get_if<AttentionBackward>(&step.work))
       parts.attentions.at(shape_of(*attend)).second = *attend;
     if (const auto* const convolve = std::get_if<ConvolveInGradient>(&step.work))
       parts.convolutions.at(convolution_of(convolve->shape)).input = *convolve;
@@ -278,7 +278,7 @@ void repeat_parts(TrialGpu& gpu, const Job& job, const RepeatOptions& options,
                   const std::function<void(const Repeated&)>& found) {
   BitHash hash(gpu.arithmetic, gpu.stream);
   const Schedule schedule =
-      schedule_of(job, [&](const MatmulShape& shape) { return gpu.products.can(shape); });
+      schedule_of(job, [&](const MatmulShape& shape) { return gpu.matmuls.can(shape); });
   const Parts parts = parts_of(schedule);
   for (const auto& each : parts.attentions) {
     if (!options.goes_on()) return;
@@ -302,7 +302,7 @@ void repeat_parts(TrialGpu& gpu, const Job& job, const RepeatOptions& options,
     if (!options.goes_on()) return;
     const MatmulShape& shape = each.first;
     tell(
-        {.kind = "product", .what = title_of(shape)},
+        {.kind = "matmul", .what = title_of(shape)},
         [&](Repeated& result) { repeat_product(gpu, hash, options.times, shape, result); }, found);
     if (may_add(shape))
       tell(
@@ -324,7 +324,7 @@ Repeated repeat_microbatch(const Job& job, const RepeatOptions& options) {
     const Buffer out = device->arithmetic().allocate(Where::kDevice, kStatisticsFloats + job.program.size);
     device->arithmetic().copy(lane->stream(), parameters.data(), initial.data(), initial.size());
     lane->stream().wait();
-    lane->weights_changed(parameters.data());
+    lane->parameters_changed(parameters.data());
     const Microbatch microbatch{.samples = job.samples,
                                 .values = samples.values.data(),
                                 .tokens = samples.tokens.data(),

@@ -12,7 +12,7 @@
 namespace dtrun::worker::cuda {
 
 struct Repeated {
-  std::string kind;  // "product", "addition", "attention", "convolution" or "microbatch"
+  std::string kind;  // "matmul", "addition", "attention", "convolution" or "microbatch"
   std::string what;
   std::string by = {};  // "cuDNN" or "own kernels", where there is a choice
   int times = 0;
@@ -28,8 +28,8 @@ struct RepeatOptions {
   std::function<bool()> goes_on = [] { return true; };
 };
 
-// Tells `found` of each. A shape that several steps have is tried once. kind "addition": whether a product
-// that is added to c has the bits of the product, added by the kernel that adds vectors; `others` counts
+// Tells `found` of each. A shape that several steps have is tried once. kind "addition": whether a matmul
+// that is added to c has the bits of the matmul, added by the kernel that adds vectors; `others` counts
 // that. Throws WorkerError if the GPU fails.
 void repeat_parts(TrialGpu& gpu, const Job& job, const RepeatOptions& options,
                   const std::function<void(const Repeated&)>& found);

@@ -16,13 +16,13 @@ Algorithms committed_for_this_gpu() {
 TrialGpu::TrialGpu(Timer measure)
     : timer(std::move(measure)),
       table(committed_for_this_gpu()),
-      products(table),
+      matmuls(table),
       cudnn(make_cudnn_ops(0, "")),
       workspace(product_workspace(arithmetic)) {}
 
 Buffer product_workspace(CudaArithmetic& arithmetic) {
   constexpr std::size_t kMost = std::size_t{32} << 20;
-  return arithmetic.allocate_bytes(kMost, "the work of products");
+  return arithmetic.allocate_bytes(kMost, "the work of matmuls");
 }
 
 }  // namespace dtrun::worker::cuda

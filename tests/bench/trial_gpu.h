@@ -10,7 +10,7 @@
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/trial.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
 
 namespace dtrun::worker::cuda {
 
@@ -22,12 +22,12 @@ struct TrialGpu {
   CudaArithmetic arithmetic{0};
   CudaStream stream{0};
   Algorithms table;  // the committed rows for it
-  Products products;
+  Matmuls matmuls;
   std::unique_ptr<CudnnOps> cudnn;  // null: there is none
-  Buffer workspace;                 // enough for any product
+  Buffer workspace;                 // enough for any matmul
 };
 
-// Memory for any product's work, for one stream. Throws WorkerError if there is no room.
+// Memory for any matmul's work, for one stream. Throws WorkerError if there is no room.
 Buffer product_workspace(CudaArithmetic& arithmetic);
 
 // Device memory with numbers between -largest and largest that follow from `seed`. Throws WorkerError with

@@ -132,7 +132,7 @@ class Run {
       }
       try {
         const WeightResults results = measure_weights(gpu, job);
-        say({{"job", job.name}, {"products", results.products}, {"splits", results.splits}});
+        say({{"job", job.name}, {"matmuls", results.matmuls}, {"splits", results.splits}});
         for (const MeasuredWeights& way : results.ways)
           say({{"job", job.name},
                {"algorithms", kWeightAlgorithmsNames[static_cast<std::size_t>(way.algorithms)]},

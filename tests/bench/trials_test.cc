@@ -28,7 +28,7 @@
 #include "tests/worker/device/cuda/orders.h"
 #include "worker/base/error.h"
 #include "worker/device/cuda/kernels/elementwise.h"
-#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/matmul_check.h"
 
 namespace dtrun::worker::cuda {
 namespace {
@@ -142,7 +142,7 @@ TEST_CASE("what a job computes is the same each time, also where blocks and stre
     CHECK(counts.at("attention") == 1);
     CHECK(counts.at("convolution") == 2);
     CHECK(counts.at("microbatch") == 2);
-    CHECK(counts.at("product") >= 10);
+    CHECK(counts.at("matmul") >= 10);
     CHECK(counts.at("addition") >= 4);
     for (const auto& line : first.lines) {
       CAPTURE(line.dump());
@@ -181,19 +181,19 @@ bool is_unsteady(const AlgorithmWords& words) {
   return custom == cuda_on_cpu::kUnsteady;
 }
 
-// A table by which every product of the job is not the same each time.
+// A table by which every matmul of the job is not the same each time.
 std::string unsteady_table(const std::string& file) {
   TrialGpu gpu(at_once);
   const Job job = job_of(file);
   std::string table = section_of(kPlatformOnCpu) + "\n";
-  const auto can = [&](const MatmulShape& shape) { return gpu.products.can(shape); };
+  const auto can = [&](const MatmulShape& shape) { return gpu.matmuls.can(shape); };
   for (const auto& [shape, times] : products_of(schedule_of(job, can)))
-    for (const AlgorithmWords& words : gpu.products.proposals(shape, 16))
+    for (const AlgorithmWords& words : gpu.matmuls.proposals(shape, 16))
       if (is_unsteady(words)) table += row_of(shape, words) + "\n";
   return table;
 }
 
-TEST_CASE("a product that is not the same each time is found, by itself and in a microbatch's gradient") {
+TEST_CASE("a matmul that is not the same each time is found, by itself and in a microbatch's gradient") {
   const TableRestored restored;
   const test::Folder folder;
   const std::string file = gpt2(folder, false);
@@ -202,14 +202,14 @@ TEST_CASE("a product that is not the same each time is found, by itself and in a
   const Answer found = tried({"repeats", "--times", "10", "--busy", "0", file});
   INFO(found.text);
   CHECK(found.exit_code == 0);
-  int products = 0, gradients = 0, others = 0;
+  int matmuls = 0, gradients = 0, others = 0;
   for (const auto& line : found.lines) {
     const bool differs = line.at("others") > 0;
-    products += static_cast<int>(differs && line.at("kind") == "product");
+    matmuls += static_cast<int>(differs && line.at("kind") == "matmul");
     gradients += static_cast<int>(differs && line.at("kind") == "microbatch");
     others += static_cast<int>(differs && line.at("kind") == "attention");
   }
-  CHECK(products >= 5);
+  CHECK(matmuls >= 5);
   CHECK(gradients == 1);
   CHECK(others == 0);
 }
@@ -307,7 +307,7 @@ TEST_CASE("of other ways of attention is told which is wrong, fails, or is not t
   CHECK(results.ways[4].fault.empty());
 }
 
-// A clock by which only products and kernels take time; least those that are split, most kernels.
+// A clock by which only matmuls and kernels take time; least those that are split, most kernels.
 double by_own_products(CudaStream& stream, int, const std::function<void()>& enqueue) {
   stream.wait();
   cuda_on_cpu::reset_counters();
@@ -317,7 +317,7 @@ double by_own_products(CudaStream& stream, int, const std::function<void()>& enq
   for (const auto& [algorithm, times] : cuda_on_cpu::counters().products_by_algorithm)
     if (algorithm.ends_with("split 1")) unsplit += static_cast<double>(times);
   return 100 * static_cast<double>(cuda_on_cpu::counters().kernels) + 10 * unsplit +
-         static_cast<double>(cuda_on_cpu::counters().products);
+         static_cast<double>(cuda_on_cpu::counters().matmuls);
 }
 
 TEST_CASE("weight gradients are measured one after the other and beside, in parts and whole") {
@@ -326,14 +326,14 @@ TEST_CASE("weight gradients are measured one after the other and beside, in part
   INFO(found.text);
   CHECK(found.exit_code == 0);
   REQUIRE(found.lines.size() == 1 + 1 + 4 * 5);
-  CHECK(found.lines[0].at("products").size() == 4);
+  CHECK(found.lines[0].at("matmuls").size() == 4);
   CHECK(found.lines[0].at("splits") == nlohmann::json::array({"2", "2", "2", "2"}));
   std::map<std::pair<std::string, int>, double> took;
   for (const auto& line : found.lines)
     if (line.contains("microseconds"))
       took[{line.at("algorithms"), line.at("side_streams")}] = line.at("microseconds");
   CHECK(took.size() == 21);
-  // Four products of inputs, none of which is split; four of weights.
+  // Four matmuls of inputs, none of which is split; four of weights.
   CHECK(took.at({"in use", -1}) == 4 + 40);
   CHECK(took.at({"split 1", -2}) == 4 + 40);
   CHECK(took.at({"split", -2}) == 4);

@@ -25,34 +25,34 @@ struct Product {
 // In backward's order: a weight's gradient, then its layer's input gradient.
 std::vector<Product> products_of_a_layer(TrialGpu& gpu, const Job& job, const Schedule& schedule) {
   const int loss = static_cast<int>(job.program.nodes.size()) - 1;
-  std::vector<Product> products;
+  std::vector<Product> matmuls;
   int weights = 0;
   for (const Step& step : schedule.backward) {
-    const auto* const multiply = std::get_if<Multiply>(&step.work);
+    const auto* const multiply = std::get_if<Matmul>(&step.work);
     if (multiply == nullptr || step.node == loss) continue;
     const bool of_weight = step.stream > 0;
     if (of_weight && weights == kProducts) break;
     weights += static_cast<int>(of_weight);
     auto product = std::make_unique<Multiplication>(multiply->shape, gpu.arithmetic, gpu.stream, 0);
     if (!product->made())
-      throw WorkerError(kExitConfig, "there is no room for a product of " + name_of(multiply->shape));
+      throw WorkerError(kExitConfig, "there is no room for a matmul of " + name_of(multiply->shape));
     product->fill();
-    products.push_back({std::move(product), of_weight});
+    matmuls.push_back({std::move(product), of_weight});
   }
-  return products;
+  return matmuls;
 }
 
 // The fastest of the proposals that cut k, or of those that do not.
 std::optional<AlgorithmWords> fastest(TrialGpu& gpu, Multiplication& product, bool split) {
   std::vector<AlgorithmWords> candidates;
-  for (const AlgorithmWords& words : gpu.products.proposals(product.shape(), kProposals))
-    if ((split_of(words).value_or(1) > 1) == split && gpu.products.use(product.shape(), words).empty())
+  for (const AlgorithmWords& words : gpu.matmuls.proposals(product.shape(), kProposals))
+    if ((split_of(words).value_or(1) > 1) == split && gpu.matmuls.use(product.shape(), words).empty())
       candidates.push_back(words);
   if (candidates.empty()) return {};
   std::vector<Way> ways;
   for (const AlgorithmWords& words : candidates)
-    ways.push_back({.enqueue = [&] { product.enqueue(gpu.products, gpu.workspace.data()); },
-                    .prepare = [&] { gpu.products.use(product.shape(), words); }});
+    ways.push_back({.enqueue = [&] { product.enqueue(gpu.matmuls, gpu.workspace.data()); },
+                    .prepare = [&] { gpu.matmuls.use(product.shape(), words); }});
   const std::vector<double> medians = medians_by_turns(gpu.stream, gpu.timer, ways);
   return candidates[static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin())];
 }
@@ -69,17 +69,17 @@ class SideStreams {
   }
 
   // As a lane does: a weight's gradient waits for what the own stream has made so far.
-  void enqueue(const std::vector<Product>& products, WeightAlgorithms algorithms, int side_streams,
+  void enqueue(const std::vector<Product>& matmuls, WeightAlgorithms algorithms, int side_streams,
                bool weights, bool inputs) {
     const auto enqueue_one = [&](Multiplication& product, void* workspace, cudaStream_t on) {
       if (algorithms == WeightAlgorithms::kApart)
-        product.enqueue_apart(gpu_.products, workspace, on);
+        product.enqueue_apart(gpu_.matmuls, workspace, on);
       else
-        product.enqueue(gpu_.products, workspace, on);
+        product.enqueue(gpu_.matmuls, workspace, on);
     };
     auto* const own = gpu_.stream.handle();
     std::size_t next = 0, used = 0;
-    for (const Product& each : products) {
+    for (const Product& each : matmuls) {
       if (each.of_weight ? !weights : !inputs) continue;
       if (!each.of_weight || side_streams == 0) {
         enqueue_one(*each.product, gpu_.workspace.data(), own);
@@ -108,20 +108,20 @@ class SideStreams {
 
 AlgorithmWords in_use(TrialGpu& gpu, const MatmulShape& shape) {
   const auto row = gpu.table.find(shape);
-  return row != gpu.table.end() ? row->second : gpu.products.proposals(shape, 1).at(0);
+  return row != gpu.table.end() ? row->second : gpu.matmuls.proposals(shape, 1).at(0);
 }
 
 }  // namespace
 
 WeightResults measure_weights(TrialGpu& gpu, const Job& job) {
   const Schedule schedule =
-      schedule_of(job, [&](const MatmulShape& shape) { return gpu.products.can(shape); });
-  const std::vector<Product> products = products_of_a_layer(gpu, job, schedule);
+      schedule_of(job, [&](const MatmulShape& shape) { return gpu.matmuls.can(shape); });
+  const std::vector<Product> matmuls = products_of_a_layer(gpu, job, schedule);
   SideStreams sides(gpu);
   WeightResults results;
   // By WeightAlgorithms, of each weight's gradient.
   std::array<std::vector<std::pair<MatmulShape, AlgorithmWords>>, 4> words;
-  for (const Product& each : products) {
+  for (const Product& each : matmuls) {
     if (!each.of_weight) continue;
     const MatmulShape& shape = each.product->shape();
     const AlgorithmWords usual = in_use(gpu, shape);
@@ -132,10 +132,10 @@ WeightResults measure_weights(TrialGpu& gpu, const Job& job) {
     words[2].emplace_back(shape, split.value_or(usual));
     const MatmulShape alone = without_sums(shape);
     words[3].emplace_back(alone, in_use(gpu, alone));
-    results.products.push_back(name_of(shape));
+    results.matmuls.push_back(name_of(shape));
     results.splits.push_back(split ? std::to_string(split_of(*split).value_or(0)) : "-");
   }
-  if (results.products.empty()) return results;
+  if (results.matmuls.empty()) return results;
 
   std::vector<Way> ways;
   const auto add = [&](std::size_t algorithms, int side_streams, bool weights, bool inputs) {
@@ -146,10 +146,10 @@ WeightResults measure_weights(TrialGpu& gpu, const Job& job) {
                                                       : side_streams,
                             .microseconds = 0});
     ways.push_back(
-        {.enqueue = [=, &sides, &products] { sides.enqueue(products, which, side_streams, weights, inputs); },
+        {.enqueue = [=, &sides, &matmuls] { sides.enqueue(matmuls, which, side_streams, weights, inputs); },
          .prepare =
              [=, &gpu, &words] {
-               for (const auto& [shape, algorithm] : words[algorithms]) gpu.products.use(shape, algorithm);
+               for (const auto& [shape, algorithm] : words[algorithms]) gpu.matmuls.use(shape, algorithm);
              }});
   };
   add(0, 0, false, true);

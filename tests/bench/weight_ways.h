@@ -10,30 +10,30 @@
 
 namespace dtrun::worker::cuda {
 
-// The algorithms for the weight gradients; other products use the normal ones.
+// The algorithms for the weight gradients; other matmuls use the normal ones.
 enum class WeightAlgorithms {
   kInUse,    // the table's, or the library's first choice
   kUnsplit,  // the fastest of those proposed that do not cut k
   kSplit,    // the fastest of those that do
-  kApart,    // in use for the product alone; the bias' gradient is summed by a kernel behind it
+  kApart,    // in use for the matmul alone; the bias' gradient is summed by a kernel behind it
 };
 inline constexpr const char* kWeightAlgorithmsNames[] = {"in use", "split 1", "split", "apart"};
 
 struct MeasuredWeights {
   WeightAlgorithms algorithms;
-  // Beside the products of input gradients: 0 is one after the other, on their stream. -1: without the
+  // Beside the matmuls of input gradients: 0 is one after the other, on their stream. -1: without the
   // weight gradients. -2: without the input gradients, one after the other.
   int side_streams;
   double microseconds;
 };
 
 struct WeightResults {
-  std::vector<std::string> products;  // the weight gradients, as in the table of algorithms
+  std::vector<std::string> matmuls;  // the weight gradients, as in the table of algorithms
   std::vector<MeasuredWeights> ways;
-  std::vector<std::string> splits;  // of each product, the algorithms of kSplit: "4"; "-" where there is none
+  std::vector<std::string> splits;  // of each matmul, the algorithms of kSplit: "4"; "-" where there is none
 };
 
-// Measures up to four products, of the first layers that backward reaches after the classifier. Throws
+// Measures up to four matmuls, of the first layers that backward reaches after the classifier. Throws
 // WorkerError.
 WeightResults measure_weights(TrialGpu& gpu, const Job& job);
 

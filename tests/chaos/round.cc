@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 const std::string kConfig = DTRUN_SOURCE_DIR "/configs/fashion_mnist_convnet.json";
 constexpr char kMark[] = "DTRUN_CHAOS_ROUND_NAME=";
 constexpr milliseconds kLimit{120000};   // of a round; agents wait 10 s for a lost coordinator alone
-constexpr milliseconds kCleanUp{20000};  // by the guardian, on a busy machine
+constexpr milliseconds kCleanUp{20000};  // by the watchdog, on a busy machine
 
 std::string slurp(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -130,12 +130,13 @@ TEST_SUITE("root") {
     Process job(kSleeper, user.environment);
     REQUIRE(job.wait_for_out("at 127"));
     const std::string endpoint = user.endpoint();
-    const Ended stranger = run(as_nobody({kDtrun, "status", "--rdzv_endpoint", endpoint}), user.environment);
-    CHECK(stranger.exit_code == 69);
-    CHECK(contains(stranger.err, "Permission denied"));
+    const Ended unauthenticated =
+        run(as_nobody({kDtrun, "status", "--rdzv_endpoint", endpoint}), user.environment);
+    CHECK(unauthenticated.exit_code == 69);
+    CHECK(contains(unauthenticated.err, "Permission denied"));
 
-    Process strangers(as_nobody(kSleeper), {"XDG_RUNTIME_DIR=/nonexistent", user.environment[1]});
-    REQUIRE_MESSAGE(strangers.wait_for_out("at 127"), strangers.err());
+    Process unauthenticated(as_nobody(kSleeper), {"XDG_RUNTIME_DIR=/nonexistent", user.environment[1]});
+    REQUIRE_MESSAGE(unauthenticated.wait_for_out("at 127"), unauthenticated.err());
     std::string there;
     for (const auto& entry : fs::directory_iterator(user.temporary))
       if ("unix:" + (entry.path() / "coordinator").string() != endpoint)

@@ -50,7 +50,7 @@ void count_kernel(const void* kernel) {
 
 void count_product(const std::string& algorithm) {
   const std::lock_guard lock(counted().mutex);
-  ++counted().counters.products;
+  ++counted().counters.matmuls;
   ++counted().counters.products_by_algorithm[algorithm];
 }
 

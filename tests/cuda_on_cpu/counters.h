@@ -11,9 +11,9 @@ namespace cuda_on_cpu {
 
 struct Counters {
   std::uint64_t operations =
-      0;  // all operations that ran: kernels, products, copies, fills, events, host functions
+      0;  // all operations that ran: kernels, matmuls, copies, fills, events, host functions
   std::uint64_t kernels = 0;
-  std::uint64_t products = 0;                                  // cublasLtMatmul
+  std::uint64_t matmuls = 0;                                   // cublasLtMatmul
   std::map<std::string, std::uint64_t> products_by_algorithm;  // "tile 20, split 4"
   std::uint64_t graphs = 0;
   std::uint64_t nccl_groups = 0;  // those of each communicator, counted at their launch

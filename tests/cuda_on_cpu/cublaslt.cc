@@ -118,7 +118,7 @@ std::uint8_t logarithm(std::uint32_t alignment) {
   return log;
 }
 
-// Possible proposals of the library for a product that `asked` describes, the best first. Tiles change no
+// Possible proposals of the library for a matmul that `asked` describes, the best first. Tiles change no
 // bits, splits do.
 std::vector<Algorithm> proposals(const Algorithm& asked, const Problem& p, const Preference& wanted) {
   std::vector<Algorithm> proposed;
@@ -240,7 +240,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to,
       status = put(d.sm_count, value, bytes);
       break;
     default:
-      return unsupported("attribute " + std::to_string(attribute) + " of a product");
+      return unsupported("attribute " + std::to_string(attribute) + " of a matmul");
   }
   if (status == CUBLAS_STATUS_SUCCESS) hold(to, d);
   return status;
@@ -362,7 +362,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (!settings.misaligned_products && p.a.type == CUDA_R_16BF) {
     const bool may_lie_off = std::any_of(std::begin(wanted.alignment), std::end(wanted.alignment),
                                          [](std::uint32_t bytes) { return bytes % 16 != 0; });
-    if (misaligned(p) || may_lie_off) return unsupported("a misaligned product");
+    if (misaligned(p) || may_lie_off) return unsupported("a misaligned matmul");
   }
   algorithm.id = kAlgorithm;
   algorithm.m = static_cast<std::uint32_t>(p.m);

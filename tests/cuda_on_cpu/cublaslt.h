@@ -1,4 +1,4 @@
-// A stand-in for cuBLASLt behind its own functions (cublasLt.h): products are computed in stream order, and
+// A stand-in for cuBLASLt behind its own functions (cublasLt.h): matmuls are computed in stream order, and
 // what the real library would refuse, or its manual forbids, is refused.
 #pragma once
 

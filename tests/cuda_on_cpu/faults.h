@@ -11,8 +11,7 @@ namespace cuda_on_cpu {
 struct Faults {
   std::uint64_t allocation = 0;  // this cudaMalloc (1 is the next) gives cudaErrorMemoryAllocation; 0: none
   std::uint64_t host_allocation = 0;  // the same for pinned memory
-  std::uint64_t launch =
-      0;  // this kernel or matrix product does not run, and the device is broken from then on
+  std::uint64_t launch = 0;  // this kernel or matmul does not run, and the device is broken from then on
   cudaError_t launch_error = cudaErrorIllegalAddress;
   cudaError_t host_register = cudaSuccess;  // the result of every cudaHostRegister
   cudaError_t capture = cudaSuccess;        // the result of captures

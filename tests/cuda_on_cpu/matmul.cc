@@ -153,7 +153,7 @@ class Operands {
   std::vector<float> a_, b_;
 };
 
-// The part that an unsteady product sums first.
+// The part that an unsteady matmul sums first.
 std::size_t first_part(const Product& p) {
   static std::atomic<unsigned> times = 0;
   constexpr unsigned kSteadyTimes = 7;

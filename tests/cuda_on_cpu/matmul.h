@@ -1,4 +1,4 @@
-// A matrix product with cuBLASLt's epilogues, computed. cublaslt.cc has checked the arguments.
+// A matmul with cuBLASLt's epilogues, computed. cublaslt.cc has checked the arguments.
 #pragma once
 
 #include <cublasLt.h>

@@ -190,7 +190,7 @@ cublasStatus_t check_algorithm(const Algorithm& algorithm, const Problem& p) {
   const bool same = algorithm.m == p.m && algorithm.n == p.n && algorithm.k == p.k &&
                     algorithm.epilogue == t.epilogue && algorithm.transposed == t.trans_a * 2 + t.trans_b &&
                     std::equal(std::begin(types), std::end(types), algorithm.types);
-  return same ? CUBLAS_STATUS_SUCCESS : invalid("an algorithm that was found for another product");
+  return same ? CUBLAS_STATUS_SUCCESS : invalid("an algorithm that was found for another matmul");
 }
 
 cublasStatus_t check_pointers(const Problem& p, const Algorithm& algorithm, float beta, const Pointers& o) {
@@ -274,7 +274,7 @@ Launch launch_of(const Product& p) {
   const auto bytes = [](const Matrix& matrix, std::size_t columns) {
     return matrix.ld * columns * bytes_of(matrix.type);
   };
-  Launch launch{.name = "product",
+  Launch launch{.name = "matmul",
                 .flops = 2 * static_cast<double>(p.m * p.n * p.k * p.batches),
                 .read = bytes(p.a, p.transposed_a ? p.m : p.k) + bytes(p.b, p.transposed_b ? p.k : p.n),
                 .written = bytes(p.d, p.n)};

@@ -1,4 +1,4 @@
-// A product as cuBLASLt's descriptors describe it, and checks whether the manual and the real library allow
+// A matmul as cuBLASLt's descriptors describe it, and checks whether the manual and the real library allow
 // it.
 #pragma once
 
@@ -54,7 +54,7 @@ constexpr std::uint32_t kSound = 0, kLosesTerms = 1, kUnsteady = 2;
 
 struct Algorithm {
   std::int32_t id = 0;
-  // The product that the heuristic was asked for; zeros in an algorithm of cublasLtMatmulAlgoInit.
+  // The matmul that the heuristic was asked for; zeros in an algorithm of cublasLtMatmulAlgoInit.
   std::uint32_t m = 0, n = 0, k = 0, epilogue = 0;
   std::uint8_t types[4] = {0, 0, 0, 0}, transposed = 0;
   std::uint8_t alignment[4] = {0, 0, 0, 0};  // logarithms
@@ -67,7 +67,7 @@ struct Algorithm {
 // So that a stored algorithm has the same bytes each time.
 static_assert(std::has_unique_object_representations_v<Algorithm>);
 
-// A product's parameters, as far as they can be checked without its operands.
+// A matmul's parameters, as far as they can be checked without its operands.
 struct Problem {
   Description description;
   Layout a, b, c, d;
@@ -91,7 +91,7 @@ struct Pointers {
 // "tile 20, split 4".
 std::string name_of(const Algorithm& algorithm);
 bool is_known_type(std::uint32_t type);
-// Bytes that a product with this algorithm needs.
+// Bytes that a matmul with this algorithm needs.
 std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);
 
 // Sets m, n and k of what has been described.

@@ -20,7 +20,7 @@ using namespace cuda_on_cpu;
 
 #define LT(call) REQUIRE((call) == CUBLAS_STATUS_SUCCESS)
 
-// A product D = op(A) op(B) with everything that cuBLASLt wants to know, filled with random numbers.
+// A matmul D = op(A) op(B) with everything that cuBLASLt wants to know, filled with random numbers.
 struct Setup {
   std::size_t m = 0, n = 0, k = 0;
   bool transposed_a = false, transposed_b = false;
@@ -178,7 +178,7 @@ void check_plain(const Case& c) {
   CHECK(worst < 1);
 }
 
-TEST_CASE("products of all transpositions, types and odd shapes agree with double precision") {
+TEST_CASE("matmuls of all transpositions, types and odd shapes agree with double precision") {
   const Restored restored;
   unsigned seed = 1;
   for (const bool transposed_a : {false, true}) {
@@ -302,18 +302,18 @@ TEST_CASE("batches lie a stride apart") {
   use(c.layout_b, 3 * 8, 3);
   use(c.layout_d, 3 * 4, 3);
   LT(c.matmul());
-  check_plain(c);  // together they are the whole product
+  check_plain(c);  // together they are the whole matmul
 }
 
-TEST_CASE("a product runs in its stream's order, and its numbers are counted") {
+TEST_CASE("a matmul runs in its stream's order, and its numbers are counted") {
   const Restored restored;
   Case c({16, 16, 16});
   reset_counters();
   const auto before = c.on_d.get();
   LT(c.matmul());
-  CHECK(counters().products == 0);
+  CHECK(counters().matmuls == 0);
   OK(cudaStreamSynchronize(nullptr));
-  CHECK(counters().products == 1);
+  CHECK(counters().matmuls == 1);
   CHECK(c.on_d.get() != before);
 }
 
@@ -355,7 +355,7 @@ TEST_CASE("an algorithm carries its shape, and a split changes the order of the 
   for (const Setup& changed : others) {
     Case other(changed);
     CHECK(other.matmul(&found.algo, workspace.data(), found.workspaceSize) == CUBLAS_STATUS_INVALID_VALUE);
-    CHECK(matmul_refusal() == "an algorithm that was found for another product");
+    CHECK(matmul_refusal() == "an algorithm that was found for another matmul");
   }
 
   cublasLtMatmulAlgo_t algo;
@@ -440,7 +440,7 @@ TEST_CASE("what the real library would refuse is refused") {
   OK(cudaDeviceSynchronize());
 }
 
-TEST_CASE("a product is misaligned if a column of its operands, or a leading dimension, is off 16 bytes") {
+TEST_CASE("a matmul is misaligned if a column of its operands, or a leading dimension, is off 16 bytes") {
   const auto product = [](bool transposed_a, bool transposed_b, std::uint64_t m, std::uint64_t n,
                           std::uint64_t k) {
     Problem p;
@@ -474,7 +474,7 @@ TEST_CASE("a product is misaligned if a column of its operands, or a leading dim
   }
 }
 
-TEST_CASE("the heuristic has nothing for misaligned products of bf16, if a test asks for that") {
+TEST_CASE("the heuristic has nothing for misaligned matmuls of bf16, if a test asks for that") {
   const Restored restored;
   settings.misaligned_products = false;
   const auto found = [](const Setup& setup, std::uint32_t alignment = 256) {
@@ -485,7 +485,7 @@ TEST_CASE("the heuristic has nothing for misaligned products of bf16, if a test 
     const cublasStatus_t status = c.heuristic(&result);
     if (status != CUBLAS_STATUS_SUCCESS) {
       CHECK(status == CUBLAS_STATUS_NOT_SUPPORTED);
-      CHECK(matmul_refusal() == "a misaligned product");
+      CHECK(matmul_refusal() == "a misaligned matmul");
     }
     return status == CUBLAS_STATUS_SUCCESS;
   };
@@ -599,7 +599,7 @@ TEST_CASE("faulty algorithms are proposed where a test asks for them: one is wro
   CHECK(others == 2);
 }
 
-TEST_CASE("a planned fault hits a product as it does a kernel") {
+TEST_CASE("a planned fault hits a matmul as it does a kernel") {
   const Restored restored;
   Case c({16, 16, 16});
   OK(cudaDeviceSynchronize());

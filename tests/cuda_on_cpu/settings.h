@@ -22,7 +22,7 @@ struct Settings {
   // such a kernel breaks the device with cudaErrorIllegalAddress, as on a GPU. Pointers within structs are
   // not looked at.
   bool pageable_memory = true;
-  // So many of the last terms of each product's sums are left out, as a release of cuBLASLt did.
+  // So many of the last terms of each matmul's sums are left out, as a release of cuBLASLt did.
   unsigned lost_terms = 0;
   // The architecture that kernels say they were compiled for, 90 being that of compute capability 9.0.
   int compiled_for = 90;
@@ -31,9 +31,9 @@ struct Settings {
   bool faulty_algorithms = false;
   // The first of them leaves out the last 8 terms, too; or its state says that it is not supported.
   bool faulty_first = false, unsupported_first = false;
-  // And so do all of products with this epilogue, as cublasLtEpilogue_t has it.
+  // And so do all of matmuls with this epilogue, as cublasLtEpilogue_t has it.
   std::uint32_t faulty_epilogue = 0;
-  // Whether cuBLASLt's heuristics know an algorithm for products of bf16 that are misaligned() or may lie off
+  // Whether cuBLASLt's heuristics know an algorithm for matmuls of bf16 that are misaligned() or may lie off
   // 16 bytes. The real ones do, and it is a slow one.
   bool misaligned_products = true;
 };
@@ -43,7 +43,7 @@ struct Settings {
 //                              random:SEED streams, too
 //   DTRUN_TEST_GPU_STREAMS     at-once, late or random: streams, whatever the order is
 //   DTRUN_TEST_GPU_PAGEABLE    no: no pageable memory for kernels
-//   DTRUN_TEST_GPU_MISALIGNED  no: no misaligned products
+//   DTRUN_TEST_GPU_MISALIGNED  no: no misaligned matmuls
 Settings settings_of_environment();
 
 // For all that follows. To be changed only while all that was enqueued is done.

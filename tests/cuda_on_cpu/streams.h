@@ -26,7 +26,7 @@ struct Operation {
   std::function<void()> run{};  // on the devices' thread; none for a wait
   std::vector<Point> after{};   // begins when all of these are done
   bool host_function = false;
-  bool launch = false;  // a kernel's or product's, which needs a stream of the current device
+  bool launch = false;  // a kernel's or matmul's, which needs a stream of the current device
   // Instead of `run`, for what waits for another process: asked on the devices' thread until it is done, and
   // must not wait itself. Other streams go on meanwhile. It opens device memory itself. Since that process
   // may be waiting for it, it begins soon though nobody here waits for its stream.

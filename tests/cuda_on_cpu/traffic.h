@@ -1,5 +1,5 @@
 // The device memory that each launch reads and writes, so that a test can compare it with the expected
-// traffic. For products, copies and fills it follows from their arguments. For kernels every load and store
+// traffic. For matmuls, copies and fills it follows from their arguments. For kernels every load and store
 // is recorded, if their files were compiled with -fsanitize=thread and linked with loads_and_stores.cc
 // instead of that sanitizer's library. One of device memory that comes before the thread's
 // wait_for_previous() ends the process, if the kernel was launched programmatically.
@@ -12,8 +12,8 @@
 namespace cuda_on_cpu {
 
 struct Launch {
-  std::string name;                   // a kernel's as in the source; "product", "copy" or "fill"
-  double flops = 0;                   // a product's
+  std::string name;                   // a kernel's as in the source; "matmul", "copy" or "fill"
+  double flops = 0;                   // a matmul's
   std::size_t read = 0, written = 0;  // bytes of device memory, each counted once
   std::size_t read_again = 0,
               written_again = 0;  // those of them that a kernel read, or wrote, more than once

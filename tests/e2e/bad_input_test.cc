@@ -200,7 +200,7 @@ TEST_CASE("two agents with different configs under one run id: the second is ref
                                     "train.seed=" + seed};
   };
   Process first(node("1"));
-  REQUIRE(eventually([&] { return !children_of(first.pid(), "guardian").empty(); }));
+  REQUIRE(eventually([&] { return !children_of(first.pid(), "watchdog").empty(); }));
   const Ended second = run(node("2"));
   CAPTURE(second.err);
   // Whichever joined first holds the run; both start at nearly the same time here.

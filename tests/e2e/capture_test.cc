@@ -96,7 +96,7 @@ TEST_CASE("who reads all packets of a job with a key reads nothing of its config
   // The words that a reader would look for: of the config, the run and its keys in the store, the protocol.
   const std::vector<std::string> words{"424242", "fashion_mnist", "run-4f1d", "run-4f1d/1/",
                                        "dtrun.rendezvous.v1"};
-  const std::string locked = shown_by_job({"--token_file", file});
+  const std::string locked = shown_by_job({"--key_file", file});
   const std::string open = shown_by_job({"--insecure"});
   CHECK(locked.size() > 100000);  // gradients are there, as under torchrun
   for (const std::string& word : words) {

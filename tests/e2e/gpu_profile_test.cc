@@ -78,7 +78,7 @@ TEST_CASE("the table names the GPU, and the trace has a track for each stream") 
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
   CHECK(says(ended, "--lanes=3 has no effect: a worker with a GPU has one lane"));
   for (const char* text :
-       {"NVIDIA H100 (simulated), ", "\nceilings: products ", "Linear 64 -> 256 + GELU, forward ",
+       {"NVIDIA H100 (simulated), ", "\nceilings: matmuls ", "Linear 64 -> 256 + GELU, forward ",
         "Linear 64 -> 192, weight gradient (side 1) ", "\ngaps, in which no stream ran anything ",
         "\na step as it is run ", " samples/s as it is run, over 2 steps"})
     CHECK_MESSAGE(ended.out.find(text) != std::string::npos, text, ended.out);

@@ -82,9 +82,10 @@ TEST_CASE(
     CAPTURE(one.name);
     const int steps = steps_to_meet(one);
     const std::string name = one.name + " copied";
-    Process killed(lab.job(one, 2, name, steps, {"train.save_strategy=no", "recovery.host_copy_steps=2"},
-                           {"--max_restarts", "1"}),
-                   lab.variables());
+    Process killed(
+        lab.job(one, 2, name, steps, {"train.save_strategy=no", "recovery.in_memory_checkpoint_steps=2"},
+                {"--max_restarts", "1"}),
+        lab.variables());
     REQUIRE(eventually([&] { return metrics_lines(lab.output(name)) >= 4; }));
     for (const pid_t worker : children_of(killed.pid(), "dtrun-worker")) kill(worker, SIGKILL);
     const Ended ended = killed.end();

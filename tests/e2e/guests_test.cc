@@ -1,5 +1,5 @@
-// A guest, who has a ticket for one run, at a store that others use too: whatever the guest holds or asks
-// for, the store's memory stays small, and other guests and the owner are served at once.
+// A guest, who has a scoped token for one run, at a store that others use too: whatever the guest holds or
+// asks for, the store's memory stays small, and other guests and the owner are served at once.
 #include "rendezvous/core/guests.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/client/channel.h"
 #include "rendezvous/client/status_client.h"
-#include "rendezvous/identity/ticket.h"
+#include "rendezvous/identity/scoped_token.h"
 #include "tests/rendezvous/raw_http2.h"
 #include "tests/support/files.h"
 #include "tests/support/folder.h"
@@ -33,8 +33,8 @@ using std::chrono::milliseconds;
 constexpr long kMostMegabytes = 200;
 const std::string kStatus = "/dtrun.rendezvous.v1.Rendezvous/Status";
 
-Ticket ticket_for(const JobKey& store, const std::string& run_id, std::int64_t seconds = 3600) {
-  return Ticket::issue(store, run_id, std::time(nullptr) + seconds);
+ScopedToken token_for(const JobKey& store, const std::string& run_id, std::int64_t seconds = 3600) {
+  return ScopedToken::issue(store, run_id, std::time(nullptr) + seconds);
 }
 
 struct Site {
@@ -55,7 +55,7 @@ struct Site {
             "127.0.0.1",
             "--port",
             std::to_string(port),
-            "--token_file",
+            "--key_file",
             (folder / "key").string()};
   }
   std::shared_ptr<grpc::Channel> channel(const Credential& who) const {
@@ -72,7 +72,7 @@ struct Site {
   const JobKey key = JobKey::random();
   const int port = free_port();
   Process store;
-  const Credential guest = ticket_for(key, "job7"), other = ticket_for(key, "job8");
+  const Credential guest = token_for(key, "job7"), other = token_for(key, "job8");
 };
 
 // That others are served, on a connection that stands and on a new one, while `site` has its memory.
@@ -182,11 +182,11 @@ TEST_CASE("a guest's calls wait up to a number, on however many connections") {
 TEST_CASE("Joins that are too long are refused") {
   const Site site;
   Others others(site);
-  struct Attend {
+  struct JoinStream {
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReaderWriter<v1::FromAgent, v1::FromCoordinator>> stream;
   };
-  std::deque<Attend> streams;
+  std::deque<JoinStream> streams;
   const auto stub = v1::Rendezvous::NewStub(site.channel(site.guest));
   int refused = 0;
   for (int i = 0; i < 20; ++i) {
@@ -201,12 +201,12 @@ TEST_CASE("Joins that are too long are refused") {
     join.set_min_nodes(100);
     join.set_max_nodes(100);
     join.set_group_rank(-1);
-    Attend& attend = streams.emplace_back();
-    attend.context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-    attend.stream = stub->Attend(&attend.context);
+    JoinStream& joining = streams.emplace_back();
+    joining.context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    joining.stream = stub->Join(&joining.context);
     v1::FromCoordinator heard;
-    attend.stream->Write(message);
-    if (!attend.stream->Read(&heard) || heard.has_rejected()) ++refused;
+    joining.stream->Write(message);
+    if (!joining.stream->Read(&heard) || heard.has_rejected()) ++refused;
     others.look();
   }
   CHECK(refused == 20);
@@ -294,7 +294,7 @@ TEST_CASE("a guest's idle connections leave files for others") {
   others.check();
 }
 
-TEST_CASE("who shows a ticket and says nothing is hung up on") {
+TEST_CASE("who shows a scoped token and says nothing is hung up on") {
   const Site site;
   RawHttp2 silent(site.port, site.guest.identity());
   REQUIRE(silent.connected());
@@ -312,9 +312,9 @@ TEST_CASE("who speaks nothing newer than TLS 1.2 is refused, and nobody gets a s
   CHECK(newer.session_tickets() == 0);
 }
 
-TEST_CASE("a ticket that ends gets no further answer, on connections that stand neither") {
+TEST_CASE("a scoped token that ends gets no further answer, on connections that stand neither") {
   const Site site;
-  const Credential brief = ticket_for(site.key, "job7", 4);
+  const Credential brief = token_for(site.key, "job7", 4);
   const auto channel = site.channel(brief);
   const auto stub = v1::Store::NewStub(channel);
   const auto get = [&](std::int64_t wait) {
@@ -326,13 +326,13 @@ TEST_CASE("a ticket that ends gets no further answer, on connections that stand 
     return stub->Get(&context, request, &reply).error_code();
   };
   CHECK(get(0) == grpc::StatusCode::NOT_FOUND);
-  grpc::ClientContext attending;
-  attending.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-  const auto stream = v1::Rendezvous::NewStub(channel)->Attend(&attending);
+  grpc::ClientContext joining;
+  joining.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  const auto stream = v1::Rendezvous::NewStub(channel)->Join(&joining);
   v1::FromAgent beat;
   beat.mutable_heartbeat();
   REQUIRE(stream->Write(beat));
-  CHECK(get(60000) == grpc::StatusCode::PERMISSION_DENIED);  // it waits until the ticket's end
+  CHECK(get(60000) == grpc::StatusCode::PERMISSION_DENIED);  // it waits until the scoped token's end
   CHECK(get(0) == grpc::StatusCode::PERMISSION_DENIED);
   stream->Write(beat);
   v1::FromCoordinator heard;
@@ -357,7 +357,7 @@ TEST_CASE("what a guest calls itself neither commands the owner's terminal nor f
   const auto stub = v1::Rendezvous::NewStub(site.channel(site.guest));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-  const auto stream = stub->Attend(&context);
+  const auto stream = stub->Join(&context);
   v1::FromAgent message;
   v1::Join& join = *message.mutable_join();
   join.set_run_id("job7");
@@ -393,7 +393,7 @@ TEST_CASE("what a guest calls itself neither commands the owner's terminal nor f
                                      "status",
                                      "--rdzv_endpoint",
                                      "127.0.0.1:" + std::to_string(site.port),
-                                     "--token_file",
+                                     "--key_file",
                                      (site.folder / "key").string()};
   const Ended status = run(ask);
   CHECK_MESSAGE(status.exit_code == 0, status.err);

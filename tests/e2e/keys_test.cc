@@ -37,7 +37,7 @@ struct Site {
   }
   std::string fingerprint(const std::string& name) const {
     const Ended plan = run({kDtrun, "--dry_run", "--nnodes", "2", "--rdzv_endpoint", "127.0.0.1",
-                            "--token_file", path(name), "--no_python", "true"});
+                            "--key_file", path(name), "--no_python", "true"});
     REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
     CHECK(!contains(plan.out, key(name)));
     const std::string before = "\"key_fingerprint\": \"";
@@ -63,14 +63,14 @@ TEST_CASE("nodes with the same key meet; others end at once, and the key turns u
   const Site site;
   const std::string right = site.fingerprint("right"), wrong = site.fingerprint("wrong");
   REQUIRE(right != wrong);
-  Process first(site.node({"--token_file", site.path("right")}));
+  Process first(site.node({"--key_file", site.path("right")}));
   REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
 
-  const Ended other = run(site.node({}), {"DTRUN_TOKEN_FILE=" + site.path("wrong")});
+  const Ended other = run(site.node({}), {"DTRUN_KEY_FILE=" + site.path("wrong")});
   CHECK(other.exit_code == 77);
   CHECK(contains(other.err, right));
   CHECK(contains(other.err, wrong));
-  CHECK(contains(other.err, "DTRUN_TOKEN_FILE=" + site.path("wrong")));
+  CHECK(contains(other.err, "DTRUN_KEY_FILE=" + site.path("wrong")));
   CHECK(first.wait_for_err("127.0.0.1 was turned away: it has another job key than this node"));
   const Ended none = run(site.node({"--insecure"}));
   CHECK(none.exit_code == 77);
@@ -80,19 +80,19 @@ TEST_CASE("nodes with the same key meet; others end at once, and the key turns u
   CHECK(contains(users.err, "has the job key " + right + ", and this node has "));
   CHECK(contains(other.err, ": give it the key file of the coordinator's node, or give all nodes the same "));
   CHECK(contains(none.err,
-                 ": give it the coordinator's with --token_file FILE, or start all nodes with --insecure"));
+                 ": give it the coordinator's with --key_file FILE, or start all nodes with --insecure"));
   CHECK(contains(users.err, ": copy its ~/.config/dtrun/key to this node, or give all nodes the same "));
 
-  const Ended second = run(site.node({}), {"DTRUN_TOKEN=" + site.key("right")});
+  const Ended second = run(site.node({}), {"DTRUN_KEY=" + site.key("right")});
   CHECK_MESSAGE(second.exit_code == 0, second.err);
   const Ended done = first.end();
   CHECK_MESSAGE(done.exit_code == 0, done.err);
 
-  // Its name is there for --token_file, but nobody's key: in workers' environments, terminals and files.
+  // Its name is there for --key_file, but nobody's key: in workers' environments, terminals and files.
   std::string said = done.out + done.err + second.out + second.err + other.err + none.err;
   REQUIRE(contains(second.out, "WORLD_SIZE=2"));
-  CHECK(!contains(second.out, "DTRUN_TOKEN="));
-  CHECK(!contains(second.out, "DTRUN_TOKEN_FD="));
+  CHECK(!contains(second.out, "DTRUN_KEY="));
+  CHECK(!contains(second.out, "DTRUN_KEY_FD="));
   for (const auto& entry : fs::recursive_directory_iterator(site.path("logs")))
     if (entry.is_regular_file()) said += read_text(entry.path());
   REQUIRE(contains(said, "\"disconnected\""));
@@ -102,17 +102,17 @@ TEST_CASE("nodes with the same key meet; others end at once, and the key turns u
 
 TEST_CASE("a store with a key serves those who have it, and tells nobody else what runs there") {
   const Site site;
-  Process store({kDtrun, "store", "--bind", "127.0.0.1", "--port", std::to_string(site.port), "--token_file",
+  Process store({kDtrun, "store", "--bind", "127.0.0.1", "--port", std::to_string(site.port), "--key_file",
                  site.path("right")});
   REQUIRE(store.wait_for_out("listening"));
   CHECK(contains(store.out(), site.fingerprint("right")));
   const std::string endpoint = site.endpoint();
-  const Ended stranger = run({kDtrun, "status", "--rdzv_endpoint", endpoint});
-  CHECK(stranger.exit_code == 77);
-  Process node(site.node({"--token_file", site.path("right"), "--rdzv_id", "job7"}));
+  const Ended unauthenticated = run({kDtrun, "status", "--rdzv_endpoint", endpoint});
+  CHECK(unauthenticated.exit_code == 77);
+  Process node(site.node({"--key_file", site.path("right"), "--rdzv_id", "job7"}));
   REQUIRE(node.wait_for_err("joined 1 of 2 nodes"));
   const Ended friendly =
-      run({kDtrun, "status", "--rdzv_endpoint", endpoint}, {"DTRUN_TOKEN=" + site.key("right")});
+      run({kDtrun, "status", "--rdzv_endpoint", endpoint}, {"DTRUN_KEY=" + site.key("right")});
   CHECK_MESSAGE(friendly.exit_code == 0, friendly.err);
   CHECK(contains(friendly.out, "job7"));
   node.signal(SIGINT);
@@ -121,49 +121,49 @@ TEST_CASE("a store with a key serves those who have it, and tells nobody else wh
   CHECK(store.wait() == 143);
 }
 
-// A store with the key "right", and tickets from it.
+// A store with the key "right", and scoped tokens from it.
 struct StoreSite : Site {
   StoreSite() { REQUIRE(store.wait_for_out("listening")); }
-  std::string ticket(const std::string& run_id, const std::string& ttl = "1h") const {
+  std::string token(const std::string& run_id, const std::string& ttl = "1h") const {
     const Ended made =
-        run({kDtrun, "store", "ticket", "--rdzv_id", run_id, "--ttl", ttl, "--token_file", path("right")});
+        run({kDtrun, "store", "token", "--rdzv_id", run_id, "--ttl", ttl, "--key_file", path("right")});
     REQUIRE_MESSAGE(made.exit_code == 0, made.err);
     REQUIRE(made.out.starts_with("dtt2_"));
     REQUIRE(made.out.back() == '\n');
     return made.out.substr(0, made.out.size() - 1);
   }
-  Process store{{kDtrun, "store", "--bind", "127.0.0.1", "--port", std::to_string(port), "--token_file",
-                 path("right")}};
+  Process store{
+      {kDtrun, "store", "--bind", "127.0.0.1", "--port", std::to_string(port), "--key_file", path("right")}};
 };
 
-TEST_CASE("a ticket of a store opens the run that it names, without naming it again, and no other") {
+TEST_CASE("a scoped token of a store opens the run that it names, without naming it again, and no other") {
   const StoreSite site;
-  const std::string ticket = site.ticket("job7"), token = "DTRUN_TOKEN=" + ticket;
-  write_text(site.path("ticket"), ticket + "\n");
-  fs::permissions(site.path("ticket"), fs::perms::owner_read | fs::perms::owner_write);
+  const std::string token = site.token("job7"), variable = "DTRUN_KEY=" + token;
+  write_text(site.path("token"), token + "\n");
+  fs::permissions(site.path("token"), fs::perms::owner_read | fs::perms::owner_write);
   const std::string endpoint = "127.0.0.1:" + std::to_string(site.port);
-  Process owner(site.node({"--token_file", site.path("right"), "--rdzv_id", "job8"}));
+  Process owner(site.node({"--key_file", site.path("right"), "--rdzv_id", "job8"}));
   REQUIRE(owner.wait_for_err("joined 1 of 2 nodes"));
-  Process first(site.node({}), {token});
+  Process first(site.node({}), {variable});
   REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
 
-  const Ended status = run({kDtrun, "status", "--rdzv_endpoint", endpoint}, {token});
+  const Ended status = run({kDtrun, "status", "--rdzv_endpoint", endpoint}, {variable});
   CHECK_MESSAGE(status.exit_code == 0, status.err);
   CHECK(contains(status.out, "job7"));
   CHECK(!contains(status.out, "job8"));
-  const Ended curious = run({kDtrun, "status", "--rdzv_endpoint", endpoint, "job8"}, {token});
+  const Ended curious = run({kDtrun, "status", "--rdzv_endpoint", endpoint, "job8"}, {variable});
   CHECK(curious.exit_code == 77);
-  CHECK(contains(curious.err, "ticket for run job7"));
-  const Ended intruder = run(site.node({"--rdzv_id", "job8"}), {token});
+  CHECK(contains(curious.err, "scoped token for run job7"));
+  const Ended intruder = run(site.node({"--rdzv_id", "job8"}), {variable});
   CHECK(intruder.exit_code == 77);
-  CHECK(contains(intruder.err, "ticket is for run job7"));
+  CHECK(contains(intruder.err, "scoped token is for run job7"));
 
-  const Ended second = run(site.node({"--token_file", site.path("ticket"), "--rdzv_id", "job7"}));
+  const Ended second = run(site.node({"--key_file", site.path("token"), "--rdzv_id", "job7"}));
   CHECK_MESSAGE(second.exit_code == 0, second.err);
   const Ended done = first.end();
   CHECK_MESSAGE(done.exit_code == 0, done.err);
   const Ended plan = run(
-      {kDtrun, "--dry_run", "--nnodes", "2", "--rdzv_endpoint", endpoint, "--no_python", "true"}, {token});
+      {kDtrun, "--dry_run", "--nnodes", "2", "--rdzv_endpoint", endpoint, "--no_python", "true"}, {variable});
   CHECK_MESSAGE(plan.exit_code == 0, plan.err);
   CHECK(contains(plan.out, "job7"));
   CHECK(contains(plan.out, site.fingerprint("right")));
@@ -173,51 +173,51 @@ TEST_CASE("a ticket of a store opens the run that it names, without naming it ag
   REQUIRE(contains(second.out, "WORLD_SIZE=2"));
   for (const auto& entry : fs::recursive_directory_iterator(site.path("logs")))
     if (entry.is_regular_file()) said += read_text(entry.path());
-  CHECK(!contains(said, ticket.substr(0, 40)));
-  CHECK(!contains(said, ticket.substr(ticket.size() - 40)));
+  CHECK(!contains(said, token.substr(0, 40)));
+  CHECK(!contains(said, token.substr(token.size() - 40)));
   owner.signal(SIGINT);
   CHECK(owner.wait() == 130);
 }
 
-TEST_CASE("a ticket neither hosts a coordinator nor makes a store or tickets, and ends") {
+TEST_CASE("a scoped token neither hosts a coordinator nor makes a store or scoped tokens, and ends") {
   Site site;
   const auto made = [&](const std::string& ttl) {
-    const std::string line = run({kDtrun, "store", "ticket", "--rdzv_id", "job7", "--ttl", ttl},
-                                 {"DTRUN_TOKEN=" + site.key("right")})
-                                 .out;
+    const std::string line =
+        run({kDtrun, "store", "token", "--rdzv_id", "job7", "--ttl", ttl}, {"DTRUN_KEY=" + site.key("right")})
+            .out;
     REQUIRE(line.starts_with("dtt2_"));
-    return "DTRUN_TOKEN=" + line.substr(0, line.size() - 1);
+    return "DTRUN_KEY=" + line.substr(0, line.size() - 1);
   };
-  const std::string token = made("1h"), brief = made("1s");
-  const Ended host = run(site.node({}), {token});
+  const std::string variable = made("1h"), brief = made("1s");
+  const Ended host = run(site.node({}), {variable});
   CHECK(host.exit_code == 77);
-  CHECK_MESSAGE(contains(host.err, "a ticket for run job7"), host.err);
+  CHECK_MESSAGE(contains(host.err, "a scoped token for run job7"), host.err);
   CHECK(contains(host.err, "would host the coordinator"));
-  const Ended alone = run({kDtrun, "--standalone", "--no_python", "true"}, {token});  // needs no key
+  const Ended alone = run({kDtrun, "--standalone", "--no_python", "true"}, {variable});  // needs no key
   CHECK_MESSAGE(alone.exit_code == 0, alone.err);
   for (const std::vector<std::string>& argv :
        {std::vector<std::string>{kDtrun, "store", "--port", "0"},
-        std::vector<std::string>{kDtrun, "store", "ticket", "--rdzv_id", "job8"}}) {
-    const Ended store = run(argv, {token});
+        std::vector<std::string>{kDtrun, "store", "token", "--rdzv_id", "job8"}}) {
+    const Ended store = run(argv, {variable});
     CHECK(store.exit_code == 77);
-    CHECK(contains(store.err, "this is a ticket for run job7"));
+    CHECK(contains(store.err, "this is a scoped token for run job7"));
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   const Ended late = run(site.node({}), {brief});
   CHECK(late.exit_code == 77);
-  CHECK_MESSAGE(contains(late.err, "the ticket for run job7 ended at 20"), late.err);
-  CHECK(run({kDtrun, "store", "ticket", "--rdzv_id", "job7"}, {"XDG_CONFIG_HOME=/nonexistent/config"})
+  CHECK_MESSAGE(contains(late.err, "the scoped token for run job7 ended at 20"), late.err);
+  CHECK(run({kDtrun, "store", "token", "--rdzv_id", "job7"}, {"XDG_CONFIG_HOME=/nonexistent/config"})
             .exit_code == 77);
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"store", "ticket"},
-                                                {"store", "ticket", "--rdzv_id", "a/b"},
-                                                {"store", "ticket", "--rdzv_id", "a", "--ttl", "1"},
-                                                {"store", "ticket", "--rdzv_id", "a", "--port", "1"},
-                                                {"store", "tickets"},
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"store", "token"},
+                                                {"store", "token", "--rdzv_id", "a/b"},
+                                                {"store", "token", "--rdzv_id", "a", "--ttl", "1"},
+                                                {"store", "token", "--rdzv_id", "a", "--port", "1"},
+                                                {"store", "tokens"},
                                                 {"store", "--ttl", "1h"},
                                                 {"store", "--rdzv_id", "a"}}) {
     std::vector<std::string> argv{kDtrun};
     argv.insert(argv.end(), wrong.begin(), wrong.end());
-    CHECK(run(argv, {"DTRUN_TOKEN=" + site.key("right")}).exit_code == 64);
+    CHECK(run(argv, {"DTRUN_KEY=" + site.key("right")}).exit_code == 64);
   }
 }
 
@@ -225,13 +225,13 @@ TEST_CASE("a job that runs here is not hidden from who looks without its key") {
   const Site site;
   const std::vector<std::string> user{"XDG_RUNTIME_DIR=" + site.folder.path().string()};
   CHECK(run({kDtrun, "--rdzv_id", "ended", "--no_python", "true"}, user).exit_code == 0);
-  Process locked(site.node({"--token_file", site.path("right"), "--rdzv_id", "locked"}), user);
+  Process locked(site.node({"--key_file", site.path("right"), "--rdzv_id", "locked"}), user);
   REQUIRE(locked.wait_for_err("joined 1 of 2 nodes"));
   const Ended status = run({kDtrun, "status"}, user);
   CHECK(status.exit_code == 0);
   CHECK(contains(status.out, "run ended "));
   CHECK(contains(status.out, "has the job key " + site.fingerprint("right")));
-  CHECK(contains(run({kDtrun, "status", "--token_file", site.path("right")}, user).out,
+  CHECK(contains(run({kDtrun, "status", "--key_file", site.path("right")}, user).out,
                  "run locked at " + site.endpoint()));
   locked.signal(SIGTERM);
   CHECK(locked.wait() == 143);
@@ -245,30 +245,30 @@ TEST_CASE("files that are no keys, or everybody's, are refused before anything s
     argv.insert(argv.end(), {"--no_python", "touch", site.path("started")});
     return run(argv, variable.empty() ? std::vector<std::string>() : std::vector{variable});
   };
-  CHECK(refusal({"--token_file", site.path("absent")}).exit_code == 66);
-  CHECK(refusal({"--token_file", site.folder.path().string()}).exit_code == 66);
-  CHECK(refusal({"--token_file="}).exit_code == 64);
-  CHECK(refusal({"--token_file", "/dev/null"}).exit_code == 77);
-  CHECK(refusal({"--token_file", "/dev/zero"}).exit_code == 77);
-  CHECK(refusal({}, "DTRUN_TOKEN=hunter2").exit_code == 77);
+  CHECK(refusal({"--key_file", site.path("absent")}).exit_code == 66);
+  CHECK(refusal({"--key_file", site.folder.path().string()}).exit_code == 66);
+  CHECK(refusal({"--key_file="}).exit_code == 64);
+  CHECK(refusal({"--key_file", "/dev/null"}).exit_code == 77);
+  CHECK(refusal({"--key_file", "/dev/zero"}).exit_code == 77);
+  CHECK(refusal({}, "DTRUN_KEY=hunter2").exit_code == 77);
   fs::permissions(site.path("wrong"), fs::perms::others_read, fs::perm_options::add);
-  const Ended shown = refusal({"--token_file", site.path("wrong")});
+  const Ended shown = refusal({"--key_file", site.path("wrong")});
   CHECK(shown.exit_code == 77);
   CHECK(contains(shown.err, "chmod 600"));
   fs::permissions(site.path("wrong"),
                   fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_write);
-  const Ended open = refusal({"--token_file", site.path("wrong")});
+  const Ended open = refusal({"--key_file", site.path("wrong")});
   CHECK(open.exit_code == 77);
   CHECK(contains(open.err, "every user of this machine may write to this key"));
   fs::permissions(site.path("wrong"), fs::perms::owner_read | fs::perms::owner_write);
   if (geteuid() == 0) {
     REQUIRE(chown(site.path("wrong").c_str(), 4242, 4242) == 0);
-    const Ended foreign = refusal({"--token_file", site.path("wrong")});
+    const Ended foreign = refusal({"--key_file", site.path("wrong")});
     CHECK(foreign.exit_code == 77);
     CHECK(contains(foreign.err, "belongs to the user with the number 4242"));
   }
   CHECK(!fs::exists(site.path("started")));
-  CHECK(refusal({}, "DTRUN_TOKEN=").exit_code == 0);
+  CHECK(refusal({}, "DTRUN_KEY=").exit_code == 0);
   CHECK(fs::exists(site.path("started")));
   CHECK(run({kDtrun, "key", site.path("right")}).exit_code == 73);
 }
@@ -291,7 +291,7 @@ TEST_CASE("a worker does not find the key in the environment that its agent was 
                                 "-c",
                                 "tr '\\0' '\\n' </proc/$PPID/environ | grep -c '^PATH='; tr '\\0' '\\n' "
                                 "</proc/$PPID/environ"};
-  const Ended job = run(argv, {"DTRUN_TOKEN=" + site.key("right")});
+  const Ended job = run(argv, {"DTRUN_KEY=" + site.key("right")});
   CHECK_MESSAGE(job.exit_code == 0, job.err);
   CHECK(contains(job.out, "PATH="));  // it was shown at all
   CHECK(!contains(job.out + job.err, site.key("right").substr(5, 20)));
@@ -314,11 +314,11 @@ TEST_CASE("nodes of one home meet with a key that nobody made, and so do status 
   }
   // Another home, as where nodes do not share one: the second to come has made a key of its own.
   const auto start = std::chrono::steady_clock::now();
-  const Ended stranger = run(site.node({"--rdzv_id", "job7"}), user_of(site, "other"));
+  const Ended unauthenticated = run(site.node({"--rdzv_id", "job7"}), user_of(site, "other"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
-  CHECK(stranger.exit_code == 77);
-  CHECK(contains(stranger.err, "copy its ~/.config/dtrun/key to this node"));
-  CHECK(contains(stranger.err, site.path("other/dtrun/key")));
+  CHECK(unauthenticated.exit_code == 77);
+  CHECK(contains(unauthenticated.err, "copy its ~/.config/dtrun/key to this node"));
+  CHECK(contains(unauthenticated.err, site.path("other/dtrun/key")));
   CHECK(first.wait_for_err("127.0.0.1 was turned away: it has another job key than this node"));
   CHECK(contains(first.err(), site.path("home/dtrun/key")));
   const Ended second = run(site.node({"--rdzv_id", "job7"}), user);
@@ -351,8 +351,8 @@ TEST_CASE("plain text is said on every node, and a key beside it refused") {
   CHECK_MESSAGE(contains(done.err, text + "(--insecure)\n"), done.err);
   CHECK_MESSAGE(contains(second.err, text + "(DTRUN_INSECURE)\n"), second.err);
   CHECK(!fs::exists(site.path("home/dtrun")));
-  CHECK(run(site.node({"--insecure", "--token_file", site.path("right")})).exit_code == 64);
-  CHECK(run({kDtrun, "store", "--insecure"}, {"DTRUN_TOKEN=" + site.key("right")}).exit_code == 64);
+  CHECK(run(site.node({"--insecure", "--key_file", site.path("right")})).exit_code == 64);
+  CHECK(run({kDtrun, "store", "--insecure"}, {"DTRUN_KEY=" + site.key("right")}).exit_code == 64);
   Process store({kDtrun, "store", "--insecure", "--port", "0"}, user);
   REQUIRE(store.wait_for_out("listening on port"));
   CHECK(contains(store.out(), "plain text: anybody who can connect to "));
@@ -361,7 +361,7 @@ TEST_CASE("plain text is said on every node, and a key beside it refused") {
 TEST_CASE("a key comes on a descriptor too, and goes no further") {
   const Site site;
   const std::string right = site.path("right");
-  Process first(site.node({"--token_file", right}));
+  Process first(site.node({"--key_file", right}));
   REQUIRE(first.wait_for_err("joined 1 of 2 nodes"));
   std::vector<std::string> argv{"sh", "-c", "exec \"$@\" 7<" + right, "sh"};
   for (const std::string& word : site.node({})) argv.push_back(word);
@@ -369,13 +369,13 @@ TEST_CASE("a key comes on a descriptor too, and goes no further") {
   argv.insert(argv.end(), {"sh", "-c",
                            "env; [ ! -e /proc/self/fd/7 ] || echo open; [ ! -e /proc/$PPID/fd/7 ] || "
                            "readlink /proc/$PPID/fd/7"});
-  const Ended second = run(argv, {"DTRUN_TOKEN_FD=7"});
+  const Ended second = run(argv, {"DTRUN_KEY_FD=7"});
   CHECK_MESSAGE(second.exit_code == 0, second.err);
-  CHECK(!contains(second.out, "DTRUN_TOKEN_FD"));
+  CHECK(!contains(second.out, "DTRUN_KEY_FD"));
   CHECK(!contains(second.out, right));
   CHECK(!contains(second.out, "open\n"));
   CHECK(first.end().exit_code == 0);
-  CHECK(run(site.node({}), {"DTRUN_TOKEN_FD=7"}).exit_code == 66);
+  CHECK(run(site.node({}), {"DTRUN_KEY_FD=7"}).exit_code == 66);
 }
 
 TEST_CASE("without a home nodes beyond loopback refuse, and a dry run makes nothing") {
@@ -389,7 +389,7 @@ TEST_CASE("without a home nodes beyond loopback refuse, and a dry run makes noth
   CHECK(contains(refused.err, "KEY (dtrun on 192.0.2.1 prints one"));
   const Ended store = run({kDtrun, "store", "--port", "0"}, homeless);
   CHECK(store.exit_code == 77);
-  CHECK(contains(store.err, "export DTRUN_TOKEN=dtk1_"));
+  CHECK(contains(store.err, "export DTRUN_KEY=dtk1_"));
   std::vector<std::string> dry = far;
   dry.insert(dry.begin() + 1, "--dry_run");
   CHECK(run(dry, user_of(site)).exit_code == 0);
@@ -418,7 +418,7 @@ TEST_SUITE("core_files") {
       return store.wait() == 128 + SIGABRT && !fs::is_empty(folder);
     };
     if (!aborted("open", {"--insecure"})) return skip("this machine keeps no core file where a process was");
-    CHECK(!aborted("locked", {"--token_file", site.path("right")}));
+    CHECK(!aborted("locked", {"--key_file", site.path("right")}));
     REQUIRE(fs::is_empty(site.path("locked")));
 
     std::vector<std::string> node{kDtrun,
@@ -426,7 +426,7 @@ TEST_SUITE("core_files") {
                                   "1",
                                   "--rdzv_endpoint",
                                   site.endpoint(),
-                                  "--token_file",
+                                  "--key_file",
                                   site.path("right"),
                                   "--no_python",
                                   "sh",

@@ -49,7 +49,7 @@ constexpr std::array kNames{
     Name{StopPoint::kBucketSent, "bucket_sent"},
     Name{StopPoint::kExchanged, "exchanged"},
     Name{StopPoint::kUpdated, "updated"},
-    Name{StopPoint::kHostCopying, "host_copying"},
+    Name{StopPoint::kInMemoryCheckpointing, "in_memory_checkpointing"},
     Name{StopPoint::kHostCopied, "host_copied"},
     Name{StopPoint::kEvaluating, "evaluating"},
     Name{StopPoint::kSaving, "saving"},

@@ -187,8 +187,8 @@ struct Case {
   std::string name;
   int workers = 2;
   std::vector<Stop> stops = {};
-  std::optional<Starts> starts = {};  // none: nobody needs to survive
-  int host_copy_steps = 0;            // not 0: there are no checkpoints
+  std::optional<Starts> starts = {};   // none: nobody needs to survive
+  int in_memory_checkpoint_steps = 0;  // not 0: there are no checkpoints
 };
 
 // A survivor waits in a step until the replacement of `lost` is ready and it is told to pause for it.
@@ -215,8 +215,9 @@ void check_taken_in(long start, int workers) {
   CHECK(start <= kHeldAt + 1 + spread);
 }
 
-std::vector<std::string> without_checkpoints(int host_copy_steps) {
-  return {"train.save_strategy=no", "recovery.host_copy_steps=" + std::to_string(host_copy_steps)};
+std::vector<std::string> without_checkpoints(int in_memory_checkpoint_steps) {
+  return {"train.save_strategy=no",
+          "recovery.in_memory_checkpoint_steps=" + std::to_string(in_memory_checkpoint_steps)};
 }
 
 class Play {
@@ -225,7 +226,7 @@ class Play {
     std::vector<std::string> options = standalone(case_.workers);
     options.insert(options.end(), {"--max_restarts", "10"});
     std::vector<std::string> more;
-    if (case_.host_copy_steps > 0) more = without_checkpoints(case_.host_copy_steps);
+    if (case_.in_memory_checkpoint_steps > 0) more = without_checkpoints(case_.in_memory_checkpoint_steps);
     agent_ = std::make_unique<Process>(site_.command(options, more), site_.environment(case_.stops));
   }
 
@@ -259,7 +260,7 @@ class Play {
       check_taken_in(starts[1], case_.workers);
     }
     const std::vector<long> resumed = numbers_after("] resumed from step ", err);
-    if (case_.host_copy_steps == 0) {
+    if (case_.in_memory_checkpoint_steps == 0) {
       CHECK(resumed.empty());
       CHECK_FALSE(contains(err, "done again"));
     } else {
@@ -433,9 +434,9 @@ TEST_CASE("all workers killed at once: they go on from the copies in the host's 
     for (const Death& death :
          {Death{"updated", kStep, 1, {kStep - 1, kStep - 1}},
           Death{"exchanged", kStep, 1, {kStep - 2, kStep - 1}},
-          Death{"host_copying", kStep, 1, {kStep - 1, kStep - 1}},
+          Death{"in_memory_checkpointing", kStep, 1, {kStep - 1, kStep - 1}},
           Death{"host_copied", kStep, 1, {kStep, kStep}}, Death{"updated", kStep, 5, {5, 5}},
-          Death{"host_copying", 3, 5, {10, 10}}, Death{"evaluating", 2, 1, {9, 10}},
+          Death{"in_memory_checkpointing", 3, 5, {10, 10}}, Death{"evaluating", 2, 1, {9, 10}},
           Death{"finishing", 1, 1, {kSteps - 1, kSteps}}}) {
       std::vector<int> all;
       for (int rank = 0; rank < workers; ++rank) all.push_back(rank);
@@ -444,14 +445,14 @@ TEST_CASE("all workers killed at once: they go on from the copies in the host's 
                        .workers = workers,
                        .stops = killed_together(death.point, all, death.count),
                        .starts = death.starts,
-                       .host_copy_steps = death.every});
+                       .in_memory_checkpoint_steps = death.every});
     }
   }
   // One has its copy, and the other one that of the step before; the first to be back may go on alone.
-  Case uneven{.name = "2 at host_copying and host_copied",
-              .stops = {killed("host_copied", 0, kStep), killed("host_copying", 1, kStep)},
+  Case uneven{.name = "2 at in_memory_checkpointing and host_copied",
+              .stops = {killed("host_copied", 0, kStep), killed("in_memory_checkpointing", 1, kStep)},
               .starts = Starts{kStep - 1, kStep},
-              .host_copy_steps = 1};
+              .in_memory_checkpoint_steps = 1};
   for (Stop& stop : uneven.stops) stop.after = {"killed0", "killed1"};
   cases.push_back(uneven);
   std::swap(uneven.stops[0].point, uneven.stops[1].point);
@@ -555,8 +556,8 @@ std::vector<std::string> open_files(pid_t pid) {
 
 long host_copies_open(pid_t pid) {
   const std::vector<std::string> files = open_files(pid);
-  return std::ranges::count_if(files,
-                               [](const std::string& file) { return contains(file, "dtrun-host-copy"); });
+  return std::ranges::count_if(
+      files, [](const std::string& file) { return contains(file, "dtrun-in-memory-checkpoint"); });
 }
 
 }  // namespace
@@ -569,8 +570,8 @@ TEST_CASE("all workers of all nodes killed at once: they go on from what their h
     int every;
     long start;
   };
-  for (const Death& death :
-       {Death{"updated", 1, kStep - 1}, Death{"host_copying", 1, kStep - 1}, Death{"updated", 5, 5}}) {
+  for (const Death& death : {Death{"updated", 1, kStep - 1}, Death{"in_memory_checkpointing", 1, kStep - 1},
+                             Death{"updated", 5, 5}}) {
     CAPTURE(death.point);
     const Site site;
     const std::string port = std::to_string(free_port());
@@ -602,7 +603,7 @@ TEST_CASE("all workers of all nodes killed at once: they go on from what their h
 TEST_CASE("an agent takes its copies with it: the next one begins at the newest checkpoint") {
   calm();
   const Site site;
-  const std::vector<std::string> copies{"recovery.host_copy_steps=1"};
+  const std::vector<std::string> copies{"recovery.in_memory_checkpoint_steps=1"};
   Stop stop = killed("updated", 0, kStep);
   stop.signal = 0;
   stop.after = {"never"};
@@ -628,14 +629,14 @@ TEST_CASE("nobody but the agent keeps the memory of copies open, and other progr
   REQUIRE(eventually([&] { return fs::exists(site.mark("killed1")); }));
   CHECK(host_copies_open(job.pid()) == 2);
   const std::vector<pid_t> workers = children_of(job.pid(), "dtrun-worker"),
-                           guardians = children_of(job.pid(), "guardian");
+                           watchdogs = children_of(job.pid(), "watchdog");
   REQUIRE(workers.size() == 2);
-  REQUIRE(guardians.size() == 1);
+  REQUIRE(watchdogs.size() == 1);
   for (const pid_t worker : workers) {
     CHECK(host_copies_open(worker) == 0);
-    CHECK(contains(read_if_there("/proc/" + std::to_string(worker) + "/maps"), "dtrun-host-copy"));
+    CHECK(contains(read_if_there("/proc/" + std::to_string(worker) + "/maps"), "dtrun-in-memory-checkpoint"));
   }
-  CHECK(host_copies_open(guardians[0]) == 0);
+  CHECK(host_copies_open(watchdogs[0]) == 0);
   write_text(site.mark("on"), "");
   const Ended ended = job.end();
   CHECK_MESSAGE(ended.exit_code == 0, ended.err);
@@ -651,7 +652,7 @@ TEST_CASE("copies in the host's memory and a recovery from checkpoints alone are
   options.insert(options.end(), {"--recovery", "checkpoint"});
   const Ended refused = run(site.command(options, without_checkpoints(1)));
   CHECK(refused.exit_code == 78);
-  CHECK_MESSAGE(contains(refused.err, "/recovery/host_copy_steps"), refused.err);
+  CHECK_MESSAGE(contains(refused.err, "/recovery/in_memory_checkpoint_steps"), refused.err);
 }
 
 TEST_CASE("a job that fails for good saves what its survivors hold, and is resumed there") {

@@ -66,7 +66,7 @@ std::string field(const std::string& name, const std::string& value) {
 // The bytes of a gRPC client's call of Attend, with a message that is none.
 std::string call_with(const std::string& message) {
   const std::string headers = field(":method", "POST") + field(":scheme", "http") +
-                              field(":path", "/dtrun.rendezvous.v1.Rendezvous/Attend") +
+                              field(":path", "/dtrun.rendezvous.v1.Rendezvous/Join") +
                               field(":authority", "x") + field("te", "trailers") +
                               field("content-type", "application/grpc");
   return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "") + frame(1, 4, 1, headers) +

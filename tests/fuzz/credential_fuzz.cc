@@ -1,5 +1,5 @@
-// Any bytes as a key or a ticket, and as the bytes inside a ticket's text: a status, or what says the same
-// when it is written and read again.
+// Any bytes as a key or a scoped token, and as the bytes inside a scoped token's text: a status, or what says
+// the same when it is written and read again.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -27,6 +27,6 @@ void read_twice(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   read_twice({reinterpret_cast<const char*>(data), size});
-  read_twice(std::string(Ticket::kPrefix) + to_base64url(data, size));
+  read_twice(std::string(ScopedToken::kPrefix) + to_base64url(data, size));
   return 0;
 }

@@ -25,7 +25,7 @@ void check_travelling(const std::vector<std::string>& entries) {
   std::set<std::string> names;
   for (const auto& entry : entries) {
     const auto name = entry.substr(0, entry.find('='));
-    if (name.empty() || name.size() == entry.size() || name == "DTRUN_TOKEN") std::abort();
+    if (name.empty() || name.size() == entry.size() || name == "DTRUN_KEY") std::abort();
     if (!names.insert(name).second || !masked(entry).starts_with(name + "=")) std::abort();
   }
 }

@@ -45,17 +45,17 @@ void check_place(const Place& place) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   check_lists(text);
-  Scene scene{.hostname = text.substr(0, text.find_first_of(" \n=")),
-              .file = [&](const std::string&) { return text; }};
+  ClusterEnvironment cluster{.hostname = text.substr(0, text.find_first_of(" \n=")),
+                             .file = [&](const std::string&) { return text; }};
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin);
     const auto equals = line.find('=');
-    if (equals != line.npos) scene.variables[line.substr(0, equals)] = line.substr(equals + 1);
+    if (equals != line.npos) cluster.variables[line.substr(0, equals)] = line.substr(equals + 1);
     begin = end + 1;
   }
   for (const bool nodes : {false, true}) {
-    const auto place = find_place(scene, {.nodes = nodes});
+    const auto place = find_place(cluster, {.nodes = nodes});
     if (!place.ok()) check_refusal(place.status());
     if (place.ok() && place.value()) check_place(*place.value());
   }

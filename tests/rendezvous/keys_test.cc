@@ -250,7 +250,7 @@ TEST_CASE("who says nothing, or no hello, is hung up on") {
   CHECK(seconds_until_end(silent) > 1);
 }
 
-TEST_CASE("a run goes on while strangers connect, talk rubbish, and stay") {
+TEST_CASE("a run goes on while unauthenticated peers connect, talk rubbish, and stay") {
   const JobKey key = JobKey::random();
   const auto server = start_server("127.0.0.1", key);
   TestAgent agent("agent", "127.0.0.1", server->port(), milliseconds(15000), key);

@@ -40,8 +40,8 @@ RunSettings run_called(const std::string& run_id) {
 TEST_CASE("the run's own coordinator is found behind a closed port, another key's and another run's") {
   const JobKey key = JobKey::random();
   const Port closed(false);
-  const auto strangers = start_server("127.0.0.1", JobKey::random()), others = start_server("127.0.0.1", key),
-             ours = start_server("127.0.0.1", key);
+  const auto unauthenticated = start_server("127.0.0.1", JobKey::random()),
+             others = start_server("127.0.0.1", key), ours = start_server("127.0.0.1", key);
   TestAgent other("other", "127.0.0.1", others->port(), kPatience, key);
   other.join(run_called("other"));
   REQUIRE(other.hear(v1::FromCoordinator::kAssignment));
@@ -50,7 +50,7 @@ TEST_CASE("the run's own coordinator is found behind a closed port, another key'
   REQUIRE(host.hear(v1::FromCoordinator::kAssignment));
 
   TestAgent agent("agent", "127.0.0.1", closed.number(), kPatience, key,
-                  {strangers->port(), others->port(), ours->port()});
+                  {unauthenticated->port(), others->port(), ours->port()});
   agent.join(run_called("ours"));
   const std::optional<Connected> met = agent.meet();
   REQUIRE(met);
@@ -60,8 +60,8 @@ TEST_CASE("the run's own coordinator is found behind a closed port, another key'
 TEST_CASE("where only others are found, the reason is told, and the coordinator may still come") {
   const JobKey key = JobKey::random();
   const Port closed(false);
-  const auto strangers = start_server("127.0.0.1", JobKey::random());
-  TestAgent agent("agent", "127.0.0.1", closed.number(), kPatience, key, {strangers->port()});
+  const auto unauthenticated = start_server("127.0.0.1", JobKey::random());
+  TestAgent agent("agent", "127.0.0.1", closed.number(), kPatience, key, {unauthenticated->port()});
   const auto told = agent.next<Disconnected>();
   REQUIRE(told);
   CHECK(told->why.exit_code() == kExitNoPermission);

@@ -121,11 +121,11 @@ TEST_CASE("two agents join, finish and leave") {
   TestAgent a("a", "127.0.0.1", server->port());
   TestAgent b("b", "localhost", server->port());
   a.join(run, 1);
-  REQUIRE(a.hear(From::kWaiting));
+  REQUIRE(a.hear(From::kWaitStatus));
   b.join(run, 2);
-  const auto welcome = b.hear(From::kWelcome);
-  REQUIRE(welcome);
-  CHECK(welcome->welcome().address() == "127.0.0.1");
+  const auto join_ack = b.hear(From::kJoinAck);
+  REQUIRE(join_ack);
+  CHECK(join_ack->join_ack().address() == "127.0.0.1");
   const auto first = a.hear(From::kAssignment);
   const auto second = b.hear(From::kAssignment);
   REQUIRE(first);
@@ -311,7 +311,7 @@ TEST_CASE("a run ends with the agent in whose process it is coordinated, not wit
   run.hosts = true;
   for (TestAgent* agent : {&a, &b, &c}) {
     agent->join(run);
-    REQUIRE(agent->hear(From::kWelcome));
+    REQUIRE(agent->hear(From::kJoinAck));
   }
   b.send(leave());
   CHECK(c.hear(From::kNews).value().news().text() == "host-b left");
@@ -345,7 +345,7 @@ TEST_CASE("an agent of another run is refused and its stream ended") {
   RunSettings run;
   run.max_nodes = 2;
   a.join(run);
-  REQUIRE(a.hear(From::kWelcome));
+  REQUIRE(a.hear(From::kJoinAck));
   run.run_id = "other";
   b.join(run);
   const auto rejected = b.hear(From::kRejected);
@@ -362,7 +362,7 @@ TEST_CASE(
   RunSettings run;
   run.min_nodes = run.max_nodes = 2;
   a.join(run);
-  REQUIRE(a.hear(From::kWelcome));
+  REQUIRE(a.hear(From::kJoinAck));
   run.protocol = 0;  // as builds send that have none
   b.join(run);
   const auto rejected = b.hear(From::kRejected);
@@ -514,7 +514,7 @@ TEST_CASE("a get that waits when the store is restarted is asked again, and what
   REQUIRE_MESSAGE(again.ok(), again.status().message());
   a.join(run);
   b.join(run);
-  REQUIRE(b.hear(From::kWelcome));
+  REQUIRE(b.hear(From::kJoinAck));
   get.set_key("early");
   a.client().kv(4, "p/", get);
   auto done = a.next<KvDone>();

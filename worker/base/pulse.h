@@ -1,7 +1,7 @@
 // Signs of life of this worker. Each thread beats when it has got something done, and the agent is told twice
 // a second whether there was a beat, so that the agent can tell a worker that computes for long from one that
 // hangs. A worker that waits for its peers counts as alive. If a peer hangs, that peer's own agent finds it;
-// if a peer has died, the collective ends the wait.
+// if a peer has died, the process group ends the wait.
 #pragma once
 
 #include <atomic>

@@ -15,9 +15,9 @@ namespace {
 
 class DeviceExchange final : public GradientExchange {
  public:
-  DeviceExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> buckets, bool ring,
-                 std::unique_ptr<DeviceLinks> links)
-      : collective_(collective),
+  DeviceExchange(ProcessGroup& group, Arithmetic& arithmetic, std::vector<VectorRange> buckets, bool ring,
+                 std::unique_ptr<DeviceCommunicator> links)
+      : group_(group),
         arithmetic_(arithmetic),
         ranges_(std::move(buckets)),
         ring_(ring),
@@ -61,7 +61,7 @@ class DeviceExchange final : public GradientExchange {
     links_->wait(*stream_);
   }
 
-  void end() override { collective_.barrier(); }
+  void end() override { group_.barrier(); }
 
  private:
   struct Ready {
@@ -73,8 +73,8 @@ class DeviceExchange final : public GradientExchange {
     const auto known = plans_.find(leaves);
     if (known != plans_.end()) return known->second;
     return plans_
-        .emplace(leaves, plan_exchange(leaves, collective_.rank(), collective_.size(), ranks_of_host_,
-                                       ranges_, kDirectBytes))
+        .emplace(leaves,
+                 plan_exchange(leaves, group_.rank(), group_.size(), ranks_of_host_, ranges_, kDirectBytes))
         .first->second;
   }
 
@@ -133,12 +133,12 @@ class DeviceExchange final : public GradientExchange {
       if (i == 0)
         arithmetic_.copy(*stream_, sum, partial, range.size());
       else
-        arithmetic_.add_right(*stream_, sum, partial, range.size());
+        arithmetic_.accumulate(*stream_, sum, partial, range.size());
     }
     links_->all_reduce_sum(*stream_, sum, range.size());
   }
 
-  Collective& collective_;
+  ProcessGroup& group_;
   Arithmetic& arithmetic_;
   const std::vector<VectorRange> ranges_;
   const bool ring_;
@@ -152,16 +152,16 @@ class DeviceExchange final : public GradientExchange {
   std::vector<std::optional<Ready>> ready_;  // [bucket]
   std::size_t next_ = 0;                     // bucket to enqueue
   const std::unique_ptr<Stream> stream_;
-  std::unique_ptr<DeviceLinks> links_;
+  std::unique_ptr<DeviceCommunicator> links_;
   const int ranks_of_host_;
 };
 
 }  // namespace
 
-std::unique_ptr<GradientExchange> make_device_exchange(Collective& collective, Arithmetic& arithmetic,
+std::unique_ptr<GradientExchange> make_device_exchange(ProcessGroup& group, Arithmetic& arithmetic,
                                                        std::vector<VectorRange> buckets, bool ring,
-                                                       std::unique_ptr<DeviceLinks> links) {
-  return std::make_unique<DeviceExchange>(collective, arithmetic, std::move(buckets), ring, std::move(links));
+                                                       std::unique_ptr<DeviceCommunicator> links) {
+  return std::make_unique<DeviceExchange>(group, arithmetic, std::move(buckets), ring, std::move(links));
 }
 
 }  // namespace dtrun::worker

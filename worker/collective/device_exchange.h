@@ -4,17 +4,17 @@
 #include <memory>
 #include <vector>
 
-#include "worker/collective/collective.h"
 #include "worker/collective/gradient_exchange.h"
+#include "worker/collective/process_group.h"
 #include "worker/vector/arithmetic.h"
-#include "worker/vector/device_links.h"
+#include "worker/vector/device_communicator.h"
 
 namespace dtrun::worker {
 
 // `links`: between the ranks of `collective`. `ring`: sums with the links' own all-reduce, whose bits depend
 // on the number of ranks; else in the tree's order. REQUIRES: as make_tree_exchange().
-std::unique_ptr<GradientExchange> make_device_exchange(Collective& collective, Arithmetic& arithmetic,
+std::unique_ptr<GradientExchange> make_device_exchange(ProcessGroup& group, Arithmetic& arithmetic,
                                                        std::vector<VectorRange> buckets, bool ring,
-                                                       std::unique_ptr<DeviceLinks> links);
+                                                       std::unique_ptr<DeviceCommunicator> links);
 
 }  // namespace dtrun::worker

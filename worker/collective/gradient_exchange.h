@@ -9,15 +9,15 @@
 #include <span>
 #include <vector>
 
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/core/vector_range.h"
 #include "worker/vector/arithmetic.h"
 
 namespace dtrun::worker {
 
-class Neighbours;
+class SharedMemoryTransport;
 
-// Vectors are device memory. An implementation that needs them on the host copies them itself.
+// Vectors are device memory. An implementation that needs them on the in-memory checkpoints them itself.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
@@ -50,13 +50,13 @@ class GradientExchange {
 //
 // With `neighbours`, of the same vector and buckets, ranks that share memory read each other's partial sums
 // instead: those handed to send() must be buffers of neighbours->memory().
-std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective, Arithmetic& arithmetic,
+std::unique_ptr<GradientExchange> make_tree_exchange(ProcessGroup& group, Arithmetic& arithmetic,
                                                      std::vector<VectorRange> buckets,
-                                                     Neighbours* neighbours = nullptr);
+                                                     SharedMemoryTransport* transport = nullptr);
 
-// Sums this worker's blocks in order and leaves the rest to Collective::all_reduce_sum: the bits depend on
+// Sums this worker's blocks in order and leaves the rest to ProcessGroup::all_reduce_sum: the bits depend on
 // the world size.
-std::unique_ptr<GradientExchange> make_ring_exchange(Collective& collective, Arithmetic& arithmetic,
+std::unique_ptr<GradientExchange> make_ring_exchange(ProcessGroup& group, Arithmetic& arithmetic,
                                                      std::vector<VectorRange> buckets);
 
 }  // namespace dtrun::worker

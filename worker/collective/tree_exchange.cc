@@ -9,7 +9,7 @@
 #include "worker/base/buffer.h"
 #include "worker/collective/gradient_exchange.h"
 #include "worker/collective/host_sum.h"
-#include "worker/collective/neighbours.h"
+#include "worker/collective/shared_memory_transport.h"
 #include "worker/collective/tags.h"
 #include "worker/reduction/exchange_plan.h"
 
@@ -18,10 +18,10 @@ namespace dtrun::worker {
 namespace {
 
 struct BucketInFlight {
-  std::vector<Buffer> inbox;                      // [slot]: empty for a piece in a neighbour's memory
-  std::vector<const float*> slots;                // [slot]: the content, here or in a neighbour's memory
-  std::vector<const float*> partials;             // [own block]: the whole vector
-  std::vector<std::unique_ptr<Pending>> in, out;  // [round]
+  std::vector<Buffer> inbox;                   // [slot]: empty for a piece in a neighbour's memory
+  std::vector<const float*> slots;             // [slot]: the content, here or in a neighbour's memory
+  std::vector<const float*> partials;          // [own block]: the whole vector
+  std::vector<std::unique_ptr<Work>> in, out;  // [round]
 };
 
 struct StepPlan {
@@ -35,8 +35,8 @@ std::span<float> part_of(std::span<float> vector, const VectorRange& range) {
 
 class TreeExchange final : public GradientExchange {
  public:
-  TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges,
-               Neighbours* neighbours);
+  TreeExchange(ProcessGroup& group, Arithmetic& arithmetic, std::vector<VectorRange> ranges,
+               SharedMemoryTransport* transport);
   ~TreeExchange() override;
   void begin(std::int64_t leaves, float* sum) override;
   void send(int bucket, std::span<const float* const> partials, Stream& stream) override;
@@ -47,8 +47,10 @@ class TreeExchange final : public GradientExchange {
   const std::vector<ExchangeRound>& rounds(std::size_t bucket) const {
     return plan_->exchange.buckets[bucket].rounds;
   }
-  std::unique_ptr<Pending> start(std::span<const OutMessage> sends, std::span<const InMessage> receives);
-  bool shares_with(int peer) const { return neighbours_ != nullptr && neighbours_->shares_with(peer); }
+  std::unique_ptr<Work> start(std::span<const OutMessage> sends, std::span<const InMessage> receives);
+  bool shares_with(int peer) const {
+    return shared_memory_transport_ != nullptr && shared_memory_transport_->shares_with(peer);
+  }
   void post_receives(std::size_t bucket);
   std::vector<const float*> on_host(std::span<const float* const> partials, const VectorRange& range,
                                     Stream& stream);
@@ -59,10 +61,10 @@ class TreeExchange final : public GradientExchange {
   void look_up(std::size_t bucket, const InMove& move);
   void serve_rounds();
 
-  Collective& collective_;
+  ProcessGroup& group_;
   Arithmetic& device_;
   const int ranks_of_host_;
-  Neighbours* const neighbours_;                                    // null: all peers are reached by messages
+  SharedMemoryTransport* const shared_memory_transport_;            // null: all peers are reached by messages
   const std::unique_ptr<Arithmetic> host_ = make_cpu_arithmetic();  // adds up received and own partial sums
   const std::unique_ptr<Stream> host_stream_ = host_->make_stream();
   const std::vector<VectorRange> ranges_;   // [bucket]
@@ -83,17 +85,17 @@ class TreeExchange final : public GradientExchange {
   std::exception_ptr failure_;
 };
 
-TreeExchange::TreeExchange(Collective& collective, Arithmetic& arithmetic, std::vector<VectorRange> ranges,
-                           Neighbours* neighbours)
-    : collective_(collective),
+TreeExchange::TreeExchange(ProcessGroup& group, Arithmetic& arithmetic, std::vector<VectorRange> ranges,
+                           SharedMemoryTransport* transport)
+    : group_(group),
       device_(arithmetic),
-      ranks_of_host_(neighbours != nullptr ? ranks_of_each_host(neighbours->hosts()) : 0),
-      neighbours_(neighbours != nullptr && neighbours->any() ? neighbours : nullptr),
+      ranks_of_host_(transport != nullptr ? ranks_of_each_host(transport->hosts()) : 0),
+      shared_memory_transport_(transport != nullptr && transport->any() ? transport : nullptr),
       ranges_(std::move(ranges)),
       buckets_(ranges_.size()),
       sum_(arithmetic, size_of(ranges_)) {
   const auto sliced = [&](const VectorRange& range) {
-    return !goes_directly(range, collective_.size(), kDirectBytes);
+    return !goes_directly(range, group_.size(), kDirectBytes);
   };
   if (std::ranges::any_of(ranges_, sliced)) rounds_thread_ = std::thread([this] { serve_rounds(); });
 }
@@ -111,8 +113,7 @@ const StepPlan& TreeExchange::plan_of(std::int64_t leaves) {
   const auto [place, is_new] = plans_.try_emplace(leaves);
   StepPlan& plan = place->second;
   if (!is_new) return plan;
-  plan.exchange =
-      plan_exchange(leaves, collective_.rank(), collective_.size(), ranks_of_host_, ranges_, kDirectBytes);
+  plan.exchange = plan_exchange(leaves, group_.rank(), group_.size(), ranks_of_host_, ranges_, kDirectBytes);
   for (std::size_t group = 0; group < plan.exchange.groups(); ++group)
     for (const RoundOfBucket& each : plan.exchange.rounds_of(group))
       if (each.number + 1 < plan.exchange.buckets[each.bucket].rounds.size()) plan.followed.push_back(each);
@@ -121,16 +122,16 @@ const StepPlan& TreeExchange::plan_of(std::int64_t leaves) {
 
 // Null if there is no message: a rank that has read all that it needs finishes its step, even if the
 // collective was aborted in the meantime.
-std::unique_ptr<Pending> TreeExchange::start(std::span<const OutMessage> sends,
-                                             std::span<const InMessage> receives) {
-  if (neighbours_ != nullptr && sends.empty() && receives.empty()) return nullptr;
-  return collective_.start(sends, receives);
+std::unique_ptr<Work> TreeExchange::start(std::span<const OutMessage> sends,
+                                          std::span<const InMessage> receives) {
+  if (shared_memory_transport_ != nullptr && sends.empty() && receives.empty()) return nullptr;
+  return group_.start(sends, receives);
 }
 
 void TreeExchange::begin(std::int64_t leaves, float* sum) {
   plan_ = &plan_of(leaves);
   sum_.begin(sum);
-  if (neighbours_ != nullptr) neighbours_->begin_step();
+  if (shared_memory_transport_ != nullptr) shared_memory_transport_->begin_step();
   while (!device_.device_is_host() && partials_.size() < plan_->exchange.own_blocks)
     partials_.push_back(device_.allocate(Where::kHost, sum_.host().size()));
   for (std::size_t i = 0; i < buckets_.size(); ++i) post_receives(i);
@@ -198,7 +199,8 @@ const float* TreeExchange::read(std::size_t index, const Piece& piece) {
 void TreeExchange::send(int bucket, std::span<const float* const> on_device, Stream& stream) {
   const auto index = static_cast<std::size_t>(bucket);
   buckets_[index].partials = on_host(on_device, ranges_[index], stream);
-  if (neighbours_ != nullptr) neighbours_->publish_partials(bucket, buckets_[index].partials);
+  if (shared_memory_transport_ != nullptr)
+    shared_memory_transport_->publish_partials(bucket, buckets_[index].partials);
   start_round(index, 0);
   if (rounds(index).size() == 1) return;
   {
@@ -220,8 +222,8 @@ void TreeExchange::start_round(std::size_t index, std::size_t number) {
                           .bytes = std::as_bytes(std::span(read(index, move.piece), range.size()))});
     } else if (move.piece.vector == Piece::kSum && !announced) {
       // All neighbours read the same piece of the sum, and only in this round.
-      std::ranges::copy(part_of(sum_.host(), range), neighbours_->totals() + range.begin);
-      neighbours_->publish_total(static_cast<int>(index));
+      std::ranges::copy(part_of(sum_.host(), range), shared_memory_transport_->totals() + range.begin);
+      shared_memory_transport_->publish_total(static_cast<int>(index));
       announced = true;
     }
   }
@@ -234,16 +236,16 @@ void TreeExchange::look_up(std::size_t index, const InMove& move) {
   const int bucket = static_cast<int>(index);
   if (from.vector == Piece::kPartial) {
     buckets_[index].slots[move.piece.number] =
-        neighbours_->partial(move.peer, bucket, from.number) + from.range.begin;
+        shared_memory_transport_->partial(move.peer, bucket, from.number) + from.range.begin;
   } else {
-    std::copy_n(neighbours_->total(move.peer, bucket) + from.range.begin, from.range.size(),
+    std::copy_n(shared_memory_transport_->total(move.peer, bucket) + from.range.begin, from.range.size(),
                 put(index, move.piece));
   }
 }
 
 void TreeExchange::complete_round(std::size_t index, std::size_t number) {
   const ExchangeRound& round = rounds(index)[number];
-  Pending* const messages = buckets_[index].in[number].get();
+  Work* const messages = buckets_[index].in[number].get();
   if (messages != nullptr) messages->wait();
   for (const InMove& move : round.in)
     if (shares_with(move.peer)) look_up(index, move);
@@ -291,18 +293,18 @@ void TreeExchange::finish() {
     if (rounds(i).size() > 1) complete_round(i, rounds(i).size() - 1);
   // Sends last: by now they are mostly done. A send may read a neighbour's memory.
   for (BucketInFlight& bucket : buckets_)
-    for (const std::unique_ptr<Pending>& messages : bucket.out)
+    for (const std::unique_ptr<Work>& messages : bucket.out)
       if (messages) messages->wait();
-  if (neighbours_ != nullptr) neighbours_->end_step();
+  if (shared_memory_transport_ != nullptr) shared_memory_transport_->end_step();
   sum_.to_device();
 }
 
 }  // namespace
 
-std::unique_ptr<GradientExchange> make_tree_exchange(Collective& collective, Arithmetic& arithmetic,
+std::unique_ptr<GradientExchange> make_tree_exchange(ProcessGroup& group, Arithmetic& arithmetic,
                                                      std::vector<VectorRange> buckets,
-                                                     Neighbours* neighbours) {
-  return std::make_unique<TreeExchange>(collective, arithmetic, std::move(buckets), neighbours);
+                                                     SharedMemoryTransport* transport) {
+  return std::make_unique<TreeExchange>(group, arithmetic, std::move(buckets), transport);
 }
 
 }  // namespace dtrun::worker

@@ -100,7 +100,7 @@ struct TrainConfig {
 };
 
 struct RecoveryConfig {
-  std::int64_t host_copy_steps = 0;  // 0: never
+  std::int64_t in_memory_checkpoint_steps = 0;  // 0: never
 };
 
 // Defaults of the command line's options; not part of what is computed.

@@ -308,7 +308,7 @@ const std::vector<Option>& table() {
        .range = {.min = 0, .max = 1}},
       {.pointer = "/train/bf16",
        .field = in<kTrain, &TrainConfig::bf16>,
-       .description = "Matrix products take bfloat16 and sum in fp32; all else, also what is saved, stays "
+       .description = "Matmuls take bfloat16 and sum in fp32; all else, also what is saved, stays "
                       "fp32. For mlp and gpt2, on processors with AVX512_BF16 or AMX."},
       {.pointer = "/train/seed",
        .field = in<kTrain, &TrainConfig::seed>,
@@ -453,8 +453,8 @@ const std::vector<Option>& table() {
        .of = {"warmup_stable_decay"},
        .choices = {"linear", "cosine", "1-sqrt"}},
 
-      {.pointer = "/recovery/host_copy_steps",
-       .field = in<kRecovery, &RecoveryConfig::host_copy_steps>,
+      {.pointer = "/recovery/in_memory_checkpoint_steps",
+       .field = in<kRecovery, &RecoveryConfig::in_memory_checkpoint_steps>,
        .description =
            "Every so many steps each worker copies parameters and optimizer state into memory that "
            "its agent holds, while the next gradient is computed. Where all workers die at once, "

@@ -25,7 +25,7 @@ struct CudaLaunches {
 std::unique_ptr<Device> make_cuda_device(int gpu, std::filesystem::path plans = {},
                                          const CudaLaunches& launches = {});
 
-// Measures the GPU's peak rates: with a large square product in bf16 or fp32, and with a copy within its
+// Measures the GPU's peak rates: with a large square matmul in bf16 or fp32, and with a copy within its
 // memory, which counts as read and written. Takes a second or two, and much of the memory that is free.
 // Throws WorkerError as above.
 Ceilings measure_cuda_ceilings(int gpu, bool bf16);

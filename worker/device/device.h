@@ -18,7 +18,7 @@
 #include "worker/device/op_timer.h"
 #include "worker/model/program.h"
 #include "worker/vector/arithmetic.h"
-#include "worker/vector/device_links.h"
+#include "worker/vector/device_communicator.h"
 
 namespace dtrun::worker {
 
@@ -52,7 +52,7 @@ class Lane {
   // `weights` (device memory, Program::size floats) has new values. Must be called before the first
   // microbatch and after each optimizer step. The lane reads them in place, as long as it is used; it may
   // reorder some of them into a layout of its own.
-  virtual void weights_changed(const float* weights) = 0;
+  virtual void parameters_changed(const float* weights) = 0;
 
   // Copies the samples of a microbatch to the device beside its computations, for a later train(). The
   // microbatch is free for other use when this returns. Does nothing where the host's memory is the device's.
@@ -93,7 +93,7 @@ class Device {
   // Links between the devices of these ranks; null where devices have no links of their own, so that vectors
   // go through the hosts' memory. All ranks call it, and all get links or none does. Blocks. Throws the
   // links' exceptions, and WorkerError with the device's exit code if the device is at fault.
-  virtual std::unique_ptr<DeviceLinks> make_links(const LinkPeers&) { return nullptr; }
+  virtual std::unique_ptr<DeviceCommunicator> make_links(const CommunicatorBootstrap&) { return nullptr; }
 
   // Times all work that is enqueued on the device. Null where lanes compute on their own threads and record
   // their own times (Lane::record()). Lives as long as the device.

@@ -9,7 +9,7 @@ namespace dtrun::worker {
 
 // A machine's measured peak rates, which a job's rates are compared with.
 struct Ceilings {
-  double flops = 0;  // a second, of matrix products
+  double flops = 0;  // a second, of matmuls
   double bytes = 0;  // a second, read and written
 };
 

@@ -113,9 +113,9 @@ class WaysOut {
           return need(config_, with_workers(spread_, workers)) <= available_;
         }));
     JobConfig without_copies = config_;
-    without_copies.recovery.host_copy_steps = 0;
-    if (config_.recovery.host_copy_steps > 0 && need(without_copies, spread_) <= available_)
-      ways.push_back("recovery.host_copy_steps=0");
+    without_copies.recovery.in_memory_checkpoint_steps = 0;
+    if (config_.recovery.in_memory_checkpoint_steps > 0 && need(without_copies, spread_) <= available_)
+      ways.push_back("recovery.in_memory_checkpoint_steps=0");
     if (!ways.empty()) return "it fits with " + joined(ways, " or ");
     return all_together(can_recompute);
   }
@@ -183,7 +183,7 @@ std::vector<std::pair<const char*, std::uint64_t>> parts_of(const MemoryNeed& ne
           {"evaluation", need.evaluation},
           {"data", need.data},
           {"checkpoint", need.checkpoint},
-          {"host_copy", need.host_copy},
+          {"in_memory_checkpoint", need.in_memory_checkpoint},
           {"process", need.process}};
 }
 
@@ -208,13 +208,13 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
   // gradient.
   const std::uint64_t copy = need.parameters + need.optimizer;
   need.checkpoint = saves ? copy : copy - std::min(copy, need.gradients);
-  need.host_copy = host_copy_bytes(config, program);
+  need.in_memory_checkpoint = in_memory_checkpoint_bytes(config, program);
   need.process = kProcess + lanes * kLane;
   return need;
 }
 
-std::uint64_t host_copy_bytes(const JobConfig& config, const Program& program) {
-  if (config.recovery.host_copy_steps == 0) return 0;
+std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program) {
+  if (config.recovery.in_memory_checkpoint_steps == 0) return 0;
   return 2 * kFloat * program.size * (1 + slot_names(config.train).size());
 }
 
@@ -249,13 +249,14 @@ Status check_fit(const JobConfig& config, const DatasetFacts& data) try {
 
 Status check_host_copies(const JobConfig& config, const DatasetFacts& data, int workers,
                          const Available& available) {
-  const std::uint64_t one = host_copy_bytes(config, program_of(config, data));
+  const std::uint64_t one = in_memory_checkpoint_bytes(config, program_of(config, data));
   const std::uint64_t need = one * static_cast<std::uint64_t>(workers);
   if (need <= available.bytes) return Status();
-  return Status(kExitConfig, "not enough memory: /recovery/host_copy_steps keeps " + in_gigabytes(one) +
-                                 " in the host's memory for each of " + std::to_string(workers) +
-                                 " workers, and this machine can give " + in_gigabytes(available.bytes) +
-                                 " (" + available.by + "); leave it out, or start fewer workers");
+  return Status(kExitConfig, "not enough memory: /recovery/in_memory_checkpoint_steps keeps " +
+                                 in_gigabytes(one) + " in the host's memory for each of " +
+                                 std::to_string(workers) + " workers, and this machine can give " +
+                                 in_gigabytes(available.bytes) + " (" + available.by +
+                                 "); leave it out, or start fewer workers");
 }
 
 Status check_memory(const JobConfig& config, const DatasetFacts& data, const Spread& spread,

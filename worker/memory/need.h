@@ -32,8 +32,8 @@ struct MemoryNeed {
   std::uint64_t evaluation = 0;   // in addition to training: evaluation's batches, and each microbatch's sums
   std::uint64_t data = 0;         // the data sets, and the epoch's order
   std::uint64_t checkpoint = 0;   // the copy of parameters and slots for saving or starting
-  std::uint64_t host_copy = 0;    // both halves of the copy that outlives the worker
-  std::uint64_t process = 0;      // code, libraries, stacks
+  std::uint64_t in_memory_checkpoint = 0;  // both halves of the copy that outlives the worker
+  std::uint64_t process = 0;               // code, libraries, stacks
 
   std::uint64_t total() const;
 };
@@ -47,7 +47,7 @@ MemoryNeed memory_need(const JobConfig& config, const Program& program, const Da
                        const Spread& spread, bool saves);
 
 // The host's memory for workers that compute on GPUs: both halves of the copy that outlives a worker.
-std::uint64_t host_copy_bytes(const JobConfig& config, const Program& program);
+std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program& program);
 
 // "1.3 GB": two digits are enough to act on.
 std::string in_gigabytes(std::uint64_t bytes);

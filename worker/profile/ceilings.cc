@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "worker/base/buffer.h"
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
 namespace dtrun::worker {
@@ -47,9 +47,9 @@ double rate_of(int threads, const std::function<std::function<void()>()>& make_w
   return sum / threads;
 }
 
-// A product of zeros, which takes as long as any other.
+// A matmul of zeros, which takes as long as any other.
 template <typename Element>
-onednn::Product<Element> square(std::int64_t size, const Buffer& memory) {
+onednn::Matmul<Element> square(std::int64_t size, const Buffer& memory) {
   const auto floats = static_cast<std::size_t>(size * size);
   return {.m = size,
           .n = size,
@@ -62,7 +62,7 @@ onednn::Product<Element> square(std::int64_t size, const Buffer& memory) {
           .c_stride = size};
 }
 
-double products(int threads, std::int64_t size, bool bf16) {
+double matmuls(int threads, std::int64_t size, bool bf16) {
   const auto make = [&]() -> std::function<void()> {
     // Shared, since std::function copies its captures and a Buffer cannot be copied.
     const auto memory = std::make_shared<Buffer>(3 * static_cast<std::size_t>(size * size));
@@ -90,7 +90,7 @@ double memory(int threads, std::size_t floats) {
 Ceilings measure_ceilings(int threads, std::size_t floats, bool bf16) {
   Ceilings best;
   for (const std::int64_t size : {192, 384, 768})
-    best.flops = std::max(best.flops, products(threads, size, bf16));
+    best.flops = std::max(best.flops, matmuls(threads, size, bf16));
   best.bytes = memory(threads, floats);
   return best;
 }

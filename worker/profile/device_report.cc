@@ -117,7 +117,7 @@ std::vector<OpRow> rows_of(const OpTimes& times, const Ceilings& ceilings, int s
 std::string table(const DeviceProfile& p) {
   std::size_t first = 38;
   for (const OpRow& row : p.rows) first = std::max(first, name_of(row).size() + 2);
-  std::string text = p.job + "\n" + p.machine + "\nceilings: products " + brief(p.ceilings.flops / 1e12) +
+  std::string text = p.job + "\n" + p.machine + "\nceilings: matmuls " + brief(p.ceilings.flops / 1e12) +
                      " TFLOP/s, memory " + brief(p.ceilings.bytes / 1e9) + " GB/s\n\n";
   text += title_line("in a step, kernel by kernel", first, kDeviceColumns);
   for (const OpRow& row : p.rows) text += row_line(row, p.timed_seconds, first);

@@ -16,7 +16,7 @@
 
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 #include "worker/device/cuda_device.h"
 #include "worker/device/range.h"
@@ -160,7 +160,7 @@ class Job {
   const Datasets data_;
   Replica replica_;
   const Schedule schedule_;
-  const std::unique_ptr<Collective> alone_ = make_single_process_collective();
+  const std::unique_ptr<ProcessGroup> alone_ = make_single_process_group();
   StepClock clock_;
   GradientStep gradient_step_;
   const EpochOrder order_;
@@ -191,8 +191,7 @@ void profile_cpu(const JobConfig& config, const ProfileRequest& request) {
   profile.job = describe(job, train, config.model.type) + ", " + counted(request.lanes, "lane") +
                 (request.lanes == 1 ? "" : " that work at once");
   profile.machine = describe_processor() + ", " + counted(std::thread::hardware_concurrency(), "core") +
-                    "; loops for " + planned::kernels().instruction_set + ", products by " +
-                    onednn::version();
+                    "; loops for " + planned::kernels().instruction_set + ", matmuls by " + onednn::version();
   profile.ceilings = measure_ceilings(request.lanes, job.working_set(), train.bf16);
   const std::string text = request.json ? json(profile) : table(profile);
   std::fputs(text.c_str(), stdout);

@@ -78,7 +78,7 @@ double share_of_ceiling(const ProfileRow& row, const Ceilings& ceilings) {
 std::string table(const Profile& p) {
   std::size_t first = 38;
   for (const ProfileRow& row : p.rows) first = std::max(first, row.what.size() + 2);
-  std::string text = p.job + "\n" + p.machine + "\nceiling of a lane: products " +
+  std::string text = p.job + "\n" + p.machine + "\nceiling of a lane: matmuls " +
                      decimal(p.ceilings.flops / 1e9, 1) + " GFLOP/s, memory " +
                      decimal(p.ceilings.bytes / 1e9, 1) + " GB/s\n\n";
   text += title_line("of one lane, in a step", first, kColumns);

@@ -100,8 +100,8 @@ void TreeAccumulator::complete(std::int64_t leaf, int bucket, Stream& stream) {
 void TreeAccumulator::merge(const Block& left, const Block& right, int bucket, Stream& stream) {
   const VectorRange range = buckets_[bucket];
   Leaf& from = own_[right.begin - begin_];
-  arithmetic_.add_right(stream, own_[left.begin - begin_].buffer.data() + range.begin,
-                        from.buffer.data() + range.begin, range.size());
+  arithmetic_.accumulate(stream, own_[left.begin - begin_].buffer.data() + range.begin,
+                         from.buffer.data() + range.begin, range.size());
   event(right, bucket) = stream.record();
   if (from.buckets_in_use.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   // Other threads may have merged the other buckets.

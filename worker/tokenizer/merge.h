@@ -61,7 +61,7 @@ class Merger {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
-  struct Neighbours {
+  struct SharedMemoryTransport {
     std::uint32_t before, behind;
   };
 
@@ -71,7 +71,7 @@ class Merger {
   const MergeTable& table_;
   std::vector<MergeTable::Entry> pairs_;  // short words: the merge of ids i and i + 1
   std::vector<Candidate> heap_;           // long words
-  std::vector<Neighbours> neighbours_;
+  std::vector<SharedMemoryTransport> shared_memory_transport_;
 };
 
 }  // namespace dtrun::worker

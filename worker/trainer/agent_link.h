@@ -24,7 +24,7 @@ struct TrainingProgress {
   std::string note;                         // one line for people, mostly empty
   std::optional<std::int64_t> first_step;   // done before this generation; none while that is not known
   std::optional<DeviceMemory> memory = {};  // of this worker's device, if that has its own
-  bool from_host_copy = false;              // this generation began with a copy in a host's memory
+  bool from_in_memory_checkpoint = false;   // this generation began with a copy in a host's memory
 };
 
 struct Completion {

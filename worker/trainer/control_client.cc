@@ -44,7 +44,7 @@ control::Progress to_message(const TrainingProgress& progress) {
   message.set_note(progress.note);
   if (progress.first_step) message.set_first_step(*progress.first_step);
   if (progress.memory) set_memory(*progress.memory, message.mutable_gpu_memory());
-  message.set_from_host_copy(progress.from_host_copy);
+  message.set_from_in_memory_checkpoint(progress.from_in_memory_checkpoint);
   return message;
 }
 static_assert(static_cast<int>(Phase::kLoading) == control::Progress::LOADING);
@@ -296,7 +296,7 @@ void ControlClient::take_stop(const control::Stop& stop) {
       std::unique_lock lock(mutex_);
       std::stop_source pause = pause_;
       lock.unlock();
-      pause.request_stop();  // aborts the collective on this thread
+      pause.request_stop();  // aborts the process group on this thread
       return;
     }
     default:  // of a newer agent; it would not have said Job

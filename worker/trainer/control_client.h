@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "proto/control.pb.h"
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/trainer/agent_link.h"
 
 namespace dtrun::worker {

@@ -32,12 +32,12 @@ LeafSums run_leaf(Lane& lane, const Dataset& data, std::int64_t leaf, int capaci
 }
 
 // Every rank gets every leaf's sums.
-void gather(Collective& collective, std::vector<LeafSums>& leaves) {
+void gather(ProcessGroup& group, std::vector<LeafSums>& leaves) {
   const auto part_of = [&](int rank) {
-    const LeafRange range = leaves_of_rank(static_cast<std::int64_t>(leaves.size()), rank, collective.size());
+    const LeafRange range = leaves_of_rank(static_cast<std::int64_t>(leaves.size()), rank, group.size());
     return std::as_writable_bytes(std::span(leaves).subspan(range.begin, range.end - range.begin));
   };
-  collective.start_gather(kTagEvaluation, part_of)->wait();
+  group.start_gather(kTagEvaluation, part_of)->wait();
 }
 
 LeafSums tree_total(const std::vector<LeafSums>& leaves) {
@@ -58,21 +58,19 @@ LeafSums tree_total(const std::vector<LeafSums>& leaves) {
 }  // namespace
 
 std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size, const float* weights,
-                                   Collective& collective, LaneTeam& lanes,
-                                   const std::function<bool()>& stop) {
+                                   ProcessGroup& group, LaneTeam& lanes, const std::function<bool()>& stop) {
   std::vector<LeafSums> leaves((data.size() + micro_batch_size - 1) / micro_batch_size);
-  const LeafRange own =
-      leaves_of_rank(static_cast<std::int64_t>(leaves.size()), collective.rank(), collective.size());
+  const LeafRange own = leaves_of_rank(static_cast<std::int64_t>(leaves.size()), group.rank(), group.size());
   std::atomic<std::int64_t> next{own.begin};
   lanes.run([&](int, Lane& lane) {
     MicrobatchInput input(data, micro_batch_size);
-    lane.weights_changed(weights);
+    lane.parameters_changed(weights);
     for (std::int64_t leaf; (leaf = next.fetch_add(1)) < own.end;) {
-      collective.check();
+      group.check();
       leaves[leaf] = stop() ? LeafSums{.abandoned = 1} : run_leaf(lane, data, leaf, micro_batch_size, input);
     }
   });
-  gather(collective, leaves);
+  gather(group, leaves);
   const LeafSums total = tree_total(leaves);
   if (total.abandoned > 0) return std::nullopt;
   const auto targets = static_cast<double>(data.size()) * data.spec().targets;

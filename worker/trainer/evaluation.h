@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/data/dataset.h"
 #include "worker/trainer/lane_team.h"
 
@@ -17,9 +17,8 @@ struct Evaluation {
 };
 
 // Called by all ranks alike. `weights`: the parameters, in the lanes' device memory. Nothing if stop() became
-// true on any rank before the end. Throws what the collective throws.
+// true on any rank before the end. Throws what the process group throws.
 std::optional<Evaluation> evaluate(const Dataset& data, int micro_batch_size, const float* weights,
-                                   Collective& collective, LaneTeam& lanes,
-                                   const std::function<bool()>& stop);
+                                   ProcessGroup& group, LaneTeam& lanes, const std::function<bool()>& stop);
 
 }  // namespace dtrun::worker

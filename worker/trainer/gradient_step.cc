@@ -13,10 +13,10 @@
 namespace dtrun::worker {
 
 GradientStep::GradientStep(const TrainConfig& config, const Program& program, const Dataset& data,
-                           Collective& collective, Device& device, LaneTeam& lanes, StepClock& clock)
+                           ProcessGroup& group, Device& device, LaneTeam& lanes, StepClock& clock)
     : config_(config),
       program_(program),
-      collective_(collective),
+      group_(group),
       device_(device),
       arithmetic_(device.arithmetic()),
       lanes_(lanes),
@@ -24,15 +24,15 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
       size_(kStatisticsFloats + program.size),
       inputs_(lanes.size(), MicrobatchInput(data, config.micro_batch_size)) {
   const std::vector<VectorRange> ranges = ranges_of(program);
-  if (collective.size() > 1) {
+  if (group.size() > 1) {
     sum_ = arithmetic_.allocate(Where::kDevice, size_);
     exchange_ = make_exchange(ranges);
   }
   accumulator_ = std::make_unique<TreeAccumulator>(
       arithmetic_,
       [this] {
-        return neighbours_ ? neighbours_->memory().allocate(size_)
-                           : arithmetic_.allocate(Where::kDevice, size_);
+        return shared_memory_transport_ ? shared_memory_transport_->memory().allocate(size_)
+                                        : arithmetic_.allocate(Where::kDevice, size_);
       },
       ranges, lanes.size(),
       [this](int bucket, std::span<const float* const> partials, Stream& stream) {
@@ -44,18 +44,18 @@ GradientStep::GradientStep(const TrainConfig& config, const Program& program, co
 std::unique_ptr<GradientExchange> GradientStep::make_exchange(const std::vector<VectorRange>& ranges) {
   const bool ring = config_.reduction == "ring";
   if (!arithmetic_.device_is_host()) {
-    std::unique_ptr<DeviceLinks> links =
-        device_.make_links({.rank = collective_.rank(),
-                            .size = collective_.size(),
-                            .all_gather = [this](std::span<std::byte> all) { collective_.all_gather(all); },
-                            .check = [this] { collective_.check(); },
+    std::unique_ptr<DeviceCommunicator> links =
+        device_.make_links({.rank = group_.rank(),
+                            .size = group_.size(),
+                            .all_gather = [this](std::span<std::byte> all) { group_.all_gather(all); },
+                            .check = [this] { group_.check(); },
                             .patience = kPeerPatience});
-    if (links) return make_device_exchange(collective_, arithmetic_, ranges, ring, std::move(links));
+    if (links) return make_device_exchange(group_, arithmetic_, ranges, ring, std::move(links));
   } else if (!ring) {
-    neighbours_ = std::make_unique<Neighbours>(collective_, size_, ranges.size());
+    shared_memory_transport_ = std::make_unique<SharedMemoryTransport>(group_, size_, ranges.size());
   }
-  return ring ? make_ring_exchange(collective_, arithmetic_, ranges)
-              : make_tree_exchange(collective_, arithmetic_, ranges, neighbours_.get());
+  return ring ? make_ring_exchange(group_, arithmetic_, ranges)
+              : make_tree_exchange(group_, arithmetic_, ranges, shared_memory_transport_.get());
 }
 
 // After a step that failed lanes may still compute on memory that is freed here, or with weights that change
@@ -82,14 +82,14 @@ std::vector<VectorRange> GradientStep::ranges_of(const Program& program) {
 float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const float* weights,
                          const std::optional<StepPlan>& next) {
   plan_ = plan, order_ = &order;
-  const LeafRange own = leaves_of_rank(plan.leaves, collective_.rank(), collective_.size());
+  const LeafRange own = leaves_of_rank(plan.leaves, group_.rank(), group_.size());
   accumulator_->begin(own.begin, own.end, plan.leaves);
   if (exchange_) exchange_->begin(plan.leaves, sum_.data());
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
     std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
     if (leaf >= own.end) return;
-    lane.weights_changed(weights);
+    lane.parameters_changed(weights);
     for (; leaf < own.end; leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed))
       run_leaf(lane, lane_index, leaf);
   });
@@ -114,7 +114,7 @@ float* GradientStep::run(const StepPlan& plan, const EpochOrder& order, const fl
 
 void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
   stop_point(StopPoint::kMicrobatch);
-  collective_.check();
+  group_.check();
   float* const out = accumulator_->take(leaf, lane.stream());
   std::optional<StepClock::Scope> timed;
   const bool measured = lane_index == 0;  // the clock belongs to lane 0's thread
@@ -134,7 +134,7 @@ void GradientStep::run_leaf(Lane& lane, int lane_index, std::int64_t leaf) {
 
 // What is wrong with the samples is told by the step that they are of.
 void GradientStep::prepare(Lane& lane, const StepPlan& next) {
-  const LeafRange own = leaves_of_rank(next.leaves, collective_.rank(), collective_.size());
+  const LeafRange own = leaves_of_rank(next.leaves, group_.rank(), group_.size());
   if (own.begin == own.end) return;
   try {
     lane.prepare(microbatch_of(next, own.begin, 0));
@@ -144,18 +144,18 @@ void GradientStep::prepare(Lane& lane, const StepPlan& next) {
 
 std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  const LeafRange own = leaves_of_rank(plan_.leaves, collective_.rank(), collective_.size());
+  const LeafRange own = leaves_of_rank(plan_.leaves, group_.rank(), group_.size());
   std::vector<std::int64_t> firsts(static_cast<std::size_t>(lanes_.size()), kNone);
   next_leaf_.store(own.begin, std::memory_order_relaxed);
   lanes_.run([&](int lane_index, Lane& lane) {
     const Buffer out = arithmetic_.allocate(Where::kDevice, size_);
     std::vector<float> values(size_);
-    lane.weights_changed(weights);
+    lane.parameters_changed(weights);
     std::int64_t& first = firsts[lane_index];
     while (first == kNone) {
       const std::int64_t leaf = next_leaf_.fetch_add(1, std::memory_order_relaxed);
       if (leaf >= own.end) return;
-      collective_.check();
+      group_.check();
       lane.train(microbatch_of(plan_, leaf, lane_index), out.data(), [](int) {});
       arithmetic_.copy(lane.stream(), values.data(), out.data(), values.size());
       lane.stream().wait();
@@ -164,9 +164,9 @@ std::optional<std::int64_t> GradientStep::first_not_finite(const float* weights)
       Pulse::beat();
     }
   });
-  std::vector<std::int64_t> all(static_cast<std::size_t>(collective_.size()));
-  all[static_cast<std::size_t>(collective_.rank())] = std::ranges::min(firsts);
-  collective_.all_gather(bytes_of(all));
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group_.size()));
+  all[static_cast<std::size_t>(group_.rank())] = std::ranges::min(firsts);
+  group_.all_gather(bytes_of(all));
   const std::int64_t first = std::ranges::min(all);
   return first == kNone ? std::nullopt : std::optional(first);
 }

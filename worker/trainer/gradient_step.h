@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "worker/collective/collective.h"
 #include "worker/collective/gradient_exchange.h"
-#include "worker/collective/neighbours.h"
+#include "worker/collective/process_group.h"
+#include "worker/collective/shared_memory_transport.h"
 #include "worker/config/config.h"
 #include "worker/core/sampler.h"
 #include "worker/data/dataset.h"
@@ -37,7 +37,7 @@ class GradientStep {
  public:
   // All references must outlive this. `lanes` are of `device`. Called by all ranks alike: they find each
   // other.
-  GradientStep(const TrainConfig& config, const Program& program, const Dataset& data, Collective& collective,
+  GradientStep(const TrainConfig& config, const Program& program, const Dataset& data, ProcessGroup& group,
                Device& device, LaneTeam& lanes, StepClock& clock);
   // Nothing is left to do on the lanes' streams.
   ~GradientStep();
@@ -70,7 +70,7 @@ class GradientStep {
 
   const TrainConfig& config_;
   const Program& program_;
-  Collective& collective_;
+  ProcessGroup& group_;
   Device& device_;
   Arithmetic& arithmetic_;
   LaneTeam& lanes_;
@@ -78,8 +78,9 @@ class GradientStep {
   const std::size_t size_;  // floats of a microbatch's or a step's [statistics | gradient]
 
   // Declared in this order because what is in flight must be given up before the memory it points to.
-  Buffer sum_;                              // the job's; nothing without peers: then it is the accumulator's
-  std::unique_ptr<Neighbours> neighbours_;  // nothing without peers whose memory could be read
+  Buffer sum_;  // the job's; nothing without peers: then it is the accumulator's
+  std::unique_ptr<SharedMemoryTransport>
+      shared_memory_transport_;  // nothing without peers whose memory could be read
   std::unique_ptr<TreeAccumulator> accumulator_;
   std::unique_ptr<GradientExchange> exchange_;  // nothing without peers
   std::vector<MicrobatchInput> inputs_;         // [lane]

@@ -24,7 +24,7 @@ Program program_for(const JobConfig& config, const Dataset& data) {
   return program;
 }
 
-// Neighbours are one range.
+// SharedMemoryTransport are one range.
 std::vector<VectorRange> decaying_ranges(const Program& program) {
   std::vector<VectorRange> ranges;
   for (const Parameter& parameter : program.parameters) {

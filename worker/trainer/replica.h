@@ -16,7 +16,7 @@
 #include "worker/metrics/metrics.h"
 #include "worker/model/program.h"
 #include "worker/optim/optimizer.h"
-#include "worker/trainer/host_copy.h"
+#include "worker/trainer/in_memory_checkpoint.h"
 #include "worker/trainer/lane_team.h"
 #include "worker/vector/arithmetic.h"
 
@@ -88,8 +88,8 @@ struct Replica {
   // Changes only between the end of a gradient's exchange and the next step: so it is always that of a whole
   // step, also when a peer was lost in the middle of one.
   ReplicaState state;
-  MetricsLog log;                       // likewise
-  std::unique_ptr<HostCopy> host_copy;  // null: none is made
+  MetricsLog log;                                            // likewise
+  std::unique_ptr<InMemoryCheckpoint> in_memory_checkpoint;  // null: none is made
 
  private:
   std::vector<float> on_host(const Buffer& values) const;

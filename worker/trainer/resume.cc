@@ -83,27 +83,27 @@ Candidate look_at_disk(const JobConfig& config, const Place& place, const Progra
   return candidate;
 }
 
-void broadcast(Collective& collective, int root, const std::vector<bool>& lacks, std::span<std::byte> bytes) {
+void broadcast(ProcessGroup& group, int root, const std::vector<bool>& lacks, std::span<std::byte> bytes) {
   std::vector<OutMessage> sends;
   std::vector<InMessage> receives;
-  for (int rank = 0; rank < collective.size() && collective.rank() == root; ++rank)
+  for (int rank = 0; rank < group.size() && group.rank() == root; ++rank)
     if (lacks[rank]) sends.push_back({.peer = rank, .tag = kTagBroadcast, .bytes = bytes});
-  if (lacks[collective.rank()]) receives.push_back({.peer = root, .tag = kTagBroadcast, .bytes = bytes});
-  collective.start(sends, receives)->wait();
+  if (lacks[group.rank()]) receives.push_back({.peer = root, .tag = kTagBroadcast, .bytes = bytes});
+  group.start(sends, receives)->wait();
 }
 
 // From `root` to those that lack it. `state`: what root has; elsewhere one of the same shape.
-void broadcast_state(Collective& collective, int root, const std::vector<bool>& lacks, std::size_t size,
+void broadcast_state(ProcessGroup& group, int root, const std::vector<bool>& lacks, std::size_t size,
                      TrainState& state) {
   std::vector<std::int64_t> header{state.step, static_cast<std::int64_t>(state.config_json.size())};
-  broadcast(collective, root, lacks, bytes_of(header));
-  stop_point(lacks[collective.rank()] ? StopPoint::kReceivingState : StopPoint::kSendingState);
+  broadcast(group, root, lacks, bytes_of(header));
+  stop_point(lacks[group.rank()] ? StopPoint::kReceivingState : StopPoint::kSendingState);
   state.step = header[0];
   state.config_json.resize(static_cast<std::size_t>(header[1]));
-  broadcast(collective, root, lacks, std::as_writable_bytes(std::span(state.config_json)));
+  broadcast(group, root, lacks, std::as_writable_bytes(std::span(state.config_json)));
   state.parameters.resize(size);
-  broadcast(collective, root, lacks, bytes_of(state.parameters));
-  for (OptimizerSlot& slot : state.optimizer) broadcast(collective, root, lacks, bytes_of(slot.values));
+  broadcast(group, root, lacks, bytes_of(state.parameters));
+  for (OptimizerSlot& slot : state.optimizer) broadcast(group, root, lacks, bytes_of(slot.values));
 }
 
 TrainState load_chosen(const JobConfig& config, const Program& program, Candidate candidate) {
@@ -144,10 +144,10 @@ namespace {
 
 // What one number each tells of all ranks.
 template <typename Number>
-std::vector<Number> gathered(Collective& collective, Number mine) {
-  std::vector<Number> all(static_cast<std::size_t>(collective.size()));
-  all[static_cast<std::size_t>(collective.rank())] = mine;
-  collective.all_gather(bytes_of(all));
+std::vector<Number> gathered(ProcessGroup& group, Number mine) {
+  std::vector<Number> all(static_cast<std::size_t>(group.size()));
+  all[static_cast<std::size_t>(group.rank())] = mine;
+  group.all_gather(bytes_of(all));
   return all;
 }
 
@@ -174,25 +174,26 @@ int newest_of(const std::vector<std::int64_t>& steps) {
 // updates. Copies in the memory of hosts count only where no replica is left: the steps that one of them is
 // ahead may stand in no metrics, and with another sum than the tree's be others by now.
 ResumePoint go_on(const std::vector<HeldStep>& all, const Program& program, const Held& held,
-                  Collective& collective) {
+                  ProcessGroup& group) {
   const auto newest = std::ranges::max_element(all);
-  ResumePoint point{.from = newest->generation == kLives ? ResumePoint::kReplica : ResumePoint::kHostCopy,
-                    .source_rank = static_cast<int>(newest - all.begin()),
-                    .config_json = {},
-                    .state = {}};
+  ResumePoint point{
+      .from = newest->generation == kLives ? ResumePoint::kReplica : ResumePoint::kInMemoryCheckpoint,
+      .source_rank = static_cast<int>(newest - all.begin()),
+      .config_json = {},
+      .state = {}};
   std::vector<bool> lacks;
   for (const HeldStep& one : all) lacks.push_back(one != *newest);
-  const bool sends = collective.rank() == point.source_rank && std::ranges::count(lacks, true) > 0;
-  const bool receives = lacks[collective.rank()];
+  const bool sends = group.rank() == point.source_rank && std::ranges::count(lacks, true) > 0;
+  const bool receives = lacks[group.rank()];
   if (!sends && !receives) return point;
   TrainState state = held.snapshot();
-  broadcast_state(collective, point.source_rank, lacks, program.size, state);
+  broadcast_state(group, point.source_rank, lacks, program.size, state);
   if (receives) point.state = std::move(state);
   return point;
 }
 
 // Whether any node has a good checkpoint of a later step. Where no name says so, nothing is read.
-bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& place, Collective& collective,
+bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& place, ProcessGroup& group,
                       const Notice& notice) {
   std::int64_t mine = -1;
   if (place.local_rank == 0) {
@@ -200,13 +201,13 @@ bool is_on_disk_after(std::int64_t step, const JobConfig& config, const Place& p
     if (!there.empty() && there.rbegin()->first > step)
       mine = newest_step(config.output_dir, notice).value_or(-1);
   }
-  return std::ranges::max(gathered(collective, mine)) > step;
+  return std::ranges::max(gathered(group, mine)) > step;
 }
 
 ResumePoint begin_anew(const JobConfig& config, const Place& place, const Program& program, const Held& held,
-                       Collective& collective, const Notice& notice) {
+                       ProcessGroup& group, const Notice& notice) {
   Candidate mine = look_at_disk(config, place, program, notice);
-  const std::vector<std::int64_t> steps = gathered(collective, mine.step);
+  const std::vector<std::int64_t> steps = gathered(group, mine.step);
   const int source = newest_of(steps);
   const std::int64_t newest = steps[static_cast<std::size_t>(source)];
   if (newest < 0 && mine.fault) throw WorkerError(*mine.fault);
@@ -229,7 +230,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
     if (place.rank == 0) start.parameters = load_parameters(*config.train.init_from, program);
     std::vector<bool> lacks(steps.size(), true);
     lacks[0] = false;
-    broadcast_state(collective, 0, lacks, program.size, start);
+    broadcast_state(group, 0, lacks, program.size, start);
   } else if (newest < 0) {
     initialize_parameters(program, config.train.seed, start.parameters);
   } else {
@@ -237,7 +238,7 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
     point.source_rank = source;
     std::vector<bool> lacks(steps.size(), true);
     lacks[static_cast<std::size_t>(source)] = false;
-    broadcast_state(collective, source, lacks, program.size, start);
+    broadcast_state(group, source, lacks, program.size, start);
     point.config_json = start.config_json;
   }
   point.state = std::move(start);
@@ -247,14 +248,14 @@ ResumePoint begin_anew(const JobConfig& config, const Place& place, const Progra
 }  // namespace
 
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
-                         const Held& held, Collective& collective, const Notice& notice) {
+                         const Held& held, ProcessGroup& group, const Notice& notice) {
   stop_point(StopPoint::kChoosingStart);
-  const std::vector<HeldStep> all = gathered(collective, told(held));
+  const std::vector<HeldStep> all = gathered(group, told(held));
   const HeldStep newest = std::ranges::max(all);
   const bool lives = newest.generation == kLives;
-  if (newest.step >= 0 && (lives || !is_on_disk_after(newest.step, config, place, collective, notice)))
-    return go_on(all, program, held, collective);
-  return begin_anew(config, place, program, held, collective, notice);
+  if (newest.step >= 0 && (lives || !is_on_disk_after(newest.step, config, place, group, notice)))
+    return go_on(all, program, held, group);
+  return begin_anew(config, place, program, held, group, notice);
 }
 
 namespace {
@@ -280,17 +281,17 @@ std::optional<std::vector<float>> parameters_on_disk(const JobConfig& config, co
 
 std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const Place& place,
                                                    const Program& program, std::int64_t step,
-                                                   Collective& collective) {
+                                                   ProcessGroup& group) {
   std::optional<std::vector<float>> found;
   if (place.rank == 0 || place.local_rank == 0) found = parameters_on_disk(config, program, step);
-  const std::vector<std::int64_t> holders = gathered(collective, std::int64_t{found ? 1 : 0});
+  const std::vector<std::int64_t> holders = gathered(group, std::int64_t{found ? 1 : 0});
   const int source = newest_of(holders);
   if (holders[static_cast<std::size_t>(source)] == 0) return std::nullopt;
   if (source != 0 && (place.rank == 0 || place.rank == source)) {
     if (!found) found.emplace(program.size);
     std::vector<bool> lacks(holders.size());
     lacks[0] = true;
-    broadcast(collective, source, lacks, bytes_of(*found));
+    broadcast(group, source, lacks, bytes_of(*found));
   }
   if (place.rank != 0) return std::nullopt;
   return found;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/config/config.h"
 #include "worker/model/program.h"
 
@@ -29,16 +29,16 @@ struct Held {
 
 // The same on every rank, but for `state`.
 struct ResumePoint {
-  enum From { kInitialValues, kCheckpoint, kReplica, kHostCopy };
+  enum From { kInitialValues, kCheckpoint, kReplica, kInMemoryCheckpoint };
   From from = kInitialValues;
   int source_rank = 0;              // the rank that had it
   std::string config_json;          // of a checkpoint: the config that wrote it
   std::optional<TrainState> state;  // which this rank has to take over; none: its replica is there already
 
-  bool from_memory() const { return from == kReplica || from == kHostCopy; }
+  bool from_memory() const { return from == kReplica || from == kInMemoryCheckpoint; }
   // For metrics.
   const char* name() const {
-    constexpr const char* kNames[] = {"initial_values", "checkpoint", "workers", "host_copy"};
+    constexpr const char* kNames[] = {"initial_values", "checkpoint", "workers", "in_memory_checkpoint"};
     return kNames[from];
   }
 };
@@ -49,14 +49,14 @@ struct ResumePoint {
 // checkpoint does not fit this job, or if the job is to begin afresh where another one's results lie;
 // EX_NOINPUT if there are checkpoints, but no good one.
 ResumePoint choose_start(const JobConfig& config, const Place& place, const Program& program,
-                         const Held& held, Collective& collective, const Notice& notice);
+                         const Held& held, ProcessGroup& group, const Notice& notice);
 
 // The parameters of the checkpoint of this very step, from the first rank on whose disk there is a good one:
 // in output_dir, or next to the checkpoint that the config names. On rank 0; elsewhere, and if there is none,
 // nothing. Called by all ranks alike.
 std::optional<std::vector<float>> fetch_parameters(const JobConfig& config, const Place& place,
                                                    const Program& program, std::int64_t step,
-                                                   Collective& collective);
+                                                   ProcessGroup& group);
 
 // What is to be told where the checkpoint was computed on something else than `now` (Device::fingerprint());
 // empty: nothing. Known to the rank that read it.

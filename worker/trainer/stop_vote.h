@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/collective/tags.h"
 
 namespace dtrun::worker {
@@ -23,12 +23,12 @@ enum class Vote : std::uint8_t {
 
 class StopVote {
  public:
-  explicit StopVote(Collective& collective) : collective_(collective), votes_(collective.size()) {}
+  explicit StopVote(ProcessGroup& group) : group_(group), votes_(group.size()) {}
 
   // Once per step on every rank; then result() once.
   void cast(Vote vote) {
-    votes_[collective_.rank()] = vote;
-    pending_ = collective_.start_gather(kTagStopVote, [this](int rank) {
+    votes_[group_.rank()] = vote;
+    pending_ = group_.start_gather(kTagStopVote, [this](int rank) {
       return std::as_writable_bytes(std::span(votes_).subspan(rank, 1));
     });
   }
@@ -40,9 +40,9 @@ class StopVote {
   }
 
  private:
-  Collective& collective_;
+  ProcessGroup& group_;
   std::vector<Vote> votes_;
-  std::unique_ptr<Pending> pending_;
+  std::unique_ptr<Work> pending_;
 };
 
 }  // namespace dtrun::worker

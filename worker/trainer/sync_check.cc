@@ -10,12 +10,12 @@
 namespace dtrun::worker {
 
 void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
-                 Collective& collective) {
+                 ProcessGroup& group) {
   const std::size_t tensors = hashes.size();
-  const auto world = static_cast<std::size_t>(collective.size());
+  const auto world = static_cast<std::size_t>(group.size());
   std::vector<std::uint64_t> all(world * tensors);
-  std::ranges::copy(hashes, all.begin() + static_cast<std::ptrdiff_t>(collective.rank() * tensors));
-  collective.all_gather(bytes_of(all));
+  std::ranges::copy(hashes, all.begin() + static_cast<std::ptrdiff_t>(group.rank() * tensors));
+  group.all_gather(bytes_of(all));
   for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
     const auto hash = [&](std::size_t rank) { return all[rank * tensors + tensor]; };
     std::size_t usual = 0, most = 0;  // a rank that has what most have
@@ -39,12 +39,12 @@ void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std:
   }
 }
 
-void compare_devices(const std::string& fingerprint, bool may_differ, Collective& collective) {
+void compare_devices(const std::string& fingerprint, bool may_differ, ProcessGroup& group) {
   using Record = std::array<char, 256>;
-  const auto rank = static_cast<std::size_t>(collective.rank());
-  std::vector<Record> all(static_cast<std::size_t>(collective.size()));
+  const auto rank = static_cast<std::size_t>(group.rank());
+  std::vector<Record> all(static_cast<std::size_t>(group.size()));
   fingerprint.copy(all[rank].data(), all[rank].size() - 1);
-  collective.all_gather(bytes_of(all));
+  group.all_gather(bytes_of(all));
   const auto other = std::ranges::find_if(all, [&](const Record& one) { return one != all[0]; });
   if (other == all.end()) return;
   const std::string difference = "rank " + std::to_string(other - all.begin()) + " computes on " +

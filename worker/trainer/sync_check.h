@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/model/program.h"
 
 namespace dtrun::worker {
@@ -15,11 +15,11 @@ namespace dtrun::worker {
 // kExitDataError on every rank alike, naming the tensor and the ranks that differ from most, or from rank 0
 // where none are the most.
 void verify_sync(const Program& program, std::vector<std::uint64_t> hashes, std::int64_t step,
-                 Collective& collective);
+                 ProcessGroup& group);
 
 // `fingerprint`: of this rank's device. Where other ranks' are others, their microbatches have other last
 // bits, so the result is that of no one kind of device: throws WorkerError, kExitConfig, on every rank alike,
 // or warns on rank 0 if these `may_differ`. Called by all ranks alike.
-void compare_devices(const std::string& fingerprint, bool may_differ, Collective& collective);
+void compare_devices(const std::string& fingerprint, bool may_differ, ProcessGroup& group);
 
 }  // namespace dtrun::worker

@@ -87,7 +87,7 @@ Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
 
 class Trainer {
  public:
-  Trainer(Replica& replica, const Place& place, Collective& collective, AgentLink& agent);
+  Trainer(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent);
   Outcome run();
 
  private:
@@ -142,7 +142,7 @@ class Trainer {
   const JobConfig& config_;
   const TrainConfig& train_;
   const Place place_;
-  Collective& collective_;
+  ProcessGroup& group_;
   AgentLink& agent_;
   const Schedule schedule_;
   StepClock clock_;
@@ -167,16 +167,16 @@ class Trainer {
   std::int64_t saved_step_ = -1;  // of the newest checkpoint that was handed to the saver
 };
 
-Trainer::Trainer(Replica& replica, const Place& place, Collective& collective, AgentLink& agent)
+Trainer::Trainer(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent)
     : replica_(replica),
       state_(replica.state),
       config_(replica.config),
       train_(config_.train),
       place_(place),
-      collective_(collective),
+      group_(group),
       agent_(agent),
       schedule_(schedule_of(train_, replica.data.train->size())),
-      stop_vote_(collective) {}
+      stop_vote_(group) {}
 
 Outcome Trainer::run() {
   begin();
@@ -201,15 +201,15 @@ void Trainer::begin() {
     output_lock_.emplace(config_.output_dir,
                          place_.generation <= 1 ? kLockPatience : kLockPatienceAfterRestart);
   }
-  if (replica_.host_copy) replica_.host_copy->wait();
+  if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
   const Held held{.step = state_.has_values ? std::optional(state_.step) : std::nullopt,
                   .copied_in = state_.copied_in,
                   .snapshot = [this] { return replica_.snapshot(); }};
-  ResumePoint start = choose_start(config_, place_, replica_.program, held, collective_, log_warn);
+  ResumePoint start = choose_start(config_, place_, replica_.program, held, group_, log_warn);
   // Before the state: what is logged belongs to it.
   MetricsLog log = start.from_memory() ? replica_.log : MetricsLog();
   if (start.from == ResumePoint::kCheckpoint) log.evaluations = start.state->evaluations;
-  collective_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
+  group_.broadcast(start.source_rank, std::as_writable_bytes(std::span(&log, 1)));
   replica_.log = log;
   progress_.accuracy = log.accuracy;
   if (start.state) replica_.restore(*start.state);
@@ -221,17 +221,17 @@ void Trainer::begin() {
   }
   // A newcomer shall not end a job that trains.
   compare_devices(replica_.device->fingerprint(), train_.allow_mixed_devices || place_.generation > 1,
-                  collective_);
+                  group_);
   resumed_ = start.from != ResumePoint::kInitialValues;
   state_.config_json = to_canonical_json(config_);
   progress_.first_step = state_.step;
-  progress_.from_host_copy = start.from == ResumePoint::kHostCopy;
+  progress_.from_in_memory_checkpoint = start.from == ResumePoint::kInMemoryCheckpoint;
   if (has_own_disk()) {
     saver_.emplace(config_.output_dir, replica_.program, train_.save_total_limit);
     copy_ = start.state ? *std::move(start.state) : replica_.snapshot();
   }
   start.state.reset();
-  gradient_step_.emplace(train_, replica_.program, *replica_.data.train, collective_, *replica_.device,
+  gradient_step_.emplace(train_, replica_.program, *replica_.data.train, group_, *replica_.device,
                          replica_.lanes, clock_);
   if (saver_ && saves_while_training()) make_saves_fast();
   if (is_writer()) begin_writing(start);
@@ -244,7 +244,7 @@ void Trainer::begin() {
 bool Trainer::has_own_disk() {
   std::array<char, kMaxLockSignature> writer{};
   if (is_writer()) output_lock_->signature().copy(writer.data(), writer.size() - 1);
-  collective_.broadcast(0, std::as_writable_bytes(std::span(writer)));
+  group_.broadcast(0, std::as_writable_bytes(std::span(writer)));
   if (is_writer() || place_.local_rank != 0) return is_writer();
   if (lock_signature(config_.output_dir) == writer.data()) return false;
   try {
@@ -281,9 +281,10 @@ void Trainer::begin_writing(const ResumePoint& start) {
            std::to_string(schedule_.total_steps()) + " steps, " + counted(place_.world_size, "worker") +
            " x " + counted(replica_.lanes.size(), "lane"));
   if (memory) log_info("memory of each worker at its peak: about " + in_words(*memory));
-  if (replica_.host_copy)
-    log_info("copies in the host's memory, every " + counted(config_.recovery.host_copy_steps, "step") +
-             ": " + in_gigabytes(replica_.host_copy->bytes()) + " for each worker");
+  if (replica_.in_memory_checkpoint)
+    log_info("copies in the host's memory, every " +
+             counted(config_.recovery.in_memory_checkpoint_steps, "step") + ": " +
+             in_gigabytes(replica_.in_memory_checkpoint->bytes()) + " for each worker");
   if (const auto gpu = replica_.device->memory())
     log_info("GPU memory of each worker before the first gradient: " + in_gibibytes(gpu->used) + " of " +
              in_gibibytes(gpu->total));
@@ -297,7 +298,7 @@ void Trainer::begin_writing(const ResumePoint& start) {
 }
 
 void Trainer::tell_recovery(const ResumePoint& start) {
-  const bool copied = start.from == ResumePoint::kHostCopy;
+  const bool copied = start.from == ResumePoint::kInMemoryCheckpoint;
   std::string where = copied ? ", from the host's memory" : "";
   progress_.note = "going on at step " + std::to_string(state_.step) + where;
   if (!copied && start.source_rank != 0)
@@ -345,7 +346,7 @@ Vote Trainer::one_step() {
   float* const sum = gradient_step_->run(plan, order_, state_.parameters.data(), step_behind(plan));
   stop_point(StopPoint::kExchanged);
 
-  if (replica_.host_copy) replica_.host_copy->wait();
+  if (replica_.in_memory_checkpoint) replica_.in_memory_checkpoint->wait();
   const double learning_rate = learning_rate_at(train_, state_.step, schedule_.total_steps());
   const bool log = (state_.step + 1) % std::max<std::int64_t>(1, train_.logging_steps) == 0 ||
                    state_.step + 1 == schedule_.total_steps();
@@ -372,11 +373,11 @@ Vote Trainer::one_step() {
   progress_.learning_rate = learning_rate;
   report(Phase::kTraining);
   if (log) log_step(learning_rate, step.norm);
-  if (replica_.host_copy && state_.step % config_.recovery.host_copy_steps == 0)
-    replica_.host_copy->start(place_.generation);
+  if (replica_.in_memory_checkpoint && state_.step % config_.recovery.in_memory_checkpoint_steps == 0)
+    replica_.in_memory_checkpoint->start(place_.generation);
   const Vote vote = stop_vote_.result();
   if (train_.verify_sync_steps > 0 && state_.step % train_.verify_sync_steps == 0)
-    verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, collective_);
+    verify_sync(replica_.program, replica_.parameter_hashes(), state_.step, group_);
   return vote;
 }
 
@@ -458,7 +459,7 @@ Vote Trainer::evaluate_now() {
   const Range range(*replica_.device, "evaluation");
   report(Phase::kEvaluating);
   newest_evaluation_ = evaluate(*replica_.data.test, train_.micro_batch_size, state_.parameters.data(),
-                                collective_, replica_.lanes, [&] { return wish() != Vote::kGoOn; });
+                                group_, replica_.lanes, [&] { return wish() != Vote::kGoOn; });
   if (!newest_evaluation_) {
     stop_vote_.cast(wish());
     return stop_vote_.result();
@@ -509,7 +510,7 @@ void Trainer::make_saves_fast() {
 // On the disk before the next step: with that, no rank would have its parameters any more.
 void Trainer::save_best() {
   save_now(true);
-  collective_.barrier();
+  group_.barrier();
 }
 
 // Training needs no disk: a checkpoint that finds no room, or no way, is told of and tried again at the next.
@@ -573,7 +574,7 @@ Outcome Trainer::leave(Vote vote) {
     log_info("stopped after step " + std::to_string(state_.step) + " of " +
              std::to_string(schedule_.total_steps()) +
              (saved ? "; checkpoint saved" : "; no checkpoint of it saved"));
-  collective_.barrier();
+  group_.barrier();
   return Outcome::kStopped;
 }
 
@@ -588,7 +589,7 @@ void Trainer::finish() {
   const std::optional<std::vector<float>> best = best_parameters();
   if (is_writer()) complete(best, seconds);
   stop_point(StopPoint::kLastBarrier);
-  collective_.barrier();
+  group_.barrier();
   stop_point(StopPoint::kLeavingLast);
 }
 
@@ -596,8 +597,7 @@ void Trainer::finish() {
 std::optional<std::vector<float>> Trainer::best_parameters() {
   const std::int64_t step = evaluations().best_step;
   if (!train_.load_best_model_at_end || step < 0 || step == state_.step) return std::nullopt;
-  std::optional<std::vector<float>> best =
-      fetch_parameters(config_, place_, replica_.program, step, collective_);
+  std::optional<std::vector<float>> best = fetch_parameters(config_, place_, replica_.program, step, group_);
   if (is_writer() && !best)
     log_warn("the best model, of step " + std::to_string(step) +
              ", is on no node's disk any more; the final model is that of the last step");
@@ -637,8 +637,8 @@ void Trainer::complete(const std::optional<std::vector<float>>& best, double sec
 
 }  // namespace
 
-Outcome train(Replica& replica, const Place& place, Collective& collective, AgentLink& agent) {
-  return Trainer(replica, place, collective, agent).run();
+Outcome train(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent) {
+  return Trainer(replica, place, group, agent).run();
 }
 
 }  // namespace dtrun::worker

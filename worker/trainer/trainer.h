@@ -2,7 +2,7 @@
 // with the same config; together they compute what one rank alone would, bit for bit.
 #pragma once
 
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 #include "worker/trainer/agent_link.h"
 #include "worker/trainer/replica.h"
 #include "worker/trainer/resume.h"
@@ -15,9 +15,9 @@ enum class Outcome {
   kPaused,   // told to pause: all ranks left the generation after the same step
 };
 
-// One generation. Throws WorkerError: EX_CONFIG, EX_NOINPUT, or kExitWorkerPeerLost when the collective
+// One generation. Throws WorkerError: EX_CONFIG, EX_NOINPUT, or kExitWorkerPeerLost when the process group
 // broke; then the replica is at a whole step.
-Outcome train(Replica& replica, const Place& place, Collective& collective, AgentLink& agent);
+Outcome train(Replica& replica, const Place& place, ProcessGroup& group, AgentLink& agent);
 
 // For a replica that is to end without peers: saves its state, unless that is done already or another process
 // writes to its output directory. A failure is only told: training needs no disk.

@@ -3,7 +3,7 @@
 // this, so another device is another implementation of it.
 //
 // Vectors are named by device pointers, which the host must not dereference. For a checkpoint or a message
-// over TCP the host copies the vector, or asks device_is_host().
+// over TCP the in-memory checkpoints the vector, or asks device_is_host().
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ class Arithmetic {
 
   // left[i] = left[i] + right[i]; operands in this order, so that even NaN bits do not depend on the rank
   // that adds.
-  virtual void add_right(Stream& stream, float* left, const float* right, std::size_t floats) = 0;
+  virtual void accumulate(Stream& stream, float* left, const float* right, std::size_t floats) = 0;
 
   // out[i] = the sum over inputs[0 .. sum.inputs)[i]. `out` must not overlap an input. `sum` and `inputs` are
   // read before this returns.

@@ -92,7 +92,7 @@ class CpuArithmetic final : public Arithmetic {
     std::copy_n(from, floats, to);
   }
 
-  void add_right(Stream&, float* left, const float* right, std::size_t floats) override {
+  void accumulate(Stream&, float* left, const float* right, std::size_t floats) override {
     vector::loops().add(left, right, left, floats);
   }
 

@@ -238,7 +238,7 @@ constexpr OptionEntry kOptionsOfStatus[] = {
      .placeholder = "HOST[:PORT]",
      .help = "One HOST, or HOST,HOST,HOST [this host's jobs]"},
     {.name = "rdzv_id", .placeholder = "ID", .help = "Only this run, as RUN_ID [all]"},
-    {.name = "token_file", .placeholder = "FILE", .help = "The job's key [as for the launcher]"},
+    {.name = "key_file", .placeholder = "FILE", .help = "The job's key [as for the launcher]"},
     {.name = "insecure", .help = "Ask a coordinator that has no key, in plain text"},
     {.name = "json", .help = "A JSON array with an object for each run; with --watch an object a line"},
     {.name = "watch", .help = "Ask again every second: one run until it is over, all runs until interrupted"},

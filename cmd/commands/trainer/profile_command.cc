@@ -66,7 +66,7 @@ constinit const Command kProfileCommand{
         "Trains the job of CONFIG.json for a moment, alone and from its initial values, and measures each "
         "operation of the model: its time in a step, its rate, and how near that is to what this machine can "
         "do at best, which is measured too. KEY=VALUE overrides an entry of the config, as when it is run. "
-        "Nothing is written to the job's output_dir.\n\nA product's ceiling is the rate of matrix products "
+        "Nothing is written to the job's output_dir.\n\nA matmul's ceiling is the rate of matmuls "
         "of a size that suits the caches (a large one on a GPU), in the job's number format; that of all "
         "other work is the rate at which memory can be read and written. More than 100 % means that caches "
         "were faster. On a GPU each kernel is timed on its stream; a step is also measured as it is run, "

@@ -75,7 +75,7 @@ class Launch {
   void settle();
   void choose_first();
   void try_ways();
-  void take_place(int host, const Sight& sight);
+  void take_place(int host, const ProbeResult& result);
   std::string gaps_of(int host) const;
   void judge_gaps();
   std::optional<int> most_cut_off() const;
@@ -175,21 +175,21 @@ void Launch::on(const launch_event::Seen& e) {
   HostState& state = host(e.host);
   const std::size_t asked = state.phase == Phase::kTrying ? state.tried.size() : 1;
   if (state.phase != Phase::kLooking && state.phase != Phase::kTrying) return;
-  if (e.sights.size() != asked) return fail(e.host, kExitSoftware, "its agent answers what was not asked");
-  if (state.phase == Phase::kLooking) return take_place(e.host, e.sights.front());
+  if (e.results.size() != asked) return fail(e.host, kExitSoftware, "its agent answers what was not asked");
+  if (state.phase == Phase::kLooking) return take_place(e.host, e.results.front());
   for (std::size_t i = 0; i < asked; ++i)
-    if (e.sights[i].address.empty())
-      state.gaps.push_back({.to = state.tried[i], .why = joined(e.sights[i].why_not)});
+    if (e.results[i].address.empty())
+      state.gaps.push_back({.to = state.tried[i], .why = joined(e.results[i].why_not)});
   enter(e.host, Phase::kReady);
 }
 
-void Launch::take_place(int index, const Sight& sight) {
-  if (sight.address.empty())
+void Launch::take_place(int index, const ProbeResult& result) {
+  if (result.address.empty())
     return fail(index, kExitUnavailable,
                 "reaches no address of " + name(*s_.first) + " on port " +
-                    std::to_string(host(*s_.first).port) + " (" + joined(sight.why_not) + ")" + kAllPorts);
-  host(index).address = sight.address;
-  host(index).from = sight.from;
+                    std::to_string(host(*s_.first).port) + " (" + joined(result.why_not) + ")" + kAllPorts);
+  host(index).address = result.address;
+  host(index).from = result.from;
   enter(index, Phase::kPlaced);
 }
 

@@ -1,6 +1,6 @@
 // Decides how a job comes up on its hosts and how it ends: a pure function of events. The driver
-// (cmd/launch/launcher.h) turns carriers, messages, signals and time into events, and carries the actions
-// out.
+// (cmd/launch/launcher.h) turns remote shells, messages, signals and time into events, and carries the
+// actions out.
 //
 //   waiting ─► dialling ─► planning ─► planned ─► looking ─► placed ─► trying ─► ready ─► running ─► ended
 //                  │           │                     │                    │        │         │
@@ -21,7 +21,7 @@
 
 #include "cmd/hosts/fan_out.h"
 #include "cmd/hosts/ssh_failure.h"
-#include "cmd/launch/core/sight.h"
+#include "cmd/launch/core/probe_result.h"
 #include "proto/core/millis.h"
 
 namespace dtrun::cmd {
@@ -49,7 +49,7 @@ struct LaunchSettings {
 
 enum class HostPhase {
   kWaiting,   // not called yet, or to be called again
-  kDialling,  // its carrier runs, nothing has answered
+  kDialling,  // its remote shell runs, nothing has answered
   kPlanning,  // an agent has answered and got the job
   kPlanned,
   kLooking,  // it tries to reach the first host
@@ -115,9 +115,9 @@ struct Refused {
 };
 struct Seen {
   int host;
-  std::vector<Sight> sights;  // in the order of AskToLook
+  std::vector<ProbeResult> results;  // in the order of AskToLook
 };
-// Its carrier has ended without a last word.
+// Its remote shell has ended without a last word.
 struct Gone {
   int host;
   SshFailure failure;

@@ -88,7 +88,7 @@ TEST_CASE("why workers are stopped is told if they take 3 s") {
 TEST_CASE("whoever waits hears of it every 5 s, for nodes as for a coordinator") {
   Scenario nodes(builtin());
   nodes.happens(event::Connected{});
-  nodes.happens(event::Welcome{"10.0.0.2", 60000});
+  nodes.happens(event::JoinAck{"10.0.0.2", 60000});
   nodes.happens(waiting(1, 2));
   CHECK(nodes.printed.size() == 1);
   nodes.passes(4999);
@@ -116,7 +116,7 @@ TEST_CASE("a lost coordinator is waited for 30 s, a `dtrun store` no shorter tha
     settings.join_timeout = 5000;
     Scenario s(settings);
     s.joins();
-    s.happens(event::Welcome{"10.0.0.2", 1000, true, separate});
+    s.happens(event::JoinAck{"10.0.0.2", 1000, true, separate});
     s.happens(event::Disconnected{"connection refused", false});
     CHECK(s.passes(29999) == Trace{});
     CHECK(s.passes(30000) == Trace{"abort", "signal 15"});

@@ -114,12 +114,12 @@ TEST_CASE("too few nodes are a reason to be started again, in a pod too; so is a
 TEST_CASE("a node that can load nothing does not end as if it were lost either") {
   for (const bool replaced : {true, false}) {
     Settings settings = replaced ? in_pod(builtin(1)) : builtin(1);
-    settings.recovers = true;
+    settings.in_memory_recovery = true;
     Scenario s(settings);
     s.happens(event::Opened{});
     s.happens(event::Connected{});
-    s.happens(event::Welcome{"10.0.0.2", 1000000});
-    event::Waiting spare = waiting(2, 2);
+    s.happens(event::JoinAck{"10.0.0.2", 1000000});
+    event::WaitStatus spare = waiting(2, 2);
     spare.spare = true;
     s.happens(spare);
     Trace trace;

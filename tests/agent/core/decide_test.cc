@@ -246,7 +246,7 @@ TEST_CASE(
     "waiting says how many joined, where, and how long it lasts, ever more rarely until there is news") {
   Scenario s(builtin());
   s.happens(event::Connected{});
-  s.happens(event::Welcome{"10.0.0.2", 60000});
+  s.happens(event::JoinAck{"10.0.0.2", 60000});
   s.happens(waiting(1, 2));
   CHECK(s.printed.back() == "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 600 s left");
   s.happens(waiting(1, 2));
@@ -290,7 +290,7 @@ TEST_CASE("workers outlive the loss of the coordinator: a short one goes without
   CHECK(s.passes(900) == Trace{});
   CHECK(s.happens(event::Opened{}) == Trace{"join g1 as 1"});
   s.happens(event::Connected{});
-  CHECK(s.happens(event::Welcome{"10.0.0.2", 1000, true}) == Trace{"heartbeat"});
+  CHECK(s.happens(event::JoinAck{"10.0.0.2", 1000, true}) == Trace{"heartbeat"});
   CHECK(s.printed.empty());
   CHECK(s.passes(1500).empty());
 }
@@ -302,7 +302,7 @@ TEST_CASE("a longer loss of the coordinator is told, and its end too") {
   CHECK(s.passes(2000) == Trace{});
   CHECK(printed(s, "connection reset; workers keep running, trying again for 29 s"));
   s.happens(event::Connected{});
-  s.happens(event::Welcome{"10.0.0.2", 1000, true});
+  s.happens(event::JoinAck{"10.0.0.2", 1000, true});
   CHECK(printed(s, "the workers were not interrupted"));
 }
 
@@ -313,7 +313,7 @@ TEST_CASE("what ended while the coordinator was away is said once it is back") {
   s.exits(1, 0, SIGKILL);
   CHECK(s.happens(event::Opened{}) == Trace{"join g1 as 1"});
   s.happens(event::Connected{});
-  CHECK(s.happens(event::Welcome{"10.0.0.2", 1000, true}) == Trace{"failure r3 signal 9", "heartbeat"});
+  CHECK(s.happens(event::JoinAck{"10.0.0.2", 1000, true}) == Trace{"failure r3 signal 9", "heartbeat"});
   CHECK(s.exits(0, 75) == Trace{"stopped [r2 code 75 collateral] [r3 signal 9]"});
   CHECK(s.reconnects(true) == Trace{"join g1 as 1", "failure r3 signal 9",
                                     "stopped [r2 code 75 collateral] [r3 signal 9]", "heartbeat"});
@@ -339,7 +339,7 @@ TEST_CASE("a `dtrun store` that is gone is waited for as long as nodes are") {
   settings.join_timeout = 100000;
   Scenario s(settings);
   s.joins();
-  s.happens(event::Welcome{"10.0.0.2", 1000, true, true});
+  s.happens(event::JoinAck{"10.0.0.2", 1000, true, true});
   s.happens(event::Disconnected{"connection refused", false});
   CHECK(s.passes(99999) == Trace{});
   CHECK(s.passes(100000) == Trace{"abort", "signal 15"});
@@ -353,7 +353,7 @@ TEST_CASE("read_timeout says how long a lost coordinator is waited for, whoever 
     settings.read_timeout = 3000;
     Scenario s(settings);
     s.joins();
-    s.happens(event::Welcome{"10.0.0.2", 1000, true, separate});
+    s.happens(event::JoinAck{"10.0.0.2", 1000, true, separate});
     s.happens(event::Disconnected{"connection refused", false});
     CHECK(s.passes(2999) == Trace{});
     CHECK(printed(s, "workers keep running, trying again for 2 s"));
@@ -405,7 +405,7 @@ TEST_CASE("the first progress is told at once, further progress at most once a s
   Scenario s(builtin());
   s.joins();
   s.state.group.assignment.group_rank = 0;
-  s.happens(event::Welcome{"10.0.0.2", 5000, true});
+  s.happens(event::JoinAck{"10.0.0.2", 5000, true});
   const auto step = [](std::int64_t n) { return event::Progressed{{.step = n, .total_steps = 100}}; };
   s.now = 400;
   CHECK(s.happens(step(0)) == Trace{"heartbeat"});
@@ -424,7 +424,7 @@ TEST_CASE("the first progress is told at once, further progress at most once a s
 TEST_CASE("of the nodes without rank 0 only the first progress is told at once, the rest at the next beat") {
   Scenario s(builtin());
   s.joins();
-  s.happens(event::Welcome{"10.0.0.2", 5000, true});
+  s.happens(event::JoinAck{"10.0.0.2", 5000, true});
   CHECK(s.happens(event::Progressed{{.step = 1, .total_steps = 100}}) == Trace{"heartbeat"});
   s.now = 4999;
   CHECK(s.happens(event::Progressed{{.step = 7, .total_steps = 100}}) == Trace{});

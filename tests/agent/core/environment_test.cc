@@ -64,7 +64,7 @@ TEST_CASE("a worker finds all of torchrun's variables and ours, and keeps the re
       {"DTRUN_NODE", "1"},
       {"DTRUN_RESTART_COUNT", "2"},
       {"DTRUN_CONTROL_FD", "3"},
-      {"DTRUN_AGENT_TOKEN", "abc.1;"},
+      {"DTRUN_PROCESS_TAG", "abc.1;"},
   };
   CHECK(environment({"PATH=/bin", "RANK=99", "MASTER_PORT=1"}) == expected);
 }
@@ -86,8 +86,8 @@ TEST_CASE("a worker without an error file does not write into an outer job's") {
   for (const std::string& entry : entries) CHECK_FALSE(entry.starts_with("TORCHELASTIC_ERROR_FILE"));
 }
 
-TEST_CASE("a worker of an inner job carries the outer job's token too") {
-  CHECK(environment({"DTRUN_AGENT_TOKEN=outer.0;"}).at("DTRUN_AGENT_TOKEN") == "outer.0;abc.1;");
+TEST_CASE("a worker of an inner job carries the outer job's tag too") {
+  CHECK(environment({"DTRUN_PROCESS_TAG=outer.0;"}).at("DTRUN_PROCESS_TAG") == "outer.0;abc.1;");
 }
 
 TEST_CASE("workers that are told a GPU's number count GPUs as dtrun does, whatever the user's shell says") {

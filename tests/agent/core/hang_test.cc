@@ -63,7 +63,7 @@ TEST_CASE("a program that never gave a heartbeat is not expected to") {
 }
 
 TEST_CASE("of workers that hang those are at fault that do not wait, and never one that waits for a peer") {
-  using enum Stand;
+  using enum Activity;
   CHECK(at_fault({{0, kWaitsForPeers}, {1, kElsewhere}}) == std::vector{1});
   CHECK(at_fault({{0, kWaits}, {1, kElsewhere}, {2, kComputes}, {3, kWaits}}) == std::vector{1, 2});
   CHECK(at_fault({{0, kSilent}, {1, kWaits}}) == std::vector{0});

@@ -74,9 +74,9 @@ TEST_CASE("work that ended well is not done a second time without a word") {
 TEST_CASE("who waits is told who is missing, since when, and what is left by the coordinator's clock") {
   Scenario s(external(1));
   s.happens(event::Connected{});
-  s.happens(event::Welcome{"10.0.0.2", 60000});
+  s.happens(event::JoinAck{"10.0.0.2", 60000});
   CHECK(standing_notice(s.state, s.now).empty());
-  event::Waiting wait = waiting(1, 2);
+  event::WaitStatus wait = waiting(1, 2);
   wait.left = 588000;
   wait.missing = {left("node1", 12000)};
   s.happens(wait);
@@ -95,8 +95,8 @@ TEST_CASE("a node without a place is told what it waits for") {
   const auto told = [](int joined, int away) {
     Scenario s(external(1));
     s.happens(event::Connected{});
-    s.happens(event::Welcome{"10.0.0.2", 60000});
-    event::Waiting wait = waiting(joined, 2);
+    s.happens(event::JoinAck{"10.0.0.2", 60000});
+    event::WaitStatus wait = waiting(joined, 2);
     wait.left = 0;
     wait.spare = true;
     wait.away = away;
@@ -112,7 +112,7 @@ TEST_CASE("a node without a place is told what it waits for") {
 TEST_CASE("only a repetition may be shown in place of the line before") {
   Scenario s(external(1));
   s.happens(event::Connected{});
-  s.happens(event::Welcome{"10.0.0.2", 60000});
+  s.happens(event::JoinAck{"10.0.0.2", 60000});
   const auto first = decide(s.state, waiting(1, 2), 0);
   CHECK_FALSE(std::get<action::Print>(first.at(0)).again);
   const auto second = decide(s.state, event::Tick{}, 5000);

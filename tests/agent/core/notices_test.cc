@@ -21,7 +21,7 @@ TEST_CASE("who waits for other nodes at an address of this machine alone is told
     Scenario s(builtin());
     s.state.settings.endpoint = endpoint;
     s.happens(event::Connected{});
-    s.happens(event::Welcome{"10.0.0.2", 60000});
+    s.happens(event::JoinAck{"10.0.0.2", 60000});
     s.happens(waiting(1, 2));
     CHECK((s.printed.back().find("only agents of this machine can join") != std::string::npos) == told);
   }
@@ -32,7 +32,7 @@ TEST_CASE(
   Scenario s(builtin());
   s.state.settings.begin_together = true;
   s.happens(event::Connected{});
-  s.happens(event::Welcome{"10.0.0.2", 60000});
+  s.happens(event::JoinAck{"10.0.0.2", 60000});
   s.happens(waiting(1, 3));
   s.happens(waiting(2, 3));
   CHECK(s.printed.empty());

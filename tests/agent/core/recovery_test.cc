@@ -13,7 +13,7 @@ namespace {
 
 Settings recovering(int nproc = 2) {
   Settings settings = builtin(nproc);
-  settings.recovers = true;
+  settings.in_memory_recovery = true;
   return settings;
 }
 
@@ -43,7 +43,7 @@ struct AtWork : Scenario {
     is_ready(1, 41);
   }
   Trace is_spare() {
-    event::Waiting spare = test::waiting(2, 2);
+    event::WaitStatus spare = test::waiting(2, 2);
     spare.spare = true;
     return happens(spare);
   }
@@ -129,7 +129,7 @@ TEST_CASE("a recovery from a copy that outlived all workers is told as such") {
   for (const int worker : {0, 1}) s.exits(worker, 0, SIGKILL);
   s.gets(2, 1, 1);
   s.now = 1500;
-  CHECK(s.happens(event::Trained{.first_step = 40, .step = 41, .from_host_copy = true}) ==
+  CHECK(s.happens(event::Trained{.first_step = 40, .step = 41, .from_in_memory_checkpoint = true}) ==
         Trace{"recovered at 40, kept 0, replaced 2, took 500, from the host's memory"});
 }
 
@@ -280,8 +280,8 @@ TEST_CASE("a node that joins loads before it is taken in") {
   Scenario newcomer(recovering());
   newcomer.happens(event::Opened{});
   newcomer.happens(event::Connected{});
-  newcomer.happens(event::Welcome{"10.0.0.3", 1000});
-  event::Waiting spare = waiting(2, 2);
+  newcomer.happens(event::JoinAck{"10.0.0.3", 1000});
+  event::WaitStatus spare = waiting(2, 2);
   spare.spare = true;
   CHECK(newcomer.happens(spare) == Trace{"warm up #0 (local 0, r0) #1 (local 1, r1)"});
   CHECK(newcomer.happens(spare).empty());
@@ -295,7 +295,7 @@ TEST_CASE("a node without a place in a full run loads nothing") {
   Scenario s(recovering());
   s.happens(event::Opened{});
   s.happens(event::Connected{});
-  event::Waiting spare = waiting(3, 2);
+  event::WaitStatus spare = waiting(3, 2);
   spare.spare = true;
   CHECK(s.happens(spare).empty());
 }

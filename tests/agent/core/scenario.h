@@ -45,8 +45,9 @@ inline Settings external(int nproc = 2) {
 }
 
 // Nodes are missing, and ten minutes left.
-inline event::Waiting waiting(int joined, int nodes, Millis restart_in = 0, const std::string& reason = "") {
-  event::Waiting waiting;
+inline event::WaitStatus waiting(int joined, int nodes, Millis restart_in = 0,
+                                 const std::string& reason = "") {
+  event::WaitStatus waiting;
   waiting.joined = joined;
   waiting.min_nodes = waiting.max_nodes = nodes;
   waiting.restart_in = restart_in;
@@ -97,7 +98,7 @@ struct Describe {
   std::string operator()(const action::Recovered& a) const {
     return "recovered at " + std::to_string(a.first_step) + ", kept " + std::to_string(a.kept) +
            ", replaced " + std::to_string(a.replaced) + ", took " + std::to_string(a.took) +
-           (a.from_host_copy ? ", from the host's memory" : "");
+           (a.from_in_memory_checkpoint ? ", from the host's memory" : "");
   }
   std::string operator()(const action::PauseWorkers& a) const {
     return a.after_step ? "pause after step" : "pause";
@@ -188,7 +189,7 @@ class Scenario {
     happens(event::Disconnected{"connection reset", false});
     Trace trace = happens(event::Opened{hosting});
     happens(event::Connected{});
-    for (auto& line : happens(event::Welcome{"10.0.0.2", 1000, resumed})) trace.push_back(line);
+    for (auto& line : happens(event::JoinAck{"10.0.0.2", 1000, resumed})) trace.push_back(line);
     return trace;
   }
 
@@ -196,7 +197,7 @@ class Scenario {
   Trace joins(std::int64_t g = 1, int restarts = 0, int nodes = 2) {
     Trace trace = happens(event::Opened{hosting});
     happens(event::Connected{});
-    happens(event::Welcome{"10.0.0.2", 1000});
+    happens(event::JoinAck{"10.0.0.2", 1000});
     for (auto& line : assigned(g, restarts, "because", nodes)) trace.push_back(line);
     return trace;
   }

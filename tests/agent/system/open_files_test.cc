@@ -33,7 +33,9 @@ TEST_CASE("40 files and 6 for each worker are enough, one fewer is refused") {
   CHECK(limited(30, 51, ask) == dtrun::kExitOsError);
 }
 
-TEST_CASE("the limit is raised for workers, nodes and strangers, as far as that goes, and never lowered") {
+TEST_CASE(
+    "the limit is raised for workers, nodes and unauthenticated peers, as far as that goes, and never "
+    "lowered") {
   const auto raised = [] {
     if (!allow_open_files(2, 10).ok()) return 255;
     rlimit limit{};
@@ -45,7 +47,7 @@ TEST_CASE("the limit is raised for workers, nodes and strangers, as far as that 
   CHECK(limited(630, 2000, raised) == 63);
 }
 
-TEST_CASE("strangers get what workers and nodes leave, and no more than they may have at most") {
+TEST_CASE("unauthenticated peers get what workers and nodes leave, and no more than they may have at most") {
   const auto left = [] { return static_cast<int>(allow_open_files(2, 10).value() / 4); };
   CHECK(limited(30, 55, left) == 0);
   CHECK(limited(30, 62, left) == 0);

@@ -197,7 +197,7 @@ TEST_CASE("of a hang every rank's place is told, and the likely cause only where
   hang.verdict = "the verdict";
   for (int rank : {0, 1, 2}) {
     end.followers.push_back(worker(rank, "a", 0, SIGKILL, false));
-    end.followers.back().stand = Stand::kWaits;
+    end.followers.back().activity = Activity::kWaits;
   }
   end.reason = "ranks 0-2 hang: …";
   const std::string heading = "the job failed: ranks 0-2 hang: no progress for 4 s\n";
@@ -212,7 +212,7 @@ TEST_CASE("of a hang every rank's place is told, and the likely cause only where
   CHECK(failure_report(end, 0) == heading + places +
                                       "  the verdict\n  after 12.3 s; local rank 1, pid 4711\n"
                                       "  last lines of its stderr:\n    loading shard 7");
-  end.first_failure->stand = Stand::kSilent;
+  end.first_failure->activity = Activity::kSilent;
   end.first_failure->cause = dtrun::EndCause::kHung;
   CHECK(failure_report(end, 0).starts_with(
       "the job failed: rank 1 on a failed first: signal 9 (SIGKILL): it hung\n" + places));

@@ -83,9 +83,9 @@ TEST_CASE("everything travels, byte for byte, but what belongs to this session o
                         "PMI_RANK=1",
                         "PMIX_RANK=1",
                         "OMPI_COMM_WORLD_RANK=1",
-                        "DTRUN_TOKEN=secret",
-                        "DTRUN_TOKEN_FILE=/f",
-                        "DTRUN_AGENT_TOKEN=t",
+                        "DTRUN_KEY=secret",
+                        "DTRUN_KEY_FILE=/f",
+                        "DTRUN_PROCESS_TAG=t",
                         "DTRUN_CONTROL_FD=3",
                         "NOTIFY_SOCKET=/n",
                         "KRB5CCNAME=/k",
@@ -132,15 +132,15 @@ TEST_CASE("patterns: stars and question marks anywhere, the whole name") {
 }
 
 TEST_CASE("the job's key never travels, and no rule may name it") {
-  CHECK(travelling({"DTRUN_TOKEN=k"}).empty());
-  CHECK(travelling_environment({"DTRUN_TOKEN=k"}, {{EnvironmentRule::kSend, "DTRUN_TOKEN"},
-                                                   {EnvironmentRule::kSet, "DTRUN_TOKEN", "x"}})
+  CHECK(travelling({"DTRUN_KEY=k"}).empty());
+  CHECK(travelling_environment({"DTRUN_KEY=k"}, {{EnvironmentRule::kSend, "DTRUN_KEY"},
+                                                 {EnvironmentRule::kSet, "DTRUN_KEY", "x"}})
             .empty());
-  for (const char* option : {"DTRUN_TOKEN", "DTRUN_TOKEN=x"}) {
+  for (const char* option : {"DTRUN_KEY", "DTRUN_KEY=x"}) {
     CHECK(parse_environment_rule(option).status().message() ==
-          "-x: DTRUN_TOKEN goes to the other hosts by itself");
+          "-x: DTRUN_KEY goes to the other hosts by itself");
   }
-  CHECK(file_refusal("A=1\nDTRUN_TOKEN=x") == "env:2: DTRUN_TOKEN goes to the other hosts by itself");
+  CHECK(file_refusal("A=1\nDTRUN_KEY=x") == "env:2: DTRUN_KEY goes to the other hosts by itself");
 }
 
 TEST_CASE("an option that makes no sense is refused") {

@@ -27,7 +27,7 @@ KubernetesJob job() {
 TEST_CASE("a job's objects have its name, pods, key, config and arguments") {
   const std::string yaml = kubernetes_yaml(job());
   for (const char* line :
-       {"\nstringData: {token: \"the-key\"}\n", "\n  selector: {batch.kubernetes.io/job-name: \"mnist\"}\n",
+       {"\nstringData: {key: \"the-key\"}\n", "\n  selector: {batch.kubernetes.io/job-name: \"mnist\"}\n",
         "\n  job.json: |\n    {\n      \"output_dir\": \"/out/\\u00fc\"\n    }\n", "\n  completions: 3\n",
         "\n  parallelism: 3\n", "\n      terminationGracePeriodSeconds: 120\n",
         "\n        image: \"registry/dtrun:1\"\n",

@@ -40,12 +40,12 @@ TEST_CASE("no text of a host can move the cursor, but for a worker's") {
   CHECK(planned.name() == "?[2J");
   CHECK(planned.notices(0) == "?[31mred");
   CHECK(planned.addresses(0) == "10.0.0.1?");
-  launch::Sight& sight = *message.mutable_seen()->add_sights();
-  sight.set_address("\x1b");
-  sight.set_from("\x1b");
-  sight.add_why_not("\x1b");
+  launch::ProbeResult& result = *message.mutable_seen()->add_results();
+  result.set_address("\x1b");
+  result.set_from("\x1b");
+  result.add_why_not("\x1b");
   clean(&message);
-  for (const std::string& text : {sight.address(), sight.from(), sight.why_not(0)}) CHECK(text == "?");
+  for (const std::string& text : {result.address(), result.from(), result.why_not(0)}) CHECK(text == "?");
   message.mutable_output()->set_text(kHostile);
   clean(&message);
   CHECK(message.output().text() == kHostile);

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 // Several on one machine at a time: the processes of this one have its mark in their command lines.
 struct Site {
   explicit Site(const std::string& name) : mark(name + std::to_string(getpid())) {
-    write_text(folder / "carrier", "#!/bin/sh\nshift\nexec \"$@\"\n");
-    fs::permissions(folder / "carrier", fs::perms::owner_all);
+    write_text(folder / "remote_shell", "#!/bin/sh\nshift\nexec \"$@\"\n");
+    fs::permissions(folder / "remote_shell", fs::perms::owner_all);
   }
   ~Site() {
     for (const pid_t pid : processes_with(mark)) kill(pid, SIGKILL);
@@ -35,7 +35,7 @@ struct Site {
   }
   std::vector<std::string> words(const std::string& hosts, const std::string& script,
                                  const std::vector<std::string>& options) const {
-    std::vector<std::string> argv{kDtrun,    "-H",          hosts,       "--ssh", carrier(),
+    std::vector<std::string> argv{kDtrun,    "-H",          hosts,       "--ssh", remote_shell(),
                                   "--chdir", folder.path(), "--rdzv_id", mark};
     argv.insert(argv.end(), options.begin(), options.end());
     argv.insert(argv.end(), {"--", "sh", "-c", script, mark});
@@ -54,7 +54,7 @@ struct Site {
   Ended come_back(const std::string& command, const std::vector<std::string>& more = {}) const {
     return run(back(command, more), environment());
   }
-  std::string carrier() const { return folder / "carrier"; }
+  std::string remote_shell() const { return folder / "remote_shell"; }
   void let_go_on() const { write_text(folder / "go", ""); }
   bool nothing_is_left() const {
     return eventually([&] { return processes_with(mark).empty(); }, Process::Duration(30000));
@@ -124,9 +124,10 @@ TEST_CASE("a host that cannot be called, or knows the run no more, holds up nobo
   const Site site("dtk");
   REQUIRE(site.launch("a,b", "echo from $RANK").exit_code == 0);
   CHECK(site.come_back("attach").exit_code == 0);  // to the end
-  write_text(site.folder / "carrier", "#!/bin/sh\nif test $1 = b; then exit 9; fi\nshift\nexec \"$@\"\n");
+  write_text(site.folder / "remote_shell",
+             "#!/bin/sh\nif test $1 = b; then exit 9; fi\nshift\nexec \"$@\"\n");
   CHECK(contains(site.come_back("attach", {site.mark}).out, "from 0\n"));
-  write_text(site.folder / "carrier", "#!/bin/sh\nshift\nexec \"$@\"\n");
+  write_text(site.folder / "remote_shell", "#!/bin/sh\nshift\nexec \"$@\"\n");
   fs::remove(site.folder / "dtrun/runs" / (site.mark + ".1.spool"));
   CHECK(contains(site.come_back("attach", {site.mark}).out, "from 0\n"));
 }
@@ -147,7 +148,7 @@ TEST_CASE("one host may have said far more than fits into memory before another 
 
 TEST_CASE("who comes back calls the hosts as the launch did, also from another directory") {
   const Site site("dth");
-  std::vector<std::string> words = site.words("a", kScript, {"--detach", "--ssh", "./carrier"});
+  std::vector<std::string> words = site.words("a", kScript, {"--detach", "--ssh", "./remote_shell"});
   words.insert(words.begin(), {"env", "-C", site.folder.path()});
   const Ended launched = run(words, site.environment());
   REQUIRE_MESSAGE(launched.exit_code == 0, launched.err);
@@ -234,7 +235,7 @@ TEST_CASE("a job goes on when there is no room for what it says, and its end is 
   for (const int blocks : {97, 98, 99, 100, 150}) {
     CAPTURE(blocks);
     const Site site("dtg");
-    write_text(site.folder / "carrier",
+    write_text(site.folder / "remote_shell",
                "#!/bin/sh\nshift\nulimit -f " + std::to_string(blocks) + "\nexec \"$@\"\n");
     const Ended launched = site.launch("a", script);
     REQUIRE_MESSAGE(launched.exit_code == 0, launched.err);

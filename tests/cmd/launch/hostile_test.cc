@@ -1,5 +1,5 @@
-// A launcher against hosts that mean it no good, or print without end: carriers say what no agent of ours
-// does.
+// A launcher against hosts that mean it no good, or print without end: remote shells say what no agent of
+// ours does.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
@@ -49,12 +49,14 @@ struct Launched {
   std::size_t memory = 0;  // bytes
 };
 
-// To the host "far", where `script` is all that its carrier does; what it says stands in files of the folder.
+// To the host "far", where `script` is all that its remote shell does; what it says stands in files of the
+// folder.
 Launched launch_at(const test::Folder& folder, const std::string& script, bool is_read = true) {
-  test::write_text(folder / "carrier", "#!/bin/sh\ncd '" + folder.path().string() + "'\n" + script + "\n");
-  fs::permissions(folder / "carrier", fs::perms::owner_all);
+  test::write_text(folder / "remote_shell",
+                   "#!/bin/sh\ncd '" + folder.path().string() + "'\n" + script + "\n");
+  fs::permissions(folder / "remote_shell", fs::perms::owner_all);
   const std::string words =
-      "exec " + test::shell_text({test::kDtrun, "-H", "far", "--ssh", folder / "carrier", "--", "true"});
+      "exec " + test::shell_text({test::kDtrun, "-H", "far", "--ssh", folder / "remote_shell", "--", "true"});
   test::Process launcher({"sh", "-c", words + (is_read ? "" : " >/dev/null 2>&1")});
   Launched result;
   const bool in_time = test::eventually([&] {

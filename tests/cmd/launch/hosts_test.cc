@@ -20,13 +20,13 @@ namespace fs = std::filesystem;
 
 struct Site {
   Site() {
-    write_text(carrier(), "#!/bin/sh\nshift\nexec \"$@\"\n");
-    fs::permissions(carrier(), fs::perms::owner_all);
+    write_text(remote_shell(), "#!/bin/sh\nshift\nexec \"$@\"\n");
+    fs::permissions(remote_shell(), fs::perms::owner_all);
   }
-  std::string carrier() const { return folder / "carrier"; }
+  std::string remote_shell() const { return folder / "remote_shell"; }
   std::string path(const std::string& name) const { return folder / name; }
   std::vector<std::string> words(const std::string& hosts, const std::vector<std::string>& more) const {
-    std::vector<std::string> argv{kDtrun, "-H", hosts, "--ssh", carrier(), "--chdir", folder.path()};
+    std::vector<std::string> argv{kDtrun, "-H", hosts, "--ssh", remote_shell(), "--chdir", folder.path()};
     argv.insert(argv.end(), more.begin(), more.end());
     return argv;
   }
@@ -145,7 +145,7 @@ TEST_CASE("--dry_run shows what would travel, without secrets; -x decides") {
   const Site site;
   const Ended ended =
       site.launch("a:2,b", {"--dry_run", "-x", "HOME", "-x", "NEW=1 2", "-x", "^MINE", "true"},
-                  {"API_KEY=geheim", "MINE=stays", "DTRUN_TOKEN=dtk1_none", "SSH_CLIENT=1"});
+                  {"API_KEY=geheim", "MINE=stays", "DTRUN_KEY=dtk1_none", "SSH_CLIENT=1"});
   REQUIRE_MESSAGE(ended.exit_code == 0, ended.err);
   for (const char* there : {"\"slots\": 2", "API_KEY=***", "NEW=1 2", "\"HOME="})
     CHECK(contains(ended.out, there));
@@ -232,8 +232,9 @@ TEST_CASE("--check tells of a host whose clock differs") {
   const Site site;
   for (const std::string seconds : {"0", "100", "-100"}) {
     CAPTURE(seconds);
-    write_text(site.carrier(), "#!/bin/sh\ntest $1 = a || export SHIFTED_SECONDS=" + seconds + " " +
-                                   shell_text(preloaded(DTRUN_SHIFTED_CLOCK)) + "\nshift\nexec \"$@\"\n");
+    write_text(site.remote_shell(), "#!/bin/sh\ntest $1 = a || export SHIFTED_SECONDS=" + seconds + " " +
+                                        shell_text(preloaded(DTRUN_SHIFTED_CLOCK)) +
+                                        "\nshift\nexec \"$@\"\n");
     const Ended ended = site.launch("a,b", {"--check", "--", "true"});
     CHECK_MESSAGE(ended.exit_code == 0, ended.err);
     const std::size_t second = ended.out.find("\nb ");
@@ -264,9 +265,9 @@ TEST_CASE("dtrun status finds the job, whose key nobody else has") {
 TEST_CASE("whatever a host offers as a key, the job has the launcher's, or none") {
   const Site site;
   const std::vector<std::string> print{"--", "sh", "-c", "env"};
-  const Ended keyed = site.launch("a,b", print, {"DTRUN_TOKEN_FILE=/nowhere", "DTRUN_TOKEN=short"});
+  const Ended keyed = site.launch("a,b", print, {"DTRUN_KEY_FILE=/nowhere", "DTRUN_KEY=short"});
   CHECK_MESSAGE(keyed.exit_code == 0, keyed.err);
-  CHECK(!contains(keyed.out, "DTRUN_TOKEN="));
+  CHECK(!contains(keyed.out, "DTRUN_KEY="));
   CHECK(!contains(keyed.out, "dtk1_"));
   const Ended plain = site.launch("a,b", print, {"DTRUN_INSECURE=1"});
   CHECK_MESSAGE(plain.exit_code == 0, plain.err);
@@ -286,7 +287,7 @@ TEST_CASE("Ctrl-C ends the workers, and so does the launcher's death; nothing is
   }
 }
 
-TEST_CASE("a launcher ends well however its carriers' ends fall together") {
+TEST_CASE("a launcher ends well however its remote shells' ends fall together") {
   const Site site;
   for (int i = 0; i < 15; ++i) {
     const Ended ended = site.launch("a,b,c", {"--", "true"});

@@ -28,23 +28,23 @@ Result<JobSpec> planned(const std::vector<std::string>& arguments, const Around&
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = around.variables.find(name);
     if (found != around.variables.end()) return found->second.c_str();
-    return name == std::string("DTRUN_TOKEN") ? kJobKey : nullptr;
+    return name == std::string("DTRUN_KEY") ? kJobKey : nullptr;
   };
   const auto parsed = parse_command_line(arguments, environment);
   REQUIRE_MESSAGE(parsed.ok(), parsed.status().message());
   Machine machine;
   machine.cpus = 8;
   machine.gpus = [&](bool) {
-    GpuSight sight{.driver = "580", .cuda = 13000};
+    GpuSight result{.driver = "580", .cuda = 13000};
     for (int i = 0; i < around.gpus; ++i)
-      sight.gpus.push_back({.index = i, .number = i, .name = "H", .memory = 1});
-    if (around.gpus == 0) sight.why_none = "no NVIDIA driver";
-    return sight;
+      result.gpus.push_back({.index = i, .number = i, .name = "H", .memory = 1});
+    if (around.gpus == 0) result.why_none = "no NVIDIA driver";
+    return result;
   };
   machine.is_home = [](const std::string& host) { return host == "10.0.0.1"; };
-  machine.scene = Scene{.variables = around.variables,
-                        .hostname = around.hostname,
-                        .file = [&](const std::string&) { return around.hosts_file; }};
+  machine.cluster = ClusterEnvironment{.variables = around.variables,
+                                       .hostname = around.hostname,
+                                       .file = [&](const std::string&) { return around.hosts_file; }};
   return make_job_spec(parsed.value(), machine, environment, [](const std::string&) {});
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("of three nodes or more the first task on each of the first three may 
     CHECK(contains(rendezvous.list, "n1,n2,n3 port "));
     CHECK(contains(rendezvous.list, " of run 4711.0"));
   }
-  CHECK(rendezvous_of("0", "0", "0", {"--rdzv_conf", "takeover=never", "--", "x"}).hosts.empty());
+  CHECK(rendezvous_of("0", "0", "0", {"--rdzv_conf", "failover=never", "--", "x"}).hosts.empty());
 }
 
 TEST_CASE("a node has a worker for each GPU of the step, unless somebody says otherwise") {

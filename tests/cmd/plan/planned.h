@@ -27,10 +27,10 @@ struct Planned {
 
 inline GpuSight with_gpus(int count) {
   if (count == 0) return {.why_none = "no NVIDIA driver"};
-  GpuSight sight{.driver = "580.65.06", .cuda = 13000};
+  GpuSight result{.driver = "580.65.06", .cuda = 13000};
   for (int i = 0; i < count; ++i)
-    sight.gpus.push_back({.index = i, .number = i, .name = "NVIDIA H200", .memory = 150754820096});
-  return sight;
+    result.gpus.push_back({.index = i, .number = i, .name = "NVIDIA H200", .memory = 150754820096});
+  return result;
 }
 
 inline Planned plan(const std::vector<std::string>& arguments, const Variables& variables = {}, int cpus = 8,
@@ -38,7 +38,7 @@ inline Planned plan(const std::vector<std::string>& arguments, const Variables& 
   const Environment environment = [&](const char* name) -> const char* {
     const auto found = variables.find(name);
     if (found != variables.end()) return found->second.c_str();
-    const bool asks_for_key = name == std::string("DTRUN_TOKEN") && !variables.contains("HOME");
+    const bool asks_for_key = name == std::string("DTRUN_KEY") && !variables.contains("HOME");
     return asks_for_key ? kKey : nullptr;
   };
   auto parsed = parse_command_line(arguments, environment);

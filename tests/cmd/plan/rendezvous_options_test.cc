@@ -103,27 +103,27 @@ TEST_CASE(
   CHECK(three.spec.value().rendezvous.host == "a");
   CHECK(three.spec.value().rendezvous.port == 7);
   CHECK(three.spec.value().rendezvous.hosts == Hosts{"a", "b", "c"});
-  CHECK_FALSE(three.spec.value().rendezvous.takeover_alone);
+  CHECK_FALSE(three.spec.value().rendezvous.failover_alone);
   CHECK(three.notices.empty());
-  CHECK(planned("a,b,c", "takeover=never").spec.value().rendezvous.hosts.empty());
-  CHECK(planned("a,b,c", "takeover=always").notices.at(0).find("has no effect") != std::string::npos);
+  CHECK(planned("a,b,c", "failover=never").spec.value().rendezvous.hosts.empty());
+  CHECK(planned("a,b,c", "failover=always").notices.at(0).find("has no effect") != std::string::npos);
 
   const Planned two = plan({"--nnodes", "2", "--rdzv_endpoint", "a,b", "--", "x"});
   REQUIRE(two.spec.ok());
   CHECK(two.spec.value().rendezvous.host == "a");
   CHECK(two.spec.value().rendezvous.hosts.empty());
   CHECK(two.notices.at(0).find("b does not take over") != std::string::npos);
-  CHECK(two.notices.at(0).find("takeover=always") != std::string::npos);
-  CHECK(planned("a,b", "takeover=never").notices.empty());
-  Planned always = planned("a,b", "takeover=always");
+  CHECK(two.notices.at(0).find("failover=always") != std::string::npos);
+  CHECK(planned("a,b", "failover=never").notices.empty());
+  Planned always = planned("a,b", "failover=always");
   CHECK(always.spec.value().rendezvous.hosts == Hosts{"a", "b"});
-  CHECK(always.spec.value().rendezvous.takeover_alone);
+  CHECK(always.spec.value().rendezvous.failover_alone);
   CHECK(always.notices.empty());
 
-  CHECK(planned("a", "takeover=always").notices.at(0).find("names one host") != std::string::npos);
-  CHECK(bad({"--nnodes", "2", "--rdzv_endpoint", "a,b", "--rdzv_conf", "takeover=yes", "--", "x"}) ==
-        "--rdzv_conf takeover=yes: expected always or never");
-  CHECK(bad({"--rdzv_conf", "take_over=never", "--", "x"}).find("did you mean takeover?") !=
+  CHECK(planned("a", "failover=always").notices.at(0).find("names one host") != std::string::npos);
+  CHECK(bad({"--nnodes", "2", "--rdzv_endpoint", "a,b", "--rdzv_conf", "failover=yes", "--", "x"}) ==
+        "--rdzv_conf failover=yes: expected always or never");
+  CHECK(bad({"--rdzv_conf", "fail_over=never", "--", "x"}).find("did you mean failover?") !=
         std::string::npos);
 }
 
@@ -228,12 +228,12 @@ TEST_CASE("several nodes have a key: one that is given, or the user's, made when
 }
 
 TEST_CASE("a job of one node has no key, and says so to who gives it one on the command line") {
-  const Planned planned = plan({"--token_file", "/nonexistent", "--insecure=0", "--", "x"});
+  const Planned planned = plan({"--key_file", "/nonexistent", "--insecure=0", "--", "x"});
   REQUIRE_MESSAGE(planned.spec.ok(), planned.spec.status().message());
   CHECK(planned.spec.value().rendezvous.key.empty());
   REQUIRE(planned.notices.size() == 2);
-  CHECK(planned.notices[0] == "--token_file has no effect on a single node");
-  CHECK(plan({"--", "x"}, {{"DTRUN_TOKEN_FILE", "/nonexistent"}}).notices.empty());
+  CHECK(planned.notices[0] == "--key_file has no effect on a single node");
+  CHECK(plan({"--", "x"}, {{"DTRUN_KEY_FILE", "/nonexistent"}}).notices.empty());
 }
 
 TEST_CASE("plain text is for who asks for it, and said") {
@@ -243,7 +243,7 @@ TEST_CASE("plain text is for who asks for it, and said") {
   CHECK(planned.spec.value().rendezvous.key.empty());
   REQUIRE(planned.notices.size() == 1);
   CHECK(planned.notices[0] == "plain text: anybody who can connect to [fd00::1]:29400 may join (--insecure)");
-  CHECK(bad(job) == "--insecure asks for plain text and DTRUN_TOKEN for a key: give one of them");
+  CHECK(bad(job) == "--insecure asks for plain text and DTRUN_KEY for a key: give one of them");
 }
 
 TEST_CASE("without any key nodes refuse to meet beyond loopback, and say what to do about it") {
@@ -256,12 +256,12 @@ TEST_CASE("without any key nodes refuse to meet beyond loopback, and say what to
     CAPTURE(text);
     CHECK(std::count(text.begin(), text.end(), '\n') == 2);
     CHECK(text.find("/nonexistent/.config/dtrun/key cannot be made") != std::string::npos);
-    CHECK(text.find("export DTRUN_TOKEN=") != std::string::npos);
-    CHECK(text.find("--token_file") != std::string::npos);
+    CHECK(text.find("export DTRUN_KEY=") != std::string::npos);
+    CHECK(text.find("--key_file") != std::string::npos);
     CHECK(text.find("--insecure") != std::string::npos);
   }
   // Only where the coordinator would be, a key to copy: two nodes would show two.
-  CHECK(here.find("DTRUN_TOKEN=dtk1_") != std::string::npos);
+  CHECK(here.find("DTRUN_KEY=dtk1_") != std::string::npos);
   CHECK(here != refusal("here"));
   CHECK(elsewhere.find("dtk1_") == std::string::npos);
   CHECK(elsewhere.find("dtrun on elsewhere prints one") != std::string::npos);

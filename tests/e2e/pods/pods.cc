@@ -40,8 +40,8 @@ Pods::Pods(const std::vector<std::string>& words) : dns_host_("dns", "") {
   REQUIRE_MESSAGE(made.exit_code == 0, made.err);
   name_ = between(made.out, "      subdomain: \"", "\"");
   const std::string config = file("job.json", between(made.out, "  job.json: |\n", "---\n"));
-  file("token", between(made.out, "stringData: {token: \"", "\"}"));
-  std::filesystem::permissions(folder_ / "token",
+  file("key", between(made.out, "stringData: {key: \"", "\"}"));
+  std::filesystem::permissions(folder_ / "key",
                                std::filesystem::perms(0440));  // the manifest's defaultMode
   arguments_ =
       nlohmann::json::parse(between(made.out, "        args: ", "\n")).get<std::vector<std::string>>();
@@ -83,7 +83,7 @@ std::string Pods::start(int index) {
          joined({"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", kDtrun}, arguments_)),
       std::vector<std::string>{"HOSTNAME=" + own, "JOB_COMPLETION_INDEX=" + std::to_string(index),
                                "KUBERNETES_SERVICE_HOST=10.96.0.1",
-                               "DTRUN_TOKEN_FILE=" + (folder_ / "token").string(), "DTRUN_RDZV_ID=6c1f2a9e"});
+                               "DTRUN_KEY_FILE=" + (folder_ / "key").string(), "DTRUN_RDZV_ID=6c1f2a9e"});
   return address;
 }
 

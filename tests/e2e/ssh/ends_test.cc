@@ -33,7 +33,7 @@ bool all_up(const Process& job) {
   });
 }
 
-// Not its guardian, which is younger; 0: there is none yet.
+// Not its watchdog, which is younger; 0: there is none yet.
 pid_t agent_on(const SshHosts& hosts, int host, const std::set<pid_t>& but_these = {}) {
   for (const SshHosts::Running& process : hosts.processes(host))
     if (contains(process.command, "dtrun agent") && but_these.count(process.pid) == 0) return process.pid;

@@ -32,7 +32,9 @@ TEST_CASE("who says hello begins at once, who says nothing never does and goes a
   CHECK(queue.next_deadline(5000) == kNever);
 }
 
-TEST_CASE("who says that it is a member does not wait behind strangers, nor behind others of its address") {
+TEST_CASE(
+    "who says that it is a member does not wait behind unauthenticated peers, nor behind others of its "
+    "address") {
   AcceptQueue queue({.handshaking = 4, .failures = 2, .strange_failures = 2});
   for (AcceptQueue::Id id = 1; id <= 20; ++id) arrive(queue, id, id % 2 == 0 ? "shared" : "flood");
   for (const auto id : queue.take_next(0)) queue.failed(id, 0);
@@ -45,7 +47,7 @@ TEST_CASE("who says that it is a member does not wait behind strangers, nor behi
   CHECK(queue.take_next(0) == Ids{});  // that nobody of "another" came in is still so
 }
 
-TEST_CASE("strangers that stay in their handshakes leave some for those that are known") {
+TEST_CASE("unauthenticated peers that stay in their handshakes leave some for those that are known") {
   AcceptQueue queue({.handshaking = 8});
   for (AcceptQueue::Id id = 1; id <= 20; ++id) arrive(queue, id, "flood" + std::to_string(id));
   CHECK(queue.take_next(0).size() == 6);
@@ -58,7 +60,7 @@ TEST_CASE("the word of members is worth nothing while too many that give it fail
   for (AcceptQueue::Id id = 1; id <= 5; ++id) arrive(queue, id, "liar", 0, true);
   for (const auto id : queue.take_next(0)) queue.failed(id, 0);
   arrive(queue, 10, "liar", 0, true);
-  CHECK(queue.take_next(0) == Ids{10});  // as any stranger of an address without failures of its own
+  CHECK(queue.take_next(0) == Ids{10});  // as anybody of an address without failures of its own
   queue.failed(10, 0);
   for (AcceptQueue::Id id = 11; id <= 20; ++id) arrive(queue, id, "liar", 0, true);
   for (const auto id : queue.take_next(0)) queue.failed(id, 0);
@@ -158,24 +160,26 @@ TEST_CASE("one more than an equal share is not greedy, two more are") {
   CHECK(queue.arrived(7, "b", 0) == 1);
 }
 
-TEST_CASE("where strangers fail, they go before those of a known address, though it fails too") {
+TEST_CASE("where unauthenticated peers fail, they go before those of a known address, though it fails too") {
   AcceptQueue queue({.waiting = 2, .handshaking = 3});
   for (AcceptQueue::Id id = 1; id <= 2; ++id) arrive(queue, id, "member");
   CHECK(queue.take_next(0) == Ids{1, 2});
-  arrive(queue, 3, "stranger");
+  arrive(queue, 3, "unknown");
   CHECK(queue.take_next(0) == Ids{3});
   queue.proven(1);
   queue.failed(2, 0);
   queue.failed(3, 0);
   arrive(queue, 4, "member");
-  arrive(queue, 5, "stranger");
+  arrive(queue, 5, "unknown");
   CHECK(queue.arrived(6, "member", 0) == 5);
   queue.left(4);
   arrive(queue, 7, "zero failures of its own");
   CHECK(queue.arrived(8, "member", 0) == 7);  // 6 has not said hello yet
 }
 
-TEST_CASE("the files that strangers may take are never exceeded, and leave room for one member at least") {
+TEST_CASE(
+    "the files that unauthenticated peers may take are never exceeded, and leave room for one member at "
+    "least") {
   const AcceptQueue::Limits most;
   for (const std::size_t files : {0, 1, 4, 7, 12, 100, 512, 1000, 1536, 5000}) {
     const auto limits = AcceptQueue::Limits::within(files);
@@ -224,7 +228,7 @@ TEST_CASE("65,536 addresses are known, and no more") {
     REQUIRE(may_begin(std::to_string(address)));
     queue.proven(id);
   }
-  REQUIRE(may_begin("stranger"));
+  REQUIRE(may_begin("unknown"));
   queue.failed(id, 0);
   CHECK_FALSE(may_begin("65537"));
   CHECK(may_begin("65536"));
@@ -239,13 +243,13 @@ TEST_CASE("of all sources that nobody knows only some handshakes may fail; a kno
   CHECK(queue.sources() == 0);
   int begun = 0;
   for (int i = 0; i < 100; ++i) {
-    arrive(queue, ++id, "stranger" + std::to_string(i));
+    arrive(queue, ++id, "unknown" + std::to_string(i));
     for (const AcceptQueue::Id one : queue.take_next(0)) queue.failed(one, 0), ++begun;
   }
   CHECK(begun == 10);
   arrive(queue, ++id, "member");
   CHECK(queue.take_next(0) == Ids{id});
-  queue.failed(id, 0);  // a broken connection is none of the strangers'
+  queue.failed(id, 0);  // a broken connection is none of the unauthenticated peers'
   CHECK(queue.take_next(1000).size() == 2);
 }
 

@@ -41,7 +41,7 @@ class Gathering {
  private:
   void note(const std::vector<Action>& actions, Millis now) {
     for (const Action& action : actions) {
-      const auto* waiting = std::get_if<Waiting>(&action.body);
+      const auto* waiting = std::get_if<WaitStatus>(&action.body);
       if (waiting == nullptr) continue;
       counts_.push_back(waiting->joined);
       longest_silence_ = std::max(longest_silence_, now - heard_at_[action.to]);

@@ -14,32 +14,32 @@
 namespace dtrun::rendezvous {
 namespace {
 
-const Standing kReduces{"all_reduce at train.py:88", Stand::kWaitsForPeers, "a"};
-const Standing kBarrier{"barrier at train.py:90", Stand::kWaitsForPeers, "a"};
-const Standing kSleeps{"sleep at loader.py:41", Stand::kElsewhere, "a"};
-const Standing kFutex{"wait (futex)", Stand::kWaits, "a"};
+const StackLocation kReduces{"all_reduce at train.py:88", Activity::kWaitsForPeers, "a"};
+const StackLocation kBarrier{"barrier at train.py:90", Activity::kWaitsForPeers, "a"};
+const StackLocation kSleeps{"sleep at loader.py:41", Activity::kElsewhere, "a"};
+const StackLocation kFutex{"wait (futex)", Activity::kWaits, "a"};
 
-Hang judged(const std::vector<Standing>& standings) {
-  std::map<int, Standing> by_rank;
-  for (std::size_t rank = 0; rank < standings.size(); ++rank)
-    by_rank[static_cast<int>(rank)] = standings[rank];
+Hang judged(const std::vector<StackLocation>& locations) {
+  std::map<int, StackLocation> by_rank;
+  for (std::size_t rank = 0; rank < locations.size(); ++rank)
+    by_rank[static_cast<int>(rank)] = locations[rank];
   return judge_hang(by_rank, "no progress for 4 s");
 }
 
-Standing on(Standing standing, const std::string& host) {
-  standing.host = host;
-  return standing;
+StackLocation on(StackLocation location, const std::string& host) {
+  location.host = host;
+  return location;
 }
 
-WorkerOutcome hung(int rank, const Standing& standing) {
+WorkerOutcome hung(int rank, const StackLocation& location) {
   WorkerOutcome outcome;
   outcome.rank = rank;
-  outcome.host = standing.host;
+  outcome.host = location.host;
   outcome.signal = SIGKILL;
   outcome.cause = EndCause::kHung;
   outcome.error = "no progress for 4 s";
-  outcome.where = standing.where;
-  outcome.stand = standing.stand;
+  outcome.where = location.where;
+  outcome.activity = location.activity;
   return outcome;
 }
 
@@ -63,7 +63,7 @@ const Body* said(const std::vector<Action>& actions, ConnectionId to) {
 }  // namespace
 
 TEST_CASE("the rank that waits for nobody is named, however many wait for it") {
-  for (const Standing& others : {kReduces, kFutex}) {
+  for (const StackLocation& others : {kReduces, kFutex}) {
     const Hang two = judged({others, kSleeps}), three = judged({others, kSleeps, others});
     CHECK(ranks_text(two.suspects) == "rank 1");
     CHECK(two.verdict == "likely cause: rank 1, which does not wait for another rank");
@@ -92,8 +92,8 @@ TEST_CASE("where nobody stands out nobody is named") {
 }
 
 TEST_CASE("a worker whose heartbeats stopped is known to be the one, whatever it does") {
-  Standing silent = kReduces;
-  silent.stand = Stand::kSilent;
+  StackLocation silent = kReduces;
+  silent.activity = Activity::kSilent;
   const Hang hang = judged({kReduces, kReduces, silent, kSleeps});
   CHECK(ranks_text(hang.ranks) == "rank 2");
   CHECK(ranks_text(hang.suspects) == "rank 2");
@@ -101,7 +101,7 @@ TEST_CASE("a worker whose heartbeats stopped is known to be the one, whatever it
 }
 
 TEST_CASE("a worker that computes does not hang, but the others wait for it") {
-  const Hang hang = judged({kReduces, {"computing in f at a.py:1", Stand::kComputes, "b"}});
+  const Hang hang = judged({kReduces, {"computing in f at a.py:1", Activity::kComputes, "b"}});
   CHECK(ranks_text(hang.ranks) == "rank 0");
   CHECK(hang.verdict == "likely cause: rank 1 on b, which computes");
 }
@@ -119,9 +119,9 @@ TEST_CASE("places are merged, the fullest first, as one line of text") {
 }
 
 TEST_CASE("what is told of ten thousand ranks stays small") {
-  std::vector<Standing> every, second;
+  std::vector<StackLocation> every, second;
   for (int rank = 0; rank < 10000; ++rank) {
-    every.push_back({"read of /data/" + std::to_string(rank), Stand::kElsewhere, "a"});
+    every.push_back({"read of /data/" + std::to_string(rank), Activity::kElsewhere, "a"});
     second.push_back(rank % 2 == 0 ? kReduces : kBarrier);
   }
   const Hang different = judged(every), alternating = judged(second);

@@ -60,7 +60,7 @@ std::string check_membership(const State& state) {
   const Membership& membership = *state.current.membership;
   const int nodes = static_cast<int>(membership.nodes.size());
   // A node whose workers still load sits out.
-  const int least = state.settings->warms_up ? 1 : state.settings->min_nodes;
+  const int least = state.settings->in_memory_recovery ? 1 : state.settings->min_nodes;
   if (nodes < least || nodes > state.settings->max_nodes)
     return "a generation of " + std::to_string(nodes) + " nodes";
   std::set<MemberId> ids;
@@ -139,7 +139,7 @@ std::string Invariants::check_messages(const State& state, const Event& event,
         std::holds_alternative<Rejected>(action.body) || std::holds_alternative<Close>(action.body);
     if (!state.members.contains(action.to) && action.to != event.from && !farewell &&
         !std::holds_alternative<StopOrder>(action.body))
-      return "something was said to a stranger";
+      return "something was said to an unauthenticated peer";
     const auto* order = std::get_if<StopOrder>(&action.body);
     // One that leaves time may be followed by one that does not.
     if (order != nullptr && !order->after_step && !stopped.insert(action.to).second)

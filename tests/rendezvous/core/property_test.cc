@@ -36,7 +36,7 @@ class Chance {
     run_.last_call = below(3) * 500;
     run_.join_timeout = 5000 + below(20000);
     run_.heartbeat_timeout = 1000 + below(20000);
-    run_.warms_up = below(2) == 0;
+    run_.in_memory_recovery = below(2) == 0;
   }
 
   Moment next(const State& state, Millis now) {
@@ -120,7 +120,7 @@ class Chance {
       join.age = below(20) == 0 ? absurd() : below(60000) - 1;
     }
     join.hosts = below(4) == 0;
-    if (below(40) == 0) join.warms_up = !join.warms_up;
+    if (below(40) == 0) join.in_memory_recovery = !join.in_memory_recovery;
     join.workers = below(50) == 0 ? static_cast<int>(absurd()) : below(4);
     if (below(30) == 0) join.run_id = "other";
     if (below(30) == 0) join.max_restarts += 1;

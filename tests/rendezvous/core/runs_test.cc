@@ -96,7 +96,7 @@ TEST_CASE("who comes for a run that has just ended hears that it waits for the n
   REQUIRE(heard<News>(late, 3));
   CHECK(heard<News>(late, 3)->text == "waiting for the next run fin: the last one ended with exit code 0");
   CHECK(heard<News>(late, 3)->age == 2000);
-  CHECK(heard<Waiting>(late, 3));
+  CHECK(heard<WaitStatus>(late, 3));
   CHECK_FALSE(heard<News>(runs.step(two_nodes(4, "d"), 4000), 4));  // the run is complete: it begins
 }
 
@@ -225,7 +225,7 @@ TEST_CASE("a run ends with the coordinator's host, unless another one takes over
 TEST_CASE("who had the coordinator, and is lost with it, is named with who took over") {
   Runs runs(false, true);
   runs.restore({three_nodes()}, 0);
-  CHECK(heard<Welcome>(runs.step(comes_back(1, 0, true), 0), 1)->resumed);
+  CHECK(heard<JoinAck>(runs.step(comes_back(1, 0, true), 0), 1)->resumed);
   runs.step(comes_back(2, 2), 0);
   const std::string expected = "n1, which had the coordinator, is lost: n0 took over";
   const auto lost = runs.step({.from = 1, .generation = 7, .body = Heartbeat{}}, 15000);
@@ -283,9 +283,9 @@ TEST_CASE("a node whose leave an earlier coordinator saw is not waited for, and 
   after.step(of_first(2, 1, false), 1000);
   after.step({.from = 1, .generation = 1, .body = Stopped{}}, 1100);
   const auto waits = after.step({.from = 2, .generation = 1, .body = Stopped{}}, 1200);
-  REQUIRE(heard<Waiting>(waits, 1));
-  REQUIRE(heard<Waiting>(waits, 1)->missing.size() == 1);
-  const News& missing = heard<Waiting>(waits, 1)->missing[0];
+  REQUIRE(heard<WaitStatus>(waits, 1));
+  REQUIRE(heard<WaitStatus>(waits, 1)->missing.size() == 1);
+  const News& missing = heard<WaitStatus>(waits, 1)->missing[0];
   CHECK(missing.host == "n2");
   CHECK(missing.kind == News::kLeft);
   CHECK(missing.age == 3200);

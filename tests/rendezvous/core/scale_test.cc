@@ -32,11 +32,11 @@ struct SimNode {
   MemberId id() const { return host + "." + std::to_string(lives); }
 };
 
-// Nodes that answer at once. `warms_up`: workers outlive generations.
+// Nodes that answer at once. `in_memory_recovery`: workers outlive generations.
 class Cluster {
  public:
-  Cluster(int nodes, int min_nodes, bool warms_up)
-      : nodes_(static_cast<std::size_t>(nodes)), min_nodes_(min_nodes), warms_up_(warms_up) {
+  Cluster(int nodes, int min_nodes, bool in_memory_recovery)
+      : nodes_(static_cast<std::size_t>(nodes)), min_nodes_(min_nodes), warms_up_(in_memory_recovery) {
     for (int i = 0; i < nodes; ++i) node(i).host = "node" + std::to_string(i);
   }
 
@@ -58,7 +58,7 @@ class Cluster {
     join.min_nodes = min_nodes_;
     join.max_nodes = size();
     join.max_restarts = 1;
-    join.warms_up = warms_up_;
+    join.in_memory_recovery = warms_up_;
     if (runs) {
       join.group_rank = of.rank;
       join.first_rank = of.first_rank;

@@ -131,7 +131,7 @@ TEST_CASE("workers that outlive generations are waited for by nobody, and all ar
   for_seeds(300, [&](std::uint64_t seed) {
     SimSettings settings;
     settings.seed = seed;
-    settings.warms_up = true;
+    settings.in_memory_recovery = true;
     settings.agents = settings.max_nodes = 2 + static_cast<int>(seed % 10);
     settings.min_nodes = 1 + static_cast<int>(seed % 2);
     settings.crashes = static_cast<int>(seed % 4);

@@ -180,8 +180,8 @@ class Simulator {
   bool resumes(const Before& before, const Event& event, const std::vector<Action>& actions) const {
     if (!std::holds_alternative<Join>(event.body)) return false;
     const auto says_so = [](const Action& action) {
-      const auto* welcome = std::get_if<Welcome>(&action.body);
-      return welcome != nullptr && welcome->resumed;
+      const auto* join_ack = std::get_if<JoinAck>(&action.body);
+      return join_ack != nullptr && join_ack->resumed;
     };
     if (std::any_of(actions.begin(), actions.end(), says_so)) return true;
     const Member* member = state_.members.find(event.from);  // one that missed its assignment
@@ -309,7 +309,7 @@ class Simulator {
     join.host = "host-" + std::to_string(index / 2);
     join.address = "10.0.0.1";
     join.nproc = nproc_of(index);
-    join.warms_up = settings_.warms_up;
+    join.in_memory_recovery = settings_.in_memory_recovery;
     join.workers = agent.workers;
     join.min_nodes = settings_.min_nodes;
     join.max_nodes = settings_.max_nodes;
@@ -358,7 +358,7 @@ class Simulator {
     if (!agent.busy || due.generation != agent.generation) return;
     agent.busy = false;
     agent.stopped = true;
-    agent.kept = settings_.warms_up ? std::optional(agent.loaded - agent.failed) : std::nullopt;
+    agent.kept = settings_.in_memory_recovery ? std::optional(agent.loaded - agent.failed) : std::nullopt;
     if (agent.connection != 0) send(agent, agent.generation, stopped_message(agent));
   }
 
@@ -376,7 +376,7 @@ class Simulator {
   }
 
   // The coordinator answered a join: what ran goes on, with what may have got lost said again, or is over.
-  void welcomed(Agent& agent, bool resumed) {
+  void acknowledged(Agent& agent, bool resumed) {
     if (!resumed) {
       if (agent.busy) gives_up_work(agent);
       agent.busy = false;
@@ -428,12 +428,12 @@ class Simulator {
     if (!agent.alive || agent.connection != message.action.to || connection.black_hole) return;
     const auto& body = message.action.body;
     if (std::holds_alternative<Ended>(body) || std::holds_alternative<Rejected>(body)) agent.ended = true;
-    if (const auto* welcome = std::get_if<Welcome>(&body)) welcomed(agent, welcome->resumed);
+    if (const auto* join_ack = std::get_if<JoinAck>(&body)) acknowledged(agent, join_ack->resumed);
     if (std::holds_alternative<StopOrder>(body) && message.action.generation == agent.generation)
       in(10 + below(3000), timer(Timer::kStopped, index));
     if (const auto* assignment = std::get_if<Assigned>(&body)) work(agent, index, *assignment);
-    const auto* waiting = std::get_if<Waiting>(&body);
-    if (settings_.warms_up && waiting != nullptr && waiting->spare)
+    const auto* waiting = std::get_if<WaitStatus>(&body);
+    if (settings_.in_memory_recovery && waiting != nullptr && waiting->spare)
       in(below(2000), timer(Timer::kReady, index));
   }
 

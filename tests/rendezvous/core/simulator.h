@@ -27,7 +27,8 @@ struct SimSettings {
   Millis reconnect = 20;         // an agent dials again within this time,
   double late_reconnect = 0.2;   // but this share of them within 2 s
   int coordinator_restarts = 0;  // it forgets everything, and all connections break
-  bool warms_up = false;         // workers outlive generations, and replacements load before they take part
+  bool in_memory_recovery =
+      false;  // workers outlive generations, and replacements load before they take part
 };
 
 // The injected failures. A crash counts where the agent lived and knew of no end.

@@ -20,7 +20,7 @@ struct EventText {
     if (join.node_rank >= 0) text += " node_rank=" + str(join.node_rank);
     if (join.group_rank >= 0) text += " had=" + str(join.group_rank);
     if (join.node_count > 0) text += " of=" + str(join.node_count);
-    if (join.warms_up) text += " warms";
+    if (join.in_memory_recovery) text += " warms";
     return text;
   }
   std::string operator()(const Heartbeat& beat) const {
@@ -42,7 +42,7 @@ struct EventText {
   std::string operator()(const Tick&) const { return "tick"; }
 };
 
-std::string missing_of(const Waiting& waiting) {
+std::string missing_of(const WaitStatus& waiting) {
   static constexpr const char* kKinds[] = {"note", "left", "lost", "refused", "back"};
   std::string text;
   for (const News& news : waiting.missing)
@@ -52,9 +52,9 @@ std::string missing_of(const Waiting& waiting) {
 }
 
 struct ActionText {
-  std::string operator()(const Welcome& welcome) const {
-    return "welcome " + welcome.address + ", beat every " + str(welcome.heartbeat_interval) +
-           (welcome.resumed ? ", resumed" : "");
+  std::string operator()(const JoinAck& join_ack) const {
+    return "join_ack " + join_ack.address + ", beat every " + str(join_ack.heartbeat_interval) +
+           (join_ack.resumed ? ", resumed" : "");
   }
   std::string operator()(const Rejected& rejected) const {
     static constexpr const char* kNames[] = {"UNSPECIFIED",    "OTHER_RUN",       "OTHER_JOB",
@@ -62,7 +62,7 @@ struct ActionText {
     return std::string("rejected ") + kNames[rejected.reason] + ": " + rejected.message +
            (rejected.job.empty() ? "" : " {" + rejected.job + "}");
   }
-  std::string operator()(const Waiting& waiting) const {
+  std::string operator()(const WaitStatus& waiting) const {
     return "waiting, " + str(waiting.joined) + " joined of " + str(waiting.min_nodes) + ":" +
            str(waiting.max_nodes) + (waiting.spare ? ", as a spare" : "") +
            (waiting.restart_in > 0 ? ", restart in " + str(waiting.restart_in) + " after " + waiting.reason

@@ -163,7 +163,7 @@ class Scenario {
     join.age = arguments.number("age", 0);
     join.hosts = arguments.has("hosts");
     join.workers = static_cast<int>(arguments.number("workers", 0));
-    join.warms_up = arguments.has("warms");
+    join.in_memory_recovery = arguments.has("warms");
     return join;
   }
 

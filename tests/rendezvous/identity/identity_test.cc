@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/identity/ticket.h"
+#include "rendezvous/identity/scoped_token.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -94,9 +94,9 @@ TEST_CASE("processes that have the same key trust each other") {
 
 TEST_CASE("another key is refused on both sides, and told by its fingerprint") {
   const JobKey key = JobKey::random();
-  const Identity one = make_identity(key), stranger = make_identity(JobKey::random());
-  CHECK(!shake_hands(stranger, one));
-  CHECK(!shake_hands(one, stranger));
+  const Identity one = make_identity(key), unauthenticated = make_identity(JobKey::random());
+  CHECK(!shake_hands(unauthenticated, one));
+  CHECK(!shake_hands(one, unauthenticated));
   std::string issuer;
   CHECK(shake_hands(one, make_identity(key), &issuer));
   CHECK(fingerprint_in(issuer) == key.fingerprint());
@@ -142,26 +142,26 @@ TEST_CASE("a certificate of the job cannot make others") {
   CHECK(!shake_hands(context_of_a_guest(member), make_identity(key)));
 }
 
-TEST_CASE("who has a ticket comes in as a client and cannot pose as a member") {
+TEST_CASE("who has a scoped token comes in as a client and cannot pose as a member") {
   const JobKey key = JobKey::random();
-  const Identity member = make_identity(key), ticket = Ticket::issue(key, "dtrun", kFuture).identity();
-  CHECK(shake_hands(ticket, make_identity_of_store(key)));
+  const Identity member = make_identity(key), token = ScopedToken::issue(key, "dtrun", kFuture).identity();
+  CHECK(shake_hands(token, make_identity_of_store(key)));
   CHECK(shake_hands(member, make_identity_of_store(key)));
-  CHECK(!shake_hands(ticket, member));  // a coordinator of the same user's
-  CHECK(!shake_hands(ticket, make_identity_of_store(JobKey::random())));
-  CHECK(!shake_hands(member, ticket));
-  CHECK(!shake_hands(ticket, ticket));
+  CHECK(!shake_hands(token, member));  // a coordinator of the same user's
+  CHECK(!shake_hands(token, make_identity_of_store(JobKey::random())));
+  CHECK(!shake_hands(member, token));
+  CHECK(!shake_hands(token, token));
   // Not only by its name: no other than the members' would do.
-  CHECK(!shake_hands(context_of(member, TLS_client_method()), ticket, nullptr, ""));
+  CHECK(!shake_hands(context_of(member, TLS_client_method()), token, nullptr, ""));
   CHECK(shake_hands(context_of(member, TLS_client_method()), member, nullptr, ""));
-  // Not only by its authority: even to a client that trusts the tickets' too, as a store does, it is no
+  // Not only by its authority: even to a client that trusts the scoped tokens' too, as a store does, it is no
   // server.
   const Identity store = make_identity_of_store(key);
-  CHECK(!shake_hands(context_of(store, TLS_client_method()), ticket, nullptr, ""));
+  CHECK(!shake_hands(context_of(store, TLS_client_method()), token, nullptr, ""));
   CHECK(shake_hands(context_of(store, TLS_client_method()), store, nullptr, ""));
 }
 
-TEST_CASE("who signs members and who signs tickets have no key in common") {
+TEST_CASE("who signs members and who signs scoped tokens have no key in common") {
   const Identity store = make_identity_of_store(JobKey::random());
   BIO* const roots = BIO_new_mem_buf(store.root.data(), static_cast<int>(store.root.size()));
   std::vector<std::unique_ptr<X509, decltype(&X509_free)>> both;
@@ -173,14 +173,14 @@ TEST_CASE("who signs members and who signs tickets have no key in common") {
   CHECK(EVP_PKEY_eq(X509_get0_pubkey(both[0].get()), X509_get0_pubkey(both[1].get())) != 1);
 }
 
-TEST_CASE("a ticket whose time is over is refused in the handshake") {
+TEST_CASE("a scoped token whose time is over is refused in the handshake") {
   const JobKey key = JobKey::random();
-  CHECK(!shake_hands(Ticket::issue(key, "job7", 1763899200).identity(), make_identity_of_store(key)));
+  CHECK(!shake_hands(ScopedToken::issue(key, "job7", 1763899200).identity(), make_identity_of_store(key)));
 }
 
 TEST_CASE("a certificate tells when it ends") {
   const JobKey key = JobKey::random();
-  CHECK(end_of_certificate(Ticket::issue(key, "job7", kFuture).identity().certificate) == kFuture);
+  CHECK(end_of_certificate(ScopedToken::issue(key, "job7", kFuture).identity().certificate) == kFuture);
   CHECK(end_of_certificate(make_identity(key).certificate) == 253402300799);
   CHECK(!end_of_certificate(""));
   CHECK(!end_of_certificate("no certificate"));

@@ -36,8 +36,8 @@ TEST_CASE("who can connect follows from the coordinator's host") {
 }
 
 TEST_CASE("of several keys the first in the order counts, of none the user's") {
-  const std::optional<Named> none, option(Named{"--token_file", "f"}),
-      variable(Named{"DTRUN_TOKEN_FILE", "f"}), unset(Named{"DTRUN_TOKEN_FILE", ""});
+  const std::optional<Named> none, option(Named{"--key_file", "f"}), variable(Named{"DTRUN_KEY_FILE", "f"}),
+      unset(Named{"DTRUN_KEY_FILE", ""});
   const struct {
     const char* what;
     KeyOffer offer;
@@ -68,16 +68,16 @@ TEST_CASE("of several keys the first in the order counts, of none the user's") {
 }
 
 TEST_CASE("a key and plain text, or a file without a name, is a wrong command line") {
-  const Named insecure{"--insecure", "true"}, file{"--token_file", "f"};
+  const Named insecure{"--insecure", "true"}, file{"--key_file", "f"};
   for (const KeyOffer& offer :
        {KeyOffer{file, insecure}, KeyOffer{{}, insecure, "t"}, KeyOffer{{}, insecure, "", "3"},
-        KeyOffer{Named{"--token_file", ""}, {}, "t"}}) {
+        KeyOffer{Named{"--key_file", ""}, {}, "t"}}) {
     const Result<KeyChoice> choice = choose_key(offer, Reach::kNetwork);
     REQUIRE(!choice.ok());
     CHECK(choice.status().exit_code() == kExitUsage);
   }
   CHECK(choose_key({{}, insecure, "t"}, Reach::kNetwork).status().message() ==
-        "--insecure asks for plain text and DTRUN_TOKEN for a key: give one of them");
+        "--insecure asks for plain text and DTRUN_KEY for a key: give one of them");
 }
 
 Result<fs::path> file_in(const std::map<std::string, std::string>& variables) {
@@ -236,7 +236,7 @@ TEST_CASE("a key on a descriptor is read once, and the descriptor closed; what c
   const auto refused = [](const std::string& descriptor) {
     const auto key = find_key({.descriptor = descriptor}, Reach::kNetwork, fs::path("/nonexistent"), true);
     REQUIRE(!key.ok());
-    CHECK(key.status().message().starts_with("DTRUN_TOKEN_FD=" + descriptor + ": "));
+    CHECK(key.status().message().starts_with("DTRUN_KEY_FD=" + descriptor + ": "));
     return key.status().exit_code();
   };
   CHECK(refused(number) == kExitNoInput);  // a second time

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "rendezvous/wire/succession.h"
+#include "rendezvous/wire/election.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -128,16 +128,16 @@ TEST_CASE("every field of every message is a field of its struct, there and back
   check_round_trip<v1::Join>();
   check_round_trip<v1::Heartbeat>();
   check_round_trip<v1::Stopped>();
-  check_round_trip<v1::Welcome>();
+  check_round_trip<v1::JoinAck>();
   check_round_trip<v1::Rejected>();
-  check_round_trip<v1::Waiting>();
+  check_round_trip<v1::WaitStatus>();
   check_round_trip<v1::Node>();
   check_round_trip<v1::StopOrder>();
   check_round_trip<v1::Hang>();
   check_round_trip<v1::JobEnd>();
-  check_round_trip<v1::SuccessionRecord>();
-  check_round_trip<v1::SuccessionAsk>();
-  check_round_trip<v1::SuccessionAnswer>();
+  check_round_trip<v1::ElectionRecord>();
+  check_round_trip<v1::VoteRequest>();
+  check_round_trip<v1::VoteReply>();
 }
 
 TEST_CASE("what later coordinators have to know is read as it was written") {

@@ -1,4 +1,4 @@
-// Messages of strangers and of guests before anybody looks at them.
+// Messages of unauthenticated peers and of guests before anybody looks at them.
 #include "rendezvous/wire/intake.h"
 
 #include <doctest/doctest.h>

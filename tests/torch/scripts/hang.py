@@ -1,5 +1,5 @@
 """Hangs, after one all_reduce that succeeds. late: rank 1 never comes to the second one, for it sleeps.
-deadlock: rank 1 is in another collective."""
+deadlock: rank 1 is in another group."""
 
 import sys
 import time

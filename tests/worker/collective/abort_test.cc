@@ -31,23 +31,23 @@ constexpr milliseconds kSoon{1000};
 constexpr std::uint32_t kTag = 1;
 constexpr std::size_t kLarge = 32 << 20;  // more than the sockets hold
 
-std::vector<std::unique_ptr<Collective>> meet(int world, KeyValueStore& store,
-                                              const std::string& prefix = "gloo/") {
+std::vector<std::unique_ptr<ProcessGroup>> meet(int world, KeyValueStore& store,
+                                                const std::string& prefix = "gloo/") {
   std::signal(SIGPIPE, SIG_IGN);
-  std::vector<std::unique_ptr<Collective>> collectives(world);
+  std::vector<std::unique_ptr<ProcessGroup>> groups(world);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      CollectiveOptions options{.rank = rank, .size = world, .address = "127.0.0.1"};
+      ProcessGroupOptions options{.rank = rank, .size = world, .address = "127.0.0.1"};
       options.store_prefix = prefix;
-      collectives[rank] = make_gloo_collective(options, store);
+      groups[rank] = make_gloo_process_group(options, store);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return collectives;
+  return groups;
 }
 
-std::vector<std::unique_ptr<Collective>> meet(int world) {
+std::vector<std::unique_ptr<ProcessGroup>> meet(int world) {
   MemoryStore store;
   return meet(world, store);
 }
@@ -110,7 +110,7 @@ void check_abort_ends(const std::string& what, const std::function<void()>& wait
   MESSAGE(what << ": ended after " << Precise(end.at - start).count() << " ms, abort() returned after "
                << Precise(returned - start).count() << " ms");
   CHECK(end.exit_code == kExitWorkerPeerLost);
-  CHECK(end.error == "the collective was aborted");
+  CHECK(end.error == "the process group was aborted");
   CHECK(end.at >= start);
   CHECK(end.at - start < kSoon);
   CHECK(returned - start < kSoon);
@@ -166,8 +166,8 @@ namespace {
 
 // One rank's step of three, of one bucket that goes by slices; the others never send.
 struct LonelyStep {
-  explicit LonelyStep(Collective& collective)
-      : exchange(make_tree_exchange(collective, *arithmetic, {{0, kDirectBytes}})) {
+  explicit LonelyStep(ProcessGroup& group)
+      : exchange(make_tree_exchange(group, *arithmetic, {{0, kDirectBytes}})) {
     exchange->begin(3, sum.data());
     exchange->send(0, {&partial, 1}, *arithmetic->make_stream());
   }
@@ -206,18 +206,18 @@ class StoppedPeer {
   explicit StoppedPeer(bool sends) {
     pid_ = fork_child([&] {
       DirectoryStore store(directory_.path());
-      const auto collective = connect(1, 2, store, milliseconds(60000));
+      const auto group = connect(1, 2, store, milliseconds(60000));
       std::vector<std::byte> bytes(kLarge);
       const InMessage in{.peer = 0, .tag = kTag, .bytes = bytes};
       const OutMessage out{.peer = 0, .tag = kTag, .bytes = bytes};
-      if (sends) collective->barrier();  // the test's receive is there
-      const auto pending = sends ? collective->start({&out, 1}, {}) : collective->start({}, {&in, 1});
+      if (sends) group->barrier();  // the test's receive is there
+      const auto pending = sends ? group->start({&out, 1}, {}) : group->start({}, {&in, 1});
       raise(SIGSTOP);
       pause();
       return 0;
     });
     DirectoryStore store(directory_.path());
-    collective = connect(0, 2, store, milliseconds(60000));
+    group = connect(0, 2, store, milliseconds(60000));
   }
   ~StoppedPeer() {
     kill(pid_, SIGKILL);
@@ -231,7 +231,7 @@ class StoppedPeer {
   void go_on() const { kill(pid_, SIGCONT); }
   void die() const { kill(pid_, SIGKILL); }
 
-  std::unique_ptr<Collective> collective;
+  std::unique_ptr<ProcessGroup> group;
 
  private:
   Folder directory_;
@@ -246,9 +246,9 @@ TEST_CASE("an abort ends the wait for a large message that a stopped peer does n
   check_abort_ends(
       "send halfway",
       [&] {
-        peer.collective->start({&message, 1}, {})->wait();
+        peer.group->start({&message, 1}, {})->wait();
       },
-      [&] { peer.collective->abort(); });
+      [&] { peer.group->abort(); });
 }
 
 // Memory that gloo may be writing to.
@@ -263,8 +263,8 @@ struct HalfReceived {
       peer.emplace(true);
       place.assign(kLarge, std::byte{7});
       const InMessage message{.peer = 1, .tag = kTag, .bytes = place};
-      pending = peer->collective->start({}, {&message, 1});
-      peer->collective->barrier();
+      pending = peer->group->start({}, {&message, 1});
+      peer->group->barrier();
       peer->await_stop();
       await_waiting();  // nothing more comes in
     } while (peek(place.data() + kLarge - 1) == std::byte{0});
@@ -273,14 +273,14 @@ struct HalfReceived {
 
   std::optional<StoppedPeer> peer;
   std::vector<std::byte> place;
-  std::unique_ptr<Pending> pending;
+  std::unique_ptr<Work> pending;
 };
 
 TEST_CASE("an abort ends the wait for a message halfway, and nothing is written to its place any more") {
   HalfReceived half;
-  Collective& collective = *half.peer->collective;
+  ProcessGroup& group = *half.peer->group;
   check_abort_ends(
-      "receive halfway", [&] { half.pending->wait(); }, [&] { collective.abort(); });
+      "receive halfway", [&] { half.pending->wait(); }, [&] { group.abort(); });
   std::memset(half.place.data(), 7, kLarge);
   half.peer->go_on();
   std::this_thread::sleep_for(milliseconds(100));
@@ -307,25 +307,25 @@ TEST_CASE("a peer that dies when it has received half a message makes the other 
   peer.await_stop();
   const std::vector<std::byte> bytes(kLarge);
   const OutMessage message{.peer = 1, .tag = kTag, .bytes = bytes};
-  const auto pending = peer.collective->start({&message, 1}, {});
+  const auto pending = peer.group->start({&message, 1}, {});
   await_waiting();  // nothing more goes out
   const auto died = Clock::now();
   peer.die();
   check_lost(end_of([&] { pending->wait(); }), died);
 }
 
-void check_given_up(Collective& collective, Pending& earlier) {
+void check_given_up(ProcessGroup& group, Work& earlier) {
   std::vector<float> values(10);
   const std::function<void()> calls[] = {
-      [&] { collective.start({}, {}); }, [&] { collective.all_reduce_sum(values); },
-      [&] { collective.barrier(); },     [&] { collective.broadcast(0, bytes_of(values)); },
+      [&] { group.start({}, {}); }, [&] { group.all_reduce_sum(values); },
+      [&] { group.barrier(); },     [&] { group.broadcast(0, bytes_of(values)); },
       [&] { earlier.wait(); },
   };
   for (const auto& call : calls) {
     const auto start = Clock::now();
     const End end = end_of(call);
     CHECK(end.exit_code == kExitWorkerPeerLost);
-    CHECK(end.error == "the collective was aborted");
+    CHECK(end.error == "the process group was aborted");
     CHECK(end.at - start < kSoon);
   }
 }
@@ -347,10 +347,10 @@ TEST_CASE("after an abort, or two at once, every operation fails, and the peers 
 }
 
 TEST_CASE("a single process can be aborted too") {
-  const auto collective = make_single_process_collective();
-  const auto pending = collective->start({}, {});
-  collective->abort();
-  check_given_up(*collective, *pending);
+  const auto group = make_single_process_group();
+  const auto pending = group->start({}, {});
+  group->abort();
+  check_given_up(*group, *pending);
 }
 
 TEST_CASE("messages under way may be given up before and after their collective") {
@@ -368,9 +368,9 @@ TEST_CASE("messages under way may be given up before and after their collective"
 
 // A rank of two at 127.0.0.1 meets one that does not come.
 void meet_nobody(KeyValueStore& store, std::stop_token stop, int rank = 0) {
-  CollectiveOptions options{.rank = rank, .size = 2, .address = "127.0.0.1"};
+  ProcessGroupOptions options{.rank = rank, .size = 2, .address = "127.0.0.1"};
   options.stop = std::move(stop);
-  make_gloo_collective(options, store);
+  make_gloo_process_group(options, store);
 }
 
 TEST_CASE("a stop ends the meeting while a peer has not come") {
@@ -386,17 +386,17 @@ TEST_CASE("a stop that was requested before ends the meeting at once") {
   stop.request_stop();
   const End end = end_of([&] { meet_nobody(store, stop.get_token()); });
   CHECK(end.exit_code == kExitWorkerPeerLost);
-  CHECK(end.error == "the collective was aborted");
+  CHECK(end.error == "the process group was aborted");
 }
 
-TEST_CASE("a stop that comes after the meeting aborts the collective") {
+TEST_CASE("a stop that comes after the meeting aborts the process group") {
   MemoryStore store;
   std::stop_source stop;
-  std::unique_ptr<Collective> ranks[2];
+  std::unique_ptr<ProcessGroup> ranks[2];
   std::thread other([&] { ranks[1] = connect(1, 2, store, milliseconds(60000)); });
-  CollectiveOptions options{.rank = 0, .size = 2, .address = "127.0.0.1"};
+  ProcessGroupOptions options{.rank = 0, .size = 2, .address = "127.0.0.1"};
   options.stop = stop.get_token();
-  ranks[0] = make_gloo_collective(options, store);
+  ranks[0] = make_gloo_process_group(options, store);
   other.join();
   check_abort_ends(
       "stop", [&] { ranks[0]->barrier(); }, [&] { stop.request_stop(); });
@@ -424,7 +424,7 @@ TEST_CASE("a stop ends the meeting with a peer that died when it had published i
     DirectoryStore store(directory.path());
     DyingStore dying(store);
     // The rank with the greater address connects, so the other waits for it.
-    make_gloo_collective({.rank = 0, .size = 2, .address = "127.0.0.2"}, dying);
+    make_gloo_process_group({.rank = 0, .size = 2, .address = "127.0.0.2"}, dying);
     return 0;
   });
   REQUIRE(wait_for_exit(pid, milliseconds(20000)).has_value());
@@ -434,7 +434,7 @@ TEST_CASE("a stop ends the meeting with a peer that died when it had published i
       "meeting, dead peer", [&] { meet_nobody(store, stop.get_token(), 1); }, [&] { stop.request_stop(); });
 }
 
-TEST_CASE("a stranger who talks to a rank breaks its meeting and not its process") {
+TEST_CASE("a intruder who talks to a rank breaks its meeting and not its process") {
   MemoryStore store;
   End end;
   std::thread meeting([&] { end = end_of([&] { meet_nobody(store, {}); }); });
@@ -442,14 +442,14 @@ TEST_CASE("a stranger who talks to a rank breaks its meeting and not its process
   sockaddr_in address{};
   REQUIRE(published.size() >= sizeof address);
   std::memcpy(&address, published.data(), sizeof address);
-  const int stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(connect(stranger, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const int intruder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(connect(intruder, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   const std::array<std::size_t, 6> message_nobody_awaits{48, 1, 12345, 0, 0, 0};
-  REQUIRE(write(stranger, message_nobody_awaits.data(), sizeof message_nobody_awaits) ==
+  REQUIRE(write(intruder, message_nobody_awaits.data(), sizeof message_nobody_awaits) ==
           static_cast<ssize_t>(sizeof message_nobody_awaits));
   char byte = 0;
-  CHECK(read(stranger, &byte, 1) == 0);  // rank 0 has closed it
-  close(stranger);
+  CHECK(read(intruder, &byte, 1) == 0);  // rank 0 has closed it
+  close(intruder);
   store.set("gloo/1", published, {});
   meeting.join();
   CHECK(end.exit_code == kExitWorkerPeerLost);
@@ -471,9 +471,8 @@ std::string descriptors_and_threads() {
 // Steps of three leaves of ones, one per rank; every element of the sum is 3.
 class Stepping {
  public:
-  explicit Stepping(Collective& collective)
-      : exchange_(make_tree_exchange(collective, *arithmetic_, {{0, kDirectBytes}})),
-        world_(collective.size()) {}
+  explicit Stepping(ProcessGroup& group)
+      : exchange_(make_tree_exchange(group, *arithmetic_, {{0, kDirectBytes}})), world_(group.size()) {}
   void step() {
     const float* const partial = leaf_.data();
     exchange_->begin(world_, sum_.data());
@@ -489,7 +488,7 @@ class Stepping {
   const int world_;
 };
 
-TEST_CASE("fifty collectives follow each other in one process, and nothing of them stays") {
+TEST_CASE("fifty process groups follow each other in one process, and nothing of them stays") {
   MemoryStore store;
   std::string after_first;
   for (int generation = 1; generation <= 50; ++generation) {
@@ -527,8 +526,8 @@ TEST_CASE("ranks whose peer is killed again and again meet the next one, and not
     const Folder directory;
     DirectoryStore store(directory.path());
     const pid_t peer = fork_child([&] {
-      const auto collective = connect(2, 3, store, milliseconds(60000));
-      for (Stepping stepping(*collective);;) stepping.step();
+      const auto group = connect(2, 3, store, milliseconds(60000));
+      for (Stepping stepping(*group);;) stepping.step();
       return 0;
     });
     std::vector<std::thread> threads;
@@ -536,14 +535,14 @@ TEST_CASE("ranks whose peer is killed again and again meet the next one, and not
     std::latch first_steps(2);
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
-        const auto collective = connect(rank, 3, store, milliseconds(60000));
-        Stepping stepping(*collective);
+        const auto group = connect(rank, 3, store, milliseconds(60000));
+        Stepping stepping(*group);
         stepping.step();
         first_steps.count_down();
         ends[rank] = end_of([&] {
           for (;;) stepping.step();
         });
-        collective->abort();
+        group->abort();
       });
     }
     first_steps.wait();

@@ -1,6 +1,6 @@
-// Ranks of a collective on this machine: as threads of the test, or as forked processes that can be killed.
-// They find each other through a store in memory or in a directory, and talk over loopback as real workers
-// do.
+// Ranks of a process group on this machine: as threads of the test, or as forked processes that can be
+// killed. They find each other through a store in memory or in a directory, and talk over loopback as real
+// workers do.
 #pragma once
 
 #include <poll.h>
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "worker/base/error.h"
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 
 namespace dtrun::worker {
 
@@ -86,17 +86,18 @@ class DirectoryStore final : public KeyValueStore {
   std::filesystem::path directory_;
 };
 
-inline std::unique_ptr<Collective> connect(int rank, int world, KeyValueStore& store, milliseconds timeout) {
-  if (world == 1) return make_single_process_collective();
+inline std::unique_ptr<ProcessGroup> connect(int rank, int world, KeyValueStore& store,
+                                             milliseconds timeout) {
+  if (world == 1) return make_single_process_group();
   std::signal(SIGPIPE, SIG_IGN);  // as dtrun-worker: gloo writes to sockets whose peer may be gone
-  CollectiveOptions options{rank, world, "127.0.0.1"};
+  ProcessGroupOptions options{rank, world, "127.0.0.1"};
   options.connect_timeout = milliseconds(30000);
   options.timeout = timeout;
-  return make_gloo_collective(options, store);
+  return make_gloo_process_group(options, store);
 }
 
 // Runs `rank_main` on `world` threads at once; rethrows the first rank's exception, if any.
-inline void run_as_threads(int world, const std::function<void(Collective&)>& rank_main,
+inline void run_as_threads(int world, const std::function<void(ProcessGroup&)>& rank_main,
                            milliseconds timeout = milliseconds(20000)) {
   MemoryStore store;
   std::vector<std::exception_ptr> failures(world);
@@ -104,8 +105,8 @@ inline void run_as_threads(int world, const std::function<void(Collective&)>& ra
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto collective = connect(rank, world, store, timeout);
-        rank_main(*collective);
+        const auto group = connect(rank, world, store, timeout);
+        rank_main(*group);
       } catch (...) {
         failures[rank] = std::current_exception();
       }

@@ -119,7 +119,7 @@ const std::vector<Bounds>& bounds() {
       {"train.lr_scheduler_kwargs.min_lr_ratio", {"0", "1"}, {"-5e-324", "1.0000000000000002"}, stable},
       {"train.seed", {"0", "18446744073709551615"}, {"-1", "18446744073709551616"}},
       {"train.verify_sync_steps", steps, no_steps},
-      {"recovery.host_copy_steps", steps, no_steps},
+      {"recovery.in_memory_checkpoint_steps", steps, no_steps},
       {"train.logging_steps", {"1", "1000000000000"}, {"0", "1000000000001"}},
       {"train.eval_steps", steps, no_steps},
       {"train.save_steps", steps, no_steps},

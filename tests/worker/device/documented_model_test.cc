@@ -27,7 +27,7 @@ struct Trained {
 
   // Mean loss, with its gradient in `out`.
   float loss() {
-    lane->weights_changed(problem.parameters.data());
+    lane->parameters_changed(problem.parameters.data());
     lane->train(problem.microbatch(kRows), out.data(), [](int) {});
     lane->stream().wait();
     return out[0] / kRows;

@@ -15,7 +15,7 @@
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
 #include "worker/config/bf16.h"
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/generator.h"
 #include "worker/device/device.h"
 
@@ -46,7 +46,7 @@ Outcome train(Lane& lane, const Program& program, const Microbatch& microbatch) 
 
 Outcome train(const Program& program, int capacity, const Problem& problem, int samples) {
   const auto lane = make_cpu_device()->make_lane(program, capacity);
-  lane->weights_changed(problem.parameters.data());
+  lane->parameters_changed(problem.parameters.data());
   return train(*lane, program, problem.microbatch(samples));
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("a planned lane's loss, hits and gradient are the reference's, at ever
         CHECK(outcome.stats.correct == right.correct);
         CHECK(largest_error(outcome, right) < 1e-5);
         const auto lane = make_cpu_device()->make_lane(program, capacity);
-        lane->weights_changed(problem.parameters.data());
+        lane->parameters_changed(problem.parameters.data());
         const std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
         const auto evaluated = reference::run(program, parameters, problem.microbatch(samples), false);
         const MicrobatchStats stats = lane->evaluate(problem.microbatch(samples));
@@ -134,7 +134,7 @@ TEST_CASE("a planned lane of bf16 is near fp64, and rounds what is multiplied an
       CHECK(distance(outcome.gradient, exact.gradient) < 2e-2);
       CHECK(distance(outcome.gradient, right.gradient) < rounding / 20);
       const auto lane = make_cpu_device()->make_lane(program, capacity);
-      lane->weights_changed(problem.parameters.data());
+      lane->parameters_changed(problem.parameters.data());
       const std::vector<double> parameters(problem.parameters.begin(), problem.parameters.end());
       const auto evaluated = reference::run(program, parameters, problem.microbatch(capacity), false);
       CHECK(lane->evaluate(problem.microbatch(capacity)).loss ==
@@ -168,7 +168,7 @@ TEST_CASE(
     for (const auto make : {make_grouped_graph, make_onednn_graph}) {
       for (const int rows : {2, 9}) {
         const auto lane = make_cpu_lane(program, rows, make(program, rows));
-        lane->weights_changed(problem.parameters.data());
+        lane->parameters_changed(problem.parameters.data());
         const Outcome outcome = train(*lane, program, problem.microbatch(rows));
         const auto right = expected(program, problem, rows);
         CHECK(outcome.stats.loss == doctest::Approx(right.loss).epsilon(1e-5));
@@ -185,7 +185,7 @@ TEST_CASE("the device takes the grouped loops from 6 rows on and oneDNN below, w
     const Problem problem(program, rows);
     auto run = [&](std::unique_ptr<CpuGraph> graph) {
       const auto lane = make_cpu_lane(program, rows, std::move(graph));
-      lane->weights_changed(problem.parameters.data());
+      lane->parameters_changed(problem.parameters.data());
       return train(*lane, program, problem.microbatch(rows));
     };
     const Outcome grouped = run(make_grouped_graph(program, rows)),
@@ -199,7 +199,7 @@ TEST_CASE("evaluating gives training's loss and hits") {
   const Program program = convnet_program();
   const Problem problem(program, 16);
   const auto lane = make_cpu_device()->make_lane(program, 16);
-  lane->weights_changed(problem.parameters.data());
+  lane->parameters_changed(problem.parameters.data());
   const Outcome outcome = train(*lane, program, problem.microbatch(13));
   const MicrobatchStats stats = lane->evaluate(problem.microbatch(13));
   CHECK(stats.loss == outcome.stats.loss);
@@ -228,9 +228,9 @@ TEST_CASE("a microbatch gives the same bits again, after others, in another lane
     const Problem problem(program, capacity), other(program, capacity, 6);
     const Outcome first = train(program, capacity, problem, capacity);
     const auto lane = make_cpu_device()->make_lane(program, capacity);
-    lane->weights_changed(other.parameters.data());
+    lane->parameters_changed(other.parameters.data());
     train(*lane, program, other.microbatch(capacity));
-    lane->weights_changed(problem.parameters.data());
+    lane->parameters_changed(problem.parameters.data());
     for (const std::size_t shift : {0, 1, 5}) {  // floats
       std::vector<float> moved(problem.values.size() + shift);
       std::copy(problem.values.begin(), problem.values.end(), moved.begin() + shift);
@@ -252,10 +252,10 @@ TEST_CASE("a planned lane gives the same bits again, after others, in another la
     const Problem problem(program, 8), other(program, 8, 6);
     const Outcome first = train(program, 8, problem, 5);
     const auto lane = make_cpu_device()->make_lane(program, 8);
-    lane->weights_changed(other.parameters.data());
+    lane->parameters_changed(other.parameters.data());
     train(*lane, program, other.microbatch(8));
     lane->evaluate(other.microbatch(3));
-    lane->weights_changed(problem.parameters.data());
+    lane->parameters_changed(problem.parameters.data());
     CHECK(train(*lane, program, problem.microbatch(5)) == first);
     CHECK(train(recomputing, 8, problem, 5) == first);
     CHECK(train(recomputing, 16, problem, 5) == first);
@@ -273,7 +273,7 @@ TEST_CASE("a generator, token by token, makes the logits that the lane's loss is
     const Program program = gpt2_program(config, 7, 13);
     const Problem problem(program, 2);
     const auto lane = make_cpu_device()->make_lane(program, 2);
-    lane->weights_changed(problem.parameters.data());
+    lane->parameters_changed(problem.parameters.data());
     Generator generator(program, problem.parameters);
     CHECK(generator.longest() == 7);
     double loss = 0;
@@ -304,7 +304,7 @@ TEST_CASE("lanes in two threads at once give the same bits as one alone") {
       for (int t = 0; t < 2; ++t) {
         threads.emplace_back([&, t] {
           const auto lane = make_cpu_device()->make_lane(program, capacity);
-          lane->weights_changed(problem.parameters.data());
+          lane->parameters_changed(problem.parameters.data());
           for (int run = 0; run < 10; ++run)
             differences[t] += !(train(*lane, program, problem.microbatch(capacity)) == alone);
         });
@@ -322,7 +322,7 @@ TEST_CASE("a bucket is announced once, in order, when it is final and before the
       const Problem problem(program, capacity);
       const Outcome whole = train(program, capacity, problem, capacity);
       const auto lane = make_cpu_device()->make_lane(program, capacity);
-      lane->weights_changed(problem.parameters.data());
+      lane->parameters_changed(problem.parameters.data());
       std::vector<float> out(kStatisticsFloats + program.size, -7.0f);
       const auto gradient = std::span(out).subspan(kStatisticsFloats);
       int next = 0;

@@ -66,7 +66,7 @@ TEST_CASE("a lane smooths the labels in training and in an evaluation") {
     const Problem problem(program, 8);
     const auto losses = [&] {
       const auto lane = make_cpu_device()->make_lane(program, 8);
-      lane->weights_changed(problem.parameters.data());
+      lane->parameters_changed(problem.parameters.data());
       std::vector<float> out(kStatisticsFloats + program.size);
       lane->train(problem.microbatch(8), out.data(), [](int) {});
       lane->stream().wait();

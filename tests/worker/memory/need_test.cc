@@ -58,7 +58,7 @@ TEST_CASE(
 
 TEST_CASE("the parts make the whole") {
   Question question;
-  question.config.recovery.host_copy_steps = 1;
+  question.config.recovery.in_memory_checkpoint_steps = 1;
   const MemoryNeed need = question.need();
   std::uint64_t sum = 0;
   for (const auto& part : parts_of(need)) {
@@ -103,18 +103,18 @@ TEST_CASE("who does not save has given back what it started from") {
 TEST_CASE("what outlives a worker is two copies of parameters and slots, and none unless it is asked for") {
   Question question;
   const MemoryNeed without = question.need();
-  CHECK(without.host_copy == 0);
-  question.config.recovery.host_copy_steps = 100;
+  CHECK(without.in_memory_checkpoint == 0);
+  question.config.recovery.in_memory_checkpoint_steps = 100;
   const MemoryNeed need = question.need(false);
-  CHECK(need.host_copy == 2 * (need.parameters + need.optimizer));
-  CHECK(question.need().total() == without.total() + need.host_copy);
+  CHECK(need.in_memory_checkpoint == 2 * (need.parameters + need.optimizer));
+  CHECK(question.need().total() == without.total() + need.in_memory_checkpoint);
   const std::string way_out = question.with(without.total()).message();
-  CHECK_MESSAGE(contains(way_out, " recovery.host_copy_steps=0"), way_out);
+  CHECK_MESSAGE(contains(way_out, " recovery.in_memory_checkpoint_steps=0"), way_out);
   const auto refused = [&](std::uint64_t bytes) {
     return check_host_copies(question.config, question.data, 3, {.bytes = bytes, .by = "the test"});
   };
-  CHECK(refused(3 * need.host_copy).ok());
-  const Status status = refused(3 * need.host_copy - 1);
+  CHECK(refused(3 * need.in_memory_checkpoint).ok());
+  const Status status = refused(3 * need.in_memory_checkpoint - 1);
   CHECK(status.exit_code() == kExitConfig);
   CHECK_MESSAGE(contains(status.message(), "keeps 3.0 GB in the host's memory for each of 3 workers"),
                 status.message());

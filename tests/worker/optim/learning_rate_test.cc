@@ -60,9 +60,10 @@ constexpr double kPi = 3.14159265358979323846, kRate = 0.5;
 constexpr int kTotal = 97;
 
 // Every step of a run, and some behind its end, against a formula of transformers' optimization.py, as it is
-// written there: a factor of the rate behind a linear warm-up, unless `warms_up` says that it has its own.
+// written there: a factor of the rate behind a linear warm-up, unless `in_memory_recovery` says that it has
+// its own.
 void check_schedule(TrainConfig config, const char* type, int warmup,
-                    const std::function<double(double step)>& factor, bool warms_up = true) {
+                    const std::function<double(double step)>& factor, bool in_memory_recovery = true) {
   CAPTURE(type);
   CAPTURE(warmup);
   config.learning_rate = kRate;
@@ -70,7 +71,7 @@ void check_schedule(TrainConfig config, const char* type, int warmup,
   config.warmup_steps = warmup;
   for (int step = 0; step < kTotal + 9; ++step) {
     CAPTURE(step);
-    const bool warming = warms_up && step < warmup;
+    const bool warming = in_memory_recovery && step < warmup;
     const double wanted = kRate * (warming ? static_cast<double>(step) / warmup : factor(step));
     const double found = learning_rate_at(config, step, kTotal);
     CHECK(std::abs(found - wanted) <= 1e-12 * std::max(std::abs(wanted), 1e-4));

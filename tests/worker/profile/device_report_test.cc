@@ -12,13 +12,13 @@ namespace {
 
 const Ceilings kCeilings{.flops = 100e12, .bytes = 1e12};
 
-// Two steps of 10 ms. In each: a product of 4 ms of two nodes' turns on the lane; beside its last 2 ms and
+// Two steps of 10 ms. In each: a matmul of 4 ms of two nodes' turns on the lane; beside its last 2 ms and
 // for one more, another one on the side; then, after a gap of 1 ms, an update of 1.5 ms.
 OpTimes two_steps() {
-  const OpCost product{.flops = 100e9, .read_bytes = 1e8, .written_bytes = 1e8};
-  OpTimes times{.ops = {{.kind = {"Linear", "forward"}, .node = 1, .cost = product},
-                        {.kind = {"Linear", "forward"}, .node = 3, .cost = product},
-                        {.kind = {"Linear", "weight gradient"}, .node = 3, .cost = product},
+  const OpCost matmul{.flops = 100e9, .read_bytes = 1e8, .written_bytes = 1e8};
+  OpTimes times{.ops = {{.kind = {"Linear", "forward"}, .node = 1, .cost = matmul},
+                        {.kind = {"Linear", "forward"}, .node = 3, .cost = matmul},
+                        {.kind = {"Linear", "weight gradient"}, .node = 3, .cost = matmul},
                         {.kind = {"AdamW", ""},
                          .node = -1,
                          .cost = {.flops = 0, .read_bytes = 6e8, .written_bytes = 4e8}}},
@@ -74,7 +74,7 @@ TEST_CASE("time in which two streams ran is divided between them, so that shares
   CHECK(p.gaps() == doctest::Approx(0.0035));
 }
 
-TEST_CASE("a row's floor is what each operation needs more time for: products or memory") {
+TEST_CASE("a row's floor is what each operation needs more time for: matmuls or memory") {
   const auto rows = rows_of(two_steps(), kCeilings, 2);
   CHECK(rows[0].floor == doctest::Approx(2e-3));  // 100 GFLOP, each
   CHECK(rows[2].floor == doctest::Approx(1e-3));  // 1 GB
@@ -103,7 +103,7 @@ TEST_CASE("the table and the JSON say the same") {
   const DeviceProfile p = profile();
   CHECK(table(p) == R"(a job
 a GPU
-ceilings: products 100 TFLOP/s, memory 1000 GB/s
+ceilings: matmuls 100 TFLOP/s, memory 1000 GB/s
 
 in a step, kernel by kernel             launches        time  of step  TFLOP/s     GB/s       floor  of ceiling
 Linear, forward                                2     4.00 ms     30 %     50.0      100     2.00 ms        50 %

@@ -32,11 +32,11 @@ TEST_CASE("a lane that tells of the last linear layer by itself has it in a row 
   CHECK(rows[0].cost.flops == 2.0 * 8 * 16 * 4 * 3);
 }
 
-TEST_CASE("a row's ceiling is that of what it needs more time for: products or memory") {
+TEST_CASE("a row's ceiling is that of what it needs more time for: matmuls or memory") {
   const Ceilings ceilings{.flops = 100e9, .bytes = 10e9};
-  const ProfileRow product{
+  const ProfileRow matmul{
       .what = "", .nodes = 1, .forward = 0.02, .backward = 0, .cost = {.flops = 1e9, .bytes = 1e6}};
-  CHECK(share_of_ceiling(product, ceilings) == doctest::Approx(0.5));
+  CHECK(share_of_ceiling(matmul, ceilings) == doctest::Approx(0.5));
   const ProfileRow copy{
       .what = "", .nodes = 1, .forward = 0.01, .backward = 0.01, .cost = {.flops = 1e6, .bytes = 1e8}};
   CHECK(share_of_ceiling(copy, ceilings) == doctest::Approx(0.5));

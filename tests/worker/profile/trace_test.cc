@@ -34,10 +34,10 @@ TEST_CASE("the trace of lanes has a span for each time, in microseconds from the
 }
 
 TEST_CASE("the trace of a device has a named track for each stream, one of the steps, and spans in order") {
-  const TimedOp product{.kind = {"Linear 16 -> 16", "forward"}, .node = 2, .cost = {.flops = 8}};
+  const TimedOp matmul{.kind = {"Linear 16 -> 16", "forward"}, .node = 2, .cost = {.flops = 8}};
   const TimedOp update{.kind = {"AdamW", ""}, .node = -1, .cost = {}};
   const OpTimes times{
-      .ops = {product, update},
+      .ops = {matmul, update},
       .streams = {"lane", "side 1"},
       // Told in another order than that in which they began; the second step has one operation.
       .times = {{.op = 0, .stream = 1, .begin = 0.002, .end = 0.003},

@@ -64,9 +64,9 @@ TEST_CASE("training allocates nothing as large as the parameters, and neither do
   JobConfig config = job.config("run");
   config.train.optim = "adamw";
   config.train.save_steps = 1;
-  const auto collective = make_single_process_collective();
+  const auto group = make_single_process_group();
   CountingLink link(21840 * sizeof(float));
-  CHECK(run_rank(config, *collective, 1, link) == Outcome::kCompleted);
+  CHECK(run_rank(config, *group, 1, link) == Outcome::kCompleted);
   CHECK(g_large == 0);
   CHECK(std::ranges::count(link.seen_, Phase::kTraining) > 0);
   CHECK(std::ranges::count(link.seen_, Phase::kEvaluating) > 0);

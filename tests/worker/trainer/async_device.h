@@ -30,8 +30,8 @@ class AsyncLane final : public Lane {
   Stream& stream() override { return *stream_; }
   Stream& gradients() override { return *gradients_; }
 
-  void weights_changed(const float* weights) override {
-    device_.enqueue(*stream_, [=, this] { lane_->weights_changed(device_.behind(weights)); });
+  void parameters_changed(const float* weights) override {
+    device_.enqueue(*stream_, [=, this] { lane_->parameters_changed(device_.behind(weights)); });
   }
 
   void train(const Microbatch& microbatch, float* out,

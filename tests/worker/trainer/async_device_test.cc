@@ -15,12 +15,12 @@ namespace dtrun::worker {
 namespace {
 
 void run_on_async_device(const JobConfig& config, int world, int lanes) {
-  run_as_threads(world, [&](Collective& collective) {
+  run_as_threads(world, [&](ProcessGroup& group) {
     const Datasets data = load_datasets(config);
-    Replica replica(config, data, lanes, std::make_unique<AsyncDevice>(collective.rank() + 1));
+    Replica replica(config, data, lanes, std::make_unique<AsyncDevice>(group.rank() + 1));
     TestLink link;
-    const Place place{collective.rank(), collective.size(), collective.rank(), 1};
-    REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
+    const Place place{group.rank(), group.size(), group.rank(), 1};
+    REQUIRE(train(replica, place, group, link) == Outcome::kCompleted);
   });
 }
 
@@ -58,13 +58,13 @@ TEST_CASE("so it does with the ring, whose bytes depend on the number of workers
 }
 
 // Loses its peers when it is asked for the n-th time whether it has, counted from 0: before some microbatch.
-class Breaking final : public Collective {
+class Breaking final : public ProcessGroup {
  public:
   explicit Breaking(int breaks_at) : left_(breaks_at) {}
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  std::unique_ptr<Pending> start(std::span<const OutMessage> sends,
-                                 std::span<const InMessage> receives) override {
+  std::unique_ptr<Work> start(std::span<const OutMessage> sends,
+                              std::span<const InMessage> receives) override {
     return inner_->start(sends, receives);
   }
   void all_reduce_sum(std::span<float> values) override { inner_->all_reduce_sum(values); }
@@ -74,7 +74,7 @@ class Breaking final : public Collective {
   void abort() noexcept override { inner_->abort(); }
 
  private:
-  const std::unique_ptr<Collective> inner_ = make_single_process_collective();
+  const std::unique_ptr<ProcessGroup> inner_ = make_single_process_group();
   mutable std::atomic<int> left_;
 };
 
@@ -108,7 +108,7 @@ TEST_CASE("a replica whose lanes still computed when its peers were lost goes on
     TestLink first, second;
     CHECK_THROWS_AS(train(replica, {}, breaking, first), WorkerError);
     CHECK((replica.state.step > 0 && replica.state.step < 4));
-    train(replica, {.generation = 2}, *make_single_process_collective(), second);
+    train(replica, {.generation = 2}, *make_single_process_group(), second);
     CHECK(job.model("broken" + std::to_string(breaks_at)) == job.model("whole"));
   }
 }
@@ -176,14 +176,14 @@ std::string said_by_three(bool mixed, bool allowed, std::int64_t generation) {
     const std::lock_guard lock(writes);
     said += text + '\n';
   });
-  run_as_threads(3, [&](Collective& collective) {
+  run_as_threads(3, [&](ProcessGroup& group) {
     const Datasets data = load_datasets(config);
-    const bool other = mixed && collective.rank() == 2;
+    const bool other = mixed && group.rank() == 2;
     Replica replica(config, data, 1, other ? std::unique_ptr<Device>(new OtherCpu) : make_cpu_device());
     TestLink link;
-    const Place place{collective.rank(), collective.size(), collective.rank(), generation};
+    const Place place{group.rank(), group.size(), group.rank(), generation};
     try {
-      REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
+      REQUIRE(train(replica, place, group, link) == Outcome::kCompleted);
     } catch (const WorkerError& error) {
       const std::lock_guard lock(writes);
       said += "exit code " + std::to_string(error.exit_code()) + ": " + error.what() + '\n';

@@ -80,7 +80,7 @@ TEST_CASE("the completion is that of the best model") {
   const Job job;
   TestLink link;
   const JobConfig config = first_is_best(job, "out");
-  run_rank(config, *make_single_process_collective(), 1, link);
+  run_rank(config, *make_single_process_group(), 1, link);
   CHECK(link.completion_->step == 20);
   const std::string loss = losses(job.metrics("out")).at(5)[1];  // five lines of training precede it
   CHECK(contains(job.metrics("out"), "\"event\":\"eval\",\"step\":5," + loss));
@@ -150,10 +150,10 @@ TEST_CASE("a run that is stopped anywhere finds the same best model and ends at 
 // Each rank as the only one of a node that has the directory of that name.
 void run_nodes(const Job& job, const std::vector<std::string>& outputs, int stop_at, Outcome outcome,
                std::int64_t generation = 1) {
-  run_as_threads(static_cast<int>(outputs.size()), [&](Collective& collective) {
+  run_as_threads(static_cast<int>(outputs.size()), [&](ProcessGroup& group) {
     TestLink link(stop_at);
-    const Place place{collective.rank(), collective.size(), 0, generation};
-    REQUIRE(run_at(place, first_is_best(job, outputs[collective.rank()]), collective, 1, link) == outcome);
+    const Place place{group.rank(), group.size(), 0, generation};
+    REQUIRE(run_at(place, first_is_best(job, outputs[group.rank()]), group, 1, link) == outcome);
   });
 }
 
@@ -197,11 +197,11 @@ int outlive_rank_0(const Job& job, const JobConfig& config, int rank) {
   Replica replica(config, data, 1);
   for (const int generation : {1, 2}) {
     DirectoryStore store(job.directory.path() / ("store" + std::to_string(generation)));
-    const auto collective = connect(rank - (generation - 1), 4 - generation, store, milliseconds(20000));
+    const auto group = connect(rank - (generation - 1), 4 - generation, store, milliseconds(20000));
     TestLink link;
     try {
-      const Place place{collective->rank(), collective->size(), collective->rank(), generation};
-      const Outcome outcome = train(replica, place, *collective, link);
+      const Place place{group->rank(), group->size(), group->rank(), generation};
+      const Outcome outcome = train(replica, place, *group, link);
       return generation == 2 && outcome == Outcome::kCompleted && link.began_at_.value_or(0) > 0 ? 0 : 1;
     } catch (const WorkerError& error) {
       if (generation == 2 || error.exit_code() != kExitWorkerPeerLost) return 2;
@@ -225,9 +225,9 @@ void check_outlived(const std::function<int(const Job&)>& how) {
     pids.push_back(fork_child([&, rank] { return outlive_rank_0(job, config, rank); }));
   const pid_t lost = fork_child([&] {
     DirectoryStore store(job.directory.path() / "store1");
-    const auto collective = connect(0, 3, store, milliseconds(20000));
+    const auto group = connect(0, 3, store, milliseconds(20000));
     TestLink link(how(job), true);
-    run_rank(config, *collective, 1, link);
+    run_rank(config, *group, 1, link);
     return 0;
   });
   const auto killed = wait_for_exit(lost, milliseconds(60000));

@@ -66,15 +66,14 @@ Start choose(const std::vector<JobConfig>& nodes, std::vector<TrainState> replic
              std::vector<std::int64_t> copied_in = {}) {
   copied_in.resize(nodes.size());
   std::vector<Start> chosen(nodes.size());
-  run_as_threads(static_cast<int>(nodes.size()), [&](Collective& collective) {
-    const int rank = collective.rank();
-    const Place place{rank, collective.size(), 0, generation};
+  run_as_threads(static_cast<int>(nodes.size()), [&](ProcessGroup& group) {
+    const int rank = group.rank();
+    const Place place{rank, group.size(), 0, generation};
     TrainState& own = replicas[rank];
     const Held held{.step = own.parameters.empty() ? std::nullopt : std::optional(own.step),
                     .copied_in = copied_in[rank],
                     .snapshot = [&own] { return own; }};
-    chosen[rank] = {choose_start(nodes[rank], place, kNetwork, held, collective, [](const std::string&) {}),
-                    own};
+    chosen[rank] = {choose_start(nodes[rank], place, kNetwork, held, group, [](const std::string&) {}), own};
     if (chosen[rank].ResumePoint::state) chosen[rank].state = *chosen[rank].ResumePoint::state;
   });
   for (const Start& start : chosen) {
@@ -155,7 +154,7 @@ TEST_CASE("copies of the last generation count, and nothing else of them where a
   const auto a = disks.config("a"), b = disks.config("b"), c = disks.config("c");
   const TrainState none{.step = 0, .parameters = {}, .optimizer = slots_of(a), .config_json = {}};
   const auto from_copy = [&](const Start& start, int rank, const TrainState& wanted) {
-    CHECK(start.from == ResumePoint::kHostCopy);
+    CHECK(start.from == ResumePoint::kInMemoryCheckpoint);
     CHECK(start.source_rank == rank);
     CHECK(start.state.step == wanted.step);
     CHECK(start.state.parameters == wanted.parameters);
@@ -182,12 +181,12 @@ TEST_CASE("a checkpoint of a later step is preferred to copies, if it is good") 
     return choose({a, b}, {replica(step), replica(step)}, 2, {1, 1});
   };
   disks.save("b", 8);
-  CHECK(at(8).from == ResumePoint::kHostCopy);
-  CHECK(at(9).from == ResumePoint::kHostCopy);
+  CHECK(at(8).from == ResumePoint::kInMemoryCheckpoint);
+  CHECK(at(9).from == ResumePoint::kInMemoryCheckpoint);
   check_from(at(7), 1, "b", 8);
   disks.save("a", 6);
   disks.damage("b", 8);
-  CHECK(at(7).from == ResumePoint::kHostCopy);
+  CHECK(at(7).from == ResumePoint::kInMemoryCheckpoint);
   check_from(at(5), 0, "a", 6);
 }
 

@@ -156,14 +156,14 @@ std::pair<int, std::chrono::nanoseconds> end_on_stop(FakeAgent& agent,
 TEST_CASE("whoever waits for a store that never answers is set free by a stop") {
   FakeAgent agent;
   ControlClient& client = *agent.client;
-  const CollectiveOptions options{.rank = 0, .size = 2, .address = "127.0.0.1"};
+  const ProcessGroupOptions options{.rank = 0, .size = 2, .address = "127.0.0.1"};
   const std::function<void(std::stop_token)> waits[] = {
       [&](std::stop_token stop) { client.get("a", milliseconds(60000), stop); },
       [&](std::stop_token stop) { client.set("a", "b", stop); },
       [&](std::stop_token stop) {
-        CollectiveOptions told = options;
+        ProcessGroupOptions told = options;
         told.stop = stop;
-        make_gloo_collective(told, client);
+        make_gloo_process_group(told, client);
       },
   };
   for (const auto& wait : waits) {
@@ -273,11 +273,11 @@ TEST_CASE("where a generation began is told once it is known, with the progress"
   const control::FromWorker message = agent.next();
   CHECK(message.progress().has_first_step());
   CHECK(message.progress().first_step() == 0);
-  CHECK_FALSE(message.progress().from_host_copy());
-  progress.from_host_copy = true;
+  CHECK_FALSE(message.progress().from_in_memory_checkpoint());
+  progress.from_in_memory_checkpoint = true;
   progress.note = "at once";
   agent.client->report(progress);
-  CHECK(agent.next().progress().from_host_copy());
+  CHECK(agent.next().progress().from_in_memory_checkpoint());
 }
 
 TEST_CASE("a worker that waits for a place no longer says where its last generation began") {

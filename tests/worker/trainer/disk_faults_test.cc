@@ -57,8 +57,8 @@ Run run_after(const JobConfig& config, const std::function<void()>& prepare) {
     int code = 0;
     try {
       TestLink link;
-      const auto collective = make_single_process_collective();
-      run_rank(config, *collective, 1, link);
+      const auto group = make_single_process_group();
+      run_rank(config, *group, 1, link);
     } catch (const WorkerError& error) {
       lines << error.what() << std::endl;
       code = error.exit_code();

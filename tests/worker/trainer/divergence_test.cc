@@ -12,13 +12,13 @@ namespace {
 // The error that every rank ends with.
 std::string end_of(const JobConfig& config, int world, int lanes = 1) {
   std::vector<std::string> errors(static_cast<std::size_t>(world));
-  run_as_threads(world, [&](Collective& collective) {
+  run_as_threads(world, [&](ProcessGroup& group) {
     TestLink link;
     try {
-      run_rank(config, collective, lanes, link);
+      run_rank(config, group, lanes, link);
     } catch (const WorkerError& error) {
       REQUIRE(error.exit_code() == kExitDataError);
-      errors[static_cast<std::size_t>(collective.rank())] = error.what();
+      errors[static_cast<std::size_t>(group.rank())] = error.what();
     }
   });
   CHECK(errors == std::vector<std::string>(static_cast<std::size_t>(world), errors[0]));
@@ -84,18 +84,18 @@ class Corrupting final : public AgentLink {
 std::string end_with(const JobConfig& config, int world, int rank, const std::string& tensor,
                      std::int64_t step, float value) {
   std::vector<std::string> errors(static_cast<std::size_t>(world));
-  run_as_threads(world, [&](Collective& collective) {
+  run_as_threads(world, [&](ProcessGroup& group) {
     const Datasets data = load_datasets(config);
     Replica replica(config, data, 1);
     const auto parameter = std::ranges::find(replica.program.parameters, tensor, &Parameter::name);
     REQUIRE(parameter != replica.program.parameters.end());
-    const bool chosen = rank < 0 || collective.rank() == rank;
+    const bool chosen = rank < 0 || group.rank() == rank;
     Corrupting link(replica, chosen ? step : -1, parameter->offset + parameter->size - 1, value);
     try {
-      train(replica, {collective.rank(), world, collective.rank(), 1}, collective, link);
+      train(replica, {group.rank(), world, group.rank(), 1}, group, link);
     } catch (const WorkerError& error) {
       REQUIRE(error.exit_code() == kExitDataError);
-      errors[static_cast<std::size_t>(collective.rank())] = error.what();
+      errors[static_cast<std::size_t>(group.rank())] = error.what();
     }
   });
   CHECK(errors == std::vector<std::string>(static_cast<std::size_t>(world), errors[0]));

@@ -93,30 +93,29 @@ class TestLink final : public AgentLink {
   mutable std::atomic<int> asked_{0};
 };
 
-inline Outcome run_at(const Place& place, const JobConfig& config, Collective& collective, int lanes,
+inline Outcome run_at(const Place& place, const JobConfig& config, ProcessGroup& group, int lanes,
                       AgentLink& link) {
   const Datasets data = load_datasets(config);
   Replica replica(config, data, lanes);
-  return train(replica, place, collective, link);
+  return train(replica, place, group, link);
 }
 
 // Runs one rank, alone on its node.
-inline Outcome run_rank(const JobConfig& config, Collective& collective, int lanes, AgentLink& link,
+inline Outcome run_rank(const JobConfig& config, ProcessGroup& group, int lanes, AgentLink& link,
                         std::int64_t generation = 1) {
-  const Place place{collective.rank(), collective.size(), collective.rank(), generation};
-  return run_at(place, config, collective, lanes, link);
+  const Place place{group.rank(), group.size(), group.rank(), generation};
+  return run_at(place, config, group, lanes, link);
 }
 
 // All ranks to the job's end; returns the step from which they went on.
 inline std::int64_t run_job(const JobConfig& config, int world, int lanes = 1, std::int64_t generation = 1) {
   std::vector<std::int64_t> began_at(world, -1);
-  run_as_threads(world, [&](Collective& collective) {
+  run_as_threads(world, [&](ProcessGroup& group) {
     TestLink link;
-    const Outcome outcome =
-        run_rank(config, collective, lanes, link, generation);  // throws past doctest's macros
+    const Outcome outcome = run_rank(config, group, lanes, link, generation);  // throws past doctest's macros
     REQUIRE(outcome == Outcome::kCompleted);
-    REQUIRE(link.completion_.has_value() == (collective.rank() == 0));
-    began_at[collective.rank()] = link.began_at_.value_or(-1);
+    REQUIRE(link.completion_.has_value() == (group.rank() == 0));
+    began_at[group.rank()] = link.began_at_.value_or(-1);
   });
   CHECK(began_at == std::vector<std::int64_t>(world, began_at[0]));
   return began_at[0];
@@ -125,10 +124,10 @@ inline std::int64_t run_job(const JobConfig& config, int world, int lanes = 1, s
 // Rank 1 is told to stop when it asks for the `ask`-th time, from 0. Returns the step where the run began.
 inline std::int64_t stop_run(const JobConfig& config, int world_size, int ask) {
   std::int64_t began_at = -1;
-  run_as_threads(world_size, [&](Collective& collective) {
-    TestLink link(collective.rank() == 1 ? ask : -1);
-    REQUIRE(run_rank(config, collective, 1, link) == Outcome::kStopped);
-    if (collective.rank() == 0) began_at = link.began_at_.value_or(-1);
+  run_as_threads(world_size, [&](ProcessGroup& group) {
+    TestLink link(group.rank() == 1 ? ask : -1);
+    REQUIRE(run_rank(config, group, 1, link) == Outcome::kStopped);
+    if (group.rank() == 0) began_at = link.began_at_.value_or(-1);
   });
   return began_at;
 }
@@ -136,9 +135,9 @@ inline std::int64_t stop_run(const JobConfig& config, int world_size, int ask) {
 // The error with which a lone rank ends; fails the test if there is none.
 inline WorkerError refusal(const JobConfig& config, std::int64_t generation = 1) {
   TestLink link;
-  const auto collective = make_single_process_collective();
+  const auto group = make_single_process_group();
   try {
-    run_rank(config, *collective, 1, link, generation);
+    run_rank(config, *group, 1, link, generation);
   } catch (const WorkerError& error) {
     return error;
   }

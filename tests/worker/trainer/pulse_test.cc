@@ -48,7 +48,7 @@ struct Alone {
   const Program program = make_program(ModelConfig{.type = "convnet"}, data->spec());
   const std::unique_ptr<Device> device = make_cpu_device();
   LaneTeam lanes{*device, program, 1, 4};
-  const std::unique_ptr<Collective> collective = make_single_process_collective();
+  const std::unique_ptr<ProcessGroup> group = make_single_process_group();
   const std::vector<float> parameters = std::vector<float>(program.size, 0.01f);
 };
 
@@ -56,7 +56,7 @@ TEST_CASE("a step of training is a sign of life per microbatch") {
   Alone alone;
   const Watched data(*alone.data, 32);
   StepClock clock;
-  GradientStep step(alone.config, alone.program, data, *alone.collective, *alone.device, alone.lanes, clock);
+  GradientStep step(alone.config, alone.program, data, *alone.group, *alone.device, alone.lanes, clock);
   const EpochOrder order(42, 0, 32);
   const std::uint64_t before = Pulse::read();
   step.run({0, 0, 32, 8}, order, alone.parameters.data());
@@ -69,7 +69,7 @@ TEST_CASE("an evaluation is a sign of life per microbatch") {
   const Watched data(*alone.data, 50);
   const std::uint64_t before = Pulse::read();
   const auto result =
-      evaluate(data, 4, alone.parameters.data(), *alone.collective, alone.lanes, [] { return false; });
+      evaluate(data, 4, alone.parameters.data(), *alone.group, alone.lanes, [] { return false; });
   REQUIRE(result.has_value());
   CHECK(data.signs == ascending(before, 13));
   CHECK(Pulse::read() == before + 13);

@@ -16,12 +16,12 @@ namespace {
 std::int64_t run_on_nodes(const Job& job, const std::vector<std::string>& outputs, int stop_at,
                           Outcome outcome, std::int64_t generation = 1) {
   std::int64_t began_at = -1;
-  run_as_threads(static_cast<int>(outputs.size()), [&](Collective& collective) {
+  run_as_threads(static_cast<int>(outputs.size()), [&](ProcessGroup& group) {
     TestLink link(stop_at);
-    const JobConfig config = job.config(outputs[collective.rank()]);
-    const Place place{collective.rank(), collective.size(), 0, generation};
-    REQUIRE(run_at(place, config, collective, 1, link) == outcome);
-    if (collective.rank() == 0) began_at = link.began_at_.value_or(-1);
+    const JobConfig config = job.config(outputs[group.rank()]);
+    const Place place{group.rank(), group.size(), 0, generation};
+    REQUIRE(run_at(place, config, group, 1, link) == outcome);
+    if (group.rank() == 0) began_at = link.began_at_.value_or(-1);
   });
   return began_at;
 }
@@ -105,9 +105,9 @@ TEST_CASE("a named checkpoint that is gone by the next generation is not missed 
   const fs::path named = job.directory.path() / "run/checkpoints/step-00000010";
   JobConfig again = job.config("again");
   again.train.resume_from_checkpoint = named.string();
-  run_as_threads(1, [&](Collective& collective) {
+  run_as_threads(1, [&](ProcessGroup& group) {
     TestLink link(4);
-    REQUIRE(run_rank(again, collective, 1, link) == Outcome::kStopped);
+    REQUIRE(run_rank(again, group, 1, link) == Outcome::kStopped);
   });
   fs::remove_all(named);
   CHECK(run_job(again, 2, 1, 2) == 14);
@@ -132,14 +132,14 @@ TEST_CASE("results of another run on any node refuse a fresh start, not on rank 
       config->train.resume_from_checkpoint = from == "none" ? from : named.string();
     }
     std::atomic<int> refused{0};
-    run_as_threads(2, [&](Collective& collective) {
+    run_as_threads(2, [&](ProcessGroup& group) {
       TestLink link;
-      const JobConfig& mine = collective.rank() == 0 ? fresh : used;
+      const JobConfig& mine = group.rank() == 0 ? fresh : used;
       try {
-        collective.barrier();  // the refusing rank is not gone before the other one has connected
-        run_at({collective.rank(), 2, 0, 1}, mine, collective, 1, link);
+        group.barrier();  // the refusing rank is not gone before the other one has connected
+        run_at({group.rank(), 2, 0, 1}, mine, group, 1, link);
       } catch (const WorkerError& error) {
-        if (error.exit_code() == kExitConfig && collective.rank() == 1) ++refused;
+        if (error.exit_code() == kExitConfig && group.rank() == 1) ++refused;
       }
     });
     CHECK(refused == 1);
@@ -268,7 +268,7 @@ TEST_CASE("only what the parameters and samples are may not change between a che
   CHECK(contains(config_drift(elsewhere, to_canonical_json(then)).harmless, "/device"));
 
   JobConfig keeps_copies = then;
-  keeps_copies.recovery.host_copy_steps = 7;
+  keeps_copies.recovery.in_memory_checkpoint_steps = 7;
   CHECK(config_drift(keeps_copies, to_canonical_json(then)).fatal.empty());
   CHECK(config_drift(keeps_copies, to_canonical_json(then)).harmless.empty());
   JobConfig gpt2 = then, recomputing;

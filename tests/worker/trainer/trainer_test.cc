@@ -219,7 +219,7 @@ TEST_CASE("a run that is complete says where it began and where its training's t
   const Job job;
   const auto run = [&] {
     TestLink link;
-    REQUIRE(run_rank(job.config("out"), *make_single_process_collective(), 1, link) == Outcome::kCompleted);
+    REQUIRE(run_rank(job.config("out"), *make_single_process_group(), 1, link) == Outcome::kCompleted);
     CHECK(link.first_step_ == link.completion_->first_step);
     return *link.completion_;
   };
@@ -259,16 +259,16 @@ TEST_CASE("an evaluation that a stop cut short or kept from beginning is made up
   }
 }
 
-TEST_CASE("a killed rank breaks the collective, and the next generation goes on to the same bytes") {
+TEST_CASE("a killed rank breaks the process group, and the next generation goes on to the same bytes") {
   const Job job;
   run_job(job.config("whole"), 1);
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(fork_child([&, rank] {
       DirectoryStore store(job.directory.path() / "store");
-      const auto collective = connect(rank, 3, store, milliseconds(20000));
+      const auto group = connect(rank, 3, store, milliseconds(20000));
       TestLink link(rank == 2 ? 16 : -1, true);
-      run_rank(job.config("killed"), *collective, 1, link);
+      run_rank(job.config("killed"), *group, 1, link);
       return 0;
     }));
   }
@@ -291,13 +291,13 @@ TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of t
   const Job job;
   const auto survive = [&] {
     DirectoryStore store(job.directory.path() / "store");
-    const auto collective = connect(0, 2, store, milliseconds(20000));
+    const auto group = connect(0, 2, store, milliseconds(20000));
     const JobConfig config = job.config("survived");
     const Datasets data = load_datasets(config);
     Replica survivor(config, data, 1);
     TestLink link;
     try {
-      train(survivor, {.rank = 0, .world_size = 2}, *collective, link);
+      train(survivor, {.rank = 0, .world_size = 2}, *group, link);
       return 1;
     } catch (const WorkerError& error) {
       if (error.exit_code() != kExitWorkerPeerLost) return 2;
@@ -306,7 +306,7 @@ TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of t
     shorter.train.max_steps = survivor.state.step;
     Replica undisturbed(shorter, data, 1);
     TestLink quiet;
-    train(undisturbed, {}, *make_single_process_collective(), quiet);
+    train(undisturbed, {}, *make_single_process_group(), quiet);
     const auto same_values = [](const OptimizerSlot& a, const OptimizerSlot& b) {
       return a.values == b.values;
     };
@@ -318,9 +318,9 @@ TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of t
   const pid_t survivor = fork_child(survive);
   const pid_t lost = fork_child([&] {
     DirectoryStore store(job.directory.path() / "store");
-    const auto collective = connect(1, 2, store, milliseconds(20000));
+    const auto group = connect(1, 2, store, milliseconds(20000));
     TestLink link(16, true);
-    run_rank(job.config("survived"), *collective, 1, link);
+    run_rank(job.config("survived"), *group, 1, link);
     return 0;
   });
   REQUIRE(wait_for_exit(lost, milliseconds(60000)).has_value());
@@ -340,10 +340,10 @@ int live_through_two_generations(const Job& job, const JobConfig& config, int ra
   for (const int generation : {1, 2}) {
     const int world = worlds[generation - 1];
     DirectoryStore store(job.directory.path() / ("store" + std::to_string(generation)));
-    const auto collective = connect(rank, world, store, milliseconds(20000));
+    const auto group = connect(rank, world, store, milliseconds(20000));
     TestLink link;
     try {
-      const Outcome outcome = train(replica, {rank, world, rank, generation}, *collective, link);
+      const Outcome outcome = train(replica, {rank, world, rank, generation}, *group, link);
       const bool went_on = link.began_at_.value_or(0) > 0;
       return generation == 2 && outcome == Outcome::kCompleted && went_on ? 0 : 1;
     } catch (const WorkerError& error) {
@@ -368,18 +368,18 @@ void check_survival(int world_after) {
     pids.push_back(fork_child([&, rank] { return live_through_two_generations(job, config, rank, worlds); }));
   const pid_t lost = fork_child([&] {
     DirectoryStore store(job.directory.path() / "store1");
-    const auto collective = connect(2, 3, store, milliseconds(20000));
+    const auto group = connect(2, 3, store, milliseconds(20000));
     TestLink link(16, true);
-    run_rank(config, *collective, 1, link);
+    run_rank(config, *group, 1, link);
     return 0;
   });
   REQUIRE(wait_for_exit(lost, milliseconds(60000)).has_value());
   if (world_after == 3)
     pids.push_back(fork_child([&] {
       DirectoryStore store(job.directory.path() / "store2");
-      const auto collective = connect(2, 3, store, milliseconds(20000));
+      const auto group = connect(2, 3, store, milliseconds(20000));
       TestLink link;
-      run_rank(config, *collective, 1, link, 2);
+      run_rank(config, *group, 1, link, 2);
       return link.began_at_.value_or(0) > 0 ? 0 : 1;
     }));
   for (const pid_t pid : pids) {

@@ -155,7 +155,7 @@ TEST_CASE("copies and additions of every length, also from odd addresses, touch 
       cpu->copy(*stream, values.data() + shift, left.data(), size);
       CHECK(same_bits(values, wanted));
       for (std::size_t i = 0; i < size; ++i) wanted[shift + i] = plus(left[i], right[i]);
-      cpu->add_right(*stream, values.data() + shift, right.data(), size);
+      cpu->accumulate(*stream, values.data() + shift, right.data(), size);
       CHECK(same_bits(values, wanted));
     }
   }

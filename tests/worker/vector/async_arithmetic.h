@@ -125,8 +125,8 @@ class AsyncArithmetic final : public Arithmetic {
   void copy(Stream& stream, float* to, const float* from, std::size_t floats) override {
     enqueue(stream, [=, this] { cpu_->copy(*cpu_stream_, behind(to), behind(from), floats); });
   }
-  void add_right(Stream& stream, float* left, const float* right, std::size_t floats) override {
-    enqueue(stream, [=, this] { cpu_->add_right(*cpu_stream_, behind(left), behind(right), floats); });
+  void accumulate(Stream& stream, float* left, const float* right, std::size_t floats) override {
+    enqueue(stream, [=, this] { cpu_->accumulate(*cpu_stream_, behind(left), behind(right), floats); });
   }
   void sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
            std::size_t floats) override {

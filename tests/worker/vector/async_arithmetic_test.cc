@@ -46,7 +46,7 @@ TEST_CASE("it computes what the CPU does, in memory that the host sees only thro
   const std::vector<float> ones(1000, 1);
   std::vector<float> back(1000);
   device.copy(*stream, values.data(), ones.data(), 1000);
-  device.add_right(*stream, values.data(), values.data(), 1000);
+  device.accumulate(*stream, values.data(), values.data(), 1000);
   device.copy(*stream, back.data(), values.data(), 1000);
   stream->wait();
   CHECK(back == std::vector<float>(1000, 2));

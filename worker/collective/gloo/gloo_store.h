@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "worker/collective/collective.h"
+#include "worker/collective/process_group.h"
 
 namespace dtrun::worker {
 
 class GlooStore final : public gloo::rendezvous::Store {
  public:
-  GlooStore(KeyValueStore& store, const CollectiveOptions& options)
+  GlooStore(KeyValueStore& store, const ProcessGroupOptions& options)
       : store_(store),
         prefix_(options.store_prefix),
         timeout_(options.connect_timeout),

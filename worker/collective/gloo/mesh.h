@@ -20,7 +20,7 @@ class MeshBuffer;
 
 // Thrown by every operation once a mesh is aborted.
 struct Aborted : std::runtime_error {
-  Aborted() : std::runtime_error("the collective was aborted") {}
+  Aborted() : std::runtime_error("the process group was aborted") {}
 };
 
 class Mesh final : public gloo::transport::tcp::Context {

@@ -2,7 +2,7 @@
 
 #include "worker/device/cpu/footprint.h"
 #include "worker/device/cpu/grouped/kernels.h"
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
 
 namespace dtrun::worker {

@@ -21,7 +21,7 @@ bool is_for_images(const Program& program) {
   });
 }
 
-// The values that a lane rounds to bf16, two to a float: the parameters, both sides of the largest product,
+// The values that a lane rounds to bf16, two to a float: the parameters, both sides of the largest matmul,
 // scores.
 std::size_t rounded_floats(const Program& program, const Plan& plan, int capacity) {
   std::size_t largest = plan.logit_rows * program.sample.classes;

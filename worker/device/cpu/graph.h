@@ -17,8 +17,8 @@ class CpuGraph {
  public:
   virtual ~CpuGraph() = default;
 
-  // Lane::weights_changed.
-  virtual void weights_changed(const float* weights) = 0;
+  // Lane::parameters_changed.
+  virtual void parameters_changed(const float* weights) = 0;
 
   // x: [samples, input size]. Returns the input of the last layer, [capacity, classes]; rows from `samples`
   // on hold the result of a row of zeros. Valid until the next call.

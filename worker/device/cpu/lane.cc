@@ -27,7 +27,7 @@ class CpuLane : public Lane {
 
   Stream& stream() override { return *stream_; }
 
-  void weights_changed(const float* weights) override { graph_->weights_changed(weights); }
+  void parameters_changed(const float* weights) override { graph_->parameters_changed(weights); }
 
   void train(const Microbatch& microbatch, float* out,
              const std::function<void(int bucket)>& ready) override {

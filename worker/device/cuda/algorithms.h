@@ -1,4 +1,4 @@
-// The table of which of cuBLASLt's algorithms computes which product (algorithms.txt). It stands in the
+// The table of which of cuBLASLt's algorithms computes which matmul (algorithms.txt). It stands in the
 // repository, since two jobs that measured for themselves might choose differently, and their last bits would
 // differ. Pure: knows neither CUDA nor the library.
 #pragma once

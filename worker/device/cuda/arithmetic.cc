@@ -122,13 +122,13 @@ void CudaArithmetic::copy(Stream& stream, float* to, const float* from, std::siz
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on.handle()), "copying");
 }
 
-void CudaArithmetic::add_right(Stream& stream, float* left, const float* right, std::size_t floats) {
+void CudaArithmetic::accumulate(Stream& stream, float* left, const float* right, std::size_t floats) {
   written(left, floats);
   const std::size_t bytes = floats * sizeof(float);
   const CudaStream& on = of(stream);
   const EventTimer::Scope timed(timer_, on, [&] { return vector_op(kAddingUp, 2 * bytes, bytes); });
-  cuda::add_right(on.handle(), left, right, floats);
-  check_launch("add_right");
+  cuda::accumulate(on.handle(), left, right, floats);
+  check_launch("accumulate");
 }
 
 void CudaArithmetic::sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,

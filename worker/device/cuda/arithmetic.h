@@ -39,7 +39,7 @@ class CudaArithmetic final : public Arithmetic {
   bool device_is_host() const override { return false; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(gpu_); }
   void copy(Stream& stream, float* to, const float* from, std::size_t floats) override;
-  void add_right(Stream& stream, float* left, const float* right, std::size_t floats) override;
+  void accumulate(Stream& stream, float* left, const float* right, std::size_t floats) override;
   void sum(Stream& stream, const TreeSum& sum, std::span<const float* const> inputs, float* out,
            std::size_t floats) override;
   StepResult update(Stream& stream, const UpdateRule& rule, float* sum,

@@ -17,8 +17,8 @@
 #include "worker/device/cuda/failure.h"
 #include "worker/device/cuda/kernels/launches.h"
 #include "worker/device/cuda/lane/lane.h"
-#include "worker/device/cuda/nccl/links.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
+#include "worker/device/cuda/nccl/communicator.h"
 #include "worker/device/cuda/timing/nvtx.h"
 
 namespace dtrun::worker {
@@ -102,8 +102,8 @@ class CudaDevice final : public Device {
     cuda::use_gpu(gpu_);
     return cuda::make_cuda_lane(program, capacity, gpu_, arithmetic_, algorithms_, plans_, launches_, use_);
   }
-  std::unique_ptr<DeviceLinks> make_links(const LinkPeers& peers) override {
-    return cuda::make_nccl_links(gpu_, peers, use_);
+  std::unique_ptr<DeviceCommunicator> make_links(const CommunicatorBootstrap& peers) override {
+    return cuda::make_nccl_communicator(gpu_, peers, use_);
   }
 
  private:

@@ -1,4 +1,4 @@
-// What products may do besides before they are written (matmul_shape.h), where the library can. Fused is not
+// What matmuls may do besides before they are written (matmul_shape.h), where the library can. Fused is not
 // always faster: libraries have computed some epilogues by slower kernels.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A product of matrices as data: what decides which of the library's algorithms computes it, and nothing
+// A matmul of matrices as data: what decides which of the library's algorithms computes it, and nothing
 // else.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace dtrun::worker::cuda {
 
-// What is done to a product before it is written.
+// What is done to a matmul before it is written.
 enum class Epilogue : std::uint8_t {
   kNone,
   kBias,          // `bias` [n] is added to each row

@@ -16,7 +16,7 @@ TEST_CASE("a host that reaches no address of the first is told of with each reas
   s.on(event::Begin{});
   s.plan(0);
   s.plan(1);
-  s.on(event::Seen{.host = 1, .sights = {{.why_not = {"10.0.0.0: refused", "192.168.0.1: no answer"}}}});
+  s.on(event::Seen{.host = 1, .results = {{.why_not = {"10.0.0.0: refused", "192.168.0.1: no answer"}}}});
   CHECK(s.said().find(
             "b: reaches no address of a on port 20001 (10.0.0.0: refused, 192.168.0.1: no answer)") == 0);
   CHECK(s.exit_code() == kExitUnavailable);

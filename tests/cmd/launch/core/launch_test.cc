@@ -124,7 +124,7 @@ TEST_CASE("spare hosts leave the places open") {
 TEST_CASE("an agent that answers what it was not asked is no part of the job") {
   Scenario s({"a", "b"});
   s.place_all();
-  s.on(event::Seen{.host = 1, .sights = {}});
+  s.on(event::Seen{.host = 1, .results = {}});
   s.reach(0);
   CHECK(s.exit_code() == kExitSoftware);
 }
@@ -375,7 +375,7 @@ TEST_CASE("random events keep the invariants") {
           if (s.at(host).phase == HostPhase::kTrying)
             s.reach(host, {static_cast<int>(random() % static_cast<unsigned>(hosts))});
           else
-            s.on(event::Seen{.host = host, .sights = {{.why_not = {"x: y"}}}});
+            s.on(event::Seen{.host = host, .results = {{.why_not = {"x: y"}}}});
           break;
         case 6:
           s.lose(host, static_cast<SshFailure::Kind>(random() % 8));

@@ -57,15 +57,15 @@ struct Scenario {
   void see(int host, const std::string& address = "10.0.0.0") {
     on(event::Seen{
         .host = host,
-        .sights = {{.address = address, .from = "10.1.0." + std::to_string(host), .why_not = {}}}});
+        .results = {{.address = address, .from = "10.1.0." + std::to_string(host), .why_not = {}}}});
   }
   // The host reaches all others but `missing`.
   void reach(int host, const std::vector<int>& missing = {}) {
-    event::Seen seen{.host = host, .sights = {}};
+    event::Seen seen{.host = host, .results = {}};
     for (const int other : at(host).tried) {
       const bool gap = std::ranges::count(missing, other) > 0;
-      seen.sights.push_back({.address = gap ? "" : at(other).from, .from = "", .why_not = {}});
-      if (gap) seen.sights.back().why_not = {at(other).from + ": no answer"};
+      seen.results.push_back({.address = gap ? "" : at(other).from, .from = "", .why_not = {}});
+      if (gap) seen.results.back().why_not = {at(other).from + ": no answer"};
     }
     on(seen);
   }

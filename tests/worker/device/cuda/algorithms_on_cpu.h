@@ -21,7 +21,7 @@ inline const std::string kPlatformOnCpu =
 
 using ProductsByAlgorithm = std::map<std::string, std::uint64_t>;
 
-// The products of one microbatch of training.
+// The matmuls of one microbatch of training.
 inline ProductsByAlgorithm products_of_a_step(const Program& program, int capacity) {
   const auto device = make_cuda_device(0);
   const auto lane = device->make_lane(program, capacity);
@@ -30,7 +30,7 @@ inline ProductsByAlgorithm products_of_a_step(const Program& program, int capaci
   const Buffer out = device->arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size);
   device->arithmetic().copy(lane->stream(), parameters.data(), problem.parameters.data(), program.size);
   lane->stream().wait();
-  lane->weights_changed(parameters.data());
+  lane->parameters_changed(parameters.data());
   cuda_on_cpu::reset_counters();
   lane->train(problem.microbatch(capacity), out.data(), [](int) {});
   lane->stream().wait();

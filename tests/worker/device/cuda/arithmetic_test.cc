@@ -100,8 +100,8 @@ TEST_CASE("additions and sums have the CPU's bits") {
     Vector left = random_vector(size, 1);
     const Vector right = random_vector(size, 2);
     const Buffer left_there = there.put(left), right_there = there.put(right);
-    gpu.add_right(*there.stream, left_there.data(), right_there.data(), size);
-    cpu->add_right(*cpu_stream, left.data(), right.data(), size);
+    gpu.accumulate(*there.stream, left_there.data(), right_there.data(), size);
+    cpu->accumulate(*cpu_stream, left.data(), right.data(), size);
     CHECK(same_bits(there.get(left_there), left));
     for (const std::int64_t leaves : {1, 2, 5, 8, 13, 64}) {
       CAPTURE(leaves);

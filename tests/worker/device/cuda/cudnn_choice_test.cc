@@ -161,9 +161,9 @@ TEST_CASE("attention is cuDNN's if it computes what the own kernels do, and else
     const Scattered<bf16> qkv(gpu, 3 * rows, 1), out(gpu, rows, 2), d_out(gpu, rows, 3),
         d_qkv(gpu, 3 * rows, 4);
     const Scattered<float> statistics(gpu, attention_statistics(kAttention), 5);
-    Attend forward{};
+    AttentionForward forward{};
     forward.samples = 2, forward.tokens = 40, forward.heads = 2, forward.width = 16;
-    AttendBackward backward{};
+    AttentionBackward backward{};
     backward.samples = 2, backward.tokens = 40, backward.heads = 2, backward.width = 16;
     const Buffer workspace =
         gpu.arithmetic.allocate_bytes(std::max(ops.workspace(forward), ops.workspace(backward)), "a test");

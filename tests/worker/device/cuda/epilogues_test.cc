@@ -1,4 +1,4 @@
-// DTRUN_CUDA_EPILOGUES: the epilogues that products may have, and the same results without them.
+// DTRUN_CUDA_EPILOGUES: the epilogues that matmuls may have, and the same results without them.
 #include "worker/device/cuda/epilogues.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@
 #include "tests/worker/model/programs.h"
 #include "tests/worker/model/reference.h"
 #include "worker/base/error.h"
-#include "worker/device/cuda/product_check.h"
+#include "worker/device/cuda/matmul_check.h"
 #include "worker/device/cuda/schedule/schedule.h"
 
 namespace dtrun::worker::cuda {

@@ -37,7 +37,7 @@ TEST_CASE("memory that comes back gets a graph, which does what the steps do") {
   for (int i = 1; i < 4; ++i) {
     CHECK(seen[i].graphs == 1);
     CHECK(seen[i].kernels_by_name == seen[0].kernels_by_name);
-    CHECK(seen[i].products == seen[0].products);
+    CHECK(seen[i].matmuls == seen[0].matmuls);
   }
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("parameters elsewhere are used, not those of the graph") {
   const Buffer elsewhere = gpu.arithmetic().allocate(Where::kDevice, program.size);
   gpu.arithmetic().copy(gpu.lane().stream(), elsewhere.data(), other.parameters.data(), program.size);
   gpu.lane().stream().wait();
-  gpu.lane().weights_changed(elsewhere.data());
+  gpu.lane().parameters_changed(elsewhere.data());
   fresh.load(other.parameters);
   const Outcome wanted = fresh.train(other.microbatch(2));
   for (int i = 0; i < 3; ++i) CHECK(same_bits(gpu.train(other.microbatch(2)), wanted));
@@ -128,7 +128,7 @@ TEST_CASE("a device tells by what it computes, and what of that is slower than i
   const DeviceUse before = gpu.use();
   CHECK(before.parts.at("graphs") == "not launched yet");
   CHECK(before.parts.at("attention") == "own kernels");
-  CHECK(before.parts.at("fused_epilogues") == "18 of 18 products");
+  CHECK(before.parts.at("fused_epilogues") == "18 of 18 matmuls");
   CHECK(before.parts.at("side_streams") == "1");
   REQUIRE(before.fallbacks.size() == 1);
   CHECK(before.fallbacks[0].starts_with("attention is computed by own kernels, not by cuDNN: "));
@@ -140,7 +140,7 @@ TEST_CASE("a device tells by what it computes, and what of that is slower than i
   CHECK(without.use().fallbacks.size() == 1);
 }
 
-TEST_CASE("GPT-2 has no product of a size that tensor cores are slow at, however many tokens it knows") {
+TEST_CASE("GPT-2 has no matmul of a size that tensor cores are slow at, however many tokens it knows") {
   const Program program = small_gpt2();
   REQUIRE(program.parameters[0].shape == std::vector<std::int64_t>{13, 8});
   const Problem problem(program, 8);
@@ -154,7 +154,7 @@ TEST_CASE("GPT-2 has no product of a size that tensor cores are slow at, however
   cuda_on_cpu::settings.misaligned_products = true;
   gpu.load(problem.parameters);
   CHECK(same_bits(gpu.train(problem.microbatch(8)), wanted));
-  CHECK(gpu.use().parts.at("fused_epilogues") == "18 of 18 products");
+  CHECK(gpu.use().parts.at("fused_epilogues") == "18 of 18 matmuls");
 }
 
 TEST_CASE("a lane gives back what its graphs took") {

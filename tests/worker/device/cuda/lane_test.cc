@@ -192,7 +192,7 @@ TEST_CASE("microbatches launched as a graph are those launched kernel by kernel"
   }
 }
 
-TEST_CASE("products beside the rest of backward, on however many streams, are those one after the other") {
+TEST_CASE("matmuls beside the rest of backward, on however many streams, are those one after the other") {
   for (NamedProgram& named : all_programs()) {
     CAPTURE(named.name);
     named.program.bf16 = true;

@@ -33,7 +33,7 @@ class OnGpu {
   void load(const std::vector<float>& parameters) {
     arithmetic().copy(lane_->stream(), parameters_.data(), parameters.data(), parameters.size());
     lane_->stream().wait();
-    lane_->weights_changed(parameters_.data());
+    lane_->parameters_changed(parameters_.data());
   }
 
   // Into the same memory each time: from the third time on a graph is launched.

@@ -41,7 +41,7 @@ JobConfig config_in(const dtrun::test::Folder& folder) {
 std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::size_t* parameters) {
   const Datasets data = load_datasets(config);
   Replica replica(config, data, 1, make_cuda_device(0, {}, {.graphs = false}));
-  const auto alone = make_single_process_collective();
+  const auto alone = make_single_process_group();
   StepClock clock;
   GradientStep gradient_step(config.train, replica.program, *data.train, *alone, *replica.device,
                              replica.lanes, clock);

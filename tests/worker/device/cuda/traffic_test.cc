@@ -16,7 +16,7 @@
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/norm.h"
 #include "worker/device/cuda/lane/attention.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
 #include "worker/device/cuda/schedule/cost.h"
 
 namespace dtrun::worker::cuda {
@@ -44,7 +44,7 @@ Besides besides(const Step& step) {
           [&](const Normalize& w) { return Besides{.again = 2 * w.width * word}; },
           // The output's gradient is read twice, the second time from the caches.
           [&](const NormalizeBackward& w) {
-            const auto d = std::ranges::find(step.reads, w.out_gradient, &Extent::place);
+            const auto d = std::ranges::find(step.reads, w.out_gradient, &ByteRange::place);
             return Besides{.launches = 2,
                            .between = layer_norm_backward_workspace(w.rows, w.width) * word,
                            .again = (w.width + 2 * w.rows) * word + d->bytes};
@@ -64,14 +64,14 @@ Besides besides(const Step& step) {
                            .told = 3 * word,
                            .again = 3 * (w.rows + 1) * word};
           },
-          [&](const Attend&) { return Besides{.again = kAnything}; },
-          [&](const AttendBackward& w) {
+          [&](const AttentionForward&) { return Besides{.again = kAnything}; },
+          [&](const AttentionBackward& w) {
             return Besides{
                 .launches = 2, .between = attention_statistics(shape_of(w)) * word, .again = kAnything};
           },
           // The number of real rows, twice; each row's loss, and whether it hit. The logits are read twice,
           // the second time from the cache.
-          [&](const Classify& w) {
+          [&](const CrossEntropy& w) {
             return Besides{.launches = 2,
                            .between = 2 * w.rows * word,
                            .told = 2 * word,
@@ -113,7 +113,7 @@ void compare(const Step& step, std::span<const Launch> launches) {
     // Tokens and positions come more than once.
     CHECK(sum.read <= read);
     CHECK(sum.written <= written);
-  } else if (std::holds_alternative<AttendBackward>(step.work)) {
+  } else if (std::holds_alternative<AttentionBackward>(step.work)) {
     // Both kernels read the operands.
     CHECK(sum.read >= read);
     CHECK(sum.read <= 2 * read);
@@ -129,16 +129,16 @@ void compare(const Step& step, std::span<const Launch> launches) {
   if (std::holds_alternative<EmbedBackward>(step.work))
     for (const Launch& launch : launches)
       CHECK(launch.loaded_by_a_thread <= 128 * (16 + sizeof(std::int32_t)) + 64);
-  if (std::holds_alternative<Multiply>(step.work)) CHECK(sum.flops == cost.flops);
+  if (std::holds_alternative<Matmul>(step.work)) CHECK(sum.flops == cost.flops);
 }
 
 void compare_microbatch(const Program& program, const Problem& problem, int samples) {
   OnGpu gpu(program, samples, {.graphs = false});
   gpu.load(problem.parameters);
-  Products products(Algorithms{});
+  Matmuls matmuls(Algorithms{});
   const Schedule schedule = make_schedule(
       program, make_plan(program, samples, plan_for_gpu(program.bf16)), samples,
-      {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return products.can(shape); }});
+      {.bf16 = program.bf16, .multiplies = [&](const MatmulShape& shape) { return matmuls.can(shape); }});
   const Buffer out = gpu.arithmetic().allocate(Where::kDevice, kStatisticsFloats + program.size);
   cuda_on_cpu::list_launches();
   gpu.lane().train(problem.microbatch(samples), out.data(), [](int) {});

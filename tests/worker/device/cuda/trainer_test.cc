@@ -39,12 +39,12 @@ JobConfig small_job(const Job& job, const std::string& output) {
 
 void train_on_gpus(const JobConfig& config, int world) {
   cuda_on_cpu::machine.gpus = {0, 1, 2};
-  run_as_threads(world, [&](Collective& collective) {
+  run_as_threads(world, [&](ProcessGroup& group) {
     const Datasets data = load_datasets(config);
-    Replica replica(config, data, 1, make_cuda_device(collective.rank()));
+    Replica replica(config, data, 1, make_cuda_device(group.rank()));
     TestLink link;
-    const Place place{collective.rank(), collective.size(), collective.rank(), 1};
-    REQUIRE(train(replica, place, collective, link) == Outcome::kCompleted);
+    const Place place{group.rank(), group.size(), group.rank(), 1};
+    REQUIRE(train(replica, place, group, link) == Outcome::kCompleted);
     REQUIRE(replica.device->memory()->peak > 0);
   });
 }
@@ -89,13 +89,14 @@ std::uint64_t pageable_bytes_of_training(const JobConfig& config, cudaError_t ho
   cuda_on_cpu::plan_faults({.host_register = host_register});
   cuda_on_cpu::reset_counters();
   std::uint64_t bytes = 0;
-  run_as_threads(1, [&](Collective& collective) {
+  run_as_threads(1, [&](ProcessGroup& group) {
     const Datasets data = load_datasets(config);
     Replica replica(config, data, 1, make_cuda_device(0));
-    if (config.recovery.host_copy_steps > 0)
-      replica.host_copy = std::make_unique<HostCopy>(replica, memfd_create("test", MFD_ALLOW_SEALING));
+    if (config.recovery.in_memory_checkpoint_steps > 0)
+      replica.in_memory_checkpoint =
+          std::make_unique<InMemoryCheckpoint>(replica, memfd_create("test", MFD_ALLOW_SEALING));
     TestLink link;
-    REQUIRE(train(replica, {0, 1, 0, 1}, collective, link) == Outcome::kCompleted);
+    REQUIRE(train(replica, {0, 1, 0, 1}, group, link) == Outcome::kCompleted);
     bytes = cuda_on_cpu::counters().copied_pageable[std::this_thread::get_id()];
   });
   cuda_on_cpu::plan_faults({});
@@ -114,7 +115,7 @@ TEST_CASE("neither checkpoints nor copies in the host's memory let training wait
     config.train.save_steps = 1;
     CHECK(pageable_bytes_of_training(config, host_register) <= always);
     config.output_dir += "-copies";
-    config.recovery.host_copy_steps = 1;
+    config.recovery.in_memory_checkpoint_steps = 1;
     CHECK(pageable_bytes_of_training(config, host_register) <= always);
     CHECK(job.metrics(fs::path(config.output_dir).filename()).find(R"("event":"save")") != std::string::npos);
     CHECK(bytes_of_model(config) == read_text(job.directory.path() / "without" / "model.safetensors"));
@@ -153,7 +154,7 @@ Steps steps_of(const JobConfig& config, bool ahead) {
   start.parameters.resize(replica.program.size);
   initialize_parameters(replica.program, config.train.seed, start.parameters);
   replica.restore(start);
-  const auto alone = make_single_process_collective();
+  const auto alone = make_single_process_group();
   StepClock clock;
   GradientStep gradient_step(config.train, replica.program, train, *alone, *replica.device, replica.lanes,
                              clock);

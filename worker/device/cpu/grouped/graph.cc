@@ -166,7 +166,7 @@ class GroupedGraph : public CpuGraph {
     for (const Operation& operation : lowered_.operations) add(operation);
   }
 
-  void weights_changed(const float* weights) override { weights_ = weights; }
+  void parameters_changed(const float* weights) override { weights_ = weights; }
 
   std::span<const float> forward(const float* x, int samples) override {
     const Activation& input = activations_.front();

@@ -236,7 +236,7 @@ void conv_backward_data(const ConvShape& s, const float* out_gradient, const flo
 // channel.
 template <int Channels, int TapColumns>
 inline void conv_backward_weights_tile(const ConvShape& s, int groups, const float* in,
-                                       const float* out_gradient, float (*products)[kGroup]) {
+                                       const float* out_gradient, float (*matmuls)[kGroup]) {
   const std::size_t in_group = static_cast<std::size_t>(s.in_channels) * s.in_height * s.in_width * kGroup;
   const std::size_t plane = static_cast<std::size_t>(s.out_height) * s.out_width * kGroup;
   Vector sum[Channels][TapColumns] = {};
@@ -255,7 +255,7 @@ inline void conv_backward_weights_tile(const ConvShape& s, int groups, const flo
     }
   }
   for (int o = 0; o < Channels; ++o) {
-    for (int k = 0; k < TapColumns; ++k) store(products[o * TapColumns + k], sum[o][k]);
+    for (int k = 0; k < TapColumns; ++k) store(matmuls[o * TapColumns + k], sum[o][k]);
   }
 }
 
@@ -264,13 +264,13 @@ inline void conv_backward_weights_taps(const ConvShape& s, int groups, const flo
                                        const float* out_gradient, float* weight_gradient) {
   constexpr int kValues = Channels * TapColumns;
   const std::size_t taps = static_cast<std::size_t>(s.in_channels) * s.kernel * s.kernel;
-  alignas(64) float products[kValues][kGroup];
+  alignas(64) float matmuls[kValues][kGroup];
   for (int lanes = 0; lanes < kGroup; lanes += kVector) {
     conv_backward_weights_tile<Channels, TapColumns>(s, groups, in + lanes, out_gradient + lanes,
-                                                     reinterpret_cast<float(*)[kGroup]>(products[0] + lanes));
+                                                     reinterpret_cast<float(*)[kGroup]>(matmuls[0] + lanes));
   }
   float sums[kValues];
-  for (int i = 0; i < kValues; i += kTree) sum_samples(products + i, smaller(kTree, kValues - i), sums + i);
+  for (int i = 0; i < kValues; i += kTree) sum_samples(matmuls + i, smaller(kTree, kValues - i), sums + i);
   for (int o = 0; o < Channels; ++o) {
     for (int k = 0; k < TapColumns; ++k) weight_gradient[o * taps + k] = sums[o * TapColumns + k];
   }

@@ -14,8 +14,8 @@
 #include "worker/base/error.h"
 #include "worker/device/cpu/lowering.h"
 #include "worker/device/cpu/onednn/compat.h"
+#include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/onednn/op.h"
-#include "worker/device/cpu/onednn/product.h"
 
 namespace dtrun::worker {
 namespace {
@@ -46,7 +46,7 @@ class OnednnGraph : public CpuGraph {
     build();
   }
 
-  void weights_changed(const float* weights) override {
+  void parameters_changed(const float* weights) override {
     for (auto& [memory, offset] : weights_) {
       // oneDNN has no const memory, but no call here writes to the weights.
       memory.set_data_handle(const_cast<float*>(weights + offset));

@@ -3,7 +3,7 @@
 #include <dnnl.hpp>
 #include <string>
 
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 
 namespace dtrun::worker::onednn {
 namespace {

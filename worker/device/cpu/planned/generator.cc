@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "worker/base/error.h"
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 
 namespace dtrun::worker {
 

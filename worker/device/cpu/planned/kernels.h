@@ -1,4 +1,4 @@
-// The loops of a planned lane between its matrix products: rows of floats, next to each other. Compiled once
+// The loops of a planned lane between its matmuls: rows of floats, next to each other. Compiled once
 // per instruction set (kernels_impl.h) and picked when the program starts, like grouped/. Each sum runs in an
 // order that only the width decides, so a set gives the same bits wherever it runs.
 #pragma once

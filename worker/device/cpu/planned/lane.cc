@@ -8,9 +8,9 @@
 #include "worker/base/error.h"
 #include "worker/base/overloaded.h"
 #include "worker/core/dropout.h"
-#include "worker/device/cpu/onednn/product.h"
+#include "worker/device/cpu/onednn/matmul.h"
 #include "worker/device/cpu/planned/kernels.h"
-#include "worker/device/cpu/planned/products.h"
+#include "worker/device/cpu/planned/matmuls.h"
 #include "worker/device/wrong_data.h"
 #include "worker/model/plan.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using planned::kLeft, planned::kRight, planned::kScores, planned::kScoreGradients;
 
-template <typename Products>
+template <typename Matmuls>
 class PlannedLane final : public Lane {
  public:
   PlannedLane(const Program& program, int capacity)
@@ -36,9 +36,9 @@ class PlannedLane final : public Lane {
 
   Stream& stream() override { return *stream_; }
 
-  void weights_changed(const float* weights) override {
+  void parameters_changed(const float* weights) override {
     weights_ = weights;
-    products_.weights_changed(weights, program_.size);
+    matmuls_.parameters_changed(weights, program_.size);
   }
 
   void train(const Microbatch& microbatch, float* out,
@@ -63,8 +63,8 @@ class PlannedLane final : public Lane {
   }
 
  private:
-  using Element = typename Products::Element;
-  using Product = onednn::Product<Element>;
+  using Element = typename Matmuls::Element;
+  using Matmul = onednn::Matmul<Element>;
 
   // Forward, and the classifier with its part of backward if there is a gradient.
   MicrobatchStats begin(const Microbatch& microbatch, bool training, float* gradient) {
@@ -105,9 +105,9 @@ class PlannedLane final : public Lane {
   const float* weight(std::size_t parameter) const {
     return weights_ + program_.parameters[parameter].offset;
   }
-  // The parameter as matrix products read it.
+  // The parameter as matmuls read it.
   const Element* matrix(std::size_t parameter) const {
-    return products_.weight(program_.parameters[parameter].offset);
+    return matmuls_.weight(program_.parameters[parameter].offset);
   }
   float* weight_gradient(std::size_t parameter) const {
     return gradient_ + program_.parameters[parameter].offset;
@@ -139,34 +139,34 @@ class PlannedLane final : public Lane {
   }
 
   void forward(const Linear& l, const Node& node) {
-    product(l, in(node.in[0]), rows(node.out), out(node.out));
+    matmul(l, in(node.in[0]), rows(node.out), out(node.out));
   }
   void backward(const Linear& l, const Node& node, const Call& call) {
     backward_of_rows(l, rows(node.out), in(node.in[0]), gradient(node.out), call.parameters == Into::kAdd,
                      call.in[0], call.in[0] == Into::kNone ? nullptr : gradient(node.in[0]));
   }
 
-  void multiply(const Product& product) { products_.multiply(product); }
+  void multiply(const Matmul& matmul) { matmuls_.multiply(matmul); }
 
   // y = x W^T + bias of m rows.
-  void product(const Linear& l, const float* x, std::size_t m, float* y) {
-    const Product product{.b_transposed = !l.in_first,
-                          .m = static_cast<std::int64_t>(m),
-                          .n = l.out_features,
-                          .k = l.in_features,
-                          .a = products_.operand(kLeft, x, m * l.in_features),
-                          .a_stride = l.in_features,
-                          .b = matrix(l.weight),
-                          .b_stride = l.in_first ? l.out_features : l.in_features,
-                          .c = y,
-                          .c_stride = l.out_features};
-    l.bias ? products_.multiply(product, weight(*l.bias)) : products_.multiply(product);
+  void matmul(const Linear& l, const float* x, std::size_t m, float* y) {
+    const Matmul matmul{.b_transposed = !l.in_first,
+                        .m = static_cast<std::int64_t>(m),
+                        .n = l.out_features,
+                        .k = l.in_features,
+                        .a = matmuls_.operand(kLeft, x, m * l.in_features),
+                        .a_stride = l.in_features,
+                        .b = matrix(l.weight),
+                        .b_stride = l.in_first ? l.out_features : l.in_features,
+                        .c = y,
+                        .c_stride = l.out_features};
+    l.bias ? matmuls_.multiply(matmul, weight(*l.bias)) : matmuls_.multiply(matmul);
   }
   // All of backward, for m rows.
   void backward_of_rows(const Linear& l, std::size_t m, const float* x, const float* d_out,
                         bool add_parameters, Into into, float* d_in) {
     const auto rows = static_cast<std::int64_t>(m);
-    const Element* const d = products_.operand(kLeft, d_out, m * l.out_features);
+    const Element* const d = matmuls_.operand(kLeft, d_out, m * l.out_features);
     if (into != Into::kNone)
       multiply({.b_transposed = l.in_first,
                 .m = rows,
@@ -179,7 +179,7 @@ class PlannedLane final : public Lane {
                 .beta = into == Into::kAdd ? 1.0f : 0.0f,
                 .c = d_in,
                 .c_stride = l.in_features});
-    const Element* const in = products_.operand(kRight, x, m * l.in_features);
+    const Element* const in = matmuls_.operand(kRight, x, m * l.in_features);
     const Element* const left = l.in_first ? in : d;
     const Element* const right = l.in_first ? d : in;
     const std::int64_t height = l.in_first ? l.in_features : l.out_features,
@@ -326,11 +326,11 @@ class PlannedLane final : public Lane {
     k_.causal_softmax(b.queries, first, b.keys, b.keys, scores_.data());
   }
   const Element* rounded(const Block& b, planned::Operand number, const float* scores) {
-    return products_.operand(number, scores, b.queries * b.keys);
+    return matmuls_.operand(number, scores, b.queries * b.keys);
   }
 
   void forward(const Attention& l, const Node& node) {
-    const Element* const qkv = products_.operand(kLeft, in(node.in[0]), count(node.in[0]));
+    const Element* const qkv = matmuls_.operand(kLeft, in(node.in[0]), count(node.in[0]));
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
       const Block b = block_of(l, sample_row, head, first, queries);
       attend(b, first, qkv);
@@ -348,9 +348,9 @@ class PlannedLane final : public Lane {
 
   // Computes the scores again: kept, they would take rows^2 floats a head.
   void backward(const Attention& l, const Node& node, const Call& call) {
-    const Element* const qkv = products_.operand(kLeft, in(node.in[0]), count(node.in[0]));
+    const Element* const qkv = matmuls_.operand(kLeft, in(node.in[0]), count(node.in[0]));
     float* const d_qkv = gradient(node.in[0]);
-    const Element* const d_out = products_.operand(kRight, gradient(node.out), count(node.out));
+    const Element* const d_out = matmuls_.operand(kRight, gradient(node.out), count(node.out));
     if (call.in[0] == Into::kWrite) std::fill_n(d_qkv, count(node.in[0]), 0.0f);
     float* const d_scores = scores_.data() + plan_.scores / 2;
     each_block(l, node, [&](std::size_t sample_row, int head, std::size_t first, std::size_t queries) {
@@ -414,7 +414,7 @@ class PlannedLane final : public Lane {
     for (std::size_t first = 0; first < all; first += plan_.logit_rows) {
       const std::size_t m = std::min(plan_.logit_rows, all - first);
       const float* const some = x + first * classifier_.in_features;
-      product(classifier_, some, m, logits_.data());
+      matmul(classifier_, some, m, logits_.data());
       for (std::size_t r = 0; r < m; ++r)
         loss += classify_row(first + r, logits_.data() + r * classifier_.out_features, correct);
       if (gradient_ == nullptr) continue;
@@ -443,7 +443,7 @@ class PlannedLane final : public Lane {
   const Linear classifier_;
   const Buffer logits_;  // [logit rows, classes]
   const Buffer scores_;  // attention's scores, and their gradients
-  Products products_;
+  Matmuls matmuls_;
   const float* weights_ = nullptr;          // flat; the caller's
   const Microbatch* microbatch_ = nullptr;  // the current one
   std::size_t samples_ = 0;
@@ -459,8 +459,8 @@ class PlannedLane final : public Lane {
 
 std::unique_ptr<Lane> make_planned_lane(const Program& program, int capacity) {
   onednn::use_one_thread();
-  if (program.bf16) return std::make_unique<PlannedLane<planned::Bf16Products>>(program, capacity);
-  return std::make_unique<PlannedLane<planned::Fp32Products>>(program, capacity);
+  if (program.bf16) return std::make_unique<PlannedLane<planned::Bf16Matmuls>>(program, capacity);
+  return std::make_unique<PlannedLane<planned::Fp32Matmuls>>(program, capacity);
 }
 
 }  // namespace dtrun::worker

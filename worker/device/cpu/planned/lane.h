@@ -1,4 +1,4 @@
-// A lane that carries out a plan (worker/model/plan.h), call by call: matrix products by oneDNN, the rest by
+// A lane that carries out a plan (worker/model/plan.h), call by call: matmuls by oneDNN, the rest by
 // the loops of kernels.h. For programs without images.
 #pragma once
 

@@ -60,9 +60,9 @@ class AttentionGraph {
     const Tensor statistics = graph_.memory(kStatistics, layout_.statistics, kFp32);
     const Tensor scale = graph_.number(kScale);
 
-    const Tensor products = scores(), scaled = scores();
-    graph_.matmul(query, key, products);
-    graph_.pointwise(CUDNN_POINTWISE_MUL, products, scale, scaled);
+    const Tensor matmuls = scores(), scaled = scores();
+    graph_.matmul(query, key, matmuls);
+    graph_.pointwise(CUDNN_POINTWISE_MUL, matmuls, scale, scaled);
     const Tensor causal = causal_scores(scaled);
     const Tensor largest = sums(), shifted = scores(), exponentials = scores(), sum = sums(),
                  logarithm = sums();
@@ -78,9 +78,9 @@ class AttentionGraph {
     return std::move(graph_);
   }
 
-  // Deterministic: the gradient of the scores is kept in the workspace, and the query's gradient is a product
+  // Deterministic: the gradient of the scores is kept in the workspace, and the query's gradient is a matmul
   // of that. cuDNN's other form adds up the query's gradient by atomic additions, in fp32 and then rounded.
-  Graph backward(AttentionBackward how) {
+  Graph backward(AttentionGradientSums how) {
     const Tensor query = graph_.memory(kQuery, layout_.packed, kBf16);
     const Tensor key = graph_.memory(kKey, layout_.packed.transposed(), kBf16);
     const Tensor value = graph_.memory(kValue, layout_.packed.transposed(), kBf16);
@@ -99,9 +99,9 @@ class AttentionGraph {
     graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, weighted, row_sum);
     graph_.pointwise(CUDNN_POINTWISE_MUL, row_sum, graph_.number(kOne), row_sums);
 
-    const Tensor products = scores(), scaled = scores(), logarithms = scores(), probabilities = scores();
-    graph_.matmul(query, key, products);
-    graph_.pointwise(CUDNN_POINTWISE_MUL, products, scale, scaled);
+    const Tensor matmuls = scores(), scaled = scores(), logarithms = scores(), probabilities = scores();
+    graph_.matmul(query, key, matmuls);
+    graph_.pointwise(CUDNN_POINTWISE_MUL, matmuls, scale, scaled);
     graph_.pointwise(CUDNN_POINTWISE_SUB, scaled, statistics, logarithms);
     const Tensor causal = causal_scores(logarithms);
     graph_.pointwise(CUDNN_POINTWISE_EXP, causal, probabilities);
@@ -117,7 +117,7 @@ class AttentionGraph {
 
     const Tensor key_rows = graph_.between(layout_.packed, kBf16);
     graph_.reshape(key, key_rows);
-    if (how == AttentionBackward::kDeterministic) {
+    if (how == AttentionGradientSums::kDeterministic) {
       graph_.matmul(d_scores, key_rows, d_query);
     } else {
       const Tensor sums = graph_.memory(kQuerySums, TensorLayout::dense(layout_.packed.sizes), kFp32);
@@ -185,7 +185,7 @@ std::int64_t row_sum_bytes(const AttentionSizes& shape) { return float_bytes(sha
 }  // namespace
 
 Result<AttentionGraphs> AttentionGraphs::plan(Planner& planner, const AttentionSizes& shape,
-                                              AttentionBackward how) {
+                                              AttentionGradientSums how) {
   const std::string against = objection_to(planner, shape);
   if (!against.empty())
     return Status(kExitUnavailable, "cuDNN " + planner.cudnn().version + " does no " +
@@ -232,12 +232,12 @@ void AttentionGraphs::backward(cudnnHandle_t handle, const void* qkv, const void
                                                      argument(kScale, &scale),
                                                      argument(kMasked, &masked_),
                                                      argument(kOne, &one)};
-  if (how_ == AttentionBackward::kAtomicSums) memory.push_back(argument(kQuerySums, workspace));
+  if (how_ == AttentionGradientSums::kAtomicSums) memory.push_back(argument(kQuerySums, workspace));
   backward_.execute(handle, memory, after_sums + row_sum_bytes(shape_));
 }
 
 std::int64_t AttentionGraphs::zeros_in_workspace() const {
-  return how_ == AttentionBackward::kDeterministic ? 0 : float_bytes(shape_.rows() * shape_.width());
+  return how_ == AttentionGradientSums::kDeterministic ? 0 : float_bytes(shape_.rows() * shape_.width());
 }
 
 std::int64_t AttentionGraphs::backward_workspace() const {

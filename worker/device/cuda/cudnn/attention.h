@@ -18,7 +18,7 @@ struct AttentionSizes {
 
 // The way in which backward adds up the query's gradient. Only kDeterministic gives the same bits each time;
 // kAtomicSums exists for measurements, and no lane uses it.
-enum class AttentionBackward { kDeterministic, kAtomicSums };
+enum class AttentionGradientSums { kDeterministic, kAtomicSums };
 
 // The graphs for one shape. Each lane has its own: used by one thread at a time.
 class AttentionGraphs {
@@ -26,7 +26,7 @@ class AttentionGraphs {
   // Not ok if cuDNN has no plan for this shape on this GPU, or none whose gradients are the same each time;
   // the message gives the reason.
   static Result<AttentionGraphs> plan(Planner& planner, const AttentionSizes& shape,
-                                      AttentionBackward how = AttentionBackward::kDeterministic);
+                                      AttentionGradientSums how = AttentionGradientSums::kDeterministic);
 
   // All memory is the device's, aligned to 16 bytes. `qkv`: bf16 [rows, 3 * width], each row query, key,
   // value; head h has elements h * head_size … of each. `out`: bf16 [rows, width]. `statistics`: fp32 [batch,
@@ -46,7 +46,7 @@ class AttentionGraphs {
   const Plan& backward_plan() const { return backward_; }
 
  private:
-  AttentionGraphs(const AttentionSizes& shape, float masked, AttentionBackward how, Plan forward,
+  AttentionGraphs(const AttentionSizes& shape, float masked, AttentionGradientSums how, Plan forward,
                   Plan backward)
       : shape_(shape),
         masked_(masked),
@@ -56,7 +56,7 @@ class AttentionGraphs {
 
   AttentionSizes shape_;
   float masked_;  // the score of a later position
-  AttentionBackward how_;
+  AttentionGradientSums how_;
   Plan forward_, backward_;
 };
 

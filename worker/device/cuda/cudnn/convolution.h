@@ -17,7 +17,7 @@ struct ConvSizes {
 };
 
 enum class ConvType {
-  kFp32,  // products in full fp32 too: no TF32
+  kFp32,  // matmuls in full fp32 too: no TF32
   kBf16,  // all tensors are bf16, also the weight's gradient, which cuDNN does not write as fp32
 };
 

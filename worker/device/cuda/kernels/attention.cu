@@ -1,5 +1,5 @@
-// Blocks of 64 x 64 scores, computed as products of two tiles in shared memory: 64 rows of one head, kChunk
-// columns of it at a time, as fp32. A thread has 4 x 4 numbers of each product: rows 4 * y .. 4 * y + 3, and
+// Blocks of 64 x 64 scores, computed as matmuls of two tiles in shared memory: 64 rows of one head, kChunk
+// columns of it at a time, as fp32. A thread has 4 x 4 numbers of each matmul: rows 4 * y .. 4 * y + 3, and
 // of scores columns x, x + 16, …, of outputs columns 4 * x .. 4 * x + 3. Nothing is added up across threads,
 // so the order of every sum is the tiles' order.
 #include <cmath>

@@ -253,7 +253,7 @@ void update(cudaStream_t stream, const Rule& rule, const GradientScale& scale, c
 
 }  // namespace
 
-void add_right(cudaStream_t stream, float* left, const float* right, std::size_t floats) {
+void accumulate(cudaStream_t stream, float* left, const float* right, std::size_t floats) {
   if (floats == 0) return;
   if (wide({left, right}))
     launch(add_right_kernel<4>, blocks_of(floats, kThreads * 4), kThreads, 0, stream, floats, left, right);

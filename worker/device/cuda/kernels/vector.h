@@ -17,7 +17,7 @@
 namespace dtrun::worker::cuda {
 
 // left[i] = left[i] + right[i].
-void add_right(cudaStream_t stream, float* left, const float* right, std::size_t floats);
+void accumulate(cudaStream_t stream, float* left, const float* right, std::size_t floats);
 
 // Limits of one launch: inputs, and sums that wait for their right neighbour.
 inline constexpr int kTreeInputs = 256, kTreeDepth = 24;

@@ -67,13 +67,13 @@ std::string AttentionOps<T>::try_out(const AttentionShape& shape, Trial& trial) 
 }
 
 template <typename T>
-std::size_t AttentionOps<T>::workspace(const Attend& work) const {
+std::size_t AttentionOps<T>::workspace(const AttentionForward& work) const {
   const AttentionShape shape = shape_of(work);
   return is_cudnns(shape) ? cudnn_->workspace(shape) : 0;
 }
 
 template <typename T>
-std::size_t AttentionOps<T>::workspace(const AttendBackward& work) const {
+std::size_t AttentionOps<T>::workspace(const AttentionBackward& work) const {
   const AttentionShape shape = shape_of(work);
   return is_cudnns(shape) ? cudnn_->workspace(shape) : attention_statistics(shape) * sizeof(float);
 }

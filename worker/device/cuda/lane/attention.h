@@ -30,8 +30,8 @@ class AttentionOps {
   std::string use(CudnnOps& cudnn, const AttentionShape& shape, Trial& trial);
 
   // Bytes.
-  std::size_t workspace(const Attend& work) const;
-  std::size_t workspace(const AttendBackward& work) const;
+  std::size_t workspace(const AttentionForward& work) const;
+  std::size_t workspace(const AttentionBackward& work) const;
 
   void forward(cudaStream_t on, const AttentionShape& shape, const T* qkv, T* out, float* statistics,
                float* workspace) const;

@@ -18,8 +18,8 @@
 #include "worker/device/cuda/lane/graphs.h"
 #include "worker/device/cuda/lane/launcher.h"
 #include "worker/device/cuda/lane/microbatch_upload.h"
-#include "worker/device/cuda/product_check.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmul_check.h"
+#include "worker/device/cuda/matmuls.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/timing/nvtx.h"
 #include "worker/device/cuda/timing/step_watch.h"
@@ -27,13 +27,13 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-// The schedule of a program with products that are right on this GPU: an epilogue with which a product is
+// The schedule of a program with matmuls that are right on this GPU: an epilogue with which a matmul is
 // wrong becomes a step of its own.
-Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Products& products,
+Schedule make_checked_schedule(const Program& program, int capacity, int side_streams, Matmuls& matmuls,
                                CudaArithmetic& arithmetic, CudaStream& stream, UseRecord& use) {
-  const Buffer workspace = arithmetic.try_allocate_bytes(Products::kLargestWorkspace);
+  const Buffer workspace = arithmetic.try_allocate_bytes(Matmuls::kLargestWorkspace);
   Trial trial(arithmetic, stream, nullptr, 0);
-  ProductCheck check(products, trial, workspace ? workspace.data() : nullptr);
+  MatmulCheck check(matmuls, trial, workspace ? workspace.data() : nullptr);
   const Epilogues epilogues = Epilogues::wanted();
   int asked = 0, fused = 0;
   const auto multiplies = [&](const MatmulShape& shape) {
@@ -47,12 +47,12 @@ Schedule make_checked_schedule(const Program& program, int capacity, int side_st
       make_schedule(program, make_plan(program, capacity, plan_for_gpu(program.bf16)), capacity,
                     {.bf16 = program.bf16, .multiplies = multiplies, .side_streams = side_streams});
   check.require(schedule);
-  const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " products";
+  const std::string of_all = std::to_string(fused) + " of " + std::to_string(asked) + " matmuls";
   use.set("cublaslt", cublas_lt().version + " (" + cublas_lt().file + ")");
   use.set("fused_epilogues", of_all);
   // For fp32 the library has only some epilogues, which is no fallback.
   if (program.bf16 && fused < asked)
-    use.fall_back("cuBLASLt adds biases, or what else follows a product, to " + of_all +
+    use.fall_back("cuBLASLt adds biases, or what else follows a matmul, to " + of_all +
                   " only: kernels of our own do the rest");
   return schedule;
 }
@@ -97,7 +97,7 @@ class CudaLane final : public Lane {
         launcher_(algorithms, arithmetic, static_cast<std::size_t>(capacity) * program_.sample.targets,
                   program_.label_smoothing, use),
         capacity_(capacity),
-        schedule_(make_checked_schedule(program_, capacity, side_stream_count_, launcher_.products(),
+        schedule_(make_checked_schedule(program_, capacity, side_stream_count_, launcher_.matmuls(),
                                         arithmetic, stream_, use)),
         watch_(program_, schedule_, arithmetic.timer()),
         arena_(make_arena(program_, capacity, schedule_.arena, arithmetic)),
@@ -138,7 +138,7 @@ class CudaLane final : public Lane {
   Stream& stream() override { return stream_; }
   Stream& gradients() override { return gradients_; }
 
-  void weights_changed(const float* weights) override {
+  void parameters_changed(const float* weights) override {
     const void* matrices = weights;
     if constexpr (kRounds) matrices = arithmetic_.rounded(weights, program_.size, stream_);
     LaneMemory<T>& memory = launcher_.memory();

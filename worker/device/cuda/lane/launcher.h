@@ -15,8 +15,8 @@
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/cudnn_ops.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/kernels/classifier.h"
 #include "worker/device/cuda/kernels/columns.h"
+#include "worker/device/cuda/kernels/cross_entropy.h"
 #include "worker/device/cuda/kernels/elementwise.h"
 #include "worker/device/cuda/kernels/embedding.h"
 #include "worker/device/cuda/kernels/images.h"
@@ -24,8 +24,8 @@
 #include "worker/device/cuda/lane/attention.h"
 #include "worker/device/cuda/lane/convolution.h"
 #include "worker/device/cuda/lane/memory.h"
+#include "worker/device/cuda/matmuls.h"
 #include "worker/device/cuda/plan_file.h"
-#include "worker/device/cuda/products.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/trial.h"
 #include "worker/device/cuda/use.h"
@@ -51,12 +51,12 @@ class StepLauncher {
                float label_smoothing, UseRecord& use)
       : arithmetic_(arithmetic),
         use_(use),
-        products_(algorithms),
+        matmuls_(algorithms),
         label_smoothing_(label_smoothing),
         rows_(rows),
         of_rows_(arithmetic.allocate_bytes(2 * rows * sizeof(float), "the losses of a microbatch")) {}
 
-  Products& products() { return products_; }
+  Matmuls& matmuls() { return matmuls_; }
 
   // Chooses the shapes that cuDNN computes, and records them in `use`. The own kernels compute the others,
   // slower but as exactly. `plans`: as in make_cuda_lane().
@@ -64,7 +64,7 @@ class StepLauncher {
     std::set<AttentionShape> attention;
     std::map<ConvShape, bool> convolutions;  // and whether they need the input's gradient
     schedule.each_step([&](const Step& step) {
-      if (const auto* const attend = std::get_if<Attend>(&step.work); attend != nullptr && kBf16)
+      if (const auto* const attend = std::get_if<AttentionForward>(&step.work); attend != nullptr && kBf16)
         attention.insert(shape_of(*attend));
       if (const auto* const convolve = std::get_if<Convolve>(&step.work))
         convolutions.try_emplace(convolution_of(convolve->shape), false);
@@ -103,7 +103,7 @@ class StepLauncher {
       if (needed > 0) bytes[step.stream] = std::max(bytes[step.stream], needed);
     });
     for (const std::size_t needed : bytes)
-      workspaces_.push_back(arithmetic_.allocate_bytes(needed, "the work of products and sums"));
+      workspaces_.push_back(arithmetic_.allocate_bytes(needed, "the work of matmuls and sums"));
   }
 
   // The memory of later launches, and whether dropout drops.
@@ -120,7 +120,7 @@ class StepLauncher {
 
  private:
   // Bytes of a step's workspace.
-  std::size_t workspace(const Multiply& w) { return products_.workspace(w.shape); }
+  std::size_t workspace(const Matmul& w) { return matmuls_.workspace(w.shape); }
   std::size_t workspace(const SumRows& w) const {
     return sum_rows_workspace(w.rows, w.width) * sizeof(float);
   }
@@ -130,21 +130,21 @@ class StepLauncher {
   std::size_t workspace(const EmbedBackward& w) const {
     return embedding_backward_workspace(w.rows, w.width) * sizeof(float);
   }
-  std::size_t workspace(const Attend& w) const { return attention_.workspace(w); }
-  std::size_t workspace(const AttendBackward& w) const { return attention_.workspace(w); }
+  std::size_t workspace(const AttentionForward& w) const { return attention_.workspace(w); }
+  std::size_t workspace(const AttentionBackward& w) const { return attention_.workspace(w); }
   std::size_t workspace(const Convolve& w) const { return convolutions_.workspace(w); }
   std::size_t workspace(const ConvolveInGradient& w) const { return convolutions_.workspace(w); }
   std::size_t workspace(const ConvolveWeightGradient& w) const { return convolutions_.workspace(w); }
   std::size_t workspace(const auto&) const { return 0; }
 
-  void enqueue(const Multiply& w, cudaStream_t on) {
-    products_.multiply(w.shape,
-                       {.a = at_.bytes(w.a),
-                        .b = at_.bytes(w.b),
-                        .c = at_.bytes(w.c),
-                        .bias = at_.bytes(w.bias),
-                        .aux = at_.bytes(w.aux)},
-                       workspace_, on);
+  void enqueue(const Matmul& w, cudaStream_t on) {
+    matmuls_.multiply(w.shape,
+                      {.a = at_.bytes(w.a),
+                       .b = at_.bytes(w.b),
+                       .c = at_.bytes(w.c),
+                       .bias = at_.bytes(w.bias),
+                       .aux = at_.bytes(w.aux)},
+                      workspace_, on);
   }
   void enqueue(const SumRows& w, cudaStream_t on) {
     sum_rows(on, w.rows, w.width, w.stride, at_.values(w.in), w.add, at_.floats(w.out), workspace_);
@@ -180,14 +180,14 @@ class StepLauncher {
                        at_.floats(w.weight_gradient), workspace_);
     check_launch("embedding_backward");
   }
-  void enqueue(const Attend& w, cudaStream_t on) {
+  void enqueue(const AttentionForward& w, cudaStream_t on) {
     attention_.forward(on, shape_of(w), at_.values(w.qkv), at_.values(w.out), at_.floats(w.sums), workspace_);
   }
-  void enqueue(const AttendBackward& w, cudaStream_t on) {
+  void enqueue(const AttentionBackward& w, cudaStream_t on) {
     attention_.backward(on, shape_of(w), at_.values(w.qkv), at_.values(w.out), at_.values(w.out_gradient),
                         at_.floats(w.sums), at_.values(w.qkv_gradient), workspace_);
   }
-  void enqueue(const Classify& w, cudaStream_t on) {
+  void enqueue(const CrossEntropy& w, cudaStream_t on) {
     float *const loss = of_rows_.data(), *const correct = loss + rows_;
     classify(on, w.rows, at_.microbatch.real_rows, w.classes, w.stride, at_.microbatch.targets,
              label_smoothing_, w.gradient, at_.values(w.logits), loss, correct);
@@ -261,7 +261,7 @@ class StepLauncher {
 
   CudaArithmetic& arithmetic_;
   UseRecord& use_;
-  Products products_;
+  Matmuls matmuls_;
   std::unique_ptr<CudnnOps> cudnn_;  // null: not wanted, or not available
   AttentionOps<T> attention_;
   ConvolutionOps<T> convolutions_;

@@ -1,13 +1,14 @@
 // For a build without nccl.h.
-#include "worker/device/cuda/nccl/cards.h"
-#include "worker/device/cuda/nccl/links.h"
+#include "worker/device/cuda/nccl/bootstrap.h"
+#include "worker/device/cuda/nccl/communicator.h"
 
 namespace dtrun::worker::cuda {
 
-std::unique_ptr<DeviceLinks> make_nccl_links(int, const LinkPeers& peers, UseRecord& use) {
-  LinkCard own;
+std::unique_ptr<DeviceCommunicator> make_nccl_communicator(int, const CommunicatorBootstrap& peers,
+                                                           UseRecord& use) {
+  BootstrapInfo own;
   own.set_why_not("dtrun was built without it");
-  show_cards(peers, own, use);
+  exchange_bootstrap_info(peers, own, use);
   return nullptr;
 }
 

@@ -45,10 +45,10 @@ class BackwardLowering : public PassLowering {
     if (into == Into::kNone) return;
     MatmulShape shape = in_gradient_product(l, m, stride, into);
     if (slope) shape.epilogue = Epilogue::kGeluGradient;
-    const Extent out = values(d_in, m * l.in_features);
-    std::vector<Extent> reads{values(d, m * stride), matrix_extent(l), values(slope, m * l.in_features)};
+    const ByteRange out = values(d_in, m * l.in_features);
+    std::vector<ByteRange> reads{values(d, m * stride), matrix_extent(l), values(slope, m * l.in_features)};
     if (shape.add) reads.push_back(out);
-    add(Multiply{.shape = shape, .a = d, .b = matrix(l.weight), .c = d_in, .bias = {}, .aux = slope},
+    add(Matmul{.shape = shape, .a = d, .b = matrix(l.weight), .c = d_in, .bias = {}, .aux = slope},
         std::move(reads), {out});
   }
 
@@ -59,7 +59,7 @@ class BackwardLowering : public PassLowering {
     const int stream = steps_.side_stream();
     const Place to = parameter_gradient(l.weight);
     MatmulShape shape = weight_gradient_product(l, m, stride, add_to);
-    const Extent x_read = values(x, m * l.in_features), d_read = values(d, m * stride);
+    const ByteRange x_read = values(x, m * l.in_features), d_read = values(d, m * stride);
     const Place sums = l.bias ? parameter_gradient(*l.bias) : Place{};
     bool sums_too = false;
     if (l.bias && !add_to) {
@@ -69,15 +69,15 @@ class BackwardLowering : public PassLowering {
       sums_too = abilities_.multiplies(with_sums);
       if (sums_too) shape = with_sums;
     }
-    std::vector<Extent> reads{x_read, d_read}, writes{gradient_extent(l)};
+    std::vector<ByteRange> reads{x_read, d_read}, writes{gradient_extent(l)};
     if (add_to) reads.push_back(gradient_extent(l));
     if (sums_too) writes.push_back(gradient_extent(*l.bias));
-    add(Multiply{.shape = shape,
-                 .a = l.in_first ? x : d,
-                 .b = l.in_first ? d : x,
-                 .c = to,
-                 .bias = sums_too ? sums : Place{},
-                 .aux = {}},
+    add(Matmul{.shape = shape,
+               .a = l.in_first ? x : d,
+               .b = l.in_first ? d : x,
+               .c = to,
+               .bias = sums_too ? sums : Place{},
+               .aux = {}},
         std::move(reads), std::move(writes), stream);
     if (!l.bias || sums_too) return;
     reads = {d_read};
@@ -138,8 +138,8 @@ class BackwardLowering : public PassLowering {
     const bool adds = call.in[0] == Into::kAdd, add_parameters = call.parameters == Into::kAdd;
     const Place in_gradient = call.in[0] == Into::kNone ? Place{} : gradient(at.in[0]);
     const Place moments = Places::at(plan_.aux_again[call.node]);
-    std::vector<Extent> reads{values(kept(at.in[0]), size), parameter_extent(l.weight),
-                              floats(moments, 2 * rows(at.out)), values(gradient(at.out), size)};
+    std::vector<ByteRange> reads{values(kept(at.in[0]), size), parameter_extent(l.weight),
+                                 floats(moments, 2 * rows(at.out)), values(gradient(at.out), size)};
     if (adds) reads.push_back(values(in_gradient, size));
     if (add_parameters) {
       reads.push_back(gradient_extent(l.weight));
@@ -159,7 +159,7 @@ class BackwardLowering : public PassLowering {
         std::move(reads), {values(in_gradient, size), gradient_extent(l.weight), gradient_extent(l.bias)});
   }
 
-  void clear(const Extent& extent) { add(Clear{extent.place, extent.bytes}, {}, {extent}); }
+  void clear(const ByteRange& extent) { add(Clear{extent.place, extent.bytes}, {}, {extent}); }
 
   void backward(const Embedding& l, const Node& at, const Call& call) {
     if (call.parameters == Into::kWrite) clear(gradient_extent(l.weight));
@@ -176,10 +176,10 @@ class BackwardLowering : public PassLowering {
   void backward(const AddPositions& l, const Node& at, const Call& call) {
     const std::size_t size = program_.values[at.out].size();
     const bool adds = call.parameters == Into::kAdd;
-    const Extent all = gradient_extent(l.weight), used = floats(all.place, size);
+    const ByteRange all = gradient_extent(l.weight), used = floats(all.place, size);
     if (!adds && all.bytes > used.bytes)
       clear({{Space::kGradient, all.place.offset + used.bytes}, all.bytes - used.bytes});
-    std::vector<Extent> reads{values(gradient(at.out), count(at.out))};
+    std::vector<ByteRange> reads{values(gradient(at.out), count(at.out))};
     if (adds) reads.push_back(used);
     add(SumRows{.rows = samples_,
                 .width = size,
@@ -196,15 +196,15 @@ class BackwardLowering : public PassLowering {
     if (call.in[0] == Into::kAdd)
       throw WorkerError(kExitSoftware,
                         "this program cannot run on a GPU: attention's input has other readers");
-    add(AttendBackward{.samples = samples_,
-                       .tokens = static_cast<std::size_t>(program_.values[at.out].rows),
-                       .heads = static_cast<std::size_t>(l.heads),
-                       .width = static_cast<std::size_t>(l.width),
-                       .qkv = kept(at.in[0]),
-                       .out = kept(at.out),
-                       .sums = sums,
-                       .out_gradient = gradient(at.out),
-                       .qkv_gradient = gradient(at.in[0])},
+    add(AttentionBackward{.samples = samples_,
+                          .tokens = static_cast<std::size_t>(program_.values[at.out].rows),
+                          .heads = static_cast<std::size_t>(l.heads),
+                          .width = static_cast<std::size_t>(l.width),
+                          .qkv = kept(at.in[0]),
+                          .out = kept(at.out),
+                          .sums = sums,
+                          .out_gradient = gradient(at.out),
+                          .qkv_gradient = gradient(at.in[0])},
         {values(kept(at.in[0]), count(at.in[0])), values(kept(at.out), count(at.out)),
          floats(sums, rows(at.out) * l.heads), values(gradient(at.out), count(at.out))},
         {values(gradient(at.in[0]), count(at.in[0]))});
@@ -213,9 +213,9 @@ class BackwardLowering : public PassLowering {
   void backward(const Conv2d& l, const Node& at, const Call& call) {
     const ImageShape shape = image(at.in[0], at.out, l.kernel);
     const bool add_parameters = call.parameters == Into::kAdd, adds = call.in[0] == Into::kAdd;
-    const Extent d = values(gradient(at.out), count(at.out));
-    std::vector<Extent> reads{values(kept(at.in[0]), count(at.in[0])), d};
-    const std::vector<Extent> writes{gradient_extent(l.weight), gradient_extent(l.bias)};
+    const ByteRange d = values(gradient(at.out), count(at.out));
+    std::vector<ByteRange> reads{values(kept(at.in[0]), count(at.in[0])), d};
+    const std::vector<ByteRange> writes{gradient_extent(l.weight), gradient_extent(l.bias)};
     if (add_parameters) reads.insert(reads.end(), writes.begin(), writes.end());
     add(ConvolveWeightGradient{.shape = shape,
                                .in = kept(at.in[0]),
@@ -225,7 +225,7 @@ class BackwardLowering : public PassLowering {
                                .add = add_parameters},
         std::move(reads), writes, steps_.side_stream());
     if (call.in[0] == Into::kNone) return;
-    const Extent in = values(gradient(at.in[0]), count(at.in[0]));
+    const ByteRange in = values(gradient(at.in[0]), count(at.in[0]));
     reads = {d, matrix_extent(l.weight)};
     if (adds) reads.push_back(in);
     add(ConvolveInGradient{.shape = shape,
@@ -237,10 +237,10 @@ class BackwardLowering : public PassLowering {
   }
 
   void backward(const MaxPool2d& l, const Node& at, const Call& call) {
-    const Extent in = values(gradient(at.in[0]), count(at.in[0]));
+    const ByteRange in = values(gradient(at.in[0]), count(at.in[0]));
     const bool adds = call.in[0] == Into::kAdd;
-    std::vector<Extent> reads{values(kept(at.in[0]), count(at.in[0])), values(kept(at.out), count(at.out)),
-                              values(gradient(at.out), count(at.out))};
+    std::vector<ByteRange> reads{values(kept(at.in[0]), count(at.in[0])), values(kept(at.out), count(at.out)),
+                                 values(gradient(at.out), count(at.out))};
     if (adds) reads.push_back(in);
     add(PoolBackward{.shape = image(at.in[0], at.out, l.kernel),
                      .in = kept(at.in[0]),

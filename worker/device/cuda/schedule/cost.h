@@ -6,7 +6,7 @@
 
 namespace dtrun::worker::cuda {
 
-// A multiplication with its addition is two operations; only products, convolutions and attention count any.
+// A multiplication with its addition is two operations; only matmuls, convolutions and attention count any.
 // Bytes of the GPU's memory, each once, without those that a kernel leaves for another of the same step.
 struct StepCost {
   double flops = 0, read = 0, written = 0;

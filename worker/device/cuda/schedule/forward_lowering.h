@@ -31,20 +31,21 @@ class ForwardLowering : public PassLowering {
     }
   }
 
-  // The product of a linear layer. If the library cannot do the epilogue, the bias is added apart.
+  // The matmul of a linear layer. If the library cannot do the epilogue, the bias is added apart.
   void multiply(const Linear& l, const Place& in, MatmulShape shape, const Place& out, const Place& aux) {
     const std::size_t rows = static_cast<std::size_t>(shape.m), width = static_cast<std::size_t>(shape.n);
     const std::size_t stride = static_cast<std::size_t>(shape.c_stride);
-    const Extent all = values(out, rows * stride), row = l.bias ? values(matrix(*l.bias), width) : Extent{};
+    const ByteRange all = values(out, rows * stride),
+                    row = l.bias ? values(matrix(*l.bias), width) : ByteRange{};
     const bool apart = shape.epilogue == Epilogue::kBias && !abilities_.multiplies(shape);
     if (apart) shape.epilogue = Epilogue::kNone;
-    add(Multiply{.shape = shape,
-                 .a = in,
-                 .b = matrix(l.weight),
-                 .c = out,
-                 .bias = apart ? Place{} : row.place,
-                 .aux = aux},
-        {values(in, rows * l.in_features), matrix_extent(l), apart ? Extent{} : row},
+    add(Matmul{.shape = shape,
+               .a = in,
+               .b = matrix(l.weight),
+               .c = out,
+               .bias = apart ? Place{} : row.place,
+               .aux = aux},
+        {values(in, rows * l.in_features), matrix_extent(l), apart ? ByteRange{} : row},
         {all, values(aux, rows * stride)});
     if (apart)
       add(AddRow{.rows = rows, .width = width, .stride = stride, .row = row.place, .values = out}, {row, all},
@@ -137,9 +138,9 @@ class ForwardLowering : public PassLowering {
     const Place in = value(at.in[0]), out = value(at.out);
     const Place moments = Places::at((*aux_)[n]);
     const std::size_t size = count(at.out);
-    std::vector<Extent> writes{values(out, size), floats(moments, 2 * rows(at.out))};
+    std::vector<ByteRange> writes{values(out, size), floats(moments, 2 * rows(at.out))};
     if (right) writes.push_back(values(in, size));
-    const Extent read = right ? values(right, size) : values(in, size);
+    const ByteRange read = right ? values(right, size) : values(in, size);
     add(Normalize{.rows = rows(at.out),
                   .width = static_cast<std::size_t>(l.width),
                   .epsilon = l.epsilon,
@@ -180,13 +181,13 @@ class ForwardLowering : public PassLowering {
   }
   void forward(const Attention& l, const Node& at) {
     const Place sums = Places::at((*aux_)[steps_.node()]);
-    add(Attend{.samples = samples_,
-               .tokens = static_cast<std::size_t>(program_.values[at.out].rows),
-               .heads = static_cast<std::size_t>(l.heads),
-               .width = static_cast<std::size_t>(l.width),
-               .qkv = value(at.in[0]),
-               .out = value(at.out),
-               .sums = sums},
+    add(AttentionForward{.samples = samples_,
+                         .tokens = static_cast<std::size_t>(program_.values[at.out].rows),
+                         .heads = static_cast<std::size_t>(l.heads),
+                         .width = static_cast<std::size_t>(l.width),
+                         .qkv = value(at.in[0]),
+                         .out = value(at.out),
+                         .sums = sums},
         {values(value(at.in[0]), count(at.in[0]))},
         {values(value(at.out), count(at.out)), floats(sums, rows(at.out) * l.heads)});
   }

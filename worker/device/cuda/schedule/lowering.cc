@@ -60,10 +60,10 @@ class Lowering {
     const std::size_t m = places_.rows(at.in[0]), stride = padded_classes(classes);
     const Place logits = places_.at(plan_.logits), x = places_.kept(at.in[0]);
     forward_.multiply(l, x, places_.forward_product(l, m, stride), logits, {});
-    std::vector<Extent> writes{Places::floats({Space::kStatistics, 0}, kStatisticsFloats)};
+    std::vector<ByteRange> writes{Places::floats({Space::kStatistics, 0}, kStatisticsFloats)};
     if (training) writes.push_back(places_.values(logits, m * stride));
     steps_.add(
-        Classify{.rows = m, .classes = classes, .stride = stride, .logits = logits, .gradient = training},
+        CrossEntropy{.rows = m, .classes = classes, .stride = stride, .logits = logits, .gradient = training},
         {places_.values(logits, m * stride), {{Space::kTargets, 0}, m * sizeof(std::int32_t)}},
         std::move(writes));
     if (!training) return;
@@ -79,7 +79,7 @@ class Lowering {
            program_.buckets[next_bucket_].begin >= call.final_from)
       ++next_bucket_;
     if (begin == next_bucket_) return;
-    std::vector<Extent> reads;
+    std::vector<ByteRange> reads;
     for (int bucket = begin; bucket < next_bucket_; ++bucket)
       reads.push_back(Places::floats({Space::kGradient, program_.buckets[bucket].begin * sizeof(float)},
                                      program_.buckets[bucket].size()));

@@ -5,14 +5,14 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-bool overlap(const Extent& a, const Extent& b) {
+bool overlap(const ByteRange& a, const ByteRange& b) {
   return a.place.space == b.place.space && a.place.offset < b.place.offset + b.bytes &&
          b.place.offset < a.place.offset + a.bytes;
 }
 
-bool any_overlap(const std::vector<Extent>& some, const std::vector<Extent>& others) {
-  return std::ranges::any_of(some, [&](const Extent& a) {
-    return std::ranges::any_of(others, [&](const Extent& b) { return overlap(a, b); });
+bool any_overlap(const std::vector<ByteRange>& some, const std::vector<ByteRange>& others) {
+  return std::ranges::any_of(some, [&](const ByteRange& a) {
+    return std::ranges::any_of(others, [&](const ByteRange& b) { return overlap(a, b); });
   });
 }
 

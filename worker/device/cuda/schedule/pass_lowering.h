@@ -26,14 +26,14 @@ class PassLowering : public Places {
   using Kind = Elementwise::Kind;
 
   const Node& node(int n) const { return program_.nodes[n]; }
-  void add(const Work& work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
+  void add(const Work& work, std::vector<ByteRange> reads, std::vector<ByteRange> writes, int stream = 0) {
     steps_.add(work, std::move(reads), std::move(writes), stream);
   }
   void elementwise(Elementwise work) {
     const std::size_t size = work.count;
-    std::vector<Extent> reads{values(work.first, size), values(work.second, size)};
+    std::vector<ByteRange> reads{values(work.first, size), values(work.second, size)};
     if (work.add) reads.push_back(values(work.out, size));
-    const Extent out = values(work.out, size);
+    const ByteRange out = values(work.out, size);
     add(work, std::move(reads), {out});
   }
 

@@ -1,4 +1,4 @@
-// The places of a plan's values in a GPU's memory, and the shapes of the products of linear layers there.
+// The places of a plan's values in a GPU's memory, and the shapes of the matmuls of linear layers there.
 #pragma once
 
 #include <algorithm>
@@ -48,21 +48,23 @@ class Places {
     return {Space::kGradient, offset(index) * sizeof(float)};
   }
 
-  Extent values(const Place& place, std::size_t elements) const { return {place, elements * element_}; }
-  static Extent floats(const Place& place, std::size_t count) { return {place, count * sizeof(float)}; }
-  Extent parameter_extent(std::size_t index) const { return floats(parameter(index), size(index)); }
-  Extent matrix_extent(std::size_t index) const { return values(matrix(index), size(index)); }
-  Extent gradient_extent(std::size_t index) const { return floats(parameter_gradient(index), size(index)); }
+  ByteRange values(const Place& place, std::size_t elements) const { return {place, elements * element_}; }
+  static ByteRange floats(const Place& place, std::size_t count) { return {place, count * sizeof(float)}; }
+  ByteRange parameter_extent(std::size_t index) const { return floats(parameter(index), size(index)); }
+  ByteRange matrix_extent(std::size_t index) const { return values(matrix(index), size(index)); }
+  ByteRange gradient_extent(std::size_t index) const {
+    return floats(parameter_gradient(index), size(index));
+  }
   // The extent of the weight, with the layer's sizes.
-  Extent matrix_extent(const Linear& l) const { return values(matrix(l.weight), weights_of(l)); }
-  Extent gradient_extent(const Linear& l) const {
+  ByteRange matrix_extent(const Linear& l) const { return values(matrix(l.weight), weights_of(l)); }
+  ByteRange gradient_extent(const Linear& l) const {
     return floats(parameter_gradient(l.weight), weights_of(l));
   }
 
   // The layer that makes the logits, with as many outputs as a row of logits has room for, if the flat vector
   // is long enough behind the weight. Tensor cores are slow at odd sizes such as GPT-2's 50257 classes, with
   // any stride (cuBLAS guide, 2.1.11). The loss ignores the additional logits and makes their gradients zero,
-  // so the parameters behind the weight, which are multiplied with them, add nothing. The product of the
+  // so the parameters behind the weight, which are multiplied with them, add nothing. The matmul of the
   // weight's gradient overwrites those parameters' gradient with zeros, so it must come before all others of
   // backward.
   Linear with_padded_classes(Linear l) const {
@@ -80,7 +82,7 @@ class Places {
     return from == 0 ? 256 : std::min(256, 1 << std::countr_zero(from));
   }
 
-  MatmulShape product(std::size_t m, std::size_t n, std::size_t k) const {
+  MatmulShape matmul(std::size_t m, std::size_t n, std::size_t k) const {
     return {.m = static_cast<std::int64_t>(m),
             .n = static_cast<std::int64_t>(n),
             .k = static_cast<std::int64_t>(k),
@@ -88,7 +90,7 @@ class Places {
   }
   // y[m] = x W^T + bias, rows of y `stride` apart.
   MatmulShape forward_product(const Linear& l, std::size_t m, std::size_t stride) const {
-    MatmulShape shape = product(m, l.out_features, l.in_features);
+    MatmulShape shape = matmul(m, l.out_features, l.in_features);
     shape.b_transposed = !l.in_first;
     shape.a_stride = l.in_features;
     shape.b_stride = l.in_first ? l.out_features : l.in_features;
@@ -102,7 +104,7 @@ class Places {
   }
   // The gradient of x from that of y, whose m rows are `stride` apart.
   MatmulShape in_gradient_product(const Linear& l, std::size_t m, std::size_t stride, Into into) const {
-    MatmulShape shape = product(m, l.in_features, l.out_features);
+    MatmulShape shape = matmul(m, l.in_features, l.out_features);
     shape.b_transposed = l.in_first;
     shape.a_stride = static_cast<std::int64_t>(stride);
     shape.b_stride = l.in_first ? l.out_features : l.in_features;
@@ -115,7 +117,7 @@ class Places {
   MatmulShape weight_gradient_product(const Linear& l, std::size_t m, std::size_t stride, bool add) const {
     const std::size_t height = l.in_first ? l.in_features : l.out_features,
                       width = l.in_first ? l.out_features : l.in_features;
-    MatmulShape shape = product(height, width, m);
+    MatmulShape shape = matmul(height, width, m);
     shape.a_transposed = true;
     shape.a_stride = l.in_first ? l.in_features : static_cast<std::int64_t>(stride);
     shape.b_stride = l.in_first ? static_cast<std::int64_t>(stride) : l.in_features;

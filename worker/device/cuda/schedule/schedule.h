@@ -1,4 +1,4 @@
-// A GPU's work for one microbatch: every kernel and product with its operands, its stream, and the steps that
+// A GPU's work for one microbatch: every kernel and matmul with its operands, its stream, and the steps that
 // it waits for. Derived from a program and its plan once, without a GPU, so that tests can check it: only
 // steps of the schedule are launched.
 #pragma once
@@ -38,7 +38,7 @@ struct Place {
 
 // The kinds of steps; the kernels describe the details (kernels/). `add`: the result is added to the old
 // value, else it overwrites. Rows are those of a whole microbatch, of which the last may not be real.
-struct Multiply {
+struct Matmul {
   MatmulShape shape;
   Place a, b, c, bias, aux;
 };
@@ -73,15 +73,15 @@ struct EmbedBackward {
   Place out_gradient, weight_gradient;
   bool add;
 };
-struct Attend {
+struct AttentionForward {
   std::size_t samples, tokens, heads, width;
   Place qkv, out, sums;
 };
-struct AttendBackward {
+struct AttentionBackward {
   std::size_t samples, tokens, heads, width;
   Place qkv, out, sums, out_gradient, qkv_gradient;
 };
-struct Classify {
+struct CrossEntropy {
   std::size_t rows, classes, stride;  // stride: elements between rows
   Place logits;
   bool gradient;  // the logits become the gradient
@@ -133,7 +133,7 @@ struct Clear {
   std::size_t bytes;
 };
 // Notice that all work for these buckets of the gradient is enqueued, and with the last bucket also that for
-// the statistics. On a stream for notices only, so that neither products nor the exchange wait for each
+// the statistics. On a stream for notices only, so that neither matmuls nor the exchange wait for each
 // other.
 struct Ready {
   int first_bucket, end_bucket;
@@ -141,12 +141,12 @@ struct Ready {
 // Waits for the work of all streams in these steps.
 struct Join {};
 
-using Work = std::variant<Multiply, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
-                          Attend, AttendBackward, Classify, Elementwise, Convolve, ConvolveInGradient,
-                          ConvolveWeightGradient, Pool, PoolBackward, Clear, Ready, Join>;
+using Work = std::variant<Matmul, AddRow, SumRows, Normalize, NormalizeBackward, Embed, EmbedBackward,
+                          AttentionForward, AttentionBackward, CrossEntropy, Elementwise, Convolve,
+                          ConvolveInGradient, ConvolveWeightGradient, Pool, PoolBackward, Clear, Ready, Join>;
 
 // Bytes that a step reads or writes.
-struct Extent {
+struct ByteRange {
   Place place;
   std::size_t bytes = 0;
 };
@@ -155,7 +155,7 @@ struct Step {
   Work work;
   int node = 0;  // of the program
   bool backward = false;
-  std::vector<Extent> reads, writes;
+  std::vector<ByteRange> reads, writes;
   int stream = 0;  // 0: the lane's own; the last: that of Ready; others: side streams
   // The steps of other streams that must be done first: their indices in the same list.
   std::vector<int> after;
@@ -177,9 +177,9 @@ struct Schedule {
 // The abilities of the device's libraries.
 struct Abilities {
   bool bf16 = false;
-  // Whether there is an algorithm for the product.
+  // Whether there is an algorithm for the matmul.
   std::function<bool(const MatmulShape&)> multiplies;
-  int side_streams = 1;  // for products that no step waits for soon
+  int side_streams = 1;  // for matmuls that no step waits for soon
 };
 
 // A GPU's requirements of a plan.

@@ -13,7 +13,7 @@ namespace {
 // layer's.
 int node_of(const Program& program, const Step& step) {
   const auto loss = static_cast<int>(program.nodes.size()) - 1;
-  if (step.node != loss || std::holds_alternative<Classify>(step.work)) return step.node;
+  if (step.node != loss || std::holds_alternative<CrossEntropy>(step.work)) return step.node;
   const auto made = std::ranges::find(program.nodes, program.nodes[loss].in[0], &Node::out);
   return static_cast<int>(made - program.nodes.begin());
 }
@@ -31,7 +31,7 @@ std::string with(const std::string& name, Epilogue epilogue) {
   }
 }
 
-OpKind product(const Linear& l, const std::string& name, const Multiply& w) {
+OpKind matmul(const Linear& l, const std::string& name, const Matmul& w) {
   if (w.c.space == Space::kGradient) return {name, "weight gradient"};
   // y = x W^T, and x's gradient is y's times W.
   const bool forward = w.shape.b_transposed == !l.in_first;
@@ -47,7 +47,7 @@ OpKind kind_of(const Program& program, const Step& step, bool again) {
   const char* const forward = again ? "forward again" : "forward";
   OpKind kind =
       std::visit(Overloaded{
-                     [&](const Multiply& w) { return product(std::get<Linear>(op), name, w); },
+                     [&](const Matmul& w) { return matmul(std::get<Linear>(op), name, w); },
                      [&](const AddRow&) {
                        return OpKind{name, "bias"};
                      },
@@ -60,7 +60,7 @@ OpKind kind_of(const Program& program, const Step& step, bool again) {
                      [&](const Embed& w) {
                        return OpKind{w.position ? name + " + positions" : name, forward};
                      },
-                     [&](const Classify& w) {
+                     [&](const CrossEntropy& w) {
                        return OpKind{name, w.gradient ? "forward, backward" : "forward"};
                      },
                      [&](const Convolve& w) {

@@ -18,8 +18,8 @@ class StepList {
   int node() const { return node_; }
 
   // Leaves out extents without a place or bytes.
-  void add(const Work& work, std::vector<Extent> reads, std::vector<Extent> writes, int stream = 0) {
-    const auto nothing = [](const Extent& extent) { return !extent.place || extent.bytes == 0; };
+  void add(const Work& work, std::vector<ByteRange> reads, std::vector<ByteRange> writes, int stream = 0) {
+    const auto nothing = [](const ByteRange& extent) { return !extent.place || extent.bytes == 0; };
     std::erase_if(reads, nothing);
     std::erase_if(writes, nothing);
     steps_.push_back({.work = work,

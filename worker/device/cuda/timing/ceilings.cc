@@ -1,4 +1,4 @@
-// Measures a GPU's peak rates: a copy within its memory, and a square product. Each grows until one run takes
+// Measures a GPU's peak rates: a copy within its memory, and a square matmul. Each grows until one run takes
 // long enough that neither a kernel's start nor a cache is measured; on a slow device small sizes suffice.
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "worker/device/cuda/arithmetic.h"
 #include "worker/device/cuda/failure.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
 #include "worker/device/cuda_device.h"
 
 namespace dtrun::worker {
@@ -99,22 +99,22 @@ double copying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& 
 
 // Additions and multiplications a second, of the best size.
 double multiplying(cuda::CudaArithmetic& arithmetic, CudaStream& stream, Stopwatch& watch, bool bf16) {
-  cuda::Products products;
+  cuda::Matmuls matmuls;
   double best = 0;
   for (std::int64_t side = kFirstSide; side <= kLastSide; side *= 2) {
     const cuda::MatmulShape shape{
         .m = side, .n = side, .k = side, .a_stride = side, .b_stride = side, .c_stride = side, .bf16 = bf16};
     const std::size_t bytes = cuda::bytes_of(shape).a;
-    if (!products.can(shape)) break;
+    if (!matmuls.can(shape)) break;
     const Buffer a = arithmetic.try_allocate_bytes(bytes), b = arithmetic.try_allocate_bytes(bytes),
                  c = arithmetic.try_allocate_bytes(bytes),
-                 work = arithmetic.try_allocate_bytes(products.workspace(shape));
+                 work = arithmetic.try_allocate_bytes(matmuls.workspace(shape));
     if (!a || !b || !c || !work) break;
     fill(stream, a, bytes, bf16);
     fill(stream, b, bytes, bf16);
     const auto multiply = [&] {
-      products.multiply(shape, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = nullptr, .aux = nullptr},
-                        work.data(), stream.handle());
+      matmuls.multiply(shape, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = nullptr, .aux = nullptr},
+                       work.data(), stream.handle());
     };
     watch.time(1, multiply);  // the first run loads the kernel
     const double once = watch.time(1, multiply);

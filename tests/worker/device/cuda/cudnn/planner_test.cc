@@ -92,7 +92,7 @@ TEST_CASE("attention's backward with atomic sums is another plan, of less memory
   Planner planner(*cudnn, test::h200(), "");
   const Result<AttentionGraphs> same = AttentionGraphs::plan(planner, kShape);
   const Result<AttentionGraphs> atomic =
-      AttentionGraphs::plan(planner, kShape, AttentionBackward::kAtomicSums);
+      AttentionGraphs::plan(planner, kShape, AttentionGradientSums::kAtomicSums);
   REQUIRE_MESSAGE(same.ok(), same.status().message());
   REQUIRE_MESSAGE(atomic.ok(), atomic.status().message());
   CHECK(same.value().zeros_in_workspace() == 0);

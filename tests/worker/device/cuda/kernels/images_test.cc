@@ -19,7 +19,7 @@ std::size_t weights(const ConvShape& s) {
   return static_cast<std::size_t>(s.out_channels) * s.in_channels * s.kernel * s.kernel;
 }
 
-// Calls visit(output, weight, input) with their indices for every product.
+// Calls visit(output, weight, input) with their indices for every matmul.
 template <typename Visit>
 void each_product(const ConvShape& s, const Visit& visit) {
   for (int n = 0; n < s.samples; ++n)

@@ -30,7 +30,7 @@ TEST_CASE("adding and dividing give the CPU's bits") {
         const auto [sum, mean] = in_all_orders([&] {
           std::tuple all{Memory<float>(left, shift), Memory<float>(right, shift)};
           const Memory<float> other(right, shift);
-          cuda::add_right(nullptr, std::get<0>(all).data(), other.data(), size);
+          cuda::accumulate(nullptr, std::get<0>(all).data(), other.data(), size);
           cuda::mean(nullptr, std::get<1>(all).data(), size, count);
           synchronize();
           return all;

@@ -50,12 +50,12 @@ struct Generation {
 };
 
 // Nothing goes through the host but the barrier at the end.
-class OnlyRank final : public Collective {
+class OnlyRank final : public ProcessGroup {
  public:
   OnlyRank(Generation& generation, int rank) : generation_(generation), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return generation_.world; }
-  std::unique_ptr<Pending> start(std::span<const OutMessage>, std::span<const InMessage>) override {
+  std::unique_ptr<Work> start(std::span<const OutMessage>, std::span<const InMessage>) override {
     return std::make_unique<Barrier>(generation_.everybody);
   }
   void all_reduce_sum(std::span<float>) override {
@@ -65,7 +65,7 @@ class OnlyRank final : public Collective {
   void check() const override {}
 
  private:
-  struct Barrier final : Pending {
+  struct Barrier final : Work {
     explicit Barrier(std::barrier<>& everybody) : everybody(everybody) {}
     void wait() override { everybody.arrive_and_wait(); }
     std::barrier<>& everybody;
@@ -74,9 +74,9 @@ class OnlyRank final : public Collective {
   const int rank_;
 };
 
-class ElsewhereLinks final : public DeviceLinks {
+class ElsewhereLinks final : public DeviceCommunicator {
  public:
-  ElsewhereLinks(std::unique_ptr<DeviceLinks> links, std::vector<std::string> hosts)
+  ElsewhereLinks(std::unique_ptr<DeviceCommunicator> links, std::vector<std::string> hosts)
       : links_(std::move(links)), hosts_(std::move(hosts)) {}
   const std::vector<std::string>& hosts() const override { return hosts_; }
   void exchange(Stream& stream, std::span<const OutFloats> out, std::span<const InFloats> in) override {
@@ -88,14 +88,14 @@ class ElsewhereLinks final : public DeviceLinks {
   void wait(Stream& stream) override { links_->wait(stream); }
 
  private:
-  const std::unique_ptr<DeviceLinks> links_;
+  const std::unique_ptr<DeviceCommunicator> links_;
   const std::vector<std::string> hosts_;
 };
 
 constexpr std::size_t kSize = 90000;  // the first two buckets go by slices from three ranks on
 const std::vector<VectorRange> kBuckets{{50000, 90000}, {10000, 50000}, {9, 10000}, {0, 9}};
 
-std::unique_ptr<DeviceLinks> links_of(Generation& generation, Device& device, int rank) {
+std::unique_ptr<DeviceCommunicator> links_of(Generation& generation, Device& device, int rank) {
   const auto all_gather = [&generation, rank](std::span<std::byte> all) {
     const std::size_t record = all.size() / static_cast<std::size_t>(generation.world);
     {
@@ -110,12 +110,12 @@ std::unique_ptr<DeviceLinks> links_of(Generation& generation, Device& device, in
   const auto check = [&generation] {
     if (generation.given_up) throw WorkerError(kExitWorkerPeerLost, "given up");
   };
-  std::unique_ptr<DeviceLinks> links = device.make_links({.rank = rank,
-                                                          .size = generation.world,
-                                                          .all_gather = all_gather,
-                                                          .check = check,
-                                                          .meeting = generation.patience,
-                                                          .patience = generation.patience});
+  std::unique_ptr<DeviceCommunicator> links = device.make_links({.rank = rank,
+                                                                 .size = generation.world,
+                                                                 .all_gather = all_gather,
+                                                                 .check = check,
+                                                                 .meeting = generation.patience,
+                                                                 .patience = generation.patience});
   if (generation.hosts.empty()) return links;
   return std::make_unique<ElsewhereLinks>(std::move(links), generation.hosts);
 }
@@ -123,7 +123,7 @@ std::unique_ptr<DeviceLinks> links_of(Generation& generation, Device& device, in
 // One rank's part in a generation: the sum of each step that was whole.
 std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
                               const std::vector<std::vector<Vector>>& steps) {
-  OnlyRank collective(generation, rank);
+  OnlyRank group(generation, rank);
   const std::unique_ptr<Device> device = make_cuda_device(rank);
   Arithmetic& arithmetic = device->arithmetic();
   const auto lane = arithmetic.make_stream();
@@ -137,7 +137,7 @@ std::vector<Vector> take_part(Generation& generation, int rank, bool ring,
       });
   // It is given up before the memory on which it works.
   const std::unique_ptr<GradientExchange> exchange =
-      make_device_exchange(collective, arithmetic, kBuckets, ring, links_of(generation, *device, rank));
+      make_device_exchange(group, arithmetic, kBuckets, ring, links_of(generation, *device, rank));
   to = exchange.get();
   try {
     for (const std::vector<Vector>& leaves : steps) {
@@ -298,7 +298,7 @@ TEST_CASE("NCCL's own sum is the same on all ranks") {
 TEST_CASE("an exchange that is given up in a step frees no memory on which it still works") {
   cuda_on_cpu::machine.gpus = {0};
   Generation alone(1);
-  OnlyRank collective(alone, 0);
+  OnlyRank group(alone, 0);
   const std::unique_ptr<Device> device = make_cuda_device(0);
   Arithmetic& arithmetic = device->arithmetic();
   const auto lane = arithmetic.make_stream();
@@ -306,7 +306,7 @@ TEST_CASE("an exchange that is given up in a step frees no memory on which it st
                sum = arithmetic.allocate(Where::kDevice, kSize);
   const Vector values(kSize, 1.5f);
   arithmetic.copy(*lane, partial.data(), values.data(), kSize);
-  auto exchange = make_device_exchange(collective, arithmetic, kBuckets, false, links_of(alone, *device, 0));
+  auto exchange = make_device_exchange(group, arithmetic, kBuckets, false, links_of(alone, *device, 0));
   exchange->begin(1, sum.data());
   const float* const partials[] = {partial.data()};
   for (int bucket = 0; bucket < static_cast<int>(kBuckets.size()); ++bucket)

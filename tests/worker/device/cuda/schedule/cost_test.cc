@@ -114,13 +114,13 @@ bool misaligned(const MatmulShape& shape) {
          odd(shape.n, shape.c_stride, shape.c_alignment, wide);
 }
 
-TEST_CASE("no product of GPT-2, of 50257 classes, has a size that tensor cores are slow at") {
+TEST_CASE("no matmul of GPT-2, of 50257 classes, has a size that tensor cores are slow at") {
   const Program program = gpt2_124m();
   for (const int samples : {4, 64}) {
     const Schedule schedule = schedule_of(program, samples);
     for (const auto* const steps : {&schedule.forward, &schedule.evaluate, &schedule.backward}) {
       for (const Step& step : *steps) {
-        const auto* const multiply = std::get_if<Multiply>(&step.work);
+        const auto* const multiply = std::get_if<Matmul>(&step.work);
         if (multiply == nullptr) continue;
         CAPTURE(multiply->shape.m);
         CAPTURE(multiply->shape.n);

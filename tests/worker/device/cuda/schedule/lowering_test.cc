@@ -13,13 +13,13 @@
 namespace dtrun::worker::cuda {
 namespace {
 
-bool overlap(const Extent& a, const Extent& b) {
+bool overlap(const ByteRange& a, const ByteRange& b) {
   return a.place.space == b.place.space && a.place.offset < b.place.offset + b.bytes &&
          b.place.offset < a.place.offset + a.bytes;
 }
-bool any_overlap(const std::vector<Extent>& some, const std::vector<Extent>& others) {
-  return std::ranges::any_of(some, [&](const Extent& a) {
-    return std::ranges::any_of(others, [&](const Extent& b) { return overlap(a, b); });
+bool any_overlap(const std::vector<ByteRange>& some, const std::vector<ByteRange>& others) {
+  return std::ranges::any_of(some, [&](const ByteRange& a) {
+    return std::ranges::any_of(others, [&](const ByteRange& b) { return overlap(a, b); });
   });
 }
 
@@ -64,12 +64,12 @@ std::vector<std::vector<bool>> happens_before(const std::vector<Step>& steps) {
 // Bytes of each space that were written.
 class Written {
  public:
-  void add(const Extent& extent) {
+  void add(const ByteRange& extent) {
     std::vector<bool>& bytes = spaces_[extent.place.space];
     bytes.resize(std::max(bytes.size(), extent.place.offset + extent.bytes));
     std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(extent.place.offset), extent.bytes, true);
   }
-  bool has(const Extent& extent) {
+  bool has(const ByteRange& extent) {
     const std::vector<bool>& bytes = spaces_[extent.place.space];
     const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(extent.place.offset);
     return extent.place.offset + extent.bytes <= bytes.size() &&
@@ -90,7 +90,7 @@ int count(const std::vector<Step>& steps) {
 }
 int count(const std::vector<Step>& steps, Epilogue epilogue) {
   return static_cast<int>(std::ranges::count_if(steps, [&](const Step& step) {
-    const auto* const multiply = std::get_if<Multiply>(&step.work);
+    const auto* const multiply = std::get_if<Matmul>(&step.work);
     return multiply != nullptr && multiply->shape.epilogue == epilogue;
   }));
 }
@@ -106,12 +106,12 @@ TEST_CASE("whatever a step reads was written, and no byte lies outside of the ar
         Written written;
         for (const auto* const steps : {&schedule.forward, last}) {
           for (const Step& step : *steps) {
-            for (const Extent& read : step.reads) {
+            for (const ByteRange& read : step.reads) {
               CAPTURE(step.node);
               CAPTURE(step.work.index());
               if (is_made_by_steps(read.place.space)) CHECK(written.has(read));
             }
-            for (const Extent& extent : step.writes) {
+            for (const ByteRange& extent : step.writes) {
               if (extent.place.space == Space::kArena)
                 CHECK(extent.place.offset + extent.bytes <= schedule.arena);
               if (extent.place.space == Space::kGradient)
@@ -128,7 +128,7 @@ TEST_CASE("whatever a step reads was written, and no byte lies outside of the ar
   }
 }
 
-TEST_CASE("a step writes over what it reads only in place, and a product only what it adds to") {
+TEST_CASE("a step writes over what it reads only in place, and a matmul only what it adds to") {
   for (const NamedProgram& named : all_programs()) {
     for (const int samples : {1, 3}) {
       CAPTURE(named.name);
@@ -138,15 +138,15 @@ TEST_CASE("a step writes over what it reads only in place, and a product only wh
         for (const Step& step : *steps) {
           CAPTURE(step.node);
           CAPTURE(step.work.index());
-          const auto* const multiply = std::get_if<Multiply>(&step.work);
-          for (const Extent& write : step.writes) {
-            for (const Extent& read : step.reads) {
+          const auto* const multiply = std::get_if<Matmul>(&step.work);
+          for (const ByteRange& write : step.writes) {
+            for (const ByteRange& read : step.reads) {
               if (!overlap(write, read)) continue;
               CHECK(write.place == read.place);
               CHECK(write.bytes == read.bytes);
               if (multiply != nullptr) CHECK((multiply->shape.add && write.place == multiply->c));
             }
-            for (const Extent& other : step.writes) CHECK((&other == &write || !overlap(write, other)));
+            for (const ByteRange& other : step.writes) CHECK((&other == &write || !overlap(write, other)));
           }
         }
       }
@@ -247,15 +247,15 @@ ModelConfig twelve_layers() {
 TEST_CASE("a GPT-2 is as few steps as its kernels allow") {
   const Program program = gpt2_program(twelve_layers(), 7, 13);
   const Schedule schedule = make(program, 4, true).schedule;
-  // Embedding with positions; a layer's four products, attention, two norms, of which all but the first make
+  // Embedding with positions; a layer's four matmuls, attention, two norms, of which all but the first make
   // the residual sum; the last norm with the last sum.
   CHECK(schedule.forward.size() == 1 + 12 * 7 + 1);
   CHECK(count<Elementwise>(schedule.forward) == 0);
   CHECK(count(schedule.forward, Epilogue::kBiasGelu) == 12);
   CHECK(count(schedule.forward, Epilogue::kBias) == 36);
-  // Backward of a layer: eight products, attention, two norms. The classifier: three products and the loss.
+  // Backward of a layer: eight matmuls, attention, two norms. The classifier: three matmuls and the loss.
   // At the end embedding and positions, and the join; notices besides.
-  CHECK(count<Multiply>(schedule.backward) == 12 * 8 + 3);
+  CHECK(count<Matmul>(schedule.backward) == 12 * 8 + 3);
   CHECK(count(schedule.backward, Epilogue::kGeluGradient) == 12);
   CHECK(count(schedule.backward, Epilogue::kColumnSums) == 48);
   CHECK(count<Elementwise>(schedule.backward) == 0);
@@ -273,17 +273,17 @@ TEST_CASE("what the library cannot do in one goes one by one") {
   CHECK(count<SumRows>(schedule.backward) == 48 + 1);
   for (const auto* const steps : {&schedule.forward, &schedule.backward})
     for (const Step& step : *steps)
-      if (const auto* const multiply = std::get_if<Multiply>(&step.work)) CHECK(plain(multiply->shape));
+      if (const auto* const multiply = std::get_if<Matmul>(&step.work)) CHECK(plain(multiply->shape));
 }
 
-TEST_CASE("products are told how their operands are aligned") {
+TEST_CASE("matmuls are told how their operands are aligned") {
   for (const NamedProgram& named : all_programs()) {
     for (const bool bf16 : {false, true}) {
       const Made made = make(named.program, 3, bf16);
       for (const auto* const steps :
            {&made.schedule.forward, &made.schedule.evaluate, &made.schedule.backward}) {
         for (const Step& step : *steps) {
-          const auto* const multiply = std::get_if<Multiply>(&step.work);
+          const auto* const multiply = std::get_if<Matmul>(&step.work);
           if (multiply == nullptr) continue;
           const auto offset = [](const Place& place) {
             return place.offset + (place.space == Space::kGradient ? kStatisticsFloats * sizeof(float) : 0);

@@ -10,7 +10,7 @@
 #include "tests/worker/device/cuda/on_gpu.h"
 #include "tests/worker/device/cuda/orders.h"
 #include "tests/worker/model/programs.h"
-#include "worker/device/cuda/products.h"
+#include "worker/device/cuda/matmuls.h"
 #include "worker/device/cuda/schedule/schedule.h"
 #include "worker/device/cuda/schedule/step_kind.h"
 
@@ -22,11 +22,11 @@ constexpr int kCapacity = 3;
 using Key = std::tuple<std::string, std::string, int, std::string>;  // what, part, node, stream
 
 std::map<Key, int> scheduled(const Program& program) {
-  cuda::Products products;
-  const cuda::Schedule schedule = cuda::make_schedule(
-      program, make_plan(program, kCapacity, cuda::plan_for_gpu(program.bf16)), kCapacity,
-      {.bf16 = program.bf16,
-       .multiplies = [&](const cuda::MatmulShape& shape) { return products.can(shape); }});
+  cuda::Matmuls matmuls;
+  const cuda::Schedule schedule =
+      cuda::make_schedule(program, make_plan(program, kCapacity, cuda::plan_for_gpu(program.bf16)), kCapacity,
+                          {.bf16 = program.bf16,
+                           .multiplies = [&](const cuda::MatmulShape& shape) { return matmuls.can(shape); }});
   std::map<Key, int> steps;
   const auto add = [&](const cuda::Step& step, bool again) {
     if (std::holds_alternative<cuda::Ready>(step.work) || std::holds_alternative<cuda::Join>(step.work))
@@ -102,7 +102,7 @@ TEST_CASE("what is done to whole vectors is timed as well, and says what it move
   const auto stream = arithmetic.make_stream();
   stream->set_name("mine");
   gpu.timer().start();
-  arithmetic.add_right(*stream, a.data(), b.data(), kFloats);
+  arithmetic.accumulate(*stream, a.data(), b.data(), kFloats);
   arithmetic.copy(*stream, a.data(), b.data(), kFloats);
   gpu.timer().read();
   const OpTimes& times = gpu.timer().times();

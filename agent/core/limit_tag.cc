@@ -1,0 +1,61 @@
+#include "agent/core/limit_tag.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace dtrun::agent {
+namespace {
+
+// A tagged limit is one of these two bits, 45 bits of the agent's tag, and 16 of the local rank. A job
+// inside another job has the smaller bit, because a limit cannot exceed its hard limit.
+constexpr std::uint64_t kOutermost = 1ull << 62, kNested = 1ull << 61;
+constexpr std::uint64_t kRankMask = (1ull << 16) - 1;
+constexpr std::uint64_t kAgentMask = kNested - 1 - kRankMask;
+
+bool is_tag(std::uint64_t limit) { return limit >= kNested && limit < 2 * kOutermost; }
+
+bool agrees(std::optional<std::uint64_t> limit, const LimitTag& limit_tag) {
+  return limit && is_tag(*limit) && (*limit & limit_tag.mask) == limit_tag.bits;
+}
+
+template <int base>
+std::optional<std::uint64_t> number_at(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+std::string_view without_spaces(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text;
+}
+
+}  // namespace
+
+LimitTag limit_tag(std::string_view tag) {
+  const std::size_t digits = std::min(tag.find_first_not_of("0123456789abcdef"), tag.size());
+  if (digits < 16) return {};
+  const auto agent = number_at<16>(tag.substr(0, 16));
+  LimitTag limit_tag{(*agent << 16) & kAgentMask, kAgentMask};
+  if (!tag.substr(digits).starts_with('.')) return limit_tag;
+  const auto rank = number_at<10>(tag.substr(digits + 1));
+  return {limit_tag.bits | (rank.value_or(0) & kRankMask), kAgentMask | kRankMask};
+}
+
+Limit tagged_limit(const Limit& agents, const LimitTag& worker) {
+  if (!is_tag(agents.soft)) return {kOutermost | worker.bits, agents.hard};
+  return {kNested | worker.bits, is_tag(agents.hard) ? agents.hard : agents.soft};
+}
+
+// "Max file locks            SOFT                 HARD                 locks"
+bool has_tag(std::string_view limits, const LimitTag& limit_tag) {
+  static constexpr std::string_view kName = "Max file locks ";
+  const std::size_t at = limits.find(kName);
+  if (at == std::string_view::npos || limit_tag.mask == 0) return false;
+  const std::string_view soft = without_spaces(limits.substr(at + kName.size()));
+  const std::string_view hard = without_spaces(soft.substr(std::min(soft.find(' '), soft.size())));
+  return agrees(number_at<10>(soft), limit_tag) || agrees(number_at<10>(hard), limit_tag);
+}
+
+}  // namespace dtrun::agent

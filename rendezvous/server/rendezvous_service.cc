@@ -1,0 +1,259 @@
+#include "rendezvous/server/rendezvous_service.h"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "rendezvous/wire/convert.h"
+#include "rendezvous/wire/intake.h"
+
+namespace dtrun::rendezvous {
+namespace {
+
+grpc::Status does_not_lead() {
+  return {grpc::StatusCode::FAILED_PRECONDITION, "another host is the coordinator"};
+}
+
+// Owns itself until gRPC says OnDone; the coordinator's reference may outlive that.
+class Stream final : public grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>,
+                     public Connection,
+                     public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(ConnectionId id, grpc::CallbackServerContext* context, Coordinator& coordinator, Strand& strand,
+         Door& door)
+      : id_(id),
+        context_(context),
+        peer_address_(address_of_peer(context->peer())),
+        caller_(door.caller(*context)),
+        coordinator_(coordinator),
+        strand_(strand),
+        door_(door) {}
+
+  void start(std::shared_ptr<Stream> self) {
+    self_ = std::move(self);
+    StartRead(&incoming_);
+  }
+
+  void send(v1::FromCoordinator message) override {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    outbox_.push_back(std::move(message));
+    if (outbox_.size() == 1) StartWrite(&outbox_.front());
+  }
+
+  void close(bool abort) override {
+    const std::lock_guard lock(mutex_);
+    if (abort && !finished_) context_->TryCancel();
+    closing_ = true;
+    finish_if_flushed();
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      report_broken();
+      return close(false);
+    }
+    make_printable(&incoming_);
+    if (const auto why = refusal()) return refuse(*why);
+    if (incoming_.has_join() && caller_.guest) incoming_.mutable_join()->clear_term();
+    Event event = to_event(id_, incoming_, peer_address_);
+    incoming_.Clear();  // ten thousand Joins are not kept until the first heartbeats overwrite them
+    strand_.post([self = self_, event = std::move(event)]() mutable { self->take(std::move(event)); });
+    StartRead(&incoming_);
+  }
+
+  // The first message takes the share, also if it is no Join.
+  std::optional<std::string> refusal() {
+    if (!share_) {
+      auto share = door_.share(caller_, GuestCalls::kMember);
+      if (!share) return Door::has_its_share(caller_, GuestCalls::kMember).error_message();
+      share_.emplace(*std::move(share));
+    }
+    if (auto why = too_long(incoming_)) return why;
+    return caller_.refusal(incoming_.has_join() ? incoming_.join().run_id() : caller_.guest.value_or(""));
+  }
+
+  void refuse(const std::string& why) {
+    v1::FromCoordinator message;
+    message.mutable_rejected()->set_reason(v1::Rejected::NOT_PERMITTED);
+    message.mutable_rejected()->set_message(why);
+    send(std::move(message));
+    report_broken();
+    close(false);
+  }
+
+  // On the strand. gRPC may report the peer's end while its last message is still being read.
+  void take(Event event) {
+    if (gone_) return;
+    if (!std::exchange(known_, true) && !coordinator_.opened(id_, shared_from_this())) {
+      gone_ = true;
+      const std::lock_guard lock(mutex_);
+      end_ = does_not_lead();
+      closing_ = true;
+      return finish_if_flushed();
+    }
+    coordinator_.received(std::move(event));
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    outbox_.pop_front();
+    if (!ok) {
+      outbox_.clear();
+      closing_ = true;
+    }
+    if (!outbox_.empty()) StartWrite(&outbox_.front());
+    finish_if_flushed();
+  }
+
+  void OnCancel() override {
+    report_broken();
+    close(false);
+  }
+
+  void OnDone() override { self_.reset(); }
+
+  void report_broken() {
+    if (broken_.exchange(true)) return;
+    strand_.post([self = self_] {
+      self->gone_ = true;
+      self->coordinator_.broken(self->id_);
+    });
+  }
+
+  // REQUIRES: mutex_ held.
+  void finish_if_flushed() {
+    if (!closing_ || finished_ || !outbox_.empty()) return;
+    finished_ = true;
+    Finish(end_);
+  }
+
+  const ConnectionId id_;
+  grpc::CallbackServerContext* const context_;
+  const std::string peer_address_;
+  const Caller caller_;
+  Coordinator& coordinator_;
+  Strand& strand_;
+  Door& door_;
+  std::optional<Door::Share> share_;
+  v1::FromAgent incoming_;
+  std::atomic<bool> broken_{false};
+  std::shared_ptr<Stream> self_;
+
+  // The strand's.
+  bool known_ = false;  // to the coordinator, since the first message
+  bool gone_ = false;   // it was told so
+
+  std::mutex mutex_;                        // guards the rest
+  std::deque<v1::FromCoordinator> outbox_;  // the front is being written
+  bool closing_ = false;
+  bool finished_ = false;
+  grpc::Status end_;
+};
+
+// A Status call that is answered at the end of a run. Owns itself until gRPC says OnDone, which is when the
+// answer has been written.
+class EndWait final : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<EndWait> {
+ public:
+  EndWait(ConnectionId id, v1::StatusReply* reply, Coordinator& coordinator, Strand& strand,
+          std::atomic<int>& count, Caller caller, Door::Share share)
+      : id_(id),
+        reply_(reply),
+        coordinator_(coordinator),
+        strand_(strand),
+        count_(count),
+        caller_(std::move(caller)),
+        share_(std::move(share)) {
+    ++count_;
+  }
+
+  void start(std::shared_ptr<EndWait> self, const std::string& run_id) {
+    self_ = std::move(self);
+    strand_.post([self = self_, run_id] {
+      if (self->finished_) return;
+      if (!self->coordinator_.leads()) {
+        self->end_ = does_not_lead();
+        return self->finish();
+      }
+      self->coordinator_.await_end(self->id_, run_id, [self, run_id](v1::StatusReply reply) {
+        self->end_ = status_of_refusal(self->caller_.refusal(run_id));
+        if (self->end_.ok()) *self->reply_ = std::move(reply);
+        self->finish();
+      });
+    });
+  }
+
+ private:
+  void OnCancel() override {
+    strand_.post([self = self_] {
+      self->coordinator_.forget_waiter(self->id_);
+      self->finish();
+    });
+  }
+
+  void OnDone() override {
+    --count_;
+    self_.reset();
+  }
+
+  // On the strand.
+  void finish() {
+    if (!std::exchange(finished_, true)) Finish(end_);
+  }
+
+  const ConnectionId id_;
+  v1::StatusReply* const reply_;
+  Coordinator& coordinator_;
+  Strand& strand_;
+  std::atomic<int>& count_;
+  const Caller caller_;
+  const Door::Share share_;
+  std::shared_ptr<EndWait> self_;
+  bool finished_ = false;  // the strand's, as the next
+  grpc::Status end_;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* RendezvousService::Join(
+    grpc::CallbackServerContext* context) {
+  auto stream = std::make_shared<Stream>(next_id_++, context, coordinator_, strand_, door_);
+  Stream* reactor = stream.get();
+  reactor->start(std::move(stream));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* RendezvousService::Status(grpc::CallbackServerContext* context,
+                                                    const v1::StatusRequest* request,
+                                                    v1::StatusReply* reply) {
+  const auto refuse = [context](const grpc::Status& status) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(status);
+    return reactor;
+  };
+  // A holder of a scoped token that asks for all runs means its own run.
+  const Caller caller = door_.caller(*context);
+  const std::string& asked = request->run_id();
+  const std::string run_id = asked.empty() ? caller.guest.value_or("") : asked;
+  if (const auto why = caller.refusal(run_id)) return refuse(status_of_refusal(why));
+  if (request->at_end()) {
+    auto share = door_.share(caller, GuestCalls::kWaiter);
+    if (!share) return refuse(Door::has_its_share(caller, GuestCalls::kWaiter));
+    auto wait = std::make_shared<EndWait>(next_id_++, reply, coordinator_, strand_, waiters_, caller,
+                                          *std::move(share));
+    EndWait* reactor = wait.get();
+    reactor->start(std::move(wait), run_id);
+    return reactor;
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  strand_.post([this, reactor, run_id, reply] {
+    if (!coordinator_.leads()) return reactor->Finish(does_not_lead());
+    *reply = coordinator_.status(run_id);
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,36 @@
+// The Rendezvous service: one reactor per Join stream. It hands the messages that it reads to the
+// coordinator, on the strand, and writes those that the coordinator sends. Decides nothing.
+#pragma once
+
+#include <atomic>
+
+#include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/door.h"
+#include "rendezvous/server/strand.h"
+
+namespace dtrun::rendezvous {
+
+class RendezvousService final : public v1::Rendezvous::CallbackService {
+ public:
+  // All must outlive every stream, that is, the server's shutdown.
+  RendezvousService(Coordinator& coordinator, Strand& strand, Door& door)
+      : coordinator_(coordinator), strand_(strand), door_(door) {}
+
+  grpc::ServerBidiReactor<v1::FromAgent, v1::FromCoordinator>* Join(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+                                   v1::StatusReply* reply) override;
+
+  // Calls that wait for the end of a run, or whose answer is still on its way. Any thread.
+  int waiters() const { return waiters_.load(); }
+
+ private:
+  Coordinator& coordinator_;
+  Strand& strand_;
+  Door& door_;
+  std::atomic<ConnectionId> next_id_{1};
+  std::atomic<int> waiters_{0};
+};
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,68 @@
+// The matmuls of a planned lane, in fp32, or with inputs rounded to bf16 and sums in fp32. The lane
+// is a template over the class. Both classes read the flat parameters of parameters_changed(), which the
+// caller keeps, and see a matrix of fp32 values through operand(): the values themselves, or a rounded copy
+// of them, which stays valid until operand() is called with the same number.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "worker/base/buffer.h"
+#include "worker/base/error.h"
+#include "worker/config/bf16.h"
+#include "worker/device/cpu/onednn/matmul.h"
+#include "worker/device/cpu/planned/kernels.h"
+
+namespace dtrun::worker::planned {
+
+// Names of the copies that a lane uses at a time.
+enum Operand { kLeft, kRight, kScores, kScoreGradients, kOperands };
+
+class Fp32Matmuls {
+ public:
+  using Element = float;
+  void parameters_changed(const float* flat, std::size_t) { weights_ = flat; }
+  const float* weight(std::size_t offset) const { return weights_ + offset; }
+  const float* operand(Operand, const float* values, std::size_t) const { return values; }
+  void multiply(const onednn::Matmul<float>& matmul) const { onednn::multiply(matmul); }
+  // With `bias` [n] added to each row; matmul.beta is 0.
+  void multiply(onednn::Matmul<float> matmul, const float* bias) const {
+    kernels().fill_rows(matmul.m, matmul.n, bias, matmul.c);
+    matmul.beta = 1;
+    onednn::multiply(matmul);
+  }
+
+ private:
+  const float* weights_ = nullptr;
+};
+
+class Bf16Matmuls {
+ public:
+  using Element = onednn::Bf16;
+  Bf16Matmuls() {
+    if (!onednn::multiplies_bf16()) throw WorkerError(kExitConfig, bf16_refusal());
+  }
+  void parameters_changed(const float* flat, std::size_t count) { round(flat, count, weights_); }
+  const Element* weight(std::size_t offset) const { return values_of(weights_) + offset; }
+  const Element* operand(Operand number, const float* values, std::size_t count) {
+    return round(values, count, copies_[number]);
+  }
+  void multiply(const onednn::Matmul<Element>& matmul, const float* bias = nullptr) {
+    multiplier_.multiply(matmul, bias);
+  }
+
+ private:
+  static Element* values_of(const Buffer& buffer) { return reinterpret_cast<Element*>(buffer.data()); }
+  static const Element* round(const float* values, std::size_t count, Buffer& to) {
+    const std::size_t floats = (count + 1) / 2;
+    if (to.size() < floats) to = Buffer(floats);
+    kernels().to_bf16(count, values, values_of(to));
+    return values_of(to);
+  }
+
+  onednn::Bf16Multiplier multiplier_;
+  Buffer weights_;
+  std::array<Buffer, kOperands> copies_;
+};
+
+}  // namespace dtrun::worker::planned

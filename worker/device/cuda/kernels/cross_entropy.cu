@@ -1,0 +1,176 @@
+#include <climits>
+#include <cmath>
+
+#include "worker/device/cuda/kernels/cross_entropy.h"
+#include "worker/device/cuda/kernels/pack.cuh"
+#include "worker/vector/update.h"
+
+namespace dtrun::worker::cuda {
+namespace {
+
+constexpr int kThreads = 1024;
+
+// A row, or a part of it: its largest logit and the first column that has it, the sum of e^(logit - largest),
+// and the sum of the logits.
+struct Part {
+  float largest, sum, total;
+  int index;
+};
+
+template <typename T>
+__device__ Part both(const Part& a, const Part& b) {
+  Part part;
+  part.largest = larger(a.largest, b.largest);
+  // A part without a logit above -infinity has nothing to scale, or NaN.
+  const float of_a = a.largest == -INFINITY ? a.sum : a.sum * exponential<T>(a.largest - part.largest);
+  const float of_b = b.largest == -INFINITY ? b.sum : b.sum * exponential<T>(b.largest - part.largest);
+  part.sum = of_a + of_b;
+  part.total = a.total + b.total;
+  part.index = a.largest > b.largest   ? a.index
+               : b.largest > a.largest ? b.index
+               : a.index < b.index     ? a.index
+                                       : b.index;
+  return part;
+}
+
+// All lanes get the same bits, since both() commutes.
+template <typename T>
+__device__ Part warp_both(Part part) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    Part other;
+    other.largest = __shfl_xor_sync(0xffffffffu, part.largest, lanes);
+    other.sum = __shfl_xor_sync(0xffffffffu, part.sum, lanes);
+    other.total = __shfl_xor_sync(0xffffffffu, part.total, lanes);
+    other.index = __shfl_xor_sync(0xffffffffu, part.index, lanes);
+    part = both<T>(part, other);
+  }
+  return part;
+}
+
+// Goes through the thread's packs of the row.
+template <int kCount, typename T>
+__device__ Part part_of(const T* row, int classes) {
+  Part part{-INFINITY, 0, 0, INT_MAX};
+  for (int at = threadIdx.x * kCount; at < classes; at += blockDim.x * kCount) {
+    const Pack<T, kCount> pack = load<kCount>(row + at);  // a row is padded to whole packs
+    float x[kCount];
+    float largest = part.largest;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      x[e] = at + e < classes ? to_float(pack.v[e]) : -INFINITY;
+      largest = larger(largest, x[e]);
+    }
+    if (largest > part.largest) {
+      part.sum = part.largest == -INFINITY ? part.sum : part.sum * exponential<T>(part.largest - largest);
+      part.largest = largest;
+      for (int e = kCount - 1; e >= 0; --e)
+        if (x[e] == largest) part.index = at + e;
+    }
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      if (at + e >= classes) continue;
+      part.total += x[e];
+      if (largest == -INFINITY)
+        part.sum += x[e] == -INFINITY ? 0.0f : x[e];  // NaN
+      else
+        part.sum += exponential<T>(x[e] - largest);
+    }
+  }
+  return part;
+}
+
+// A block computes one row. It overwrites first the packs that it read last, which are still in the cache.
+template <int kCount, typename T>
+__global__ void __launch_bounds__(kThreads)
+    classify_kernel(const std::uint32_t* real_rows, int classes, int padded, const std::int32_t* targets,
+                    float smoothing, bool gradient, T* logits, float* losses, float* corrects) {
+  wait_for_previous();
+  SHARED_ARRAY(Part, parts, kThreads / kWarp);
+  const std::size_t row = blockIdx.x;
+  T* const x = logits + row * padded;
+  const int packs = padded / kCount, threads = blockDim.x;
+  if (row >= *real_rows) {
+    if (threadIdx.x == 0) losses[row] = corrects[row] = 0;
+    Pack<T, kCount> zeros;
+    for (int e = 0; e < kCount; ++e) zeros.v[e] = T(0.0f);
+    for (int i = threadIdx.x; gradient && i < packs; i += threads) store(x + i * kCount, zeros);
+    return;
+  }
+  const int target = targets[row];
+  const float at_target = to_float(x[target]);
+  Part part = warp_both<T>(part_of<kCount>(x, classes));
+  const int lane = threadIdx.x % kWarp, warps = threads / kWarp;
+  if (lane == 0) parts[threadIdx.x / kWarp] = part;
+  __syncthreads();
+  part = warp_both<T>(lane < warps ? parts[lane] : Part{-INFINITY, 0, 0, INT_MAX});
+  if (threadIdx.x == 0) {
+    const auto count = static_cast<float>(classes);
+    float above = (1.0f - smoothing) * (at_target - part.largest);
+    if (smoothing != 0) above += smoothing * (part.total / count - part.largest);
+    losses[row] = logf(part.sum) - above;
+    corrects[row] = (part.index == INT_MAX ? 0 : part.index) == target ? 1.0f : 0.0f;
+  }
+  if (!gradient) return;
+  const float factor = 1.0f / part.sum, shared = smoothing / static_cast<float>(classes);
+  for (int i = packs - 1 - static_cast<int>(threadIdx.x); i >= 0; i -= threads) {
+    Pack<T, kCount> pack = load<kCount>(x + i * kCount);
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      const int column = i * kCount + e;
+      float value = exponential<T>(to_float(pack.v[e]) - part.largest) * factor - shared;
+      if (column == target) value -= 1.0f - smoothing;
+      pack.v[e] = from_float<T>(column < classes ? value : 0.0f);
+    }
+    store(x + i * kCount, pack);
+  }
+}
+
+// Thread t sums rows t, t + threads, …; then the threads' sums are added in pairs.
+__global__ void __launch_bounds__(kThreads)
+    statistics_kernel(std::size_t rows, const std::uint32_t* real_rows, const float* losses,
+                      const float* corrects, float* out) {
+  wait_for_previous();
+  SHARED_ARRAY(double, loss, kThreads);
+  SHARED_ARRAY(double, correct, kThreads);
+  const int t = threadIdx.x;
+  double own_loss = 0, own_correct = 0;
+  for (std::size_t row = t; row < rows; row += blockDim.x)
+    own_loss += losses[row], own_correct += corrects[row];
+  loss[t] = own_loss, correct[t] = own_correct;
+  for (int half = blockDim.x / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (t < half) loss[t] += loss[t + half], correct[t] += correct[t + half];
+  }
+  // Thread 0 has the sums.
+  if (t == 0) out[0] = static_cast<float>(loss[0]), out[1] = static_cast<float>(correct[0]);
+  if (t >= 2 && t < static_cast<int>(kStatisticsFloats))
+    out[t] = t == 2 ? static_cast<float>(*real_rows) : 0.0f;
+}
+
+}  // namespace
+
+template <typename T>
+void classify(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, std::size_t classes,
+              std::size_t padded, const std::int32_t* targets, float smoothing, bool gradient, T* logits,
+              float* loss, float* correct) {
+  if (rows == 0) return;
+  const bool packs = padded % kWide<T> == 0 && wide({logits});
+  const unsigned threads = padded >= 8192 ? kThreads : padded >= 1024 ? 256 : kWarp;
+  launch(packs ? classify_kernel<kWide<T>, T> : classify_kernel<1, T>, static_cast<unsigned>(rows), threads,
+         0, stream, real_rows, static_cast<int>(classes), static_cast<int>(padded), targets, smoothing,
+         gradient, logits, loss, correct);
+}
+
+void statistics(cudaStream_t stream, std::size_t rows, const std::uint32_t* real_rows, const float* loss,
+                const float* correct, float* out) {
+  const unsigned threads = rows >= 4096 ? kThreads : rows >= 256 ? 128 : kWarp;
+  launch(statistics_kernel, 1, threads, 0, stream, rows, real_rows, loss, correct, out);
+}
+
+#define DTRUN_CLASSIFIER(T)                                                                         \
+  template void classify(cudaStream_t, std::size_t, const std::uint32_t*, std::size_t, std::size_t, \
+                         const std::int32_t*, float, bool, T*, float*, float*);
+DTRUN_CLASSIFIER(float)
+DTRUN_CLASSIFIER(__nv_bfloat16)
+
+}  // namespace dtrun::worker::cuda

@@ -1,0 +1,64 @@
+// A copy of a replica's state that outlives this process, in memory that the agent holds
+// (in_memory_checkpoint_file.h). A thread makes it while the next gradient is computed; so it costs the
+// training nothing but the wait for it before the next update, if it is not done by then.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "worker/base/buffer.h"
+#include "worker/metrics/metrics.h"
+#include "worker/trainer/in_memory_checkpoint_file.h"
+#include "worker/vector/arithmetic.h"
+
+namespace dtrun::worker {
+
+struct Replica;
+
+class InMemoryCheckpoint {
+ public:
+  // Takes the agent's descriptor. If a copy of this job is there, the replica takes it over, as one that has
+  // values, from the host. Throws WorkerError, EX_IOERR, where there is no memory: the job can do without.
+  InMemoryCheckpoint(Replica& replica, int descriptor);
+  ~InMemoryCheckpoint();  // waits
+  InMemoryCheckpoint(const InMemoryCheckpoint&) = delete;
+
+  // Begins to copy the state as it is now, unless it has diverged. The replica's vectors must not change
+  // until wait() has returned. REQUIRES: wait() was called since the last time.
+  // `generation`: the one that computed it.
+  void start(std::int64_t generation);
+  // Until the replica's vectors may change. Rethrows what its thread threw: the device failed.
+  void wait();
+  std::size_t bytes() const { return file_.memory().size_bytes(); }  // of the host's memory
+
+ private:
+  struct Record {
+    std::int64_t generation = 0;
+    MetricsLog log;
+  };
+  void take_over();
+  void run();
+  void copy(Stream& stream);
+  void has_read();
+
+  Replica& replica_;
+  InMemoryCheckpointFile file_;
+  const Buffer pin_;  // of its memory, for the device
+
+  std::mutex mutex_;  // guards what follows, but for the thread
+  std::condition_variable changed_;
+  bool reading_ = false;  // the replica's vectors
+  bool copying_ = false, closing_ = false;
+  std::int64_t step_ = 0;  // of the state to be copied, and what belongs to it:
+  Record record_;
+  Event updated_;
+  std::exception_ptr failure_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace dtrun::worker
