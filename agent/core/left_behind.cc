@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "proto/core/utf8.h"
-#include "rendezvous/core/wording.h"
+#include "rendezvous/core/run/wording.h"
 
 namespace dtrun::agent {
 namespace {

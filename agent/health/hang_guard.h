@@ -1,6 +1,6 @@
 // Watches this node's workers for hangs (agent/core/hang.h decides), and looks where all of them stand before
 // one is ended. For the job a hang is a failure like any other; the coordinator judges from the places of all
-// which worker is at fault (rendezvous/core/hang.h).
+// which worker is at fault (rendezvous/core/run/hang.h).
 #pragma once
 
 #include <functional>

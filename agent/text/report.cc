@@ -10,8 +10,8 @@
 #include "agent/text/lines.h"
 #include "agent/text/progress_text.h"
 #include "proto/core/exit_codes.h"
-#include "rendezvous/core/hang.h"
-#include "rendezvous/core/rank_set.h"
+#include "rendezvous/core/run/hang.h"
+#include "rendezvous/core/run/rank_set.h"
 
 namespace dtrun::agent {
 namespace {

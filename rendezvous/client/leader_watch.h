@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "proto/core/status.h"
-#include "rendezvous/core/election.h"
+#include "rendezvous/core/election/election.h"
 #include "rendezvous/identity/credential.h"
 
 namespace dtrun::rendezvous {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/core/election.h"
+#include "rendezvous/core/election/election.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/door.h"
 #include "rendezvous/server/server.h"

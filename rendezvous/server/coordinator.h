@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/core/election.h"
-#include "rendezvous/core/runs.h"
+#include "rendezvous/core/election/election.h"
+#include "rendezvous/core/run/runs.h"
 
 namespace dtrun::rendezvous {
 

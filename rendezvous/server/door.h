@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "rendezvous/core/guests.h"
+#include "rendezvous/core/admission/guests.h"
 #include "rendezvous/identity/authorization.h"
 
 namespace dtrun::rendezvous {

@@ -22,10 +22,10 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/core/accept_queue.h"
-#include "rendezvous/core/deadlines.h"
-#include "rendezvous/core/guests.h"
-#include "rendezvous/core/refused.h"
+#include "proto/core/millis.h"
+#include "rendezvous/core/admission/accept_queue.h"
+#include "rendezvous/core/admission/guests.h"
+#include "rendezvous/core/admission/refused.h"
 #include "rendezvous/server/hello.h"
 #include "rendezvous/server/origin.h"
 #include "rendezvous/server/strand.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "proto/rendezvous.pb.h"
-#include "rendezvous/core/state.h"
+#include "rendezvous/core/run/state.h"
 
 namespace dtrun::rendezvous {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "rendezvous/core/election.h"
+#include "rendezvous/core/election/election.h"
 
 namespace dtrun::rendezvous {
 

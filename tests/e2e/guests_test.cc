@@ -1,6 +1,6 @@
 // A guest, who has a scoped token for one run, at a store that others use too: whatever the guest holds or
 // asks for, the store's memory stays small, and other guests and the owner are served at once.
-#include "rendezvous/core/guests.h"
+#include "rendezvous/core/admission/guests.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

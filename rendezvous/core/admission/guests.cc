@@ -1,0 +1,60 @@
+#include "rendezvous/core/admission/guests.h"
+
+#include <algorithm>
+
+namespace dtrun::rendezvous {
+
+std::optional<GuestConnections::Id> GuestConnections::came(Id id, const std::string& guest) {
+  std::set<Id>& own = of_[guest];
+  own.insert(id);
+  guest_of_[id] = guest;
+  if (own.size() > GuestLimits::kConnections) return id;
+  if (guest_of_.size() <= all_) return std::nullopt;
+  const auto most = std::ranges::max_element(of_, {}, [](const auto& one) { return one.second.size(); });
+  return own.size() == most->second.size() ? id : *most->second.rbegin();
+}
+
+void GuestConnections::went(Id id) {
+  const auto found = guest_of_.find(id);
+  if (found == guest_of_.end()) return;
+  const auto of = of_.find(found->second);
+  of->second.erase(id);
+  if (of->second.empty()) of_.erase(of);
+  guest_of_.erase(found);
+}
+
+bool GuestCalls::take(const std::string& guest, Kind kind) {
+  Guest& one = guests_[guest];
+  std::size_t& count = kind == kMember ? one.members : one.waiters;
+  if (count >= (kind == kMember ? GuestLimits::kMembers : GuestLimits::kWaiters)) return false;
+  ++count;
+  return true;
+}
+
+void GuestCalls::give_back(const std::string& guest, Kind kind) {
+  Guest& one = guests_[guest];
+  --(kind == kMember ? one.members : one.waiters);
+}
+
+bool GuestCalls::may_call(const std::string& guest, Millis now) {
+  forget_idle(now);
+  Guest& one = guests_[guest];
+  const double forgiven = static_cast<double>(now - one.counted_at) / 1000 * GuestLimits::kCallsPerSecond;
+  one.calls = std::max(0.0, one.calls - forgiven);
+  one.counted_at = now;
+  if (one.calls + 1 > GuestLimits::kCalls) return false;
+  ++one.calls;
+  return true;
+}
+
+// Their names are as many as scoped tokens were given, over months.
+void GuestCalls::forget_idle(Millis now) {
+  constexpr Millis kSweep = 60'000;  // by then all is forgiven
+  if (now - swept_at_ < kSweep) return;
+  swept_at_ = now;
+  std::erase_if(guests_, [&](const auto& one) {
+    return one.second.members == 0 && one.second.waiters == 0 && now - one.second.counted_at >= kSweep;
+  });
+}
+
+}  // namespace dtrun::rendezvous

@@ -1,0 +1,75 @@
+#include "rendezvous/core/run/failures.h"
+
+#include "proto/core/exit_codes.h"
+#include "rendezvous/core/run/rank_set.h"
+
+namespace dtrun::rendezvous {
+
+void Failures::note(const WorkerOutcome& outcome, bool explained) {
+  note_place(outcome);
+  if (!is_failure(outcome)) return;
+  const auto [known, added] = outcomes_.try_emplace(outcome.rank, outcome);
+  // A worker that hangs is reported before it is killed; its end tells the rest.
+  if (!added && known->second.cause == EndCause::kHung && outcome.cause == EndCause::kHung)
+    known->second = outcome;
+  if (!added && (!known->second.collateral || outcome.collateral)) return;  // nothing new
+  known->second = outcome;
+  const bool victim = outcome.collateral || (explained && outcome.retryable);
+  std::optional<int>& earliest = victim ? victim_ : culprit_;
+  if (!earliest) earliest = outcome.rank;
+}
+
+// Also of a worker that ended well in the meantime.
+void Failures::note_place(const WorkerOutcome& outcome) {
+  if (outcome.activity == Activity::kUnseen) return;
+  standings_[outcome.rank] = {.where = outcome.where, .activity = outcome.activity, .host = outcome.host};
+}
+
+const WorkerOutcome* Failures::culprit(const Hang& hang) const {
+  if (!is_one(hang.suspects)) return nullptr;
+  const auto known = outcomes_.find(hang.suspects[0].first);
+  return known != outcomes_.end() ? &known->second : nullptr;
+}
+
+void Failures::set_hung(const std::vector<RankRange>& ranks) {
+  for (const RankRange& range : ranks) {
+    for (auto known = outcomes_.lower_bound(range.first);
+         known != outcomes_.end() && known->first <= range.last; ++known)
+      known->second.cause = EndCause::kHung;
+  }
+}
+
+const WorkerOutcome* Failures::first(bool explained) const {
+  const std::optional<int> rank = culprit_ || explained ? culprit_ : victim_;
+  return rank ? &outcomes_.at(*rank) : nullptr;
+}
+
+std::vector<WorkerOutcome> Failures::followers(const WorkerOutcome* first) const {
+  std::vector<WorkerOutcome> others;
+  for (const auto& [rank, outcome] : outcomes_)
+    if (first == nullptr || rank != first->rank) others.push_back(outcome);
+  for (WorkerOutcome& other : others) {
+    // A victim's last output explains nothing, and thousands of them would fill a message.
+    if (!other.collateral) continue;
+    other.stderr_tail.clear();
+    other.traceback.clear();
+  }
+  return others;
+}
+
+bool is_failure(const WorkerOutcome& outcome) {
+  if (outcome.signal != 0) return true;
+  const bool told_to_stop = outcome.collateral && outcome.exit_code == kExitWorkerStopped;
+  return outcome.exit_code != 0 && !told_to_stop;
+}
+
+int exit_code_of(const WorkerOutcome& outcome) {
+  return outcome.signal != 0 ? exit_code_of_signal(outcome.signal) : outcome.exit_code;
+}
+
+std::string describe(const WorkerOutcome& outcome) {
+  return "rank " + std::to_string(outcome.rank) + " on " + outcome.host + " failed (" +
+         describe_exit(outcome.exit_code, outcome.signal, outcome.cause) + ")";
+}
+
+}  // namespace dtrun::rendezvous
