@@ -1,7 +1,7 @@
 // A block of floats: in host memory, 64-byte aligned (one vector register, one cache line) and zero at first;
-// or in memory that somebody else allocated, such as a device's, which the host may not be able to read.
-// Large ones lie in huge pages where the system gives them on request: matrices whose rows are pages apart
-// need fewer entries of the processor's page table cache.
+// or memory of another allocator, such as a device's, which the host may not be able to read. Large ones lie
+// in huge pages where the system gives them on request: matrices whose rows are pages apart need fewer
+// entries of the processor's page table cache.
 #pragma once
 
 #include <sys/mman.h>

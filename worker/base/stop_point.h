@@ -18,7 +18,7 @@ enum class StopPoint : std::uint8_t {
   kMicrobatch,             // before each one of training
   kBucketSent,             // its part of a bucket's gradients is on its way
   kExchanged,              // it has the step's gradient, and not yet changed its parameters
-  kUpdated,                // it has changed its parameters, and told nobody
+  kUpdated,                // it has changed its parameters, and not reported that
   kInMemoryCheckpointing,  // its copy in the host's memory has the new parameters, but not yet the rest
   kHostCopied,             // that copy is complete
   kEvaluating,             // before each microbatch of an evaluation

@@ -82,7 +82,7 @@ struct TrainConfig {
   std::uint64_t seed = 42;
   std::string on_divergence = "stop";  // stop, warn
   std::int64_t verify_sync_steps = 0;  // 0: never
-  bool allow_mixed_devices = false;    // ranks may differ in the last bits of what they compute
+  bool allow_mixed_devices = false;    // ranks may differ in the last bits of their results
   std::string reduction = "tree";      // tree: same bits for any world size; ring: the library's all-reduce
   std::int64_t logging_steps = 50;
   std::int64_t eval_steps = 500;        // 0: only at the end
@@ -103,7 +103,7 @@ struct RecoveryConfig {
   std::int64_t in_memory_checkpoint_steps = 0;  // 0: never
 };
 
-// Defaults of the command line's options; not part of what is computed.
+// Defaults of the command line's options; not part of the computation's meaning.
 struct LaunchConfig {
   std::optional<std::string> nproc_per_node;  // "2", "auto", "cpu", "gpu"
   std::optional<std::string> nnodes;          // "2", "1:4"

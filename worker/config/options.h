@@ -81,7 +81,8 @@ std::optional<std::string> launch_value(const Option& option, JobConfig& config)
 // "a" or "b", in quotes.
 std::string quoted_list(const std::vector<std::string_view>& choices);
 
-// What the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of its type.
+// The values that the option takes, for messages: "1 to 1000000", "\"sgd\" or \"adamw\"". Empty: anything of
+// its type.
 std::string allowed_values(const Option& option);
 
 }  // namespace dtrun::worker

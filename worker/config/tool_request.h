@@ -1,4 +1,4 @@
-// What dtrun asks of the trainer's tools: `dtrun prepare`, `dtrun sample` and `dtrun profile` check their
+// dtrun's requests to the trainer's tools: `dtrun prepare`, `dtrun sample` and `dtrun profile` check their
 // options, and dtrun-worker does the work. A field that an option gives has the option's default here, and
 // nowhere else.
 #pragma once

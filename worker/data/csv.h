@@ -35,7 +35,7 @@ class CsvReader {
  private:
   int look();  // the next character, or -1: none, or fault_
   void skip_byte_order_mark();
-  // False: fault_ says what is wrong.
+  // False: fault_ has the reason.
   bool read_line();
   bool read_field();
   bool read_quoted(std::string& field);

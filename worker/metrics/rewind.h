@@ -12,8 +12,9 @@ struct Rewound {
   bool evaluated = false;  // the same for a line of an evaluation
 };
 
-// Drops what follows the last line of a step before `resume_step`, except for lines of `resume_step` itself
-// and lines that this program did not write (objects without a step). `fd`: open for reading and appending.
+// Drops all lines behind the last one of a step before `resume_step`, except for lines of `resume_step`
+// itself and lines that this program did not write (objects without a step). `fd`: open for reading and
+// appending.
 Rewound rewind_metrics(int fd, std::int64_t resume_step);
 
 }  // namespace dtrun::worker

@@ -1,6 +1,6 @@
-// A model as data: nodes over numbered values, and named parameters in one flat vector. It says what is
-// computed, once, for every device: a device turns it into something that runs (worker/device/device.h), and
-// what backward has to do is worked out from it (worker/model/plan.h). ProgramBuilder writes one.
+// A model as data: nodes over numbered values, and named parameters in one flat vector. A program describes
+// the computation once, for every device: a device turns it into something that runs
+// (worker/device/device.h), and worker/model/plan.h derives backward from it. ProgramBuilder writes one.
 #pragma once
 
 #include <array>
@@ -109,8 +109,8 @@ struct Program {
   std::string
       hub_config;  // config.json of the same model in Hugging Face's transformers; empty: there is none
   SampleSpec sample;
-  float label_smoothing = 0;  // of the loss: this part of a target goes to all classes alike
-  bool bf16 = false;          // matrix products round what they multiply to bf16; sums and all else are fp32
+  float label_smoothing = 0;  // of the loss: this part of a target is spread over all classes evenly
+  bool bf16 = false;          // matrix products round their factors to bf16; sums and all else are fp32
   std::vector<ValueShape> values;
   std::vector<Node> nodes;            // in the order in which they run; each value is made by one of them
   std::vector<Parameter> parameters;  // in flat order
