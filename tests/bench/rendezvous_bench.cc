@@ -205,7 +205,7 @@ v1::FromAgent join_message(int number, int nodes) {
   join.set_address("10.0." + std::to_string(number / 250) + "." + std::to_string(number % 250));
   join.set_nproc(8);
   join.set_node_rank(-1);
-  join.set_protocol(kRendezvousProtocol);
+  join.set_protocol(dtrun::kRendezvousProtocol);
   join.set_min_nodes(nodes);
   join.set_max_nodes(nodes);
   join.set_last_call_ms(5000);

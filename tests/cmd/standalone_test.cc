@@ -135,8 +135,8 @@ TEST_SUITE("root") {
     CHECK(unauthenticated.exit_code == 69);
     CHECK(contains(unauthenticated.err, "Permission denied"));
 
-    Process unauthenticated(as_nobody(kSleeper), {"XDG_RUNTIME_DIR=/nonexistent", user.environment[1]});
-    REQUIRE_MESSAGE(unauthenticated.wait_for_out("at 127"), unauthenticated.err());
+    Process others(as_nobody(kSleeper), {"XDG_RUNTIME_DIR=/nonexistent", user.environment[1]});
+    REQUIRE_MESSAGE(others.wait_for_out("at 127"), others.err());
     std::string there;
     for (const auto& entry : fs::directory_iterator(user.temporary))
       if ("unix:" + (entry.path() / "coordinator").string() != endpoint)

@@ -197,7 +197,7 @@ TEST_CASE("Joins that are too long are refused") {
     join.set_host(std::string(i % 2 == 0 ? 30u << 20 : 1025, 'x'));
     join.set_nproc(1);
     join.set_node_rank(-1);
-    join.set_protocol(kRendezvousProtocol);
+    join.set_protocol(dtrun::kRendezvousProtocol);
     join.set_min_nodes(100);
     join.set_max_nodes(100);
     join.set_group_rank(-1);
@@ -370,7 +370,7 @@ TEST_CASE("what a guest calls itself neither commands the owner's terminal nor f
   join.set_device("cpu");
   join.set_nproc(1);
   join.set_node_rank(-1);
-  join.set_protocol(kRendezvousProtocol);
+  join.set_protocol(dtrun::kRendezvousProtocol);
   join.set_min_nodes(1);
   join.set_max_nodes(1);
   join.set_heartbeat_timeout_ms(60000);
