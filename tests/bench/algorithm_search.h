@@ -59,9 +59,8 @@ class AlgorithmSearch {
   const Buffer workspace_;
 };
 
-// The program: [--seconds S] CONFIG.json… What it prints is a section of the table with what it found as
-// comments; after S seconds no further matmul is begun. Exit code: 0, 77 where there is no GPU, or the
-// error's.
+// The program: [--seconds S] CONFIG.json… Prints a section of the table, with its findings as comments; after
+// S seconds no further matmul is begun. Exit code: 0, 77 where there is no GPU, or the error's.
 int search_algorithms(const std::vector<std::string>& arguments, std::ostream& out,
                       const Timer& timer = by_events);
 

@@ -31,7 +31,7 @@ std::string title_of(const MatmulShape& shape) {
   return row.substr(0, row.size() - kWords);
 }
 
-// `once` enqueues, and adds what it wrote to the hash.
+// `once` enqueues, and adds its results to the hash.
 void repeat(Repeated& result, BitHash& hash, int times, const std::function<void()>& once) {
   for (result.times = 0; result.times < times; ++result.times) {
     once();

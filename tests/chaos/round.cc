@@ -99,7 +99,7 @@ void Round::start_store() {
   wait_until_hosted();
 }
 
-// So that it is known who hosts the coordinator.
+// So that the coordinator's host is known.
 void Round::wait_until_hosted() {
   if (!eventually([&] { return is_listening(port_); })) wrong("nobody listens on the endpoint");
 }

@@ -1,6 +1,6 @@
-// One round of chaos with real processes: starts the job that a plan names, kills whom it names, waits for
-// the end and looks whether anything is left running. The same search finds the agents and workers while they
-// run, so that one that finds nothing is noticed.
+// One round of chaos with real processes: starts a plan's job, kills the plan's victims, waits for the end
+// and checks that nothing is left running. The same search finds the agents and workers while they run, so
+// that one that finds nothing is noticed.
 #pragma once
 
 #include <string>

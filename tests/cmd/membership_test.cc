@@ -1,5 +1,5 @@
-// Nodes that leave, are refused, or come back: what the others are told, and when. Several agents on one
-// host.
+// Nodes that leave, are refused, or come back: the messages to the others, and their times. Several agents on
+// one host.
 #include <doctest/doctest.h>
 #include <signal.h>
 

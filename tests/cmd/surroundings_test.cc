@@ -1,5 +1,5 @@
 // dtrun where the machine gives less than usual: no temporary directory, a full disk, few files, few
-// processes, no name for itself; and what is piped into it.
+// processes, no name for itself; and piped input.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

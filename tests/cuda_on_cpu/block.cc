@@ -165,7 +165,7 @@ CUDA_ON_CPU_UNSEEN void Block::wake(FiberList& fibers) {
   ready_.prepend(fibers);  // a warp goes on while its stacks are in the cache
 }
 
-// Gives way to whoever can go on; returns when this fiber was woken.
+// Gives way to a fiber that can go on; returns when this fiber was woken.
 CUDA_ON_CPU_UNSEEN void Block::wait(const char* nobody) {
   Fiber* const self = current_;
   if (!ready_.empty()) {
@@ -234,8 +234,8 @@ CUDA_ON_CPU_UNSEEN void Block::arrived([[maybe_unused]] Fiber* self) {
 
 void Block::entry() { this_block().live(); }
 
-// A fiber's life: it starts threads as long as there are any that nobody started. One that never waits is
-// followed by the next on the same stack.
+// A fiber's life: it runs threads of the block until all have been started. One that never waits is followed
+// by the next on the same stack.
 CUDA_ON_CPU_UNSEEN void Block::live() {
   Fiber* const self = current_;
   arrived(self);

@@ -66,7 +66,7 @@ class Block {
     std::memcpy(&slot, &value, sizeof(T));
     return meet(mask, slot, fence);
   }
-  // Whether the thread has waited for what is in front of its grid in the stream.
+  // Whether the thread has waited for the work in front of its grid in the stream.
   CUDA_ON_CPU_UNSEEN bool has_waited() const { return current_->waited; }
   CUDA_ON_CPU_UNSEEN void wait_for_previous() { current_->waited = true; }
   CUDA_ON_CPU_UNSEEN int lane() const { return current_->thread % warpSize; }

@@ -28,7 +28,7 @@ static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
 static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t));
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-// Between a structure of the library and what it holds.
+// Conversion between a structure of the library and its content.
 template <typename T, typename Opaque>
 T held(const Opaque* opaque) {
   T value;

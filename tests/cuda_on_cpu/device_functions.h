@@ -84,7 +84,7 @@ inline unsigned __ballot_sync(unsigned mask, int vote) {
 inline int __any_sync(unsigned mask, int vote) { return __ballot_sync(mask, vote) != 0; }
 inline int __all_sync(unsigned mask, int vote) { return __ballot_sync(mask, vote) == mask; }
 
-// To other threads of the device; here what is written is seen.
+// A fence for other threads of the device; here writes are seen at once.
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 

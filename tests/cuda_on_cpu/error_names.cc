@@ -1,4 +1,4 @@
-// CUDA's errors, as far as anybody meets them here.
+// CUDA's errors, as far as they occur here.
 #include <cuda_runtime_api.h>
 
 namespace {

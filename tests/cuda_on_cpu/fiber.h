@@ -61,7 +61,7 @@ struct Fiber {
   Context context;
   int thread = -1;        // number in the block
   uint3 index{};          // the same as threadIdx
-  bool waited = false;    // for what is in front of its grid
+  bool waited = false;    // for the work in front of its grid
   Fiber* next = nullptr;  // in the list that it is in
   // What sanitizers know it by.
   void* fake_stack = nullptr;

@@ -26,7 +26,7 @@ void add(std::vector<std::size_t>& nodes, const std::vector<std::size_t>& more) 
   }
 }
 
-// Whether `last` and what comes before them contain all of `wanted`.
+// Whether `last` and their predecessors contain all of `wanted`.
 bool reach(const Nodes& nodes, const std::vector<std::size_t>& last, const std::vector<std::size_t>& wanted) {
   std::vector<bool> reached(nodes.size());
   std::vector<std::size_t> open = last;

@@ -5,7 +5,7 @@
 
 namespace cuda_on_cpu {
 
-// Without namespaces and arguments: "tree_sum", "add<float>". The address in digits if nobody knows it.
+// Without namespaces and arguments: "tree_sum", "add<float>". The address in digits if the name is unknown.
 std::string function_name(const void* function);
 
 }  // namespace cuda_on_cpu

@@ -78,7 +78,7 @@ __global__ void reads_unset(float* out, bool dynamic) {
   out[threadIdx.x] = dynamic ? one[threadIdx.x] : other[threadIdx.x];
 }
 
-// The first lanes alone; the others' values are nobody's.
+// Only the first lanes; the others' values are unused.
 __global__ void part_of_warp(float* out) {
   if (threadIdx.x < 4) out[threadIdx.x] = __shfl_down_sync(0xfu, static_cast<float>(threadIdx.x), 2);
 }

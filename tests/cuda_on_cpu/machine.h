@@ -1,4 +1,4 @@
-// The GPUs that there are not.
+// The simulated GPUs.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -49,7 +49,7 @@ struct Preference {
 };
 
 constexpr std::int32_t kAlgorithm = 1;  // the only algorithm
-// Its custom options: what Settings::faulty_algorithms tells of.
+// Its custom options, for Settings::faulty_algorithms.
 constexpr std::uint32_t kSound = 0, kLosesTerms = 1, kUnsteady = 2;
 
 struct Algorithm {
@@ -94,7 +94,7 @@ bool is_known_type(std::uint32_t type);
 // Bytes that a matmul with this algorithm needs.
 std::size_t workspace_of(const Algorithm& algorithm, const Problem& problem);
 
-// Sets m, n and k of what has been described.
+// Sets m, n and k from the descriptions.
 cublasStatus_t check_problem(Problem* problem);
 // Whether a column of A, B or C, or the distance between two, is no multiple of 16 bytes, which cuBLAS' guide
 // demands for the full speed of tensor cores (2.1.11). Does not check the pointers. Needs m, n and k.

@@ -1,9 +1,9 @@
 // Memory of the simulated devices, and pinned memory of the host.
 //
-// All device memory lies in one region of addresses that nobody may touch but while the device's thread
-// carries out operations: a host that looks behind a device pointer ends with SIGSEGV. AddressSanitizer
-// reports a kernel that leaves its allocation, or comes after cudaFree. Fresh memory is full of ones (a float
-// is NaN), so that nobody takes it for zeros.
+// All device memory lies in one region of addresses that is accessible only while the device's thread carries
+// out operations: a host that dereferences a device pointer ends with SIGSEGV. AddressSanitizer reports a
+// kernel that leaves its allocation, or comes after cudaFree. Fresh memory is full of ones (a float is NaN),
+// so that code which expects zeros fails.
 #pragma once
 
 #include <cuda_runtime_api.h>

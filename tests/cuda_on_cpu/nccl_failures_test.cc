@@ -51,7 +51,7 @@ TEST_CASE("an abort ends a group that is not launched, and what is received is a
   std::barrier both(2);
   run_ranks(2, [&](Rank& me) {
     const OnDevice<float> x(Floats(8, 1));
-    // Rank 0 receives what nobody sends, so the two do not even connect.
+    // Rank 0 receives a message that is never sent, so the two do not even connect.
     if (me.rank == 0) me.must(ncclRecv(x.data(), 8, ncclFloat, 1, me.comm, me.stream) == ncclInProgress);
     me.must(settled(me.comm, 50ms) == (me.rank == 0 ? ncclInProgress : ncclSuccess));
     both.arrive_and_wait();

@@ -1,5 +1,5 @@
-// A test's plan for the stand-in of NCCL: faults, who notices a death, and orders. As settings.h and faults.h
-// do for CUDA.
+// A test's plan for the stand-in of NCCL: faults, the ranks that notice a death, and orders. As settings.h
+// and faults.h do for CUDA.
 #pragma once
 
 #include <nccl.h>

@@ -1,5 +1,5 @@
 // One rank in a process of its own: nccl_rank WHAT RANK SIZE [ID]. Rank 0 makes the id and prints it; the
-// others are given it. Rank N has GPU N. Prints what it sees, a line each.
+// others are given it. Rank N has GPU N. Prints its observations, a line each.
 #include <cuda_on_cpu.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -119,7 +119,7 @@ void exchange(Rank& me) {
   say("right");
 }
 
-// Until nothing arrives any more; what then is known; what is there after the abort.
+// Waits until nothing arrives any more; prints the state then, and the memory after the abort.
 void exchange_until_silence(Rank& me) {
   for (int round = 0;; ++round) {
     me.begin_exchange(round);

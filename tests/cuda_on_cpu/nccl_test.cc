@@ -112,7 +112,7 @@ TEST_CASE("what is sent is read when its stream gets there: a missing event wait
   for (int i = 0; i < 5; ++i) CHECK(sent_behind_scaling(false) == Floats(64, 2));
 }
 
-// The second rank copies what it received in another stream, behind an event that it recorded.
+// The second rank copies the received data in another stream, behind an event that it recorded.
 Floats copied_behind_receive(bool looks_for_launch) {
   Floats got;
   run_ranks(2, [&](Rank& me) {

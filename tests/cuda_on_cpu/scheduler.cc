@@ -16,8 +16,8 @@ namespace {
 
 using std::chrono::microseconds, std::chrono::milliseconds;
 
-// A host function runs after this long though nobody waits for it: it may be how the host learns that its
-// stream got there. So does what another process may wait for; but later, or too little would be late.
+// A host function runs after this time without a waiter, since by it the host may learn of its stream's
+// progress. So does what another process may wait for; but later, or too little would be late.
 constexpr milliseconds kPatience{2}, kPatienceToAsk{20};
 // An operation that waits for another process is asked again after this long, the longer the longer it waits.
 constexpr microseconds kAskAgain{50}, kAskAgainAtMost{1000};
@@ -421,8 +421,8 @@ bool Scheduler::serve_demands(Lock& lock) {
   return served;
 }
 
-// Until all of `points` are done, so many operations are, or what is left waits for another process. Returns
-// whether anything was done.
+// Carries out operations until all of `points` are done, so many operations are, or the rest waits for
+// another process. Returns whether anything was done.
 bool Scheduler::carry_out(Lock& lock, const std::vector<Point>& points, int most_operations) {
   std::optional<DeviceMemoryOpen> open;  // once for all of them: it is a system call
   bool done = false;
@@ -460,7 +460,7 @@ Progress Scheduler::do_first(Lock& lock, CUstream_st& stream) {
   return Progress::kDone;
 }
 
-// A stream whose first operation can begin; none if all that is left waits for another process.
+// A stream whose first operation can begin; none if the rest waits for another process.
 Scheduler::StreamPtr Scheduler::pick(Point wanted) {
   if (settings.streams == Policy::kRandom) {
     std::vector<StreamPtr> choices;
@@ -492,7 +492,7 @@ bool Scheduler::ask_begun(Lock& lock) {
   return done;
 }
 
-// Carries out all that nobody waits for and that others may wait for.
+// Carries out operations that have no waiter here but that others may wait for.
 void Scheduler::begin_unasked(Lock& lock) {
   std::vector<Point> points;
   for (const StreamPtr& stream : busy_) {

@@ -1,5 +1,5 @@
 // Streams and events, and the thread that carries them out: one thread for all simulated devices, which runs
-// when somebody waits for something, and then what that needs.
+// when a caller waits, and then carries out only the operations that the wait needs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -55,8 +55,8 @@ class Scheduler {
   cudaError_t wait_for(const Point& point);
   cudaError_t wait_for_stream(cudaStream_t stream);
   cudaError_t wait_for_device(int device);
-  // As cudaStreamQuery. One operation runs at each call that says cudaErrorNotReady, so that he who polls
-  // gets on.
+  // As cudaStreamQuery. One operation runs at each call that returns cudaErrorNotReady, so that polling makes
+  // progress.
   cudaError_t query_stream(cudaStream_t stream);
   // cudaErrorInvalidResourceHandle if there is no such stream.
   cudaError_t check_stream(cudaStream_t stream);

@@ -8,9 +8,9 @@ namespace cuda_on_cpu {
 
 enum class Order { kForward, kReverse, kRandom };
 
-// When an operation of a stream runs. As late as possible: once somebody synchronises with it, and nothing
-// that he does not wait for; so a missing event wait gives wrong numbers every time instead of once a month.
-// At random: in any order that events allow, some of it while more is enqueued.
+// When an operation of a stream runs. As late as possible: an operation runs once a caller synchronises with
+// it, and only if that wait needs it; so a missing event wait gives wrong numbers every time instead of once
+// a month. At random: in any order that events allow, some of it while more is enqueued.
 enum class Policy { kAtOnce, kAsLateAsPossible, kRandom };
 
 struct Settings {

@@ -1,7 +1,7 @@
 // Streams of the simulated devices. Nothing runs when it is enqueued: an operation waits in its stream until
-// somebody synchronises with it (or as settings.streams says), and then runs on the one thread that stands
-// for all devices. To ThreadSanitizer that thread is one more: memory that host and device use without
-// synchronising is a data race.
+// a caller synchronises with it (or as settings.streams says), and then runs on the one thread for all
+// devices. To ThreadSanitizer that thread is one more: memory that host and device use without synchronising
+// is a data race.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,8 +28,8 @@ struct Operation {
   bool host_function = false;
   bool launch = false;  // a kernel's or matmul's, which needs a stream of the current device
   // Instead of `run`, for what waits for another process: asked on the devices' thread until it is done, and
-  // must not wait itself. Other streams go on meanwhile. It opens device memory itself. Since that process
-  // may be waiting for it, it begins soon though nobody here waits for its stream.
+  // must not wait itself. Other streams go on meanwhile. It opens device memory itself. It begins soon even
+  // if no caller here waits for its stream, since the other process may be waiting for it.
   std::function<Progress()> ask{};
 };
 
@@ -38,7 +38,7 @@ struct Operation {
 // given, is where it stands in its stream.
 cudaError_t enqueue(cudaStream_t stream, Operation operation, bool blocks = false, Point* point = nullptr);
 
-// Returns when what was enqueued up to `point` is done, or the device is broken, which it returns.
+// Returns when the work up to `point` is done, or the device's error if that is broken.
 cudaError_t wait_for(const Point& point);
 
 // cudaSuccess, or what every function returns that can fail: a planned fault, cudaErrorNoDevice, the error of

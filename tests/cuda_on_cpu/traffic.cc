@@ -15,7 +15,7 @@ namespace cuda_on_cpu {
 namespace {
 
 struct Listed {
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   bool listing = false;
   std::vector<Launch> launches;
 };

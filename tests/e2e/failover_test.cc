@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr double kFailover = 1.5;  // seconds, on a machine that has a processor for who wants one
+constexpr double kFailover = 1.5;  // seconds, on a machine with idle processors
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);
@@ -35,7 +35,7 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Processes that want a processor, for each that there is; at least 1.
+// Runnable processes per processor; at least 1.
 double load_factor() {
   double load = 1;
   std::ifstream("/proc/loadavg") >> load;
@@ -211,7 +211,7 @@ Round play(Kind kind, std::mt19937& random, milliseconds pause, int steps) {
 
   int codes[3] = {0, 0, 0};
   if (kind == kPaused) {
-    // Its workers train, and so do those of the others: nobody tells them to pause.
+    // Its workers train, and so do those of the others: none is told to pause.
     CHECK(eventually([&] { return trio.lines() > lines + 20; }));
     std::this_thread::sleep_until(
         std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(

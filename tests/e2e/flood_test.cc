@@ -124,7 +124,7 @@ void weather(const Site& site, pid_t coordinator, const Process& job, long numbe
           ", ", after.files, " files before, at most, after");
 }
 
-// Mostly enough for all of them; unauthenticated peers give way to whoever else uses the machine.
+// Mostly enough for all of them; unauthenticated peers give way to other users of the machine.
 int steps_for(long peers) { return static_cast<int>(300 + peers / 12); }
 
 TEST_CASE("a coordinator in an agent, under a flood: nobody is answered, and the job's bytes are the same") {
@@ -170,7 +170,7 @@ std::vector<std::string> store_at(const Site& site) {
           "--key_file", (site.folder / "key").string()};
 }
 
-// From its address nobody has come in before: it is the hello that tells it from unauthenticated peers.
+// No member has come from its address before: only its hello tells it from unauthenticated peers.
 TEST_CASE("a member does not wait behind a flood the first time either") {
   signal(SIGPIPE, SIG_IGN);
   Recordings recordings;

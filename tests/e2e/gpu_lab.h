@@ -1,5 +1,5 @@
-// Jobs of the built-in trainer on GPUs that there are not: the real dtrun, and the real worker linked with
-// stand-ins for CUDA and NCCL (tests/cuda_on_cpu).
+// Jobs of the built-in trainer on simulated GPUs: the real dtrun, and the real worker linked with stand-ins
+// for CUDA and NCCL (tests/cuda_on_cpu).
 #pragma once
 
 #include <unistd.h>
@@ -62,7 +62,7 @@ inline std::vector<Model> models() {
           {"convnet", {{"type", "convnet"}, {"channels", {6, 8}}, {"kernel_size", 3}}, images, false}};
 }
 
-// GPUs that there are not, and jobs on them.
+// Simulated GPUs, and jobs on them.
 class Lab {
  public:
   Words job(const Model& model, int workers, const std::string& output, int steps,

@@ -75,7 +75,8 @@ TEST_CASE("steps, microbatches, passes, operations, updates and saves lie within
   CHECK(seen[Pair("forward", "Linear 64 -> 256 + GELU, forward")] ==
         2 * (kSteps * kMicrobatches + seen[Pair("evaluation", "microbatch")]));
 
-  // A graph is launched in one go: its operations are told where they are enqueued for the first time.
+  // A graph is launched by one call: its operations have ranges only where they are enqueued for the first
+  // time.
   Nesting graphs = recorded(lab, lab.job(one, 1, "graphs", kSteps));
   CHECK(graphs[Pair("step", "microbatch")] == kSteps * kMicrobatches);
   CHECK(graphs[Pair("microbatch", "backward")] < kSteps * kMicrobatches);

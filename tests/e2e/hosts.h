@@ -18,7 +18,7 @@ namespace dtrun::test {
 // Why such a network cannot be made on this machine (not root, no ip, no bridges); empty: it can.
 std::string why_no_hosts();
 
-// A process that does nothing but keep its namespaces alive; they go away with it, whatever ends it.
+// A process that does nothing but keep its namespaces alive; they end with it, however it ends.
 class NamespaceHolder {
  public:
   enum class Processes { shared, own };
@@ -44,7 +44,7 @@ class Switch {
   // The host gets an eth0 with this address, as "10.77.0.1/24"; `port` is the cable's name at this end, until
   // the host is gone.
   void plug(pid_t host, const std::string& port, const std::string& address) const;
-  // Nothing arrives any more, nobody is told.
+  // Nothing arrives any more, and no error is reported.
   void drop(const std::string& port) const { in(holder_.pid(), {"ip", "link", "set", port, "down"}); }
   void lift(const std::string& port) const { in(holder_.pid(), {"ip", "link", "set", port, "up"}); }
 

@@ -1,5 +1,5 @@
-// The promise for the other models, on other data: the same bytes however the work is cut, what dies on the
-// way, and what is computed a second time. And gpt2 learns to write.
+// The promise for the other models, on other data: the same bytes for any division of the work, any failures,
+// and any recomputation. And gpt2 learns to write.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -232,7 +232,7 @@ TEST_CASE("gpt2 learns from text, says perplexity, and is exported; other models
   CHECK(nowhere.exit_code == 66);
   CHECK(nowhere.err.find("/nonexistent") != std::string::npos);
 
-  // The text of a seed is always the same; what follows a prompt is not.
+  // The text of a seed is always the same; the text behind a prompt is not.
   const auto sample = [&](const std::vector<std::string>& words) {
     std::vector<std::string> argv{kDtrun, "sample", (folder / "gpt2").string()};
     argv.insert(argv.end(), words.begin(), words.end());

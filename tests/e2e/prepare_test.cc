@@ -1,4 +1,4 @@
-// Text becomes shards, shards a model, and the model writes text; and what is in the way of it.
+// Text becomes shards, shards a model, and the model writes text; and the errors on the way.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>

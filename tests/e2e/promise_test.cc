@@ -1,5 +1,5 @@
-// The promise: the same config gives the same bytes, however the work is cut and whatever dies on the way.
-// Real dtrun, real workers, the real data set.
+// The promise: the same config gives the same bytes, for any division of the work and any failures. Real
+// dtrun, real workers, the real data set.
 #include <doctest/doctest.h>
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 // A node that was out of touch until the others had given it up, by its cable or because it stood still, and
-// is back: it is taken in again with the worker that it kept, whatever --nnodes says and whoever has the
+// is back: it is taken in again with the worker that it kept, for any --nnodes and any host of the
 // coordinator, and the model has the bytes of an undisturbed run.
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -37,8 +37,8 @@ const std::string kSoon =
 // Enough for a busy machine.
 constexpr std::chrono::milliseconds kPatience{90000};
 
-// Holds the workers that are left, so that steps are left for who comes back: they exchange gradients in
-// each.
+// Holds the remaining workers, so that steps are left for the node that comes back: workers exchange
+// gradients in each.
 class Held {
  public:
   explicit Held(const std::vector<pid_t>& pids) : pids_(pids) {

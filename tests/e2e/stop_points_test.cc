@@ -353,11 +353,11 @@ TEST_CASE("a worker killed in the end: the survivor ends the job") {
   play(std::move(cases));
 }
 
-// ---- Several workers, and what they do for each other. ----
+// ---- Several workers, and their help for each other. ----
 
 namespace {
 
-// Nobody dies before all have come there.
+// No worker dies before all have come there.
 std::vector<Stop> killed_together(const std::string& point, const std::vector<int>& ranks, int count) {
   std::vector<Stop> stops;
   for (const int one : ranks) {

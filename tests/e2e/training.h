@@ -1,4 +1,4 @@
-// Short runs of the real trainer on the real data set, and what they leave behind.
+// Short runs of the real trainer on the real data set, and their results.
 #pragma once
 
 #include <filesystem>

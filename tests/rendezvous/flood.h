@@ -23,14 +23,14 @@ struct Recordings {
 // The second one at the coordinator or store at 127.0.0.1:port. A message without an answer is empty.
 Recordings record(int port, const rendezvous::JobKey& key);
 
-// Unauthenticated peers from many threads, which take only the time that nobody else wants.
+// Unauthenticated peers from many threads, which take only idle time.
 class Flood {
  public:
   static constexpr int kKinds = 8;
   static constexpr std::array<const char*, kKinds> kNames{
       "random bytes", "cut hello", "plain Join", "other key", "no key", "replayed", "idle", "a byte a time"};
 
-  // `number`: how many come, all kinds alike. The process must ignore SIGPIPE.
+  // `number`: the number of peers, the same for all kinds. The process must ignore SIGPIPE.
   Flood(int port, long number, Recordings recordings);
   ~Flood();
   void stop() { left_ = 0; }

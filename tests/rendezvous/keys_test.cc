@@ -1,5 +1,5 @@
-// A coordinator with a job's key, over real sockets: who has the key comes in, who has not is told so at
-// once, and nobody on the way reads along.
+// A coordinator with a job's key, over real sockets: a client with the key is admitted, one without is told
+// so at once, and nobody on the way can read the traffic.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <openssl/pem.h>

@@ -9,7 +9,7 @@
 namespace dtrun::rendezvous {
 namespace {
 
-// A port that nobody listens on, or somebody who never says a word.
+// A port without a listener, or with one that never sends a byte.
 class Port {
  public:
   explicit Port(bool listens) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -1,5 +1,5 @@
 // An HTTP/2 client over TLS that writes whatever frames it likes, also those that no gRPC client would: for
-// tests of what a server bears. Blocking.
+// tests of a server's robustness. Blocking.
 #pragma once
 
 #include <openssl/ssl.h>

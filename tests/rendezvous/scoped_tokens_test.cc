@@ -49,7 +49,7 @@ control::KvRequest request_of(control::KvRequest::Op op, const std::string& valu
   return request;
 }
 
-// A store at which job8 runs, for somebody with the key, and job7 with a scoped token.
+// A store at which job8 runs with the key, and job7 with a scoped token.
 struct Site {
   Site() {
     owner.join(settings_of("job8"));
@@ -155,7 +155,7 @@ TEST_CASE("a scoped token that has ended by the store's clock is refused at once
   CHECK(contains(status.status().message(), "the scoped token for run job7 ended at 20"));
 }
 
-// Answers whatever is asked, and counts.
+// Answers any request, and counts.
 class Impostor final : public v1::Rendezvous::Service {
  public:
   explicit Impostor(const Identity& identity) {
@@ -199,7 +199,7 @@ class Speaker {
     channel_ = open_channel(dial(host, port, milliseconds(5000), never), port, who);
   }
 
-  // One Join stream with this Join of job7; what it hears until the end, or for so long.
+  // One Join stream with this Join of job7; returns the messages until the end, or for so long.
   void join(const v1::Join& join, milliseconds patience) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + patience);

@@ -1,4 +1,4 @@
-// A client of the real coordinator for tests: collects what its sink is told and waits for events with a
+// A client of the real coordinator for tests: collects its sink's events and waits for events with a
 // deadline.
 #pragma once
 

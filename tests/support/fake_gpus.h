@@ -16,7 +16,7 @@ class FakeGpus {
   // `json`: see fake_nvml.cc.
   explicit FakeGpus(const std::string& json) { tell(json); }
 
-  // In one step, so that nobody reads half of it.
+  // Atomically, so that no reader sees half of it.
   void tell(const std::string& json) {
     std::ofstream(folder_ / "new") << json;
     std::filesystem::rename(folder_ / "new", folder_ / "gpus.json");

@@ -1,4 +1,4 @@
-// TCP ports of this host, for tests that must name one before anybody listens there.
+// TCP ports of this host, for tests that must name one before it has a listener.
 #pragma once
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ inline int free_port() {
   }
 }
 
-// Somebody accepts connections on it.
+// Whether the port has a listener.
 inline bool is_listening(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -18,7 +18,7 @@ class Relay {
   int port() const { return port_; }
   // Both ends of every connection get a TCP reset. New ones are passed on as before.
   void reset();
-  // From now on nothing passes and nobody is told, as if the cable was cut; until thaw().
+  // From now on nothing passes and no error is reported, as if the cable was cut; until thaw().
   void freeze();
   void thaw();
   int connections() const;  // accepted so far

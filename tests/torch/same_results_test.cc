@@ -1,4 +1,5 @@
-// Unchanged PyTorch scripts give under dtrun what they give under torchrun. Skipped where PyTorch is missing.
+// Unchanged PyTorch scripts give the same results under dtrun as under torchrun. Skipped where PyTorch is
+// missing.
 #include "tests/torch/torch_jobs.h"
 
 using namespace dtrun::test;

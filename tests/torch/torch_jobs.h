@@ -70,7 +70,7 @@ inline std::vector<std::string> under_torchrun(const std::vector<std::string>& o
       script);
 }
 
-// The lines in an order that doesn't depend on who was first, without dtrun's "[role:rank] ".
+// The lines in an order that doesn't depend on timing, without dtrun's "[role:rank] ".
 inline std::vector<std::string> sorted_lines(const std::string& text) {
   static const std::regex prefix(R"(^\[\w+:\d+\] )");
   std::vector<std::string> lines;

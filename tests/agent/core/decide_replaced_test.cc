@@ -1,5 +1,5 @@
-// Nodes in whose place what started them starts others, as Kubernetes does with pods: a coordinator that is
-// stopped comes back, and a job that failed does not look like a lost node.
+// Nodes that are replaced by the system that started them, as Kubernetes does with pods: a coordinator that
+// is stopped comes back, and a job that failed does not look like a lost node.
 #include <doctest/doctest.h>
 
 #include <csignal>

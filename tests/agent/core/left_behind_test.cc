@@ -1,4 +1,4 @@
-// How people are told of what a worker left behind. stop_test.cc tests their end.
+// The messages about processes that a worker left behind. stop_test.cc tests the end of those processes.
 #include "agent/core/left_behind.h"
 
 #include <doctest/doctest.h>

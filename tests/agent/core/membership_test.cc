@@ -1,4 +1,5 @@
-// Nodes that come and go, as this node's agent takes it: what it tells people, and how a host leaves.
+// Nodes that come and go, as this node's agent takes it: the agent's messages to people, and the way in which
+// a host leaves.
 #include <doctest/doctest.h>
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// Workers of the built-in trainer outlive generations: who is paused, replaced, placed and taken in, and what
-// the coordinator is told of it.
+// Workers of the built-in trainer outlive generations: their pauses, replacements, places and returns, and
+// the reports to the coordinator.
 #include <doctest/doctest.h>
 
 #include <csignal>

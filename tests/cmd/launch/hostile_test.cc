@@ -49,7 +49,7 @@ struct Launched {
   std::size_t memory = 0;  // bytes
 };
 
-// To the host "far", where `script` is all that its remote shell does; what it says stands in files of the
+// To the host "far", where `script` is all that its remote shell does; the script's output is in files of the
 // folder.
 Launched launch_at(const test::Folder& folder, const std::string& script, bool is_read = true) {
   test::write_text(folder / "remote_shell",

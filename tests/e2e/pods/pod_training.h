@@ -1,4 +1,4 @@
-// A training in pods: its words, how far it is, and what it comes to.
+// A training in pods: its command, progress and result.
 #pragma once
 
 #include <filesystem>

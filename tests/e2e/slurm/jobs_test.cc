@@ -17,8 +17,8 @@ using namespace dtrun::test;
 
 namespace {
 
-// A program that takes three seconds to save what it has, in a job whose time limit is a minute, the least
-// that Slurm knows. It runs beside the other tests.
+// A program that takes three seconds to save its state, in a job whose time limit is a minute, the least that
+// Slurm knows. It runs beside the other tests.
 constexpr char kSavesAtTheLimit[] = R"(#!/bin/bash
 #SBATCH -J limited -N1 -n1 -p aside --time=1
 trap '' TERM

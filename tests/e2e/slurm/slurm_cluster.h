@@ -42,7 +42,7 @@ class SlurmCluster {
 
   // "COMPLETED", "PENDING", …; empty if Slurm does not know the job (any more).
   std::string state_of(const std::string& job) const;
-  // Waits until it is one of `wanted`, for two minutes at most; what it is then.
+  // Waits until it is one of `wanted`, for two minutes at most; returns the value then.
   std::string await_state(const std::string& job, const std::set<std::string>& wanted) const;
 
   // A folder that all hosts have.

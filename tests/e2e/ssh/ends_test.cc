@@ -173,8 +173,9 @@ TEST_CASE("a cable that is cut while an agent looks at its files and says nothin
     agents.insert(agent);
   }
   hosts.cut(1);
-  // Soon, and what it did when ssh gives it up. An agent that was stopped before it greeted is unknown to the
-  // launcher; on a busy machine one agent is done with its files, and the others wait for it to join.
+  // The launcher soon reports that node1 does not answer, and its last known work once ssh gives up. An agent
+  // that was stopped before it greeted is unknown to the launcher; on a busy machine one agent is done with
+  // its files, and the others wait for it to join.
   int noticed = 0;
   for (const auto& job : jobs) {
     const bool notices = job->wait_for_err("node1: no answer", Process::Duration(20000));

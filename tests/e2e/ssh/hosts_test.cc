@@ -63,7 +63,7 @@ TEST_CASE("a host's processes are told from others', and what outlives its sessi
   CHECK(hosts.processes(0).empty());
   CHECK(answer(hosts, "node0", "setsid sleep 1001 >/dev/null 2>&1 & setsid sleep 1002 >/dev/null 2>&1 &") ==
         "");
-  // The shell may not have gone yet, nor become what it was told to.
+  // The shell may not have ended yet, nor executed its command.
   REQUIRE(eventually([&] {
     const auto running = hosts.processes(0);
     return running.size() == 2 && running[0].command.starts_with("sleep 100") &&

@@ -75,7 +75,7 @@ class SshHosts {
   };
   std::vector<Running> processes(int host) const;
 
-  // Takes the host's cable out of the switch: nothing arrives, nobody is told.
+  // Takes the host's cable out of the switch: nothing arrives, and no error is reported.
   void cut(int host) const { set_cable(host, "down"); }
   void mend(int host) const { set_cable(host, "up"); }
   // Packets from the login host to this one vanish, while others reach it.

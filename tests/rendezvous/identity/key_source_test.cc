@@ -29,7 +29,7 @@ TEST_CASE("who can connect follows from the coordinator's host") {
   for (const char* const host : {"", "unix:/tmp/a/coordinator"}) CHECK(reach_of(host) == Reach::kUser);
   for (const char* const host : {"localhost", "127.0.0.1", "127.9.8.7", "::1"})
     CHECK_MESSAGE(reach_of(host) == Reach::kMachine, host);
-  // A name may begin like an address, and belong to anybody.
+  // A name may begin like an address, and belong to any host.
   for (const char* const host : {"node0", "10.0.0.1", "0.0.0.0", "::", "fd00::1", "127.0.0.1.example.org",
                                  "localhost.example.org", "*"})
     CHECK_MESSAGE(reach_of(host) == Reach::kNetwork, host);

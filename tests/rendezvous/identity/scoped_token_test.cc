@@ -1,4 +1,4 @@
-// The text of a scoped token: who can read it back, and that nothing else can be made of it.
+// The text of a scoped token: its content, and the refusal of changed texts.
 #include "rendezvous/identity/scoped_token.h"
 
 #include <doctest/doctest.h>

@@ -94,7 +94,7 @@ TEST_CASE("what is due is done though nobody posts, also when it is due earlier 
   });
   strand.post([&] { due = steady_now() + 20; });
   REQUIRE(first.get_future().wait_for(kPatience) == std::future_status::ready);
-  // Once a task runs here, the thread that did what was due waits for what comes next.
+  // Once a task runs here, the thread that did the due work waits for the next.
   std::atomic<bool> here{false};
   while (!here) {
     strand.post([&, self = std::this_thread::get_id()] {

@@ -25,7 +25,7 @@ using dtrun::test::write_text;
 
 namespace fs = std::filesystem;
 
-// An output directory, and what was said about it.
+// An output directory, and the notices about it.
 struct Output {
   Folder directory;
   std::vector<std::string> notices;

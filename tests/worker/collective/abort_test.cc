@@ -254,8 +254,8 @@ TEST_CASE("an abort ends the wait for a large message that a stopped peer does n
 // Memory that gloo may be writing to.
 __attribute__((no_sanitize("thread"))) std::byte peek(const std::byte* at) { return *at; }
 
-// A message of zeros of which a part has come; what has not is sevens. The peer decides by itself when it
-// stops, so it may take several.
+// A message of zeros of which a part has come; the rest of the memory is sevens. The peer decides by itself
+// when it stops, so it may take several.
 struct HalfReceived {
   HalfReceived() {
     do {

@@ -118,8 +118,8 @@ inline void run_as_threads(int world, const std::function<void(ProcessGroup&)>& 
   }
 }
 
-// A child that runs `child_main` and exits with what it returns, or with a WorkerError's code. The caller
-// must have no other threads.
+// A child that runs `child_main` and exits with its result, or with a WorkerError's code. The caller must
+// have no other threads.
 inline pid_t fork_child(const std::function<int()>& child_main) {
   const pid_t pid = fork();
   if (pid != 0) return pid;

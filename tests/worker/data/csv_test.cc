@@ -13,7 +13,7 @@ namespace {
 using dtrun::test::contains;
 using Row = std::vector<std::string>;
 
-// `text` in pieces of so many bytes. It must outlive what is returned.
+// `text` in pieces of so many bytes. REQUIRES: it outlives the returned object.
 NextPiece pieces_of(const std::string& text, std::size_t size = SIZE_MAX) {
   return [&text, size, offset = std::size_t{0}]() mutable -> Result<std::span<const std::uint8_t>> {
     const auto piece = as_bytes(text).subspan(offset, std::min(size, text.size() - offset));

@@ -281,7 +281,7 @@ TEST_CASE("the tokenizer beside the shards, or the one that is named, fits the v
   CHECK(fault(size - 1) == "/data/vocab_size: " + std::to_string(size - 1) +
                                ", but the tokenizer beside the tokens in " + folder.path().string() +
                                " has " + std::to_string(size) + " tokens; set it to that or more");
-  // One that nobody named need not be ours.
+  // A tokenizer that the config does not name may be unsupported.
   write_text(folder / "tokenizer.json", "{}");
   CHECK(fault(size - 1) == "accepted");
   CHECK_FALSE(tokenizer_of(config).value());

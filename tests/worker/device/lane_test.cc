@@ -63,7 +63,7 @@ std::vector<Program> in_each_format(Program program) {
   return programs;
 }
 
-// Length of the difference, in lengths of what is right.
+// Length of the difference, relative to the right vector's.
 double distance(const std::vector<float>& gradient, const std::vector<double>& right) {
   double difference = 0, length = 0;
   for (std::size_t i = 0; i < right.size(); ++i) {

@@ -107,7 +107,7 @@ TEST_CASE("a row's loss, its gradient and its first largest logit") {
       const Floats before = logits;
       CHECK(k.classify(classes, target, 0, false, logits.data(), &largest) == loss);
       CHECK(logits == before);
-      // A tenth of the target for all classes alike.
+      // A tenth of the target spread over all classes.
       double mean = 0;
       for (const float value : logits) mean += (std::log(sum) - value) / static_cast<double>(classes);
       gradient = logits;

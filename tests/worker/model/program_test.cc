@@ -183,7 +183,7 @@ TEST_CASE("gpt2 has the names, shapes and order of Hugging Face's files, and its
   CHECK(shape_of("h.3.mlp.c_fc.weight") == Shape{768, 3072});
   CHECK(shape_of("h.3.mlp.c_proj.bias") == Shape{768});
   CHECK(shape_of("ln_f.weight") == Shape{768});
-  // The last bucket has what is final last: the tied embedding.
+  // The last bucket has the last final gradient: the tied embedding's.
   CHECK(program.buckets.back().begin == 0);
   CHECK(program.buckets.size() > 8);
   CHECK(program.buckets.size() <= 33);

@@ -121,7 +121,7 @@ inline std::vector<NamedProgram> planned_programs() {
   z = net.add(z, net.dropout(y, 0.5));
   z = net.add(net.layer_norm(z, "n"), z);
   programs.push_back({"residuals of all kinds", net.finish(net.linear(z, "c", 4))});
-  // Recomputed for its moments alone: nobody reads the norm's output in backward.
+  // Recomputed for its moments alone: backward does not read the norm's output.
   ProgramBuilder again({.shape = {1, 1, 6}, .classes = 4});
   x = again.linear(again.input(), "a", 6);
   again.begin_segment();

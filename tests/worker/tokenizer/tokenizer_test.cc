@@ -116,7 +116,7 @@ TEST_CASE("words of all lengths are remembered and found again") {
   Encoder often(*loaded.value().tokenizer);
   for (int round = 0; round < 3; ++round) {
     for (std::size_t length = 1; length < 40; ++length) {
-      // They begin alike, and zeros are what pads a remembered word.
+      // They begin with the same bytes, and a cached word is padded with zeros.
       for (const std::string& word : {std::string(length, 'q'), std::string(length, 'q') + "a",
                                       std::string(length, 'q') + "b", std::string(length, '\0')}) {
         Encoder once(*loaded.value().tokenizer);

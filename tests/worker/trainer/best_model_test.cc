@@ -191,7 +191,7 @@ TEST_CASE("with another metric the best model is looked for anew") {
 }
 
 // A rank of generation 1, which loses rank 0, and of generation 2 as the rank before. Exit code 0 if it went
-// on with what it had.
+// on with its own state.
 int outlive_rank_0(const Job& job, const JobConfig& config, int rank) {
   const Datasets data = load_datasets(config);
   Replica replica(config, data, 1);

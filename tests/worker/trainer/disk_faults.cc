@@ -35,7 +35,7 @@ struct Content {
   off_t synced;
 };
 
-std::recursive_mutex mutex;  // guards what follows
+std::recursive_mutex mutex;  // guards the members below
 std::string directory;       // empty: nothing is counted
 DiskFault fault;
 int at_call;

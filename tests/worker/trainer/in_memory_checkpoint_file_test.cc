@@ -17,7 +17,7 @@ namespace dtrun::worker {
 namespace {
 
 using Record = std::array<std::byte, 24>;
-// A vector is longer than what is hashed at once.
+// A vector is longer than a piece that is hashed at once.
 constexpr InMemoryCheckpointFile::Shape kShape{
     .vectors = 3, .floats = kHashedAtOnce + 100, .record = sizeof(Record), .job = 7};
 

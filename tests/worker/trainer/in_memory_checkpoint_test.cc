@@ -1,4 +1,4 @@
-// Workers that are all killed at once, and their replacements, which find in memory what they had trained.
+// Workers that are all killed at once, and their replacements, which find the trained state in memory.
 #include "worker/trainer/in_memory_checkpoint.h"
 
 #include <sys/mman.h>

@@ -333,7 +333,7 @@ TEST_CASE("a rank that loses a peer in the middle of a step keeps the state of t
 namespace {
 
 // A rank of generation 1, which loses a peer, and of generation 2, in one process: exit code 0 if it went on
-// with what it had.
+// with its own state.
 int live_through_two_generations(const Job& job, const JobConfig& config, int rank, int worlds[2]) {
   const Datasets data = load_datasets(config);
   Replica replica(config, data, 1);

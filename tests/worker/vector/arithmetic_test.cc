@@ -1,5 +1,5 @@
-// The CPU's loops against the same arithmetic written element by element: equal bits, whatever the length and
-// wherever the vectors lie.
+// The CPU's loops against the same arithmetic written element by element: equal bits for any length and
+// alignment.
 #include "worker/vector/arithmetic.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
-// A device that works behind the host's back, to test code that drives one: each stream is a thread that does
-// what was enqueued some time later, and the host cannot read the device's memory. Work that should have
-// waited for other work's event is a data race, which ThreadSanitizer reports, and mostly gives wrong bits; a
-// host that looks behind a device pointer, or frees memory that is in use, gets SIGSEGV.
+// An asynchronous device, to test code that drives one: each stream is a thread that does enqueued work some
+// time later, and the host cannot read the device's memory. Work that should have waited for other work's
+// event is a data race, which ThreadSanitizer reports, and mostly gives wrong bits; a host that looks behind
+// a device pointer, or frees memory that is in use, gets SIGSEGV.
 #pragma once
 
 #include <sys/mman.h>
@@ -77,7 +77,7 @@ class AsyncStream final : public Stream {
   }
 
   std::mt19937 random_;       // the thread's
-  mutable std::mutex mutex_;  // guards what follows, but for the thread
+  mutable std::mutex mutex_;  // guards the members below, without the thread
   mutable std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   std::uint64_t enqueued_ = 0, done_ = 0;
@@ -96,7 +96,7 @@ class AsyncArithmetic final : public Arithmetic {
   }
   ~AsyncArithmetic() override { munmap(device_, 2 * kSpace); }
 
-  // What lies behind a device pointer; host pointers stay what they are.
+  // The memory behind a device pointer; host pointers stay unchanged.
   template <typename Float>
   Float* behind(Float* pointer) const {
     const auto at = reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(device_);
@@ -159,7 +159,7 @@ class AsyncArithmetic final : public Arithmetic {
   const bool has_spare_;
   // The device's address space, which is never mapped, and as long again, where its memory lies in truth.
   std::byte* device_ = nullptr;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::size_t used_ = 0;
   std::mt19937 random_;
 };

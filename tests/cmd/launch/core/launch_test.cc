@@ -1,4 +1,4 @@
-// How a launch on many hosts goes: every host that cannot take part is told of before anything starts.
+// The course of a launch on many hosts: every host that cannot take part is reported before anything starts.
 #include "cmd/launch/core/launch.h"
 
 #include <doctest/doctest.h>

@@ -15,7 +15,7 @@ namespace dtrun::cmd {
 namespace event = launch_event;
 namespace action = launch_action;
 
-// A launch with a clock of its own, and what it did so far.
+// A launch with a clock of its own, and its actions so far.
 struct Scenario {
   explicit Scenario(std::vector<std::string> hosts, int min = 0, int max = 0, Purpose purpose = Purpose::kRun,
                     bool all_meet = true)

@@ -316,7 +316,7 @@ class Simulation {
     }
   }
 
-  // Often who leads.
+  // Often the leader.
   int busy_host() {
     for (int i = 0; i < set_.hosts; ++i)
       if (acts(host(i)) && chance(0.6)) return i;

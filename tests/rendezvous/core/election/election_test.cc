@@ -1,6 +1,6 @@
-// One host's part in who leads, message by message. Golden traces: each file under traces/ holds
-// commands and everything that the host says in reply. DTRUN_REWRITE_TRACES=1 writes what the code does now,
-// to be reviewed as a diff.
+// One host's part in elections, message by message. Golden traces: each file under traces/ holds commands and
+// everything that the host says in reply. DTRUN_REWRITE_TRACES=1 writes what the code does now, to be
+// reviewed as a diff.
 //
 // "start hosts=3 self=1 [alone]" begins at time 0; then "TIME VERB [key=value]…": probe, vote, renew, release
 // (asks from=HOST term=T), yes, no (answers from=HOST to=probe|vote|renew term=T), heard, write and resign

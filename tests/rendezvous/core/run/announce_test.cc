@@ -1,5 +1,5 @@
-// How often those who wait are told how many have joined: seldom enough to be a small part of what joining
-// costs, and every few seconds all the same.
+// The rate of WaitStatus messages: low enough to be a small part of the cost of joining, but one every few
+// seconds.
 #include <doctest/doctest.h>
 
 #include <algorithm>

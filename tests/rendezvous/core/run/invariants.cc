@@ -14,7 +14,7 @@ int count(const std::vector<Action>& actions) {
   return found;
 }
 
-// Every member is found by what it is known by, and is the only one.
+// Every member is found by each of its keys, and is the only one.
 std::string check_members(const Members& members) {
   for (const auto& [connection, member] : members) {
     const Join& join = member.join;
@@ -55,7 +55,7 @@ std::string check_seats(const State& state) {
   return "";
 }
 
-// The generation as such: who takes part, and with which ranks.
+// The generation as such: its members and their ranks.
 std::string check_membership(const State& state) {
   const Membership& membership = *state.current.membership;
   const int nodes = static_cast<int>(membership.nodes.size());

@@ -12,7 +12,8 @@ namespace dtrun::rendezvous {
 
 class Invariants {
  public:
-  // `deep`: also checks what takes time proportional to the number of members. Returns what is broken, or "".
+  // `deep`: also checks what takes time proportional to the number of members. Returns the broken invariant,
+  // or "".
   std::string check(const State& state, const Event& event, const std::vector<Action>& actions, Millis now,
                     bool deep = true);
 

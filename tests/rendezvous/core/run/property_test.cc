@@ -183,7 +183,7 @@ History invent(std::uint64_t seed) {
   return history;
 }
 
-// Leaves out whatever can be left out without curing the failure.
+// Leaves out all events that are not needed for the failure.
 History shortest(History history, const State& first) {
   for (bool shrunk = true; shrunk;) {
     shrunk = false;

@@ -115,7 +115,7 @@ class Cluster {
     return outcome;
   }
 
-  // Prints what has happened since the last call.
+  // Prints the counts since the last call.
   void report(const char* what) {
     char line[160];
     std::snprintf(line, sizeof line, "%5d nodes, %-46s %6d events %8d messages %9.2f ms, longest %8.1f us",

@@ -1,4 +1,4 @@
-// Seats by themselves: what is counted, and until when an away seat waits.
+// Seats by themselves: their counts, and the time that an away seat waits.
 #include "rendezvous/core/run/seats.h"
 
 #include <doctest/doctest.h>

@@ -59,7 +59,7 @@ struct Sum {
   }
 };
 
-// One that nobody left: every seat whose connection broke was taken again, or still waited at the end.
+// A run that no agent left: every seat whose connection broke was taken again, or still waited at the end.
 void check_that_all_came_back(const SimResult& result) {
   CHECK(result.regroups == 0);
   CHECK(result.lost_touch == result.resumed + result.away_at_end);

@@ -23,7 +23,7 @@ reference::Result expected(const Program& program, const Problem& problem, int s
   return reference::run(program, parameters, problem.microbatch(samples), training);
 }
 
-// Length of the difference, in lengths of what is right.
+// Length of the difference, relative to the right vector's.
 double distance(const std::vector<float>& gradient, const std::vector<double>& right) {
   double difference = 0, length = 0;
   for (std::size_t i = 0; i < right.size(); ++i) {
@@ -144,7 +144,7 @@ TEST_CASE("a lane is blind to what it computed before, and to how far the host i
   std::vector<Problem> problems;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) problems.emplace_back(program, 3, seed);
   for (OnGpu* each : {&gpu, &fresh}) each->load(problems[0].parameters);
-  // Nobody waits between them; the host's memory of each is rubbish at once.
+  // Without waits between them; the host's memory of each is overwritten at once.
   const std::size_t size = kStatisticsFloats + program.size;
   std::vector<Buffer> outs;
   for (const Problem& problem : problems) {

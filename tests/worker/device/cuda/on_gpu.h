@@ -19,7 +19,7 @@ struct Outcome {
   std::vector<int> buckets;  // as they were told of
 };
 
-// A lane, and what it works on in device memory.
+// A lane, and its data in device memory.
 class OnGpu {
  public:
   OnGpu(const Program& program, int capacity, const CudaLaunches& launches = {})

@@ -37,7 +37,7 @@ JobConfig config_in(const dtrun::test::Folder& folder) {
   return config.value();
 }
 
-// By name, all launches of a step. Kernels lose what they were instantiated with.
+// By name, all launches of a step. Removes template arguments from kernels' names.
 std::map<std::string, Launch> launches_of_a_step(const JobConfig& config, std::size_t* parameters) {
   const Datasets data = load_datasets(config);
   Replica replica(config, data, 1, make_cuda_device(0, {}, {.graphs = false}));

@@ -1,5 +1,5 @@
-// The trainer on GPUs that are stood in for, several ranks in one process: each with streams of its own that
-// nobody waits for without need, next to the threads that exchange gradients and write checkpoints.
+// The trainer on simulated GPUs, several ranks in one process: each with streams of its own that the host
+// does not wait for without need, next to the threads that exchange gradients and write checkpoints.
 #include "worker/trainer/trainer.h"
 
 #include <sys/mman.h>

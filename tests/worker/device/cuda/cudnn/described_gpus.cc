@@ -45,7 +45,7 @@ worker::cuda::PlanDevice described(const Gpu& gpu) {
 }  // namespace
 
 const worker::cuda::Cudnn* cudnn_without_gpu() {
-  // Loaded first, it is what others get who ask the loader for libcuda.so.1.
+  // Loaded first, so that later requests for libcuda.so.1 get this library.
   static void* const driver = dlopen(DTRUN_NO_GPU_DRIVER, RTLD_NOW | RTLD_GLOBAL);
   if (driver == nullptr) throw std::runtime_error(dlerror());
   return worker::cuda::cudnn();

@@ -104,7 +104,7 @@ TEST_CASE("tokens with more than 512 rows come first, in pieces") {
   CHECK(s.begins == std::vector<std::int32_t>{0, 512, 1024, 1025, 1537, 1538, 1541, 2053});
   CHECK(s.cut == 5);
   CHECK(s.cut <= static_cast<std::int32_t>(cuda::most_cut_pieces(s.order.size())));
-  // The worst case that there is.
+  // The worst case.
   const Sorted worst = sorted(sorter, shuffled({513, 513, 513, 513, 513}, 1));
   CHECK(worst.cut == 10);
   CHECK(worst.cut == static_cast<std::int32_t>(cuda::most_cut_pieces(worst.order.size())));

@@ -1,6 +1,5 @@
 // Runs kernels as every test of them does: under several orders of threads and blocks, which must all give
-// the same bits, and in device memory that tells if somebody writes beside it. On the stand-in for a GPU, and
-// on one.
+// the same bits, and in device memory that reveals writes beside it. On the stand-in for a GPU, and on one.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -116,8 +115,8 @@ class Memory {
   std::unique_ptr<unsigned char, Free> device_;
 };
 
-// run() enqueues on the default stream, on memory of its own, and returns a tuple of what was written.
-// Returns the first order's.
+// run() enqueues on the default stream, on memory of its own, and returns a tuple of the results. Returns the
+// first order's.
 template <typename Run>
 auto in_all_orders(const Run& run) {
   const auto once = [&](unsigned number) {

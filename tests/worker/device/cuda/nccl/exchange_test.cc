@@ -1,6 +1,6 @@
 // The exchange of gradients between GPUs, on the stand-ins for CUDA and for NCCL, ranks being threads with a
-// GPU each: the tree's sums in any order that streams and messages take, and whatever goes wrong, a step's
-// sum is whole or the step has failed.
+// GPU each: the tree's sums in any order that streams and messages take, and after any fault a step's sum is
+// whole or the step has failed.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -312,7 +312,7 @@ TEST_CASE("an exchange that is given up in a step frees no memory on which it st
   for (int bucket = 0; bucket < static_cast<int>(kBuckets.size()); ++bucket)
     exchange->send(bucket, partials, *lane);
   exchange.reset();
-  // The stand-in does as late as it may what was enqueued: work that nobody waited for never runs.
+  // The stand-in runs work as late as possible: work without a waiter never runs.
   Vector done(kSize);
   arithmetic.copy(*lane, done.data(), sum.data(), kSize);
   lane->wait();

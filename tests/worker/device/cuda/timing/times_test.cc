@@ -1,4 +1,4 @@
-// Timing each operation of a GPU's lane, on the stand-in for a GPU and on one: all of them are told of, once
+// Timing each operation of a GPU's lane, on the stand-in for a GPU and on one: all of them are recorded, once
 // each and on their streams, and nothing else changes.
 #include <doctest/doctest.h>
 
