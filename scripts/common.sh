@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts beside this file share: messages, and commands that are quiet unless they fail.
+# The common part of the scripts beside this file: messages, and commands that are quiet unless they fail.
 # Sourced, not run. Leaves the caller in the repository's root.
 
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)

@@ -55,7 +55,7 @@ class Bench:
         return self
 
     def __exit__(self, *_):
-        # Each program is ended by who runs it, but for one that Ctrl-C came upon while it was started.
+        # The caller of each program ends it, except one that was being started at Ctrl-C.
         for pid in processes_with(f"{MARK}={self.mark}"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -245,7 +245,7 @@ class Bench:
         uses, fallbacks = told_of_gpu(metrics)
         self.uses.update(uses)
         for fallback in fallbacks:
-            # Where a GPU is stood in for there is no cuDNN, and models are too small for cuBLASLt.
+            # A simulated GPU has no cuDNN, and its models are too small for cuBLASLt.
             of_library = re.search("cuDNN|cuBLASLt", fallback)
             if fallback not in self.fallbacks and (self.sizes == "full" or not of_library):
                 self.fallbacks.append(fallback)

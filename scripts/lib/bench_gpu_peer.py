@@ -18,7 +18,7 @@ class Torch:
     """One server, from its first request to the end of the `with` block."""
 
     def __init__(self, bench):
-        self.bench, self.program, self.owes = bench, None, False  # owes: an answer that nobody has read
+        self.bench, self.program, self.owes = bench, None, False  # owes: an answer not read yet
 
     def __enter__(self):
         return self
@@ -39,7 +39,7 @@ class Torch:
     def end(self):
         if self.program is not None:
             self.program.kill_all()
-            with contextlib.suppress(BenchError), self.program:  # late: who waited for an answer says so
+            with contextlib.suppress(BenchError), self.program:  # late: the waiter for an answer reports it
                 pass
         self.program, self.owes = None, False
 

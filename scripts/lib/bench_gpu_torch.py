@@ -213,7 +213,7 @@ def answer(options, trainings):
             return {"torch": torch.__version__, **attention_alone(options)}
         if options.model == "parity":
             return {"torch": torch.__version__, **parity(options)}
-        # What was compiled for one back end of attention must not run for another: only one to a process.
+        # Code compiled for one back end of attention must not run for another: one back end per process.
         key = (options.model, options.compile, options.mode, options.attention, options.bf16)
         if key not in trainings:
             trainings.clear()

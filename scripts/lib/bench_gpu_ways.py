@@ -111,7 +111,7 @@ def of_weights(bench, name, lines):
 
 def algorithms(bench):
     """The table that is found is a fact of the first row."""
-    # What matters most comes first: time may run out.
+    # The most important comes first: time may run out.
     jobs = {**gpt2_jobs(bench), **model_jobs(bench)}
 
     def search():

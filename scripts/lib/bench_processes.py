@@ -87,7 +87,7 @@ class Program:
     def __exit__(self, kind, *_):
         self.end()
         self.close_streams()
-        # Whatever an Exception in the block complains of, the late end is its reason.
+        # The late end is the reason of any Exception in the block.
         if self.late and (kind is None or issubclass(kind, Exception)):
             raise BenchError(f"no end within {self.limit_s:g} s", self.name) from None
 

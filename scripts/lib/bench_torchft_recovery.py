@@ -44,7 +44,7 @@ def train(options):
             lines.write(json.dumps({"event": event, "step": manager.current_step(), **more, "time": time.time()}) + "\n")
 
         while manager.current_step() < options.steps:
-            optimizer.zero_grad()  # asks who takes part
+            optimizer.zero_grad()  # asks for the participants
             world, rank = max(1, manager.num_participants()), manager.participating_rank() or 0
             x, y = Batches(images, labels, rank, world).of(manager.current_step())
             F.nll_loss(model(x), y).backward()

@@ -20,7 +20,7 @@ KINDS = {
     "freeze": "SIGSTOP an agent or the store for 1 to 60 s (--longest), then SIGCONT",
 }
 OF_AN_AGENT = {"agent", "node", "leave"}
-OUT_OF_TOUCH = {"cut", "freeze"}  # for a while: nobody is replaced
+OUT_OF_TOUCH = {"cut", "freeze"}  # for a while: no node is replaced
 OF_SEVERAL_NODES = OF_AN_AGENT | OUT_OF_TOUCH | {"store"}
 CUT_WAYS = ("both", "in", "out")  # "in": only what comes in passes
 SHORTEST_S = 1.0  # that a node is out of touch

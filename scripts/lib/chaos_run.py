@@ -409,7 +409,7 @@ def training_of(job, max_steps, folder):
         argv += ["--standalone"]
     else:
         port = HOSTS_PORT if hosts else free_port()
-        # Who is out of touch for long is to come back, and not to give up first.
+        # A node that is out of touch for long must come back, and not give up first.
         argv += ["--nnodes", f"{job.min_nodes}:{job.nodes}", "--rdzv_conf",
                  f"read_timeout=600,keep_alive_interval=1,keep_alive_max_attempt={job.keep_alive}"]
         leaders = range(job.nodes)[:3] if not job.store else [job.nodes]  # the switch's address is the store's

@@ -1,5 +1,5 @@
-// A coordinator that may be on any of several ports, over real sockets: what others have there is passed
-// over, be it a program, a coordinator with another key, or one of another run.
+// A coordinator that may be on any of several ports, over real sockets: other listeners there
+// are passed over: a program, a coordinator with another key, or one of another run.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

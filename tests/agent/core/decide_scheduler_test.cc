@@ -1,4 +1,4 @@
-// Jobs that a scheduler stops and may start again: which of its signals count, and with what code they end.
+// Jobs that a scheduler stops and may start again: the signals of its that count, and the exit codes.
 #include <doctest/doctest.h>
 
 #include <csignal>

@@ -64,7 +64,7 @@ void make_key(const fs::path& key) {
   output_of({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key});
 }
 
-// $1: the test's folder, $2: what this host has there, $3: /usr/local/bin, $4: the user's number.
+// $1: the test's folder, $2: this host's files, $3: /usr/local/bin, $4: the user's number.
 constexpr const char* kFurnish = R"(
 mount --bind "$3" /usr/local/bin
 mount -t tmpfs -o mode=755 tmpfs /run

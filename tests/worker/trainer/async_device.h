@@ -94,7 +94,7 @@ class AsyncLane final : public Lane {
   const Program program_;
   const int capacity_;
   std::unique_ptr<Lane> lane_;  // the stream's thread's
-  std::vector<float> result_;   // likewise; as Lane::train's `out`
+  std::vector<float> result_;   // the stream's thread's; as Lane::train's `out`
   const std::unique_ptr<Stream> stream_, gradients_;
 };
 

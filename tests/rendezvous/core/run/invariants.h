@@ -25,7 +25,7 @@ class Invariants {
                                 const std::vector<Action>& actions) const;
   std::string check_end(const State& state, const Event& event, const std::vector<Action>& actions) const;
 
-  // Of the previous step.
+  // The previous step's.
   Phase phase_ = Phase::kGathering;
   std::int64_t generation_ = 0;
   bool had_membership_ = false;

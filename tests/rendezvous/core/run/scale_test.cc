@@ -1,6 +1,6 @@
-// A run of 16,384 workers on 2,048 nodes, event by event: what the coordinator's core says, and how long it
-// takes for each of the things that happen. With a quarter and four times as many nodes beside it, what grows
-// faster than the nodes is seen. The program prints the times and asserts none; docs/scale.md has them.
+// A run of 16,384 workers on 2,048 nodes, event by event: the messages of the coordinator's core, and its
+// time for each event. Runs with a quarter and four times as many nodes beside it show numbers that grow
+// faster than the nodes. The program prints the times and asserts none; docs/scale.md has them.
 #include <doctest/doctest.h>
 
 #include <algorithm>

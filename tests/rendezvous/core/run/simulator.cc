@@ -375,7 +375,7 @@ class Simulator {
     return outcome;
   }
 
-  // The coordinator answered a join: what ran goes on, with what may have got lost said again, or is over.
+  // The coordinator answered a join: the work goes on, with messages that may be lost sent again, or is over.
   void acknowledged(Agent& agent, bool resumed) {
     if (!resumed) {
       if (agent.busy) gives_up_work(agent);

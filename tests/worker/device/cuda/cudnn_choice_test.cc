@@ -25,11 +25,11 @@ enum class Fault {
   kRefuses,          // to plan
   kFails,            // when it runs
   kOut,              // the last element
-  kStatistics,       // likewise
-  kGradient,         // likewise: of the input
-  kWeightGradient,   // likewise
+  kStatistics,       // the last element
+  kGradient,         // the last element, of the input's
+  kWeightGradient,   // the last element
   kLeavesOut,        // does not write the output
-  kGradientLeftOut,  // likewise
+  kGradientLeftOut,  // does not write the gradient
 };
 
 template <typename T>

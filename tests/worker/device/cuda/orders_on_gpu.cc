@@ -15,7 +15,7 @@ OtherOrderOfStreams::~OtherOrderOfStreams() = default;
 
 namespace {
 
-// Before the first case: where there is no GPU, every one of them is skipped.
+// Skips every case, before the first, on a machine without a GPU.
 class NeedsGpu : public doctest::IReporter {
  public:
   explicit NeedsGpu(const doctest::ContextOptions&) {}

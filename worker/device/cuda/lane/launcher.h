@@ -272,7 +272,7 @@ class StepLauncher {
   LaneMemory<T> at_;
   bool training_ = false;
 
-  // Of the current step.
+  // The current step's.
   int node_ = 0;
   float* workspace_ = nullptr;
 };
