@@ -1,3 +1,6 @@
+// The order of things: the kernel's word on every worker first, since a tool stops the process that it looks
+// at; then py-spy or gdb, two at a time, the workers' main processes before their others; then whether each
+// computed meanwhile. The deadline ends the tools that are at work.
 #include "agent/health/inspection.h"
 
 #include <fcntl.h>

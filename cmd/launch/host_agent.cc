@@ -1,3 +1,6 @@
+// The order of things: hello; the launcher's files and environment; the plan, which is told and may be
+// refused; the look for the other hosts; the launcher's word to begin; then either the agent here, or a
+// detached one that is forked off the line.
 #include "cmd/launch/host_agent.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Remote shells, signals, the terminal's input and timers become events in a queue; the core
+// (cmd/launch/core/launch.h) gets one after the other, and its actions are carried out before the next.
 #include "cmd/launch/launcher.h"
 
 #include <signal.h>

@@ -1,3 +1,5 @@
+// Small parts first (lists, numbers, host and port), then a function for each kind of value, in the order of
+// the header.
 #include "cmd/options/values.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,6 @@
+// The order of the parts in make_job_spec() matters: the config's launch section fills in options before they
+// are read, and the place that a cluster gives comes before workers, rendezvous and topology, which devices,
+// trainer and processors depend on.
 #include "cmd/plan/make_job_spec.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// The order of the parts in read_rendezvous_options() matters: the backend finds the endpoint, to which the
+// key belongs; a key that is a scoped token brings the run id where none is given; the list's name has that
+// id in it.
 #include "cmd/plan/rendezvous_options.h"
 
 #include <algorithm>

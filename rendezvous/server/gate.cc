@@ -1,3 +1,6 @@
+// One thread waits (epoll) for the listeners, for connections that have not said hello, for those whose
+// handshake gRPC does, and for words of other threads. The pure queue is told of all of it, and says whose
+// turn it is and who goes.
 #include "rendezvous/server/gate.h"
 
 #include <fcntl.h>

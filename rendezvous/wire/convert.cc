@@ -1,3 +1,5 @@
+// Each struct has a from_wire() and a to_wire(); small ones first, then the messages of agents, then those of
+// the coordinator.
 #include "rendezvous/wire/convert.h"
 
 #include <string_view>

@@ -1,3 +1,5 @@
+// An event first changes the phase of its own host; then settle() looks whether all hosts have got far enough
+// for the next common step, or whether the launch is over.
 #include "cmd/launch/core/launch.h"
 
 #include <algorithm>
