@@ -20,8 +20,8 @@ from bench_processes import processes_with
 
 GPU_TESTS = "tests/gpu_device_tests"
 CUDNN_TESTS = "tests/worker_device_cuda_cudnn_on_gpu_test"
-TOPICS = ("arithmetic", "lane", "attention", "classifier", "columns", "elementwise", "embedding", "images", "norm", "vector")
-SHARED_MEMORY_TOPICS = ("attention", "classifier", "columns", "norm")  # kernels whose threads meet in it
+TOPICS = ("arithmetic", "lane", "attention", "cross_entropy", "columns", "elementwise", "embedding", "images", "norm", "vector")
+SHARED_MEMORY_TOPICS = ("attention", "cross_entropy", "columns", "norm")  # kernels whose threads meet in it
 REPETITIONS = 50
 
 

@@ -70,7 +70,7 @@ TEST_CASE("an output that would go with the pod is warned of; each manifest has 
   const Ended kept = run(kubernetes(joined(volume, {"output_dir=/out/run"})));
   CHECK(kept.err.empty());
   CHECK(contains(run(kubernetes(joined(volume, {"output_dir=/outer"}))).err, "pod"));
-  const auto key_of = [](const std::string& yaml) { return yaml.substr(yaml.find("key: "), 60); };
+  const auto key_of = [](const std::string& yaml) { return yaml.substr(yaml.find("{key: "), 60); };
   CHECK(key_of(lost.out) != key_of(kept.out));
 }
 
