@@ -51,6 +51,7 @@ Settings settings_of(const JobSpec& spec, const Link& link, const std::string& h
   if (const auto* trainer = std::get_if<BuiltinTrainer>(&spec.program))
     settings.in_memory_recovery = trainer->in_memory_recovery;
   settings.nproc = spec.nproc;
+  settings.has_gpu_driver = !spec.gpu_reader.empty();
   settings.begin_together = spec.output.remote.has_value();
   settings.no_restart_exit_codes = spec.no_restart_exit_codes;
   settings.may_be_started_again = spec.may_be_started_again;
@@ -386,31 +387,19 @@ void Driver::act(const action::WarmUp& a) {
 
 void Driver::spawn(const std::vector<action::Spawn>& workers) {
   if (!std::exchange(started_, true)) reporter_.remove_earlier();
-  if (workers.empty() || !gpu_guard_.must_wait()) return start(workers);
-  held_.insert(held_.end(), workers.begin(), workers.end());
-  if (gpu_guard_.waiting()) return;
-  gpu_guard_.when_free([this](const std::string& note) {
-    if (!note.empty()) act(action::Print{.text = note});
-    if (!held_.empty()) start(std::exchange(held_, {}));
-  });
-}
-
-void Driver::start(const std::vector<action::Spawn>& workers) {
   for (const action::Spawn& one : workers)
     start_worker(one.serial, planner_.plan(console_, state_.group.assignment, one.local_rank, one.rank));
   hang_guard_.watch();
 }
 
-// Workers that have not been started yet end by what would have ended them.
-void Driver::drop_held(int signal, std::optional<int> only) {
-  std::erase_if(held_, [&](const action::Spawn& one) {
-    if (only && *only != one.serial) return false;
-    WorkerOutcome outcome;
-    outcome.rank = one.rank;
-    outcome.local_rank = one.local_rank;
-    outcome.signal = signal;
-    events_.push_back(event::WorkerExited{.serial = one.serial, .outcome = std::move(outcome)});
-    return true;
+void Driver::act(const action::AwaitGpus&) {
+  gpu_guard_.when_free([this](const std::string& note) { events_.push_back(event::GpusFree{.note = note}); });
+}
+
+void Driver::act(const action::AskGpu& a) {
+  gpu_guard_.explain(gpu_of(a.local_rank), [this, serial = a.serial](std::string trouble) {
+    if (!trouble.empty()) log_.write("gpu_trouble", {{"text", trouble}});
+    events_.push_back(event::GpuFound{.serial = serial, .trouble = std::move(trouble)});
   });
 }
 
@@ -466,7 +455,6 @@ HangGuard::View Driver::hang_view() {
   view.found = [this](std::vector<WorkerOutcome> hung) {
     for (const WorkerOutcome& one : hung)
       log_.write("hang", {{"rank", one.rank}, {"pid", one.pid}, {"what", one.error}, {"where", one.where}});
-    for (WorkerOutcome& outcome : hung) outcome.gpu = gpu_guard_.known_trouble(gpu_of(outcome.local_rank));
     events_.push_back(event::HangFound{.generation = state_.group.generation(), .hung = std::move(hung)});
   };
   return view;
@@ -492,19 +480,7 @@ void Driver::start_worker(int serial, WorkerPlan plan) {
   callbacks.ended = [this, serial](WorkerOutcome outcome, bool never_ran) {
     note_cause(&outcome);
     gpu_guard_.ended(outcome.pid);
-    const std::int64_t in = children_.find(serial)->generation();
-    // A worker that was told to end, or lost a peer, has not failed.
-    const bool followed =
-        trainer_ != nullptr && outcome.signal == 0 &&
-        (outcome.exit_code == kExitWorkerStopped || outcome.exit_code == kExitWorkerPeerLost);
-    const bool explained = outcome.ok() || never_ran || followed || state_.group.stopping;
-    if (explained) return worker_ended(serial, in, std::move(outcome), never_ran);
-    const std::string gpu = gpu_of(outcome.local_rank);
-    gpu_guard_.explain(gpu, [this, serial, in, outcome = std::move(outcome), never_ran](std::string trouble) {
-      WorkerOutcome told = outcome;
-      told.gpu = std::move(trouble);
-      worker_ended(serial, in, std::move(told), never_ran);
-    });
+    worker_ended(serial, children_.find(serial)->generation(), std::move(outcome), never_ran);
   };
   WorkerProcess& worker = children_.add(
       serial, std::make_unique<WorkerProcess>(loop_, console_, std::move(plan), std::move(callbacks)));
@@ -532,8 +508,7 @@ void Driver::worker_ended(int serial, std::int64_t generation, WorkerOutcome out
                               {"rank", outcome.rank},
                               {"pid", outcome.pid},
                               {"how", describe_exit(outcome.exit_code, outcome.signal, outcome.cause)},
-                              {"error", outcome.error},
-                              {"gpu", outcome.gpu}});
+                              {"error", outcome.error}});
   events_.push_back(
       event::WorkerExited{.serial = serial, .outcome = std::move(outcome), .never_ran = never_ran});
 }
@@ -542,7 +517,6 @@ void Driver::act(const action::SignalWorkers& a) {
   log_.write("signal_workers", {{"signal", describe_signal(a.number)}});
   hang_guard_.rest();
   killed_ = killed_ || a.number == SIGKILL;
-  drop_held(a.number, a.only);
   if (a.number == SIGKILL && !a.only) children_.kill_left_behind("the workers are killed too");
   if (!a.only) return children_.signal_groups(a.number);
   if (WorkerProcess* worker = children_.find(*a.only)) worker->signal_group(a.number);

@@ -67,6 +67,8 @@ class Driver {
   // Actions.
   void act(const action::StartWorkers& a);
   void act(const action::WarmUp& a);
+  void act(const action::AwaitGpus& a);
+  void act(const action::AskGpu& a);
   void act(const action::PlaceWorker& a);
   void act(const action::Recovered& a);
   void act(const action::PauseWorkers& a);
@@ -89,8 +91,6 @@ class Driver {
   void act(const action::End& a);
 
   void spawn(const std::vector<action::Spawn>& workers);
-  void start(const std::vector<action::Spawn>& workers);
-  void drop_held(int signal, std::optional<int> only);
   void start_worker(int serial, WorkerPlan plan);
   bool let_end(const WorkerProcess& worker, bool well);
   void worker_ended(int serial, std::int64_t generation, WorkerOutcome outcome, bool never_ran);
@@ -134,8 +134,7 @@ class Driver {
   OomWatch oom_ = OomWatch::of_this_process();
   HangGuard hang_guard_;
   GpuGuard gpu_guard_;
-  std::vector<action::Spawn> held_;  // to be started once the GPUs are free
-  std::unique_ptr<Link> link_;       // destroyed first: its events come here
+  std::unique_ptr<Link> link_;  // destroyed first: its events come here
 };
 
 }  // namespace dtrun::agent

@@ -52,6 +52,7 @@ State initial_state(Settings settings, Millis now) {
 std::vector<Action> decide(State& state, const Event& event, Millis now) {
   Step step(state, now);
   std::visit([&](const auto& e) { step.on(e); }, event);
+  step.end_unstarted();
   return step.take();
 }
 

@@ -55,6 +55,13 @@ struct WorkerExited {
   WorkerOutcome outcome;
   bool never_ran = false;  // the program could not be executed
 };
+struct GpuFound {       // the answer to AskGpu
+  int serial = 0;       // of the worker
+  std::string trouble;  // lines for people; empty: the GPU has no part in the failure, or nothing is known
+};
+struct GpusFree {    // the answer to AwaitGpus
+  std::string note;  // for people, if the wait was for nothing
+};
 struct WorkerReady {  // it waits for a place in a generation
   int serial = 0;
   std::optional<std::int64_t> step;  // steps done by the state in its memory
@@ -86,11 +93,11 @@ struct Tick {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck, event::WaitStatus,
-                 event::News, event::Assigned, event::StopOrder, event::Ended, event::Rejected,
-                 event::WorkerExited, event::WorkerReady, event::HangFound, event::WorkerCompleted,
-                 event::Progressed, event::Trained, event::Signal, event::MembersLeft, event::Tick>;
+using Event = std::variant<event::Opened, event::Connected, event::Disconnected, event::JoinAck,
+                           event::WaitStatus, event::News, event::Assigned, event::StopOrder, event::Ended,
+                           event::Rejected, event::WorkerExited, event::GpuFound, event::GpusFree,
+                           event::WorkerReady, event::HangFound, event::WorkerCompleted, event::Progressed,
+                           event::Trained, event::Signal, event::MembersLeft, event::Tick>;
 
 namespace action {
 
@@ -105,9 +112,15 @@ struct StartWorkers {
   Assignment assignment;
   std::vector<Spawn> spawn;
 };
-// Outside of any generation, so that they have loaded when the next one begins.
+// Processes that a generation could not start with: outside of any, so that they have loaded when the next
+// one begins, or in one, as the GPUs were not free.
 struct WarmUp {
   std::vector<Spawn> spawn;
+};
+struct AwaitGpus {};  // answer GpusFree once workers that ended hold no GPU's memory any more
+struct AskGpu {       // answer GpuFound: what its GPU has to do with a failure
+  int serial = 0;
+  int local_rank = 0;
 };
 struct PlaceWorker {
   int serial = 0;
@@ -191,12 +204,13 @@ struct End {
 
 }  // namespace action
 
-using Action = std::variant<action::StartWorkers, action::WarmUp, action::PlaceWorker, action::Recovered,
-                            action::PauseWorkers, action::SignalWorkers, action::LookAtWorkers,
-                            action::KillHung, action::AbortWorkers, action::SendJoin, action::SendHeartbeat,
-                            action::SendFailure, action::SendStopped, action::SendReady, action::SendFinished,
-                            action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print,
-                            action::TellNews, action::Report, action::End>;
+using Action =
+    std::variant<action::StartWorkers, action::WarmUp, action::AwaitGpus, action::AskGpu, action::PlaceWorker,
+                 action::Recovered, action::PauseWorkers, action::SignalWorkers, action::LookAtWorkers,
+                 action::KillHung, action::AbortWorkers, action::SendJoin, action::SendHeartbeat,
+                 action::SendFailure, action::SendStopped, action::SendReady, action::SendFinished,
+                 action::SendLeave, action::AwaitMembers, action::DropOutput, action::Print, action::TellNews,
+                 action::Report, action::End>;
 
 State initial_state(Settings settings, Millis now);
 

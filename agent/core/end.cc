@@ -73,6 +73,7 @@ void Step::settle() {
   if (s.told_signal != 0) return leave(s.told_signal, s.exit_code_when_told());
   if (s.give_up) return leave(0, *s.give_up);
   if (s.job_end) return conclude();
+  if (s.asks_gpus()) return;  // this node's last word on the generation has the answer
   close_generation();
   if (s.next) return start_next();
   // Waiting came while the old workers were being stopped, and was not shown then.

@@ -95,7 +95,7 @@ void Step::warm_up() {
   if (!s.settings.in_memory_recovery || s.ending()) return;
   for (Worker& worker : s.workers) worker.part = worker.part && worker.alive();
   std::vector<action::Spawn> spawn = spawn_missing();
-  if (!spawn.empty()) emit(action::WarmUp{std::move(spawn)});
+  if (!spawn.empty() && !hold(spawn)) emit(action::WarmUp{std::move(spawn)});
 }
 
 // A replacement that dies while it loads is no failure of the run at first: another one is started.

@@ -39,6 +39,8 @@ int State::at_work() const {
   return static_cast<int>(std::ranges::count(workers, Worker::kAtWork, &Worker::stage));
 }
 
+bool State::asks_gpus() const { return std::ranges::any_of(workers, &Worker::gpu_asked); }
+
 bool State::takes_part() const {
   return group.generation() > 0 && !group.closed && !group.stopping && !next && at_work() > 0;
 }

@@ -23,6 +23,7 @@ struct Settings {
   bool builtin = false;  // dtrun-worker: understands Stop orders, and SIGTERM as "checkpoint and end"
   bool in_memory_recovery = false;  // its workers outlive generations
   int nproc = 1;
+  bool has_gpu_driver = false;  // it is asked of the GPUs of workers that ended
   bool begin_together = false;  // a launcher starts all nodes at once: a short wait for the others is no news
   bool may_be_started_again = false;  // a scheduler tells when to stop: kExitStartAgain
   bool has_successor = false;         // if the coordinator's host ends, another one takes over
@@ -69,6 +70,9 @@ struct Worker {
   int rank = 0;       // in it
   std::optional<std::int64_t> step;  // steps done by the state in its memory
   WorkerOutcome outcome;
+  bool held = false;        // its process starts once the GPUs are free
+  bool gpu_asked = false;   // of its GPU's part in its end; the answer is to come
+  std::string gpu_trouble;  // that answer
 
   bool alive() const { return stage != kNone && stage != kEnded; }
 };
@@ -108,6 +112,7 @@ struct State {
   Group group;
   std::vector<Worker> workers;  // by local rank
   int next_serial = 0;
+  bool awaits_gpus = false;            // asked whether they are free
   int failed_warm_ups = 0;             // in a row
   std::optional<Millis> paused_since;  // workers that outlive a generation train again from the next one on
   int kept = 0, replaced = 0;          // of those that began the newest generation
@@ -134,6 +139,7 @@ struct State {
 
   int running() const;  // workers whose process has not ended
   int at_work() const;
+  bool asks_gpus() const;  // a failed worker's GPU
   // Those that have to end, or to pause, before this node is done with the generation.
   int awaited() const { return settings.in_memory_recovery && !ending() ? at_work() : running(); }
   // This node's workers are at work in a generation, as far as is known here.

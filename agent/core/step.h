@@ -17,6 +17,8 @@ class Step {
   Step(State& state, Millis now) : s(state), now_(now) {}
 
   std::vector<Action> take() { return std::move(out_); }
+  // Workers whose process was never started, and which a signal has ended.
+  void end_unstarted();
 
   // The coordinator (connection.cc).
   void on(const event::Opened& e);
@@ -31,6 +33,8 @@ class Step {
   void on(const event::Assigned& e);
   void on(const event::StopOrder& e);
   void on(const event::WorkerExited& e);
+  void on(const event::GpuFound& e);
+  void on(const event::GpusFree& e);
   void on(const event::HangFound& e);
   void on(const event::WorkerCompleted& e);
   void on(const event::Signal& e);
@@ -58,7 +62,7 @@ class Step {
 
   // workers.cc
   void announce_leave();
-  void signal_workers(int number);
+  void signal_workers(int number, std::optional<int> only = {});
   void begin_grace();
   void abort_workers(const std::string& reason);
   void stop_workers(const std::string& reason);
@@ -70,7 +74,8 @@ class Step {
   WorkerOutcome complete(WorkerOutcome outcome, bool never_ran) const;
   bool is_collateral(const WorkerOutcome& outcome) const;
   bool is_retryable(const WorkerOutcome& outcome) const;
-  void failed(const WorkerOutcome& outcome);
+  void failed(Worker& worker, bool never_ran);
+  void ask_gpu(Worker& worker);
   void report_failure(const WorkerOutcome& outcome);
   void cause_unknown();
   void look(const std::string& reason);
@@ -78,6 +83,8 @@ class Step {
   void broken(const Worker& worker, const std::string& error);
   void start_next();
   std::vector<action::Spawn> spawn_missing();
+  action::Spawn spawn_of(const Worker& worker) const;
+  bool hold(const std::vector<action::Spawn>& spawn);
   Worker* worker_of(int serial);
   void announce(const Assignment& to);
 
@@ -118,6 +125,7 @@ class Step {
   State& s;
   const Millis now_;
   std::vector<Action> out_;
+  std::vector<event::WorkerExited> unstarted_;
 };
 
 }  // namespace dtrun::agent

@@ -61,6 +61,7 @@ void Step::on(const event::HangFound& e) {
   if (e.generation != generation() || s.group.stopping || !workers_run()) return;
   s.group.hang_found = true;
   if (!s.group.failure_sent) report_failure(complete(e.hung.front(), false));
+  for (const WorkerOutcome& hung : e.hung) ask_gpu(s.workers[static_cast<std::size_t>(hung.local_rank)]);
   if (s.group.assignment.node_count == 1 || s.settings.in_memory_recovery) return end_hang();
   if (!s.group.look_until) s.group.look_until = now_ + kAllLook;
 }
@@ -78,8 +79,35 @@ void Step::on(const event::WorkerExited& e) {
   if (worker == nullptr) return;
   worker->stage = Worker::kEnded;
   worker->outcome = complete(e.outcome, e.never_ran);
-  if (!warm_up_failed(*worker) && !worker->outcome.ok()) failed(worker->outcome);
+  worker->outcome.gpu = worker->gpu_trouble;
+  if (!warm_up_failed(*worker) && !worker->outcome.ok()) failed(*worker, e.never_ran);
   settle();
+}
+
+// The failure was told before: nobody waits for the driver of a GPU but this node's last word on the
+// generation.
+void Step::on(const event::GpuFound& e) {
+  Worker* worker = worker_of(e.serial);
+  if (worker == nullptr || !std::exchange(worker->gpu_asked, false)) return;
+  worker->gpu_trouble = worker->outcome.gpu = e.trouble;
+  const auto local_rank = static_cast<int>(worker - s.workers.data());
+  if (s.group.reported && s.group.reported->local_rank == local_rank) s.group.reported->gpu = e.trouble;
+  settle();
+}
+
+void Step::on(const event::GpusFree& e) {
+  s.awaits_gpus = false;
+  if (!e.note.empty()) print(e.note);
+  std::vector<action::Spawn> spawn;
+  for (Worker& worker : s.workers)
+    if (std::exchange(worker.held, false)) spawn.push_back(spawn_of(worker));
+  if (!spawn.empty()) emit(action::WarmUp{std::move(spawn)});
+}
+
+void Step::ask_gpu(Worker& worker) {
+  if (!s.settings.has_gpu_driver || worker.gpu_asked || !worker.gpu_trouble.empty()) return;
+  worker.gpu_asked = true;
+  emit(action::AskGpu{.serial = worker.serial, .local_rank = static_cast<int>(&worker - s.workers.data())});
 }
 
 // Null if it is of an earlier generation.
@@ -120,9 +148,21 @@ void Step::announce_leave() {
     emit(action::SendLeave{.generation = generation(), .signal = s.told_signal, .soon = true});
 }
 
-void Step::signal_workers(int number) {
+void Step::signal_workers(int number, std::optional<int> only) {
   s.group.signals.insert(number);
-  emit(action::SignalWorkers{number});
+  emit(action::SignalWorkers{.number = number, .only = only});
+  for (Worker& worker : s.workers) {
+    if (!worker.held || (only && *only != worker.serial)) continue;
+    worker.held = false;
+    WorkerOutcome outcome;
+    outcome.local_rank = static_cast<int>(&worker - s.workers.data());
+    outcome.signal = number;
+    unstarted_.push_back({.serial = worker.serial, .outcome = std::move(outcome)});
+  }
+}
+
+void Step::end_unstarted() {
+  for (std::size_t i = 0; i < unstarted_.size(); ++i) on(event::WorkerExited(unstarted_[i]));
 }
 
 void Step::begin_grace() {
@@ -172,10 +212,8 @@ void Step::kill_workers() {
   print("killing " + count_text(awaited, "worker") + " that did not " +
         (awaited < s.running() || s.group.pause != Group::kNone ? "leave the generation" : "end by itself"));
   if (awaited == s.running()) return signal_workers(SIGKILL);
-  s.group.signals.insert(SIGKILL);
   for (const Worker& worker : s.workers)
-    if (worker.stage == Worker::kAtWork)
-      emit(action::SignalWorkers{.number = SIGKILL, .only = worker.serial});
+    if (worker.stage == Worker::kAtWork) signal_workers(SIGKILL, worker.serial);
 }
 
 void Step::again_told(int number) {
@@ -219,7 +257,8 @@ bool Step::is_retryable(const WorkerOutcome& outcome) const {
   });
 }
 
-void Step::failed(const WorkerOutcome& outcome) {
+void Step::failed(Worker& worker, bool never_ran) {
+  const WorkerOutcome& outcome = worker.outcome;
   if (s.told_signal != 0) {
     // The step cannot be finished without this worker.
     if (outcome.collateral) return;
@@ -232,6 +271,7 @@ void Step::failed(const WorkerOutcome& outcome) {
       s.settings.builtin && outcome.signal == 0 && outcome.exit_code == kExitWorkerStopped;
   if (agreed_stop && !s.group.stopping) return begin_grace();
   if (!s.group.failure_sent && (!outcome.collateral || !s.group.stopping)) report_failure(outcome);
+  if (!outcome.collateral && !never_ran && !s.group.stopping) ask_gpu(worker);
   if (s.settings.in_memory_recovery ? s.group.pause != Group::kNow : workers_run() && !s.group.stopping) {
     halt_workers("rank " + std::to_string(outcome.rank) + " ended with " +
                  describe_exit(outcome.exit_code, outcome.signal));
@@ -279,6 +319,7 @@ void Step::start_next() {
   choose_parts(assignment.node.nproc);
   std::vector<action::Spawn> spawn = spawn_missing();
   s.replaced = static_cast<int>(spawn.size());
+  if (hold(spawn)) spawn.clear();
   emit(action::StartWorkers{.assignment = std::move(assignment), .spawn = std::move(spawn)});
   s.kept = 0;
   for (Worker& worker : s.workers) {
@@ -299,12 +340,26 @@ std::vector<action::Spawn> Step::spawn_missing() {
               .part = worker.part,
               .rank = worker.rank,
               .step = {},
-              .outcome = {}};
-    const int first = s.group.assignment.node.first_rank, local = static_cast<int>(local_rank);
-    spawn.push_back(
-        {.serial = worker.serial, .local_rank = local, .rank = worker.part ? worker.rank : first + local});
+              .outcome = {},
+              .gpu_trouble = {}};
+    spawn.push_back(spawn_of(worker));
   }
   return spawn;
+}
+
+action::Spawn Step::spawn_of(const Worker& worker) const {
+  const int local_rank = static_cast<int>(&worker - s.workers.data());
+  return {.serial = worker.serial,
+          .local_rank = local_rank,
+          .rank = worker.part ? worker.rank : s.group.assignment.node.first_rank + local_rank};
+}
+
+// True if the processes have to wait until the GPUs are free of those that ended.
+bool Step::hold(const std::vector<action::Spawn>& spawn) {
+  if (!s.settings.has_gpu_driver || spawn.empty()) return false;
+  for (const action::Spawn& one : spawn) worker_of(one.serial)->held = true;
+  if (!std::exchange(s.awaits_gpus, true)) emit(action::AwaitGpus{});
+  return true;
 }
 
 void Step::announce(const Assignment& to) {

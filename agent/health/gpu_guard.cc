@@ -8,7 +8,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kFirstAnswer = 60s;  // a driver that is not in persistence mode starts every GPU anew
-constexpr auto kAnswer = 1s;        // a failure must not wait longer to be told
+constexpr auto kAnswer = 1s;        // nothing must wait longer for a broken driver
 constexpr auto kAgain = 20ms;       // until the next look at a GPU that is not free
 
 }  // namespace
@@ -27,12 +27,8 @@ void GpuGuard::begin() {
   });
 }
 
-std::string GpuGuard::known_trouble(const std::string& pci) {
-  return watches_ ? gpu_trouble(xids_.read(), before_, std::nullopt, pci) : "";
-}
-
 void GpuGuard::explain(const std::string& pci, std::function<void(std::string)> done) {
-  std::string known = known_trouble(pci);
+  std::string known = watches_ ? gpu_trouble(xids_.read(), before_, std::nullopt, pci) : "";
   if (!watches_ || before_.gpus.empty() || !known.empty()) return done(std::move(known));
   observer_.ask(kAnswer, [this, pci, done = std::move(done)](const std::optional<GpuReading>& reading) {
     done(gpu_trouble(xids_.read(), before_, reading, pci));  // the log may have the error by now
@@ -44,6 +40,7 @@ void GpuGuard::ended(pid_t pid) {
 }
 
 void GpuGuard::when_free(std::function<void(const std::string&)> start) {
+  if (!watches_ || !release_.waits()) return start("");
   start_ = std::move(start);
   if (!looking_) look();
 }

@@ -29,20 +29,15 @@ class GpuGuard {
   // The job begins: takes down how the GPUs are.
   void begin();
 
-  // The trouble that the kernel's log reports of the GPU at this PCI address (empty: of any), see
-  // gpu_trouble().
-  std::string known_trouble(const std::string& pci);
-  // The same once the driver was asked as well, if the log says nothing. Calls `done` soon, or at once.
+  // The trouble that the kernel's log reports of the GPU at this PCI address (empty: of any), or if it
+  // reports none, the driver; see gpu_trouble(). Calls `done` within a second, or at once.
   void explain(const std::string& pci, std::function<void(std::string trouble)> done);
 
   // A worker that ran has ended.
   void ended(pid_t pid);
-  // True if a GPU may still have memory of a worker that ended.
-  bool must_wait() const { return watches_ && release_.waits(); }
-  // Calls `start` when there is nothing to wait for any more. `note`: for people, may be empty. At most one
-  // at a time.
+  // Calls `start` once no GPU has memory of a worker that ended, or at once. `note`: for people, may be
+  // empty. REQUIRES: the last `start` was called.
   void when_free(std::function<void(const std::string& note)> start);
-  bool waiting() const { return start_ != nullptr; }
 
   // The job ends.
   void rest();

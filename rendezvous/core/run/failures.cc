@@ -12,6 +12,8 @@ void Failures::note(const WorkerOutcome& outcome, bool explained) {
   // A worker that hangs is reported before it is killed; its end tells the rest.
   if (!added && known->second.cause == EndCause::kHung && outcome.cause == EndCause::kHung)
     known->second = outcome;
+  // A failure is reported before the GPU's driver was asked.
+  if (known->second.gpu.empty()) known->second.gpu = outcome.gpu;
   if (!added && (!known->second.collateral || outcome.collateral)) return;  // nothing new
   known->second = outcome;
   const bool victim = outcome.collateral || (explained && outcome.retryable);

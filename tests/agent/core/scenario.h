@@ -92,6 +92,8 @@ struct Describe {
            (a.spawn.size() == static_cast<std::size_t>(nproc) ? "" : spawned(a.spawn));
   }
   std::string operator()(const action::WarmUp& a) const { return "warm up" + spawned(a.spawn); }
+  std::string operator()(const action::AwaitGpus&) const { return "await gpus"; }
+  std::string operator()(const action::AskGpu& a) const { return "ask gpu of #" + std::to_string(a.serial); }
   std::string operator()(const action::PlaceWorker& a) const {
     return "place #" + std::to_string(a.serial) + " as r" + std::to_string(a.rank);
   }
