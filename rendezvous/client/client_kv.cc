@@ -57,46 +57,21 @@ std::weak_ptr<grpc::ClientContext> start_kv(const std::shared_ptr<grpc::Channel>
                                             const std::string& prefix, const control::KvRequest& request,
                                             Done done) {
   using Async = v1::Store::StubInterface::async_interface;
-  const std::string key = prefix + request.key();
-  const auto run = [&](auto method, auto wire, auto fill, std::int64_t wait_ms = 0) {
-    wire.set_key(key);
-    return call(channel, method, std::move(wire), request.id(), wait_ms, std::move(done), fill);
-  };
-  switch (request.op()) {
-    case control::KvRequest::GET: {
-      const std::int64_t wait_ms = KeyValueStore::allowed_wait(request.timeout_ms());
-      v1::GetRequest get;
-      get.set_timeout_ms(wait_ms);
-      return run(
-          static_cast<Method<v1::GetRequest, v1::GetReply>>(&Async::Get), std::move(get),
-          [](v1::GetReply& from, control::KvReply* to) { to->set_value(std::move(*from.mutable_value())); },
-          wait_ms);
-    }
-    case control::KvRequest::ADD: {
-      v1::AddRequest add;
-      add.set_delta(request.delta());
-      return run(static_cast<Method<v1::AddRequest, v1::AddReply>>(&Async::Add), std::move(add),
-                 [](v1::AddReply& from, control::KvReply* to) { to->set_number(from.sum()); });
-    }
-    case control::KvRequest::COMPARE_AND_SET: {
-      v1::CompareAndSetRequest swap;
-      swap.set_expected(request.expected());
-      swap.set_value(request.value());
-      return run(static_cast<Method<v1::CompareAndSetRequest, v1::CompareAndSetReply>>(&Async::CompareAndSet),
-                 std::move(swap), [](v1::CompareAndSetReply& from, control::KvReply* to) {
-                   to->set_value(std::move(*from.mutable_value()));
-                 });
-    }
-    case control::KvRequest::DELETE:
-      return run(static_cast<Method<v1::DeleteRequest, v1::DeleteReply>>(&Async::Delete), v1::DeleteRequest(),
-                 [](v1::DeleteReply& from, control::KvReply* to) { to->set_number(from.deleted()); });
-    default: {  // SET; the agent's protocol check has refused operations of newer workers
-      v1::SetRequest set;
-      set.set_value(request.value());
-      return run(static_cast<Method<v1::SetRequest, v1::SetReply>>(&Async::Set), std::move(set),
-                 [](v1::SetReply&, control::KvReply*) {});
-    }
+  if (request.op() == control::KvRequest::GET) {
+    const std::int64_t wait_ms = KeyValueStore::allowed_wait(request.timeout_ms());
+    v1::GetRequest get;
+    get.set_key(prefix + request.key());
+    get.set_timeout_ms(wait_ms);
+    return call(channel, static_cast<Method<v1::GetRequest, v1::GetReply>>(&Async::Get), std::move(get),
+                request.id(), wait_ms, std::move(done), [](v1::GetReply& from, control::KvReply* to) {
+                  to->set_value(std::move(*from.mutable_value()));
+                });
   }
+  v1::SetRequest set;
+  set.set_key(prefix + request.key());
+  set.set_value(request.value());
+  return call(channel, static_cast<Method<v1::SetRequest, v1::SetReply>>(&Async::Set), std::move(set),
+              request.id(), 0, std::move(done), [](v1::SetReply&, control::KvReply*) {});
 }
 
 }  // namespace dtrun::rendezvous

@@ -11,12 +11,6 @@ namespace {
 // The time for which an operation waits for a connection, on top of a Get's own wait.
 constexpr std::chrono::milliseconds kPatience{30000};
 
-// True if the operation has the same effect when it is done twice.
-bool may_be_repeated(const control::KvRequest& request) {
-  return request.op() == control::KvRequest::SET || request.op() == control::KvRequest::GET ||
-         request.op() == control::KvRequest::DELETE;
-}
-
 control::KvReply no_connection(const control::KvRequest& request) {
   control::KvReply reply;
   reply.set_id(request.id());
@@ -65,8 +59,7 @@ void KvCalls::issue(Operation operation) {
 void KvCalls::ended(Operation operation, const std::weak_ptr<grpc::Channel>& used, control::KvReply reply,
                     bool unreachable) {
   if (!unreachable && !reply.ok()) forget(operation);
-  if (!unreachable || !may_be_repeated(operation.request) || Clock::now() >= operation.give_up)
-    return finish(operation, std::move(reply));
+  if (!unreachable || Clock::now() >= operation.give_up) return finish(operation, std::move(reply));
   {
     const std::lock_guard lock(mutex_);
     // The connection may not be known to be broken yet: trying again on it would fail again at once.

@@ -1,7 +1,7 @@
 // A client's store operations under way. They outlive a broken connection: an operation without an answer is
-// sent again on the next connection. A store that was restarted has lost all keys: it is sent again the keys
-// that this agent's workers had set in their generation. So workers that are just meeting through the store
-// do not fail because the coordinator was restarted.
+// sent again on the next connection, since doing it twice is doing it once. A store that was restarted has
+// lost all keys: it is sent again the keys that this agent's workers had set in their generation. So workers
+// that are just meeting through the store do not fail because the coordinator was restarted.
 #pragma once
 
 #include <grpcpp/channel.h>

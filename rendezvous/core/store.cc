@@ -1,19 +1,9 @@
 #include "rendezvous/core/store.h"
 
-#include <charconv>
 #include <string_view>
-#include <system_error>
 
 namespace dtrun::rendezvous {
 namespace {
-
-std::optional<std::int64_t> parse(const std::string& text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
 
 // The run that the key belongs to: its first word.
 std::string_view run_of(std::string_view key) { return key.substr(0, key.find('/')); }
@@ -79,37 +69,12 @@ KeyValueStore::Outcome KeyValueStore::set(const std::string& key, std::string va
   return Outcome::kDone;
 }
 
-KeyValueStore::Sum KeyValueStore::add(const std::string& key, std::int64_t delta) {
-  const auto found = values_.find(key);
-  const std::optional<std::int64_t> before = found == values_.end() ? 0 : parse(found->second);
-  if (!before) return {.outcome = Outcome::kNotANumber, .value = 0};
-  std::int64_t sum = 0;
-  if (__builtin_add_overflow(*before, delta, &sum)) return {.outcome = Outcome::kOutOfRange, .value = 0};
-  return {.outcome = set(key, std::to_string(sum)), .value = sum};
-}
-
-KeyValueStore::Swap KeyValueStore::compare_and_set(const std::string& key, const std::string& expected,
-                                                   std::string value) {
-  const std::string current = get(key).value_or("");
-  if (current != expected) return {.outcome = Outcome::kDone, .swapped = false, .value = current};
-  const Outcome outcome = set(key, value);
-  if (outcome != Outcome::kDone) return {.outcome = outcome, .swapped = false, .value = current};
-  return {.outcome = outcome, .swapped = true, .value = std::move(value)};
-}
-
 KeyValueStore::Values::iterator KeyValueStore::erase(Values::iterator item) {
   const std::size_t size = size_of(item->first, item->second);
   const auto run = size_of_run_.find(run_of(item->first));
   if ((run->second -= size) == 0) size_of_run_.erase(run);
   size_ -= size;
   return values_.erase(item);
-}
-
-bool KeyValueStore::erase(const std::string& key) {
-  const auto found = values_.find(key);
-  if (found == values_.end()) return false;
-  erase(found);
-  return true;
 }
 
 std::int64_t KeyValueStore::erase_all(const std::string& prefix) {

@@ -1,5 +1,5 @@
-// The key-value store as a pure data structure: get with wait, add, compare-and-set, delete by key or prefix.
-// A get that waits is answered through take_answers(); timers and RPCs belong to store_service.cc.
+// The key-value store as a pure data structure: set, get with wait, and the end of a run's keys. A get that
+// waits is answered through take_answers(); timers and RPCs belong to store_service.cc.
 #pragma once
 
 #include <algorithm>
@@ -45,17 +45,7 @@ class KeyValueStore {
   // Counted for each key on top of its own length and its value's.
   static constexpr std::size_t kItemOverhead = 128;
 
-  enum class Outcome { kDone, kNotANumber, kOutOfRange, kItemTooLarge, kRunFull, kStoreFull };
-
-  struct Sum {
-    Outcome outcome;
-    std::int64_t value;
-  };
-  struct Swap {
-    Outcome outcome;
-    bool swapped;
-    std::string value;  // the key's value now; empty if it does not exist
-  };
+  enum class Outcome { kDone, kItemTooLarge, kRunFull, kStoreFull };
 
   explicit KeyValueStore(const Limits& limits = {}) : limits_(limits) {}
 
@@ -72,16 +62,9 @@ class KeyValueStore {
   void wait(WaiterId waiter, const std::string& key, Millis deadline);
   void cancel(WaiterId waiter);
 
-  // A value that does not fit changes nothing, here and below.
+  // A value that does not fit changes nothing.
   Outcome set(const std::string& key, std::string value);
 
-  // Adds to a decimal number; an absent key counts as 0. A sum beyond int64 changes nothing.
-  Sum add(const std::string& key, std::int64_t delta);
-
-  // Sets the key if it holds `expected`; an empty `expected` means "absent or empty".
-  Swap compare_and_set(const std::string& key, const std::string& expected, std::string value);
-
-  bool erase(const std::string& key);  // false: there was none
   // How many keys began with it. REQUIRES: not empty, which would be everybody's keys.
   std::int64_t erase_all(const std::string& prefix);
   void clear();  // no key is left; waiters still wait

@@ -19,18 +19,13 @@ grpc::Status status_of(KeyValueStore::Outcome outcome, const std::string& key,
   switch (outcome) {
     case KeyValueStore::Outcome::kDone:
       return grpc::Status::OK;
-    case KeyValueStore::Outcome::kNotANumber:
-      return {grpc::StatusCode::FAILED_PRECONDITION, "key " + name + " does not hold a number"};
-    case KeyValueStore::Outcome::kOutOfRange:
-      return {grpc::StatusCode::OUT_OF_RANGE, "key " + name + " would not fit into 64 bits"};
     case KeyValueStore::Outcome::kItemTooLarge:
       return {grpc::StatusCode::RESOURCE_EXHAUSTED,
               "key " + name + " with its value is over " + mebibytes(limits.item) +
                   "; the store is for addresses and ids, send data between the workers"};
     case KeyValueStore::Outcome::kRunFull:
-      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "key " + name + " does not fit: a run's keys may take " +
-                                                        mebibytes(limits.run) +
-                                                        "; delete those that are not needed"};
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "key " + name + " does not fit: a run's keys may take " + mebibytes(limits.run)};
     case KeyValueStore::Outcome::kStoreFull:
       return {grpc::StatusCode::RESOURCE_EXHAUSTED, "key " + name + " does not fit: the store holds its " +
                                                         mebibytes(limits.total) + " for all runs already"};
@@ -90,19 +85,6 @@ class StoreService::WaitingGet final : public grpc::ServerUnaryReactor {
   const Door::Share share_;
 };
 
-// Runs the operation on the strand and finishes the call with the result, if the caller may touch the key, or
-// all keys that begin with it.
-grpc::ServerUnaryReactor* StoreService::on_strand(grpc::CallbackServerContext* context,
-                                                  const std::string& key,
-                                                  std::function<grpc::Status()> operation) {
-  if (auto* refused = refuse(context, door_.caller(*context), key)) return refused;
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  strand_.post([this, reactor, operation = std::move(operation)] {
-    reactor->Finish(serves_() ? operation() : elsewhere());
-  });
-  return reactor;
-}
-
 grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* context, const Caller& caller,
                                                const std::string& key) const {
   grpc::Status status = status_of_refusal(caller.refusal_for_key(key));
@@ -116,9 +98,14 @@ grpc::ServerUnaryReactor* StoreService::refuse(grpc::CallbackServerContext* cont
 
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const v1::SetRequest* request, v1::SetReply*) {
-  return on_strand(context, request->key(), [this, request] {
-    return status_of(store_.set(request->key(), request->value()), request->key(), store_.limits());
+  if (auto* refused = refuse(context, door_.caller(*context), request->key())) return refused;
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  strand_.post([this, reactor, request] {
+    if (!serves_()) return reactor->Finish(elsewhere());
+    const KeyValueStore::Outcome outcome = store_.set(request->key(), request->value());
+    reactor->Finish(status_of(outcome, request->key(), store_.limits()));
   });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
@@ -156,36 +143,6 @@ void StoreService::send_away() {
     store_.cancel(id);
     call->finish_elsewhere();
   }
-}
-
-grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,
-                                            const v1::AddRequest* request, v1::AddReply* reply) {
-  return on_strand(context, request->key(), [this, request, reply]() -> grpc::Status {
-    const KeyValueStore::Sum sum = store_.add(request->key(), request->delta());
-    reply->set_sum(sum.value);
-    return status_of(sum.outcome, request->key(), store_.limits());
-  });
-}
-
-grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContext* context,
-                                                      const v1::CompareAndSetRequest* request,
-                                                      v1::CompareAndSetReply* reply) {
-  return on_strand(context, request->key(), [this, request, reply] {
-    KeyValueStore::Swap swap = store_.compare_and_set(request->key(), request->expected(), request->value());
-    reply->set_swapped(swap.swapped);
-    reply->set_value(std::move(swap.value));
-    return status_of(swap.outcome, request->key(), store_.limits());
-  });
-}
-
-grpc::ServerUnaryReactor* StoreService::Delete(grpc::CallbackServerContext* context,
-                                               const v1::DeleteRequest* request, v1::DeleteReply* reply) {
-  return on_strand(context, request->key(), [this, request, reply]() -> grpc::Status {
-    if (request->prefix() && request->key().empty())
-      return {grpc::StatusCode::INVALID_ARGUMENT, "the empty prefix would delete every run's keys"};
-    reply->set_deleted(request->prefix() ? store_.erase_all(request->key()) : store_.erase(request->key()));
-    return grpc::Status::OK;
-  });
 }
 
 std::int64_t StoreService::tend() {

@@ -26,13 +26,6 @@ class StoreService final : public v1::Store::CallbackService {
                                 v1::SetReply* reply) override;
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const v1::GetRequest* request,
                                 v1::GetReply* reply) override;
-  grpc::ServerUnaryReactor* Add(grpc::CallbackServerContext* context, const v1::AddRequest* request,
-                                v1::AddReply* reply) override;
-  grpc::ServerUnaryReactor* CompareAndSet(grpc::CallbackServerContext* context,
-                                          const v1::CompareAndSetRequest* request,
-                                          v1::CompareAndSetReply* reply) override;
-  grpc::ServerUnaryReactor* Delete(grpc::CallbackServerContext* context, const v1::DeleteRequest* request,
-                                   v1::DeleteReply* reply) override;
 
   // Deletes all keys with the prefix. On the strand.
   void forget(const std::string& prefix) { store_.erase_all(prefix); }
@@ -50,8 +43,6 @@ class StoreService final : public v1::Store::CallbackService {
   // Ends a call whose caller may not touch the key, or whose key cannot exist; null if it may go on.
   grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, const Caller& caller,
                                    const std::string& key) const;
-  grpc::ServerUnaryReactor* on_strand(grpc::CallbackServerContext* context, const std::string& key,
-                                      std::function<grpc::Status()> operation);
 
   Strand& strand_;
   Door& door_;

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <limits>
-
 namespace dtrun::rendezvous {
 
 using Store = KeyValueStore;
@@ -16,8 +14,8 @@ TEST_CASE("what was set is read, until it is deleted") {
   CHECK(store.get("k") == "v");
   store.set("k", "");
   CHECK(store.get("k") == "");
-  CHECK(store.erase("k"));
-  CHECK_FALSE(store.erase("k"));
+  CHECK(store.erase_all("k") == 1);
+  CHECK(store.erase_all("k") == 0);
   CHECK_FALSE(store.get("k"));
 }
 
@@ -40,7 +38,7 @@ TEST_CASE("a waiter gets the value that was set, even if it is deleted before it
   Store store;
   store.wait(1, "k", 100);
   store.set("k", "v");
-  store.erase("k");
+  store.erase_all("k");
   const auto answers = store.take_answers(0);
   REQUIRE(answers.size() == 1);
   CHECK(answers[0].value == "v");
@@ -77,43 +75,6 @@ TEST_CASE("a cancelled waiter hears nothing") {
   store.cancel(3);
 }
 
-TEST_CASE("add counts from nothing, counts down, and refuses what is no number and what is too large") {
-  Store store;
-  CHECK(store.add("n", 5).value == 5);
-  CHECK(store.add("n", -7).value == -2);
-  CHECK(store.get("n") == "-2");
-  store.set("n", std::to_string(std::numeric_limits<std::int64_t>::max()));
-  CHECK(store.add("n", 1).outcome == Outcome::kOutOfRange);
-  CHECK(store.get("n") == std::to_string(std::numeric_limits<std::int64_t>::max()));
-  CHECK(store.add("n", -1).outcome == Outcome::kDone);
-  CHECK(store.add("n", 1).value == std::numeric_limits<std::int64_t>::max());
-  for (const char* text : {"", "x", "1x", " 1", "99999999999999999999"}) {
-    store.set("n", text);
-    CHECK(store.add("n", 1).outcome == Outcome::kNotANumber);
-    CHECK(store.get("n") == text);
-  }
-}
-
-TEST_CASE("add answers those who wait for the counter") {
-  Store store;
-  store.wait(1, "n", 100);
-  store.add("n", 3);
-  const auto answers = store.take_answers(0);
-  REQUIRE(answers.size() == 1);
-  CHECK(answers[0].value == "3");
-}
-
-TEST_CASE("compare-and-set lets one of two win and tells the other who did") {
-  Store store;
-  CHECK(store.compare_and_set("leader", "", "a").swapped);
-  const auto loser = store.compare_and_set("leader", "", "b");
-  CHECK_FALSE(loser.swapped);
-  CHECK(loser.value == "a");
-  CHECK(store.compare_and_set("leader", "a", "b").value == "b");
-  CHECK_FALSE(store.compare_and_set("unset", "x", "y").swapped);
-  CHECK_FALSE(store.get("unset"));
-}
-
 TEST_CASE("deleting a prefix takes every key under it and no other") {
   Store store;
   for (const char* key : {"g1/a", "g1/b", "g10/a", "g1", "g2/a"}) store.set(key, "v");
@@ -137,12 +98,8 @@ TEST_CASE("what is too large for an item, a run or the store is refused and chan
   CHECK(store.set("b/1", of(997)) == Outcome::kDone);
   CHECK(store.size() == store.limits().total);
   CHECK(store.set("c/1", "") == Outcome::kStoreFull);
-  CHECK(store.add("c/n", 1).outcome == Outcome::kStoreFull);
-  const auto swap = store.compare_and_set("c/1", "", "x");
-  CHECK(swap.outcome == Outcome::kStoreFull);
-  CHECK_FALSE(swap.swapped);
   CHECK_FALSE(store.get("c/1"));
-  CHECK(store.erase("a/1"));
+  CHECK(store.erase_all("a/1") == 1);
   CHECK(store.set("c/1", of(997)) == Outcome::kDone);
   CHECK(store.erase_all("c/") + store.erase_all("b/") + store.erase_all("a") == 3);
   CHECK(store.size() == 0);
