@@ -9,6 +9,7 @@
 #include "agent/core/step.h"
 #include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -70,7 +71,7 @@ void Step::on(const event::JoinAck& e) {
 void Step::on(const event::WaitStatus& e) {
   if (s.ending()) return;
   if (e.restart_in > 0) {
-    if (s.told_restart != e.reason) print(e.reason + " in " + seconds_text(e.restart_in));
+    if (s.told_restart != e.reason) print(e.reason + " in " + whole_seconds_text(e.restart_in));
     s.told_restart = e.reason;
     s.waiting = e;
     s.notice_at.reset();

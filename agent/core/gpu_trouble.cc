@@ -5,6 +5,8 @@
 #include <charconv>
 #include <iterator>
 
+#include "proto/core/text.h"
+
 namespace dtrun {
 namespace {
 
@@ -58,11 +60,7 @@ class Lines {
   void add(const std::string& line) {
     if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(line);
   }
-  std::string text() const {
-    std::string text;
-    for (const std::string& line : lines_) text += (text.empty() ? "" : "\n") + line;
-    return text;
-  }
+  std::string text() const { return join(lines_, "\n"); }
 
  private:
   std::vector<std::string> lines_;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/core/text.h"
 #include "proto/core/utf8.h"
-#include "rendezvous/core/run/wording.h"
 
 namespace dtrun::agent {
 namespace {
@@ -14,7 +14,7 @@ constexpr std::size_t kNamed = 3, kLongestName = 60;
 std::string name_of(std::string command) {
   const auto breaks = [](char c) { return c == '\n' || c == '\r' || c == '\t'; };
   std::ranges::replace_if(command, breaks, ' ');
-  const std::string name = rendezvous::shortened(printable(command), kLongestName);
+  const std::string name = shortened(printable(command), kLongestName);
   return name.size() < command.size() ? name + "…" : name;
 }
 
@@ -28,7 +28,5 @@ std::string left_behind_text(const std::vector<std::string>& commands, int rank)
   return std::to_string(commands.size()) + (commands.size() == 1 ? " process" : " processes") +
          " that rank " + std::to_string(rank) + " left behind (" + names + ")";
 }
-
-std::string patience_text(Millis patience) { return rendezvous::seconds((patience + 50) / 100 * 100); }
 
 }  // namespace dtrun::agent

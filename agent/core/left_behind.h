@@ -4,14 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "proto/core/millis.h"
-
 namespace dtrun::agent {
 
 // "1 process that rank 0 left behind (rsync -a ckpt remote:)". `commands`: a command line for each.
 std::string left_behind_text(const std::vector<std::string>& commands, int rank);
-
-// "30 s", "1.2 s", to the nearest tenth.
-std::string patience_text(Millis patience);
 
 }  // namespace dtrun::agent

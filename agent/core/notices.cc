@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/text/report.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 
@@ -20,7 +21,7 @@ std::string missing_text(const rendezvous::WaitStatus& waiting, Millis since) {
   std::string text;
   for (const rendezvous::News& news : waiting.missing)
     text += (text.empty() ? "missing: " : ", ") + news.host + " (" + name_of(news.kind) + " " +
-            seconds_text(news.age + since) + " ago)";
+            whole_seconds_text(news.age + since) + " ago)";
   return text;
 }
 
@@ -34,28 +35,20 @@ std::string count_of_nodes(const rendezvous::WaitStatus& w) {
 // The rest of the wait for nodes, or the event that it waits for instead.
 std::string left_text(const State& s, Millis now) {
   if (s.waiting->left <= 0) return "the workers of others have to stop first";
-  return seconds_text(s.waiting_at + s.waiting->left - now) + " left";
+  return whole_seconds_text(s.waiting_at + s.waiting->left - now) + " left";
 }
 
 std::string why_spare(const State& s, const rendezvous::WaitStatus& w) {
   if (w.away > 0)
-    return count_text(w.away, "node") + " of the run " + (w.away == 1 ? "is" : "are") +
+    return counted(w.away, "node") + " of the run " + (w.away == 1 ? "is" : "are") +
            " out of touch; this node waits for a place";
   if (w.joined > w.max_nodes)
-    return "all " + count_text(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
+    return "all " + counted(w.max_nodes, "place") + " of the run are taken; this node waits as a spare";
   if (s.settings.in_memory_recovery) return "the run goes on while this node gets ready to take part";
   return "some nodes of the run have finished already; this node waits as a spare";
 }
 
 }  // namespace
-
-std::string seconds_text(Millis duration) {
-  return std::to_string(std::max<Millis>(0, (duration + 999) / 1000)) + " s";
-}
-
-std::string count_text(int n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
 
 std::string waiting_notice(const State& s, Millis now) {
   const rendezvous::WaitStatus& w = *s.waiting;
@@ -69,14 +62,14 @@ std::string waiting_notice(const State& s, Millis now) {
 }
 
 std::string unanswered_notice(const State& s, Millis now) {
-  return s.link.why_lost + "; trying for another " + seconds_text(s.link_deadline() - now);
+  return s.link.why_lost + "; trying for another " + whole_seconds_text(s.link_deadline() - now);
 }
 
 std::string standing_notice(const State& s, Millis now) {
   if (s.ending() || s.awaited() > 0) return "";
   if (!s.link.connected) {
     if (s.link.why_lost.empty() || s.link.ever_connected) return "";
-    return "waiting for the coordinator; " + seconds_text(s.link_deadline() - now) + " left";
+    return "waiting for the coordinator; " + whole_seconds_text(s.link_deadline() - now) + " left";
   }
   if (!s.waiting || s.waiting->max_nodes == 1 || s.waiting->restart_in > 0) return "";
   if (s.waiting->spare) return why_spare(s, *s.waiting);
@@ -93,19 +86,19 @@ std::string lost_notice(const State& s, Millis now) {
     text += "; the workers of this node are done, those of others may still need it";
   }
   const Millis left = s.link_deadline() - now;
-  return text + (left > 0 ? ", trying again for " + seconds_text(left) : "");
+  return text + (left > 0 ? ", trying again for " + whole_seconds_text(left) : "");
 }
 
 std::string never_met_notice(const State& s) {
   const std::string why = s.link.why_lost.empty()
                               ? "nothing answers at the rendezvous endpoint " + s.settings.endpoint
                               : s.link.why_lost;
-  return why + "; gave up after " + seconds_text(s.settings.join_timeout);
+  return why + "; gave up after " + whole_seconds_text(s.settings.join_timeout);
 }
 
 std::string gone_notice(const State& s, Millis now) {
   const std::string gone =
-      s.settings.endpoint + " was out of reach for " + seconds_text(now - s.link.lost_at) + ": ";
+      s.settings.endpoint + " was out of reach for " + whole_seconds_text(now - s.link.lost_at) + ": ";
   const std::string done =
       s.succeeded() ? ". The workers of this node ended with 0; how the others ended is not known here" : "";
   if (s.settings.has_successor)
@@ -124,21 +117,20 @@ std::string gone_notice(const State& s, Millis now) {
 
 std::string stopping_notice(const State& s, Millis now) {
   const Millis left = s.group.kill_at ? *s.group.kill_at - now : 0;
-  return s.group.why_stopping + "; " + count_text(s.awaited(), "worker") + " to end yet" +
-         (left > 0 ? ", killed in " + seconds_text(left) : "");
+  return s.group.why_stopping + "; " + counted(s.awaited(), "worker") + " to end yet" +
+         (left > 0 ? ", killed in " + whole_seconds_text(left) : "");
 }
 
 std::string signal_notice(const State& s, Millis now) {
   const Millis grace = s.group.kill_at ? *s.group.kill_at - now : s.settings.shutdown_timeout;
-  return "stopping " + count_text(s.running(), "worker") + " after " + describe_signal(s.told_signal) +
-         " (at most " + seconds_text(grace) +
+  return "stopping " + counted(s.running(), "worker") + " after " + describe_signal(s.told_signal) +
+         " (at most " + whole_seconds_text(grace) +
          (s.told_by_scheduler() ? "; the job may be started again)" : "; a second signal stops at once)");
 }
 
 std::string regrouped_notice(const State& s, const Assignment& to) {
   const std::string why = to.reason == s.told_news ? "" : to.reason + "; ";
-  return why + "going on with " + count_text(to.world_size, "worker") + " on " +
-         count_text(to.node_count, "node");
+  return why + "going on with " + counted(to.world_size, "worker") + " on " + counted(to.node_count, "node");
 }
 
 std::string again_notice(const State& s, const Assignment& to) {
@@ -150,14 +142,14 @@ std::string again_notice(const State& s, const Assignment& to) {
 }
 
 std::string news_notice(const State& s, const rendezvous::News& news) {
-  if (news.age >= kOld) return news.text + ", " + seconds_text(news.age) + " ago";
+  if (news.age >= kOld) return news.text + ", " + whole_seconds_text(news.age) + " ago";
   if (!s.group.stopping || s.group.why_stopping != news.text) return news.text;
   // The order to stop came just before, and quick workers have ended by now.
   const bool pauses = s.settings.in_memory_recovery;
   const int awaited = s.awaited();
   return news.text + (awaited > 0
-                          ? (pauses ? ": pausing " : ": stopping ") + count_text(awaited, "worker")
-                          : (pauses ? ": paused " : ": stopped ") + count_text(s.settings.nproc, "worker"));
+                          ? (pauses ? ": pausing " : ": stopping ") + counted(awaited, "worker")
+                          : (pauses ? ": paused " : ": stopped ") + counted(s.settings.nproc, "worker"));
 }
 
 }  // namespace dtrun::agent

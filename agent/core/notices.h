@@ -8,12 +8,6 @@
 
 namespace dtrun::agent {
 
-// "12 s", rounded up and never negative.
-std::string seconds_text(Millis duration);
-
-// "1 worker", "2 workers"
-std::string count_text(int n, const std::string& noun);
-
 // "joined 1 of 2 nodes at 10.0.0.1:29400, this node as 10.0.0.2; 590 s left". REQUIRES: state.waiting
 std::string waiting_notice(const State& state, Millis now);
 

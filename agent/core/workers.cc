@@ -8,6 +8,7 @@
 #include "agent/core/step.h"
 #include "agent/text/report.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -209,7 +210,7 @@ void Step::kill_workers() {
   s.group.kill_at.reset();
   const int awaited = s.awaited();
   if (awaited == 0) return;
-  print("killing " + count_text(awaited, "worker") + " that did not " +
+  print("killing " + counted(awaited, "worker") + " that did not " +
         (awaited < s.running() || s.group.pause != Group::kNone ? "leave the generation" : "end by itself"));
   if (awaited == s.running()) return signal_workers(SIGKILL);
   for (const Worker& worker : s.workers)

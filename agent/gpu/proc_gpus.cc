@@ -9,15 +9,12 @@
 #include <system_error>
 #include <vector>
 
+#include "proto/core/text.h"
+
 namespace dtrun::agent {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
 
 // The lines "Key: value" of a file.
 std::map<std::string, std::string> facts_in(const fs::path& file) {
@@ -25,7 +22,8 @@ std::map<std::string, std::string> facts_in(const fs::path& file) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     const std::size_t colon = line.find(':');
-    if (colon != std::string::npos) facts[line.substr(0, colon)] = trimmed(line.substr(colon + 1));
+    if (colon != std::string::npos)
+      facts[line.substr(0, colon)] = trimmed(std::string_view(line).substr(colon + 1));
   }
   return facts;
 }

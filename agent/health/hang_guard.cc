@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/health/group_usage.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -15,11 +16,6 @@ using namespace std::chrono_literals;
 
 // A debugger may take long over a big program. For all workers of the node together.
 constexpr auto kOwnLook = 20s;
-
-std::string seconds_text(Millis ms) {
-  const std::int64_t tenths = (ms + 50) / 100;
-  return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10)) + " s";
-}
 
 // `together`: the same words for each of several workers.
 std::string what_is_wrong(const WorkerProcess& worker, Millis timeout, bool together) {

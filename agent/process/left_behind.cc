@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/core/left_behind.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
@@ -43,7 +44,7 @@ void LeftBehind::set_timer(Loop::Clock::time_point when, void (LeftBehind::*then
 std::string LeftBehind::text() const { return left_behind_text(commands_of(found_), rank_); }
 
 std::string LeftBehind::patience() const {
-  return patience_text(std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - begin_).count());
+  return seconds_text(std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - begin_).count());
 }
 
 void LeftBehind::done() {

@@ -1,15 +1,13 @@
 #include "agent/text/gibibytes.h"
 
-#include <cstdio>
+#include "proto/core/text.h"
 
 namespace dtrun {
 namespace {
 
 std::string gibibytes(std::uint64_t bytes) {
   const double value = static_cast<double>(bytes) / (1 << 30);
-  char text[32];
-  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f" : "%.0f", value);
-  return text;
+  return decimals(value, value < 99.95 ? 1 : 0);
 }
 
 }  // namespace

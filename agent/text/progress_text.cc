@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "proto/core/text.h"
+
 namespace dtrun::agent {
 namespace {
 
@@ -26,7 +28,7 @@ std::string bar_of(int percent, int width) {
 // The facts after the step count, joined by `separator`.
 std::string facts(const ProgressPoint& point, const std::string& separator) {
   std::string text;
-  if (point.loss) text += separator + "loss " + fixed(*point.loss, 3);
+  if (point.loss) text += separator + "loss " + decimals(*point.loss, 3);
   if (point.phase != ProgressPoint::Phase::kTraining) return text + separator + phase_name(point.phase);
   if (point.samples_per_second > 0) text += separator + grouped_text(point.samples_per_second) + " samples/s";
   if (point.seconds_left) text += separator + duration_text(*point.seconds_left) + " left";
@@ -49,17 +51,8 @@ const char* phase_name(ProgressPoint::Phase phase) {
   return "training";
 }
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 std::string grouped_text(double value) {
-  std::string digits = std::to_string(static_cast<long long>(std::llround(std::max(0.0, value))));
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
+  return with_thousands(static_cast<std::uint64_t>(std::llround(std::max(0.0, value))));
 }
 
 std::string duration_text(double seconds) {

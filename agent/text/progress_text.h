@@ -29,9 +29,6 @@ const char* phase_name(ProgressPoint::Phase phase);
 // "[=====>    ]  55 % 1290/2345  loss 0.312  9,800 samples/s  11 s left", narrower than `columns`.
 std::string progress_bar(const ProgressPoint& point, int columns);
 
-// "0.312": with this number of decimals.
-std::string fixed(double value, int digits);
-
 // "step 1290 of 2345 (55 %), loss 0.312, 9,800 samples/s, 11 s left"
 std::string progress_line(const ProgressPoint& point);
 

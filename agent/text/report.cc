@@ -10,6 +10,7 @@
 #include "agent/text/lines.h"
 #include "agent/text/progress_text.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 #include "rendezvous/core/run/hang.h"
 #include "rendezvous/core/run/rank_set.h"
 
@@ -92,7 +93,7 @@ std::string how(const WorkerOutcome& worker) {
 }
 
 std::string first_failure_text(const WorkerOutcome& first, const std::string& error_title) {
-  std::string text = "\n  after " + fixed(first.uptime_s, 1) + " s";
+  std::string text = "\n  after " + decimals(first.uptime_s, 1) + " s";
   if (first.ended_at > 0) text += ", at " + utc_text(first.ended_at);
   text += "; local rank " + std::to_string(first.local_rank);
   if (first.pid > 0) text += ", pid " + std::to_string(first.pid);  // else it never ran

@@ -6,21 +6,18 @@
 
 #include "agent/text/gibibytes.h"
 #include "agent/text/progress_text.h"
+#include "proto/core/text.h"
 
 namespace dtrun::agent {
 namespace {
 
 // Below a minute with a tenth of a second.
 std::string time_text(double seconds) {
-  return seconds < 59.95 ? fixed(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
-}
-
-std::string count_of(std::int64_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+  return seconds < 59.95 ? decimals(std::max(0.0, seconds), 1) + " s" : duration_text(seconds);
 }
 
 std::string step_time_text(double seconds) {
-  return seconds < 1 ? fixed(1000 * seconds, 1) + " ms" : fixed(seconds, 2) + " s";
+  return seconds < 1 ? decimals(1000 * seconds, 1) + " ms" : decimals(seconds, 2) + " s";
 }
 
 std::string percent(double share) {
@@ -30,9 +27,9 @@ std::string percent(double share) {
 // "2 restarts, 1 membership change"
 std::string interruptions(const RunSummary& summary) {
   std::string text;
-  if (summary.restarts > 0) text = count_of(summary.restarts, "restart");
+  if (summary.restarts > 0) text = counted(summary.restarts, "restart");
   if (summary.membership_changes > 0)
-    text += (text.empty() ? "" : ", ") + count_of(summary.membership_changes, "membership change");
+    text += (text.empty() ? "" : ", ") + counted(summary.membership_changes, "membership change");
   return text;
 }
 
@@ -77,8 +74,8 @@ std::int64_t StepsRedone::in_this_generation() const {
 
 std::string done_line(const Completion& completion, const std::string& host) {
   std::string text = "done: " + std::to_string(completion.step) + " steps";
-  if (completion.accuracy >= 0) text += ", test accuracy " + fixed(100 * completion.accuracy, 1) + " %";
-  text += ", loss " + fixed(completion.loss, 3);
+  if (completion.accuracy >= 0) text += ", test accuracy " + decimals(100 * completion.accuracy, 1) + " %";
+  text += ", loss " + decimals(completion.loss, 3);
   if (!completion.model_path.empty())
     text += ", model in " + completion.model_path + (host.empty() ? "" : " on " + host);
   return text;
@@ -90,8 +87,7 @@ std::string summary_text(const Completion& completion, const RunSummary& summary
   const std::string interrupted = interruptions(summary);
   if (interrupted.empty()) return text;
   text += "\n  " + interrupted;
-  if (summary.steps_redone > 0)
-    text += "; at least " + count_of(summary.steps_redone, "step") + " done again";
+  if (summary.steps_redone > 0) text += "; at least " + counted(summary.steps_redone, "step") + " done again";
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cmd/hosts/host_words.h"
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -52,12 +53,6 @@ constexpr Cause kCauses[] = {
 };
 
 bool has(std::string_view line, std::string_view words) { return line.find(words) != line.npos; }
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r";
-  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
-  return text.substr(0, text.find_last_not_of(kSpaces) + 1);
-}
 
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;

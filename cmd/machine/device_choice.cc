@@ -3,19 +3,16 @@
 #include <algorithm>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
 
-std::string count_text(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 // Why these workers cannot have one of `gpus` each.
 std::string misfit(const std::vector<Gpu>& gpus, std::size_t workers) {
   if (gpus.size() < workers)
-    return count_text(gpus.size(), "GPU") + " for " + count_text(workers, "worker") +
-           ", and each needs its own";
+    return counted(std::ssize(gpus), "GPU") + " for " +
+           counted(static_cast<std::int64_t>(workers), "worker") + ", and each needs its own";
   const auto end = gpus.begin() + static_cast<std::ptrdiff_t>(workers);
   const auto other =
       std::find_if(gpus.begin(), end, [&](const Gpu& gpu) { return gpu.name != gpus[0].name; });

@@ -27,12 +27,6 @@ void add_overrides(const Json& schema, const std::string& path, std::vector<std:
 
 }  // namespace
 
-std::string joined(const std::vector<std::string>& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
-
 std::vector<std::string> names_of(Commands commands) {
   std::vector<std::string> names;
   for (const Command* command : commands) names.emplace_back(command->name);

@@ -124,11 +124,11 @@ struct Cases {
 std::string patterns(const std::string& command, const OptionEntry& option) {
   std::vector<std::string> all;
   for (const std::string& spelling : spellings(option)) all.push_back("'" + command + " " + spelling + "'");
-  return joined(all, " | ");
+  return join(all, " | ");
 }
 
 std::string word_list(const std::vector<std::string>& words) {
-  return "compgen -W '" + joined(words) + "' -- \"$3\"";
+  return "compgen -W '" + join(words, " ") + "' -- \"$3\"";
 }
 
 std::string values_of(const OptionEntry& option, Commands commands) {
@@ -146,12 +146,13 @@ void add_options(const std::string& command, std::span<const OptionEntry> option
     names.push_back(both[0]);
     if (both.size() > 1) dashed.push_back(both[1]);
     if (*option.short_name) names.push_back("-" + std::string(option.short_name));
-    if (option.is_flag()) flags.push_back(joined(spellings(option)));
+    if (option.is_flag()) flags.push_back(join(spellings(option), " "));
     const std::string values = values_of(option, commands);
     if (!values.empty()) cases->values += "    " + patterns(command, option) + ") " + values + " ;;\n";
   }
-  cases->names += "    '" + command + "') names='" + joined(names) + "' dashed='" + joined(dashed) + "' ;;\n";
-  cases->flags += "    '" + command + "') flags='" + joined(flags) + "' ;;\n";
+  cases->names +=
+      "    '" + command + "') names='" + join(names, " ") + "' dashed='" + join(dashed, " ") + "' ;;\n";
+  cases->flags += "    '" + command + "') flags='" + join(flags, " ") + "' ;;\n";
 }
 
 }  // namespace
@@ -171,8 +172,8 @@ std::string bash_script(Commands commands) {
   script = replaced(std::move(script), "@NAMES@\n", cases.names);
   script = replaced(std::move(script), "@FLAGS@\n", cases.flags);
   script = replaced(std::move(script), "@VALUES@\n", cases.values);
-  script = replaced(std::move(script), "@COMMANDS@", joined(names_of(commands)));
-  return replaced(std::move(script), "@OVERRIDES@", joined(overrides()));
+  script = replaced(std::move(script), "@COMMANDS@", join(names_of(commands), " "));
+  return replaced(std::move(script), "@OVERRIDES@", join(overrides(), " "));
 }
 
 }  // namespace dtrun::cmd

@@ -67,7 +67,7 @@ std::string value_of(const OptionEntry& option, Commands commands) {
   if (value_kind(option) == ValueKind::kFolder) return " -x -a '(__fish_complete_directories)'";
   if (value_kind(option) == ValueKind::kHost) return " -x -a '(__fish_print_hostnames)'";
   const std::vector<std::string> words = choices(option.placeholder, commands);
-  return words.empty() ? " -x" : " -x -a '" + joined(words) + "'";
+  return words.empty() ? " -x" : " -x -a '" + join(words, " ") + "'";
 }
 
 std::string lines_of(const OptionEntry& option, const std::string& places, Commands commands) {
@@ -92,7 +92,7 @@ std::string lines_of(const Command& command, Commands commands) {
              quoted_text("(sh -c " + quoted_text(kListRuns) + ")") + "\n";
   else if (command.takes_argument())
     lines += "complete -c dtrun -n '__dtrun_at " + name + "' -a '" +
-             joined(choices(command.argument, commands)) + "'\n";
+             join(choices(command.argument, commands), " ") + "'\n";
   return lines;
 }
 
@@ -108,9 +108,9 @@ std::string fish_script(Commands commands) {
   }
   for (const Command* command : commands) lines += lines_of(*command, commands);
   std::string script = kFishScript;
-  script = replaced(std::move(script), "@COMMANDS@", joined(names_of(commands)));
-  script = replaced(std::move(script), "@FLAGS@", joined(flags));
-  return replaced(std::move(script), "@OVERRIDES@", joined(overrides())) + lines;
+  script = replaced(std::move(script), "@COMMANDS@", join(names_of(commands), " "));
+  script = replaced(std::move(script), "@FLAGS@", join(flags, " "));
+  return replaced(std::move(script), "@OVERRIDES@", join(overrides(), " ")) + lines;
 }
 
 }  // namespace dtrun::cmd

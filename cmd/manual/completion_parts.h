@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cmd/options/command.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 
@@ -13,8 +14,6 @@ std::string bash_script(Commands commands);
 std::string zsh_script(Commands commands);
 std::string fish_script(Commands commands);
 std::string tcsh_script(Commands commands);
-
-std::string joined(const std::vector<std::string>& words, const std::string& separator = " ");
 std::vector<std::string> names_of(Commands commands);
 
 // "--log_dir", and "--log-dir" if that differs.

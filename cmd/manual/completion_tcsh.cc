@@ -19,7 +19,7 @@ struct Words {
 };
 
 void add_choices(const std::string& before, const std::vector<std::string>& choices, Words* words) {
-  if (!choices.empty()) words->values += " 'n/" + before + "/(" + joined(choices) + ")/'";
+  if (!choices.empty()) words->values += " 'n/" + before + "/(" + join(choices, " ") + ")/'";
 }
 
 void add_options(std::span<const OptionEntry> options, Commands commands, Words* words) {
@@ -45,8 +45,8 @@ std::string tcsh_script(Commands commands) {
   }
   return "# Completes dtrun's command line in tcsh. To keep it: dtrun completion tcsh >> ~/.tcshrc\n"
          "complete dtrun 'c/--/(" +
-         joined({words.names.begin(), words.names.end()}) + ")/'" + words.values +
-         replaced(kFirstWord, "@COMMANDS@", joined(names_of(commands))) + " 'p/*/f/'\n";
+         join(std::vector<std::string>(words.names.begin(), words.names.end()), " ") + ")/'" + words.values +
+         replaced(kFirstWord, "@COMMANDS@", join(names_of(commands), " ")) + " 'p/*/f/'\n";
 }
 
 }  // namespace dtrun::cmd

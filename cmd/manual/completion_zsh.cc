@@ -72,7 +72,7 @@ std::string action(const OptionEntry& option, Commands commands) {
   if (value_kind(option) == ValueKind::kFolder) return "_files -/";
   if (value_kind(option) == ValueKind::kHost) return "_hosts";
   const std::vector<std::string> words = choices(option.placeholder, commands);
-  return words.empty() ? " " : "(" + joined(words) + ")";
+  return words.empty() ? " " : "(" + join(words, " ") + ")";
 }
 
 // The specs of _arguments for an option; the spelling with dashes works but is not offered.
@@ -100,7 +100,7 @@ std::string of_command(const Command& command, Commands commands) {
   std::string text = "    " + std::string(command.name) + ")\n    _arguments -S \\\n";
   text += specs_of(command.options, commands);
   if (takes_detached_run(command)) return text + "    '1:run:_dtrun_runs' ;;\n";
-  const std::string argument = command.takes_argument() ? joined(choices(command.argument, commands)) : "";
+  const std::string argument = command.takes_argument() ? join(choices(command.argument, commands), " ") : "";
   return text + "    '1:argument:(" + argument + ")' ;;\n";
 }
 
@@ -116,9 +116,9 @@ std::string zsh_script(Commands commands) {
   script = replaced(std::move(script), "@COMMANDS@\n", names);
   script = replaced(std::move(script), "@RUNS@", kListRuns);
   script = replaced(std::move(script), "@OF_COMMANDS@\n", of_commands);
-  script = replaced(std::move(script), "@NAMES@", joined(names_of(commands), "|"));
+  script = replaced(std::move(script), "@NAMES@", join(names_of(commands), "|"));
   script = replaced(std::move(script), "@SPECS@\n", specs_of(kOptions, commands));
-  return replaced(std::move(script), "@OVERRIDES@", joined(overrides()));
+  return replaced(std::move(script), "@OVERRIDES@", join(overrides(), " "));
 }
 
 }  // namespace dtrun::cmd

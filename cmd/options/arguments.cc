@@ -7,6 +7,7 @@
 #include "cmd/options/option_table.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/nearest.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -112,9 +113,7 @@ class Reader {
     if (first.size() == 1) return first.front();
     if (all.empty() || name == "--") return unknown_option(name);
     if (all.size() == 1) return all.front();
-    std::string candidates;
-    for (const std::string& candidate : all) candidates += (candidates.empty() ? "" : ", ") + candidate;
-    return Status(kExitUsage, name + " is the beginning of several options: " + candidates);
+    return Status(kExitUsage, name + " is the beginning of several options: " + join(all));
   }
 
   Result<Word> short_word(const std::string& argument) const {
@@ -166,18 +165,13 @@ bool launcher_has(std::string_view name) {
   return std::ranges::any_of(kOptions, [&](const OptionEntry& option) { return name == option.name; });
 }
 
-std::string joined(const std::vector<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text.append(text.empty() ? "" : std::string(1, '\0')).append(value);
-  return text;
-}
-
 std::optional<Given> find_given(const OptionEntry& entry, const CLI::App& app,
                                 const Environment& environment) {
   const std::string flag = "--" + std::string(entry.name);
   const CLI::Option* option = app.get_option(flag);
   if (option->count() > 0)
-    return Given{entry.repeats ? joined(option->results()) : option->results().back(), flag};
+    return Given{entry.repeats ? join(option->results(), std::string(1, '\0')) : option->results().back(),
+                 flag};
   if (entry.asks_for_text || !launcher_has(entry.name)) return std::nullopt;
   for (const char* prefix : kVariablePrefixes) {
     const std::string variable = prefix + in_capitals(entry.name);

@@ -15,6 +15,7 @@
 #include "proto/core/contract.h"
 #include "proto/core/exit_codes.h"
 #include "proto/core/nearest.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -80,11 +81,6 @@ Result<int> parse_word(const Given& given, const char* const (&words)[N]) {
 }  // namespace
 
 Status usage(const std::string& message) { return Status(kExitUsage, message); }
-
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
 
 std::string quoted(const Given& given) { return given.source + "=" + given.value; }
 
@@ -169,7 +165,7 @@ Result<std::set<int>> parse_ranks(const Given& given) {
   std::set<int> ranks;
   for (const std::string& part : split(given.value, ',')) {
     int rank = 0;
-    if (!read_number(trimmed(part), std::numeric_limits<int>::max(), &rank)) {
+    if (!read_number(std::string(trimmed(part, " ")), std::numeric_limits<int>::max(), &rank)) {
       return usage(quoted(given) + ": expected local ranks between commas, e.g. 0,1,2");
     }
     ranks.insert(rank);
@@ -266,7 +262,7 @@ Result<Streams> parse_streams(const Given& given) {
 Result<std::vector<int>> parse_signals(const Given& given) {
   std::vector<int> numbers;
   for (const std::string& part : split(given.value, ',')) {
-    const std::string name = trimmed(part);
+    const std::string name = std::string(trimmed(part, " "));
     const int number = signal_number(name);
     if (number == 0) {
       const std::string nearest = nearest_name(name, signal_names());

@@ -17,7 +17,6 @@
 namespace dtrun::cmd {
 
 Status usage(const std::string& message);
-std::string trimmed(const std::string& text);
 std::string quoted(const Given& given);  // "--nnodes=2"
 
 Result<int> parse_int(const Given& given, int least, const std::string& allowed);

@@ -14,6 +14,7 @@
 #include "proto/base/ids.h"
 #include "proto/core/contract.h"
 #include "proto/core/nearest.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -308,9 +309,10 @@ struct Conf {
 
 Status read_conf_entry(Draft& draft, const Given& conf, const std::string& entry, Conf& read) {
   const std::size_t equals = entry.find('=');
-  const std::string key = trimmed(entry.substr(0, equals));
+  const std::string key(trimmed(entry.substr(0, equals), " "));
   if (equals == std::string::npos || key.empty()) return usage(quoted(conf) + ": expected KEY=SECONDS,…");
-  const Given given{.value = trimmed(entry.substr(equals + 1)), .source = conf.source + " " + key};
+  const Given given{.value = std::string(trimmed(entry.substr(equals + 1), " ")),
+                    .source = conf.source + " " + key};
   if (key == kIsHost) return read_is_host(draft, given);
   if (key == kFailover) return read_failover(given, &read.failover);
   if (std::ranges::find(kStoreKeys, key) != std::end(kStoreKeys)) {
@@ -396,10 +398,8 @@ Status read_key(Draft& draft) {
 Status name_list(Draft& draft) {
   RendezvousSpec& rendezvous = draft.spec.rendezvous;
   if (rendezvous.hosts.empty()) return {};
-  std::string hosts;
-  for (const std::string& host : rendezvous.hosts) hosts += (hosts.empty() ? "" : ",") + host;
-  rendezvous.list = hosts + " port " + std::to_string(rendezvous.port) + " of run " + draft.spec.run_id +
-                    (rendezvous.failover_alone ? " (failover=always)" : "");
+  rendezvous.list = join(rendezvous.hosts, ",") + " port " + std::to_string(rendezvous.port) + " of run " +
+                    draft.spec.run_id + (rendezvous.failover_alone ? " (failover=always)" : "");
   return {};
 }
 

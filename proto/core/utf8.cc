@@ -1,28 +1,10 @@
 #include "proto/core/utf8.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <cstring>
 
 namespace dtrun {
 namespace {
-
-// Length of the valid UTF-8 sequence at the front of `text`, 0 if there is none.
-std::size_t sequence(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, and characters beyond U+10FFFF.
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (first == 0xed && byte(1) > 0x9f) return 0;
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  return length;
-}
 
 // Control characters of ASCII, and those from U+0080 to U+009F in ISO 6429: U+009B begins a sequence as ESC [
 // does.
@@ -34,6 +16,40 @@ bool is_control(std::string_view character) {
 
 }  // namespace
 
+Utf8Front utf8_front(std::string_view bytes) {
+  const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[i]); };
+  const std::uint8_t first = at(0);
+  if (first < 0x80) return {1, Utf8Front::kWhole};
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return {1, Utf8Front::kInvalid};
+  // Neither longer than need be, nor a surrogate, nor beyond U+10FFFF.
+  const std::uint8_t least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const std::uint8_t most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (i == bytes.size()) return {i, Utf8Front::kCut};
+    if (at(i) < (i == 1 ? least : 0x80) || at(i) > (i == 1 ? most : 0xbf)) return {i, Utf8Front::kInvalid};
+  }
+  return {length, Utf8Front::kWhole};
+}
+
+std::optional<std::size_t> invalid_utf8_at(std::string_view bytes) {
+  std::size_t i = 0;
+  while (i < bytes.size()) {
+    std::uint64_t eight = 0;
+    if (i + sizeof eight <= bytes.size()) {
+      std::memcpy(&eight, bytes.data() + i, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        i += sizeof eight;
+        continue;
+      }
+    }
+    const Utf8Front found = utf8_front(bytes.substr(i, 4));
+    if (found.kind != Utf8Front::kWhole) return i;
+    i += found.length;
+  }
+  return std::nullopt;
+}
+
 std::string_view overwritten(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   if (const std::size_t cr = line.rfind('\r'); cr != std::string_view::npos) line.remove_prefix(cr + 1);
@@ -44,9 +60,10 @@ std::string printable(std::string_view text) {
   text = overwritten(text);
   std::string out;
   while (!text.empty()) {
-    const std::size_t length = sequence(text);
-    const std::string_view character = text.substr(0, std::max<std::size_t>(1, length));
-    if (length == 0 || is_control(character))
+    const Utf8Front front = utf8_front(text);
+    const bool whole = front.kind == Utf8Front::kWhole;
+    const std::string_view character = text.substr(0, whole ? front.length : 1);
+    if (!whole || is_control(character))
       out.push_back('?');
     else
       out.append(character);

@@ -1,10 +1,25 @@
-// Makes a line of any bytes fit for a protobuf string and a terminal.
+// UTF-8: whether bytes are it, and a line of any bytes made fit for a protobuf string and a terminal. Pure.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace dtrun {
+
+// The front of a text: a character, one that is cut off by the text's end, or bytes that cannot become one.
+struct Utf8Front {
+  std::size_t length;  // in bytes; not 0
+  enum Kind : std::uint8_t { kWhole, kCut, kInvalid } kind;
+};
+// REQUIRES: bytes is not empty.
+Utf8Front utf8_front(std::string_view bytes);
+
+// The place of the first byte that is not part of a whole, well-formed character; nothing if the text is
+// valid.
+std::optional<std::size_t> invalid_utf8_at(std::string_view bytes);
 
 // The part of a line that a terminal still shows: the text after the last carriage return that is followed by
 // something.

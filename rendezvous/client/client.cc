@@ -23,6 +23,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/core/text.h"
 #include "rendezvous/client/back_off.h"
 #include "rendezvous/client/channel.h"
 #include "rendezvous/client/client_stream.h"
@@ -247,11 +248,9 @@ bool Core::find_leader(Attempt* none) {
   if (leader.term == 0) {
     const Status trouble = watch_->trouble();
     const bool other_key = trouble.exit_code() == kExitNoPermission;
-    std::string list;
-    for (const std::string& host : options_.hosts) list += (list.empty() ? "" : ",") + host;
     *none = {.why = other_key ? trouble
-                              : unavailable("no host of " + list + " is the coordinator (" +
-                                            trouble.message() + ")"),
+                              : unavailable("no host of " + dtrun::join(options_.hosts, ",") +
+                                            " is the coordinator (" + trouble.message() + ")"),
              .permanent = ports_.size() > 1 ? lasts(other_key) : other_key && !ever_connected_,
              .same_anywhere = true};
     tried_ = 0;

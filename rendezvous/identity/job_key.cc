@@ -15,8 +15,8 @@
 #include <memory>
 #include <optional>
 
+#include "proto/core/text.h"
 #include "rendezvous/identity/base64.h"
-#include "rendezvous/identity/trimmed.h"
 
 namespace dtrun::rendezvous {
 namespace {

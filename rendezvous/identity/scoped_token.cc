@@ -8,10 +8,10 @@
 #include <ctime>
 #include <utility>
 
+#include "proto/core/text.h"
 #include "rendezvous/identity/authorization.h"
 #include "rendezvous/identity/base64.h"
 #include "rendezvous/identity/certificates.h"
-#include "rendezvous/identity/trimmed.h"
 
 namespace dtrun::rendezvous {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/core/utf8.h"
 #include "worker/tokenizer/byte_alphabet.h"
 #include "worker/tokenizer/parse.h"
 #include "worker/tokenizer/tokenizer.h"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "proto/core/nearest.h"
+#include "proto/core/text.h"
 #include "worker/config/check_together.h"
 #include "worker/config/config.h"
 #include "worker/config/faults.h"
@@ -140,9 +141,7 @@ std::string suggestion(std::string_view group, const std::string& key) {
   const auto names = names_in(group);
   const std::string nearest = nearest_name(key, names);
   if (!nearest.empty()) return "; did you mean \"" + nearest + "\"?";
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  return " (known here: " + all + ")";
+  return " (known here: " + join(names) + ")";
 }
 
 const Option* find_option(std::string_view pointer) {

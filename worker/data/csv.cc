@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "proto/core/text.h"
 #include "worker/config/strict_json.h"
 #include "worker/data/message.h"
 
@@ -113,16 +114,11 @@ Result<bool> CsvReader::read() {
 
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return text;
-}
+constexpr std::string_view kBlanks = " \t";
 
 // Nothing for a text that is not a finite number.
 std::optional<double> number_in(std::string_view text) {
-  text = trimmed(text);
+  text = trimmed(text, kBlanks);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -162,7 +158,7 @@ Result<std::size_t> find_label(const CsvReader& first, const std::string& wanted
                                     "; set it to the one with the label");
   }
   for (std::size_t column = 1; column <= first.columns(); ++column) {
-    if (trimmed(first.field(column)) == wanted) return column;
+    if (trimmed(first.field(column), kBlanks) == wanted) return column;
   }
   std::string names;
   for (std::size_t column = 1; column <= std::min<std::size_t>(first.columns(), 8); ++column) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "proto/core/utf8.h"
 #include "worker/base/pulse.h"
 #include "worker/data/message.h"
 #include "worker/tokenizer/parse.h"
-#include "worker/tokenizer/utf8.h"
 
 namespace dtrun::worker {
 namespace {
@@ -50,8 +50,7 @@ Result<std::optional<std::string>> TextPieces::next() {
     if (Status status = read_more(); !status.ok()) return status;
     if (next_ == end_) break;
     if (valid_ == 0) continue;
-    std::size_t from = std::max(looked, valid_ - std::min(valid_, kRoomForCut));
-    while (from > 0 && continues_character(text_[from])) --from;
+    const std::size_t from = std::max(looked, valid_ - std::min(valid_, kRoomForCut));
     const std::string_view valid = std::string_view(text_).substr(0, valid_);
     if (const auto cut = encoder_.cut(valid, from)) {
       std::string rest = text_.substr(*cut);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/config/check_together.h"
 #include "worker/core/sampler.h"
@@ -56,12 +57,6 @@ std::uint64_t gradient_bytes(const TrainConfig& train, const Program& program, s
     most = std::max(most, floats);
   }
   return kFloat * ((spread.world_size > 1 ? program.size : 0) + most);
-}
-
-std::string number(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
 }
 
 std::uint64_t node_need(const JobConfig& config, const Program& program, const DatasetFacts& data,
@@ -116,7 +111,7 @@ class WaysOut {
     without_copies.recovery.in_memory_checkpoint_steps = 0;
     if (config_.recovery.in_memory_checkpoint_steps > 0 && need(without_copies, spread_) <= available_)
       ways.push_back("recovery.in_memory_checkpoint_steps=0");
-    if (!ways.empty()) return "it fits with " + joined(ways, " or ");
+    if (!ways.empty()) return "it fits with " + join(ways, " or ");
     return all_together(can_recompute);
   }
 
@@ -149,15 +144,10 @@ class WaysOut {
     least.train.micro_batch_size = 1;
     least.model.gradient_checkpointing = least.model.gradient_checkpointing || can_recompute;
     const std::uint64_t bytes = need(least, with_lanes(with_workers(spread_, 1), 1));
-    const std::string with = changes.empty() ? "" : " with " + joined(changes, " ");
+    const std::string with = changes.empty() ? "" : " with " + join(changes, " ");
     if (bytes <= available_) return "it fits" + with;
     return "even" + (with.empty() ? " as small as it can be" : with) + " it needs " + in_gigabytes(bytes) +
            ": choose a smaller model, or a machine with more memory";
-  }
-  static std::string joined(const std::vector<std::string>& words, const std::string& between) {
-    std::string text;
-    for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-    return text;
   }
 
   const JobConfig& config_;
@@ -220,9 +210,9 @@ std::uint64_t in_memory_checkpoint_bytes(const JobConfig& config, const Program&
 
 std::string in_gigabytes(std::uint64_t bytes) {
   const double value = static_cast<double>(bytes);
-  if (value >= 99.5e9) return number(value / 1e9, 0) + " GB";
-  if (value >= 0.95e9) return number(value / 1e9, 1) + " GB";
-  return number(std::max(1.0, value / 1e6), 0) + " MB";
+  if (value >= 99.5e9) return decimals(value / 1e9, 0) + " GB";
+  if (value >= 0.95e9) return decimals(value / 1e9, 1) + " GB";
+  return decimals(std::max(1.0, value / 1e6), 0) + " MB";
 }
 
 std::string in_words(const MemoryNeed& need) {

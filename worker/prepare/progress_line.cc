@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "proto/core/text.h"
 #include "worker/data/message.h"
 
 namespace dtrun::worker {
@@ -17,9 +18,7 @@ std::string size_text(double bytes) {
     value /= 1e3;
     unit = larger;
   }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 9.95 ? "%.1f %s" : "%.0f %s", value, unit);
-  return text.data();
+  return decimals(value, value < 9.95 ? 1 : 0) + " " + unit;
 }
 
 std::string time_text(double seconds) {

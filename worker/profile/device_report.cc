@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "proto/core/text.h"
 #include "worker/profile/table_text.h"
 
 namespace dtrun::worker {
@@ -61,7 +62,7 @@ std::string name_of(const OpRow& row) {
 std::string brief(double value) {
   if (value <= 0) return "";
   const int before = static_cast<int>(std::floor(std::log10(value))) + 1;
-  return decimal(value, std::clamp(3 - before, 0, 6));
+  return decimals(value, std::clamp(3 - before, 0, 6));
 }
 
 std::string of_ceiling(double floor, double seconds) { return seconds > 0 ? percent(floor / seconds) : ""; }
@@ -75,7 +76,7 @@ double sum(const std::vector<OpRow>& rows, double OpRow::*field) {
 std::string row_line(const OpRow& row, double step, std::size_t first) {
   const double bytes = row.cost.read_bytes + row.cost.written_bytes;
   return line(name_of(row), first, kDeviceColumns,
-              {decimal(row.launches, 0), milliseconds(row.seconds), percent(row.share_seconds / step),
+              {decimals(row.launches, 0), milliseconds(row.seconds), percent(row.share_seconds / step),
                row.seconds > 0 ? brief(row.cost.flops / row.seconds / 1e12) : "",
                row.seconds > 0 ? brief(bytes / row.seconds / 1e9) : "", milliseconds(row.floor),
                of_ceiling(row.floor, row.seconds)});
@@ -124,12 +125,12 @@ std::string table(const DeviceProfile& p) {
   text += line("gaps, in which no stream ran anything", first, kDeviceColumns,
                {"", milliseconds(p.gaps()), percent(p.gaps() / p.timed_seconds)});
   text += line("a step", first, kDeviceColumns,
-               {decimal(sum(p.rows, &OpRow::launches), 0), milliseconds(p.timed_seconds), "100 %", "", "",
+               {decimals(sum(p.rows, &OpRow::launches), 0), milliseconds(p.timed_seconds), "100 %", "", "",
                 milliseconds(p.floor()), of_ceiling(p.floor(), p.timed_seconds)});
   text += line(
       "a step as it is run", first, kDeviceColumns,
       {"", milliseconds(p.seconds), "", "", "", milliseconds(p.floor()), of_ceiling(p.floor(), p.seconds)});
-  return text + "\n" + decimal(p.samples / p.seconds, 0) + " samples/s as it is run, over " +
+  return text + "\n" + decimals(p.samples / p.seconds, 0) + " samples/s as it is run, over " +
          std::to_string(p.untimed_steps) + " steps; operations timed in " + std::to_string(p.steps) + "\n";
 }
 

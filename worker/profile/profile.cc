@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/device/cpu/onednn/matmul.h"
@@ -166,10 +167,6 @@ class Job {
   const EpochOrder order_;
   Clock::duration update_{};
 };
-
-std::string counted(long long count, const std::string& thing) {
-  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
-}
 
 void write(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::trunc);

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "proto/core/text.h"
 #include "worker/profile/table_text.h"
 
 namespace dtrun::worker {
@@ -79,16 +80,16 @@ std::string table(const Profile& p) {
   std::size_t first = 38;
   for (const ProfileRow& row : p.rows) first = std::max(first, row.what.size() + 2);
   std::string text = p.job + "\n" + p.machine + "\nceiling of a lane: matmuls " +
-                     decimal(p.ceilings.flops / 1e9, 1) + " GFLOP/s, memory " +
-                     decimal(p.ceilings.bytes / 1e9, 1) + " GB/s\n\n";
+                     decimals(p.ceilings.flops / 1e9, 1) + " GFLOP/s, memory " +
+                     decimals(p.ceilings.bytes / 1e9, 1) + " GB/s\n\n";
   text += title_line("of one lane, in a step", first, kColumns);
   for (const ProfileRow& row : p.rows) {
     text +=
         line(row.what, first, kColumns,
              {std::to_string(row.nodes), milliseconds(row.forward), milliseconds(row.backward),
               percent(row.seconds() / p.seconds),
-              row.cost.flops > 0 ? decimal(row.cost.flops / row.seconds() / 1e9, 1) : "",
-              decimal(row.cost.bytes / row.seconds() / 1e9, 1), percent(share_of_ceiling(row, p.ceilings))});
+              row.cost.flops > 0 ? decimals(row.cost.flops / row.seconds() / 1e9, 1) : "",
+              decimals(row.cost.bytes / row.seconds() / 1e9, 1), percent(share_of_ceiling(row, p.ceilings))});
   }
   const auto part = [&](const char* what, double time) {
     text += line(what, first, kColumns, {"", milliseconds(time), "", percent(time / p.seconds)});
@@ -97,7 +98,7 @@ std::string table(const Profile& p) {
   part("mean, norm and optimizer", p.update);
   part(p.lanes == 1 ? "adding up, other" : "adding up, waiting for lanes, other", p.other());
   text += line("a step", first, kColumns, {"", milliseconds(p.seconds), "", "100 %"});
-  return text + "\n" + decimal(p.samples / p.seconds, 0) + " samples/s, over " + std::to_string(p.steps) +
+  return text + "\n" + decimals(p.samples / p.seconds, 0) + " samples/s, over " + std::to_string(p.steps) +
          " steps\n";
 }
 

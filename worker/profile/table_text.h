@@ -7,16 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "proto/core/text.h"
+
 namespace dtrun::worker {
 
-inline std::string decimal(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 // `time` in seconds as text; empty for 0.
-inline std::string milliseconds(double time) { return time == 0 ? "" : decimal(time * 1e3, 2) + " ms"; }
-inline std::string percent(double share) { return decimal(share * 100, share < 0.0995 ? 1 : 0) + " %"; }
+inline std::string milliseconds(double time) { return time == 0 ? "" : decimals(time * 1e3, 2) + " ms"; }
+inline std::string percent(double share) { return decimals(share * 100, share < 0.0995 ? 1 : 0) + " %"; }
 
 struct Column {
   const char* title;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "proto/core/utf8.h"
 #include "worker/base/error.h"
 #include "worker/tokenizer/utf8.h"
 

@@ -70,11 +70,12 @@ class Encoder {
   explicit Encoder(const Tokenizer& tokenizer);
 
   // Adds the ids of `text` to `ids`. begins: `text` is the beginning of a text, not the part behind a cut.
-  // REQUIRES: text is UTF-8 (worker/tokenizer/utf8.h), and has fewer than 2^31 bytes.
+  // REQUIRES: text is UTF-8 (proto/core/utf8.h), and has fewer than 2^31 bytes.
   void encode(std::string_view text, bool begins, std::vector<std::int32_t>& ids);
 
   // The first place at or behind `from` at which the text can be cut: its two parts, encoded by themselves,
-  // have the ids of the whole. Nothing if there is no such place before the text's end.
+  // have the ids of the whole. Nothing if there is no such place before the text's end. `from` may lie within
+  // a character.
   // REQUIRES: text is UTF-8.
   std::optional<std::size_t> cut(std::string_view text, std::size_t from);
 

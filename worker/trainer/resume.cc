@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/config_drift.h"
@@ -116,9 +117,7 @@ TrainState load_chosen(const JobConfig& config, const Program& program, Candidat
 }
 
 std::string in_words(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
-  return text.empty() ? "none" : text;
+  return names.empty() ? "none" : join(names, " and ");
 }
 
 void check_slots(const TrainState& state, const std::vector<std::string>& wanted) {

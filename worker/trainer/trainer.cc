@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "proto/base/log.h"
+#include "proto/core/text.h"
 #include "worker/base/error.h"
 #include "worker/base/stop_point.h"
 #include "worker/checkpoint/background_saver.h"
@@ -64,18 +65,6 @@ constexpr std::chrono::seconds kLockPatienceAfterRestart{30};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// "0.7224" for 4 digits.
-std::string decimal(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-// "1 lane", "2 lanes"
-std::string counted(std::int64_t count, const std::string& thing) {
-  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
 
 Schedule schedule_of(const TrainConfig& train, std::int64_t samples) {
@@ -471,9 +460,9 @@ Vote Trainer::evaluate_now() {
                                 .loss = newest_evaluation_->loss,
                                 .accuracy = newest_evaluation_->accuracy,
                                 .perplexity = trains_on_tokens() ? std::optional(perplexity) : std::nullopt});
-    log_info("step " + std::to_string(state_.step) + ": test loss " + decimal(newest_evaluation_->loss, 4) +
-             (trains_on_tokens() ? ", perplexity " + decimal(perplexity, 2) : "") + ", accuracy " +
-             decimal(newest_evaluation_->accuracy * 100, 2) + " %");
+    log_info("step " + std::to_string(state_.step) + ": test loss " + decimals(newest_evaluation_->loss, 4) +
+             (trains_on_tokens() ? ", perplexity " + decimals(perplexity, 2) : "") + ", accuracy " +
+             decimals(newest_evaluation_->accuracy * 100, 2) + " %");
   }
   // Neither rates nor the shares of the next line are to contain this evaluation.
   since_report_ = {};
@@ -616,7 +605,7 @@ void Trainer::complete(const std::optional<std::vector<float>>& best, double sec
                              .use = replica_.device->use()});
   if (record.best_step >= 0)
     log_info("the best model was that of step " + std::to_string(record.best_step) + ": test loss " +
-             decimal(record.best_loss, 4) + ", accuracy " + decimal(record.best_accuracy * 100, 2) + " %" +
+             decimals(record.best_loss, 4) + ", accuracy " + decimals(record.best_accuracy * 100, 2) + " %" +
              (best || is_best() ? "; it is the final model" : ""));
   const StepClock::Shares time = clock_.whole();
   agent_.completed({.step = state_.step,

@@ -8,6 +8,7 @@
 
 #include "agent/core/gpu.h"
 #include "agent/text/gibibytes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -33,12 +34,6 @@ const char* name(const char* const (&names)[N], int value) {
   return value >= 0 && value < static_cast<int>(N) ? names[value] : "unknown";
 }
 
-std::string number(double value, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 // "42 s", "3 min 12 s", "5 h 3 min"
 std::string age(double seconds) {
   const auto total = static_cast<long>(std::max(0.0, seconds));
@@ -56,7 +51,7 @@ std::string heading(const RunStatus& run, const std::string& endpoint, const Pal
   }
   text += name(kPhases, run.phase());
   if (run.phase() == RunStatus::GATHERING && run.restart_in_s() > 0)
-    text += ", restart in " + number(run.restart_in_s(), "%.1f s");
+    text += ", restart in " + decimals(run.restart_in_s(), 1) + " s";
   if (run.join_timeout_left_s() > 0) text += ", " + age(run.join_timeout_left_s()) + " left";
   if (run.generation() > 0)
     text += ", generation " + std::to_string(run.generation()) + " for " + age(run.generation_age_s());
@@ -74,11 +69,10 @@ std::string counts(const RunStatus& run) {
 
 std::string progress_line(const TrainingProgress& progress) {
   return "  step " + std::to_string(progress.step()) + " of " + std::to_string(progress.total_steps()) +
-         ", epoch " + number(progress.epoch(), "%.2f") +
-         (progress.step() > 0 ? ", loss " + number(progress.loss(), "%.4f") : "") +
-         (progress.samples_per_second() > 0
-              ? ", " + number(progress.samples_per_second(), "%.0f") + " samples/s"
-              : "") +
+         ", epoch " + decimals(progress.epoch(), 2) +
+         (progress.step() > 0 ? ", loss " + decimals(progress.loss(), 4) : "") +
+         (progress.samples_per_second() > 0 ? ", " + decimals(progress.samples_per_second(), 0) + " samples/s"
+                                            : "") +
          (progress.gpu_memory_total() > 0
               ? ", GPU memory " + gpu_memory_text(static_cast<std::uint64_t>(progress.gpu_memory_used()),
                                                   static_cast<std::uint64_t>(progress.gpu_memory_total()))
@@ -98,7 +92,7 @@ Row row_of(const MemberStatus& member) {
     ranks = std::to_string(member.first_rank()) + (member.nproc() > 1 ? "-" + std::to_string(last) : "");
   const bool heard = member.heartbeat_age_s() >= 0;
   return {seated ? std::to_string(member.group_rank()) : "-", member.host(), ranks,
-          name(kStates, member.state()), heard ? number(member.heartbeat_age_s(), "%.1f s ago") : "-"};
+          name(kStates, member.state()), heard ? decimals(member.heartbeat_age_s(), 1) + " s ago" : "-"};
 }
 
 // Several lines, each but the first after `indent` blanks.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 
 namespace dtrun::cmd {
 namespace {
@@ -16,12 +17,6 @@ using Phase = HostPhase;
 constexpr int kStopSignal = 15;  // SIGTERM
 constexpr int kLastExitCode = 255;
 constexpr const char* kAllPorts = ": nodes must reach each other on all ports";
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& one : parts) text += (text.empty() ? "" : ", ") + one;
-  return text;
-}
 
 // A host's exit code becomes ours, which has eight bits: 256 would be a success.
 int exit_code_of(int told, int least) {
@@ -181,7 +176,7 @@ void Launch::on(const launch_event::Seen& e) {
   if (state.phase == Phase::kLooking) return take_place(e.host, e.results.front());
   for (std::size_t i = 0; i < asked; ++i)
     if (e.results[i].address.empty())
-      state.gaps.push_back({.to = state.tried[i], .why = joined(e.results[i].why_not)});
+      state.gaps.push_back({.to = state.tried[i], .why = join(e.results[i].why_not)});
   enter(e.host, Phase::kReady);
 }
 
@@ -189,7 +184,7 @@ void Launch::take_place(int index, const ProbeResult& result) {
   if (result.address.empty())
     return fail(index, kExitUnavailable,
                 "reaches no address of " + name(*s_.first) + " on port " +
-                    std::to_string(host(*s_.first).port) + " (" + joined(result.why_not) + ")" + kAllPorts);
+                    std::to_string(host(*s_.first).port) + " (" + join(result.why_not) + ")" + kAllPorts);
   host(index).address = result.address;
   host(index).from = result.from;
   enter(index, Phase::kPlaced);
@@ -365,7 +360,7 @@ std::string Launch::gaps_of(int index) const {
   if (parts.empty()) return "";
   const std::size_t more = parts.size() - std::min(parts.size(), kNamed);
   parts.resize(parts.size() - more);
-  return "does not reach " + joined(parts) + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+  return "does not reach " + join(parts) + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
 // If two hosts do not reach each other, one of them cannot take part.

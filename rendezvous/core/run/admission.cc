@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "proto/core/contract.h"
-#include "rendezvous/core/run/wording.h"
+#include "proto/core/text.h"
 
 namespace dtrun::rendezvous {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 #include "rendezvous/core/run/rank_assignment.h"
 #include "rendezvous/core/run/stepper.h"
-#include "rendezvous/core/run/wording.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -93,14 +93,15 @@ bool Stepper::awaits_ready() {
 // others.
 std::string Stepper::too_few() const {
   const Settings& run = *s_.settings;
-  std::string text = "only " + std::to_string(s_.members.size()) + " of " + count_of(run.min_nodes, "node") +
-                     " joined within " + seconds(run.join_timeout);
+  std::string text = "only " + std::to_string(s_.members.size()) + " of " + counted(run.min_nodes, "node") +
+                     " joined within " + seconds_text(run.join_timeout);
   const std::vector<News> missing = s_.news.missing(now_, kMissingTold);
   const std::string& why = s_.current.why;
   const auto told = [&](const News& news) { return news.text == why; };
   if (s_.current.membership != nullptr && std::none_of(missing.begin(), missing.end(), told))
     text = why + "; " + text;
-  for (const News& news : missing) text += "; " + news.text + ", " + seconds(news.age / 1000 * 1000) + " ago";
+  for (const News& news : missing)
+    text += "; " + news.text + ", " + seconds_text(news.age / 1000 * 1000) + " ago";
   return text;
 }
 
@@ -112,8 +113,8 @@ std::string Stepper::reason_to_start(const RankAssignment& rank_assignment) cons
   const int max = s_.settings->max_nodes;
   const int joined = s_.members.size();
   if (joined >= max && max == 1) return "its one node joined";
-  if (joined >= max) return "all " + count_of(max, "node") + " joined";
-  return std::to_string(joined) + " of at most " + count_of(max, "node") + " joined before last call ended";
+  if (joined >= max) return "all " + counted(max, "node") + " joined";
+  return std::to_string(joined) + " of at most " + counted(max, "node") + " joined before last call ended";
 }
 
 // The minimum of nodes is there, but some of them cannot take part yet.

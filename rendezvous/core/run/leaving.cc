@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 #include "rendezvous/core/run/stepper.h"
-#include "rendezvous/core/run/wording.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -67,7 +67,7 @@ void Stepper::sweep() {
   }
   for (ConnectionId id : silent) {
     say(id, Close{.abort = true});
-    remove(id, News::kLost, "was silent for " + seconds(timeout));
+    remove(id, News::kLost, "was silent for " + seconds_text(timeout));
   }
 }
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "proto/core/exit_codes.h"
+#include "proto/core/text.h"
 #include "rendezvous/core/run/stepper.h"
-#include "rendezvous/core/run/wording.h"
 
 namespace dtrun::rendezvous {
 namespace {
@@ -133,14 +133,14 @@ bool Stepper::ends_by_hand() {
                                 ? "--nnodes " + std::to_string(run.min_nodes) + " needs all nodes"
                                 : "--nnodes " + std::to_string(run.min_nodes) + ":" +
                                       std::to_string(run.max_nodes) + " needs " +
-                                      count_of(run.min_nodes, "node");
+                                      counted(run.min_nodes, "node");
   end_job(kExitUnavailable, s_.current.stopped_by_hand + " was stopped by SIGINT (Ctrl-C), and " + needs,
           nullptr);
   return true;
 }
 
 void Stepper::succeed() {
-  end_job(kExitOk, "all workers of " + count_of(s_.current.seats.size(), "node") + " succeeded", nullptr);
+  end_job(kExitOk, "all workers of " + counted(s_.current.seats.size(), "node") + " succeeded", nullptr);
 }
 
 void Stepper::end_job(int exit_code, const std::string& reason, const WorkerOutcome* first,

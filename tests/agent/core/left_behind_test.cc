@@ -19,9 +19,3 @@ TEST_CASE("a long script is named by its begin, on one line, and without what a 
   CHECK(left_behind_text({most}, 0) == "1 process that rank 0 left behind (" + most + ")");
   CHECK(left_behind_text({most + "x"}, 0) == "1 process that rank 0 left behind (" + most + "…)");
 }
-
-TEST_CASE("a time to end is told to the nearest tenth of a second") {
-  CHECK(patience_text(30000) == "30 s");
-  CHECK(patience_text(1199) == "1.2 s");
-  CHECK(patience_text(1149) == "1.1 s");
-}

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "proto/core/utf8.h"
-
 using namespace dtrun;
 using namespace dtrun::agent;
 using namespace std::string_literals;
@@ -63,16 +61,4 @@ TEST_CASE("of a progress bar longer than that the tail keeps the last state") {
   Tail tail;
   tail.push(std::string(500, 'x') + "\r100 %");
   CHECK(tail.lines() == std::vector<std::string>{"100 %"});
-}
-
-TEST_CASE("printable text is valid UTF-8 without control characters, as a terminal would show it") {
-  CHECK(printable("héllo\tworld") == "héllo\tworld");
-  CHECK(printable("10 %\r20 %\r30 %\r") == "30 %");
-  CHECK(printable("a\x1b[31mb") == "a?[31mb");
-  CHECK(printable("\u0080\u009b31m\u009d52;c;\u009f\u00a0\u0100\x7f") == "??31m?52;c;?\u00a0\u0100?");  // C1
-  CHECK(printable("\xff\xc3(\xe2\x82") ==
-        "?"
-        "?(?"
-        "?");
-  CHECK(printable("\xc0\x80\xed\xa0\x80") == "?????");
 }

@@ -5,34 +5,6 @@
 namespace dtrun::worker {
 namespace {
 
-TEST_CASE("the first byte that is no part of a character is found") {
-  for (const char* good :
-       {"", "plain text of more than eight bytes", "\u00e9\u4e2d\U0001f600", "\x7f", "\u0080", "\u07ff\u0800",
-        "\ud7ff", "\ue000\uffff", "\U00010000\U0010ffff", "1234567\u00e9"})
-    CHECK_FALSE(invalid_utf8_at(good));
-  struct Bad {
-    const char* bytes;
-    std::size_t at;
-  };
-  for (const Bad& bad : {Bad{"\xff", 0},
-                         {"12345678\x80", 8},
-                         {"ab\xc3", 2},
-                         {"\xc3\xa9\xe4\xb8", 2},
-                         {"\xc0\x80", 0},
-                         {"\xc1\xbf", 0},
-                         {"\xe0\x9f\xbf", 0},
-                         {"\xed\xa0\x80", 0},
-                         {"\xf0\x8f\xbf\xbf", 0},
-                         {"\xf4\x90\x80\x80", 0},
-                         {"\xf5\x80\x80\x80", 0},
-                         {"a\xe4\xb8 b", 1},
-                         {"1234567\xc3zzzzzzzz", 7}}) {
-    CAPTURE(bad.at);
-    REQUIRE(invalid_utf8_at(bad.bytes));
-    CHECK(*invalid_utf8_at(bad.bytes) == bad.at);
-  }
-}
-
 TEST_CASE("characters appear when they are whole, and what can become none as U+FFFD") {
   WholeCharacters characters;
   CHECK(characters.take("a\xe4\xb8") == "a");

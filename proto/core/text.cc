@@ -1,0 +1,55 @@
+#include "proto/core/text.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace dtrun {
+
+std::string counted(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string decimals(double number, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, number);
+  return text;
+}
+
+std::string with_thousands(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, 1, ',');
+  }
+  return digits;
+}
+
+std::string seconds_text(Millis duration) {
+  const Millis tenths = (duration + 50) / 100;
+  const std::string tenth = tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10);
+  return std::to_string(tenths / 10) + tenth + " s";
+}
+
+std::string whole_seconds_text(Millis duration) {
+  return std::to_string(std::max<Millis>(0, (duration + 999) / 1000)) + " s";
+}
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) text.append(text.empty() ? "" : separator).append(part);
+  return text;
+}
+
+std::string_view trimmed(std::string_view text, std::string_view blanks) {
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
+
+std::string shortened(std::string_view text, std::size_t length) {
+  const auto continues = [](char c) { return (c & 0xc0) == 0x80; };
+  std::size_t end = std::min(text.size(), length);
+  while (end > 0 && end < text.size() && continues(text[end])) --end;
+  return std::string(text.substr(0, end));
+}
+
+}  // namespace dtrun

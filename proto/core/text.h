@@ -1,0 +1,37 @@
+// Numbers and lists as people read them, and parts of texts. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "proto/core/millis.h"
+
+namespace dtrun {
+
+// "1 node", "2 nodes"
+std::string counted(std::int64_t count, std::string_view noun);
+
+// "0.7224": with 4 decimals.
+std::string decimals(double number, int digits);
+
+// "1,234,567"
+std::string with_thousands(std::uint64_t number);
+
+// "5 s", "0.5 s": the nearest tenth. REQUIRES: not negative
+std::string seconds_text(Millis duration);
+// "12 s": rounded up, never negative.
+std::string whole_seconds_text(Millis duration);
+
+// "a, b". Empty parts in front leave no separator.
+std::string join(std::span<const std::string> parts, std::string_view separator = ", ");
+
+// Without such characters in front and at the end.
+std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
+
+// Its first `length` bytes at most, never half a character of UTF-8.
+std::string shortened(std::string_view text, std::size_t length);
+
+}  // namespace dtrun

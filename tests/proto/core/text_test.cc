@@ -1,0 +1,58 @@
+#include "proto/core/text.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace dtrun {
+namespace {
+
+TEST_CASE("one thing, and any other number of things") {
+  CHECK(counted(0, "node") == "0 nodes");
+  CHECK(counted(1, "node") == "1 node");
+  CHECK(counted(std::int64_t{1} << 40, "step") == "1099511627776 steps");
+}
+
+TEST_CASE("numbers with decimals and in groups of three digits") {
+  CHECK(decimals(0.72236, 4) == "0.7224");
+  CHECK(decimals(-1.5, 0) == "-2");
+  CHECK(with_thousands(0) == "0");
+  CHECK(with_thousands(999) == "999");
+  CHECK(with_thousands(1000) == "1,000");
+  CHECK(with_thousands(1234567) == "1,234,567");
+}
+
+TEST_CASE("seconds to the nearest tenth, and whole ones that are not over") {
+  CHECK(seconds_text(30000) == "30 s");
+  CHECK(seconds_text(1199) == "1.2 s");
+  CHECK(seconds_text(1149) == "1.1 s");
+  CHECK(seconds_text(1150) == "1.2 s");
+  CHECK(whole_seconds_text(1000) == "1 s");
+  CHECK(whole_seconds_text(1001) == "2 s");
+  CHECK(whole_seconds_text(-5000) == "0 s");
+}
+
+TEST_CASE("lists") {
+  CHECK(join({}) == "");
+  CHECK(join(std::vector<std::string>{"a"}) == "a");
+  CHECK(join(std::vector<std::string>{"a", "b", "c"}) == "a, b, c");
+  CHECK(join(std::vector<std::string>{"", "b", "", "d"}, "|") == "b||d");
+}
+
+TEST_CASE("texts without what is around them") {
+  CHECK(trimmed(" \t a b\r\n") == "a b");
+  CHECK(trimmed(" \n") == "");
+  CHECK(trimmed("") == "");
+  CHECK(trimmed(" a\t ", " ") == "a\t");
+}
+
+TEST_CASE("a text that is too long ends with a whole character") {
+  CHECK(shortened("abc", 3) == "abc");
+  CHECK(shortened("abcd", 3) == "abc");
+  CHECK(shortened("a\u4e2d\u6587", 4) == "a\u4e2d");
+  CHECK(shortened("a\u4e2d\u6587", 3) == "a");
+  CHECK(shortened("\u4e2d", 2) == "");
+}
+
+}  // namespace
+}  // namespace dtrun
