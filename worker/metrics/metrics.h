@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -64,19 +63,32 @@ struct EndMetrics {
 
 class MetricsWriter {
  public:
-  virtual ~MetricsWriter() = default;
-  virtual void write(const StartMetrics&) = 0;
-  virtual void write(const TrainMetrics&) = 0;
-  virtual void write(const EvalMetrics&) = 0;
-  virtual void write(const SaveMetrics&) = 0;
-  virtual void write(const EndMetrics&) = 0;
-};
+  // Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last
+  // line are dropped first. A line of `resume_step` that is in the file already is not written a second time.
+  // Throws WorkerError, EX_IOERR or EX_CANTCREAT; later a line that cannot be written waits for the next one,
+  // and `notice` is called once. Lines that still wait at the end are lost, which is reported by `notice`.
+  MetricsWriter(const std::filesystem::path& output_dir, std::int64_t resume_step,
+                std::function<void(const std::string&)> notice);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
 
-// Opens for appending. Lines of steps after `resume_step` (they will be computed again) and a torn last line
-// are dropped first. A line of `resume_step` that is in the file already is not written a second time.
-// Throws WorkerError, EX_IOERR or EX_CANTCREAT; later a line that cannot be written waits for the next one,
-// and `notice` is called once. Lines that still wait at the end are lost, which is reported by `notice`.
-std::unique_ptr<MetricsWriter> open_metrics(const std::filesystem::path& output_dir, std::int64_t resume_step,
-                                            std::function<void(const std::string&)> notice);
+  void write(const StartMetrics& m);
+  void write(const TrainMetrics& m);
+  void write(const EvalMetrics& m);
+  void write(const SaveMetrics& m);
+  void write(const EndMetrics& m);
+
+ private:
+  void append(const std::string& json);
+
+  const std::filesystem::path path_;
+  const std::function<void(const std::string&)> notice_;
+  const int file_;
+  std::string waiting_;    // lines that are not in the file yet
+  std::int64_t lost_ = 0;  // lines
+  bool told_ = false;      // the notice that lines wait was given
+  // A step whose lines the file held when it was opened; -1: none.
+  std::int64_t trained_step_ = -1, evaluated_step_ = -1;
+};
 
 }  // namespace dtrun::worker

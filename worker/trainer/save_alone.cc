@@ -17,7 +17,7 @@ void log_alone(const Replica& replica) {
   const std::filesystem::path directory = replica.config.output_dir;
   if (line.step != replica.state.step || !std::filesystem::exists(directory / "metrics.jsonl")) return;
   try {
-    open_metrics(directory, line.step, log_warn)->write(line);
+    MetricsWriter(directory, line.step, log_warn).write(line);
   } catch (const WorkerError& error) {
     log_warn(error.what());
   }

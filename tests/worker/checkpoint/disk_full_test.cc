@@ -133,21 +133,20 @@ TEST_CASE("metrics that find no room wait for it, and none is lost or torn") {
     return std::count(text.begin(), text.end(), '\n');
   };
   {
-    const auto metrics =
-        open_metrics(output.path(), 0, [&](const std::string& text) { notices.push_back(text); });
-    metrics->write(EvalMetrics{1, 0.5, 0.9});
+    MetricsWriter metrics(output.path(), 0, [&](const std::string& text) { notices.push_back(text); });
+    metrics.write(EvalMetrics{1, 0.5, 0.9});
     {
       const SmallFiles small(fs::file_size(path) + 10);
-      for (std::int64_t step = 2; step <= 4; ++step) metrics->write(EvalMetrics{step, 0.4, 0.9});
+      for (std::int64_t step = 2; step <= 4; ++step) metrics.write(EvalMetrics{step, 0.4, 0.9});
       CHECK(lines() == 1);
     }
     CHECK(notices.size() == 1);
     CHECK_MESSAGE(contains(notices[0], "cannot write " + path.string()), notices[0]);
-    metrics->write(EvalMetrics{5, 0.4, 0.9});
+    metrics.write(EvalMetrics{5, 0.4, 0.9});
     CHECK(lines() == 5);
     CHECK(notices.back() == path.string() + " can be written again");
     const SmallFiles small(fs::file_size(path) + 10);
-    metrics->write(EvalMetrics{6, 0.4, 0.9});
+    metrics.write(EvalMetrics{6, 0.4, 0.9});
   }
   CHECK(notices.back() == path.string() + " lacks its last 1 line");
   const std::string torn = read_text(path);
@@ -157,7 +156,7 @@ TEST_CASE("metrics that find no room wait for it, and none is lost or torn") {
   for (std::string line; std::getline(in, line) && !in.eof();)
     CHECK(nlohmann::json::parse(line)["step"] == ++step);
   CHECK(step == 5);
-  open_metrics(output.path(), 10, nullptr);
+  MetricsWriter(output.path(), 10, nullptr);
   CHECK(read_text(path) == torn.substr(0, torn.rfind('\n') + 1));
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/files.h"
@@ -23,7 +24,8 @@ struct Metrics {
   Folder directory;
 
   std::unique_ptr<MetricsWriter> open(std::int64_t resume_step) {
-    return open_metrics(directory.path() / "out", resume_step, [](const std::string& text) { FAIL(text); });
+    return std::make_unique<MetricsWriter>(directory.path() / "out", resume_step,
+                                           [](const std::string& text) { FAIL(text); });
   }
   std::filesystem::path path() const { return directory.path() / "out" / "metrics.jsonl"; }
   std::vector<Json> lines() const {
